@@ -1,0 +1,1 @@
+//! From a pipeline and the encodings of its columns to one CUDA C++ kernel.

@@ -1,0 +1,111 @@
+//! What a device column is: its encoding, its buffers and what is known about its values.
+
+use std::sync::Arc;
+
+use arrow::array::ArrayRef;
+use arrow::datatypes::DataType;
+
+use crate::memory::DeviceBuffer;
+
+/// How the values of a column lie in device memory. The encoding never changes a result.
+///
+/// Every data buffer is padded with zeros to a multiple of 256 bytes past the last row, so that
+/// kernels may load whole vectors.
+#[derive(Debug, Clone)]
+pub enum Encoding {
+    /// Booleans, one bit a row, least significant bit first (Arrow's layout).
+    Bits,
+    /// Frame of reference: `value = base + code`, code an unsigned little-endian integer of
+    /// `width` bytes (1, 2, 4, 8), or for width 16 a signed 128-bit value with base 0.
+    /// Values are integers, unscaled decimals, days, seconds … of the logical type.
+    /// `base` is 0 whenever `0 <= min` and `max` fits the width.
+    Integer {
+        /// Bytes a code: 1, 2, 4, 8 or 16.
+        width: u8,
+        /// Added to every code.
+        base: i128,
+    },
+    /// IEEE floats as they are; `width` 4 or 8.
+    Float {
+        /// Bytes a value.
+        width: u8,
+    },
+    /// Index into a sorted dictionary of distinct strings, unsigned, `width` 1, 2 or 4 bytes.
+    Dictionary {
+        /// Bytes a code.
+        width: u8,
+        /// The distinct values.
+        dictionary: Arc<Dictionary>,
+    },
+    /// Strings as offsets and bytes: `offsets` is a u64 buffer of rows + 1 entries.
+    Bytes {
+        /// `rows + 1` u64 byte positions into the data buffer.
+        offsets: Arc<DeviceBuffer>,
+    },
+}
+
+/// The distinct non-null values of a dictionary-encoded column, ascending by bytes.
+#[derive(Debug)]
+pub struct Dictionary {
+    /// Sorted, distinct, without nulls, of the column's value type.
+    pub values: ArrayRef,
+}
+
+impl Dictionary {
+    /// Number of distinct values.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// True when the column has no non-null value.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+}
+
+/// What is known exactly about the values of a resident column.
+#[derive(Debug, Clone, Default)]
+pub struct ColumnStatistics {
+    /// Smallest and largest non-null value of an integer-encoded column (dictionary codes for
+    /// dictionary columns, 0/1 for booleans); `None` when there is no non-null value or for floats and bytes.
+    pub range: Option<(i128, i128)>,
+    /// Number of nulls.
+    pub null_count: usize,
+    /// Distinct non-null values where counted exactly (dictionaries).
+    pub distinct: Option<usize>,
+    /// Non-null values never descend from row to row and there are no nulls.
+    pub sorted: bool,
+    /// No value occurs twice (known only when sorted strictly or by dictionary size).
+    pub unique: bool,
+}
+
+/// One column resident on a device.
+#[derive(Debug, Clone)]
+pub struct Column {
+    /// The logical Arrow type that values have when they leave.
+    pub data_type: DataType,
+    /// Number of rows.
+    pub rows: usize,
+    /// How values lie in `data`.
+    pub encoding: Encoding,
+    /// Codes, bits or bytes.
+    pub data: Arc<DeviceBuffer>,
+    /// Validity, one bit a row, 1 = not null; absent when there are no nulls.
+    pub validity: Option<Arc<DeviceBuffer>>,
+    /// Facts about the values.
+    pub statistics: ColumnStatistics,
+}
+
+impl Column {
+    /// Bytes that a kernel reading the whole column moves.
+    pub fn bytes(&self) -> usize {
+        let data = match &self.encoding {
+            Encoding::Bits => self.rows.div_ceil(8),
+            Encoding::Integer { width, .. }
+            | Encoding::Float { width }
+            | Encoding::Dictionary { width, .. } => self.rows * usize::from(*width),
+            Encoding::Bytes { offsets } => self.data.len() + offsets.len(),
+        };
+        data + self.validity.as_ref().map_or(0, |_| self.rows.div_ceil(8))
+    }
+}

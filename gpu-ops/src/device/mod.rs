@@ -1,0 +1,155 @@
+//! The device seam: one trait, implemented by CUDA and by the emulator.
+//!
+//! Kernels, copies and fills are ordered by the [`Stream`] they are issued on. Memory is handed
+//! out by [`crate::memory::MemoryPool`] alone; everything above works with
+//! [`crate::memory::DeviceBuffer`]s, never with raw addresses.
+
+use std::fmt;
+use std::sync::Arc;
+
+pub use warpline_cuda::DevicePtr;
+
+use crate::error::Result;
+
+/// What is known about a device from the moment it is opened.
+#[derive(Debug, Clone)]
+pub struct DeviceInfo {
+    /// Marketing name, e.g. `NVIDIA H200`, or `emulator`.
+    pub name: String,
+    /// `cuda:0`, `emulator`.
+    pub id: String,
+    /// Total device memory in bytes.
+    pub memory: usize,
+    /// Compute capability (major, minor); (0, 0) for the emulator.
+    pub compute_capability: (u32, u32),
+    /// Number of streaming multiprocessors.
+    pub multiprocessors: u32,
+    /// Shared memory one block may use after opting in, in bytes.
+    pub shared_memory_per_block: usize,
+    /// Shared memory of one multiprocessor, in bytes.
+    pub shared_memory_per_multiprocessor: usize,
+    /// L2 cache in bytes.
+    pub l2_cache: usize,
+    /// Driver version as text, e.g. `13.0`; empty for the emulator.
+    pub driver: String,
+    /// Version of the kernel compiler, e.g. `NVRTC 13.0` or `g++ 12.2.0`.
+    pub compiler: String,
+    /// True for the emulator: timings mean nothing and sizes should stay small.
+    pub emulated: bool,
+}
+
+/// Shape of one kernel launch. All kernels are one-dimensional.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchConfig {
+    /// Number of blocks.
+    pub grid: u32,
+    /// Threads a block, a multiple of 32.
+    pub block: u32,
+    /// Dynamic shared memory a block, in bytes.
+    pub shared_bytes: usize,
+}
+
+/// A queue of device work; operations on one stream run in order.
+#[derive(Clone)]
+pub struct Stream(pub(crate) Arc<dyn std::any::Any + Send + Sync>);
+
+/// A point in a stream whose time can be read.
+#[derive(Clone)]
+pub struct Event(pub(crate) Arc<dyn std::any::Any + Send + Sync>);
+
+/// A loaded module: compiled kernels by name.
+#[derive(Clone)]
+pub struct Module(pub(crate) Arc<dyn std::any::Any + Send + Sync>);
+
+/// One entry point of a loaded module; keeps the module alive.
+#[derive(Clone)]
+pub struct Kernel {
+    /// Entry point name, for errors and profiles.
+    pub name: Arc<str>,
+    pub(crate) handle: Arc<dyn std::any::Any + Send + Sync>,
+}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("name", &self.name).finish()
+    }
+}
+
+/// How a module came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompileReport {
+    /// Wall time of the compilation or of loading it from the cache, in milliseconds.
+    pub milliseconds: f64,
+    /// True when the binary came from the cache on disk.
+    pub cached: bool,
+}
+
+/// A machine that runs kernels: a CUDA GPU or the emulator.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// Name, sizes and versions.
+    fn info(&self) -> &DeviceInfo;
+
+    /// Bytes of device memory free right now.
+    fn free_memory(&self) -> Result<usize>;
+
+    /// Allocate `bytes` (> 0) of device memory, at least 256-byte aligned. For the memory pool alone.
+    fn allocate(&self, bytes: usize) -> Result<DevicePtr>;
+
+    /// Return memory from [`Device::allocate`].
+    ///
+    /// # Safety
+    /// `ptr` came from `allocate` of this device, is not freed yet and no queued work uses it.
+    unsafe fn free(&self, ptr: DevicePtr, bytes: usize);
+
+    /// A new stream.
+    fn create_stream(&self) -> Result<Stream>;
+
+    /// Wait until all work queued on `stream` is done; reports errors of earlier launches.
+    fn synchronize(&self, stream: &Stream) -> Result<()>;
+
+    /// Copy host bytes to the device; returns when `source` may be reused.
+    ///
+    /// # Safety
+    /// `destination` points to at least `source.len()` bytes of live device memory.
+    unsafe fn copy_to_device(&self, stream: &Stream, source: &[u8], destination: DevicePtr) -> Result<()>;
+
+    /// Copy device bytes to the host and wait for them.
+    ///
+    /// # Safety
+    /// `source` points to at least `destination.len()` bytes of live device memory.
+    unsafe fn copy_to_host(&self, stream: &Stream, source: DevicePtr, destination: &mut [u8]) -> Result<()>;
+
+    /// Copy between two device addresses.
+    ///
+    /// # Safety
+    /// Both ranges are live device memory of `bytes` bytes and do not overlap.
+    unsafe fn copy_on_device(&self, stream: &Stream, source: DevicePtr, destination: DevicePtr, bytes: usize) -> Result<()>;
+
+    /// Set `bytes` bytes to `value`.
+    ///
+    /// # Safety
+    /// The range is live device memory.
+    unsafe fn fill(&self, stream: &Stream, destination: DevicePtr, value: u8, bytes: usize) -> Result<()>;
+
+    /// Compile CUDA C++ that includes Warpline's headers (`simt.cuh`, …), or load it from the cache on disk.
+    fn compile(&self, name: &str, source: &str) -> Result<(Module, CompileReport)>;
+
+    /// Look up an entry point.
+    fn kernel(&self, module: &Module, name: &str) -> Result<Kernel>;
+
+    /// Most blocks of this kernel that one multiprocessor holds at once.
+    fn blocks_per_multiprocessor(&self, kernel: &Kernel, block: u32, shared_bytes: usize) -> Result<u32>;
+
+    /// Queue one launch. `arguments` are the bytes of the kernel's one argument struct.
+    ///
+    /// # Safety
+    /// `arguments` matches the kernel's struct, and every address in it is live device memory of
+    /// the size the kernel expects until the stream has passed the launch.
+    unsafe fn launch(&self, stream: &Stream, kernel: &Kernel, config: LaunchConfig, arguments: &[u8]) -> Result<()>;
+
+    /// Record a new event on `stream`.
+    fn record_event(&self, stream: &Stream) -> Result<Event>;
+
+    /// Milliseconds between two recorded events; waits for the second.
+    fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64>;
+}

@@ -1,0 +1,103 @@
+//! The typed errors of the GPU side; each message names the cause and the remedy.
+
+use datafusion::error::DataFusionError;
+
+/// Result of anything that can fail on the device side.
+pub type Result<T, E = GpuError> = std::result::Result<T, E>;
+
+/// What can go wrong between a physical plan and its answer from a device.
+#[derive(Debug, thiserror::Error)]
+pub enum GpuError {
+    /// No usable device of the kind that was asked for.
+    #[error("device '{requested}' is not usable: {cause}; {remedy}")]
+    DeviceUnavailable {
+        /// What the user asked for, e.g. `cuda:0`.
+        requested: String,
+        /// Why it is not usable.
+        cause: String,
+        /// What to install or set.
+        remedy: String,
+    },
+    /// The pool's budget or the device's memory does not hold the request.
+    #[error(
+        "out of device memory: {requested} bytes wanted for {purpose}, {in_use} of {budget} bytes in use; \
+         raise warpline.device_memory or query fewer columns at once"
+    )]
+    OutOfDeviceMemory {
+        /// Bytes of the request that failed.
+        requested: usize,
+        /// What they were for.
+        purpose: String,
+        /// Bytes held when it failed.
+        in_use: usize,
+        /// The pool's budget in bytes.
+        budget: usize,
+    },
+    /// A kernel did not compile: a defect of Warpline or of the installed compiler.
+    #[error("kernel '{kernel}' did not compile: {log}; please report this with the query")]
+    Compile {
+        /// The entry point or module.
+        kernel: String,
+        /// The compiler's log.
+        log: String,
+    },
+    /// A driver or emulator call failed.
+    #[error("{operation} failed on {device}: {cause}")]
+    Device {
+        /// The call, in words.
+        operation: String,
+        /// The device's name.
+        device: String,
+        /// The driver's or the emulator's message.
+        cause: String,
+    },
+    /// The kernel met a value for which SQL demands an error (division by zero, overflow, failed cast).
+    #[error("{0} in an expression computed on the device")]
+    Arithmetic(ArithmeticFault),
+    /// The plan, a type or an encoding is outside what the device operators run.
+    #[error("not supported on the device: {0}")]
+    Unsupported(String),
+    /// DataFusion or Arrow failed while data was read or converted.
+    #[error(transparent)]
+    DataFusion(#[from] DataFusionError),
+    /// A broken invariant of Warpline itself.
+    #[error("internal error: {0}; please report this with the query")]
+    Internal(String),
+}
+
+/// The error word's values; kernels and host agree on the numbers (`pipeline.cuh`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum ArithmeticFault {
+    /// Integer or decimal division or remainder by zero.
+    DivideByZero = 1,
+    /// A checked operation left its type.
+    Overflow = 2,
+    /// A CAST met a value its target cannot hold.
+    Cast = 3,
+}
+
+impl std::fmt::Display for ArithmeticFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::DivideByZero => "division by zero",
+            Self::Overflow => "arithmetic overflow",
+            Self::Cast => "a cast out of range",
+        })
+    }
+}
+
+impl From<arrow::error::ArrowError> for GpuError {
+    fn from(error: arrow::error::ArrowError) -> Self {
+        Self::DataFusion(DataFusionError::from(error))
+    }
+}
+
+impl From<GpuError> for DataFusionError {
+    fn from(error: GpuError) -> Self {
+        match error {
+            GpuError::DataFusion(inner) => inner,
+            other => DataFusionError::External(Box::new(other)),
+        }
+    }
+}

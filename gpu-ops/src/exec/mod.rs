@@ -1,0 +1,1 @@
+//! Running fragments: the DataFusion node, loading, launching and finishing.

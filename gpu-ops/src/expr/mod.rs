@@ -1,0 +1,196 @@
+//! Typed scalar expressions over the columns of a pipeline, with DataFusion's semantics.
+//!
+//! The planner translates DataFusion's physical expressions into this form; the code generator
+//! turns it into CUDA C++. Types are logical Arrow types: how wide a value is on the device is
+//! decided at code generation, from the ranges of the resident columns.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::scalar::ScalarValue;
+
+/// One node of an expression tree with its logical type.
+#[derive(Debug, Clone)]
+pub struct Expr {
+    /// What it computes.
+    pub node: Node,
+    /// Logical type of the value, exactly as DataFusion derives it.
+    pub data_type: DataType,
+    /// False only when the value can never be NULL.
+    pub nullable: bool,
+}
+
+/// What an [`Expr`] computes. Operands have been coerced by DataFusion already.
+#[derive(Debug, Clone)]
+pub enum Node {
+    /// Column of the pipeline's scope (see [`crate::pipeline::ScanSource::columns`]).
+    Column(usize),
+    /// A constant; becomes a kernel argument, never source text.
+    Literal(ScalarValue),
+    /// Arithmetic, comparison or logic.
+    Binary {
+        /// The operator.
+        op: BinaryOp,
+        /// Left operand.
+        left: Box<Expr>,
+        /// Right operand.
+        right: Box<Expr>,
+    },
+    /// Three-valued NOT.
+    Not(Box<Expr>),
+    /// Arithmetic negation.
+    Negate(Box<Expr>),
+    /// IS NULL; never NULL itself.
+    IsNull(Box<Expr>),
+    /// IS NOT NULL; never NULL itself.
+    IsNotNull(Box<Expr>),
+    /// CAST to the node's type; with `safe` a failed cast is NULL (TRY_CAST), otherwise a fault.
+    Cast {
+        /// The operand.
+        value: Box<Expr>,
+        /// TRY_CAST.
+        safe: bool,
+    },
+    /// Searched CASE: the first branch whose condition is true, else `otherwise`, else NULL.
+    Case {
+        /// (condition, value) in order.
+        branches: Vec<(Expr, Expr)>,
+        /// ELSE.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// `value [NOT] IN (constants)` with SQL's NULL rules.
+    InList {
+        /// The tested value.
+        value: Box<Expr>,
+        /// Constants of the value's type; may hold NULLs.
+        list: Vec<ScalarValue>,
+        /// NOT IN.
+        negated: bool,
+    },
+    /// The first argument that is not NULL.
+    Coalesce(Vec<Expr>),
+    /// A calendar field of a date or timestamp, as `date_part` returns it (Int32).
+    DatePart {
+        /// Which field.
+        part: DatePart,
+        /// Date32, Date64 or a timestamp without time zone.
+        value: Box<Expr>,
+    },
+    /// Any deterministic expression over exactly one string column, evaluated by DataFusion once
+    /// per distinct value (and once for NULL) and looked up by dictionary code on the device.
+    /// This is how comparisons, IN, LIKE, substring, upper … on strings run.
+    PerDistinct {
+        /// Column of the pipeline's scope; a string column.
+        column: usize,
+        /// The expression, with the string column as its column 0.
+        function: Arc<dyn PhysicalExpr>,
+    },
+}
+
+/// Binary operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// `+`; wraps for integers, faults on 128-bit overflow for decimals.
+    Add,
+    /// `-`.
+    Subtract,
+    /// `*`.
+    Multiply,
+    /// `/`; truncates for integers and decimals, faults on zero.
+    Divide,
+    /// `%`.
+    Modulo,
+    /// `=`.
+    Eq,
+    /// `<>`.
+    NotEq,
+    /// `<`.
+    Lt,
+    /// `<=`.
+    LtEq,
+    /// `>`.
+    Gt,
+    /// `>=`.
+    GtEq,
+    /// Three-valued AND.
+    And,
+    /// Three-valued OR.
+    Or,
+    /// IS DISTINCT FROM.
+    IsDistinctFrom,
+    /// IS NOT DISTINCT FROM.
+    IsNotDistinctFrom,
+    /// `&`.
+    BitAnd,
+    /// `|`.
+    BitOr,
+    /// Bitwise exclusive or.
+    BitXor,
+}
+
+/// Calendar fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DatePart {
+    /// Year, e.g. 1995.
+    Year,
+    /// Quarter 1–4.
+    Quarter,
+    /// Month 1–12.
+    Month,
+    /// Day of the month 1–31.
+    Day,
+    /// Day of the week, Sunday = 0.
+    DayOfWeek,
+    /// Day of the year 1–366.
+    DayOfYear,
+    /// ISO week 1–53.
+    Week,
+    /// Hour 0–23.
+    Hour,
+    /// Minute 0–59.
+    Minute,
+    /// Second 0–59.
+    Second,
+}
+
+impl Expr {
+    /// A column reference.
+    pub fn column(index: usize, data_type: DataType, nullable: bool) -> Self {
+        Self { node: Node::Column(index), data_type, nullable }
+    }
+
+    /// A constant.
+    pub fn literal(value: ScalarValue) -> Self {
+        Self { data_type: value.data_type(), nullable: value.is_null(), node: Node::Literal(value) }
+    }
+
+    /// Call `visit` with every column of the scope that the expression reads.
+    pub fn for_each_column(&self, visit: &mut impl FnMut(usize)) {
+        match &self.node {
+            Node::Column(index) | Node::PerDistinct { column: index, .. } => visit(*index),
+            Node::Literal(_) => {}
+            Node::Binary { left, right, .. } => {
+                left.for_each_column(visit);
+                right.for_each_column(visit);
+            }
+            Node::Not(e)
+            | Node::Negate(e)
+            | Node::IsNull(e)
+            | Node::IsNotNull(e)
+            | Node::Cast { value: e, .. }
+            | Node::InList { value: e, .. }
+            | Node::DatePart { value: e, .. } => e.for_each_column(visit),
+            Node::Case { branches, otherwise } => {
+                for (when, then) in branches {
+                    when.for_each_column(visit);
+                    then.for_each_column(visit);
+                }
+                if let Some(e) = otherwise {
+                    e.for_each_column(visit);
+                }
+            }
+            Node::Coalesce(list) => list.iter().for_each(|e| e.for_each_column(visit)),
+        }
+    }
+}

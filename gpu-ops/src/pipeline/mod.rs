@@ -1,0 +1,161 @@
+//! Pipelines as data: what a fragment reads, filters, computes and where its rows end.
+//!
+//! A [`Fragment`] is the part of a physical plan that runs on the device, cut at blocking operators
+//! into [`Pipeline`]s. The code generator turns each pipeline into one kernel.
+
+use std::fmt;
+
+use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+
+use crate::device::DeviceInfo;
+use crate::expr::Expr;
+use crate::tables::TableSource;
+
+/// A subtree of the plan that runs on the device.
+#[derive(Debug, Clone)]
+pub struct Fragment {
+    /// In launch order; the last one yields the fragment's rows.
+    pub pipelines: Vec<Pipeline>,
+    /// Schema of the fragment's rows, equal to that of the plan it stands for.
+    pub schema: SchemaRef,
+}
+
+/// A scan, what happens to each row, and a blocking sink.
+#[derive(Debug, Clone)]
+pub struct Pipeline {
+    /// Where rows come from.
+    pub source: ScanSource,
+    /// Row-wise steps in order.
+    pub stages: Vec<Stage>,
+    /// Where rows end.
+    pub sink: Sink,
+}
+
+/// Columns of a resident table.
+#[derive(Debug, Clone)]
+pub struct ScanSource {
+    /// The table.
+    pub table: TableSource,
+    /// Column `i` of the pipeline's scope is column `columns[i]` of the table.
+    pub columns: Vec<usize>,
+    /// Name and type of each column of the scope.
+    pub fields: Vec<FieldRef>,
+    /// Short name for EXPLAIN, e.g. `lineitem`.
+    pub name: String,
+}
+
+/// One row-wise step.
+#[derive(Debug, Clone)]
+pub enum Stage {
+    /// Keep the rows for which every conjunct is true. Conjuncts are in evaluation order.
+    Filter(Vec<Expr>),
+}
+
+/// Where the rows of a pipeline end.
+#[derive(Debug, Clone)]
+pub enum Sink {
+    /// Ungrouped (`keys` empty: exactly one output row) or grouped aggregation.
+    /// Output columns: the keys, then the calls.
+    Aggregate(Aggregate),
+}
+
+/// Grouped or ungrouped aggregation.
+#[derive(Debug, Clone)]
+pub struct Aggregate {
+    /// Grouping expressions.
+    pub keys: Vec<Expr>,
+    /// Aggregate calls.
+    pub calls: Vec<AggregateCall>,
+}
+
+/// One aggregate of a select list.
+#[derive(Debug, Clone)]
+pub struct AggregateCall {
+    /// Which aggregate.
+    pub function: AggregateFunction,
+    /// Argument, already coerced; `None` for COUNT(*).
+    pub argument: Option<Expr>,
+    /// FILTER (WHERE …).
+    pub filter: Option<Expr>,
+    /// Logical type of the result.
+    pub return_type: DataType,
+    /// For EXPLAIN, e.g. `sum(l_quantity)`.
+    pub name: String,
+}
+
+/// The aggregates that pipelines run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AggregateFunction {
+    /// COUNT of rows or of non-null arguments; never NULL.
+    Count,
+    /// SUM: wraps for integers as DataFusion does; NULL without a non-null argument.
+    Sum,
+    /// MIN.
+    Min,
+    /// MAX.
+    Max,
+    /// AVG over Float64 or decimals.
+    Avg,
+}
+
+/// Where the aggregation states of a grouped sink live (SEEDS C3, C5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupPlacement {
+    /// One copy of every group's state in each thread's registers; for a handful of groups.
+    Registers,
+    /// One copy a block in shared memory, indexed by the dense group number.
+    Shared,
+    /// One array in device memory indexed by the dense group number.
+    GlobalDense,
+    /// An open-addressing table in device memory with `capacity` slots (a power of two); it grows
+    /// and the pipeline is run again when it overflows (C6).
+    GlobalHash {
+        /// Slots to begin with.
+        capacity: u64,
+    },
+}
+
+impl fmt::Display for GroupPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Registers => f.write_str("registers"),
+            Self::Shared => f.write_str("shared"),
+            Self::GlobalDense => f.write_str("global dense"),
+            Self::GlobalHash { capacity } => write!(f, "global hash({capacity} slots)"),
+        }
+    }
+}
+
+/// What a placement is chosen from; all figures are exact or upper bounds from resident statistics.
+#[derive(Debug, Clone)]
+pub struct GroupProfile {
+    /// Rows of the scanned table.
+    pub rows: u64,
+    /// Product of the key domains when every key is a small integer range or dictionary.
+    pub dense_domain: Option<u64>,
+    /// Upper bound of the number of groups.
+    pub max_groups: u64,
+    /// Bytes of one group's state.
+    pub state_bytes: usize,
+    /// 32-bit registers one group's state takes in a thread.
+    pub state_registers: usize,
+    /// True when every state can be kept in registers.
+    pub registers_possible: bool,
+    /// True when the states have shared-memory atomics.
+    pub shared_possible: bool,
+}
+
+/// A chosen placement and why.
+#[derive(Debug, Clone)]
+pub struct PlacementChoice {
+    /// Where states live.
+    pub placement: GroupPlacement,
+    /// One line for EXPLAIN.
+    pub reason: String,
+}
+
+/// Decides placements; implemented by the planner, asked when the columns are resident.
+pub trait PlacementPolicy: Send + Sync + fmt::Debug {
+    /// Choose where the states of a grouped aggregation live.
+    fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice;
+}

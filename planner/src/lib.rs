@@ -1,0 +1,1 @@
+//! Warpline's physical planner: what runs on the GPU, as which pipelines.
