@@ -60,6 +60,16 @@ pub enum GpuError {
     /// DataFusion or Arrow failed while data was read or converted.
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
+    /// A setting or option with a value that means nothing.
+    #[error("'{value}' is not a value of {setting}; use {expected}")]
+    InvalidSetting {
+        /// The setting's name.
+        setting: String,
+        /// What it was set to.
+        value: String,
+        /// What it can be set to.
+        expected: String,
+    },
     /// A broken invariant of Warpline itself.
     #[error("internal error: {0}; please report this with the query")]
     Internal(String),

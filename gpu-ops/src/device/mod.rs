@@ -4,6 +4,13 @@
 //! out by [`crate::memory::MemoryPool`] alone; everything above works with
 //! [`crate::memory::DeviceBuffer`]s, never with raw addresses.
 
+pub mod cubin_cache;
+pub mod cuda;
+pub mod emulated;
+pub mod faulty;
+pub mod nvrtc;
+pub mod probe;
+
 use std::fmt;
 use std::sync::Arc;
 
@@ -57,6 +64,10 @@ pub struct Stream(pub(crate) Arc<dyn std::any::Any + Send + Sync>);
 #[derive(Clone)]
 pub struct Event(pub(crate) Arc<dyn std::any::Any + Send + Sync>);
 
+/// All work queued on a device's streams up to one moment; see [`Device::fence`].
+#[derive(Clone, Default)]
+pub struct Fence(pub(crate) Option<Arc<dyn std::any::Any + Send + Sync>>);
+
 /// A loaded module: compiled kernels by name.
 #[derive(Clone)]
 pub struct Module(pub(crate) Arc<dyn std::any::Any + Send + Sync>);
@@ -76,7 +87,7 @@ impl fmt::Debug for Kernel {
 }
 
 /// How a module came to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CompileReport {
     /// Wall time of the compilation or of loading it from the cache, in milliseconds.
     pub milliseconds: f64,
@@ -93,6 +104,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn free_memory(&self) -> Result<usize>;
 
     /// Allocate `bytes` (> 0) of device memory, at least 256-byte aligned. For the memory pool alone.
+    ///
+    /// Fails with [`crate::GpuError::OutOfDeviceMemory`] when the device has not as much.
     fn allocate(&self, bytes: usize) -> Result<DevicePtr>;
 
     /// Return memory from [`Device::allocate`].
@@ -104,6 +117,17 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// A new stream.
     fn create_stream(&self) -> Result<Stream>;
 
+    /// A fence over the work queued so far on every stream of this device; empty for a device that
+    /// finishes each operation before it returns.
+    fn fence(&self) -> Result<Fence> {
+        Ok(Fence::default())
+    }
+
+    /// Has all work before `fence` ended? With `wait`, blocks until it has and answers true.
+    fn fence_passed(&self, _fence: &Fence, _wait: bool) -> Result<bool> {
+        Ok(true)
+    }
+
     /// Wait until all work queued on `stream` is done; reports errors of earlier launches.
     fn synchronize(&self, stream: &Stream) -> Result<()>;
 
@@ -111,25 +135,47 @@ pub trait Device: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     /// `destination` points to at least `source.len()` bytes of live device memory.
-    unsafe fn copy_to_device(&self, stream: &Stream, source: &[u8], destination: DevicePtr) -> Result<()>;
+    unsafe fn copy_to_device(
+        &self,
+        stream: &Stream,
+        source: &[u8],
+        destination: DevicePtr,
+    ) -> Result<()>;
 
     /// Copy device bytes to the host and wait for them.
     ///
     /// # Safety
     /// `source` points to at least `destination.len()` bytes of live device memory.
-    unsafe fn copy_to_host(&self, stream: &Stream, source: DevicePtr, destination: &mut [u8]) -> Result<()>;
+    unsafe fn copy_to_host(
+        &self,
+        stream: &Stream,
+        source: DevicePtr,
+        destination: &mut [u8],
+    ) -> Result<()>;
 
     /// Copy between two device addresses.
     ///
     /// # Safety
     /// Both ranges are live device memory of `bytes` bytes and do not overlap.
-    unsafe fn copy_on_device(&self, stream: &Stream, source: DevicePtr, destination: DevicePtr, bytes: usize) -> Result<()>;
+    unsafe fn copy_on_device(
+        &self,
+        stream: &Stream,
+        source: DevicePtr,
+        destination: DevicePtr,
+        bytes: usize,
+    ) -> Result<()>;
 
     /// Set `bytes` bytes to `value`.
     ///
     /// # Safety
     /// The range is live device memory.
-    unsafe fn fill(&self, stream: &Stream, destination: DevicePtr, value: u8, bytes: usize) -> Result<()>;
+    unsafe fn fill(
+        &self,
+        stream: &Stream,
+        destination: DevicePtr,
+        value: u8,
+        bytes: usize,
+    ) -> Result<()>;
 
     /// Compile CUDA C++ that includes Warpline's headers (`simt.cuh`, …), or load it from the cache on disk.
     fn compile(&self, name: &str, source: &str) -> Result<(Module, CompileReport)>;
@@ -138,14 +184,27 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn kernel(&self, module: &Module, name: &str) -> Result<Kernel>;
 
     /// Most blocks of this kernel that one multiprocessor holds at once.
-    fn blocks_per_multiprocessor(&self, kernel: &Kernel, block: u32, shared_bytes: usize) -> Result<u32>;
+    fn blocks_per_multiprocessor(
+        &self,
+        kernel: &Kernel,
+        block: u32,
+        shared_bytes: usize,
+    ) -> Result<u32>;
 
-    /// Queue one launch. `arguments` are the bytes of the kernel's one argument struct.
+    /// Queue one launch. `arguments` are the bytes of the kernel's one argument struct, copied
+    /// before this returns. A grid of zero blocks does nothing.
     ///
     /// # Safety
     /// `arguments` matches the kernel's struct, and every address in it is live device memory of
-    /// the size the kernel expects until the stream has passed the launch.
-    unsafe fn launch(&self, stream: &Stream, kernel: &Kernel, config: LaunchConfig, arguments: &[u8]) -> Result<()>;
+    /// the size the kernel expects. Pool buffers may be dropped once this has returned: the pool
+    /// reuses a block only after all streams have passed what was queued before.
+    unsafe fn launch(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel,
+        config: LaunchConfig,
+        arguments: &[u8],
+    ) -> Result<()>;
 
     /// Record a new event on `stream`.
     fn record_event(&self, stream: &Stream) -> Result<Event>;

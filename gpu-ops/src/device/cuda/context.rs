@@ -1,0 +1,354 @@
+//! Handles of one GPU that return themselves: primary context, streams, events, modules, pinned memory.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use cudarc::driver::sys;
+
+use super::driver::check;
+use crate::error::Result;
+
+/// The primary context of a GPU, held until the last handle is gone.
+pub(super) struct Context {
+    pub(super) raw: sys::CUcontext,
+    pub(super) device: sys::CUdevice,
+    /// `cuda:0`, for errors.
+    pub(super) id: String,
+}
+
+// SAFETY: driver contexts may be used from any thread that made them current.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver synchronises calls on one context.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(super) fn retain(device: sys::CUdevice, id: String) -> Result<Arc<Self>> {
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the device handle came from the driver; `raw` is written.
+        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) };
+        check(status, "opening the device", &id)?;
+        Ok(Arc::new(Self { raw, device, id }))
+    }
+
+    /// Make the context current on this thread; needed before every other call.
+    pub(super) fn bind(&self) -> Result<()> {
+        // SAFETY: the context is retained while `self` lives.
+        let status = unsafe { sys::cuCtxSetCurrent(self.raw) };
+        self.check(status, "selecting the device")
+    }
+
+    pub(super) fn check(&self, status: sys::CUresult, operation: &str) -> Result<()> {
+        check(status, operation, &self.id)
+    }
+
+    /// For destructors: bind, and log instead of failing.
+    fn release(&self, what: &str, destroy: impl FnOnce() -> sys::CUresult) {
+        let result = self
+            .bind()
+            .and_then(|()| self.check(destroy(), &format!("releasing {what}")));
+        if let Err(error) = result {
+            log::debug!("{error}");
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: retained once in `retain`, released once here, after the last handle.
+        let status = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
+        if let Err(error) = self.check(status, "closing the device") {
+            log::debug!("{error}");
+        }
+    }
+}
+
+/// An in-order queue, with counts of what was queued and what is known to be done.
+pub(super) struct StreamHandle {
+    pub(super) context: Arc<Context>,
+    pub(super) raw: sys::CUstream,
+    queued: AtomicU64,
+    done: AtomicU64,
+}
+
+// SAFETY: streams may be used from any thread with the context current.
+unsafe impl Send for StreamHandle {}
+// SAFETY: as above; the driver synchronises calls on one stream.
+unsafe impl Sync for StreamHandle {}
+
+impl StreamHandle {
+    pub(super) fn new(context: Arc<Context>) -> Result<Arc<Self>> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the context is current; `raw` is written.
+        let status = unsafe { sys::cuStreamCreate(&mut raw, flags) };
+        context.check(status, "creating a stream")?;
+        Ok(Arc::new(Self {
+            context,
+            raw,
+            queued: AtomicU64::new(0),
+            done: AtomicU64::new(0),
+        }))
+    }
+
+    /// Count an operation, after it was queued and before the call that queued it returns: whatever
+    /// is counted is queued, and a fence taken later sees it.
+    pub(super) fn count(&self) {
+        self.queued.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Number of the newest counted operation. Read it, then record an event: when the event has
+    /// passed, so have all operations up to this number.
+    pub(super) fn newest(&self) -> u64 {
+        self.queued.load(Ordering::SeqCst)
+    }
+
+    /// Number of the newest operation, when it is not known to be done.
+    pub(super) fn pending(&self) -> Option<u64> {
+        let queued = self.newest();
+        (self.done.load(Ordering::SeqCst) < queued).then_some(queued)
+    }
+
+    /// Is the operation with this number known to be done?
+    pub(super) fn has_passed(&self, operation: u64) -> bool {
+        self.done.load(Ordering::SeqCst) >= operation
+    }
+
+    /// Note that all operations up to this number are done.
+    pub(super) fn mark_passed(&self, operation: u64) {
+        self.done.fetch_max(operation, Ordering::SeqCst);
+    }
+
+    /// Wait for everything queued before this call.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        self.context.bind()?;
+        let queued = self.newest();
+        // SAFETY: the stream lives while `self` does.
+        let status = unsafe { sys::cuStreamSynchronize(self.raw) };
+        self.context
+            .check(status, "waiting for kernels and copies")?;
+        self.mark_passed(queued);
+        Ok(())
+    }
+}
+
+impl Drop for StreamHandle {
+    fn drop(&mut self) {
+        // Work of a dropped stream is invisible to fences, so none may be left.
+        if self.pending().is_some()
+            && let Err(error) = self.synchronize()
+        {
+            log::debug!("{error}");
+        }
+        // SAFETY: created in `new`, destroyed once here.
+        self.context
+            .release("a stream", || unsafe { sys::cuStreamDestroy_v2(self.raw) });
+    }
+}
+
+/// A point in a stream.
+pub(super) struct EventHandle {
+    pub(super) context: Arc<Context>,
+    pub(super) raw: sys::CUevent,
+}
+
+// SAFETY: events may be used from any thread with the context current.
+unsafe impl Send for EventHandle {}
+// SAFETY: as above; the driver synchronises calls on one event.
+unsafe impl Sync for EventHandle {}
+
+impl EventHandle {
+    /// A new event; `timed` events can measure, others are cheaper.
+    pub(super) fn new(context: Arc<Context>, timed: bool) -> Result<Self> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        let flags = if timed {
+            sys::CUevent_flags::CU_EVENT_DEFAULT
+        } else {
+            sys::CUevent_flags::CU_EVENT_DISABLE_TIMING
+        };
+        // SAFETY: the context is current; `raw` is written.
+        let status = unsafe { sys::cuEventCreate(&mut raw, flags as u32) };
+        context.check(status, "creating an event")?;
+        Ok(Self { context, raw })
+    }
+
+    /// Record on a stream; the context must be current.
+    pub(super) fn record(&self, stream: &StreamHandle) -> Result<()> {
+        // SAFETY: event and stream live and belong to the current context.
+        let status = unsafe { sys::cuEventRecord(self.raw, stream.raw) };
+        self.context.check(status, "recording an event")
+    }
+
+    /// Block until the stream has passed the record.
+    pub(super) fn wait(&self) -> Result<()> {
+        self.context.bind()?;
+        // SAFETY: the event lives while `self` does.
+        let status = unsafe { sys::cuEventSynchronize(self.raw) };
+        self.context.check(status, "waiting for kernels and copies")
+    }
+
+    /// Has the stream passed the record?
+    pub(super) fn has_passed(&self) -> Result<bool> {
+        self.context.bind()?;
+        // SAFETY: the event lives while `self` does.
+        match unsafe { sys::cuEventQuery(self.raw) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            status => self
+                .context
+                .check(status, "looking at an event")
+                .map(|()| true),
+        }
+    }
+
+    /// Milliseconds from `start` to this event, both passed.
+    pub(super) fn milliseconds_since(&self, start: &EventHandle) -> Result<f64> {
+        self.context.bind()?;
+        let mut milliseconds = 0.0_f32;
+        // SAFETY: both events live and belong to the current context.
+        let status = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, start.raw, self.raw) };
+        self.context.check(status, "reading an event's time")?;
+        Ok(f64::from(milliseconds))
+    }
+}
+
+impl Drop for EventHandle {
+    fn drop(&mut self) {
+        // SAFETY: created in `new`, destroyed once here.
+        self.context
+            .release("an event", || unsafe { sys::cuEventDestroy_v2(self.raw) });
+    }
+}
+
+/// A loaded cubin.
+pub(super) struct ModuleHandle {
+    pub(super) context: Arc<Context>,
+    raw: sys::CUmodule,
+}
+
+// SAFETY: modules may be used from any thread with the context current.
+unsafe impl Send for ModuleHandle {}
+// SAFETY: as above; they do not change after loading.
+unsafe impl Sync for ModuleHandle {}
+
+impl ModuleHandle {
+    pub(super) fn load(context: Arc<Context>, cubin: &[u8]) -> Result<Arc<Self>> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: a cubin states its own length and comes whole from NVRTC or a checked cache entry.
+        let status = unsafe { sys::cuModuleLoadData(&mut raw, cubin.as_ptr().cast()) };
+        context.check(status, "loading a compiled kernel")?;
+        Ok(Arc::new(Self { context, raw }))
+    }
+
+    /// An entry point by name.
+    pub(super) fn function(self: &Arc<Self>, name: &str) -> Result<KernelHandle> {
+        self.context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        let symbol = std::ffi::CString::new(name)
+            .map_err(|_| crate::GpuError::Internal("a kernel's name holds a zero byte".into()))?;
+        // SAFETY: the module lives; the name ends in zero; `raw` is written.
+        let status = unsafe { sys::cuModuleGetFunction(&mut raw, self.raw, symbol.as_ptr()) };
+        self.context
+            .check(status, &format!("looking up kernel '{name}'"))?;
+        Ok(KernelHandle {
+            module: Arc::clone(self),
+            raw,
+            shared_limit: AtomicUsize::new(DEFAULT_SHARED_LIMIT),
+        })
+    }
+}
+
+impl Drop for ModuleHandle {
+    fn drop(&mut self) {
+        // SAFETY: loaded in `load`, unloaded once here, after its last kernel. Unloading waits for
+        // launches that still run.
+        self.context
+            .release("a module", || unsafe { sys::cuModuleUnload(self.raw) });
+    }
+}
+
+/// Dynamic shared memory a kernel may use without opting in, in bytes.
+const DEFAULT_SHARED_LIMIT: usize = 48 << 10;
+
+/// An entry point; keeps its module loaded.
+pub(super) struct KernelHandle {
+    pub(super) module: Arc<ModuleHandle>,
+    pub(super) raw: sys::CUfunction,
+    /// Dynamic shared memory opted in to so far.
+    shared_limit: AtomicUsize,
+}
+
+// SAFETY: functions may be used from any thread with the context current.
+unsafe impl Send for KernelHandle {}
+// SAFETY: as above; the driver synchronises attribute changes.
+unsafe impl Sync for KernelHandle {}
+
+impl KernelHandle {
+    /// Opt in to `bytes` of dynamic shared memory where that is above what is allowed so far.
+    pub(super) fn allow_shared(&self, bytes: usize) -> Result<()> {
+        if bytes <= self.shared_limit.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+        let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function lives while its module does.
+        let status = unsafe { sys::cuFuncSetAttribute(self.raw, attribute, value) };
+        self.module.context.check(
+            status,
+            &format!("asking for {bytes} bytes of shared memory a block"),
+        )?;
+        self.shared_limit.fetch_max(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Page-locked host memory.
+pub(super) struct Pinned {
+    context: Arc<Context>,
+    raw: *mut c_void,
+    bytes: usize,
+}
+
+// SAFETY: plain host memory; exclusive access follows from `&mut`.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    pub(super) fn new(context: Arc<Context>, bytes: usize) -> Result<Self> {
+        context.bind()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: the context is current; `raw` is written.
+        let status = unsafe { sys::cuMemHostAlloc(&mut raw, bytes, 0) };
+        context.check(
+            status,
+            &format!("page-locking {bytes} bytes of host memory"),
+        )?;
+        // SAFETY: the driver gave `bytes` writable bytes; zeroing initialises them.
+        unsafe { std::ptr::write_bytes(raw.cast::<u8>(), 0, bytes) };
+        Ok(Self {
+            context,
+            raw,
+            bytes,
+        })
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        // SAFETY: `bytes` initialised bytes, live while `self` is.
+        unsafe { std::slice::from_raw_parts(self.raw.cast(), self.bytes) }
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.raw.cast(), self.bytes) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new`, freed once here; owners wait for copies before they drop it.
+        self.context.release("page-locked memory", || unsafe {
+            sys::cuMemFreeHost(self.raw)
+        });
+    }
+}

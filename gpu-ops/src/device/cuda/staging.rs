@@ -1,0 +1,233 @@
+//! Copies between pageable host memory and the device at the speed of the link.
+//!
+//! The driver copies pageable memory through one thread, at a fifth of what the link carries. Here
+//! several threads copy chunks to page-locked slots, each queueing its chunk as soon as it is there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use cudarc::driver::sys;
+use parking_lot::Mutex;
+
+use super::context::{Context, EventHandle, Pinned, StreamHandle};
+use crate::device::DevicePtr;
+use crate::error::Result;
+
+/// Bytes of one slot.
+const CHUNK: usize = 4 << 20;
+/// Slots a thread: one is filled while the other is on its way.
+const SLOTS: usize = 2;
+/// Most threads of one copy; more do not make the link faster.
+const MOST_WORKERS: usize = 8;
+/// Below this a copy goes directly: staging would cost more than it saves.
+const DIRECT_UPLOAD: usize = 256 << 10;
+
+/// A page-locked chunk and the event after which it may be used again.
+struct Slot {
+    memory: Pinned,
+    event: EventHandle,
+    in_flight: bool,
+}
+
+impl Slot {
+    fn new(context: &Arc<Context>) -> Result<Self> {
+        Ok(Self {
+            memory: Pinned::new(Arc::clone(context), CHUNK)?,
+            event: EventHandle::new(Arc::clone(context), false)?,
+            in_flight: false,
+        })
+    }
+
+    /// Wait until the device is done with the slot.
+    fn settle(&mut self) -> Result<()> {
+        if self.in_flight {
+            self.event.wait()?;
+            self.in_flight = false;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if let Err(error) = self.settle() {
+            log::debug!("{error}");
+        }
+    }
+}
+
+/// The slots of one worker, made when first needed.
+type Lane = Option<Vec<Slot>>;
+
+/// Page-locked slots of one device, shared by all its streams.
+pub(super) struct Staging {
+    context: Arc<Context>,
+    lanes: Mutex<Vec<Lane>>,
+    /// For downloads of one chunk: results of a few rows.
+    small: Mutex<Option<Slot>>,
+}
+
+impl Staging {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        let workers = std::thread::available_parallelism()
+            .map_or(1, |cores| cores.get())
+            .clamp(1, MOST_WORKERS);
+        Self {
+            context,
+            lanes: Mutex::new((0..workers).map(|_| None).collect()),
+            small: Mutex::new(None),
+        }
+    }
+
+    /// Queue a copy to the device; returns when `source` was read.
+    pub(super) fn upload(
+        &self,
+        stream: &StreamHandle,
+        source: &[u8],
+        destination: DevicePtr,
+    ) -> Result<()> {
+        if source.len() <= DIRECT_UPLOAD {
+            // From pageable memory the call returns after the driver has staged the bytes.
+            return queue_upload(stream, source, destination);
+        }
+        let chunks: Vec<&[u8]> = source.chunks(CHUNK).collect();
+        self.each_chunk(chunks.len(), |index, slot| {
+            let chunk = chunks[index];
+            slot.settle()?;
+            slot.memory.as_mut_slice()[..chunk.len()].copy_from_slice(chunk);
+            let at = DevicePtr(destination.0 + (index * CHUNK) as u64);
+            queue_upload(stream, &slot.memory.as_slice()[..chunk.len()], at)?;
+            slot.in_flight = true;
+            slot.event.record(stream)
+        })
+    }
+
+    /// Copy from the device and wait for the bytes.
+    pub(super) fn download(
+        &self,
+        stream: &StreamHandle,
+        source: DevicePtr,
+        destination: &mut [u8],
+    ) -> Result<()> {
+        if destination.len() <= CHUNK {
+            let mut small = self.small.lock();
+            let slot = match &mut *small {
+                Some(slot) => slot,
+                empty => empty.insert(Slot::new(&self.context)?),
+            };
+            return download_chunk(stream, slot, source, destination);
+        }
+        let chunks: Vec<Mutex<&mut [u8]>> = destination.chunks_mut(CHUNK).map(Mutex::new).collect();
+        self.each_chunk(chunks.len(), |index, slot| {
+            let from = DevicePtr(source.0 + (index * CHUNK) as u64);
+            download_chunk(stream, slot, from, &mut chunks[index].lock())
+        })
+    }
+
+    /// Run `work` for each chunk on several threads, each with slots of its own; the first error wins.
+    fn each_chunk(
+        &self,
+        chunks: usize,
+        work: impl Fn(usize, &mut Slot) -> Result<()> + Sync,
+    ) -> Result<()> {
+        // One copy at a time: the link is one resource, too.
+        let mut lanes = self.lanes.lock();
+        let next = AtomicUsize::new(0);
+        let failed = AtomicBool::new(false);
+        let failure = Mutex::new(None);
+        let worker = |lane: &mut Lane| -> Result<()> {
+            self.context.bind()?;
+            let slots = match lane {
+                Some(slots) => slots,
+                empty => empty.insert(
+                    (0..SLOTS)
+                        .map(|_| Slot::new(&self.context))
+                        .collect::<Result<_>>()?,
+                ),
+            };
+            let mut turn = 0;
+            while !failed.load(Ordering::Relaxed) {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= chunks {
+                    break;
+                }
+                work(index, &mut slots[turn % SLOTS])?;
+                turn += 1;
+            }
+            Ok(())
+        };
+        let guarded = |lane: &mut Lane| {
+            if let Err(error) = worker(lane) {
+                failed.store(true, Ordering::Relaxed);
+                failure.lock().get_or_insert(error);
+            }
+        };
+        let (first, rest) = match lanes.split_first_mut() {
+            Some(parts) => parts,
+            None => return Ok(()),
+        };
+        std::thread::scope(|scope| {
+            for lane in rest.iter_mut().take(chunks.saturating_sub(1)) {
+                scope.spawn(|| guarded(lane));
+            }
+            guarded(first);
+        });
+        match failure.into_inner() {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Queue one asynchronous copy to the device. `source` is pageable, or page-locked and left alone
+/// until the stream has passed the copy. The context must be current.
+fn queue_upload(stream: &StreamHandle, source: &[u8], destination: DevicePtr) -> Result<()> {
+    // SAFETY: the caller of `Device::copy_to_device` vouches for the device range; the host range is
+    // a live slice.
+    let status = unsafe {
+        sys::cuMemcpyHtoDAsync_v2(
+            destination.0,
+            source.as_ptr().cast(),
+            source.len(),
+            stream.raw,
+        )
+    };
+    stream.context.check(
+        status,
+        &format!("copying {} bytes to the device", source.len()),
+    )?;
+    stream.count();
+    Ok(())
+}
+
+/// Copy at most one chunk through a slot and wait for it. The context must be current.
+fn download_chunk(
+    stream: &StreamHandle,
+    slot: &mut Slot,
+    source: DevicePtr,
+    destination: &mut [u8],
+) -> Result<()> {
+    slot.settle()?;
+    let bytes = destination.len();
+    slot.in_flight = true;
+    // SAFETY: the caller of `Device::copy_to_host` vouches for the device range; the slot has room
+    // for a chunk and is not touched before the event has passed.
+    let status = unsafe {
+        sys::cuMemcpyDtoHAsync_v2(
+            slot.memory.as_mut_slice().as_mut_ptr().cast(),
+            source.0,
+            bytes,
+            stream.raw,
+        )
+    };
+    stream
+        .context
+        .check(status, &format!("copying {bytes} bytes to the host"))?;
+    stream.count();
+    let newest = stream.newest();
+    slot.event.record(stream)?;
+    slot.settle()?;
+    stream.mark_passed(newest);
+    destination.copy_from_slice(&slot.memory.as_slice()[..bytes]);
+    Ok(())
+}

@@ -1,0 +1,248 @@
+//! A range of device memory that returns itself to its pool.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::device::{Device, DevicePtr, Stream};
+use crate::error::{GpuError, Result};
+use crate::memory::MemoryPool;
+
+/// Plain values that host and device represent by the same little-endian bytes.
+///
+/// # Safety
+/// Implementors have no padding, no invalid bit patterns and no pointers.
+pub unsafe trait DeviceValue: Copy + Default + Send + Sync + 'static {}
+
+macro_rules! device_values {
+    ($($type:ty),*) => {
+        $(
+            // SAFETY: a primitive number: no padding, every bit pattern is valid.
+            unsafe impl DeviceValue for $type {}
+        )*
+    };
+}
+device_values!(
+    u8, u16, u32, u64, u128, i8, i16, i32, i64, i128, f32, f64, usize
+);
+
+/// The bytes of a slice of plain values.
+fn as_bytes<T: DeviceValue>(values: &[T]) -> &[u8] {
+    // SAFETY: `DeviceValue` has no padding, so all bytes are initialised; u8 has no alignment.
+    unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
+}
+
+/// The bytes of a slice of plain values, for writing.
+fn as_bytes_mut<T: DeviceValue>(values: &mut [T]) -> &mut [u8] {
+    // SAFETY: as above; every bit pattern written is a valid `T`.
+    unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) }
+}
+
+/// A range of device memory from a [`MemoryPool`]; dropping it returns the memory.
+///
+/// The contents are not initialised. All lengths and offsets are in bytes. Like the memory itself,
+/// the methods take `&self`: what several threads write to overlapping ranges at once is undetermined.
+pub struct DeviceBuffer {
+    pool: Arc<MemoryPool>,
+    ptr: DevicePtr,
+    len: usize,
+    capacity: usize,
+}
+
+impl DeviceBuffer {
+    pub(super) fn new(pool: Arc<MemoryPool>, ptr: DevicePtr, len: usize, capacity: usize) -> Self {
+        Self {
+            pool,
+            ptr,
+            len,
+            capacity,
+        }
+    }
+
+    /// Length in bytes, as asked for.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a buffer of zero bytes, which has no device memory.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the budget this buffer holds: its length rounded up to the pool's size class.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Device address of the first byte; 256-byte aligned, null for an empty buffer.
+    pub fn ptr(&self) -> DevicePtr {
+        self.ptr
+    }
+
+    /// Device address `offset` bytes into the buffer; one past the end is allowed.
+    ///
+    /// # Errors
+    /// [`GpuError::Internal`] when `offset` is past the end.
+    pub fn ptr_at(&self, offset: usize) -> Result<DevicePtr> {
+        self.check("address", offset, 0)?;
+        Ok(DevicePtr(self.ptr.0 + offset as u64))
+    }
+
+    /// The device the memory is on.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        self.pool.device()
+    }
+
+    /// The pool the memory returns to.
+    pub fn pool(&self) -> &Arc<MemoryPool> {
+        &self.pool
+    }
+
+    /// Copy `source` to the buffer at `offset`; returns when `source` may be reused.
+    ///
+    /// # Errors
+    /// [`GpuError::Internal`] when the range leaves the buffer, [`GpuError::Device`] from the driver.
+    pub fn upload(&self, stream: &Stream, offset: usize, source: &[u8]) -> Result<()> {
+        let destination = self.check("upload", offset, source.len())?;
+        if source.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range was checked against the buffer, which is live while `self` is.
+        unsafe { self.device().copy_to_device(stream, source, destination) }
+    }
+
+    /// [`DeviceBuffer::upload`] of plain values; `offset` is in bytes.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::upload`].
+    pub fn upload_values<T: DeviceValue>(
+        &self,
+        stream: &Stream,
+        offset: usize,
+        values: &[T],
+    ) -> Result<()> {
+        self.upload(stream, offset, as_bytes(values))
+    }
+
+    /// Copy `destination.len()` bytes from `offset` to the host and wait for them.
+    ///
+    /// # Errors
+    /// [`GpuError::Internal`] when the range leaves the buffer, [`GpuError::Device`] from the driver,
+    /// also for work queued earlier on the stream.
+    pub fn download(&self, stream: &Stream, offset: usize, destination: &mut [u8]) -> Result<()> {
+        let source = self.check("download", offset, destination.len())?;
+        if destination.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: the range was checked against the buffer, which is live while `self` is.
+        unsafe { self.device().copy_to_host(stream, source, destination) }
+    }
+
+    /// `count` plain values from byte `offset`.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::download`].
+    pub fn download_values<T: DeviceValue>(
+        &self,
+        stream: &Stream,
+        offset: usize,
+        count: usize,
+    ) -> Result<Vec<T>> {
+        let bytes = count.checked_mul(size_of::<T>()).unwrap_or(usize::MAX);
+        self.check("download", offset, bytes)?;
+        let mut values = vec![T::default(); count];
+        self.download(stream, offset, as_bytes_mut(&mut values))?;
+        Ok(values)
+    }
+
+    /// All whole values that the buffer holds.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::download`].
+    pub fn download_vec<T: DeviceValue>(&self, stream: &Stream) -> Result<Vec<T>> {
+        self.download_values(stream, 0, self.len / size_of::<T>())
+    }
+
+    /// Set every byte to `value`.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] from the driver.
+    pub fn fill(&self, stream: &Stream, value: u8) -> Result<()> {
+        self.fill_range(stream, 0, self.len, value)
+    }
+
+    /// Set `bytes` bytes from `offset` to `value`.
+    ///
+    /// # Errors
+    /// [`GpuError::Internal`] when the range leaves the buffer, [`GpuError::Device`] from the driver.
+    pub fn fill_range(
+        &self,
+        stream: &Stream,
+        offset: usize,
+        bytes: usize,
+        value: u8,
+    ) -> Result<()> {
+        let destination = self.check("fill", offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the range was checked against the buffer, which is live while `self` is.
+        unsafe { self.device().fill(stream, destination, value, bytes) }
+    }
+
+    /// Copy `bytes` bytes from `source` at `source_offset` to this buffer at `offset`, on the device.
+    ///
+    /// # Errors
+    /// [`GpuError::Internal`] when a range leaves its buffer, both are the same buffer or the
+    /// buffers come from different pools; [`GpuError::Device`] from the driver.
+    pub fn copy_from(
+        &self,
+        stream: &Stream,
+        offset: usize,
+        source: &DeviceBuffer,
+        source_offset: usize,
+        bytes: usize,
+    ) -> Result<()> {
+        let destination = self.check("copy", offset, bytes)?;
+        let from = source.check("copy", source_offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        if self.ptr == source.ptr || !Arc::ptr_eq(&self.pool, &source.pool) {
+            return Err(GpuError::Internal(
+                "a device copy needs two buffers of one pool".into(),
+            ));
+        }
+        // SAFETY: both ranges were checked, both buffers are live, and two buffers never overlap.
+        unsafe {
+            self.device()
+                .copy_on_device(stream, from, destination, bytes)
+        }
+    }
+
+    /// The address of `[offset, offset + bytes)`, when the buffer holds it.
+    fn check(&self, operation: &str, offset: usize, bytes: usize) -> Result<DevicePtr> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.len => Ok(DevicePtr(self.ptr.0 + offset as u64)),
+            _ => Err(GpuError::Internal(format!(
+                "{operation} of {bytes} bytes at offset {offset} leaves a device buffer of {} bytes",
+                self.len
+            ))),
+        }
+    }
+}
+
+impl Drop for DeviceBuffer {
+    fn drop(&mut self) {
+        self.pool.give_back(self.ptr, self.capacity);
+    }
+}
+
+impl fmt::Debug for DeviceBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBuffer")
+            .field("device", &self.device().info().id)
+            .field("ptr", &format_args!("{:#x}", self.ptr.0))
+            .field("len", &self.len)
+            .finish()
+    }
+}

@@ -1,0 +1,24 @@
+//! Device memory: one budgeted pool, buffers that return themselves, and the order of relief under pressure.
+//!
+//! All device memory comes from a [`MemoryPool`]. Budget is reserved before memory is used
+//! ([`MemoryPool::reserve`], [`MemoryPool::allocate`]) and returned by `Drop`.
+//!
+//! # When a block is used again
+//! A [`DeviceBuffer`] may be dropped while queued work still uses it. A returned block is handed out
+//! again only after every stream of the device has passed the work that was queued when it was
+//! returned (a [`crate::device::Fence`]); the pool checks without waiting, takes fresh memory instead
+//! while the budget allows, and waits only as the last step before it asks for eviction. So the
+//! rule for callers is short: queue the work, then drop the buffer.
+//!
+//! # Relief under pressure
+//! When a reservation does not fit: free blocks go back to the device, then the
+//! [`PressureHandler`] (the cache of resident tables) is asked to let go, then
+//! [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the out-of-core variant or the CPU.
+
+mod buffer;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+pub use buffer::{DeviceBuffer, DeviceValue};
+pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};

@@ -1,0 +1,420 @@
+//! The pool: a budget, free lists by size class, and relief under pressure.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::device::{Device, DevicePtr, Fence};
+use crate::error::{GpuError, Result};
+use crate::memory::DeviceBuffer;
+
+/// Smallest block and alignment of every block, in bytes.
+const ALIGNMENT: usize = 256;
+/// From this size on blocks are multiples of it: the granularity of device pages.
+const PAGE: usize = 2 << 20;
+/// Classes per power of two below a page, and the share of a large block that reuse may waste.
+const STEPS: usize = 8;
+
+/// Something that holds device memory it can do without, e.g. the cache of resident tables.
+pub trait PressureHandler: Send + Sync {
+    /// Let go of about `bytes` bytes; returns the bytes let go of, 0 when there is nothing left to give.
+    ///
+    /// Called without the pool's lock, from the thread that allocates: a handler must not wait for
+    /// a lock that is held while allocating.
+    fn release(&self, bytes: usize) -> usize;
+}
+
+/// Counters of a pool at one moment. Sizes are in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryStatistics {
+    /// The most that buffers, reservations and free blocks may hold together.
+    pub budget: usize,
+    /// Held by buffers and reservations.
+    pub in_use: usize,
+    /// Free blocks kept for the next allocation.
+    pub cached: usize,
+    /// Largest `in_use` so far.
+    pub peak: usize,
+    /// Buffers handed out.
+    pub allocations: u64,
+    /// Allocations that had to ask the device.
+    pub device_allocations: u64,
+    /// Times the pressure handler was asked.
+    pub pressure_calls: u64,
+    /// What pressure handlers said they let go of.
+    pub released_under_pressure: u64,
+    /// Reservations refused with [`GpuError::OutOfDeviceMemory`].
+    pub refusals: u64,
+}
+
+/// Free blocks, and blocks that queued work may still use.
+#[derive(Default)]
+struct Blocks {
+    /// Free blocks by size.
+    ready: BTreeMap<usize, Vec<DevicePtr>>,
+    /// Returned since the last fence was taken.
+    returned: Vec<(DevicePtr, usize)>,
+    /// Returned before `fence` was taken.
+    fenced: Vec<(DevicePtr, usize)>,
+    fence: Option<Fence>,
+}
+
+#[derive(Default)]
+struct State {
+    statistics: MemoryStatistics,
+    blocks: Blocks,
+    /// Failure injection: the allocation with this number (from 1) fails.
+    fail_at: Option<u64>,
+}
+
+/// The one source of device memory of a device.
+pub struct MemoryPool {
+    device: Arc<dyn Device>,
+    budget: usize,
+    state: Mutex<State>,
+    pressure: Mutex<Option<Weak<dyn PressureHandler>>>,
+}
+
+/// Bytes of the block that serves a request: at most one eighth more below a page, then whole pages.
+pub(super) fn size_class(bytes: usize) -> usize {
+    if bytes == 0 {
+        return 0;
+    }
+    if bytes >= PAGE {
+        return bytes.checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
+    }
+    if bytes <= ALIGNMENT {
+        return ALIGNMENT;
+    }
+    let step = (bytes.next_power_of_two() / 2 / STEPS).max(ALIGNMENT);
+    bytes.next_multiple_of(step)
+}
+
+impl MemoryPool {
+    /// A pool over `device` with a budget in bytes.
+    pub fn new(device: Arc<dyn Device>, budget: usize) -> Arc<Self> {
+        let state = State {
+            statistics: MemoryStatistics {
+                budget,
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        Arc::new(Self {
+            device,
+            budget,
+            state: Mutex::new(state),
+            pressure: Mutex::new(None),
+        })
+    }
+
+    /// The device the memory is on.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The budget in bytes.
+    pub fn budget(&self) -> usize {
+        self.budget
+    }
+
+    /// Bytes a reservation could get without pressure.
+    pub fn available(&self) -> usize {
+        self.budget
+            .saturating_sub(self.state.lock().statistics.in_use)
+    }
+
+    /// The counters now.
+    pub fn statistics(&self) -> MemoryStatistics {
+        self.state.lock().statistics
+    }
+
+    /// Who is asked to let go of memory before a reservation is refused.
+    pub fn set_pressure_handler(&self, handler: Weak<dyn PressureHandler>) {
+        *self.pressure.lock() = Some(handler);
+    }
+
+    /// For tests of failure paths: the `nth` allocation from now (1 = the next) fails once with
+    /// [`GpuError::OutOfDeviceMemory`].
+    pub fn fail_allocation(&self, nth: u64) {
+        let mut state = self.state.lock();
+        state.fail_at = Some(state.statistics.allocations + nth);
+    }
+
+    /// Set budget aside for buffers to come.
+    ///
+    /// `purpose` names the user in the error, e.g. `column l_quantity`.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] when the budget does not hold it, also after eviction.
+    pub fn reserve(self: &Arc<Self>, bytes: usize, purpose: &str) -> Result<Reservation> {
+        let bytes = size_class(bytes);
+        self.reserve_class(bytes, purpose)?;
+        Ok(Reservation {
+            pool: Arc::clone(self),
+            bytes,
+            purpose: purpose.into(),
+        })
+    }
+
+    /// A buffer of `bytes` bytes, not initialised. Zero bytes are allowed and take no memory.
+    ///
+    /// `purpose` names the user in the error, e.g. `column l_quantity`.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] when budget or device do not hold it, also after eviction.
+    pub fn allocate(self: &Arc<Self>, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
+        let mut reservation = self.reserve(bytes, purpose)?;
+        reservation.allocate(bytes)
+    }
+
+    /// Give every free block back to the device; waits for queued work that may still use one.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when earlier work on the device failed.
+    pub fn trim(&self) -> Result<()> {
+        self.release_free_blocks(&mut self.state.lock(), 0)
+    }
+
+    /// Take `bytes` of the budget, evicting when it must.
+    fn reserve_class(&self, bytes: usize, purpose: &str) -> Result<()> {
+        loop {
+            let short = {
+                let mut state = self.state.lock();
+                let wanted = state.statistics.in_use.saturating_add(bytes);
+                if wanted <= self.budget {
+                    state.statistics.in_use = wanted;
+                    state.statistics.peak = state.statistics.peak.max(wanted);
+                    return Ok(());
+                }
+                wanted - self.budget
+            };
+            // A request over the whole budget would evict everything in vain.
+            if bytes > self.budget || !self.ask_for_relief(short) {
+                return Err(self.refuse(bytes, purpose));
+            }
+        }
+    }
+
+    /// Ask the pressure handler for `bytes`; true when it let go of anything.
+    fn ask_for_relief(&self, bytes: usize) -> bool {
+        let handler = self.pressure.lock().as_ref().and_then(Weak::upgrade);
+        let Some(handler) = handler else {
+            return false;
+        };
+        let released = handler.release(bytes);
+        let mut state = self.state.lock();
+        state.statistics.pressure_calls += 1;
+        state.statistics.released_under_pressure += released as u64;
+        released > 0
+    }
+
+    fn refuse(&self, requested: usize, purpose: &str) -> GpuError {
+        let mut state = self.state.lock();
+        state.statistics.refusals += 1;
+        GpuError::OutOfDeviceMemory {
+            requested,
+            purpose: purpose.into(),
+            in_use: state.statistics.in_use,
+            budget: self.budget,
+        }
+    }
+
+    /// A block for `class` bytes of budget that are already reserved; returns its real size, for
+    /// which the budget is adjusted.
+    fn take_block(&self, class: usize, purpose: &str) -> Result<(DevicePtr, usize)> {
+        {
+            let mut state = self.state.lock();
+            state.statistics.allocations += 1;
+            if state.fail_at == Some(state.statistics.allocations) {
+                state.fail_at = None;
+                drop(state);
+                return Err(self.refuse(class, purpose));
+            }
+            if class == 0 {
+                return Ok((DevicePtr(0), 0));
+            }
+            self.collect(&mut state, false)?;
+            if let Some((ptr, size)) = state.take_ready(class, self.budget) {
+                return Ok((ptr, size));
+            }
+        }
+        loop {
+            {
+                let mut state = self.state.lock();
+                let room = self.budget.saturating_sub(state.statistics.in_use);
+                if state.statistics.cached > room {
+                    self.release_free_blocks(&mut state, room)?;
+                }
+                let mut allocated = self.device.allocate(class);
+                if matches!(allocated, Err(GpuError::OutOfDeviceMemory { .. }))
+                    && state.statistics.cached > 0
+                {
+                    // The device holds less than the budget promised: other programs use it too.
+                    self.release_free_blocks(&mut state, 0)?;
+                    allocated = self.device.allocate(class);
+                }
+                match allocated {
+                    Ok(ptr) => {
+                        state.statistics.device_allocations += 1;
+                        return Ok((ptr, class));
+                    }
+                    Err(GpuError::OutOfDeviceMemory { .. }) => {}
+                    Err(other) => return Err(other),
+                }
+            }
+            if !self.ask_for_relief(class) {
+                return Err(self.refuse(class, purpose));
+            }
+            // What was let go of lies in the free lists; the next turn hands it to the device.
+            self.trim()?;
+        }
+    }
+
+    /// Move returned blocks whose fence has passed to the free lists.
+    fn collect(&self, state: &mut State, wait: bool) -> Result<()> {
+        let blocks = &mut state.blocks;
+        // Twice: blocks returned after the outstanding fence need one of their own.
+        for _ in 0..2 {
+            if blocks.fence.is_none() && !blocks.returned.is_empty() {
+                blocks.fence = Some(self.device.fence()?);
+                blocks.fenced = std::mem::take(&mut blocks.returned);
+            }
+            let Some(fence) = &blocks.fence else {
+                return Ok(());
+            };
+            if !self.device.fence_passed(fence, wait)? {
+                return Ok(());
+            }
+            blocks.fence = None;
+            for (ptr, size) in blocks.fenced.drain(..) {
+                blocks.ready.entry(size).or_default().push(ptr);
+            }
+        }
+        Ok(())
+    }
+
+    /// Give free blocks back to the device, largest first, until at most `keep` bytes are cached.
+    fn release_free_blocks(&self, state: &mut State, keep: usize) -> Result<()> {
+        self.collect(state, true)?;
+        while state.statistics.cached > keep {
+            let Some(mut entry) = state.blocks.ready.last_entry() else {
+                break;
+            };
+            let size = *entry.key();
+            let popped = entry.get_mut().pop();
+            if entry.get().is_empty() {
+                entry.remove();
+            }
+            if let Some(ptr) = popped {
+                state.statistics.cached -= size;
+                // SAFETY: the block came from `allocate`, its fence has passed and no buffer owns it.
+                unsafe { self.device.free(ptr, size) };
+            }
+        }
+        Ok(())
+    }
+
+    /// A dropped buffer's block comes back.
+    pub(super) fn give_back(&self, ptr: DevicePtr, capacity: usize) {
+        if capacity == 0 {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.statistics.in_use -= capacity;
+        state.statistics.cached += capacity;
+        state.blocks.returned.push((ptr, capacity));
+    }
+
+    /// A reservation's budget comes back.
+    fn release_reservation(&self, bytes: usize) {
+        self.state.lock().statistics.in_use -= bytes;
+    }
+}
+
+impl State {
+    /// A free block of `class` bytes or a little more; its reserved bytes become its real size.
+    fn take_ready(&mut self, class: usize, budget: usize) -> Option<(DevicePtr, usize)> {
+        let slack = if class >= PAGE { class / STEPS } else { 0 };
+        let (&size, _) = self.blocks.ready.range(class..=class + slack).next()?;
+        let in_use = self.statistics.in_use - class + size;
+        if in_use > budget {
+            return None;
+        }
+        let list = self.blocks.ready.get_mut(&size)?;
+        let ptr = list.pop()?;
+        if list.is_empty() {
+            self.blocks.ready.remove(&size);
+        }
+        self.statistics.cached -= size;
+        self.statistics.in_use = in_use;
+        self.statistics.peak = self.statistics.peak.max(in_use);
+        Some((ptr, size))
+    }
+}
+
+impl Drop for MemoryPool {
+    fn drop(&mut self) {
+        let mut state = std::mem::take(self.state.get_mut());
+        if let Err(error) = self.release_free_blocks(&mut state, 0) {
+            // A lost context owns nothing any more; the driver frees its memory with it.
+            log::warn!("device memory was not returned block by block: {error}");
+        }
+    }
+}
+
+impl fmt::Debug for MemoryPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryPool")
+            .field("device", &self.device.info().id)
+            .field("statistics", &self.statistics())
+            .finish()
+    }
+}
+
+/// Budget set aside, not yet memory; dropping it returns what is left.
+#[derive(Debug)]
+pub struct Reservation {
+    pool: Arc<MemoryPool>,
+    bytes: usize,
+    purpose: String,
+}
+
+impl Reservation {
+    /// Bytes still set aside.
+    pub fn remaining(&self) -> usize {
+        self.bytes
+    }
+
+    /// A buffer of `bytes` bytes out of this reservation. Sizes are rounded up to size classes, by
+    /// at most an eighth or to whole 2 MiB pages; what the reservation lacks for that is taken
+    /// from the budget.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] when the rest of the budget or the device do not hold it.
+    pub fn allocate(&mut self, bytes: usize) -> Result<DeviceBuffer> {
+        let class = size_class(bytes);
+        if class > self.bytes {
+            self.pool.reserve_class(class - self.bytes, &self.purpose)?;
+            self.bytes = class;
+        }
+        let (ptr, capacity) = self.pool.take_block(class, &self.purpose)?;
+        self.bytes -= class;
+        Ok(DeviceBuffer::new(
+            Arc::clone(&self.pool),
+            ptr,
+            bytes,
+            capacity,
+        ))
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.pool.release_reservation(self.bytes);
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! One open device with everything that sessions share: memory pool, resident tables, compiled kernels.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+use crate::device::cuda::{self, CudaDevice};
+use crate::device::emulated::EmulatedDevice;
+use crate::device::{CompileReport, Device, Kernel, Module};
+use crate::error::{GpuError, Result};
+use crate::memory::{MemoryPool, PressureHandler};
+use crate::tables::TableCache;
+
+/// Compiled modules kept in memory; beyond that the least recently used go.
+const MOST_MODULES: usize = 1024;
+/// Device memory left to the driver, to modules and to other programs: a twentieth, at least this.
+const HEADROOM: usize = 256 << 20;
+/// Bytes of one side of the copy whose bandwidth is measured.
+const COPY_BYTES: usize = 1 << 30;
+const COPY_BYTES_EMULATED: usize = 1 << 20;
+/// Timed copies; the best counts.
+const COPY_RUNS: usize = 8;
+
+/// Which device a session asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeviceChoice {
+    /// A usable GPU when there is one, else the CPU.
+    #[default]
+    Auto,
+    /// No device: DataFusion answers everything.
+    Cpu,
+    /// The emulator, for tests.
+    Emulator,
+    /// A GPU, by number or the first usable one.
+    Cuda(Option<usize>),
+}
+
+impl FromStr for DeviceChoice {
+    type Err = GpuError;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let lower = text.trim().to_ascii_lowercase();
+        let number = lower.strip_prefix("cuda:").map(str::parse);
+        match (lower.as_str(), number) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("emulator", _) => Ok(Self::Emulator),
+            ("cuda", _) => Ok(Self::Cuda(None)),
+            (_, Some(Ok(index))) => Ok(Self::Cuda(Some(index))),
+            _ => Err(GpuError::InvalidSetting {
+                setting: "device".into(),
+                value: text.into(),
+                expected: "auto, cpu, emulator, cuda or cuda:N".into(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Emulator => f.write_str("emulator"),
+            Self::Cuda(None) => f.write_str("cuda"),
+            Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+/// How to open a [`Runtime`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RuntimeOptions {
+    /// Which device.
+    pub device: DeviceChoice,
+    /// Budget of the memory pool in bytes; `None` for what is free, less some headroom.
+    pub device_memory: Option<usize>,
+}
+
+/// A module being compiled or compiled.
+#[derive(Default)]
+struct ModuleSlot {
+    module: Option<Module>,
+    kernels: HashMap<String, Kernel>,
+}
+
+/// A slot and when it was last asked for.
+struct ModuleEntry {
+    slot: Arc<Mutex<ModuleSlot>>,
+    used: u64,
+}
+
+/// An open device and what is shared on it. `Send + Sync`; several sessions use one.
+pub struct Runtime {
+    /// The device.
+    pub device: Arc<dyn Device>,
+    /// All its memory.
+    pub pool: Arc<MemoryPool>,
+    /// Base table columns resident on it.
+    pub tables: Arc<TableCache>,
+    modules: Mutex<HashMap<String, ModuleEntry>>,
+    clock: AtomicU64,
+    bandwidth: OnceLock<f64>,
+}
+
+impl Runtime {
+    /// Open the chosen device; `None` means the CPU, either by choice or because `auto` found no
+    /// usable GPU.
+    ///
+    /// # Errors
+    /// [`GpuError::DeviceUnavailable`] when a device was asked for by name and is not usable.
+    pub fn open(options: RuntimeOptions) -> Result<Option<Arc<Self>>> {
+        let device: Arc<dyn Device> = match options.device {
+            DeviceChoice::Cpu => return Ok(None),
+            DeviceChoice::Emulator => Arc::new(EmulatedDevice::open()?),
+            DeviceChoice::Cuda(Some(index)) => Arc::new(CudaDevice::open(index)?),
+            DeviceChoice::Cuda(None) => Arc::new(first_usable_gpu()?),
+            DeviceChoice::Auto => match cuda::count() {
+                Err(error) => {
+                    log::info!("queries run on the CPU: {error}");
+                    return Ok(None);
+                }
+                Ok(_) => match first_usable_gpu() {
+                    Ok(device) => Arc::new(device),
+                    Err(error) => {
+                        log::warn!("queries run on the CPU: {error}");
+                        return Ok(None);
+                    }
+                },
+            },
+        };
+        Self::with_device(device, options.device_memory).map(Some)
+    }
+
+    /// A runtime on a device that is open already; `device_memory` as in [`RuntimeOptions`].
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when the device's free memory cannot be read.
+    pub fn with_device(device: Arc<dyn Device>, device_memory: Option<usize>) -> Result<Arc<Self>> {
+        let budget = match device_memory {
+            Some(bytes) => bytes.min(device.info().memory),
+            None => {
+                let free = device.free_memory()?;
+                free.saturating_sub((free / 20).max(HEADROOM))
+            }
+        };
+        let pool = MemoryPool::new(Arc::clone(&device), budget);
+        let tables = Arc::new(TableCache::new(Arc::clone(&pool)));
+        let handler: Weak<dyn PressureHandler> = Arc::<TableCache>::downgrade(&tables);
+        pool.set_pressure_handler(handler);
+        Ok(Arc::new(Self {
+            device,
+            pool,
+            tables,
+            modules: Mutex::default(),
+            clock: AtomicU64::new(0),
+            bandwidth: OnceLock::new(),
+        }))
+    }
+
+    /// The kernel `name` of `source`, compiled at most once: from memory, else from the cache on
+    /// disk, else by the compiler. Sessions that ask for the same source at once wait for one
+    /// compilation.
+    ///
+    /// The report's time is what this call spent; `cached` is true unless the compiler ran.
+    ///
+    /// # Errors
+    /// [`GpuError::Compile`] with the compiler's log, [`GpuError::Device`] when it does not load.
+    pub fn kernel(&self, name: &str, source: &str) -> Result<(Kernel, CompileReport)> {
+        let start = Instant::now();
+        let slot = self.module_slot(source);
+        let mut slot = slot.lock();
+        let mut cached = true;
+        if slot.module.is_none() {
+            let (module, report) = self.device.compile(name, source)?;
+            cached = report.cached;
+            slot.module = Some(module);
+        }
+        let kernel = match (slot.kernels.get(name), &slot.module) {
+            (Some(kernel), _) => kernel.clone(),
+            (None, Some(module)) => {
+                let kernel = self.device.kernel(module, name)?;
+                slot.kernels.insert(name.into(), kernel.clone());
+                kernel
+            }
+            (None, None) => {
+                return Err(GpuError::Internal(format!("kernel '{name}' was lost")));
+            }
+        };
+        let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+        Ok((
+            kernel,
+            CompileReport {
+                milliseconds,
+                cached,
+            },
+        ))
+    }
+
+    /// The slot of a source; the least recently used others go when there are too many.
+    fn module_slot(&self, source: &str) -> Arc<Mutex<ModuleSlot>> {
+        let now = self.clock.fetch_add(1, Ordering::Relaxed);
+        let mut modules = self.modules.lock();
+        if let Some(entry) = modules.get_mut(source) {
+            entry.used = now;
+            return Arc::clone(&entry.slot);
+        }
+        if modules.len() >= MOST_MODULES {
+            let oldest = modules
+                .iter()
+                .min_by_key(|(_, entry)| entry.used)
+                .map(|(source, _)| source.clone());
+            if let Some(oldest) = oldest {
+                modules.remove(&oldest);
+            }
+        }
+        let slot = Arc::<Mutex<ModuleSlot>>::default();
+        let entry = ModuleEntry {
+            slot: Arc::clone(&slot),
+            used: now,
+        };
+        modules.insert(source.into(), entry);
+        slot
+    }
+
+    /// Bytes a second, read and written together, of a plain copy on the device; measured at the
+    /// first call. The yardstick of how fast a query can be.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] or [`GpuError::Device`] from the copy.
+    pub fn copy_bandwidth(&self) -> Result<f64> {
+        if let Some(bandwidth) = self.bandwidth.get() {
+            return Ok(*bandwidth);
+        }
+        let measured = self.measure_copy()?;
+        Ok(*self.bandwidth.get_or_init(|| measured))
+    }
+
+    fn measure_copy(&self) -> Result<f64> {
+        let wanted = if self.device.info().emulated {
+            COPY_BYTES_EMULATED
+        } else {
+            COPY_BYTES
+        };
+        // A small budget gives a smaller copy rather than evictions.
+        let bytes = wanted.min(self.pool.available() / 4).max(4096);
+        let source = self.pool.allocate(bytes, "measuring the copy bandwidth")?;
+        let target = self.pool.allocate(bytes, "measuring the copy bandwidth")?;
+        let stream = self.device.create_stream()?;
+        source.fill(&stream, 1)?;
+        target.copy_from(&stream, 0, &source, 0, bytes)?;
+        let mut best = f64::INFINITY;
+        for _ in 0..COPY_RUNS {
+            let start = self.device.record_event(&stream)?;
+            target.copy_from(&stream, 0, &source, 0, bytes)?;
+            let end = self.device.record_event(&stream)?;
+            best = best.min(self.device.elapsed_ms(&start, &end)?);
+        }
+        self.device.synchronize(&stream)?;
+        drop((source, target));
+        if !self.device.info().emulated {
+            self.pool.trim()?;
+        }
+        // Clocks tick in fractions of a microsecond; a copy of no measurable time took one.
+        Ok(2.0 * bytes as f64 / (best.max(1e-3) / 1e3))
+    }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("device", &self.device.info().id)
+            .field("pool", &self.pool)
+            .finish()
+    }
+}
+
+/// The first GPU that opens, or why the first did not.
+fn first_usable_gpu() -> Result<CudaDevice> {
+    let mut first_error = None;
+    for index in 0..cuda::count()? {
+        match CudaDevice::open(index) {
+            Ok(device) => return Ok(device),
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+    }
+    Err(first_error.unwrap_or_else(|| GpuError::DeviceUnavailable {
+        requested: "cuda".into(),
+        cause: "the driver shows no GPU".into(),
+        remedy: "check `nvidia-smi`".into(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_round_trip() {
+        for choice in [
+            DeviceChoice::Auto,
+            DeviceChoice::Cpu,
+            DeviceChoice::Emulator,
+            DeviceChoice::Cuda(None),
+            DeviceChoice::Cuda(Some(3)),
+        ] {
+            assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
+        }
+        assert_eq!(
+            " CUDA:1 ".parse::<DeviceChoice>().unwrap(),
+            DeviceChoice::Cuda(Some(1))
+        );
+    }
+
+    #[test]
+    fn wrong_choices_say_what_is_right() {
+        for wrong in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "emulator:1"] {
+            let error = wrong.parse::<DeviceChoice>().unwrap_err().to_string();
+            assert!(
+                error.contains("auto, cpu, emulator, cuda or cuda:N"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_cpu_has_no_runtime() {
+        let options = RuntimeOptions {
+            device: DeviceChoice::Cpu,
+            device_memory: None,
+        };
+        assert!(Runtime::open(options).unwrap().is_none());
+    }
+
+    #[test]
+    fn runtimes_are_shared() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Runtime>();
+    }
+}
