@@ -1,5 +1,64 @@
 //! Device columns: Arrow columns in the narrowest exact encoding.
+//!
+//! A table is encoded batch by batch, in parallel, and uploaded once its global range is known:
+//!
+//! 1. each reader feeds a [`ChunkEncoder`], which packs every batch with a frame of reference of its
+//!    own and a dictionary of its own, so that host memory never holds the column at Arrow width;
+//! 2. a [`ColumnAssembler`] takes the [`Segment`]s of all readers in row order, computes the range,
+//!    width, base and sorted dictionary of the whole column, and re-encodes the chunks in parallel
+//!    straight into the upload;
+//! 3. [`decode`], [`decode_codes`] and [`Column::to_arrow`] lead back to the logical Arrow type.
 
+mod assemble;
+mod chunk;
+mod decode;
+mod interner;
+mod native;
+mod parallel;
 mod types;
 
+use arrow::array::ArrayRef;
+
+pub use assemble::ColumnAssembler;
+pub use chunk::{ChunkEncoder, Segment};
+pub use decode::{decode, decode_bytes, decode_codes};
+pub use native::check_type;
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};
+
+use std::sync::Arc;
+
+use crate::device::Stream;
+use crate::error::Result;
+use crate::memory::MemoryPool;
+
+/// How string columns are laid out on the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StringPolicy {
+    /// Codes into a sorted dictionary, whatever its size.
+    #[default]
+    AlwaysDictionary,
+    /// A dictionary while strings repeat at least twice on average, else offsets and bytes.
+    Auto,
+    /// Offsets and bytes.
+    AlwaysBytes,
+}
+
+/// Encode one Arrow array and upload it; returns when the copies are queued and `array` may go.
+///
+/// # Errors
+/// [`crate::GpuError::Unsupported`] for types and values without a device encoding,
+/// [`crate::GpuError::OutOfDeviceMemory`], and [`crate::GpuError::Device`] from the copies.
+pub fn encode(
+    array: &ArrayRef,
+    policy: StringPolicy,
+    pool: &Arc<MemoryPool>,
+    stream: &Stream,
+) -> Result<Column> {
+    let mut encoder = ChunkEncoder::new(array.data_type().clone(), policy)?;
+    encoder.push(array)?;
+    ColumnAssembler::new(array.data_type().clone(), policy, "column").finish(
+        vec![encoder.finish()],
+        pool,
+        stream,
+    )
+}

@@ -1,0 +1,550 @@
+//! Turns the encoded segments of a column into one device column.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, LargeStringArray, StringArray, StringViewArray};
+use arrow::datatypes::DataType;
+use arrow::util::bit_mask::set_bits;
+
+use super::StringPolicy;
+use super::chunk::{Chunk, Codes, Segment, Values};
+use super::interner::Interner;
+use super::native::{Physical, frame, physical, unsigned_width, value_type};
+use super::parallel::{map, upload_with};
+use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::memory::MemoryPool;
+
+/// Computes the global encoding of a column from its segments, re-encodes and uploads it.
+pub struct ColumnAssembler {
+    data_type: DataType,
+    policy: StringPolicy,
+    name: String,
+}
+
+/// A chunk at its place in the column.
+struct Placed<'a> {
+    start: usize,
+    chunk: &'a Chunk,
+    segment: usize,
+}
+
+/// All chunks in row order.
+struct Rows<'a> {
+    placed: Vec<Placed<'a>>,
+    rows: usize,
+}
+
+/// Global codes by segment and local number.
+type Remaps = Vec<Vec<u32>>;
+
+impl ColumnAssembler {
+    /// An assembler for a column of `data_type`; `name` appears in errors about memory.
+    pub fn new(data_type: DataType, policy: StringPolicy, name: impl Into<String>) -> Self {
+        Self {
+            data_type,
+            policy,
+            name: name.into(),
+        }
+    }
+
+    /// Upload the rows of `segments`, in their order, as one column.
+    ///
+    /// Blocks for the encoding, on all cores, and for the copies. Returns once the segments are
+    /// not needed any more; work queued on `stream` afterwards sees the column.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] and [`GpuError::Device`] of the upload;
+    /// [`GpuError::Unsupported`] when a dictionary outgrows its Arrow type.
+    pub fn finish(
+        &self,
+        segments: Vec<Segment>,
+        pool: &Arc<MemoryPool>,
+        stream: &Stream,
+    ) -> Result<Column> {
+        let all = Rows::new(&segments);
+        let mut statistics = all.statistics();
+        let purpose = &self.name;
+        let upload =
+            |bytes: usize, fill: &(dyn Fn(Range<usize>, &mut [u8]) -> Result<()> + Sync)| {
+                upload_with(bytes, purpose, pool, stream, fill).map(Arc::new)
+            };
+        let (encoding, data) = match physical(&self.data_type)? {
+            Physical::Bits => {
+                let data = upload(all.rows.div_ceil(8), &|range, out| {
+                    all.write_bits(range, out)
+                })?;
+                (Encoding::Bits, data)
+            }
+            Physical::Float(width) => {
+                let size = usize::from(width);
+                let data = upload(all.rows * size, &|range, out| {
+                    all.write_codes(range, size, out, None, 0)
+                })?;
+                (Encoding::Float { width }, data)
+            }
+            Physical::Integer(_) => {
+                let (width, base) = frame(statistics.range);
+                let size = usize::from(width);
+                let data = upload(all.rows * size, &|range, out| {
+                    all.write_codes(range, size, out, None, base)
+                })?;
+                (Encoding::Integer { width, base }, data)
+            }
+            Physical::Text => match self.merge_dictionaries(&segments, &all, &statistics)? {
+                Some((dictionary, remaps)) => {
+                    let distinct = dictionary.len();
+                    all.dictionary_statistics(&mut statistics, distinct, &remaps);
+                    let width = unsigned_width(distinct.saturating_sub(1) as u128);
+                    let size = usize::from(width);
+                    let data = upload(all.rows * size, &|range, out| {
+                        all.write_codes(range, size, out, Some(&remaps), 0)
+                    })?;
+                    let dictionary = Arc::new(dictionary);
+                    (Encoding::Dictionary { width, dictionary }, data)
+                }
+                None => {
+                    let ends = all.string_ends(&segments);
+                    let total = ends.last().copied().unwrap_or(0) as usize;
+                    let offsets = upload((all.rows + 1) * 8, &|range, out| {
+                        let entries = range.start / 8..range.end / 8;
+                        for (out, entry) in out.as_chunks_mut::<8>().0.iter_mut().zip(entries) {
+                            let offset = if entry == 0 { 0 } else { ends[entry - 1] };
+                            *out = offset.to_le_bytes();
+                        }
+                        Ok(())
+                    })?;
+                    let data = upload(total, &|range, out| {
+                        all.write_strings(&segments, &ends, range, out);
+                        Ok(())
+                    })?;
+                    (Encoding::Bytes { offsets }, data)
+                }
+            },
+        };
+        let validity = if statistics.null_count > 0 {
+            let bytes = all.rows.div_ceil(8);
+            Some(upload(bytes, &|range, out| {
+                all.write_validity(range, out);
+                Ok(())
+            })?)
+        } else {
+            None
+        };
+        Ok(Column {
+            data_type: self.data_type.clone(),
+            rows: all.rows,
+            encoding,
+            data,
+            validity,
+            statistics,
+        })
+    }
+
+    /// The sorted dictionary of the column, or `None` when it is to lie as bytes.
+    fn merge_dictionaries(
+        &self,
+        segments: &[Segment],
+        all: &Rows<'_>,
+        statistics: &ColumnStatistics,
+    ) -> Result<Option<(Dictionary, Remaps)>> {
+        let is_bytes = |placed: &Placed<'_>| matches!(placed.chunk.values, Values::Bytes { .. });
+        if self.policy == StringPolicy::AlwaysBytes || all.placed.iter().any(is_bytes) {
+            return Ok(None);
+        }
+        let interners: Vec<&Interner> = segments.iter().map(|segment| &segment.interner).collect();
+        let orders = map(interners, sorted_numbers)?;
+        let mut lists: Vec<Vec<&[u8]>> = segments
+            .iter()
+            .zip(&orders)
+            .map(|(segment, order)| order.iter().map(|n| segment.interner.value(*n)).collect())
+            .collect();
+        while lists.len() > 1 {
+            let mut pairs = Vec::with_capacity(lists.len().div_ceil(2));
+            let mut rest = lists.into_iter();
+            while let Some(first) = rest.next() {
+                pairs.push((first, rest.next()));
+            }
+            lists = map(pairs, |(first, second)| match second {
+                Some(second) => merge_distinct(&first, &second),
+                None => first,
+            })?;
+        }
+        let global = lists.pop().unwrap_or_default();
+        let valid = all.rows - statistics.null_count;
+        if self.policy == StringPolicy::Auto && global.len() > valid.div_ceil(2).max(1) {
+            return Ok(None);
+        }
+        if u32::try_from(global.len()).is_err() {
+            return Err(GpuError::Unsupported(format!(
+                "{} with more than 4294967295 distinct strings",
+                self.name
+            )));
+        }
+        let pairs: Vec<_> = segments.iter().zip(&orders).collect();
+        let remaps = map(pairs, |(segment, order)| {
+            remap(&segment.interner, order, &global)
+        })?;
+        let values = string_array(value_type(&self.data_type), &global, &self.name)?;
+        Ok(Some((Dictionary { values }, remaps)))
+    }
+}
+
+/// The numbers of an interner in the byte order of their strings.
+fn sorted_numbers(interner: &Interner) -> Vec<u32> {
+    let mut numbers: Vec<u32> = (0..interner.len() as u32).collect();
+    numbers.sort_unstable_by(|a, b| interner.value(*a).cmp(interner.value(*b)));
+    numbers
+}
+
+/// Union of two ascending lists.
+fn merge_distinct<'a>(first: &[&'a [u8]], second: &[&'a [u8]]) -> Vec<&'a [u8]> {
+    let mut merged = Vec::with_capacity(first.len().max(second.len()));
+    let (mut i, mut j) = (0, 0);
+    while i < first.len() && j < second.len() {
+        let order = first[i].cmp(second[j]);
+        merged.push(if order.is_le() { first[i] } else { second[j] });
+        i += usize::from(order.is_le());
+        j += usize::from(order.is_ge());
+    }
+    merged.extend_from_slice(&first[i..]);
+    merged.extend_from_slice(&second[j..]);
+    merged
+}
+
+/// Global code by local number; every local string is in `global`.
+fn remap(interner: &Interner, order: &[u32], global: &[&[u8]]) -> Vec<u32> {
+    let mut codes = vec![0; interner.len()];
+    let mut at = 0;
+    for number in order {
+        let value = interner.value(*number);
+        at += global[at..].partition_point(|other| *other < value);
+        codes[*number as usize] = at as u32;
+    }
+    codes
+}
+
+/// An Arrow array of the dictionary's strings.
+fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -> Result<ArrayRef> {
+    let total: usize = values.iter().map(|value| value.len()).sum();
+    if *data_type == DataType::Utf8 && i32::try_from(total).is_err() {
+        return Err(GpuError::Unsupported(format!(
+            "{name}: {total} bytes of distinct strings exceed Utf8; CAST to LargeUtf8 or Utf8View"
+        )));
+    }
+    let texts = values
+        .iter()
+        .map(|value| str::from_utf8(value))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| GpuError::Internal(format!("a string array is not UTF-8: {error}")))?;
+    Ok(match data_type {
+        DataType::Utf8 => Arc::new(StringArray::from_iter_values(texts)),
+        DataType::LargeUtf8 => Arc::new(LargeStringArray::from_iter_values(texts)),
+        DataType::Utf8View => Arc::new(StringViewArray::from_iter_values(texts)),
+        other => return Err(GpuError::Internal(format!("{other} is no string type"))),
+    })
+}
+
+impl<'a> Rows<'a> {
+    fn new(segments: &'a [Segment]) -> Self {
+        let mut rows = 0;
+        let mut placed = Vec::new();
+        for (segment, chunks) in segments.iter().enumerate() {
+            for chunk in &chunks.chunks {
+                placed.push(Placed {
+                    start: rows,
+                    chunk,
+                    segment,
+                });
+                rows += chunk.rows;
+            }
+        }
+        Self { placed, rows }
+    }
+
+    /// What the chunks know together.
+    fn statistics(&self) -> ColumnStatistics {
+        let chunks = || self.placed.iter().map(|placed| placed.chunk);
+        let range = chunks()
+            .filter_map(|chunk| chunk.range)
+            .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let ordered = |strict: bool| {
+            let mut previous: Option<i128> = None;
+            chunks().all(|chunk| {
+                let Some((first, last)) = chunk.ascending else {
+                    return false;
+                };
+                let fits = previous.is_none_or(|p| if strict { p < first } else { p <= first });
+                previous = Some(last);
+                fits && (!strict || chunk.strict)
+            })
+        };
+        ColumnStatistics {
+            range,
+            null_count: chunks().map(|chunk| chunk.null_count).sum(),
+            distinct: None,
+            sorted: !self.placed.is_empty() && ordered(false),
+            unique: !self.placed.is_empty() && ordered(true),
+        }
+    }
+
+    /// Facts that follow from the dictionary.
+    fn dictionary_statistics(
+        &self,
+        statistics: &mut ColumnStatistics,
+        distinct: usize,
+        remaps: &Remaps,
+    ) {
+        statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
+        statistics.distinct = Some(distinct);
+        statistics.unique = distinct > 0 && distinct == self.rows - statistics.null_count;
+        let mut previous = 0;
+        statistics.sorted = distinct > 0
+            && statistics.null_count == 0
+            && self.placed.iter().all(|placed| {
+                let remap = &remaps[placed.segment];
+                let mut ascends = |code: usize| {
+                    let code = remap[code];
+                    let ascends = previous <= code;
+                    previous = code;
+                    ascends
+                };
+                match &placed.chunk.values {
+                    Values::Dictionary(Codes::U8(codes)) => {
+                        codes.iter().all(|code| ascends(usize::from(*code)))
+                    }
+                    Values::Dictionary(Codes::U16(codes)) => {
+                        codes.iter().all(|code| ascends(usize::from(*code)))
+                    }
+                    Values::Dictionary(Codes::U32(codes)) => {
+                        codes.iter().all(|code| ascends(*code as usize))
+                    }
+                    _ => false,
+                }
+            });
+    }
+
+    /// Each chunk that overlaps `rows`: the chunk, its rows, and where they start in `rows`.
+    fn overlapping(
+        &self,
+        rows: Range<usize>,
+    ) -> impl Iterator<Item = (&Placed<'a>, Range<usize>, usize)> {
+        let first = self
+            .placed
+            .partition_point(|placed| placed.start + placed.chunk.rows <= rows.start);
+        self.placed[first..]
+            .iter()
+            .take_while(move |placed| placed.start < rows.end)
+            .map(move |placed| {
+                let start = rows.start.max(placed.start);
+                let end = rows.end.min(placed.start + placed.chunk.rows);
+                (
+                    placed,
+                    start - placed.start..end - placed.start,
+                    start - rows.start,
+                )
+            })
+    }
+
+    /// Bytes `range` of the column's codes of `width` bytes.
+    fn write_codes(
+        &self,
+        range: Range<usize>,
+        width: usize,
+        out: &mut [u8],
+        remaps: Option<&Remaps>,
+        base: i128,
+    ) -> Result<()> {
+        for (placed, rows, at) in self.overlapping(range.start / width..range.end / width) {
+            let chunk = placed.chunk;
+            let out = &mut out[at * width..(at + rows.len()) * width];
+            match &chunk.values {
+                Values::Integer { base: own, codes } => {
+                    write_integers(codes, rows.clone(), out, width, *own, base)?;
+                }
+                Values::Dictionary(codes) => {
+                    let remap = remaps.and_then(|remaps| remaps.get(placed.segment));
+                    let remap = remap.ok_or_else(|| mixed("a dictionary chunk"))?;
+                    write_dictionary(codes, rows.clone(), out, width, remap)?;
+                }
+                Values::Float4(values) => put(&values[rows.clone()], out, |v| v.to_le_bytes()),
+                Values::Float8(values) => put(&values[rows.clone()], out, |v| v.to_le_bytes()),
+                Values::Bits(_) | Values::Bytes { .. } => return Err(mixed("bits or bytes")),
+            }
+            if chunk.null_count > 0 {
+                for (out, row) in out.chunks_exact_mut(width).zip(rows) {
+                    if !chunk.is_valid(row) {
+                        out.fill(0);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes `range` of a boolean column.
+    fn write_bits(&self, range: Range<usize>, out: &mut [u8]) -> Result<()> {
+        for (placed, rows, at) in self.overlapping(self.bit_rows(&range)) {
+            let Values::Bits(bits) = &placed.chunk.values else {
+                return Err(mixed("no bits"));
+            };
+            set_bits(out, bits, at, rows.start, rows.len());
+        }
+        Ok(())
+    }
+
+    /// Bytes `range` of the validity bitmap.
+    fn write_validity(&self, range: Range<usize>, out: &mut [u8]) {
+        const ONES: [u8; 64] = [0xff; 64];
+        for (placed, rows, at) in self.overlapping(self.bit_rows(&range)) {
+            match &placed.chunk.validity {
+                Some(bits) => {
+                    set_bits(out, bits, at, rows.start, rows.len());
+                }
+                None => {
+                    for done in (0..rows.len()).step_by(8 * ONES.len()) {
+                        let count = (rows.len() - done).min(8 * ONES.len());
+                        set_bits(out, &ONES, at + done, 0, count);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The rows whose bits lie in the bytes `range`.
+    fn bit_rows(&self, range: &Range<usize>) -> Range<usize> {
+        range.start * 8..self.rows.min(range.end * 8)
+    }
+
+    /// End of each row's string in the concatenated bytes.
+    fn string_ends(&self, segments: &[Segment]) -> Vec<u64> {
+        let mut ends = Vec::with_capacity(self.rows);
+        let mut end = 0u64;
+        for placed in &self.placed {
+            for row in 0..placed.chunk.rows {
+                end += string(placed, segments, row).len() as u64;
+                ends.push(end);
+            }
+        }
+        ends
+    }
+
+    /// Bytes `range` of the concatenated strings.
+    fn write_strings(
+        &self,
+        segments: &[Segment],
+        ends: &[u64],
+        range: Range<usize>,
+        out: &mut [u8],
+    ) {
+        let first = ends.partition_point(|end| *end as usize <= range.start);
+        let last = ends.partition_point(|end| (*end as usize) < range.end);
+        for (placed, rows, _) in self.overlapping(first..(last + 1).min(self.rows)) {
+            for row in rows {
+                let end = ends[placed.start + row] as usize;
+                let value = string(placed, segments, row);
+                let start = end - value.len();
+                let from = start.clamp(range.start, range.end);
+                let to = end.clamp(range.start, range.end);
+                out[from - range.start..to - range.start]
+                    .copy_from_slice(&value[from - start..][..to - from]);
+            }
+        }
+    }
+}
+
+/// The bytes of one row of a string chunk; empty for nulls.
+fn string<'a>(placed: &Placed<'a>, segments: &'a [Segment], row: usize) -> &'a [u8] {
+    if !placed.chunk.is_valid(row) {
+        return &[];
+    }
+    let interner = &segments[placed.segment].interner;
+    match &placed.chunk.values {
+        Values::Bytes { ends, data } => &data[Chunk::byte_range(ends, row..row + 1)],
+        Values::Dictionary(Codes::U8(codes)) => interner.value(codes[row].into()),
+        Values::Dictionary(Codes::U16(codes)) => interner.value(codes[row].into()),
+        Values::Dictionary(Codes::U32(codes)) => interner.value(codes[row]),
+        _ => &[],
+    }
+}
+
+fn mixed(what: &str) -> GpuError {
+    GpuError::Internal(format!("{what} in a column of another encoding"))
+}
+
+/// Write `bytes(value)` of each value, one after the other.
+fn put<T: Copy, const W: usize>(values: &[T], out: &mut [u8], bytes: impl Fn(T) -> [u8; W]) {
+    for (out, value) in out.as_chunks_mut::<W>().0.iter_mut().zip(values) {
+        *out = bytes(*value);
+    }
+}
+
+/// Write the low `width` bytes of `code(value)` of each value.
+fn put_codes<T: Copy>(
+    values: &[T],
+    out: &mut [u8],
+    width: usize,
+    code: impl Fn(T) -> u64,
+) -> Result<()> {
+    match width {
+        1 => put(values, out, |v| [code(v) as u8]),
+        2 => put(values, out, |v| (code(v) as u16).to_le_bytes()),
+        4 => put(values, out, |v| (code(v) as u32).to_le_bytes()),
+        8 => put(values, out, |v| code(v).to_le_bytes()),
+        other => return Err(mixed(&format!("a width of {other} bytes"))),
+    }
+    Ok(())
+}
+
+/// Move codes from the chunk's base to the column's.
+fn write_integers(
+    codes: &Codes,
+    rows: Range<usize>,
+    out: &mut [u8],
+    width: usize,
+    own: i128,
+    base: i128,
+) -> Result<()> {
+    if width == 16 {
+        match codes {
+            Codes::U8(codes) => put(&codes[rows], out, |v| (own + i128::from(v)).to_le_bytes()),
+            Codes::U16(codes) => put(&codes[rows], out, |v| (own + i128::from(v)).to_le_bytes()),
+            Codes::U32(codes) => put(&codes[rows], out, |v| (own + i128::from(v)).to_le_bytes()),
+            // Wraps on null rows only, which are cleared afterwards.
+            Codes::U64(codes) => put(&codes[rows], out, |v| {
+                own.wrapping_add(i128::from(v)).to_le_bytes()
+            }),
+            Codes::I128(codes) => put(&codes[rows], out, |v| v.to_le_bytes()),
+        }
+        return Ok(());
+    }
+    // Codes are relative to `base` modulo 2^64, and the column's range fits the width.
+    let delta = own.wrapping_sub(base) as u64;
+    match codes {
+        Codes::U8(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v.into())),
+        Codes::U16(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v.into())),
+        Codes::U32(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v.into())),
+        Codes::U64(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v)),
+        Codes::I128(_) => Err(mixed("a chunk of 128 bits")),
+    }
+}
+
+/// Replace a segment's numbers by the column's codes.
+fn write_dictionary(
+    codes: &Codes,
+    rows: Range<usize>,
+    out: &mut [u8],
+    width: usize,
+    remap: &[u32],
+) -> Result<()> {
+    // A segment of nulls alone has no strings; its codes are cleared afterwards.
+    let code = |number: usize| u64::from(remap.get(number).copied().unwrap_or(0));
+    match codes {
+        Codes::U8(codes) => put_codes(&codes[rows], out, width, |v| code(v.into())),
+        Codes::U16(codes) => put_codes(&codes[rows], out, width, |v| code(v.into())),
+        Codes::U32(codes) => put_codes(&codes[rows], out, width, |v| code(v as usize)),
+        Codes::U64(_) | Codes::I128(_) => Err(mixed("wide dictionary codes")),
+    }
+}

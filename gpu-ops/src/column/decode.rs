@@ -1,0 +1,284 @@
+//! Turns device codes back into Arrow arrays of the logical type.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayData, ArrayRef, BooleanArray, UInt32Array, make_array, new_null_array,
+};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::compute::{cast, take};
+use arrow::datatypes::{DataType, i256};
+
+use super::native::{Native, Physical, physical, value_type};
+use super::types::{Column, Dictionary, Encoding};
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+
+/// Decode `rows` codes that lie in host memory as they lay on the device.
+///
+/// `codes` holds at least `rows` codes of the encoding (bits for [`Encoding::Bits`]), `validity` one
+/// bit a row, least significant first, 1 = not null. The result has exactly `data_type`.
+///
+/// # Errors
+/// [`GpuError::Internal`] when a slice is too short or a dictionary code out of range;
+/// [`GpuError::Unsupported`] when the type does not go with the encoding. Strings that lie as bytes
+/// are decoded by [`decode_bytes`].
+pub fn decode(
+    data_type: &DataType,
+    encoding: &Encoding,
+    codes: &[u8],
+    validity: Option<&[u8]>,
+    rows: usize,
+) -> Result<ArrayRef> {
+    let nulls = validity.map(|bits| null_buffer(bits, rows)).transpose()?;
+    if let Encoding::Bits = encoding {
+        if codes.len() < rows.div_ceil(8) {
+            return Err(short(codes.len(), rows));
+        }
+        let buffer = BooleanBuffer::new(Buffer::from(&codes[..rows.div_ceil(8)]), 0, rows);
+        return finish(Arc::new(BooleanArray::new(buffer, nulls)), data_type);
+    }
+    let width = match encoding {
+        Encoding::Integer { width, .. }
+        | Encoding::Float { width }
+        | Encoding::Dictionary { width, .. } => usize::from(*width),
+        Encoding::Bits | Encoding::Bytes { .. } => {
+            return Err(GpuError::Internal(
+                "strings that lie as bytes have no codes".into(),
+            ));
+        }
+    };
+    let codes = rows
+        .checked_mul(width)
+        .and_then(|bytes| codes.get(..bytes))
+        .ok_or_else(|| short(codes.len(), rows))?;
+    match width {
+        1 => decode_with(data_type, encoding, rows, nulls, |i| codes[i].into()),
+        2 => decode_words(data_type, encoding, nulls, codes, |w| {
+            u16::from_le_bytes(w).into()
+        }),
+        4 => decode_words(data_type, encoding, nulls, codes, |w| {
+            u32::from_le_bytes(w).into()
+        }),
+        8 => decode_words(data_type, encoding, nulls, codes, |w| {
+            u64::from_le_bytes(w).into()
+        }),
+        16 => decode_words(data_type, encoding, nulls, codes, i128::from_le_bytes),
+        other => Err(GpuError::Internal(format!("codes of {other} bytes"))),
+    }
+}
+
+/// Decode codes widened to 64 bits, as group keys leave a kernel: `base + code` for integers, the
+/// position in the dictionary, 0 or 1, or the bits of a float.
+///
+/// `nulls` tells which of the rows are null.
+///
+/// # Errors
+/// As [`decode`]; also [`GpuError::Unsupported`] for 16-byte codes, which 64 bits do not hold.
+pub fn decode_codes(
+    data_type: &DataType,
+    encoding: &Encoding,
+    codes: &[u64],
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    if nulls
+        .as_ref()
+        .is_some_and(|nulls| nulls.len() != codes.len())
+    {
+        return Err(GpuError::Internal(
+            "codes and null flags differ in length".into(),
+        ));
+    }
+    if let Encoding::Integer { width: 16, .. } = encoding {
+        return Err(GpuError::Unsupported(
+            "a key of 128 bits as 64-bit codes".into(),
+        ));
+    }
+    decode_with(data_type, encoding, codes.len(), nulls, |i| codes[i].into())
+}
+
+/// Decode `rows` strings that lie as bytes: `offsets` has `rows + 1` positions into `data`.
+///
+/// # Errors
+/// [`GpuError::Internal`] when offsets leave `data` or the bytes are not UTF-8.
+pub fn decode_bytes(
+    data_type: &DataType,
+    offsets: &[u64],
+    data: &[u8],
+    validity: Option<&[u8]>,
+) -> Result<ArrayRef> {
+    let rows = offsets.len().saturating_sub(1);
+    let nulls = validity.map(|bits| null_buffer(bits, rows)).transpose()?;
+    let mut values = Vec::with_capacity(rows);
+    for (row, pair) in offsets.windows(2).enumerate() {
+        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            values.push(None);
+            continue;
+        }
+        let bytes = data
+            .get(pair[0] as usize..pair[1] as usize)
+            .ok_or_else(|| GpuError::Internal("a string lies outside its column".into()))?;
+        values.push(Some(str::from_utf8(bytes).map_err(|error| {
+            GpuError::Internal(format!("a string column is not UTF-8: {error}"))
+        })?));
+    }
+    // Views take any number of bytes; the cast to the logical type checks its own limits.
+    let array: ArrayRef = Arc::new(arrow::array::StringViewArray::from_iter(values));
+    finish(array, data_type)
+}
+
+impl Column {
+    /// Download the column and decode it to its logical type.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] from the copy or earlier work on `stream`; else as [`decode`].
+    pub fn to_arrow(&self, stream: &Stream) -> Result<ArrayRef> {
+        let bits = self.rows.div_ceil(8);
+        let validity = match &self.validity {
+            Some(buffer) => Some(buffer.download_values::<u8>(stream, 0, bits)?),
+            None => None,
+        };
+        let validity = validity.as_deref();
+        let bytes = match &self.encoding {
+            Encoding::Bytes { offsets } => {
+                let offsets = offsets.download_values::<u64>(stream, 0, self.rows + 1)?;
+                let total = offsets.last().copied().unwrap_or(0) as usize;
+                let data = self.data.download_values::<u8>(stream, 0, total)?;
+                return decode_bytes(&self.data_type, &offsets, &data, validity);
+            }
+            Encoding::Bits => bits,
+            Encoding::Integer { width, .. }
+            | Encoding::Float { width }
+            | Encoding::Dictionary { width, .. } => self.rows * usize::from(*width),
+        };
+        let codes = self.data.download_values::<u8>(stream, 0, bytes)?;
+        decode(&self.data_type, &self.encoding, &codes, validity, self.rows)
+    }
+}
+
+fn short(bytes: usize, rows: usize) -> GpuError {
+    GpuError::Internal(format!("{bytes} bytes are too few for {rows} rows"))
+}
+
+fn null_buffer(bits: &[u8], rows: usize) -> Result<NullBuffer> {
+    let bits = bits
+        .get(..rows.div_ceil(8))
+        .ok_or_else(|| short(bits.len(), rows))?;
+    Ok(NullBuffer::new(BooleanBuffer::new(
+        Buffer::from(bits),
+        0,
+        rows,
+    )))
+}
+
+fn decode_words<const W: usize>(
+    data_type: &DataType,
+    encoding: &Encoding,
+    nulls: Option<NullBuffer>,
+    codes: &[u8],
+    widen: impl Fn([u8; W]) -> i128,
+) -> Result<ArrayRef> {
+    let (words, _) = codes.as_chunks::<W>();
+    decode_with(data_type, encoding, words.len(), nulls, |i| widen(words[i]))
+}
+
+/// Decode `rows` codes given by `code`, zero-extended (sign-extended for 16 bytes).
+fn decode_with(
+    data_type: &DataType,
+    encoding: &Encoding,
+    rows: usize,
+    nulls: Option<NullBuffer>,
+    code: impl Fn(usize) -> i128,
+) -> Result<ArrayRef> {
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+    let codes = (0..rows).map(code);
+    let stored = value_type(data_type);
+    let buffer = match (encoding, physical(data_type)?) {
+        (Encoding::Bits, Physical::Bits) => {
+            let bits = BooleanBuffer::from_iter(codes.map(|code| code & 1 == 1));
+            return finish(Arc::new(BooleanArray::new(bits, nulls)), data_type);
+        }
+        (Encoding::Dictionary { dictionary, .. }, Physical::Text) => {
+            return decode_dictionary(data_type, dictionary, codes.map(|code| code as u64), nulls);
+        }
+        (Encoding::Float { width: 4 }, Physical::Float(4)) => {
+            Buffer::from_vec(codes.map(|code| code as u32).collect())
+        }
+        (Encoding::Float { width: 8 }, Physical::Float(8)) => {
+            Buffer::from_vec(codes.map(|code| code as u64).collect())
+        }
+        (Encoding::Integer { base, .. }, Physical::Integer(native)) => {
+            // The sum is exact: it is a value of the column.
+            let values = codes.map(|code| base.wrapping_add(code));
+            match native {
+                Native::I8 | Native::U8 => Buffer::from_vec(values.map(|v| v as u8).collect()),
+                Native::I16 | Native::U16 => Buffer::from_vec(values.map(|v| v as u16).collect()),
+                Native::I32 | Native::U32 => Buffer::from_vec(values.map(|v| v as u32).collect()),
+                Native::I64 | Native::U64 => Buffer::from_vec(values.map(|v| v as u64).collect()),
+                Native::I128 => Buffer::from_vec(values.collect::<Vec<i128>>()),
+                Native::I256 => {
+                    Buffer::from_vec(values.map(i256::from_i128).collect::<Vec<i256>>())
+                }
+            }
+        }
+        (encoding, _) => {
+            return Err(GpuError::Unsupported(format!(
+                "decoding {encoding:?} as {data_type}"
+            )));
+        }
+    };
+    let data = ArrayData::builder(stored.clone())
+        .len(rows)
+        .nulls(nulls)
+        .add_buffer(buffer)
+        .build()?;
+    finish(make_array(data), data_type)
+}
+
+/// Strings by dictionary code; codes of null rows are not looked at.
+fn decode_dictionary(
+    data_type: &DataType,
+    dictionary: &Dictionary,
+    codes: impl Iterator<Item = u64>,
+    nulls: Option<NullBuffer>,
+) -> Result<ArrayRef> {
+    let mut keys = Vec::with_capacity(codes.size_hint().0);
+    for (row, code) in codes.enumerate() {
+        let null = nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        if !null && code >= dictionary.len() as u64 {
+            return Err(GpuError::Internal(format!(
+                "code {code} in a dictionary of {} strings",
+                dictionary.len()
+            )));
+        }
+        keys.push(if null { 0 } else { code as u32 });
+    }
+    if dictionary.is_empty() {
+        return Ok(new_null_array(data_type, keys.len()));
+    }
+    let keys = UInt32Array::new(keys.into(), nulls);
+    if let DataType::Dictionary(key_type, _) = data_type {
+        // Keys of the logical type, when it holds the whole dictionary; else the cast below keeps
+        // only the strings in use.
+        let largest = UInt32Array::from(vec![dictionary.len() as u32 - 1]);
+        if cast(&largest, key_type)?.null_count() == 0 {
+            let keys = cast(&keys, key_type)?;
+            let data = keys
+                .to_data()
+                .into_builder()
+                .data_type(data_type.clone())
+                .add_child_data(dictionary.values.to_data())
+                .build()?;
+            return Ok(make_array(data));
+        }
+    }
+    finish(take(&dictionary.values, &keys, None)?, data_type)
+}
+
+/// The array as the logical type.
+fn finish(array: ArrayRef, data_type: &DataType) -> Result<ArrayRef> {
+    if array.data_type() == data_type {
+        return Ok(array);
+    }
+    Ok(cast(&array, data_type)?)
+}

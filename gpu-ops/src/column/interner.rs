@@ -1,0 +1,105 @@
+//! Numbers distinct strings in order of first appearance.
+
+use std::hash::BuildHasher;
+
+/// Empty slot of the hash table.
+const EMPTY: u32 = u32::MAX;
+
+/// A set of byte strings, each with a dense number; linear probing over a power of two.
+pub(super) struct Interner {
+    bytes: Vec<u8>,
+    /// End of each string in `bytes`.
+    ends: Vec<usize>,
+    /// Hash of each string, so that growing does not hash again.
+    hashes: Vec<u64>,
+    slots: Vec<u32>,
+    /// Keeps crafted data from turning probes into scans.
+    seed: u64,
+}
+
+impl Interner {
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            ends: Vec::new(),
+            hashes: Vec::new(),
+            slots: vec![EMPTY; 64],
+            seed: std::hash::RandomState::new().hash_one(0u8) | 1,
+        }
+    }
+
+    /// Number of distinct strings.
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The string with this number.
+    pub(super) fn value(&self, number: u32) -> &[u8] {
+        let number = number as usize;
+        let start = if number == 0 {
+            0
+        } else {
+            self.ends[number - 1]
+        };
+        &self.bytes[start..self.ends[number]]
+    }
+
+    /// The number of `value`, new or known; `None` when 2^32 - 1 strings are already held.
+    pub(super) fn intern(&mut self, value: &[u8]) -> Option<u32> {
+        let hash = self.hash(value);
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            match self.slots[slot] {
+                EMPTY => break,
+                number => {
+                    if self.hashes[number as usize] == hash && self.value(number) == value {
+                        return Some(number);
+                    }
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+        let number = u32::try_from(self.len()).ok().filter(|n| *n != EMPTY)?;
+        self.bytes.extend_from_slice(value);
+        self.ends.push(self.bytes.len());
+        self.hashes.push(hash);
+        self.slots[slot] = number;
+        // At most half full.
+        if self.len() * 2 > self.slots.len() {
+            self.grow();
+        }
+        Some(number)
+    }
+
+    fn grow(&mut self) {
+        let mask = self.slots.len() * 2 - 1;
+        let mut slots = vec![EMPTY; mask + 1];
+        for (number, hash) in self.hashes.iter().enumerate() {
+            let mut slot = *hash as usize & mask;
+            while slots[slot] != EMPTY {
+                slot = (slot + 1) & mask;
+            }
+            slots[slot] = number as u32;
+        }
+        self.slots = slots;
+    }
+
+    /// Multiply and fold, eight bytes at a time.
+    fn hash(&self, value: &[u8]) -> u64 {
+        let mut state = self.seed ^ value.len() as u64;
+        let (words, tail) = value.as_chunks::<8>();
+        for word in words {
+            state = fold(state ^ u64::from_le_bytes(*word));
+        }
+        let mut last = [0u8; 8];
+        last[..tail.len()].copy_from_slice(tail);
+        fold(state ^ u64::from_le_bytes(last))
+    }
+}
+
+/// High and low half of the product with an odd constant of no structure.
+fn fold(value: u64) -> u64 {
+    let product = u128::from(value) * 0xf39c_c060_5ced_c835_u128;
+    (product as u64) ^ (product >> 64) as u64
+}

@@ -1,0 +1,122 @@
+//! Which device representation a logical Arrow type has.
+
+use arrow::datatypes::DataType;
+
+use crate::error::{GpuError, Result};
+
+/// The Rust integer that Arrow stores a logical type as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Native {
+    I8,
+    I16,
+    I32,
+    I64,
+    U8,
+    U16,
+    U32,
+    U64,
+    I128,
+    I256,
+}
+
+/// The family of encodings a logical type can take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Physical {
+    Bits,
+    Integer(Native),
+    Float(u8),
+    Text,
+}
+
+/// Can columns of this type live on a device?
+///
+/// # Errors
+/// [`GpuError::Unsupported`] with the type and the reason.
+pub fn check_type(data_type: &DataType) -> Result<()> {
+    physical(data_type).map(|_| ())
+}
+
+/// The representation of `data_type`; a dictionary's is that of its values.
+pub(super) fn physical(data_type: &DataType) -> Result<Physical> {
+    use Native::*;
+    Ok(match data_type {
+        DataType::Boolean => Physical::Bits,
+        DataType::Int8 => Physical::Integer(I8),
+        DataType::Int16 => Physical::Integer(I16),
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) | DataType::Decimal32(_, _) => {
+            Physical::Integer(I32)
+        }
+        DataType::Int64
+        | DataType::Date64
+        | DataType::Time64(_)
+        | DataType::Timestamp(_, _)
+        | DataType::Duration(_)
+        | DataType::Decimal64(_, _) => Physical::Integer(I64),
+        DataType::UInt8 => Physical::Integer(U8),
+        DataType::UInt16 => Physical::Integer(U16),
+        DataType::UInt32 => Physical::Integer(U32),
+        DataType::UInt64 => Physical::Integer(U64),
+        DataType::Decimal128(_, _) => Physical::Integer(I128),
+        DataType::Decimal256(_, _) => Physical::Integer(I256),
+        DataType::Float32 => Physical::Float(4),
+        DataType::Float64 => Physical::Float(8),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => Physical::Text,
+        DataType::Dictionary(_, value) if !matches!(**value, DataType::Dictionary(_, _)) => {
+            physical(value)?
+        }
+        DataType::Float16 => {
+            return Err(unsupported(
+                data_type,
+                "half-precision arithmetic; CAST to FLOAT",
+            ));
+        }
+        DataType::Binary
+        | DataType::LargeBinary
+        | DataType::BinaryView
+        | DataType::FixedSizeBinary(_) => {
+            return Err(unsupported(data_type, "binary values"));
+        }
+        DataType::Interval(_) => return Err(unsupported(data_type, "calendar intervals")),
+        DataType::Null => return Err(unsupported(data_type, "a column without a type")),
+        _ => return Err(unsupported(data_type, "nested values")),
+    })
+}
+
+fn unsupported(data_type: &DataType, what: &str) -> GpuError {
+    GpuError::Unsupported(format!("a column of type {data_type} ({what})"))
+}
+
+/// The type whose values are stored: a dictionary's value type, else the type itself.
+pub(super) fn value_type(data_type: &DataType) -> &DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => value,
+        other => other,
+    }
+}
+
+/// Fewest bytes that hold `0..=largest` unsigned; 16 where 8 do not.
+pub(super) fn unsigned_width(largest: u128) -> u8 {
+    match largest {
+        0..=0xff => 1,
+        0x100..=0xffff => 2,
+        0x1_0000..=0xffff_ffff => 4,
+        0x1_0000_0000..=0xffff_ffff_ffff_ffff => 8,
+        _ => 16,
+    }
+}
+
+/// Width in bytes and base of the frame of reference for `range`, by the rule of
+/// [`super::Encoding::Integer`].
+pub(super) fn frame(range: Option<(i128, i128)>) -> (u8, i128) {
+    let Some((min, max)) = range else {
+        return (1, 0);
+    };
+    // The distance of two i128 always fits u128.
+    let span = max.wrapping_sub(min) as u128;
+    let width = unsigned_width(span);
+    if width == 16 || (min >= 0 && unsigned_width(max as u128) <= width) {
+        (width, 0)
+    } else {
+        (width, min)
+    }
+}

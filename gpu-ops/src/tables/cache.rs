@@ -1,0 +1,471 @@
+//! Columns resident on a device, shared by all sessions, least recently used out first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use parking_lot::Mutex;
+
+use super::files::{FileKey, FileTable};
+use super::load::{Units, read};
+use super::memory::{MemoryAnchor, MemoryKey};
+use super::source::{Kind, TableSource};
+use crate::column::{Column, ColumnAssembler, Encoding, StringPolicy};
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::memory::{MemoryPool, PressureHandler};
+
+/// Columns of one table, ready for kernels.
+#[derive(Debug, Clone)]
+pub struct LoadedTable {
+    /// Rows of every column.
+    pub rows: usize,
+    /// The requested columns, in the order of the request.
+    pub columns: Vec<Arc<Column>>,
+    /// Milliseconds spent reading, encoding and uploading, waiting for another session's load
+    /// included; 0 when all columns were resident.
+    pub load_ms: f64,
+    /// Bytes copied to the device for this request.
+    pub bytes_uploaded: usize,
+    /// How many of the requested columns were not resident.
+    pub columns_loaded: usize,
+}
+
+/// One entry of [`TableCache::resident`].
+#[derive(Debug, Clone)]
+pub struct ResidentColumn {
+    /// The table's name.
+    pub table: String,
+    /// The column's name.
+    pub column: String,
+    /// How the values lie, e.g. `integer(2 bytes, base 19000)`.
+    pub encoding: String,
+    /// Rows.
+    pub rows: usize,
+    /// Bytes of device memory.
+    pub bytes: usize,
+    /// Requests served without loading.
+    pub hits: u64,
+}
+
+/// Keeps loaded columns between queries; see the module's documentation.
+pub struct TableCache {
+    pool: Arc<MemoryPool>,
+    policy: StringPolicy,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    tables: HashMap<TableKey, Table>,
+    /// Counts requests: the clock of `last_used`.
+    requests: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum TableKey {
+    Files(FileKey),
+    Memory(MemoryKey),
+}
+
+/// What makes a key's addresses last.
+#[derive(Clone)]
+enum Anchor {
+    Files(#[allow(dead_code, reason = "held, not read")] Arc<FileTable>),
+    Memory(Arc<MemoryAnchor>),
+}
+
+struct Table {
+    name: Arc<str>,
+    schema: SchemaRef,
+    anchor: Anchor,
+    rows: Option<usize>,
+    columns: BTreeMap<usize, Resident>,
+    /// Held while columns of the table are loaded, so that each is loaded once.
+    loading: Arc<tokio::sync::Mutex<()>>,
+}
+
+struct Resident {
+    column: Arc<Column>,
+    hits: u64,
+    last_used: u64,
+}
+
+/// A table's state at one look.
+struct Found {
+    rows: Option<usize>,
+    columns: Vec<Option<Arc<Column>>>,
+    loading: Arc<tokio::sync::Mutex<()>>,
+    anchor: Anchor,
+}
+
+impl Found {
+    /// The answer, if nothing is left to load.
+    fn complete(&self) -> Option<LoadedTable> {
+        Some(LoadedTable {
+            rows: self.rows?,
+            columns: self.columns.iter().cloned().collect::<Option<_>>()?,
+            load_ms: 0.0,
+            bytes_uploaded: 0,
+            columns_loaded: 0,
+        })
+    }
+}
+
+impl TableCache {
+    /// An empty cache on the pool's device; strings get sorted dictionaries.
+    pub fn new(pool: Arc<MemoryPool>) -> Self {
+        Self::with_string_policy(pool, StringPolicy::AlwaysDictionary)
+    }
+
+    /// An empty cache with a layout for strings.
+    pub fn with_string_policy(pool: Arc<MemoryPool>, policy: StringPolicy) -> Self {
+        Self {
+            pool,
+            policy,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Table columns `columns` of `source` on the device, loading those that are not there.
+    ///
+    /// Reading runs on the current tokio runtime with the session's `target_partitions` readers.
+    /// Columns stay on the device at least while the answer lives. No columns are fine: the
+    /// answer then has the number of rows.
+    ///
+    /// # Errors
+    /// [`GpuError::DataFusion`] when the scan fails, naming the file;
+    /// [`GpuError::Unsupported`] when a type or value has no device encoding;
+    /// [`GpuError::OutOfDeviceMemory`] when the columns do not fit even after eviction.
+    /// The cache stays usable after each of them.
+    pub async fn get_or_load(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        ctx: Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Arc<LoadedTable>> {
+        if let Some(column) = columns.iter().find(|c| **c >= source.schema.fields().len()) {
+            return Err(GpuError::Internal(format!(
+                "table {} has no column {column}",
+                source.name()
+            )));
+        }
+        let started = Instant::now();
+        let (key, anchor, files) = match &source.kind {
+            Kind::Files(table) => {
+                let (files, key) = table.current(&ctx).await?;
+                (
+                    TableKey::Files(key),
+                    Anchor::Files(Arc::clone(table)),
+                    files,
+                )
+            }
+            Kind::Memory(table) => {
+                let anchor = || Arc::new(table.anchor());
+                let known = self.anchor(&TableKey::Memory(table.key.clone()));
+                let anchor = known.unwrap_or_else(|| Anchor::Memory(anchor()));
+                (TableKey::Memory(table.key.clone()), anchor, Vec::new())
+            }
+            Kind::Plan(plan) => {
+                let units = Units::Plan(Arc::clone(plan), columns.to_vec());
+                let loaded = self.load(source, columns, units, &ctx, stream).await?;
+                return Ok(Arc::new(LoadedTable {
+                    load_ms: started.elapsed().as_secs_f64() * 1e3,
+                    ..loaded
+                }));
+            }
+        };
+        let found = self.find(&key, source, &anchor, columns);
+        if let Some(complete) = found.complete() {
+            return Ok(Arc::new(complete));
+        }
+        let _loading = found.loading.lock().await;
+        // Another session may have loaded them meanwhile.
+        let found = self.find(&key, source, &anchor, columns);
+        if let Some(complete) = found.complete() {
+            let load_ms = started.elapsed().as_secs_f64() * 1e3;
+            return Ok(Arc::new(LoadedTable {
+                load_ms,
+                ..complete
+            }));
+        }
+        let mut missing: Vec<usize> = columns
+            .iter()
+            .zip(&found.columns)
+            .filter_map(|(column, found)| found.is_none().then_some(*column))
+            .collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let units = match (&source.kind, &found.anchor) {
+            (Kind::Files(table), _) => {
+                let (scan, names) = table.scan(&files, &missing, &ctx)?;
+                Units::Scan(scan, names)
+            }
+            (Kind::Memory(table), Anchor::Memory(anchor)) => {
+                Units::of_batches(&table.ordered(anchor), &missing)
+            }
+            _ => return Err(GpuError::Internal("a table changed its kind".into())),
+        };
+        let loaded = self.load(source, &missing, units, &ctx, stream).await?;
+        let mut changed = found.rows.is_some_and(|rows| rows != loaded.rows);
+        if let (Kind::Files(table), TableKey::Files(key)) = (&source.kind, &key) {
+            changed |= table.current(&ctx).await?.1 != *key;
+        }
+        if changed {
+            self.state.lock().tables.remove(&key);
+            return Err(GpuError::DataFusion(DataFusionError::Execution(format!(
+                "table {} changed while it was read; run the query again",
+                source.name()
+            ))));
+        }
+        self.insert(key, source, found.anchor, &missing, &loaded);
+        let new: HashMap<usize, &Arc<Column>> =
+            missing.iter().copied().zip(&loaded.columns).collect();
+        let columns = columns.iter().zip(found.columns).map(|(column, resident)| {
+            resident.or_else(|| new.get(column).map(|column| Arc::clone(column)))
+        });
+        let columns = columns.collect::<Option<Vec<_>>>();
+        Ok(Arc::new(LoadedTable {
+            columns: columns.ok_or_else(|| GpuError::Internal("a column was not loaded".into()))?,
+            load_ms: started.elapsed().as_secs_f64() * 1e3,
+            ..loaded
+        }))
+    }
+
+    /// Read, encode and upload.
+    async fn load(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        units: Units,
+        ctx: &Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<LoadedTable> {
+        let fields: Vec<_> = columns
+            .iter()
+            .map(|column| Arc::clone(&source.schema.fields()[*column]))
+            .collect();
+        let types = fields
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect();
+        let packed = read(units, types, self.policy, ctx).await?;
+        let (pool, stream, policy) = (Arc::clone(&self.pool), stream.clone(), self.policy);
+        let name = source.name().to_owned();
+        let rows = packed.rows;
+        // Encoding and copying block.
+        let uploaded = tokio::task::spawn_blocking(move || {
+            let mut uploaded = Vec::with_capacity(fields.len());
+            for (field, segments) in fields.into_iter().zip(packed.columns) {
+                let purpose = format!("column {} of {name}", field.name());
+                let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
+                uploaded.push(Arc::new(assembler.finish(segments, &pool, &stream)?));
+            }
+            Ok::<_, GpuError>(uploaded)
+        })
+        .await
+        .map_err(|error| GpuError::Internal(format!("an upload stopped: {error}")))??;
+        Ok(LoadedTable {
+            rows,
+            bytes_uploaded: uploaded
+                .iter()
+                .map(|column| device_bytes(column, false))
+                .sum(),
+            columns_loaded: uploaded.len(),
+            columns: uploaded,
+            load_ms: 0.0,
+        })
+    }
+
+    fn anchor(&self, key: &TableKey) -> Option<Anchor> {
+        let state = self.state.lock();
+        state.tables.get(key).map(|table| table.anchor.clone())
+    }
+
+    /// Look the columns up, noting their use; a table seen for the first time gets an entry.
+    fn find(
+        &self,
+        key: &TableKey,
+        source: &TableSource,
+        anchor: &Anchor,
+        columns: &[usize],
+    ) -> Found {
+        let mut state = self.state.lock();
+        state.requests += 1;
+        let now = state.requests;
+        if !state.tables.contains_key(key) {
+            state.drop_stale(key);
+        }
+        let table = state.table(key, source, anchor);
+        let found = columns.iter().map(|column| {
+            let resident = table.columns.get_mut(column)?;
+            resident.hits += 1;
+            resident.last_used = now;
+            Some(Arc::clone(&resident.column))
+        });
+        Found {
+            columns: found.collect(),
+            rows: table.rows,
+            loading: Arc::clone(&table.loading),
+            anchor: table.anchor.clone(),
+        }
+    }
+
+    fn insert(
+        &self,
+        key: TableKey,
+        source: &TableSource,
+        anchor: Anchor,
+        columns: &[usize],
+        loaded: &LoadedTable,
+    ) {
+        let mut state = self.state.lock();
+        let last_used = state.requests;
+        let table = state.table(&key, source, &anchor);
+        table.rows = Some(loaded.rows);
+        for (column, resident) in columns.iter().zip(&loaded.columns) {
+            let resident = Resident {
+                column: Arc::clone(resident),
+                hits: 0,
+                last_used,
+            };
+            table.columns.insert(*column, resident);
+        }
+    }
+
+    /// What is on the device, by table and column.
+    pub fn resident(&self) -> Vec<ResidentColumn> {
+        let state = self.state.lock();
+        let mut all: Vec<ResidentColumn> = Vec::new();
+        for table in state.tables.values() {
+            for (index, resident) in &table.columns {
+                all.push(ResidentColumn {
+                    table: table.name.to_string(),
+                    column: table.schema.field(*index).name().clone(),
+                    encoding: describe(&resident.column.encoding),
+                    rows: resident.column.rows,
+                    bytes: device_bytes(&resident.column, true),
+                    hits: resident.hits,
+                });
+            }
+        }
+        all.sort_by(|a, b| (&a.table, &a.column).cmp(&(&b.table, &b.column)));
+        all
+    }
+
+    /// Let go of every column that no query uses; returns the bytes let go of.
+    pub fn clear(&self) -> usize {
+        self.release(usize::MAX)
+    }
+}
+
+impl State {
+    fn table(&mut self, key: &TableKey, source: &TableSource, anchor: &Anchor) -> &mut Table {
+        self.tables.entry(key.clone()).or_insert_with(|| Table {
+            name: Arc::clone(&source.name),
+            schema: Arc::clone(&source.schema),
+            anchor: anchor.clone(),
+            rows: None,
+            columns: BTreeMap::new(),
+            loading: Arc::default(),
+        })
+    }
+
+    /// Drop tables that no scan can ask for any more, now that `key` appears: older states of its
+    /// files, and memory tables whose arrays are gone.
+    fn drop_stale(&mut self, key: &TableKey) {
+        self.tables
+            .retain(|other, table| match (other, key, &table.anchor) {
+                (TableKey::Files(other), TableKey::Files(key), _) => !key.supersedes(other),
+                (TableKey::Memory(_), _, Anchor::Memory(anchor)) => !anchor.is_dead(),
+                _ => true,
+            });
+    }
+}
+
+impl PressureHandler for TableCache {
+    fn release(&self, bytes: usize) -> usize {
+        let mut released = Vec::new();
+        let mut freed = 0usize;
+        {
+            let mut state = self.state.lock();
+            let mut idle: Vec<(u64, TableKey, usize)> = Vec::new();
+            for (key, table) in &state.tables {
+                for (index, resident) in &table.columns {
+                    if is_idle(&resident.column) {
+                        idle.push((resident.last_used, key.clone(), *index));
+                    }
+                }
+            }
+            idle.sort_by_key(|(last_used, _, index)| (*last_used, *index));
+            for (_, key, index) in idle {
+                if freed >= bytes {
+                    break;
+                }
+                let table = state.tables.get_mut(&key);
+                if let Some(resident) = table.and_then(|table| table.columns.remove(&index)) {
+                    freed += device_bytes(&resident.column, true);
+                    released.push(resident);
+                }
+            }
+        }
+        // The buffers return to the pool without the cache's lock.
+        drop(released);
+        freed
+    }
+}
+
+/// Does nobody but the cache hold the column or its buffers?
+fn is_idle(column: &Arc<Column>) -> bool {
+    Arc::strong_count(column) == 1
+        && Arc::strong_count(&column.data) == 1
+        && column
+            .validity
+            .as_ref()
+            .is_none_or(|validity| Arc::strong_count(validity) == 1)
+}
+
+/// Bytes of the column's buffers: as uploaded, or as they count against the pool's budget.
+fn device_bytes(column: &Column, budget: bool) -> usize {
+    let offsets = match &column.encoding {
+        Encoding::Bytes { offsets } => Some(offsets),
+        _ => None,
+    };
+    let buffers = [Some(&column.data), column.validity.as_ref(), offsets];
+    let sizes = buffers.into_iter().flatten();
+    sizes
+        .map(|buffer| {
+            if budget {
+                buffer.capacity()
+            } else {
+                buffer.len()
+            }
+        })
+        .sum()
+}
+
+fn describe(encoding: &Encoding) -> String {
+    match encoding {
+        Encoding::Bits => "bits".into(),
+        Encoding::Integer { width, base } => format!("integer({width} bytes, base {base})"),
+        Encoding::Float { width } => format!("float({width} bytes)"),
+        Encoding::Dictionary { width, dictionary } => {
+            format!("dictionary({width} bytes, {} values)", dictionary.len())
+        }
+        Encoding::Bytes { .. } => "offsets and bytes".into(),
+    }
+}
+
+impl fmt::Debug for TableCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableCache")
+            .field("policy", &self.policy)
+            .field("tables", &self.state.lock().tables.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,400 @@
+//! Tables of files, told apart by store, paths, sizes and times.
+
+use std::sync::Arc;
+
+use datafusion::common::config::TableParquetOptions;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::{
+    CsvSource, FileGroup, FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+};
+use datafusion::datasource::source::DataSource;
+use datafusion::execution::TaskContext;
+use datafusion::object_store::ObjectMeta;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::projection::ProjectionExprs;
+use datafusion::physical_expr::{
+    DynamicFilterTracking, PhysicalExpr, conjunction_opt, split_conjunction,
+};
+use futures::{StreamExt, TryStreamExt};
+
+use super::source::{Kind, ScanAnalysis, TableSource};
+use crate::error::{GpuError, Result};
+
+/// Rows a batch: large enough that the work per batch does not count, small enough for the caches.
+const BATCH_ROWS: usize = 1 << 16;
+/// Units of work a reader gets on average, so that none is left alone at the end.
+const UNITS_PER_READER: u64 = 4;
+/// Files whose state is asked for at a time.
+const HEADS_AT_ONCE: usize = 32;
+
+/// The files of a table and how to read them, free of predicate, limit and order.
+pub(super) struct FileTable {
+    /// The scan without predicate and limit.
+    config: FileScanConfig,
+    /// Whole files, by path.
+    files: Vec<PartitionedFile>,
+    /// Table column `column_of_output[i]` is column `i` of `config`.
+    column_of_output: Vec<usize>,
+    /// May files be read by byte ranges?
+    splittable: bool,
+    /// Everything but the files that decides about the rows.
+    format: Arc<str>,
+}
+
+/// Identity of a table of files.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct FileKey {
+    store: String,
+    format: Arc<str>,
+    files: Vec<FileStamp>,
+}
+
+/// Identity of a file at one time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct FileStamp {
+    path: String,
+    partition_values: String,
+    size: u64,
+    modified_ns: i128,
+    e_tag: Option<String>,
+    version: Option<String>,
+}
+
+impl FileKey {
+    /// Are these the same files at another time?
+    pub(super) fn supersedes(&self, other: &Self) -> bool {
+        let paths = |key: &Self| {
+            key.files
+                .iter()
+                .map(|file| file.path.clone())
+                .collect::<Vec<_>>()
+        };
+        self != other
+            && self.store == other.store
+            && self.format == other.format
+            && paths(self) == paths(other)
+    }
+}
+
+impl FileTable {
+    /// The table behind a scan of files that has no limit.
+    pub(super) fn analyze(config: &FileScanConfig) -> Result<ScanAnalysis> {
+        let source = config.file_source();
+        let schema = source.table_schema();
+        if !schema.virtual_columns().is_empty() {
+            return Err(unsupported("adds columns that are not in its files"));
+        }
+        let files = whole_files(config)?;
+        let all_columns: Vec<usize> = (0..schema.table_schema().fields().len()).collect();
+        let projected = match source.projection() {
+            Some(projection) => plain_columns(projection)?,
+            None => all_columns.clone(),
+        };
+        let mut exact_filter = None;
+        let (reader, column_of_output): (Arc<dyn FileSource>, _) =
+            if let Some(parquet) = as_source::<ParquetSource>(source) {
+                exact_filter = exact_predicate(parquet);
+                (Arc::new(whole_parquet(parquet)), all_columns)
+            } else if source.filter().is_some() {
+                return Err(unsupported(&format!(
+                    "filters rows inside its {} reader",
+                    source.file_type()
+                )));
+            } else {
+                (Arc::clone(source), projected.clone())
+            };
+        let splittable = matches!(source.file_type(), "parquet" | "csv")
+            && source.supports_repartitioning()
+            && !config.file_compression_type.is_compressed();
+        let format = format!("{}; {}", format_of(config), schema.table_schema());
+        let table = Self {
+            config: FileScanConfigBuilder::from(config.clone())
+                .with_source(reader)
+                .with_file_groups(Vec::new())
+                .with_output_ordering(Vec::new())
+                .with_output_partitioning(None)
+                // Without it a reader may take files that were given to another.
+                .with_preserve_order(true)
+                .with_batch_size(Some(BATCH_ROWS))
+                .build(),
+            files,
+            column_of_output,
+            splittable,
+            format: format.into(),
+        };
+        Ok(ScanAnalysis {
+            source: TableSource {
+                name: table.name().into(),
+                schema: Arc::clone(schema.table_schema()),
+                kind: Kind::Files(Arc::new(table)),
+            },
+            column_of_output: projected,
+            exact_filter,
+            limit: None,
+        })
+    }
+
+    fn name(&self) -> String {
+        let Some(first) = self.files.first() else {
+            return "table without files".into();
+        };
+        match (&first.table_reference, self.files.len()) {
+            (Some(reference), _) => reference.to_string(),
+            (None, 1) => first.path().to_string(),
+            (None, count) => format!("{} and {} more", first.path(), count - 1),
+        }
+    }
+
+    /// The files as they are now, and the identity they give the table.
+    ///
+    /// Local files are looked at again, because listings may be cached; others are taken as listed.
+    ///
+    /// # Errors
+    /// [`GpuError::DataFusion`] naming a file that is gone.
+    pub(super) async fn current(
+        &self,
+        ctx: &TaskContext,
+    ) -> Result<(Vec<PartitionedFile>, FileKey)> {
+        let url = &self.config.object_store_url;
+        let mut files = self.files.clone();
+        if url.as_str().starts_with("file:") {
+            let store = ctx.runtime_env().object_store(url)?;
+            let paths: Vec<_> = files.iter().map(|file| file.path().clone()).collect();
+            let heads: Vec<ObjectMeta> = futures::stream::iter(paths)
+                .map(|path| {
+                    let store = Arc::clone(&store);
+                    async move {
+                        store
+                            .get_opts(&path, head_only())
+                            .await
+                            .map(|result| result.meta)
+                    }
+                })
+                .buffered(HEADS_AT_ONCE)
+                .try_collect()
+                .await
+                .map_err(datafusion::error::DataFusionError::from)?;
+            for (file, head) in files.iter_mut().zip(heads) {
+                if stamp_of(&file.object_meta) != stamp_of(&head) {
+                    // What was gathered about the old contents no longer holds.
+                    file.statistics = None;
+                    file.ordering = None;
+                    file.object_meta = head;
+                }
+            }
+        }
+        let stamps = files.iter().map(|file| FileStamp {
+            partition_values: format!("{:?}", file.partition_values),
+            ..stamp_of(&file.object_meta)
+        });
+        let key = FileKey {
+            store: url.as_str().into(),
+            format: Arc::clone(&self.format),
+            files: stamps.collect(),
+        };
+        Ok((files, key))
+    }
+
+    /// A scan of table columns `columns` whose partitions, in order, are the table's rows in
+    /// canonical order; also the file of each partition, for errors.
+    pub(super) fn scan(
+        &self,
+        files: &[PartitionedFile],
+        columns: &[usize],
+        ctx: &TaskContext,
+    ) -> Result<(Arc<dyn DataSource>, Vec<String>)> {
+        let positions = columns
+            .iter()
+            .map(|column| {
+                let position = self.column_of_output.iter().position(|c| c == column);
+                position.ok_or_else(|| {
+                    GpuError::Internal(format!("table column {column} is not in the scan"))
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let schema = self.config.projected_schema()?;
+        let projection = ProjectionExprs::from_indices(&positions, &schema);
+        let source = self
+            .config
+            .file_source()
+            .try_pushdown_projection(&projection)?;
+        let source = source.ok_or_else(|| {
+            unsupported(&format!(
+                "cannot select columns in its {} reader",
+                self.config.file_source().file_type()
+            ))
+        })?;
+        let units = self.split(files, ctx);
+        let names = units.iter().map(|file| file.path().to_string()).collect();
+        let config = FileScanConfigBuilder::from(self.config.clone())
+            .with_source(source)
+            .with_file_groups(
+                units
+                    .into_iter()
+                    .map(|file| FileGroup::new(vec![file]))
+                    .collect(),
+            )
+            .build();
+        Ok((Arc::new(config), names))
+    }
+
+    /// The units of work, in canonical order: whole files, or byte ranges of large ones.
+    fn split(&self, files: &[PartitionedFile], ctx: &TaskContext) -> Vec<PartitionedFile> {
+        let config = ctx.session_config();
+        let readers = config.target_partitions().max(1) as u64;
+        let smallest = config.options().optimizer.repartition_file_min_size.max(1) as u64;
+        let total: u64 = files.iter().map(|file| file.object_meta.size).sum();
+        let unit = total.div_ceil(readers * UNITS_PER_READER).max(smallest);
+        let mut units = Vec::new();
+        for file in files {
+            let size = file.object_meta.size;
+            let parts = if self.splittable {
+                size.div_ceil(unit).max(1)
+            } else {
+                1
+            };
+            if parts == 1 {
+                units.push(file.clone());
+                continue;
+            }
+            for part in 0..parts {
+                let bounds =
+                    [part, part + 1].map(|i| i128::from(size) * i128::from(i) / i128::from(parts));
+                units.push(file.clone().with_range(bounds[0] as i64, bounds[1] as i64));
+            }
+        }
+        units
+    }
+}
+
+fn unsupported(what: &str) -> GpuError {
+    GpuError::Unsupported(format!("a scan that {what}"))
+}
+
+fn head_only() -> datafusion::object_store::GetOptions {
+    datafusion::object_store::GetOptions {
+        head: true,
+        ..Default::default()
+    }
+}
+
+fn stamp_of(meta: &ObjectMeta) -> FileStamp {
+    FileStamp {
+        path: meta.location.to_string(),
+        partition_values: String::new(),
+        size: meta.size,
+        modified_ns: i128::from(meta.last_modified.timestamp()) * 1_000_000_000
+            + i128::from(meta.last_modified.timestamp_subsec_nanos()),
+        e_tag: meta.e_tag.clone(),
+        version: meta.version.clone(),
+    }
+}
+
+/// The scan's files by path, with the ranges a planner cut them into joined again.
+fn whole_files(config: &FileScanConfig) -> Result<Vec<PartitionedFile>> {
+    let mut parts: Vec<PartitionedFile> = config
+        .file_groups
+        .iter()
+        .flat_map(|group| group.iter().cloned())
+        .collect();
+    if parts.iter().any(|file| !file.extensions.is_empty()) {
+        return Err(unsupported("reads chosen parts of its files"));
+    }
+    parts.sort_by(|a, b| (a.path(), a.range().0).cmp(&(b.path(), b.range().0)));
+    let mut files: Vec<PartitionedFile> = Vec::with_capacity(parts.len());
+    let mut parts = parts.into_iter().peekable();
+    while let Some(mut file) = parts.next() {
+        let (start, mut end) = file.range();
+        let mut whole = start == 0;
+        while end < file.object_meta.size
+            && let Some(next) = parts.next_if(|next| next.path() == file.path())
+        {
+            whole &= next.range().0 == end;
+            end = next.range().1;
+        }
+        if !whole || end < file.object_meta.size {
+            return Err(unsupported("reads parts of its files"));
+        }
+        file.range = None;
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// The table columns of a projection that computes nothing.
+fn plain_columns(projection: &ProjectionExprs) -> Result<Vec<usize>> {
+    let columns = projection.iter().map(|projected| {
+        let column = projected.expr.downcast_ref::<Column>();
+        column
+            .map(Column::index)
+            .ok_or_else(|| unsupported(&format!("computes {} while it reads", projected.expr)))
+    });
+    columns.collect()
+}
+
+fn as_source<T: FileSource>(source: &Arc<dyn FileSource>) -> Option<&T> {
+    let source: &dyn std::any::Any = source.as_ref();
+    source.downcast_ref::<T>()
+}
+
+/// The part of a parquet predicate that decides about rows and not only about row groups.
+fn exact_predicate(source: &ParquetSource) -> Option<Arc<dyn PhysicalExpr>> {
+    if !source.table_parquet_options().global.pushdown_filters {
+        return None;
+    }
+    let predicate = source.filter()?;
+    // Dynamic filters of joins and TopK only help: their operators apply them again.
+    conjunction_opt(
+        split_conjunction(&predicate)
+            .into_iter()
+            .filter(|part| !DynamicFilterTracking::classify(part).contains_dynamic_filter())
+            .cloned(),
+    )
+}
+
+/// A source for the same files that yields all rows and columns in file order.
+fn whole_parquet(source: &ParquetSource) -> ParquetSource {
+    let mut options: TableParquetOptions = source.table_parquet_options().clone();
+    options.global.pushdown_filters = false;
+    let whole =
+        ParquetSource::new(source.table_schema().clone()).with_table_parquet_options(options);
+    match source.parquet_file_reader_factory() {
+        Some(factory) => whole.with_parquet_file_reader_factory(Arc::clone(factory)),
+        None => whole,
+    }
+}
+
+/// File type and the reader's options that change what the rows are.
+fn format_of(config: &FileScanConfig) -> String {
+    let source = config.file_source();
+    let options = if let Some(parquet) = as_source::<ParquetSource>(source) {
+        let options = &parquet.table_parquet_options().global;
+        format!("{:?}", (&options.coerce_int96, &options.coerce_int96_tz))
+    } else if let Some(csv) = as_source::<CsvSource>(source) {
+        let flags = (
+            csv.has_header(),
+            csv.truncate_rows(),
+            csv.newlines_in_values(),
+        );
+        let bytes = (
+            csv.delimiter(),
+            csv.quote(),
+            csv.terminator(),
+            csv.escape(),
+            csv.comment(),
+        );
+        format!("{flags:?} {bytes:?}")
+    } else {
+        String::new()
+    };
+    // Adapters fill in missing columns; two that are not the same object may do so differently.
+    let adapter = config
+        .expr_adapter_factory
+        .as_ref()
+        .map(|factory| Arc::as_ptr(factory).cast::<()>() as usize);
+    let compression = &config.file_compression_type;
+    format!(
+        "{} {compression:?} {options} {adapter:?}",
+        source.file_type()
+    )
+}

@@ -1,0 +1,122 @@
+//! Tables of record batches in memory, told apart by the addresses of their arrays.
+
+use std::sync::{Arc, Weak};
+
+use arrow::array::{Array, RecordBatch};
+use datafusion::datasource::memory::MemorySourceConfig;
+
+use super::source::{Kind, ScanAnalysis, TableSource};
+
+/// A memory table as one scan sees it.
+pub(super) struct MemoryTable {
+    /// All batches, in the order of the scan's partitions.
+    pub(super) batches: Vec<RecordBatch>,
+    /// Position of each batch in the order of the key.
+    by_key: Vec<usize>,
+    pub(super) key: MemoryKey,
+}
+
+/// Rows and array addresses of every batch, the batches in the order of these numbers; equal for
+/// two scans of the same batches however they were spread over partitions. Valid while the arrays'
+/// allocations live, which [`MemoryAnchor`] ensures.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct MemoryKey {
+    columns: usize,
+    batches: Arc<[usize]>,
+}
+
+/// Keeps the addresses of a [`MemoryKey`] from being given to other arrays, without keeping the
+/// arrays' data.
+pub(super) struct MemoryAnchor {
+    arrays: Vec<Weak<dyn Array>>,
+    /// The cache's row order: positions in the order of the key.
+    order: Vec<usize>,
+}
+
+impl MemoryTable {
+    /// The table behind a scan of record batches.
+    pub(super) fn analyze(config: &MemorySourceConfig) -> ScanAnalysis {
+        let schema = config.original_schema();
+        let column_of_output = match config.projection() {
+            Some(projection) => projection.clone(),
+            None => (0..schema.fields().len()).collect(),
+        };
+        let batches: Vec<RecordBatch> = config.partitions().iter().flatten().cloned().collect();
+        let source = TableSource {
+            name: "memory table".into(),
+            kind: Kind::Memory(Arc::new(Self::new(batches, schema.fields().len()))),
+            schema,
+        };
+        ScanAnalysis {
+            source,
+            column_of_output,
+            exact_filter: None,
+            limit: None,
+        }
+    }
+
+    fn new(batches: Vec<RecordBatch>, columns: usize) -> Self {
+        let width = columns + 1;
+        let mut numbers = Vec::with_capacity(batches.len() * width);
+        for batch in &batches {
+            numbers.push(batch.num_rows());
+            // A batch with fewer columns than its table cannot be scanned; its key only has to differ.
+            numbers.extend((0..columns).map(|i| {
+                let array = batch.columns().get(i);
+                array.map_or(0, |array| Arc::as_ptr(array).cast::<()>() as usize)
+            }));
+        }
+        let id = |batch: usize| &numbers[batch * width..(batch + 1) * width];
+        let mut sorted: Vec<usize> = (0..batches.len()).collect();
+        sorted.sort_by(|a, b| id(*a).cmp(id(*b)));
+        let key = sorted
+            .iter()
+            .flat_map(|batch| id(*batch))
+            .copied()
+            .collect();
+        let mut by_key = vec![0; batches.len()];
+        for (position, batch) in sorted.iter().enumerate() {
+            by_key[*batch] = position;
+        }
+        Self {
+            batches,
+            by_key,
+            key: MemoryKey {
+                columns,
+                batches: key,
+            },
+        }
+    }
+
+    /// What the cache holds for as long as it uses the key.
+    pub(super) fn anchor(&self) -> MemoryAnchor {
+        MemoryAnchor {
+            arrays: self
+                .batches
+                .iter()
+                .flat_map(|batch| batch.columns().iter().map(Arc::downgrade))
+                .collect(),
+            order: self.by_key.clone(),
+        }
+    }
+
+    /// The batches in the anchor's order, which another scan of the same batches may have set.
+    pub(super) fn ordered(&self, anchor: &MemoryAnchor) -> Vec<RecordBatch> {
+        let mut of_position = vec![0; self.batches.len()];
+        for (batch, position) in self.by_key.iter().enumerate() {
+            of_position[*position] = batch;
+        }
+        let ordered = anchor
+            .order
+            .iter()
+            .filter_map(|position| of_position.get(*position));
+        ordered.map(|batch| self.batches[*batch].clone()).collect()
+    }
+}
+
+impl MemoryAnchor {
+    /// Is any of the arrays gone? Then no scan can have the key any more.
+    pub(super) fn is_dead(&self) -> bool {
+        self.arrays.iter().any(|array| array.strong_count() == 0)
+    }
+}

@@ -1,0 +1,18 @@
+//! Resident tables: scans with an identity, loaded column by column and kept between queries.
+//!
+//! [`TableSource::analyze`] reduces a scan of a physical plan to the table behind it: predicates,
+//! limits and projections that were pushed into the scan are taken off, so that what is cached is
+//! always the whole column. [`TableCache::get_or_load`] makes columns resident, each once for all
+//! sessions, and lets go of the least recently used ones under memory pressure.
+//!
+//! The rows of all columns of a table lie in one canonical order, however the scan was split: files
+//! by path and ranges by position, the batches of memory tables as the cache first saw them.
+
+mod cache;
+mod files;
+mod load;
+mod memory;
+mod source;
+
+pub use cache::{LoadedTable, ResidentColumn, TableCache};
+pub use source::{ScanAnalysis, TableSource};

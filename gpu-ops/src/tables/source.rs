@@ -1,0 +1,116 @@
+//! What a scan reads: a table with an identity, and how its columns are found in it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::FileScanConfig;
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::ExecutionPlan;
+
+use super::files::FileTable;
+use super::memory::MemoryTable;
+use crate::error::Result;
+
+/// A scan taken apart into the table it reads and what it does to the table's rows.
+#[derive(Debug, Clone)]
+pub struct ScanAnalysis {
+    /// The table.
+    pub source: TableSource,
+    /// Output column `i` of the scan is table column `column_of_output[i]`.
+    pub column_of_output: Vec<usize>,
+    /// A predicate that the scan applies exactly and that loading does not: the caller filters by
+    /// it. Its columns are table columns, by index and name.
+    pub exact_filter: Option<Arc<dyn PhysicalExpr>>,
+    /// A limit inside the scan. `source` then stands for the plan itself, limit included, and is
+    /// not cached.
+    pub limit: Option<usize>,
+}
+
+/// A table that device columns are loaded from.
+#[derive(Clone)]
+pub struct TableSource {
+    pub(super) name: Arc<str>,
+    pub(super) schema: SchemaRef,
+    pub(super) kind: Kind,
+}
+
+/// Where the rows come from.
+#[derive(Clone)]
+pub(super) enum Kind {
+    /// Files of a listing table.
+    Files(Arc<FileTable>),
+    /// Record batches of a memory table.
+    Memory(Arc<MemoryTable>),
+    /// Any plan; run anew for each load.
+    Plan(Arc<dyn ExecutionPlan>),
+}
+
+impl TableSource {
+    /// Take a leaf of a physical plan apart.
+    ///
+    /// Scans of files and of memory tables get an identity, so that their columns can be cached;
+    /// every other plan, and a scan with a limit, is anonymous.
+    ///
+    /// # Errors
+    /// [`crate::GpuError::Unsupported`] when the scan computes expressions, adds columns that are not
+    /// in the files, or reads chosen parts of files.
+    pub fn analyze(plan: &Arc<dyn ExecutionPlan>) -> Result<ScanAnalysis> {
+        let Some(exec) = plan.downcast_ref::<DataSourceExec>() else {
+            return Ok(Self::anonymous(plan, None));
+        };
+        if let Some(config) = exec.data_source().downcast_ref::<FileScanConfig>() {
+            if config.limit.is_some() {
+                return Ok(Self::anonymous(plan, config.limit));
+            }
+            return FileTable::analyze(config);
+        }
+        if let Some(config) = exec.data_source().downcast_ref::<MemorySourceConfig>() {
+            if let Some(limit) = exec.fetch() {
+                return Ok(Self::anonymous(plan, Some(limit)));
+            }
+            return Ok(MemoryTable::analyze(config));
+        }
+        Ok(Self::anonymous(plan, exec.fetch()))
+    }
+
+    fn anonymous(plan: &Arc<dyn ExecutionPlan>, limit: Option<usize>) -> ScanAnalysis {
+        let schema = plan.schema();
+        ScanAnalysis {
+            column_of_output: (0..schema.fields().len()).collect(),
+            source: Self {
+                name: plan.name().into(),
+                schema,
+                kind: Kind::Plan(Arc::clone(plan)),
+            },
+            exact_filter: None,
+            limit,
+        }
+    }
+
+    /// Name for people: the table's if the scan knows it, else its first file.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// All columns of the table; column indexes count in it.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Will loaded columns be kept for later queries?
+    pub fn is_cacheable(&self) -> bool {
+        !matches!(self.kind, Kind::Plan(_))
+    }
+}
+
+impl fmt::Debug for TableSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableSource")
+            .field("name", &self.name)
+            .field("cacheable", &self.is_cacheable())
+            .finish_non_exhaustive()
+    }
+}
