@@ -5,6 +5,7 @@
 
 use std::alloc::Layout;
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -76,6 +77,8 @@ pub struct EmulatedOptions {
     pub sanitizer: Sanitizer,
     /// Device memory in bytes.
     pub memory: usize,
+    /// Where compiled kernels are kept; `None` for the default place.
+    pub cache_dir: Option<PathBuf>,
 }
 
 impl Default for EmulatedOptions {
@@ -84,6 +87,7 @@ impl Default for EmulatedOptions {
             schedule: emulator::Schedule::Ascending,
             sanitizer: Sanitizer::None,
             memory: MEMORY,
+            cache_dir: None,
         }
     }
 }
@@ -131,11 +135,15 @@ pub struct EmulatedDevice {
 /// # Errors
 /// [`GpuError::DeviceUnavailable`] when the machine has no C++ compiler.
 pub fn compiler_version() -> Result<String> {
-    open_emulator().map(|emulator| emulator.compiler_version().to_string())
+    open_emulator(None).map(|emulator| emulator.compiler_version().to_string())
 }
 
-fn open_emulator() -> Result<Emulator> {
-    Emulator::open(EmulatorOptions::default()).map_err(|error| GpuError::DeviceUnavailable {
+fn open_emulator(cache_dir: Option<PathBuf>) -> Result<Emulator> {
+    let options = EmulatorOptions {
+        compiler: None,
+        cache_dir,
+    };
+    Emulator::open(options).map_err(|error| GpuError::DeviceUnavailable {
         requested: "emulator".into(),
         cause: match &error {
             EmulatorError::NoCompiler { tried } => {
@@ -161,7 +169,7 @@ impl EmulatedDevice {
     /// # Errors
     /// [`GpuError::DeviceUnavailable`] when the machine has no C++ compiler.
     pub fn with_options(options: EmulatedOptions) -> Result<Self> {
-        let emulator = open_emulator()?;
+        let emulator = open_emulator(options.cache_dir.clone())?;
         let info = DeviceInfo {
             name: "emulator".into(),
             id: "emulator".into(),

@@ -1,0 +1,7 @@
+//! Integration tests of devices, memory, columns, tables and pipelines, in one binary.
+#![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks)]
+
+mod device;
+mod nvrtc;
+mod runtime;
+mod support;
