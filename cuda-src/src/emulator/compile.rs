@@ -1,0 +1,377 @@
+//! From CUDA C++ to a shared library: the machine's compiler, and a cache of its results on disk.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+use sha2::{Digest, Sha256};
+
+use super::abi;
+use super::error::{EmulatorError, Result};
+use super::module::Module;
+use crate::headers;
+
+/// A sanitizer of the C++ compiler to build a module with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Sanitizer {
+    /// None: the fast build.
+    #[default]
+    None,
+    /// AddressSanitizer. Its runtime must be in the process from the start: set `LD_PRELOAD` to
+    /// [`Emulator::address_sanitizer_runtime`] in a child process. A finding ends the process.
+    Address,
+    /// UndefinedBehaviorSanitizer: overflow, shifts, misalignment. A finding ends the process.
+    Undefined,
+}
+
+/// How a source is compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompileOptions {
+    /// 0 to 3, as the compiler's `-O`.
+    pub opt_level: u8,
+    /// Sanitizer to build with.
+    pub sanitizer: Sanitizer,
+    /// Further headers, as (name in `#include "..."`, text); Warpline's own are always there.
+    pub headers: Vec<(String, String)>,
+    /// Macros to define, as (name, value).
+    pub defines: Vec<(String, String)>,
+}
+
+impl Default for CompileOptions {
+    fn default() -> Self {
+        Self {
+            opt_level: 1,
+            sanitizer: Sanitizer::None,
+            headers: Vec::new(),
+            defines: Vec::new(),
+        }
+    }
+}
+
+/// Where the emulator finds its compiler and keeps compiled modules.
+#[derive(Clone, Debug, Default)]
+pub struct EmulatorOptions {
+    /// The compiler's command; by default `CXX`, then the first of c++, g++ and clang++ that runs.
+    pub compiler: Option<String>,
+    /// The cache; by default `emulator` in `WARPLINE_CACHE_DIR`, or `warpline/emulator` in the user's cache folder.
+    pub cache_dir: Option<PathBuf>,
+}
+
+/// The emulator: a C++ compiler and a cache of what it compiled.
+#[derive(Clone, Debug)]
+pub struct Emulator {
+    command: Vec<String>,
+    version: String,
+    gnu: bool,
+    cache_dir: PathBuf,
+}
+
+/// Ends every file of the cache, after the checksum of what is before it.
+const TRAILER: &[u8; 8] = b"WLEMUL01";
+
+impl Emulator {
+    /// Find the compiler.
+    ///
+    /// # Errors
+    /// [`EmulatorError::NoCompiler`] if none runs.
+    pub fn open(options: EmulatorOptions) -> Result<Self> {
+        let named = options
+            .compiler
+            .or_else(|| env::var("CXX").ok().filter(|cxx| !cxx.trim().is_empty()));
+        let candidates = match named {
+            Some(command) => vec![command],
+            None => ["c++", "g++", "clang++"].map(str::to_owned).to_vec(),
+        };
+        for candidate in &candidates {
+            let command: Vec<String> = candidate.split_whitespace().map(str::to_owned).collect();
+            let Some((program, arguments)) = command.split_first() else {
+                continue;
+            };
+            let Ok(output) = Command::new(program)
+                .args(arguments)
+                .arg("--version")
+                .output()
+            else {
+                continue;
+            };
+            if output.status.success() {
+                let text = String::from_utf8_lossy(&output.stdout);
+                let version = text.lines().next().unwrap_or_default().to_owned();
+                let gnu = text.contains("Free Software Foundation");
+                let cache_dir = options.cache_dir.unwrap_or_else(default_cache_dir);
+                return Ok(Self {
+                    command,
+                    version,
+                    gnu,
+                    cache_dir,
+                });
+            }
+        }
+        Err(EmulatorError::NoCompiler {
+            tried: candidates.join(", "),
+        })
+    }
+
+    /// The compiler's name and version, as it prints them.
+    pub fn compiler_version(&self) -> &str {
+        &self.version
+    }
+
+    /// Compile CUDA C++ that includes `simt.cuh`, or load it from the cache. `name` appears in errors and as
+    /// the file in reports of waiting lanes.
+    ///
+    /// # Errors
+    /// [`EmulatorError::Compile`] with the compiler's diagnostics; [`EmulatorError::Io`] and
+    /// [`EmulatorError::Load`] for trouble with files.
+    pub fn compile(&self, name: &str, source: &str, options: &CompileOptions) -> Result<Module> {
+        if options.sanitizer == Sanitizer::Address {
+            self.require_address_sanitizer(name)?;
+        }
+        let flags = self.flags(options);
+        let name_in_source = name.replace(['"', '\\', '\n'], "_");
+        let text = format!("#line 1 \"{name_in_source}\"\n{source}");
+        let path = self
+            .cache_dir
+            .join(format!("{}.so", self.key(&text, options, &flags)));
+        if intact(&path) {
+            match Module::load(name, &path, options.sanitizer, true) {
+                Ok(module) => return Ok(module),
+                Err(error) => log::warn!("rebuilding a cached module: {error}"),
+            }
+        }
+        self.build(name, &text, options, &flags, &path)?;
+        Module::load(name, &path, options.sanitizer, false)
+    }
+
+    /// The shared library that a process must preload to run modules built with [`Sanitizer::Address`].
+    ///
+    /// # Errors
+    /// [`EmulatorError::Load`] if the compiler has no such library.
+    pub fn address_sanitizer_runtime(&self) -> Result<PathBuf> {
+        let names: &[&str] = if self.gnu {
+            &["libasan.so"]
+        } else {
+            &["libclang_rt.asan.so", "libclang_rt.asan-x86_64.so"]
+        };
+        for name in names {
+            let output = self
+                .compiler()
+                .arg(format!("-print-file-name={name}"))
+                .output();
+            let printed =
+                output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+            // Without the library the compiler prints the bare name.
+            if let Ok(path) = printed.map(PathBuf::from)
+                && path.is_absolute()
+                && path.exists()
+            {
+                return Ok(path);
+            }
+        }
+        Err(EmulatorError::Load {
+            name: names[0].to_owned(),
+            path: PathBuf::from(names[0]),
+            cause: format!(
+                "{} has no AddressSanitizer runtime; install it",
+                self.version
+            ),
+        })
+    }
+
+    /// AddressSanitizer ends a process whose runtime comes too late, so refuse before.
+    fn require_address_sanitizer(&self, name: &str) -> Result<()> {
+        let process = libloading::os::unix::Library::this();
+        // SAFETY: the symbol is only looked up, not used.
+        let found = unsafe { process.get::<*const u8>(b"__asan_init\0") }.is_ok();
+        if found {
+            return Ok(());
+        }
+        let runtime = self.address_sanitizer_runtime()?;
+        Err(EmulatorError::Load {
+            name: name.to_owned(),
+            path: runtime.clone(),
+            cause: format!(
+                "AddressSanitizer's runtime is not in this process; start it with LD_PRELOAD={}",
+                runtime.display()
+            ),
+        })
+    }
+
+    fn compiler(&self) -> Command {
+        let mut parts = self.command.iter();
+        let mut command = Command::new(parts.next().map_or("c++", String::as_str));
+        command.args(parts);
+        command
+    }
+
+    fn flags(&self, options: &CompileOptions) -> Vec<String> {
+        let mut flags: Vec<String> = [
+            "-std=c++17",
+            "-x",
+            "c++",
+            "-shared",
+            "-fPIC",
+            "-fvisibility=hidden",
+            "-fno-exceptions",
+            "-fno-rtti",
+            // Kernels view memory as what they like, and floats must not be fused behind their back.
+            "-fno-strict-aliasing",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+            // Big frames must hit the guard page, not jump over it.
+            "-fstack-clash-protection",
+            "-Wno-unknown-pragmas",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        flags.push(format!("-O{}", options.opt_level.min(3)));
+        if cfg!(target_os = "linux") {
+            flags.push("-Wl,-z,now".to_owned());
+        }
+        // Reading the current lane must not call a function. Compilers other than GNU's may not know the flag.
+        if cfg!(target_arch = "x86_64") && self.gnu {
+            flags.push("-mtls-dialect=gnu2".to_owned());
+        }
+        match options.sanitizer {
+            Sanitizer::None => {}
+            Sanitizer::Address => flags.extend(
+                ["-fsanitize=address", "-g1", "-fno-omit-frame-pointer"].map(str::to_owned),
+            ),
+            Sanitizer::Undefined => flags.extend(
+                [
+                    "-fsanitize=undefined",
+                    "-fno-sanitize-recover=undefined",
+                    "-g1",
+                    "-fno-omit-frame-pointer",
+                ]
+                .map(str::to_owned),
+            ),
+        }
+        flags.extend(
+            options
+                .defines
+                .iter()
+                .map(|(name, value)| format!("-D{name}={value}")),
+        );
+        flags
+    }
+
+    /// Everything the result depends on, hashed.
+    fn key(&self, text: &str, options: &CompileOptions, flags: &[String]) -> String {
+        let mut hash = Sha256::new();
+        let mut add = |part: &str| {
+            // Lengths keep neighbouring parts apart.
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        };
+        add(&self.version);
+        self.command.iter().chain(flags).for_each(|part| add(part));
+        for (name, header) in headers::headers().iter().chain(headers::emulator_headers()) {
+            add(name);
+            add(header);
+        }
+        add(&abi::header());
+        for (name, header) in &options.headers {
+            add(name);
+            add(header);
+        }
+        add(text);
+        hash.finalize()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+
+    /// Compile and put the result into the cache, in one step as far as other processes can see.
+    fn build(
+        &self,
+        name: &str,
+        text: &str,
+        options: &CompileOptions,
+        flags: &[String],
+        path: &Path,
+    ) -> Result<()> {
+        fs::create_dir_all(&self.cache_dir).map_err(io_error("create", &self.cache_dir))?;
+        let folder = tempfile::Builder::new()
+            .prefix(".build-")
+            .tempdir_in(&self.cache_dir)
+            .map_err(io_error("create a folder in", &self.cache_dir))?;
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).map_err(io_error("write", &path))
+        };
+        for (name, header) in headers::headers().iter().chain(headers::emulator_headers()) {
+            write(name, header)?;
+        }
+        write("wl_abi.cuh", &abi::header())?;
+        for (name, header) in &options.headers {
+            write(name, header)?;
+        }
+        write("kernel.cpp", text)?;
+        let output = self
+            .compiler()
+            .args(flags)
+            .args(["-I.", "-o", "kernel.so", "kernel.cpp"])
+            .current_dir(folder.path())
+            .env("LC_ALL", "C")
+            // A preloaded sanitizer runtime is for the modules, not for the compiler.
+            .env_remove("LD_PRELOAD")
+            .output()
+            .map_err(io_error("run", Path::new(&self.command.join(" "))))?;
+        if !output.status.success() {
+            return Err(EmulatorError::Compile {
+                compiler: self.command.join(" "),
+                name: name.to_owned(),
+                diagnostics: String::from_utf8_lossy(&output.stderr).into_owned(),
+            });
+        }
+        let built = folder.path().join("kernel.so");
+        let mut bytes = fs::read(&built).map_err(io_error("read", &built))?;
+        let checksum = Sha256::digest(&bytes);
+        bytes.extend_from_slice(&checksum);
+        bytes.extend_from_slice(TRAILER);
+        let finished = folder.path().join("finished.so");
+        fs::write(&finished, bytes).map_err(io_error("write", &finished))?;
+        fs::rename(&finished, path).map_err(io_error("write", path))
+    }
+}
+
+/// True if the file is one that `build` finished and nothing has changed since.
+fn intact(path: &Path) -> bool {
+    let Ok(bytes) = fs::read(path) else {
+        return false;
+    };
+    let Some((rest, trailer)) = bytes.split_last_chunk::<8>() else {
+        return false;
+    };
+    let Some((library, checksum)) = rest.split_last_chunk::<32>() else {
+        return false;
+    };
+    trailer == TRAILER && Sha256::digest(library).as_slice() == checksum
+}
+
+fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> EmulatorError {
+    let path = path.to_owned();
+    move |source| EmulatorError::Io {
+        operation,
+        path,
+        source,
+    }
+}
+
+fn default_cache_dir() -> PathBuf {
+    let set = |name: &str| {
+        env::var_os(name)
+            .filter(|value: &OsString| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    if let Some(folder) = set("WARPLINE_CACHE_DIR") {
+        return folder.join("emulator");
+    }
+    set("XDG_CACHE_HOME")
+        .or_else(|| set("HOME").map(|home| home.join(".cache")))
+        .unwrap_or_else(env::temp_dir)
+        .join("warpline")
+        .join("emulator")
+}

@@ -1,0 +1,35 @@
+//! The CUDA headers that kernels include, as text.
+
+/// The contract between a kernel and the machine it runs on.
+pub const SIMT_HEADER: &str = include_str!("../cuda/simt.cuh");
+
+/// Reductions and scans of warps and blocks, hashing, wide atomics.
+pub const PRIMITIVES_HEADER: &str = include_str!("../cuda/primitives.cuh");
+
+/// What generated pipeline kernels call: SQL arithmetic, calendar fields, group tables.
+pub const PIPELINE_HEADER: &str = include_str!("../cuda/pipeline.cuh");
+
+/// Every header a kernel may include on the GPU, as (name in `#include "..."`, text): hand these to NVRTC as
+/// in-memory includes.
+pub fn headers() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("simt.cuh", SIMT_HEADER),
+        ("simt_gpu.cuh", include_str!("../cuda/simt_gpu.cuh")),
+        ("primitives.cuh", PRIMITIVES_HEADER),
+        ("pipeline.cuh", PIPELINE_HEADER),
+    ]
+}
+
+/// What the emulator includes besides [`headers`].
+pub(crate) fn emulator_headers() -> &'static [(&'static str, &'static str)] {
+    &[
+        (
+            "simt_emulator.cuh",
+            include_str!("../cuda/simt_emulator.cuh"),
+        ),
+        (
+            "simt_emulator_math.cuh",
+            include_str!("../cuda/simt_emulator_math.cuh"),
+        ),
+    ]
+}
