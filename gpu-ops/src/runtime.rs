@@ -299,6 +299,7 @@ fn first_usable_gpu() -> Result<CudaDevice> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -136,6 +136,7 @@ fn write_entry(path: &Path, payload: &[u8]) -> std::io::Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

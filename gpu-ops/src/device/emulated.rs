@@ -454,6 +454,7 @@ impl fmt::Debug for EmulatedDevice {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

@@ -147,7 +147,7 @@ impl DeviceBuffer {
         offset: usize,
         count: usize,
     ) -> Result<Vec<T>> {
-        let bytes = count.checked_mul(size_of::<T>()).unwrap_or(usize::MAX);
+        let bytes = count.saturating_mul(size_of::<T>());
         self.check("download", offset, bytes)?;
         let mut values = vec![T::default(); count];
         self.download(stream, offset, as_bytes_mut(&mut values))?;

@@ -18,6 +18,7 @@
 mod buffer;
 mod pool;
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;
 
 pub use buffer::{DeviceBuffer, DeviceValue};

@@ -43,11 +43,8 @@ pub fn count() -> Result<usize> {
     driver::ensure_loaded("cuda")?;
     let mut count = 0;
     // SAFETY: the driver is initialised; `count` is written.
-    check(
-        unsafe { sys::cuDeviceGetCount(&mut count) },
-        "counting GPUs",
-        "cuda",
-    )?;
+    let status = unsafe { sys::cuDeviceGetCount(&mut count) };
+    check(status, "counting GPUs", "cuda")?;
     Ok(usize::try_from(count).unwrap_or(0))
 }
 
@@ -83,11 +80,8 @@ pub fn describe(index: usize) -> Result<DeviceInfo> {
     check(status, "reading the device's memory", &id)?;
     let mut driver: c_int = 0;
     // SAFETY: `driver` is written.
-    check(
-        unsafe { sys::cuDriverGetVersion(&mut driver) },
-        "reading the driver's version",
-        &id,
-    )?;
+    let status = unsafe { sys::cuDriverGetVersion(&mut driver) };
+    check(status, "reading the driver's version", &id)?;
     Ok(DeviceInfo {
         // SAFETY: zero-terminated within the buffer, see above.
         name: unsafe { CStr::from_ptr(name.as_ptr()) }
@@ -118,11 +112,8 @@ fn handle(index: usize, id: &str) -> Result<sys::CUdevice> {
     let mut device = 0;
     let ordinal = c_int::try_from(index).unwrap_or(c_int::MAX);
     // SAFETY: the driver is initialised; `device` is written.
-    check(
-        unsafe { sys::cuDeviceGet(&mut device, ordinal) },
-        "selecting the device",
-        id,
-    )?;
+    let status = unsafe { sys::cuDeviceGet(&mut device, ordinal) };
+    check(status, "selecting the device", id)?;
     Ok(device)
 }
 

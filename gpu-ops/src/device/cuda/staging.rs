@@ -63,8 +63,8 @@ type Lane = Option<Vec<Slot>>;
 pub(super) struct Staging {
     context: Arc<Context>,
     lanes: Mutex<Vec<Lane>>,
-    /// For downloads of one chunk: results of a few rows.
-    small: Mutex<Option<Slot>>,
+    /// For downloads of one chunk, which wait for the kernels before them: one for each at a time.
+    small: Mutex<Vec<Slot>>,
 }
 
 impl Staging {
@@ -75,7 +75,7 @@ impl Staging {
         Self {
             context,
             lanes: Mutex::new((0..workers).map(|_| None).collect()),
-            small: Mutex::new(None),
+            small: Mutex::new(Vec::new()),
         }
     }
 
@@ -110,13 +110,17 @@ impl Staging {
         destination: &mut [u8],
     ) -> Result<()> {
         if destination.len() <= CHUNK {
-            let mut small = self.small.lock();
-            let slot = match &mut *small {
+            let kept = self.small.lock().pop();
+            let mut slot = match kept {
                 Some(slot) => slot,
-                empty => empty.insert(Slot::new(&self.context)?),
+                None => Slot::new(&self.context)?,
             };
-            return download_chunk(stream, slot, source, destination);
+            download_chunk(stream, &mut slot, source, destination)?;
+            self.small.lock().push(slot);
+            return Ok(());
         }
+        // Wait for kernels before the link is taken, not while other copies wait for it.
+        stream.synchronize()?;
         let chunks: Vec<Mutex<&mut [u8]>> = destination.chunks_mut(CHUNK).map(Mutex::new).collect();
         self.each_chunk(chunks.len(), |index, slot| {
             let from = DevicePtr(source.0 + (index * CHUNK) as u64);
