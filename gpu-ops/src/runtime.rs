@@ -97,12 +97,9 @@ struct ModuleEntry {
 
 /// An open device and what is shared on it. `Send + Sync`; several sessions use one.
 pub struct Runtime {
-    /// The device.
-    pub device: Arc<dyn Device>,
-    /// All its memory.
-    pub pool: Arc<MemoryPool>,
-    /// Base table columns resident on it.
-    pub tables: Arc<TableCache>,
+    device: Arc<dyn Device>,
+    pool: Arc<MemoryPool>,
+    tables: Arc<TableCache>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,
@@ -161,6 +158,21 @@ impl Runtime {
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
         }))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// All memory of the device.
+    pub fn pool(&self) -> &Arc<MemoryPool> {
+        &self.pool
+    }
+
+    /// Base table columns resident on the device.
+    pub fn tables(&self) -> &Arc<TableCache> {
+        &self.tables
     }
 
     /// The kernel `name` of `source`, compiled at most once: from memory, else from the cache on

@@ -18,8 +18,8 @@ fn the_emulator_opens_by_name() {
         device_memory: Some(64 << 20),
     };
     let runtime = Runtime::open(options).unwrap().unwrap();
-    assert_eq!(runtime.device.info().id, "emulator");
-    assert_eq!(runtime.pool.budget(), 64 << 20);
+    assert_eq!(runtime.device().info().id, "emulator");
+    assert_eq!(runtime.pool().budget(), 64 << 20);
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn cuda_opens_or_says_why() {
         device_memory: None,
     };
     match Runtime::open(options) {
-        Ok(runtime) => assert!(runtime.is_some_and(|r| !r.device.info().emulated)),
+        Ok(runtime) => assert!(runtime.is_some_and(|r| !r.device().info().emulated)),
         Err(error) => {
             assert!(!wants_cuda(), "{error}");
             assert!(
@@ -39,7 +39,7 @@ fn cuda_opens_or_says_why() {
         }
     }
     let auto = Runtime::open(RuntimeOptions::default()).unwrap();
-    assert!(auto.is_none_or(|r| !r.device.info().emulated));
+    assert!(auto.is_none_or(|r| !r.device().info().emulated));
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn budgets_stay_below_the_device() {
         let memory = device.info().memory;
         let free = device.free_memory().unwrap();
         let default = Runtime::with_device(Arc::clone(&device), None).unwrap();
-        assert!(default.pool.budget() > 0 && default.pool.budget() < free);
+        assert!(default.pool().budget() > 0 && default.pool().budget() < free);
         let large = Runtime::with_device(device, Some(usize::MAX)).unwrap();
-        assert_eq!(large.pool.budget(), memory);
+        assert_eq!(large.pool().budget(), memory);
     }
 }
 
@@ -111,8 +111,12 @@ fn the_copy_bandwidth_is_measured_once() {
         let bandwidth = runtime.copy_bandwidth().unwrap();
         assert!(bandwidth > 1e6, "{bandwidth}");
         assert_eq!(runtime.copy_bandwidth().unwrap(), bandwidth);
-        assert_eq!(runtime.pool.statistics().in_use, 0);
-        println!("{}: {:.1} GB/s", runtime.device.info().id, bandwidth / 1e9);
+        assert_eq!(runtime.pool().statistics().in_use, 0);
+        println!(
+            "{}: {:.1} GB/s",
+            runtime.device().info().id,
+            bandwidth / 1e9
+        );
     }
 }
 

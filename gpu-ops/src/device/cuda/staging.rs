@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use cudarc::driver::sys;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::context::{Context, EventHandle, Pinned, StreamHandle};
 use crate::device::DevicePtr;
@@ -56,13 +56,20 @@ impl Drop for Slot {
     }
 }
 
-/// The slots of one worker, made when first needed.
-type Lane = Option<Vec<Slot>>;
+/// The slots of one worker.
+type Lane = Vec<Slot>;
+
+/// Lanes that no copy uses, and how many more may be made.
+struct Lanes {
+    free: Vec<Lane>,
+    unmade: usize,
+}
 
 /// Page-locked slots of one device, shared by all its streams.
 pub(super) struct Staging {
     context: Arc<Context>,
-    lanes: Mutex<Vec<Lane>>,
+    lanes: Mutex<Lanes>,
+    returned: Condvar,
     /// For downloads of one chunk, which wait for the kernels before them: one for each at a time.
     small: Mutex<Vec<Slot>>,
 }
@@ -72,11 +79,44 @@ impl Staging {
         let workers = std::thread::available_parallelism()
             .map_or(1, |cores| cores.get())
             .clamp(1, MOST_WORKERS);
+        let lanes = Lanes {
+            free: Vec::new(),
+            unmade: workers,
+        };
         Self {
             context,
-            lanes: Mutex::new((0..workers).map(|_| None).collect()),
+            lanes: Mutex::new(lanes),
+            returned: Condvar::new(),
             small: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Between one and `wanted` lanes; waits while other copies have all of them.
+    fn take_lanes(&self, wanted: usize) -> Result<Vec<Lane>> {
+        let mut lanes = self.lanes.lock();
+        while lanes.free.is_empty() && lanes.unmade == 0 {
+            self.returned.wait(&mut lanes);
+        }
+        let kept = lanes.free.len().saturating_sub(wanted);
+        let mut taken = lanes.free.split_off(kept);
+        while taken.len() < wanted && lanes.unmade > 0 {
+            let slots = (0..SLOTS).map(|_| Slot::new(&self.context)).collect();
+            match slots {
+                Ok(slots) => {
+                    lanes.unmade -= 1;
+                    taken.push(slots);
+                }
+                // Fewer lanes are only slower.
+                Err(_) if !taken.is_empty() => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(taken)
+    }
+
+    fn return_lanes(&self, taken: Vec<Lane>) {
+        self.lanes.lock().free.extend(taken);
+        self.returned.notify_all();
     }
 
     /// Queue a copy to the device; returns when `source` was read.
@@ -134,28 +174,19 @@ impl Staging {
         chunks: usize,
         work: impl Fn(usize, &mut Slot) -> Result<()> + Sync,
     ) -> Result<()> {
-        // One copy at a time: the link is one resource, too.
-        let mut lanes = self.lanes.lock();
+        let mut lanes = self.take_lanes(chunks.clamp(1, MOST_WORKERS))?;
         let next = AtomicUsize::new(0);
-        let failed = AtomicBool::new(false);
         let failure = Mutex::new(None);
+        let failed = AtomicBool::new(false);
         let worker = |lane: &mut Lane| -> Result<()> {
             self.context.bind()?;
-            let slots = match lane {
-                Some(slots) => slots,
-                empty => empty.insert(
-                    (0..SLOTS)
-                        .map(|_| Slot::new(&self.context))
-                        .collect::<Result<_>>()?,
-                ),
-            };
             let mut turn = 0;
             while !failed.load(Ordering::Relaxed) {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 if index >= chunks {
                     break;
                 }
-                work(index, &mut slots[turn % SLOTS])?;
+                work(index, &mut lane[turn % SLOTS])?;
                 turn += 1;
             }
             Ok(())
@@ -166,16 +197,15 @@ impl Staging {
                 failure.lock().get_or_insert(error);
             }
         };
-        let (first, rest) = match lanes.split_first_mut() {
-            Some(parts) => parts,
-            None => return Ok(()),
-        };
-        std::thread::scope(|scope| {
-            for lane in rest.iter_mut().take(chunks.saturating_sub(1)) {
-                scope.spawn(|| guarded(lane));
-            }
-            guarded(first);
-        });
+        if let Some((first, rest)) = lanes.split_first_mut() {
+            std::thread::scope(|scope| {
+                for lane in rest {
+                    scope.spawn(|| guarded(lane));
+                }
+                guarded(first);
+            });
+        }
+        self.return_lanes(lanes);
         match failure.into_inner() {
             Some(error) => Err(error),
             None => Ok(()),
