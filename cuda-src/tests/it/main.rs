@@ -3,3 +3,9 @@
 mod support;
 
 mod basics;
+mod collectives;
+mod compile;
+mod faults;
+mod kernels;
+mod memory;
+mod sanitizers;

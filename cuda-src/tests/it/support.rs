@@ -65,3 +65,19 @@ pub(crate) fn run(
     // SAFETY: the tests pass addresses of live buffers that are as long as their kernels expect.
     unsafe { kernel.launch(config, arguments.as_bytes(), schedule) }
 }
+
+/// Pseudo-random numbers that repeat from their seed (xorshift).
+pub(crate) struct Numbers(u64);
+
+impl Numbers {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
