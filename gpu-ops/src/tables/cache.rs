@@ -8,6 +8,7 @@ use std::time::Instant;
 use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
 use super::files::{FileKey, FileTable};
@@ -172,7 +173,9 @@ impl TableCache {
                 (TableKey::Memory(table.key.clone()), anchor, Vec::new())
             }
             Kind::Plan(plan) => {
-                let units = Units::Plan(Arc::clone(plan), columns.to_vec());
+                // Dynamic filters and shared work queues keep what an earlier run left in them.
+                let fresh = reset_plan_states(Arc::clone(plan))?;
+                let units = Units::Plan(fresh, columns.to_vec());
                 let loaded = self.load(source, columns, units, &ctx, stream).await?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
@@ -182,12 +185,14 @@ impl TableCache {
         };
         let found = self.find(&key, source, &anchor, columns);
         if let Some(complete) = found.complete() {
+            self.count_hits(&key, columns);
             return Ok(Arc::new(complete));
         }
         let _loading = found.loading.lock().await;
         // Another session may have loaded them meanwhile.
         let found = self.find(&key, source, &anchor, columns);
         if let Some(complete) = found.complete() {
+            self.count_hits(&key, columns);
             let load_ms = started.elapsed().as_secs_f64() * 1e3;
             return Ok(Arc::new(LoadedTable {
                 load_ms,
@@ -223,6 +228,8 @@ impl TableCache {
                 source.name()
             ))));
         }
+        let hits = columns.iter().filter(|column| !missing.contains(column));
+        self.count_hits(&key, &hits.copied().collect::<Vec<_>>());
         self.insert(key, source, found.anchor, &missing, &loaded);
         let new: HashMap<usize, &Arc<Column>> =
             missing.iter().copied().zip(&loaded.columns).collect();
@@ -304,7 +311,6 @@ impl TableCache {
         let table = state.table(key, source, anchor);
         let found = columns.iter().map(|column| {
             let resident = table.columns.get_mut(column)?;
-            resident.hits += 1;
             resident.last_used = now;
             Some(Arc::clone(&resident.column))
         });
@@ -313,6 +319,17 @@ impl TableCache {
             rows: table.rows,
             loading: Arc::clone(&table.loading),
             anchor: table.anchor.clone(),
+        }
+    }
+
+    fn count_hits(&self, key: &TableKey, columns: &[usize]) {
+        let mut state = self.state.lock();
+        if let Some(table) = state.tables.get_mut(key) {
+            for column in columns {
+                if let Some(resident) = table.columns.get_mut(column) {
+                    resident.hits += 1;
+                }
+            }
         }
     }
 
@@ -336,6 +353,30 @@ impl TableCache {
             };
             table.columns.insert(*column, resident);
         }
+    }
+
+    /// The columns if all of them are resident, without loading, counting or checking that files
+    /// are unchanged: for EXPLAIN, not for answers.
+    pub fn peek(&self, source: &TableSource, columns: &[usize]) -> Option<LoadedTable> {
+        let state = self.state.lock();
+        let table = state.tables.iter().find_map(|(key, table)| {
+            let same = match (&source.kind, key) {
+                (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key == *key,
+                (Kind::Files(_), TableKey::Files(_)) => {
+                    *table.name == *source.name && table.schema == source.schema
+                }
+                _ => false,
+            };
+            same.then_some(table)
+        })?;
+        let resident = |column: &usize| Some(Arc::clone(&table.columns.get(column)?.column));
+        Some(LoadedTable {
+            rows: table.rows?,
+            columns: columns.iter().map(resident).collect::<Option<_>>()?,
+            load_ms: 0.0,
+            bytes_uploaded: 0,
+            columns_loaded: 0,
+        })
     }
 
     /// What is on the device, by table and column.

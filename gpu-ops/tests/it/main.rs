@@ -1,7 +1,9 @@
 //! Integration tests of devices, memory, columns, tables and pipelines, in one binary.
 #![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks)]
 
+mod columns;
 mod device;
 mod nvrtc;
 mod runtime;
 mod support;
+mod tables;
