@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks)]
 
 mod columns;
+mod copies;
 mod device;
 mod nvrtc;
 mod runtime;

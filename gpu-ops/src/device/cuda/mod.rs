@@ -197,7 +197,7 @@ impl CudaDevice {
 }
 
 /// The CUDA handle behind an opaque one.
-fn unwrap<'a, T: 'static>(
+fn native<'a, T: 'static>(
     handle: &'a Arc<dyn std::any::Any + Send + Sync>,
     what: &str,
 ) -> Result<&'a T> {
@@ -296,7 +296,7 @@ impl Device for CudaDevice {
         let Some(parts) = &fence.0 else {
             return Ok(true);
         };
-        for part in unwrap::<Vec<FencePart>>(parts, "a fence")? {
+        for part in native::<Vec<FencePart>>(parts, "a fence")? {
             if part.stream.has_passed(part.operation) {
                 continue;
             }
@@ -311,7 +311,7 @@ impl Device for CudaDevice {
     }
 
     fn synchronize(&self, stream: &Stream) -> Result<()> {
-        unwrap::<StreamHandle>(&stream.0, "a stream")?.synchronize()
+        native::<StreamHandle>(&stream.0, "a stream")?.synchronize()
     }
 
     unsafe fn copy_to_device(
@@ -324,7 +324,7 @@ impl Device for CudaDevice {
             return Ok(());
         }
         self.context.bind()?;
-        let stream = unwrap::<StreamHandle>(&stream.0, "a stream")?;
+        let stream = native::<StreamHandle>(&stream.0, "a stream")?;
         self.staging.upload(stream, source, destination)
     }
 
@@ -338,7 +338,7 @@ impl Device for CudaDevice {
             return Ok(());
         }
         self.context.bind()?;
-        let stream = unwrap::<StreamHandle>(&stream.0, "a stream")?;
+        let stream = native::<StreamHandle>(&stream.0, "a stream")?;
         self.staging.download(stream, source, destination)
     }
 
@@ -353,7 +353,7 @@ impl Device for CudaDevice {
             return Ok(());
         }
         self.context.bind()?;
-        let stream = unwrap::<StreamHandle>(&stream.0, "a stream")?;
+        let stream = native::<StreamHandle>(&stream.0, "a stream")?;
         // SAFETY: the caller vouches for both ranges.
         let status =
             unsafe { sys::cuMemcpyDtoDAsync_v2(destination.0, source.0, bytes, stream.raw) };
@@ -374,7 +374,7 @@ impl Device for CudaDevice {
             return Ok(());
         }
         self.context.bind()?;
-        let stream = unwrap::<StreamHandle>(&stream.0, "a stream")?;
+        let stream = native::<StreamHandle>(&stream.0, "a stream")?;
         // SAFETY: the caller vouches for the range.
         let status = unsafe { sys::cuMemsetD8Async(destination.0, value, bytes, stream.raw) };
         self.context
@@ -422,7 +422,7 @@ impl Device for CudaDevice {
         shared_bytes: usize,
     ) -> Result<u32> {
         self.context.bind()?;
-        let function = unwrap::<KernelHandle>(&kernel.handle, "a kernel")?;
+        let function = native::<KernelHandle>(&kernel.handle, "a kernel")?;
         function.allow_shared(shared_bytes)?;
         let mut blocks: c_int = 0;
         // SAFETY: the function lives while its handle does; `blocks` is written.
@@ -452,8 +452,8 @@ impl Device for CudaDevice {
             return Ok(());
         }
         self.context.bind()?;
-        let stream = unwrap::<StreamHandle>(&stream.0, "a stream")?;
-        let function = unwrap::<KernelHandle>(&kernel.handle, "a kernel")?;
+        let stream = native::<StreamHandle>(&stream.0, "a stream")?;
+        let function = native::<KernelHandle>(&kernel.handle, "a kernel")?;
         function.allow_shared(config.shared_bytes)?;
         let mut parameters = [arguments.as_ptr().cast::<c_void>().cast_mut()];
         // SAFETY: the caller vouches that `arguments` is the kernel's one struct and that its
@@ -487,15 +487,15 @@ impl Device for CudaDevice {
     }
 
     fn record_event(&self, stream: &Stream) -> Result<Event> {
-        let stream = unwrap::<StreamHandle>(&stream.0, "a stream")?;
+        let stream = native::<StreamHandle>(&stream.0, "a stream")?;
         let event = EventHandle::new(Arc::clone(&self.context), true)?;
         event.record(stream)?;
         Ok(Event(Arc::new(event)))
     }
 
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {
-        let start = unwrap::<EventHandle>(&start.0, "an event")?;
-        let end = unwrap::<EventHandle>(&end.0, "an event")?;
+        let start = native::<EventHandle>(&start.0, "an event")?;
+        let end = native::<EventHandle>(&end.0, "an event")?;
         end.wait()?;
         end.milliseconds_since(start)
     }
