@@ -15,14 +15,7 @@ use crate::error::{GpuError, Result};
 pub const NVRTC_VARIABLE: &str = "WARPLINE_NVRTC";
 
 /// Compiler options besides the architecture. Contraction to FMA stays on: it touches floats only.
-/// NVRTC knows no `__builtin_offsetof`, with which argument structs assert their layout, but the
-/// front end's own word for it.
-const OPTIONS: [&str; 4] = [
-    "--std=c++17",
-    "--device-int128",
-    "--generate-line-info",
-    "--define-macro=__builtin_offsetof(type,field)=__INTADDR__(&(((type*)0)->field))",
-];
+const OPTIONS: [&str; 3] = ["--std=c++17", "--device-int128", "--generate-line-info"];
 
 /// Longest compiler log that goes into an error, in bytes.
 const LOG_LIMIT: usize = 16 << 10;
