@@ -1,1 +1,24 @@
 //! From a pipeline and the encodings of its columns to one CUDA C++ kernel.
+//!
+//! Widths are decided here, not in the plan: every integer, decimal and date is computed in the
+//! narrowest of 32, 64 and 128 bits that holds all values it can take, which is known from the
+//! ranges of the resident columns ([`range`]). Literals become kernel arguments ([`arguments`]), so
+//! the same query with other constants reuses the same kernel.
+
+mod aggregate;
+mod arguments;
+mod cast;
+mod lookup;
+mod operators;
+mod range;
+mod scalar;
+mod tile;
+mod value;
+
+pub use aggregate::{Accumulator, AccumulatorPlan, CallPlan, StateKind};
+pub use arguments::{Argument, Arguments};
+pub use lookup::LookupTable;
+pub use range::Range;
+pub use tile::{BLOCK_THREADS, HEADER_WORDS, KeyPlan, TILE_ROWS, TileKernel, TilePlan};
+pub use value::{CType, Meaning};
+

@@ -1,1 +1,14 @@
 //! Running fragments: the DataFusion node, loading, launching and finishing.
+//!
+//! [`GpuFragmentExec`] is the node in the physical plan; `run` makes columns resident, generates,
+//! compiles and launches the kernel; `groups` brings aggregation states to the host;
+//! `finish` turns them into Arrow arrays of the plan's types.
+
+mod display;
+mod finish;
+mod fragment;
+mod groups;
+mod run;
+
+pub use fragment::{FragmentOptions, FragmentReport, GpuFragmentExec};
+

@@ -4,6 +4,10 @@
 //! turns it into CUDA C++. Types are logical Arrow types: how wide a value is on the device is
 //! decided at code generation, from the ranges of the resident columns.
 
+mod display;
+
+pub use display::Named;
+
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;

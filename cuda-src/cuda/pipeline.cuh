@@ -1,0 +1,206 @@
+// What generated pipeline kernels call: arithmetic with SQL's faults, calendar fields,
+// order-preserving keys and the open-addressing group table.
+//
+// Values inside a pipeline are signed integers wide enough for their exact range (i32, i64, i128),
+// floats, or dictionary codes (i32). A fault is recorded, never trapped: the host decides what an
+// arithmetic fault means for the query (see `ArithmeticFault` in warpline-gpu).
+#pragma once
+#include "simt.cuh"
+#include "primitives.cuh"
+
+// Values of the fault word; they agree with `ArithmeticFault` on the host.
+enum : u32 { WL_FAULT_DIVIDE_BY_ZERO = 1, WL_FAULT_OVERFLOW = 2, WL_FAULT_CAST = 3 };
+
+// Words of the header in front of every aggregation state.
+enum : u32 {
+  WL_HEADER_FAULT = 0,
+  WL_HEADER_OVERFLOW = 1,
+  WL_HEADER_GROUPS = 2,
+  WL_HEADER_EMITTED = 3,
+  WL_HEADER_WORDS = 4
+};
+
+// ---- checked 128-bit arithmetic: decimals fault when they leave 128 bits ------------------------
+
+WL_DEVICE i128 wrap_add(i128 a, i128 b) { return (i128)((u128)a + (u128)b); }
+WL_DEVICE i128 wrap_sub(i128 a, i128 b) { return (i128)((u128)a - (u128)b); }
+WL_DEVICE i128 wrap_mul(i128 a, i128 b) { return (i128)((u128)a * (u128)b); }
+
+WL_DEVICE bool add_overflows(i128 a, i128 b) {
+  i128 sum = wrap_add(a, b);
+  return ((a ^ sum) & (b ^ sum)) < 0;
+}
+WL_DEVICE bool sub_overflows(i128 a, i128 b) {
+  i128 difference = wrap_sub(a, b);
+  return ((a ^ b) & (a ^ difference)) < 0;
+}
+WL_DEVICE bool mul_overflows(i128 a, i128 b) {
+  if (a == 0 || b == 0) return false;
+  i128 product = wrap_mul(a, b);
+  // The smallest i128 has no positive twin, so dividing by -1 is tested apart.
+  i128 smallest = (i128)((u128)1 << 127);
+  if ((a == -1 && b == smallest) || (b == -1 && a == smallest)) return true;
+  return product / b != a;
+}
+
+// ---- division: truncates toward zero; zero and MIN / -1 are replaced so that nothing traps --------
+
+template <typename T>
+WL_DEVICE T safe_divisor(T divisor, bool usable) {
+  return usable ? divisor : (T)1;
+}
+
+// Division by a power of ten, rounding half away from zero, as Arrow rescales decimals down.
+template <typename T>
+WL_DEVICE T div_round_half_up(T value, T divisor) {
+  T quotient = value / divisor;
+  T remainder = value % divisor;
+  T half = divisor / 2;
+  if (value >= 0) return remainder >= half ? quotient + 1 : quotient;
+  return remainder <= -half ? quotient - 1 : quotient;
+}
+
+// ---- floats: Arrow compares them in IEEE total order ----------------------------------------------
+
+WL_DEVICE i64 f64_bits(f64 value) {
+  union { f64 value; i64 bits; } pun;
+  pun.value = value;
+  return pun.bits;
+}
+WL_DEVICE i32 f32_bits(f32 value) {
+  union { f32 value; i32 bits; } pun;
+  pun.value = value;
+  return pun.bits;
+}
+// Signed integers that order as the total order of the floats.
+WL_DEVICE i64 total_order(f64 value) {
+  i64 bits = f64_bits(value);
+  return bits ^ (i64)((u64)(bits >> 63) >> 1);
+}
+WL_DEVICE i32 total_order(f32 value) {
+  i32 bits = f32_bits(value);
+  return bits ^ (i32)((u32)(bits >> 31) >> 1);
+}
+// True when truncating `value` gives an integer in [min, max] (bounds exact in f64, max exclusive).
+WL_DEVICE bool float_in_range(f64 value, f64 min, f64 max_exclusive) {
+  return value > min - 1.0 && value < max_exclusive;
+}
+
+// ---- minima and maxima as zero-initialised unsigned maxima --------------------------------------
+// `max` keeps the largest key, `min` the largest complement, so a state of zero bytes is neutral.
+
+WL_DEVICE u64 max_key(i64 value) { return (u64)value ^ 0x8000000000000000ull; }
+WL_DEVICE u64 min_key(i64 value) { return ~max_key(value); }
+WL_DEVICE u64 max_u64(u64 a, u64 b) { return a > b ? a : b; }
+
+// ---- calendar: days since 1970-01-01, proleptic Gregorian -----------------------------------------
+
+struct CivilDate {
+  i32 year, month, day;
+};
+// Eras of 400 years; years start in March so that the leap day comes last.
+WL_DEVICE CivilDate civil_from_days(i32 days) {
+  i64 shifted = (i64)days + 719468;
+  i64 era = (shifted >= 0 ? shifted : shifted - 146096) / 146097;
+  u32 day_of_era = (u32)(shifted - era * 146097);
+  u32 year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36524 - day_of_era / 146096) / 365;
+  u32 day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+  u32 month_from_march = (5 * day_of_year + 2) / 153;
+  CivilDate date;
+  date.day = (i32)(day_of_year - (153 * month_from_march + 2) / 5 + 1);
+  date.month = (i32)(month_from_march < 10 ? month_from_march + 3 : month_from_march - 9);
+  date.year = (i32)((i64)year_of_era + era * 400 + (date.month <= 2 ? 1 : 0));
+  return date;
+}
+WL_DEVICE i32 days_from_civil(i32 year, i32 month, i32 day) {
+  i64 y = (i64)year - (month <= 2 ? 1 : 0);
+  i64 era = (y >= 0 ? y : y - 399) / 400;
+  i64 year_of_era = y - era * 400;
+  i64 day_of_year = (153 * (i64)(month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
+  i64 day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+  return (i32)(era * 146097 + day_of_era - 719468);
+}
+WL_DEVICE i64 floor_div(i64 value, i64 divisor) {
+  i64 quotient = value / divisor;
+  return (value % divisor != 0 && (value < 0) != (divisor < 0)) ? quotient - 1 : quotient;
+}
+WL_DEVICE i64 floor_mod(i64 value, i64 divisor) { return value - floor_div(value, divisor) * divisor; }
+// Sunday = 0.
+WL_DEVICE i32 day_of_week(i32 days) { return (i32)floor_mod((i64)days + 4, 7); }
+WL_DEVICE i32 day_of_year(i32 days) {
+  return days - days_from_civil(civil_from_days(days).year, 1, 1) + 1;
+}
+// ISO 8601: the week that holds the year's first Thursday is week 1.
+WL_DEVICE i32 iso_week(i32 days) {
+  i32 thursday = days - (i32)floor_mod((i64)days + 3, 7) + 3;
+  return (day_of_year(thursday) - 1) / 7 + 1;
+}
+
+// ---- columns ----------------------------------------------------------------------------------------
+
+// Eight validity or boolean bits of rows [row, row + 8), `row` a multiple of 8.
+WL_DEVICE u32 load_bits8(const u8* bits, u64 row) { return __ldg(bits + (row >> 3)); }
+
+// Binary search in an ascending array: is `value` in `list`?
+WL_DEVICE bool contains_sorted(const i64* list, u32 length, i64 value) {
+  u32 low = 0, high = length;
+  while (low < high) {
+    u32 middle = (low + high) >> 1;
+    i64 at = __ldg(list + middle);
+    if (at == value) return true;
+    if (at < value) low = middle + 1;
+    else high = middle;
+  }
+  return false;
+}
+
+// ---- group tables (SEEDS C4, C6) ---------------------------------------------------------------------
+
+static const u64 WL_EMPTY_KEY = 0xFFFFFFFFFFFFFFFFull;
+static const u64 WL_NO_SLOT = 0xFFFFFFFFFFFFFFFFull;
+
+// Slot of a key of one word in a linear-probing table of `mask + 1` slots; inserts it when absent.
+// Keys never equal WL_EMPTY_KEY. WL_NO_SLOT after `limit` probes: the table is too full.
+WL_DEVICE u64 find_or_insert(u64* keys, u64 mask, u64 key, u32 limit) {
+  u64 slot = hash64(key) & mask;
+  for (u32 probe = 0; probe < limit; ++probe) {
+    u64 seen = load_relaxed(keys + slot);
+    if (seen == key) return slot;
+    if (seen == WL_EMPTY_KEY) {
+      seen = atomicCAS(keys + slot, WL_EMPTY_KEY, key);
+      if (seen == WL_EMPTY_KEY || seen == key) return slot;
+    }
+    slot = (slot + 1) & mask;
+  }
+  return WL_NO_SLOT;
+}
+
+// The same for keys of WORDS words. `states`: 0 free, 1 being written, 2 readable. The lane that
+// claims a slot writes the words and then publishes them; others wait for the publication only
+// when they hit that very slot.
+template <u32 WORDS>
+WL_DEVICE u64 find_or_insert_wide(u32* states, u64* keys, u64 mask, const u64 (&key)[WORDS], u32 limit) {
+  u64 hash = 0;
+  for (u32 w = 0; w < WORDS; ++w) hash = hash64(hash ^ key[w]);
+  u64 slot = hash & mask;
+  for (u32 probe = 0; probe < limit; ++probe) {
+    u32 state = load_acquire(states + slot);
+    if (state == 0) {
+      state = atomicCAS(states + slot, 0u, 1u);
+      if (state == 0) {
+        for (u32 w = 0; w < WORDS; ++w) keys[slot * WORDS + w] = key[w];
+        store_release(states + slot, 2u);
+        return slot;
+      }
+    }
+    while (state != 2) {
+      spin_pause(20);
+      state = load_acquire(states + slot);
+    }
+    bool same = true;
+    for (u32 w = 0; w < WORDS; ++w) same = same && load_relaxed(keys + slot * WORDS + w) == key[w];
+    if (same) return slot;
+    slot = (slot + 1) & mask;
+  }
+  return WL_NO_SLOT;
+}
