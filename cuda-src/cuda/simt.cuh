@@ -69,9 +69,9 @@ struct wl_vec_width {
 // Read N consecutive values starting at p with the widest aligned accesses.
 // p must be aligned to the largest power of two that divides N * sizeof(T), at most 16.
 template <class T, int N>
-WL_DEVICE void load_vec(const T* p, T (&out)[N]) {
+WL_DEVICE void load_vec(const T* p, T (&out)[N] WL_PLACE) {
     const u32 width = wl_vec_width<sizeof(T) * N>::value;
-    wl_check_aligned(p, width);
+    wl_check_aligned(p, width WL_PASS_PLACE);
     alignas(16) T buffer[N];
     WL_UNROLL
     for (u32 i = 0; i < sizeof(T) * N / width; ++i)
@@ -82,9 +82,9 @@ WL_DEVICE void load_vec(const T* p, T (&out)[N]) {
 
 // load_vec for data read once and written by nobody during the kernel: goes past L1.
 template <class T, int N>
-WL_DEVICE void load_vec_stream(const T* p, T (&out)[N]) {
+WL_DEVICE void load_vec_stream(const T* p, T (&out)[N] WL_PLACE) {
     const u32 width = wl_vec_width<sizeof(T) * N>::value;
-    wl_check_aligned(p, width);
+    wl_check_aligned(p, width WL_PASS_PLACE);
     alignas(16) T buffer[N];
     WL_UNROLL
     for (u32 i = 0; i < sizeof(T) * N / width; ++i)
@@ -95,9 +95,9 @@ WL_DEVICE void load_vec_stream(const T* p, T (&out)[N]) {
 
 // Write N consecutive values starting at p; alignment as for load_vec.
 template <class T, int N>
-WL_DEVICE void store_vec(T* p, const T (&values)[N]) {
+WL_DEVICE void store_vec(T* p, const T (&values)[N] WL_PLACE) {
     const u32 width = wl_vec_width<sizeof(T) * N>::value;
-    wl_check_aligned(p, width);
+    wl_check_aligned(p, width WL_PASS_PLACE);
     alignas(16) T buffer[N];
     WL_UNROLL
     for (int i = 0; i < N; ++i) buffer[i] = values[i];

@@ -65,6 +65,9 @@ struct wl_dim3 {
 
 // The place in the source that a waiting lane reports.
 #define WL_HERE const char *wl_file = __builtin_FILE(), u32 wl_line = __builtin_LINE()
+// The same as a further parameter of a function that passes its caller's place on.
+#define WL_PLACE , WL_HERE
+#define WL_PASS_PLACE , wl_file, wl_line
 
 static inline wl_lane* wl_place(u32 op, const char* file, u32 line) {
     wl_lane* lane = wl_current;

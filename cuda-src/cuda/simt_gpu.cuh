@@ -2,6 +2,9 @@
 #pragma once
 
 #define WL_DEVICE __device__ __forceinline__
+// The emulator's reports name the caller's place in the source; here nobody asks.
+#define WL_PLACE
+#define WL_PASS_PLACE
 #define WL_UNROLL _Pragma("unroll")
 #define WL_NO_UNROLL _Pragma("unroll 1")
 

@@ -7,6 +7,7 @@ use std::mem::offset_of;
 macro_rules! operations {
     ($( $(#[$meta:meta])* $name:ident = $value:literal, $text:literal; )+) => {
         /// The operations by number, as the generated header names them.
+        #[allow(dead_code, reason = "some are only named by the header")]
         pub(super) mod op {
             $( $(#[$meta])* pub(in super::super) const $name: u32 = $value; )+
         }

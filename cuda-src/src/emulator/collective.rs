@@ -24,8 +24,9 @@ fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
 /// # Safety
 /// `first` points to the lanes of a warp; every lane in `mask` exists and waits in `operation`.
 pub(super) unsafe fn warp(first: *mut Lane, operation: u32, mask: u32) {
-    // SAFETY (of the two helpers): the caller vouches for the lanes in `mask`, and only those are touched.
+    // SAFETY: the caller vouches for the lanes in `mask`, and only those are asked for below.
     let lane = |i: usize| unsafe { &raw mut (*first.add(i)).header };
+    // SAFETY: as above.
     let input = |i: usize| unsafe { (*lane(i)).input[0] };
     match operation {
         op::SYNCWARP => {}
@@ -101,7 +102,7 @@ pub(super) unsafe fn warp(first: *mut Lane, operation: u32, mask: u32) {
 /// # Safety
 /// Every pointer is a live lane that waits in `operation`; a BLOCK_ operation gets all lanes of the block.
 pub(super) unsafe fn block(operation: u32, headers: impl Iterator<Item = *mut LaneHeader> + Clone) {
-    // SAFETY (of the helpers): the caller vouches for the pointers.
+    // SAFETY: the caller vouches for the pointers.
     let input = |h: *mut LaneHeader| unsafe { (*h).input[0] };
     let give = |value: u128| {
         for h in headers.clone() {

@@ -169,8 +169,8 @@ impl Random {
 }
 
 impl Block {
-    /// A slot for blocks of `stacks.len()` lanes; `lanes` may not move afterwards.
-    pub(super) fn new(launch: *mut State, stacks: Vec<LaneStack>) -> Box<Self> {
+    /// A slot for blocks of `stacks.len()` lanes.
+    pub(super) fn new(launch: *mut State, stacks: Vec<LaneStack>) -> Self {
         let lanes = stacks
             .into_iter()
             .enumerate()
@@ -193,13 +193,13 @@ impl Block {
                 meetings: Vec::with_capacity(32),
             })
             .collect();
-        Box::new(Self {
+        Self {
             id: 0,
             lanes,
             warps,
             live: 0,
             meetings: Vec::with_capacity(4),
-        })
+        }
     }
 
     /// Start block `id` in this slot.
@@ -260,7 +260,7 @@ impl Block {
     }
 
     /// The stacks of the slot's lanes; lanes that have not finished are abandoned where they are.
-    pub(super) fn into_stacks(self: Box<Self>) -> impl Iterator<Item = LaneStack> {
+    pub(super) fn into_stacks(self) -> impl Iterator<Item = LaneStack> {
         self.lanes
             .into_iter()
             .filter_map(|mut lane| match lane.coroutine.take() {

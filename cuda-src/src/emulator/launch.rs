@@ -1,114 +1,19 @@
-//! Launches: how many lanes run, in which order, and how their waiting ends.
+//! Launches: runs the lanes of a grid in the order of a schedule until all have ended.
 
 use std::ffi::c_void;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use super::abi::{LaneHeader, describe, op};
-use super::error::{EmulatorError, Result, WaitingGroup, WaitingReport};
-use super::lane::{self, Block, Failure, Lane, Random, State};
+use super::abi::LaneHeader;
+use super::config::{LaunchConfig, LaunchReport, MAX_SHARED_BYTES, Resident, Schedule};
+use super::error::{EmulatorError, Result};
+use super::lane::{self, Block, Lane, Random, State};
 use super::module::Kernel;
 use super::{Sanitizer, stack};
-
-/// Shared memory that a block can have on compute capability 9.0, in bytes.
-pub const MAX_SHARED_BYTES: usize = 227 * 1024;
 
 /// What fresh shared memory holds: a value that shows when it is used.
 const POISON: u8 = 0xa5;
 /// Bytes behind shared memory that must still be poison when the block ends.
 const GUARD_BYTES: usize = 64;
-
-/// The order in which lanes run. Every kernel should be right under all four.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Schedule {
-    /// Blocks and lanes in ascending order, each lane until it waits. The fastest.
-    Ascending,
-    /// Blocks and lanes in descending order.
-    Descending,
-    /// Blocks start, and lanes run, in an order drawn from the seed.
-    Random(u64),
-    /// As `Random`, and lanes also switch around atomics and racing loads and stores.
-    RandomYields(u64),
-}
-
-impl Schedule {
-    /// One schedule of each kind, with `seed` for the random ones.
-    pub const fn all(seed: u64) -> [Self; 4] {
-        [
-            Self::Ascending,
-            Self::Descending,
-            Self::Random(seed),
-            Self::RandomYields(seed),
-        ]
-    }
-}
-
-/// How many blocks run interleaved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resident {
-    /// At most this many (at least one); the next starts when one ends, as on a GPU with few processors.
-    Blocks(u32),
-    /// All of the grid, which kernels need that wait for blocks in any order (persistent kernels).
-    All,
-}
-
-/// Shape of a launch and its bounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaunchConfig {
-    /// Number of blocks.
-    pub grid: u32,
-    /// Threads a block, 1 to 1024 and at most the kernel's `WL_BLOCK_THREADS`.
-    pub block: u32,
-    /// Dynamic shared memory a block, in bytes.
-    pub shared_bytes: usize,
-    /// Blocks that run interleaved.
-    pub resident: Resident,
-    /// `spin_pause` calls in a row, over all lanes, without any change of shared memory, meeting or exit,
-    /// after which the launch is given up as a livelock.
-    pub idle_pauses: u64,
-    /// Wall time after which the launch is given up; looked at when lanes switch.
-    pub time_limit: Option<Duration>,
-}
-
-impl LaunchConfig {
-    /// `grid` blocks of `block` threads: no shared memory, four blocks resident, a million idle pauses.
-    pub const fn new(grid: u32, block: u32) -> Self {
-        Self {
-            grid,
-            block,
-            shared_bytes: 0,
-            resident: Resident::Blocks(4),
-            idle_pauses: 1 << 20,
-            time_limit: None,
-        }
-    }
-
-    /// The same with `bytes` of shared memory a block.
-    pub const fn with_shared(mut self, bytes: usize) -> Self {
-        self.shared_bytes = bytes;
-        self
-    }
-
-    /// The same with other residency.
-    pub const fn with_resident(mut self, resident: Resident) -> Self {
-        self.resident = resident;
-        self
-    }
-}
-
-/// What a launch did.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LaunchReport {
-    /// Lanes that ran.
-    pub lanes: u64,
-    /// Times a lane was switched to.
-    pub switches: u64,
-    /// Times a lane let others run of its own accord or at a memory operation.
-    pub pauses: u64,
-    /// Barriers and warp operations that lanes met in.
-    pub meetings: u64,
-    /// Wall time.
-    pub elapsed: Duration,
-}
 
 /// Blocks in the order in which they start.
 enum BlockOrder {
@@ -142,24 +47,24 @@ impl BlockOrder {
 }
 
 /// A place for a block: its lanes and its shared memory, with a guard behind unless AddressSanitizer watches.
-struct Slot {
-    block: *mut Block,
+pub(super) struct Slot {
+    pub(super) block: *mut Block,
     shared: Box<[u128]>,
-    running: bool,
+    pub(super) running: bool,
 }
 
 /// A running launch. Lives on the thread that launched.
-struct Launch<'a> {
-    kernel: &'a Kernel,
-    config: LaunchConfig,
+pub(super) struct Launch<'a> {
+    pub(super) kernel: &'a Kernel,
+    pub(super) config: LaunchConfig,
     state: *mut State,
-    slots: Vec<Slot>,
+    pub(super) slots: Vec<Slot>,
     order: BlockOrder,
     random: Random,
     current: *mut *mut LaneHeader,
     guard: usize,
     stack_bytes: usize,
-    finished: u32,
+    pub(super) finished: u32,
     deadline: Option<Instant>,
     next_look: u64,
 }
@@ -290,7 +195,7 @@ impl Launch<'_> {
             let stacks: Vec<_> = stacks.by_ref().take(block).collect();
             let words = (self.config.shared_bytes + self.guard).div_ceil(16);
             self.slots.push(Slot {
-                block: Box::into_raw(Block::new(self.state, stacks)),
+                block: Box::into_raw(Box::new(Block::new(self.state, stacks))),
                 shared: vec![0u128; words].into_boxed_slice(),
                 running: false,
             });
@@ -489,152 +394,6 @@ impl Launch<'_> {
         // SAFETY: all lanes of the slot have exited.
         unsafe { self.start_next(slot) };
         Ok(())
-    }
-
-    /// Put a failure into words.
-    ///
-    /// # Safety
-    /// The lanes it names belong to this launch; no lane runs.
-    unsafe fn explain(&self, failure: Failure) -> EmulatorError {
-        // SAFETY (of the whole function): the caller vouches for the lanes.
-        let (lane, cause) = unsafe {
-            match failure {
-                Failure::NoProgress => {
-                    let cause = format!(
-                        "lanes paused {} times in a row and nothing changed",
-                        self.config.idle_pauses
-                    );
-                    return self.livelock(cause);
-                }
-                Failure::MaskWithoutCaller(lane) => {
-                    let header = &(*lane).header;
-                    let cause = format!(
-                        "calls {} with mask {:#010x}, which leaves itself out; name every lane that takes part",
-                        describe(header.op),
-                        header.mask
-                    );
-                    (lane, cause)
-                }
-                Failure::MaskNamesExited(lane, gone) => {
-                    let header = &(*lane).header;
-                    let cause = format!(
-                        "calls {} with mask {:#010x}, but lanes {gone:#010x} of warp {} have exited or do not exist; \
-                         keep all lanes of the mask in the kernel",
-                        describe(header.op),
-                        header.mask,
-                        header.thread_x / 32
-                    );
-                    (lane, cause)
-                }
-                Failure::ExitedWhileAwaited(lane, awaiting) => {
-                    let header = &(*awaiting).header;
-                    let cause = format!(
-                        "exited while thread {} waits for it in {} with mask {:#010x} at {}; \
-                         keep all lanes of the mask in the kernel",
-                        header.thread_x,
-                        describe(header.op),
-                        header.mask,
-                        header.place()
-                    );
-                    (lane, cause)
-                }
-                Failure::BlockIncomplete(lane) => {
-                    let cause =
-                        "a block-wide reduction or scan ran after lanes of the block had exited; \
-                                 keep all lanes in the kernel"
-                            .to_owned();
-                    (lane, cause)
-                }
-                Failure::Reported(lane) => {
-                    let header = &(*lane).header;
-                    let [first, second] = header.input;
-                    let cause = match header.op {
-                        op::MISALIGNED => {
-                            format!(
-                                "accesses address {first:#x} as {second} aligned bytes; align it to {second} bytes"
-                            )
-                        }
-                        op::SHARED_TOO_SMALL => {
-                            format!(
-                                "views {first} bytes of shared memory of {second}; launch with at least {first} bytes"
-                            )
-                        }
-                        _ => "stopped the kernel with __trap; see the condition there".to_owned(),
-                    };
-                    (lane, cause)
-                }
-            }
-        };
-        // SAFETY: as above; the module is loaded, so its file names are too.
-        unsafe {
-            EmulatorError::Lane {
-                kernel: self.kernel.name().to_owned(),
-                block: (*lane).header.block_x,
-                thread: (*lane).header.thread_x,
-                place: (*lane).header.place(),
-                cause,
-            }
-        }
-    }
-
-    /// # Safety
-    /// No lane runs.
-    unsafe fn livelock(&self, cause: String) -> EmulatorError {
-        // SAFETY: the caller vouches that no lane runs.
-        let waiting = unsafe { self.waiting() };
-        EmulatorError::Livelock {
-            kernel: self.kernel.name().to_owned(),
-            cause,
-            waiting,
-        }
-    }
-
-    /// Where the lanes are that have not exited, grouped by place.
-    ///
-    /// # Safety
-    /// No lane runs.
-    unsafe fn waiting(&self) -> WaitingReport {
-        let mut report = WaitingReport {
-            finished_blocks: self.finished,
-            ..WaitingReport::default()
-        };
-        let running = self.slots.iter().filter(|slot| slot.running);
-        for slot in running.clone() {
-            // SAFETY: the block is live and no lane runs, so shared references are fine.
-            let block = unsafe { &*slot.block };
-            for (w, warp) in block.warps.iter().enumerate() {
-                let start = report.groups.len();
-                for lane in block.lanes.iter().skip(w * 32).take(32) {
-                    if warp.live & lane.bit == 0 {
-                        continue;
-                    }
-                    let header = &lane.header;
-                    let spinning = warp.ready & lane.bit != 0;
-                    let found = WaitingGroup {
-                        block: block.id,
-                        warp: w as u32,
-                        lanes: lane.bit,
-                        operation: describe(header.op),
-                        mask: (!spinning && header.op >= op::SYNCWARP).then_some(header.mask),
-                        spinning,
-                        // SAFETY: the module is loaded, so its file names are too.
-                        place: unsafe { header.place() },
-                    };
-                    let same = |g: &&mut WaitingGroup| {
-                        g.operation == found.operation
-                            && g.mask == found.mask
-                            && g.spinning == found.spinning
-                            && g.place == found.place
-                    };
-                    match report.groups[start..].iter_mut().find(same) {
-                        Some(group) => group.lanes |= lane.bit,
-                        None => report.groups.push(found),
-                    }
-                }
-            }
-        }
-        report.unstarted_blocks = self.config.grid - self.finished - running.count() as u32;
-        report
     }
 
     /// Free the slots. After a failure under AddressSanitizer the stacks stay allocated: the sanitizer still

@@ -8,8 +8,9 @@ use libloading::Library;
 
 use super::Sanitizer;
 use super::abi::{KernelInfo, LaneHeader};
+use super::config::{LaunchConfig, LaunchReport, Schedule};
 use super::error::{EmulatorError, Result};
-use super::launch::{self, LaunchConfig, LaunchReport, Schedule};
+use super::launch;
 
 struct ModuleInner {
     name: String,

@@ -143,7 +143,7 @@ fn vector_accesses_move_every_byte() {
         let kernel = compile(&name, &[VectorArgs::CUDA], &body)
             .kernel("copy")
             .unwrap();
-        let mut numbers = Numbers::new(n as u64);
+        let mut numbers = Numbers::new(n);
         let mut input: Vec<u128> = (0..200)
             .map(|_| u128::from(numbers.draw()) << 64 | u128::from(numbers.draw()))
             .collect();
@@ -205,7 +205,13 @@ fn a_misaligned_vector_access_is_an_error_with_its_place() {
     )
     .unwrap_err();
     match error {
-        EmulatorError::Lane { thread, cause, .. } => {
+        EmulatorError::Lane {
+            thread,
+            cause,
+            place,
+            ..
+        } => {
+            assert_eq!(place, "misaligned.cu:4");
             assert_eq!(thread, 1, "thread 0 is aligned");
             assert!(cause.contains("align it to 16 bytes"), "{cause}");
         }
@@ -288,10 +294,10 @@ fn intrinsics_follow_the_model() {
             u64::from(low.leading_zeros() + 100 * v.leading_zeros()),
             low.reverse_bits().into(),
             v.reverse_bits(),
-            (u128::from(v) * u128::from(w) >> 64) as u64,
-            (i128::from(v as i64) * i128::from(w as i64) >> 64) as u64,
-            u64::from(low) * u64::from(w as u32) >> 32,
-            (i64::from(v as i32) * i64::from(w as i32) >> 32) as u64,
+            ((u128::from(v) * u128::from(w)) >> 64) as u64,
+            ((i128::from(v as i64) * i128::from(w as i64)) >> 64) as u64,
+            (u64::from(low) * u64::from(w as u32)) >> 32,
+            ((i64::from(v as i32) * i64::from(w as i32)) >> 32) as u64,
             (v as f64).min(w as f64).to_bits(),
             w,
             murmur32(low).into(),
