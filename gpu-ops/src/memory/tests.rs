@@ -151,7 +151,7 @@ fn size_classes_waste_little() {
     assert_eq!(size_class(257), 512);
     for bytes in (1..4 * MIB).step_by(997) {
         let class = size_class(bytes);
-        assert!(class >= bytes && class % 256 == 0);
+        assert!(class >= bytes && class.is_multiple_of(256));
         assert_eq!(size_class(class), class, "a class is its own class");
         let waste = class - bytes;
         assert!(
