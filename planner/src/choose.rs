@@ -1,0 +1,189 @@
+//! Where the states of a grouped aggregation live: in registers, shared memory or device memory.
+//!
+//! The tree and its sizing rules follow Karnagel, Müller and Lohman, "Optimizing GPU-accelerated
+//! Group-By and Aggregation" (ADMS/DaMoN 2015): private tables for a handful of groups, one a block while
+//! it fits shared memory, a global table beyond, with the fill that its place in the memory
+//! hierarchy allows.
+
+use warpline_gpu::device::DeviceInfo;
+use warpline_gpu::pipeline::{GroupPlacement, GroupProfile, PlacementChoice, PlacementPolicy};
+
+use crate::config::GroupBy;
+
+/// The constants of the decision.
+mod limits {
+    /// Most groups whose states a thread keeps in registers: every row updates them all, so the
+    /// work grows with their number (the paper crosses over at six groups; registers of today hold eight).
+    pub(super) const REGISTER_GROUPS: u64 = 8;
+    /// Most 32-bit registers for those states: leaves room for the row at hand at half occupancy.
+    pub(super) const STATE_REGISTERS: u64 = 96;
+    /// The same two limits when the user asks for registers: beyond them states spill to local memory.
+    pub(super) const FORCED_REGISTER_GROUPS: u64 = 16;
+    pub(super) const FORCED_STATE_REGISTERS: u64 = 160;
+    /// Blocks a multiprocessor that shared-memory tables must leave room for, so that one block's
+    /// merge hides behind another's scan.
+    pub(super) const SHARED_BLOCKS: u64 = 2;
+    /// A dense array is allowed this many entries for each scanned row (it is cleared and read back) …
+    pub(super) const DENSE_ENTRIES_PER_ROW: u64 = 4;
+    /// … but this many entries always,
+    pub(super) const DENSE_ENTRIES: u64 = 1 << 16;
+    /// … and no more bytes than this.
+    pub(super) const DENSE_BYTES: u64 = 1 << 28;
+    /// Bytes a hash slot needs beside the state: the key's hash and a lock word.
+    pub(super) const SLOT_OVERHEAD: u64 = 16;
+    /// Smallest hash table.
+    pub(super) const HASH_SLOTS: u64 = 1 << 10;
+    /// Slots to begin with when only a loose bound of the groups is known; the table grows from there.
+    pub(super) const HASH_FIRST_SLOTS: u64 = 1 << 22;
+    /// Reach of the translation lookaside buffer: beyond it, a denser table beats an emptier one.
+    pub(super) const TLB_REACH: u64 = 2 << 30;
+}
+
+/// Chooses by the number of groups, the size of their states and the device's memories.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CostedPolicy {
+    /// What `warpline.group_by` asks for.
+    pub group_by: GroupBy,
+}
+
+impl PlacementPolicy for CostedPolicy {
+    fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+        let asked = match self.group_by {
+            GroupBy::Auto => return automatic(profile, device),
+            GroupBy::Private => registers(
+                profile,
+                limits::FORCED_REGISTER_GROUPS,
+                limits::FORCED_STATE_REGISTERS,
+            ),
+            GroupBy::Shared => shared(profile, device, 1),
+            GroupBy::Global => Ok(global(profile, device)),
+        };
+        match asked {
+            Ok(choice) => PlacementChoice {
+                reason: format!("warpline.group_by = {}: {}", self.group_by, choice.reason),
+                ..choice
+            },
+            Err(obstacle) => {
+                let choice = automatic(profile, device);
+                let reason = format!(
+                    "warpline.group_by = {} is impossible ({obstacle}): {}",
+                    self.group_by, choice.reason
+                );
+                PlacementChoice { reason, ..choice }
+            }
+        }
+    }
+}
+
+fn automatic(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+    registers(profile, limits::REGISTER_GROUPS, limits::STATE_REGISTERS)
+        .or_else(|_| shared(profile, device, limits::SHARED_BLOCKS))
+        .unwrap_or_else(|_| global(profile, device))
+}
+
+fn registers(
+    profile: &GroupProfile,
+    most_groups: u64,
+    most_registers: u64,
+) -> Result<PlacementChoice, String> {
+    if !profile.registers_possible {
+        return Err("a state that registers cannot hold".to_string());
+    }
+    let Some(groups) = profile.dense_domain else {
+        return Err("keys without a small known domain".to_string());
+    };
+    let needed = groups.saturating_mul(profile.state_registers as u64);
+    if groups > most_groups {
+        return Err(format!("{groups} possible groups, more than {most_groups}"));
+    }
+    if needed > most_registers {
+        return Err(format!(
+            "{needed} registers a thread, more than {most_registers}"
+        ));
+    }
+    Ok(PlacementChoice {
+        placement: GroupPlacement::Registers,
+        reason: format!("{groups} possible groups, {needed} registers a thread"),
+    })
+}
+
+fn shared(
+    profile: &GroupProfile,
+    device: &DeviceInfo,
+    blocks: u64,
+) -> Result<PlacementChoice, String> {
+    if !profile.shared_possible {
+        return Err("a state without shared-memory atomics".to_string());
+    }
+    let Some(groups) = profile.dense_domain else {
+        return Err("keys without a small known domain".to_string());
+    };
+    let bytes = groups.saturating_mul(profile.state_bytes as u64);
+    let block = device.shared_memory_per_block as u64;
+    let budget = block.min(device.shared_memory_per_multiprocessor as u64 / blocks);
+    if bytes > budget {
+        return Err(format!(
+            "{bytes} bytes of states, more than the {budget} bytes of shared memory a block gets"
+        ));
+    }
+    Ok(PlacementChoice {
+        placement: GroupPlacement::Shared,
+        reason: format!("{groups} possible groups, {bytes} bytes of states a block"),
+    })
+}
+
+fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+    if let Some(groups) = profile.dense_domain {
+        let entries =
+            limits::DENSE_ENTRIES.max(profile.rows.saturating_mul(limits::DENSE_ENTRIES_PER_ROW));
+        let bytes = groups.saturating_mul(profile.state_bytes as u64);
+        if groups <= entries && bytes <= limits::DENSE_BYTES {
+            return PlacementChoice {
+                placement: GroupPlacement::GlobalDense,
+                reason: format!(
+                    "{groups} possible groups, {bytes} bytes of states for {} rows",
+                    profile.rows
+                ),
+            };
+        }
+    }
+    hash(profile, device)
+}
+
+/// Fill below one half while the table fits the L2 cache or the TLB's reach, else below 83 %.
+fn hash(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+    let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
+    let cached = (device.l2_cache as u64 / slot).max(limits::HASH_SLOTS);
+    let most = profile.max_groups.min(profile.rows).max(1);
+    // The bound is often loose: begin with a table of moderate size and let it grow.
+    let groups = most.min(cached.max(limits::HASH_FIRST_SLOTS) / 2);
+    let half_full = groups
+        .saturating_mul(2)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 63);
+    let capacity = if half_full.saturating_mul(slot) <= limits::TLB_REACH {
+        half_full
+    } else {
+        (groups + groups / 5)
+            .checked_next_power_of_two()
+            .unwrap_or(1 << 63)
+    };
+    let capacity = capacity.max(limits::HASH_SLOTS);
+    let place = if capacity <= cached {
+        "in the L2 cache"
+    } else {
+        "in device memory"
+    };
+    let bound = if groups < most {
+        format!("at most {most} groups, begun with room for {groups}")
+    } else {
+        format!("at most {most} groups")
+    };
+    PlacementChoice {
+        placement: GroupPlacement::GlobalHash { capacity },
+        reason: format!("{bound}, {capacity} slots {place}"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

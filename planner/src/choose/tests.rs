@@ -1,0 +1,153 @@
+//! The placement of group states at and around every limit.
+
+use super::*;
+
+fn h200() -> DeviceInfo {
+    DeviceInfo {
+        name: "test".into(),
+        id: "cuda:0".into(),
+        memory: 139 << 30,
+        compute_capability: (9, 0),
+        multiprocessors: 132,
+        shared_memory_per_block: 227 << 10,
+        shared_memory_per_multiprocessor: 228 << 10,
+        l2_cache: 50 << 20,
+        driver: String::new(),
+        compiler: String::new(),
+        emulated: false,
+    }
+}
+
+fn profile(domain: Option<u64>) -> GroupProfile {
+    GroupProfile {
+        rows: 6_000_000,
+        dense_domain: domain,
+        max_groups: domain.unwrap_or(6_000_000),
+        state_bytes: 64,
+        state_registers: 12,
+        registers_possible: true,
+        shared_possible: true,
+    }
+}
+
+fn place(profile: &GroupProfile) -> GroupPlacement {
+    CostedPolicy::default()
+        .place_groups(profile, &h200())
+        .placement
+}
+
+#[test]
+fn few_groups_live_in_registers_until_their_states_do_not_fit() {
+    assert_eq!(place(&profile(Some(8))), GroupPlacement::Registers);
+    assert_eq!(place(&profile(Some(9))), GroupPlacement::Shared);
+    let heavy = GroupProfile {
+        state_registers: 13,
+        ..profile(Some(8))
+    };
+    assert_eq!(place(&heavy), GroupPlacement::Shared);
+    let impossible = GroupProfile {
+        registers_possible: false,
+        ..profile(Some(2))
+    };
+    assert_eq!(place(&impossible), GroupPlacement::Shared);
+}
+
+#[test]
+fn shared_memory_must_hold_two_blocks() {
+    // 114 KiB a block of 64-byte states.
+    assert_eq!(place(&profile(Some(114 * 16))), GroupPlacement::Shared);
+    assert_eq!(
+        place(&profile(Some(114 * 16 + 1))),
+        GroupPlacement::GlobalDense
+    );
+    let impossible = GroupProfile {
+        shared_possible: false,
+        ..profile(Some(100))
+    };
+    assert_eq!(place(&impossible), GroupPlacement::GlobalDense);
+}
+
+#[test]
+fn dense_arrays_end_at_their_byte_and_row_limits() {
+    assert_eq!(place(&profile(Some(1 << 22))), GroupPlacement::GlobalDense);
+    assert!(matches!(
+        place(&profile(Some((1 << 22) + 1))),
+        GroupPlacement::GlobalHash { .. }
+    ));
+    let few_rows = GroupProfile {
+        rows: 100,
+        ..profile(Some(1 << 16))
+    };
+    assert_eq!(place(&few_rows), GroupPlacement::GlobalDense);
+    let sparse = GroupProfile {
+        rows: 100,
+        ..profile(Some((1 << 16) + 1))
+    };
+    assert_eq!(
+        place(&sparse),
+        GroupPlacement::GlobalHash { capacity: 1024 }
+    );
+}
+
+#[test]
+fn hash_tables_begin_less_than_half_full() {
+    for groups in [1, 511, 512, 513, 1_000_000] {
+        let p = GroupProfile {
+            max_groups: groups,
+            ..profile(None)
+        };
+        let GroupPlacement::GlobalHash { capacity } = place(&p) else {
+            panic!("not a hash table")
+        };
+        assert!(capacity.is_power_of_two());
+        assert!(
+            groups * 2 <= capacity,
+            "{groups} groups in {capacity} slots"
+        );
+    }
+    let huge = GroupProfile {
+        max_groups: u64::MAX,
+        rows: u64::MAX,
+        ..profile(None)
+    };
+    assert_eq!(
+        place(&huge),
+        GroupPlacement::GlobalHash { capacity: 1 << 22 }
+    );
+}
+
+#[test]
+fn a_forced_placement_is_taken_where_it_is_possible_and_explained_where_not() {
+    let force = |group_by, p: &GroupProfile| CostedPolicy { group_by }.place_groups(p, &h200());
+    assert_eq!(
+        force(GroupBy::Shared, &profile(Some(4))).placement,
+        GroupPlacement::Shared
+    );
+    assert_eq!(
+        force(GroupBy::Global, &profile(Some(4))).placement,
+        GroupPlacement::GlobalDense
+    );
+    assert_eq!(
+        force(GroupBy::Private, &profile(Some(13))).placement,
+        GroupPlacement::Registers
+    );
+    let refused = force(GroupBy::Private, &profile(Some(1000)));
+    assert_eq!(refused.placement, GroupPlacement::Shared);
+    assert!(
+        refused
+            .reason
+            .contains("private is impossible (1000 possible groups"),
+        "{}",
+        refused.reason
+    );
+    let unknown = force(GroupBy::Shared, &profile(None));
+    assert!(matches!(
+        unknown.placement,
+        GroupPlacement::GlobalHash { .. }
+    ));
+    assert!(
+        unknown.reason.contains("without a small known domain"),
+        "{}",
+        unknown.reason
+    );
+}

@@ -1,0 +1,178 @@
+//! Leaves of a plan: which tables a device can scan, and what a scan does besides.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::common::stats::Precision;
+use datafusion::datasource::memory::MemorySourceConfig;
+use datafusion::datasource::physical_plan::{
+    FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
+};
+use datafusion::datasource::source::DataSourceExec;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::explain::ExplainExec;
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::streaming::StreamingTableExec;
+use datafusion::physical_plan::work_table::WorkTableExec;
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, StatisticsArgs, StatisticsContext,
+};
+use warpline_gpu::GpuError;
+use warpline_gpu::pipeline::ScanSource;
+use warpline_gpu::tables::TableSource;
+
+use super::rows::Rows;
+use crate::reason::{Reason, refuse};
+
+/// A table that a fragment scans.
+#[derive(Debug)]
+pub(super) struct Scan {
+    table: TableSource,
+    /// Rows of the table, where its statistics know them exactly.
+    pub(super) rows: Option<usize>,
+}
+
+impl Scan {
+    /// All columns of the table.
+    pub(super) fn schema(&self) -> SchemaRef {
+        Arc::clone(self.table.schema())
+    }
+
+    /// The scan of these columns of the table.
+    pub(super) fn source(self, columns: Vec<usize>) -> ScanSource {
+        let fields = columns
+            .iter()
+            .map(|i| Arc::clone(&self.table.schema().fields()[*i]))
+            .collect();
+        let name = self.table.name().to_string();
+        ScanSource {
+            table: self.table,
+            columns,
+            fields,
+            name,
+        }
+    }
+}
+
+/// The rows that the leaf `plan` yields.
+pub(super) fn scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Rows, Reason> {
+    if is_constant(plan.as_ref()) {
+        return refuse("constants and the catalogue are aggregated on the CPU");
+    }
+    if plan.is::<WorkTableExec>() {
+        return refuse("recursive queries run on the CPU");
+    }
+    if plan.boundedness().is_unbounded() {
+        return refuse("unbounded streams run on the CPU");
+    }
+    let computed = computed_in_scan(plan)?;
+    let analyzed = computed.as_ref().map_or(plan, |(plain, _)| plain);
+    let analysis = TableSource::analyze(analyzed).map_err(|error| match error {
+        GpuError::Unsupported(what) => Reason::new(format!("{what} runs on the CPU")),
+        other => Reason::new(other.to_string()),
+    })?;
+    if analysis.limit.is_some() {
+        return refuse("a scan with a limit runs on the CPU");
+    }
+    let schema = analysis.source.schema();
+    let columns = match computed {
+        Some((_, expressions)) => expressions,
+        None => analysis
+            .column_of_output
+            .iter()
+            .map(|i| column(schema.fields()[*i].name(), *i))
+            .collect(),
+    };
+    let filters = match &analysis.exact_filter {
+        Some(predicate) => split_conjunction(predicate).into_iter().cloned().collect(),
+        None => vec![],
+    };
+    let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
+    let rows = match statistics.num_rows {
+        Precision::Exact(rows) => Some(rows),
+        _ => None,
+    };
+    Ok(Rows {
+        scan: Scan {
+            table: analysis.source,
+            rows,
+        },
+        columns,
+        filters,
+    })
+}
+
+fn column(name: &str, index: usize) -> Arc<dyn PhysicalExpr> {
+    Arc::new(Column::new(name, index))
+}
+
+/// A scan, and the expressions over its table that another scan computes.
+type PlainScan = (Arc<dyn ExecutionPlan>, Vec<Arc<dyn PhysicalExpr>>);
+
+/// DataFusion pushes projections into parquet scans, which then compute expressions while they
+/// read. This gives back the expressions and the same scan without them.
+fn computed_in_scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<PlainScan>, Reason> {
+    let Some(config) = plan
+        .downcast_ref::<DataSourceExec>()
+        .and_then(|scan| scan.data_source().downcast_ref::<FileScanConfig>())
+    else {
+        return Ok(None);
+    };
+    let source = config.file_source();
+    let Some(projection) = source
+        .projection()
+        .filter(|p| !p.expr_iter().all(|e| e.is::<Column>()))
+    else {
+        return Ok(None);
+    };
+    let any: &dyn Any = source.as_ref();
+    let Some(parquet) = any.downcast_ref::<ParquetSource>() else {
+        return Ok(None);
+    };
+    let mut plain = ParquetSource::new(parquet.table_schema().clone())
+        .with_table_parquet_options(parquet.table_parquet_options().clone());
+    if let Some(factory) = parquet.parquet_file_reader_factory() {
+        plain = plain.with_parquet_file_reader_factory(Arc::clone(factory));
+    }
+    if let Some(predicate) = parquet.filter() {
+        plain = plain.with_predicate(predicate);
+    }
+    let config = FileScanConfigBuilder::from(config.clone())
+        .with_source(Arc::new(plain))
+        .build();
+    Ok(Some((
+        DataSourceExec::from_data_source(config),
+        projection.expr_iter().collect(),
+    )))
+}
+
+/// Leaves that read no table: constants, plans as text, the session's own catalogue.
+pub(crate) fn is_constant(plan: &dyn ExecutionPlan) -> bool {
+    if plan.is::<EmptyExec>() || plan.is::<PlaceholderRowExec>() || plan.is::<ExplainExec>() {
+        return true;
+    }
+    if let Some(stream) = plan.downcast_ref::<StreamingTableExec>() {
+        // The types of information_schema's tables are private; their names are not.
+        return stream
+            .partitions()
+            .iter()
+            .all(|p| format!("{p:?}").starts_with("InformationSchema"));
+    }
+    // VALUES becomes one batch in memory whose columns the planner names column1, column2, ….
+    let memory = plan
+        .downcast_ref::<DataSourceExec>()
+        .and_then(|scan| scan.data_source().downcast_ref::<MemorySourceConfig>());
+    memory.is_some_and(|source| {
+        let one_batch = matches!(source.partitions(), [batches] if batches.len() <= 1);
+        let schema = source.original_schema();
+        one_batch
+            && schema
+                .fields()
+                .iter()
+                .enumerate()
+                .all(|(i, f)| *f.name() == format!("column{}", i + 1))
+    })
+}

@@ -1,0 +1,60 @@
+//! What a finished plan did on the device and what it left to the CPU.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use warpline_gpu::exec::GpuFragmentExec;
+
+use crate::placement::PlacementReportExec;
+
+/// Sums over the fragments of one plan, of its last run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FragmentTotals {
+    /// Making columns resident, in milliseconds.
+    pub load_ms: f64,
+    /// Generating and compiling kernels, in milliseconds.
+    pub compile_ms: f64,
+    /// Time in kernels, in milliseconds.
+    pub kernel_ms: f64,
+    /// Kernels launched.
+    pub kernels: usize,
+    /// Bytes of columns that kernels read.
+    pub bytes: usize,
+    /// Rows that left the device.
+    pub output_rows: usize,
+    /// Fragments in the plan.
+    pub fragments: usize,
+    /// Why the CPU did some of the work: decided while planning, then met at run time.
+    pub fallbacks: Vec<String>,
+    /// The algorithms that fragments chose, each with its reason.
+    pub choices: Vec<String>,
+}
+
+/// Walk a plan after its execution.
+pub fn collect(plan: &Arc<dyn ExecutionPlan>) -> FragmentTotals {
+    let mut totals = FragmentTotals::default();
+    add(plan, &mut totals);
+    totals
+}
+
+fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
+    if let Some(placement) = plan.downcast_ref::<PlacementReportExec>() {
+        let operators = placement.cpu_operators().iter().filter(|o| o.fallback);
+        totals.fallbacks.extend(operators.map(ToString::to_string));
+    }
+    if let Some(fragment) = plan.downcast_ref::<GpuFragmentExec>() {
+        let report = fragment.report();
+        totals.load_ms += report.load_ms;
+        totals.compile_ms += report.compile_ms;
+        totals.kernel_ms += report.kernel_ms;
+        totals.kernels += report.kernels;
+        totals.bytes += report.bytes;
+        totals.output_rows += report.output_rows;
+        totals.fragments += 1;
+        totals.fallbacks.extend(report.fallback);
+        totals.choices.extend(report.choices);
+    }
+    for child in plan.children() {
+        add(child, totals);
+    }
+}

@@ -1,0 +1,90 @@
+//! The physical optimiser rule: fragments take the place of the subtrees they stand for.
+
+mod classify;
+mod replace;
+mod report;
+
+use std::sync::Arc;
+
+use datafusion::config::ConfigOptions;
+use datafusion::error::Result;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use warpline_gpu::pipeline::PlacementPolicy;
+use warpline_gpu::runtime::Runtime;
+
+use crate::choose::CostedPolicy;
+use crate::config::WarplineConfig;
+use crate::error::PlannerError;
+use classify::Classification;
+
+pub use report::{CpuOperator, PlacementReportExec};
+
+/// Most rows that may leave a fragment for operators above it without counting as a fallback.
+pub const MAX_TAIL_ROWS: usize = 8192;
+
+/// Places fragments on the device of a runtime; must be the last rule, since nothing after it may
+/// look into a fragment.
+///
+/// Without a runtime plans stay as they are, and `warpline.require_gpu` makes any query that reads
+/// a table an error.
+#[derive(Debug)]
+pub struct GpuPlacement {
+    runtime: Option<Arc<Runtime>>,
+}
+
+impl GpuPlacement {
+    /// The rule for a session; `None` when it has no device.
+    pub fn new(runtime: Option<Arc<Runtime>>) -> Self {
+        Self { runtime }
+    }
+}
+
+impl PhysicalOptimizerRule for GpuPlacement {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let config = WarplineConfig::of(options);
+        if plan.is::<PlacementReportExec>() || (self.runtime.is_none() && !config.require_gpu) {
+            return Ok(plan);
+        }
+        let classification = Classification::of(&plan, &config);
+        if !classification.reads_tables() {
+            return Ok(plan);
+        }
+        let Some(runtime) = &self.runtime else {
+            return Err(PlannerError::NoDevice.into());
+        };
+        let operators = classification.cpu_operators();
+        let fallbacks: Vec<String> = operators
+            .iter()
+            .filter(|o| o.fallback)
+            .map(ToString::to_string)
+            .collect();
+        if config.require_gpu && !fallbacks.is_empty() {
+            return Err(PlannerError::Fallback {
+                reasons: fallbacks.join("; "),
+            }
+            .into());
+        }
+        let policy: Arc<dyn PlacementPolicy> = Arc::new(CostedPolicy {
+            group_by: config.group_by,
+        });
+        let plan = replace::replace(classification, runtime, &policy, config.require_gpu)?;
+        let device = runtime.device().info().id.clone();
+        Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
+    }
+
+    fn name(&self) -> &str {
+        "gpu_placement"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! What each operator of a plan is to the placement: fragment, tail, fallback or mere plumbing.
+
+use std::sync::Arc;
+
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
+    SymmetricHashJoinExec,
+};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+
+use super::MAX_TAIL_ROWS;
+use super::report::{CpuOperator, PlacementReportExec};
+use crate::config::WarplineConfig;
+use crate::fragment::{self, Candidate};
+use crate::reason::Reason;
+
+/// What an operator is.
+#[derive(Debug)]
+pub(super) enum Kind {
+    /// Runs on the device with all below it.
+    Fragment(Box<Candidate>),
+    /// Moves, renames or concatenates rows.
+    Plumbing,
+    /// Computes row by row or orders: harmless over a few rows that have left the device.
+    Tail(&'static str),
+    /// Does real work; the text says why it is done on the CPU.
+    Heavy(String),
+    /// Reads a table.
+    Scan,
+    /// Yields constants or facts about the session.
+    Constant,
+}
+
+/// An operator, what it is and what its rows are made of.
+#[derive(Debug)]
+pub(super) struct Classification {
+    pub(super) plan: Arc<dyn ExecutionPlan>,
+    pub(super) kind: Kind,
+    pub(super) children: Vec<Classification>,
+    /// Rows of a table come out without having been on the device.
+    pub(super) table_rows: bool,
+    /// Rows of a fragment come out.
+    pub(super) device_rows: bool,
+}
+
+impl Classification {
+    /// Classify `plan` from the root down; nothing below a fragment is looked at.
+    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Self {
+        let kind = kind_of(plan, config);
+        let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
+            (Kind::Fragment(_), _) => vec![],
+            // Both phases of a refused aggregation share one reason.
+            (_, Some(root)) if fragment::is_root(plan.as_ref()) => {
+                match fragment::raw_aggregate(root) {
+                    Ok(raw) => vec![raw.input()],
+                    Err(_) => plan.children(),
+                }
+            }
+            _ => plan.children(),
+        };
+        let children: Vec<_> = below
+            .into_iter()
+            .map(|child| Self::of(child, config))
+            .collect();
+        let (table_rows, device_rows) = match &kind {
+            Kind::Fragment(_) => (false, true),
+            Kind::Scan => (true, false),
+            Kind::Constant => (false, false),
+            _ => (
+                children.iter().any(|c| c.table_rows),
+                children.iter().any(|c| c.device_rows),
+            ),
+        };
+        Self {
+            plan: Arc::clone(plan),
+            kind,
+            children,
+            table_rows,
+            device_rows,
+        }
+    }
+
+    /// True when any part of the plan reads a table.
+    pub(super) fn reads_tables(&self) -> bool {
+        self.table_rows || self.device_rows || self.children.iter().any(Self::reads_tables)
+    }
+
+    /// Every operator that stays on the CPU, equal ones counted together.
+    pub(super) fn cpu_operators(&self) -> Vec<CpuOperator> {
+        let mut found = Vec::new();
+        self.collect(&mut found);
+        if !found.iter().any(|o| o.fallback) && self.table_rows {
+            add(
+                &mut found,
+                "DataSourceExec",
+                "no device operator in the query",
+                true,
+            );
+        }
+        found
+    }
+
+    fn collect(&self, found: &mut Vec<CpuOperator>) {
+        let name = self.plan.name();
+        let from_table = self.children.iter().any(|c| c.table_rows);
+        let from_device = self.children.iter().any(|c| c.device_rows);
+        match &self.kind {
+            Kind::Tail(what) if from_table => add(
+                found,
+                name,
+                &format!("{what} over table rows run on the CPU"),
+                true,
+            ),
+            Kind::Tail(_) if from_device => {
+                add(
+                    found,
+                    name,
+                    &format!("over at most {MAX_TAIL_ROWS} rows that already left the device"),
+                    false,
+                );
+            }
+            Kind::Heavy(reason) if from_table || from_device => add(found, name, reason, true),
+            _ => {}
+        }
+        for child in &self.children {
+            child.collect(found);
+        }
+    }
+}
+
+fn add(found: &mut Vec<CpuOperator>, operator: &str, reason: &str, fallback: bool) {
+    match found
+        .iter_mut()
+        .find(|o| o.operator == operator && o.reason == reason)
+    {
+        Some(same) => same.count += 1,
+        None => found.push(CpuOperator {
+            operator: operator.to_string(),
+            reason: reason.to_string(),
+            count: 1,
+            fallback,
+        }),
+    }
+}
+
+fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Kind {
+    if fragment::is_root(plan.as_ref()) {
+        return match placed(plan, config) {
+            Ok(candidate) => Kind::Fragment(Box::new(candidate)),
+            Err(reason) => Kind::Heavy(reason.to_string()),
+        };
+    }
+    if plan.children().is_empty() {
+        return if fragment::is_constant(plan.as_ref()) {
+            Kind::Constant
+        } else {
+            Kind::Scan
+        };
+    }
+    if plan.is::<SortExec>() {
+        return Kind::Tail("sorts");
+    }
+    if plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>() {
+        return Kind::Tail("limits");
+    }
+    if plan.is::<FilterExec>() {
+        return Kind::Tail("filters");
+    }
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        let renames = projection.expr().iter().all(|p| p.expr.is::<Column>());
+        return if renames {
+            Kind::Plumbing
+        } else {
+            Kind::Tail("projections")
+        };
+    }
+    if plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>() {
+        return if plan.fetch().is_some() {
+            Kind::Tail("limits")
+        } else {
+            Kind::Plumbing
+        };
+    }
+    let plumbing = fragment::pass_through(plan).is_some()
+        || plan.is::<UnionExec>()
+        || plan.is::<InterleaveExec>()
+        || plan.is::<PlacementReportExec>()
+        || [
+            "ScalarSubqueryExec",
+            "DataSinkExec",
+            "OutputRequirementExec",
+            "AnalyzeExec",
+        ]
+        .contains(&plan.name());
+    if plumbing {
+        return Kind::Plumbing;
+    }
+    Kind::Heavy(heavy_reason(plan))
+}
+
+/// The fragment for `plan`, unless its table is too small for the device to pay.
+fn placed(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Result<Candidate, Reason> {
+    let candidate = fragment::candidate(plan)?;
+    match candidate.rows {
+        Some(rows) if rows < config.effective_min_rows() => Err(Reason::new(format!(
+            "the table's {rows} rows are fewer than warpline.min_rows = {}",
+            config.min_rows
+        ))),
+        _ => Ok(candidate),
+    }
+}
+
+fn heavy_reason(plan: &Arc<dyn ExecutionPlan>) -> String {
+    let join = plan.is::<HashJoinExec>()
+        || plan.is::<SortMergeJoinExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<SymmetricHashJoinExec>()
+        || plan.is::<PiecewiseMergeJoinExec>();
+    if join {
+        return "joins run on the CPU".to_string();
+    }
+    if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
+        return "window functions run on the CPU".to_string();
+    }
+    "not a device operator".to_string()
+}

@@ -1,0 +1,172 @@
+//! Building the placed plan: fragment nodes in, with what operators above them rely on kept.
+
+use std::sync::Arc;
+
+use datafusion::error::Result;
+use datafusion::physical_expr::Partitioning;
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec};
+use warpline_gpu::pipeline::PlacementPolicy;
+use warpline_gpu::runtime::Runtime;
+
+use super::MAX_TAIL_ROWS;
+use super::classify::{Classification, Kind};
+
+/// The plan of `classification` with a node for each fragment.
+pub(super) fn replace(
+    classification: Classification,
+    runtime: &Arc<Runtime>,
+    policy: &Arc<dyn PlacementPolicy>,
+    require_gpu: bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    Replacement {
+        runtime,
+        policy,
+        require_gpu,
+    }
+    .node(classification, &mut Vec::new(), false)
+}
+
+struct Replacement<'a> {
+    runtime: &'a Arc<Runtime>,
+    policy: &'a Arc<dyn PlacementPolicy>,
+    require_gpu: bool,
+}
+
+impl Replacement<'_> {
+    /// `tail`: operators between here and the root, or the next operator that is a fallback anyway.
+    /// `partitioned`: an operator above relies on the number of partitions.
+    fn node(
+        &self,
+        node: Classification,
+        tail: &mut Vec<String>,
+        partitioned: bool,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let Classification {
+            plan,
+            kind,
+            children,
+            ..
+        } = node;
+        if let Kind::Fragment(candidate) = kind {
+            let options = FragmentOptions {
+                require_gpu: self.require_gpu,
+                max_tail_rows: (!tail.is_empty()).then_some(MAX_TAIL_ROWS),
+                tail: (!tail.is_empty()).then(|| tail.join(", ")),
+            };
+            let runtime = Arc::clone(self.runtime);
+            let policy = Arc::clone(self.policy);
+            let exec = GpuFragmentExec::try_new(
+                candidate.fragment,
+                Arc::clone(&plan),
+                runtime,
+                policy,
+                options,
+            )?;
+            return restore(Arc::new(exec), &plan, partitioned);
+        }
+        // Children of a refused two-phase aggregation hang below its partial phase, and both phases
+        // must stay as they are unless something below was replaced.
+        if fragment_free(&children) {
+            return Ok(plan);
+        }
+        let mut outer;
+        let tail = match kind {
+            // Above a fallback no one counts rows: the query has a fallback already.
+            Kind::Heavy(_) => {
+                outer = Vec::new();
+                &mut outer
+            }
+            _ => tail,
+        };
+        let depth = tail.len();
+        if let Kind::Tail(_) = kind {
+            tail.push(plan.name().to_string());
+        }
+        let partitioned = relies_on_partitions(&plan, partitioned);
+        let targets: Vec<_> = children.iter().map(|c| Arc::clone(&c.plan)).collect();
+        let mut replaced = Vec::with_capacity(children.len());
+        for child in children {
+            replaced.push(self.node(child, tail, partitioned)?);
+        }
+        tail.truncate(depth);
+        graft(plan, &targets, &replaced)
+    }
+}
+
+fn fragment_free(children: &[Classification]) -> bool {
+    children
+        .iter()
+        .all(|c| !matches!(c.kind, Kind::Fragment(_)) && fragment_free(&c.children))
+}
+
+/// `plan` with each descendant in `targets` exchanged for its replacement. Targets are children or,
+/// for two-phase aggregations, what lies below the partial phase.
+fn graft(
+    plan: Arc<dyn ExecutionPlan>,
+    targets: &[Arc<dyn ExecutionPlan>],
+    replaced: &[Arc<dyn ExecutionPlan>],
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut children = Vec::new();
+    for (i, child) in plan.children().into_iter().enumerate() {
+        // Position first: the same subplan may be a child twice.
+        let at = match targets.get(i) {
+            Some(target) if Arc::ptr_eq(target, child) => Some(i),
+            _ => targets.iter().position(|target| Arc::ptr_eq(target, child)),
+        };
+        children.push(match at {
+            Some(at) => Arc::clone(&replaced[at]),
+            None => graft(Arc::clone(child), targets, replaced)?,
+        });
+    }
+    replace_children_if_necessary(plan, children)
+}
+
+/// Does anything rely on how many partitions the children of `plan` have?
+fn relies_on_partitions(plan: &Arc<dyn ExecutionPlan>, above: bool) -> bool {
+    let gathers = plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<SortPreservingMergeExec>();
+    if gathers {
+        return false;
+    }
+    // One partition satisfies every requirement of a single child; siblings must agree.
+    plan.children().len() > 1 && !plan.is::<UnionExec>()
+        || above
+        || plan.is::<AggregateExec>() && above
+}
+
+/// Give the fragment's one partition the partitioning and order of the operator it stands for.
+fn restore(
+    fragment: Arc<dyn ExecutionPlan>,
+    original: &Arc<dyn ExecutionPlan>,
+    partitioned: bool,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let mut plan = fragment;
+    let partitions = original.output_partitioning().partition_count();
+    if partitioned && partitions > 1 {
+        let partitioning = match original.output_partitioning() {
+            hash @ Partitioning::Hash(..) => hash.clone(),
+            range @ Partitioning::Range(_) => range.clone(),
+            _ => Partitioning::RoundRobinBatch(partitions),
+        };
+        plan = Arc::new(RepartitionExec::try_new(plan, partitioning)?);
+    }
+    let ungrouped = original
+        .downcast_ref::<AggregateExec>()
+        .is_some_and(|a| a.group_expr().is_empty());
+    match original.output_ordering() {
+        Some(ordering) if !ungrouped => {
+            let sort = SortExec::new(ordering.clone(), plan).with_preserve_partitioning(true);
+            Ok(Arc::new(sort))
+        }
+        _ => Ok(plan),
+    }
+}

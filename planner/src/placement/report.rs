@@ -1,0 +1,163 @@
+//! The node at the root of a placed plan that tells what runs where, and passes everything on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::Statistics;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::CardinalityEffect;
+use datafusion::physical_plan::{
+    ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
+};
+
+/// An operator that stays on the CPU, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CpuOperator {
+    /// Name of the plan node, e.g. `HashJoinExec`.
+    pub operator: String,
+    /// The reason, for users.
+    pub reason: String,
+    /// How many operators of the plan share name and reason.
+    pub count: usize,
+    /// False for operators over a few rows that have left the device already.
+    pub fallback: bool,
+}
+
+impl fmt::Display for CpuOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.count > 1 {
+            write!(f, "{} x{}: {}", self.operator, self.count, self.reason)
+        } else {
+            write!(f, "{}: {}", self.operator, self.reason)
+        }
+    }
+}
+
+/// Root of a plan that [`crate::GpuPlacement`] has seen; rows, partitions and order are its input's.
+#[derive(Debug)]
+pub struct PlacementReportExec {
+    input: Arc<dyn ExecutionPlan>,
+    device: String,
+    cpu: Vec<CpuOperator>,
+}
+
+impl PlacementReportExec {
+    /// Report on `input`, of which `cpu` stays on the CPU and the rest runs on `device`.
+    pub fn new(input: Arc<dyn ExecutionPlan>, device: String, cpu: Vec<CpuOperator>) -> Self {
+        Self { input, device, cpu }
+    }
+
+    /// Id of the device, e.g. `cuda:0`.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// What stays on the CPU.
+    pub fn cpu_operators(&self) -> &[CpuOperator] {
+        &self.cpu
+    }
+
+    /// The plan reported on.
+    pub fn input(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.input
+    }
+}
+
+impl DisplayAs for PlacementReportExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cpu: Vec<_> = self.cpu.iter().map(ToString::to_string).collect();
+        match format {
+            DisplayFormatType::Default | DisplayFormatType::Verbose => {
+                write!(
+                    f,
+                    "PlacementReportExec: device={}, cpu=[{}]",
+                    self.device,
+                    cpu.join("; ")
+                )
+            }
+            DisplayFormatType::TreeRender => {
+                writeln!(f, "device={}", self.device)?;
+                for (i, operator) in self.cpu.iter().enumerate() {
+                    writeln!(f, "cpu {}={operator}", i + 1)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl ExecutionPlan for PlacementReportExec {
+    fn name(&self) -> &str {
+        "PlacementReportExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = <[_; 1]>::try_from(children).map_err(|c| {
+            DataFusionError::Internal(format!(
+                "PlacementReportExec has one child, not {}",
+                c.len()
+            ))
+        })?;
+        Ok(Arc::new(Self {
+            input,
+            device: self.device.clone(),
+            cpu: self.cpu.clone(),
+        }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        self.input.execute(partition, context)
+    }
+
+    fn child_stats_requests(&self, partition: Option<usize>) -> Vec<ChildStats> {
+        vec![ChildStats::At(partition)]
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        inputs: &[Arc<Statistics>],
+        _: &StatisticsArgs,
+    ) -> Result<Arc<Statistics>> {
+        match inputs {
+            [input] => Ok(Arc::clone(input)),
+            _ => Ok(Arc::new(Statistics::new_unknown(&self.schema()))),
+        }
+    }
+
+    fn cardinality_effect(&self) -> CardinalityEffect {
+        CardinalityEffect::Equal
+    }
+}

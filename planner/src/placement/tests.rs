@@ -1,0 +1,301 @@
+//! Placed plans: what stands where, what operators above rely on, and the report.
+
+use arrow::util::pretty::pretty_format_batches;
+use datafusion::physical_plan::{ExecutionPlanProperties, collect};
+use datafusion::prelude::SessionContext;
+use warpline_gpu::exec::GpuFragmentExec;
+
+use super::*;
+use crate::GroupBy;
+use crate::metrics;
+use crate::tests::{any_size, placed, plan, runtime, session, text};
+
+fn required() -> WarplineConfig {
+    let mut config = any_size();
+    config.require_gpu = true;
+    config
+}
+
+async fn planning_error(context: &SessionContext, sql: &str) -> String {
+    match context.sql(sql).await.unwrap().create_physical_plan().await {
+        Ok(plan) => panic!("{sql} was planned:\n{}", text(&plan)),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn fragments(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    usize::from(plan.is::<GpuFragmentExec>())
+        + plan.children().into_iter().map(fragments).sum::<usize>()
+}
+
+fn cpu(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
+    let report = plan.downcast_ref::<PlacementReportExec>().unwrap();
+    report
+        .cpu_operators()
+        .iter()
+        .map(ToString::to_string)
+        .collect()
+}
+
+#[tokio::test]
+async fn grouped_queries_become_a_fragment_under_the_report() {
+    let context = placed(required());
+    let plan = plan(
+        &context,
+        "SELECT u, s, sum(qty) FROM t WHERE a > 1 GROUP BY u, s ORDER BY u, s",
+    )
+    .await;
+    assert_eq!(fragments(&plan), 1, "{}", text(&plan));
+    assert!(!text(&plan).contains("AggregateExec"), "{}", text(&plan));
+    let shown = text(&plan);
+    assert!(
+        shown.starts_with("PlacementReportExec: device=emulator, cpu=["),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("SortExec: over at most 8192 rows that already left the device"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn explain_shows_devices_and_reasons() {
+    let context = placed(any_size());
+    for format in ["INDENT", "TREE"] {
+        let sql = format!(
+            "EXPLAIN FORMAT {format} SELECT t.u, sum(t.b) FROM t JOIN other o ON t.a = o.a GROUP BY t.u"
+        );
+        let batches = context.sql(&sql).await.unwrap().collect().await.unwrap();
+        let shown = pretty_format_batches(&batches).unwrap().to_string();
+        assert!(shown.contains("device=emulator"), "{shown}");
+        assert!(shown.contains("joins run on the"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn schemas_do_not_change() {
+    for sql in [
+        "SELECT u, count(*) AS n, avg(qty) FROM t GROUP BY u",
+        "SELECT sum(b) + 1 AS x, min(s) FROM t",
+        "SELECT date_part('year', day) AS y, max(at) FROM t GROUP BY 1 HAVING max(b) > 3 ORDER BY y DESC LIMIT 3",
+    ] {
+        let cpu = plan(&session(None, any_size()), sql).await;
+        let gpu = plan(&placed(required()), sql).await;
+        assert_eq!(cpu.schema(), gpu.schema(), "{sql}");
+        assert_eq!(fragments(&gpu), 1, "{}", text(&gpu));
+    }
+}
+
+#[tokio::test]
+async fn partitioned_joins_over_fragments_keep_their_partitions() {
+    let context = placed(any_size());
+    context
+        .sql("SET datafusion.optimizer.hash_join_single_partition_threshold = 0")
+        .await
+        .unwrap();
+    context
+        .sql("SET datafusion.optimizer.hash_join_single_partition_threshold_rows = 0")
+        .await
+        .unwrap();
+    let sql = "SELECT x.u, x.n, y.m FROM (SELECT u, count(*) AS n FROM t GROUP BY u) x \
+               JOIN (SELECT u, sum(b) AS m FROM other GROUP BY u) y ON x.u = y.u";
+    let plan = plan(&context, sql).await;
+    assert_eq!(fragments(&plan), 2, "{}", text(&plan));
+    assert_eq!(cpu(&plan), ["HashJoinExec: joins run on the CPU"]);
+    fn check(plan: &Arc<dyn ExecutionPlan>) {
+        let children = plan.children();
+        if plan.name() == "HashJoinExec" {
+            let counts: Vec<_> = children
+                .iter()
+                .map(|c| c.output_partitioning().partition_count())
+                .collect();
+            assert_eq!(counts[0], counts[1], "{}", text(plan));
+            assert!(
+                text(plan).contains("RepartitionExec: partitioning=Hash"),
+                "{}",
+                text(plan)
+            );
+        }
+        children.into_iter().for_each(check);
+    }
+    check(&plan);
+}
+
+#[tokio::test]
+async fn an_order_that_operators_above_rely_on_is_restored() {
+    let context = placed(any_size());
+    context
+        .sql("CREATE EXTERNAL TABLE sorted (k BIGINT NOT NULL, v BIGINT) STORED AS CSV WITH ORDER (k ASC) \
+              LOCATION 'tests/data/sorted.csv' OPTIONS ('format.has_header' 'true')")
+        .await
+        .unwrap();
+    let plan = plan(
+        &context,
+        "SELECT k, sum(v) FROM sorted GROUP BY k ORDER BY k",
+    )
+    .await;
+    assert_eq!(fragments(&plan), 1, "{}", text(&plan));
+    assert!(text(&plan).contains("SortExec"), "{}", text(&plan));
+}
+
+#[tokio::test]
+async fn require_gpu_lists_every_reason() {
+    let context = placed(required());
+    let error = planning_error(
+        &context,
+        "SELECT t.u, sum(t.b) FROM t JOIN other o ON t.a = o.a GROUP BY t.u ORDER BY 1",
+    )
+    .await;
+    for part in [
+        "warpline.require_gpu is set",
+        "HashJoinExec: joins run on the CPU",
+        "AggregateExec: ",
+        "SET warpline.require_gpu = false",
+    ] {
+        assert!(error.contains(part), "{part} missing in: {error}");
+    }
+    let error = planning_error(&context, "SELECT a FROM t").await;
+    assert!(error.contains("no device operator in the query"), "{error}");
+    let error = planning_error(
+        &context,
+        "SELECT a, row_number() OVER (ORDER BY b) FROM t WHERE a > 1",
+    )
+    .await;
+    assert!(error.contains("window functions run on the CPU"), "{error}");
+    let error = planning_error(&context, "SELECT median(f) FROM t").await;
+    assert!(
+        error.contains("median is not a device aggregate"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn require_gpu_without_a_device_is_an_error_only_where_tables_are_read() {
+    let context = session(Some(GpuPlacement::new(None)), required());
+    let error = planning_error(&context, "SELECT u, count(*) FROM t GROUP BY u").await;
+    assert!(error.contains("the session has no device"), "{error}");
+    for sql in [
+        "SELECT 1 + 1",
+        "SHOW warpline.device",
+        "SELECT * FROM (VALUES (1), (2)) ORDER BY 1",
+        "SHOW TABLES",
+    ] {
+        context
+            .sql(sql)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e}"));
+    }
+    let without = session(Some(GpuPlacement::new(None)), any_size());
+    let plan = plan(&without, "SELECT u, count(*) FROM t GROUP BY u").await;
+    assert!(!plan.is::<PlacementReportExec>() && fragments(&plan) == 0);
+}
+
+#[tokio::test]
+async fn statements_without_tables_have_no_report() {
+    let context = placed(required());
+    for sql in [
+        "SELECT 1 + 1",
+        "SHOW warpline.device",
+        "SELECT sum(column1) FROM (VALUES (1), (2)) GROUP BY column1",
+        "SELECT count(*) FROM information_schema.tables",
+        "SELECT count(*) FROM t",
+        "EXPLAIN SELECT a FROM t",
+        "CREATE VIEW v AS SELECT a FROM t",
+        "SET warpline.min_rows = 3",
+    ] {
+        let plan = plan(&context, sql).await;
+        assert!(!plan.is::<PlacementReportExec>(), "{sql}:\n{}", text(&plan));
+    }
+}
+
+#[tokio::test]
+async fn small_tables_stay_on_the_cpu() {
+    let mut config = any_size();
+    config.min_rows = crate::tests::ROWS + 1;
+    let plan_small = plan(
+        &placed(config.clone()),
+        "SELECT u, count(*) FROM t GROUP BY u",
+    )
+    .await;
+    assert_eq!(fragments(&plan_small), 0);
+    assert_eq!(
+        cpu(&plan_small),
+        ["AggregateExec: the table's 40 rows are fewer than warpline.min_rows = 41"]
+    );
+    config.min_rows = crate::tests::ROWS;
+    let plan_large = plan(&placed(config), "SELECT u, count(*) FROM t GROUP BY u").await;
+    assert_eq!(fragments(&plan_large), 1);
+}
+
+#[tokio::test]
+async fn device_and_cpu_answers_are_equal() {
+    let mut shared = required();
+    shared.group_by = GroupBy::Shared;
+    for sql in [
+        "SELECT sum(price * qty), count(*), avg(b), min(day), max(s) FROM t WHERE qty < 20 AND s LIKE 'name%'",
+        "SELECT u, s, sum(qty), avg(price), count(b), sum(f) FROM t WHERE a <> 3 GROUP BY u, s ORDER BY u, s",
+        "SELECT date_part('month', day) AS m, sum(CASE WHEN u = 'odd' THEN qty ELSE 0 END) FROM t GROUP BY 1 \
+         HAVING count(*) > 1 ORDER BY m LIMIT 5",
+        "SELECT sum(b) FROM t UNION ALL SELECT max(b) FROM other ORDER BY 1",
+        "SELECT count(*) FROM t WHERE a > 1000",
+        "SELECT u, count(*) FROM t WHERE a > 1000 GROUP BY u",
+    ] {
+        let expected = session(None, any_size())
+            .sql(sql)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap();
+        for config in [required(), shared.clone()] {
+            let context = placed(config);
+            let plan = plan(&context, sql).await;
+            let answer = collect(Arc::clone(&plan), context.task_ctx())
+                .await
+                .unwrap_or_else(|e| panic!("{sql}: {e}"));
+            assert_eq!(
+                pretty_format_batches(&answer).unwrap().to_string(),
+                pretty_format_batches(&expected).unwrap().to_string(),
+                "{sql}"
+            );
+            let totals = metrics::collect(&plan);
+            assert_eq!(totals.fallbacks, Vec::<String>::new(), "{sql}");
+            assert!(
+                totals.kernels > 0 && totals.bytes > 0 && totals.fragments > 0,
+                "{sql}: {totals:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn plan_time_fallbacks_reach_the_totals() {
+    let context = placed(any_size());
+    let sql = "SELECT count(*) FROM t JOIN other o ON t.a = o.a";
+    let plan = plan(&context, sql).await;
+    collect(Arc::clone(&plan), context.task_ctx())
+        .await
+        .unwrap();
+    let totals = metrics::collect(&plan);
+    assert_eq!(totals.kernels, 0);
+    assert!(
+        totals
+            .fallbacks
+            .contains(&"HashJoinExec: joins run on the CPU".to_string()),
+        "{totals:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_rule_leaves_its_own_output_alone() {
+    let rule = GpuPlacement::new(Some(runtime()));
+    let context = placed(any_size());
+    let once = plan(&context, "SELECT u, count(*) FROM t GROUP BY u").await;
+    let twice = rule
+        .optimize(Arc::clone(&once), context.state().config().options())
+        .unwrap();
+    assert!(Arc::ptr_eq(&once, &twice));
+}

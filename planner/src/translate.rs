@@ -1,0 +1,265 @@
+//! DataFusion's physical expressions as expressions of the device, or the reason why not.
+//!
+//! Types and coercions are DataFusion's; nothing is re-derived. An expression over exactly one
+//! string column becomes a [`Node::PerDistinct`], which DataFusion itself evaluates once per
+//! distinct value, so every deterministic string function is supported.
+
+mod arithmetic;
+mod cast;
+mod conditional;
+mod function;
+mod strings;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Schema};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::expressions::{
+    BinaryExpr, CaseExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, IsNotNullExpr,
+    IsNullExpr, Literal, NegativeExpr, NotExpr, TryCastExpr,
+};
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::{PhysicalExpr, PhysicalExprSimplifier, ScalarFunctionExpr};
+use datafusion::physical_expr_common::physical_expr::{fmt_sql, is_volatile};
+use warpline_gpu::expr::{Expr, Node};
+
+use crate::reason::{Reason, refuse};
+
+/// Most nodes of one expression: substituting projections into one another can multiply them.
+pub(crate) const MAX_NODES: usize = 4096;
+
+/// The columns of a scan and which of them a pipeline reads.
+#[derive(Debug)]
+pub struct Scope<'a> {
+    schema: &'a Schema,
+    used: Vec<usize>,
+}
+
+impl<'a> Scope<'a> {
+    /// Nothing of `schema` is read yet.
+    pub fn new(schema: &'a Schema) -> Self {
+        Self {
+            schema,
+            used: Vec::new(),
+        }
+    }
+
+    /// Column `i` of the pipeline's scope is column `used()[i]` of the schema.
+    pub fn used(&self) -> &[usize] {
+        &self.used
+    }
+
+    /// Position in the pipeline's scope of a column of the schema.
+    fn position(&mut self, index: usize) -> usize {
+        self.used
+            .iter()
+            .position(|used| *used == index)
+            .unwrap_or_else(|| {
+                self.used.push(index);
+                self.used.len() - 1
+            })
+    }
+}
+
+/// Translate `expr`, whose columns are those of the scope's schema.
+///
+/// # Errors
+/// The [`Reason`] why the expression stays on the CPU.
+pub fn translate(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<Expr, Reason> {
+    let nodes = count_nodes(expr);
+    if nodes > MAX_NODES {
+        return refuse(format!(
+            "an expression of {nodes} nodes is too large for a kernel"
+        ));
+    }
+    if is_volatile(expr) {
+        return refuse(format!("{} is volatile", short(expr)));
+    }
+    // Folds constants and removes casts around columns that are compared with constants.
+    let simple = PhysicalExprSimplifier::new(scope.schema).simplify(Arc::clone(expr))?;
+    node(&simple, scope)
+}
+
+/// True when evaluating the expression can fail for some input values, so that it should run after
+/// the conditions that cannot.
+pub fn may_fault(expr: &Expr) -> bool {
+    match &expr.node {
+        Node::Column(_) | Node::Literal(_) | Node::PerDistinct { .. } => false,
+        Node::Binary { op, left, right } => {
+            arithmetic::op_may_fault(*op, &expr.data_type) || may_fault(left) || may_fault(right)
+        }
+        Node::Cast { value, safe } => {
+            !safe && cast::may_fault(&value.data_type, &expr.data_type) || may_fault(value)
+        }
+        Node::Not(value)
+        | Node::Negate(value)
+        | Node::IsNull(value)
+        | Node::IsNotNull(value)
+        | Node::InList { value, .. }
+        | Node::DatePart { value, .. } => may_fault(value),
+        Node::Case {
+            branches,
+            otherwise,
+        } => {
+            branches
+                .iter()
+                .any(|(when, then)| may_fault(when) || may_fault(then))
+                || otherwise.as_deref().is_some_and(may_fault)
+        }
+        Node::Coalesce(list) => list.iter().any(may_fault),
+    }
+}
+
+/// Translate one node of a simplified expression.
+fn node(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<Expr, Reason> {
+    if let Some(column) = expr.downcast_ref::<Column>() {
+        return column_reference(column, scope);
+    }
+    if let Some(literal) = expr.downcast_ref::<Literal>() {
+        return literal_value(literal);
+    }
+    if let Some(lookup) = strings::per_distinct(expr, scope)? {
+        return Ok(lookup);
+    }
+    let data_type = expr.data_type(scope.schema)?;
+    let nullable = expr.nullable(scope.schema)?;
+    let node = if let Some(e) = expr.downcast_ref::<BinaryExpr>() {
+        arithmetic::binary(e, &data_type, scope)?
+    } else if let Some(e) = expr.downcast_ref::<NotExpr>() {
+        Node::Not(boxed(e.arg(), scope)?)
+    } else if let Some(e) = expr.downcast_ref::<NegativeExpr>() {
+        arithmetic::negate(e, scope)?
+    } else if let Some(e) = expr.downcast_ref::<IsNullExpr>() {
+        Node::IsNull(boxed(e.arg(), scope)?)
+    } else if let Some(e) = expr.downcast_ref::<IsNotNullExpr>() {
+        Node::IsNotNull(boxed(e.arg(), scope)?)
+    } else if let Some(e) = expr.downcast_ref::<CastExpr>() {
+        cast::cast(e.expr(), &data_type, e.cast_options().safe, scope)?
+    } else if let Some(e) = expr.downcast_ref::<TryCastExpr>() {
+        cast::cast(e.expr(), &data_type, true, scope)?
+    } else if let Some(e) = expr.downcast_ref::<CaseExpr>() {
+        conditional::case(e, &data_type, scope)?
+    } else if let Some(e) = expr.downcast_ref::<InListExpr>() {
+        conditional::in_list(e, scope)?
+    } else if let Some(e) = expr.downcast_ref::<ScalarFunctionExpr>() {
+        function::scalar_function(e, &data_type, scope)?
+    } else if expr.is::<DynamicFilterPhysicalExpr>() {
+        return refuse("a dynamic filter is applied by a FilterExec");
+    } else if expr.is::<ScalarSubqueryExpr>() {
+        return refuse("scalar subqueries in an expression run on the CPU");
+    } else {
+        return refuse(format!("{} is not a device expression", short(expr)));
+    };
+    value_type(&data_type, expr)?;
+    Ok(Expr {
+        node,
+        data_type,
+        nullable,
+    })
+}
+
+fn boxed(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<Box<Expr>, Reason> {
+    node(expr, scope).map(Box::new)
+}
+
+fn column_reference(column: &Column, scope: &mut Scope<'_>) -> Result<Expr, Reason> {
+    let Some(field) = scope.schema.fields().get(column.index()) else {
+        return refuse(format!("column {} is not one of the scan's", column.name()));
+    };
+    if !is_value(field.data_type()) && !is_string(field.data_type()) {
+        return refuse(format!(
+            "column {} is of type {}",
+            column.name(),
+            field.data_type()
+        ));
+    }
+    let (data_type, nullable) = (field.data_type().clone(), field.is_nullable());
+    Ok(Expr::column(
+        scope.position(column.index()),
+        data_type,
+        nullable,
+    ))
+}
+
+fn literal_value(literal: &Literal) -> Result<Expr, Reason> {
+    let value = literal.value();
+    let data_type = value.data_type();
+    let null = value.is_null() && (data_type == DataType::Null || is_string(&data_type));
+    if !is_value(&data_type) && !null {
+        return refuse(format!(
+            "a constant of type {data_type} outside a string expression"
+        ));
+    }
+    Ok(Expr::literal(value.clone()))
+}
+
+fn value_type(data_type: &DataType, expr: &Arc<dyn PhysicalExpr>) -> Result<(), Reason> {
+    if is_value(data_type) {
+        return Ok(());
+    }
+    refuse(format!("{} is of type {data_type}", short(expr)))
+}
+
+/// Types that kernels compute with.
+pub(crate) fn is_value(data_type: &DataType) -> bool {
+    use DataType::*;
+    data_type.is_integer()
+        || is_decimal(data_type)
+        || matches!(
+            data_type,
+            Boolean
+                | Float32
+                | Float64
+                | Date32
+                | Date64
+                | Time32(_)
+                | Time64(_)
+                | Timestamp(..)
+                | Duration(_)
+        )
+}
+
+/// Strings, plain or in a dictionary.
+pub(crate) fn is_string(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => true,
+        DataType::Dictionary(_, value) => is_string(value),
+        _ => false,
+    }
+}
+
+/// Decimals of at most 128 bits.
+pub(crate) fn is_decimal(data_type: &DataType) -> bool {
+    matches!(
+        data_type,
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..)
+    )
+}
+
+/// The expression as SQL, cut to what fits a line.
+pub(crate) fn short(expr: &Arc<dyn PhysicalExpr>) -> String {
+    const MOST: usize = 60;
+    let text = fmt_sql(expr.as_ref()).to_string();
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// Nodes of an expression, counted no further than just beyond [`MAX_NODES`].
+fn count_nodes(expr: &Arc<dyn PhysicalExpr>) -> usize {
+    let mut nodes = 0;
+    // The closure never fails, so neither does the walk.
+    let _ = expr.apply(|_| {
+        nodes += 1;
+        Ok(if nodes > MAX_NODES {
+            TreeNodeRecursion::Stop
+        } else {
+            TreeNodeRecursion::Continue
+        })
+    });
+    nodes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! CASE and IN.
+
+use arrow::datatypes::DataType;
+use datafusion::physical_expr::expressions::{CaseExpr, InListExpr, Literal};
+use warpline_gpu::expr::{BinaryOp, Expr, Node};
+
+use super::{Scope, boxed, is_string, node};
+use crate::reason::{Reason, refuse};
+
+/// Searched CASE; a CASE with a base expression compares the base with each WHEN.
+pub(super) fn case(
+    expr: &CaseExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    if is_string(data_type) {
+        return refuse("CASE with string results over more than one column runs on the CPU");
+    }
+    let base = expr.expr().map(|base| node(base, scope)).transpose()?;
+    let mut branches = Vec::with_capacity(expr.when_then_expr().len());
+    for (when, then) in expr.when_then_expr() {
+        let when = node(when, scope)?;
+        let condition = match &base {
+            None => when,
+            Some(base) => equals(base.clone(), when)?,
+        };
+        branches.push((condition, branch(node(then, scope)?, data_type)?));
+    }
+    let otherwise = match expr.else_expr() {
+        Some(e) => Some(Box::new(branch(node(e, scope)?, data_type)?)),
+        None => None,
+    };
+    Ok(Node::Case {
+        branches,
+        otherwise,
+    })
+}
+
+/// `a = b` over values of one type.
+pub(super) fn equals(a: Expr, b: Expr) -> Result<Expr, Reason> {
+    if is_string(&a.data_type) || is_string(&b.data_type) {
+        return refuse("a comparison of two string columns runs on the CPU");
+    }
+    if a.data_type != b.data_type && a.data_type != DataType::Null && b.data_type != DataType::Null
+    {
+        return refuse(format!(
+            "a comparison of {} with {} runs on the CPU",
+            a.data_type, b.data_type
+        ));
+    }
+    Ok(Expr {
+        nullable: a.nullable || b.nullable,
+        data_type: DataType::Boolean,
+        node: Node::Binary {
+            op: BinaryOp::Eq,
+            left: Box::new(a),
+            right: Box::new(b),
+        },
+    })
+}
+
+/// A result of CASE or COALESCE: of the type of the whole, or NULL.
+pub(super) fn branch(value: Expr, data_type: &DataType) -> Result<Expr, Reason> {
+    if value.data_type == *data_type || value.data_type == DataType::Null {
+        return Ok(value);
+    }
+    refuse(format!(
+        "branches of types {} and {data_type} run on the CPU",
+        value.data_type
+    ))
+}
+
+pub(super) fn in_list(expr: &InListExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
+    let value = boxed(expr.expr(), scope)?;
+    if is_string(&value.data_type) {
+        return refuse("IN over more than one string column runs on the CPU");
+    }
+    let mut list = Vec::with_capacity(expr.list().len());
+    for item in expr.list() {
+        let Some(literal) = item.downcast_ref::<Literal>() else {
+            return refuse("IN with a list that is not constant runs on the CPU");
+        };
+        let item = literal.value();
+        if item.data_type() != value.data_type && !item.is_null() {
+            return refuse(format!(
+                "IN of {} over {} runs on the CPU",
+                value.data_type,
+                item.data_type()
+            ));
+        }
+        list.push(item.clone());
+    }
+    Ok(Node::InList {
+        value,
+        list,
+        negated: expr.negated(),
+    })
+}
