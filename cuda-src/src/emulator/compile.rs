@@ -85,14 +85,7 @@ impl Emulator {
         };
         for candidate in &candidates {
             let command: Vec<String> = candidate.split_whitespace().map(str::to_owned).collect();
-            let Some((program, arguments)) = command.split_first() else {
-                continue;
-            };
-            let Ok(output) = Command::new(program)
-                .args(arguments)
-                .arg("--version")
-                .output()
-            else {
+            let Ok(output) = invocation(&command).arg("--version").output() else {
                 continue;
             };
             if output.status.success() {
@@ -199,10 +192,7 @@ impl Emulator {
     }
 
     fn compiler(&self) -> Command {
-        let mut parts = self.command.iter();
-        let mut command = Command::new(parts.next().map_or("c++", String::as_str));
-        command.args(parts);
-        command
+        invocation(&self.command)
     }
 
     fn flags(&self, options: &CompileOptions) -> Vec<String> {
@@ -314,9 +304,6 @@ impl Emulator {
             .args(flags)
             .args(["-I.", "-o", "kernel.so", "kernel.cpp"])
             .current_dir(folder.path())
-            .env("LC_ALL", "C")
-            // A preloaded sanitizer runtime is for the modules, not for the compiler.
-            .env_remove("LD_PRELOAD")
             .output()
             .map_err(io_error("run", Path::new(&self.command.join(" "))))?;
         if !output.status.success() {
@@ -335,6 +322,16 @@ impl Emulator {
         fs::write(&finished, bytes).map_err(io_error("write", &finished))?;
         fs::rename(&finished, path).map_err(io_error("write", path))
     }
+}
+
+/// A call of the compiler, whose command is in words.
+fn invocation(words: &[String]) -> Command {
+    let mut words = words.iter();
+    let mut command = Command::new(words.next().map_or("c++", String::as_str));
+    command.args(words).env("LC_ALL", "C");
+    // A preloaded sanitizer runtime is for the modules, not for the compiler.
+    command.env_remove("LD_PRELOAD");
+    command
 }
 
 /// True if the file is one that `build` finished and nothing has changed since.

@@ -58,14 +58,14 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
-    /// `grid` blocks of `block` threads: no shared memory, four blocks resident, a million idle pauses.
+    /// `grid` blocks of `block` threads: no shared memory, four blocks resident, four million idle pauses.
     pub const fn new(grid: u32, block: u32) -> Self {
         Self {
             grid,
             block,
             shared_bytes: 0,
             resident: Resident::Blocks(4),
-            idle_pauses: 1 << 20,
+            idle_pauses: 1 << 22,
             time_limit: None,
         }
     }
