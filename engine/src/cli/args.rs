@@ -1,0 +1,179 @@
+//! The arguments of the program.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::MaxRows;
+use warpline::{ByteSize, DeviceChoice, Error, WarplineSessionBuilder};
+use warpline_tpch::files::FileFormat;
+use warpline_tpch::queries::{self, Query};
+use warpline_tpch::{Scale, TpchError};
+
+/// SQL on Arrow data, on a GPU where there is one. Without a command: a SQL shell.
+#[derive(Debug, Parser)]
+#[command(name = "warpline", version, args_conflicts_with_subcommands = true)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Option<Command>,
+    #[command(flatten)]
+    pub(super) shell: ShellArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Show which devices were found, or why one cannot be used
+    Devices,
+    /// Run the TPC-H benchmark, or generate its data as files
+    Tpch(Box<TpchArguments>),
+}
+
+/// Which device, and which settings.
+#[derive(Debug, Args)]
+pub(super) struct SessionArguments {
+    /// Device: auto, cuda, cuda:N, emulator or cpu [default: auto]
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) device: Option<DeviceChoice>,
+    /// Bound the device's memory pool, for example 16GiB [default: what is free]
+    #[arg(long, value_name = "SIZE")]
+    device_memory: Option<ByteSize>,
+    /// Fail rather than answer any part of a query on the CPU
+    #[arg(long)]
+    pub(super) require_gpu: bool,
+    /// Set a setting of warpline.* or datafusion.*; repeatable
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_setting)]
+    settings: Vec<(String, String)>,
+}
+
+impl SessionArguments {
+    /// A session builder with these choices.
+    pub(super) fn builder(&self) -> WarplineSessionBuilder {
+        let mut builder = warpline::WarplineSession::builder().require_gpu(self.require_gpu);
+        if let Some(device) = self.device {
+            builder = builder.device(device);
+        }
+        if let Some(size) = self.device_memory {
+            builder = builder.device_memory(size);
+        }
+        for (key, value) in &self.settings {
+            builder = builder.set(key, value);
+        }
+        builder
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ShellArguments {
+    /// Run SQL and exit; repeatable
+    #[arg(short, long, value_name = "SQL")]
+    pub(super) command: Vec<String>,
+    /// Run the statements of a file and exit; repeatable
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) file: Vec<PathBuf>,
+    /// How answers are printed
+    #[arg(long, value_enum, default_value_t = PrintFormat::Automatic, hide_default_value = true)]
+    pub(super) format: PrintFormat,
+    /// Most rows that a table shows: a number, or inf
+    #[arg(long, value_name = "ROWS", default_value = "40")]
+    pub(super) maxrows: MaxRows,
+    /// Print answers only, without row counts and times
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+    #[command(flatten)]
+    pub(super) session: SessionArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct TpchArguments {
+    #[command(subcommand)]
+    pub(super) command: Option<TpchCommand>,
+    #[command(flatten)]
+    pub(super) run: RunArguments,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum TpchCommand {
+    /// Write the tables as files: DIR/<table>/part-NNN.<format>
+    Generate(GenerateArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    /// Scale factor; 1 is about 1 GB [default: 1, or what the files of --data hold]
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
+    pub(super) scale: Option<Scale>,
+    /// Read parquet files in DIR instead of generating data in memory
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// Queries to run, for example 1,6 or 3-5 [default: all 22]
+    #[arg(long, value_name = "LIST", value_parser = parse_queries, allow_negative_numbers = true)]
+    pub(super) query: Option<QueryList>,
+    /// Hot runs of each query after the cold one
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(super) runs: usize,
+    /// Compare each answer with DataFusion on the CPU [default: up to scale 1]
+    #[arg(long, overrides_with = "no_verify")]
+    verify: bool,
+    /// Do not compare answers
+    #[arg(long, overrides_with = "verify")]
+    no_verify: bool,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub(super) format: ReportFormat,
+    /// Write the report to FILE instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// Write each answer to DIR/qNN.csv
+    #[arg(long, value_name = "DIR")]
+    pub(super) results: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) session: SessionArguments,
+}
+
+impl RunArguments {
+    /// Whether answers are compared at this scale.
+    pub(super) fn verifies(&self, scale: f64) -> bool {
+        self.verify || (!self.no_verify && scale <= 1.0)
+    }
+}
+
+/// The list of queries, as one value for clap.
+#[derive(Debug, Clone)]
+pub(super) struct QueryList(pub(super) Vec<&'static Query>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ReportFormat {
+    /// Aligned columns
+    Table,
+    /// One JSON object
+    Json,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct GenerateArguments {
+    /// Scale factor; 1 is about 1 GB of text, 6 million rows of lineitem
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
+    pub(super) scale: Scale,
+    /// Directory to write to; it must be empty or not exist
+    #[arg(long, value_name = "DIR")]
+    pub(super) output: PathBuf,
+    /// Format of the files: parquet, csv or tbl
+    #[arg(long, default_value_t = FileFormat::Parquet)]
+    pub(super) format: FileFormat,
+}
+
+fn parse_queries(text: &str) -> Result<QueryList, TpchError> {
+    queries::parse_list(text).map(QueryList)
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), Error> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.trim().is_empty() => {
+            Ok((key.trim().to_string(), value.trim().to_string()))
+        }
+        _ => Err(Error::Setting {
+            given: text.to_string(),
+        }),
+    }
+}

@@ -1,0 +1,54 @@
+//! `warpline tpch generate`: writes the tables as files.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use warpline::{ByteSize, Result};
+use warpline_tpch::generate::available_threads;
+use warpline_tpch::tables::Table;
+use warpline_tpch::{TpchError, files};
+
+use super::args::GenerateArguments;
+use super::print_line;
+
+/// Writes all tables; Ctrl-C stops the work and removes what was written.
+pub(super) async fn run(arguments: GenerateArguments) -> Result<ExitCode> {
+    let GenerateArguments {
+        scale,
+        output,
+        format,
+    } = arguments;
+    let start = Instant::now();
+    let cancel = Arc::new(AtomicBool::new(false));
+    let worker_cancel = Arc::clone(&cancel);
+    let directory = output.clone();
+    let mut worker = tokio::task::spawn_blocking(move || {
+        files::write_tables(
+            &Table::ALL,
+            scale,
+            format,
+            &directory,
+            available_threads(),
+            &worker_cancel,
+        )
+    });
+    let outcome = tokio::select! {
+        outcome = &mut worker => outcome,
+        _ = tokio::signal::ctrl_c() => {
+            cancel.store(true, Ordering::Relaxed);
+            worker.await
+        }
+    };
+    let written = outcome.map_err(|error| TpchError::Worker(error.to_string()))??;
+    print_line(&format!(
+        "Wrote {} rows in {} files, {}, to {} in {:.1} s",
+        written.rows,
+        written.files,
+        ByteSize(usize::try_from(written.bytes).unwrap_or(usize::MAX)),
+        output.display(),
+        start.elapsed().as_secs_f64()
+    ));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,51 @@
+//! The command line: its arguments, and what each command does.
+
+mod args;
+mod generate;
+mod script;
+mod shell;
+mod tpch;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Arguments, Command, TpchCommand};
+
+/// Reads the arguments and runs the command.
+///
+/// # Errors
+/// What the command reports; [`print_error`] shows it.
+pub(crate) async fn run() -> warpline::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    match arguments.command {
+        None => shell::run(arguments.shell).await,
+        Some(Command::Devices) => {
+            for line in warpline::device_reports() {
+                print_line(&line);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(Command::Tpch(tpch)) => match tpch.command {
+            None => tpch::run(tpch.run).await,
+            Some(TpchCommand::Generate(arguments)) => generate::run(arguments).await,
+        },
+    }
+}
+
+/// Prints a line on standard output; a reader that went away is no error.
+pub(crate) fn print_line(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Prints an error as the one line that scripts look for.
+pub(crate) fn print_error(message: &str) {
+    let message = message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ");
+    let _ = writeln!(std::io::stderr(), "warpline: error: {message}");
+}

@@ -1,0 +1,308 @@
+//! The SQL shell, on the pieces of datafusion-cli: its editor, highlighter, printer and file catalog, our session.
+
+use std::fs;
+use std::io::{BufRead, IsTerminal};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+use datafusion_cli::catalog::DynamicObjectStoreCatalog;
+use datafusion_cli::command::{Command, OutputFormat};
+use datafusion_cli::exec;
+use datafusion_cli::functions::ParquetMetadataFunc;
+use datafusion_cli::helper::CliHelper;
+use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
+use datafusion_cli::print_options::PrintOptions;
+use rustyline::Editor;
+use rustyline::error::ReadlineError;
+use rustyline::history::DefaultHistory;
+use warpline::{Error, Result, WarplineSession};
+use warpline_tpch::TpchError;
+
+use super::args::ShellArguments;
+use super::script::{Item, Script};
+use super::{print_error, print_line};
+
+const HELP: &str = r"A statement ends with a semicolon and may span lines.
+  \d              list tables
+  \d NAME         describe a table
+  \i FILE         run the statements of a file
+  \h              list functions
+  \h FUNCTION     describe a function
+  \timing on|off  print row counts and times, or not
+  \quiet on|off   the opposite of \timing
+  \pset format F  print answers as table, csv, tsv, json or nd-json
+  \q              quit
+SHOW ALL lists the settings; SET key = value changes one. CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'path'
+adds a table (CSV, JSON and ARROW as well), and SELECT * FROM 'file.parquet' reads a file directly.";
+
+/// Runs `-c` and `-f`, or else the shell on standard input.
+pub(super) async fn run(arguments: ShellArguments) -> Result<ExitCode> {
+    let session = arguments
+        .session
+        .builder()
+        .local_files(true)
+        .set("datafusion.format.null", "NULL")
+        .open()
+        .await?;
+    register_shell_catalog(session.context());
+    let interactive = arguments.command.is_empty() && arguments.file.is_empty();
+    let terminal = std::io::stdin().is_terminal();
+    let mut shell = Shell {
+        session,
+        print: PrintOptions {
+            format: arguments.format,
+            quiet: arguments.quiet,
+            maxrows: arguments.maxrows,
+            color: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+            instrumented_registry: Arc::new(InstrumentedObjectStoreRegistry::new()),
+        },
+    };
+    if interactive && terminal {
+        return shell.interact().await;
+    }
+    if interactive {
+        return shell.read_standard_input().await;
+    }
+    for path in &arguments.file {
+        let text = fs::read_to_string(path).map_err(|error| TpchError::io("read", path, error))?;
+        shell.run_text(&text).await?;
+    }
+    for text in &arguments.command {
+        shell.run_text(text).await?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Object stores are found by the scheme of a location, and `parquet_metadata('file')` shows a file's footer.
+fn register_shell_catalog(context: &SessionContext) {
+    context.register_catalog_list(Arc::new(DynamicObjectStoreCatalog::new(
+        Arc::clone(context.state().catalog_list()),
+        context.state_weak_ref(),
+    )));
+    context.register_udtf("parquet_metadata", Arc::new(ParquetMetadataFunc {}));
+}
+
+/// Whether to read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    Quit,
+}
+
+struct Shell {
+    session: WarplineSession,
+    print: PrintOptions,
+}
+
+impl Shell {
+    /// Runs a script; the first error ends it.
+    async fn run_text(&mut self, text: &str) -> Result<()> {
+        let mut script = Script::default();
+        // A first line `#!…` lets a script be an executable file.
+        let lines = text
+            .lines()
+            .enumerate()
+            .filter(|(number, line)| *number > 0 || !line.starts_with("#!"));
+        let mut items: Vec<Item> = lines.flat_map(|(_, line)| script.line(line)).collect();
+        items.extend(script.end());
+        for item in items {
+            if self.run_item(item).await? == Flow::Quit {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads statements that are piped in. An error is printed and the next statement runs, as for a person who types;
+    /// the exit status remembers it.
+    async fn read_standard_input(&mut self) -> Result<ExitCode> {
+        let mut script = Script::default();
+        let mut code = ExitCode::SUCCESS;
+        let mut lines = std::io::stdin().lock().lines();
+        loop {
+            let items = match lines.next().transpose() {
+                Ok(Some(line)) => script.line(&line),
+                Ok(None) => {
+                    if let Some(item) = script.end() {
+                        self.run_or_report(item, &mut code).await;
+                    }
+                    return Ok(code);
+                }
+                Err(error) => {
+                    return Err(TpchError::io("read", "standard input".as_ref(), error).into());
+                }
+            };
+            for item in items {
+                if self.run_or_report(item, &mut code).await == Flow::Quit {
+                    return Ok(code);
+                }
+            }
+        }
+    }
+
+    async fn run_or_report(&mut self, item: Item, code: &mut ExitCode) -> Flow {
+        match self.run_item(item).await {
+            Ok(flow) => flow,
+            Err(error) => {
+                print_error(&error.to_string());
+                *code = ExitCode::FAILURE;
+                Flow::Continue
+            }
+        }
+    }
+
+    /// The shell at a terminal: history, multi-line editing, highlighting; Ctrl-C stops a statement.
+    async fn interact(&mut self) -> Result<ExitCode> {
+        let terminal = |error: ReadlineError| Error::Terminal(error.to_string());
+        if !self.print.quiet {
+            print_line(&format!(
+                "warpline {} on {}; \\? for help, \\q to quit",
+                env!("CARGO_PKG_VERSION"),
+                self.session.device().name()
+            ));
+        }
+        let mut editor: Editor<CliHelper, DefaultHistory> = Editor::new().map_err(terminal)?;
+        let dialect = self
+            .session
+            .context()
+            .copied_config()
+            .options()
+            .sql_parser
+            .dialect;
+        editor.set_helper(Some(CliHelper::new(&dialect, self.print.color)));
+        let history = history_file();
+        if let Some(path) = &history {
+            // There is none before the first session ends.
+            let _ = editor.load_history(path);
+        }
+        loop {
+            match editor.readline("warpline> ") {
+                Ok(entry) => {
+                    // The history is a convenience; an entry that it refuses runs all the same.
+                    let _ = editor.add_history_entry(entry.trim_end());
+                    if self.run_entry(&entry).await == Flow::Quit {
+                        break;
+                    }
+                }
+                Err(ReadlineError::Interrupted) => {}
+                Err(ReadlineError::Eof) => break,
+                Err(error) => return Err(terminal(error)),
+            }
+            let dialect = self
+                .session
+                .context()
+                .copied_config()
+                .options()
+                .sql_parser
+                .dialect;
+            if let Some(helper) = editor.helper_mut() {
+                helper.set_dialect(&dialect);
+                helper.reset_hint();
+            }
+        }
+        if let Some(path) = &history {
+            let _ = path.parent().map(fs::create_dir_all);
+            if let Err(error) = editor.save_history(path) {
+                log::warn!("cannot save the history to {}: {error}", path.display());
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn run_entry(&mut self, entry: &str) -> Flow {
+        let mut script = Script::default();
+        let mut items: Vec<Item> = entry.lines().flat_map(|line| script.line(line)).collect();
+        items.extend(script.end());
+        for item in items {
+            let outcome = tokio::select! {
+                outcome = self.run_item(item) => outcome,
+                _ = tokio::signal::ctrl_c() => {
+                    print_line("cancelled");
+                    return Flow::Continue;
+                }
+            };
+            match outcome {
+                Ok(Flow::Quit) => return Flow::Quit,
+                Ok(Flow::Continue) => {}
+                Err(error) => print_error(&error.to_string()),
+            }
+        }
+        Flow::Continue
+    }
+
+    async fn run_item(&mut self, item: Item) -> Result<Flow> {
+        match item {
+            Item::Sql(sql) => {
+                exec::exec_from_commands(self.session.context(), vec![sql], &self.print).await?;
+                Ok(Flow::Continue)
+            }
+            Item::Command(command) => self.run_command(&command).await,
+        }
+    }
+
+    async fn run_command(&mut self, command: &str) -> Result<Flow> {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        match words.as_slice() {
+            ["q" | "quit"] => return Ok(Flow::Quit),
+            ["?" | "help"] => print_line(HELP),
+            ["timing"] => self.set_quiet(!self.print.quiet),
+            ["timing", "on"] => self.set_quiet(false),
+            ["timing", "off"] => self.set_quiet(true),
+            ["i", path] => {
+                let text = fs::read_to_string(path)
+                    .map_err(|error| TpchError::io("read", path.as_ref(), error))?;
+                // Boxed, because a script may include another.
+                Box::pin(self.run_text(&text)).await?;
+            }
+            ["pset", rest @ ..] => self.set_output(&rest.join(" "))?,
+            _ => match words.join(" ").parse::<Command>() {
+                // These two are answered above: they run statements or end the shell.
+                Ok(Command::Quit | Command::Include(_)) | Err(()) => {
+                    return Err(unknown_command(command));
+                }
+                Ok(known) => {
+                    known
+                        .execute(self.session.context(), &mut self.print)
+                        .await?
+                }
+            },
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn set_quiet(&mut self, quiet: bool) {
+        self.print.quiet = quiet;
+        print_line(if quiet {
+            "Timing is off."
+        } else {
+            "Timing is on."
+        });
+    }
+
+    fn set_output(&mut self, option: &str) -> Result<()> {
+        if option.is_empty() {
+            print_line(&format!("format {:?}", self.print.format));
+            return Ok(());
+        }
+        let parsed = option
+            .parse::<OutputFormat>()
+            .map_err(|()| unknown_command(&format!("pset {option}")))?;
+        Ok(parsed.execute(&mut self.print)?)
+    }
+}
+
+fn unknown_command(command: &str) -> Error {
+    Error::ShellCommand {
+        given: command.to_string(),
+    }
+}
+
+/// Where the history is kept: below `$XDG_STATE_HOME`, or `~/.local/state`.
+fn history_file() -> Option<PathBuf> {
+    let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from);
+    let state =
+        state.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
+    Some(state.join("warpline").join("history"))
+}

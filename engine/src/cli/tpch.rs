@@ -1,0 +1,165 @@
+//! `warpline tpch`: loads data, runs the queries and prints the report.
+
+use std::fs::{self, File};
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use warpline::{Result, WarplineSession};
+use warpline_tpch::queries::{self, Query};
+use warpline_tpch::report::{QueryReport, Report};
+use warpline_tpch::runner::{self, RunOptions};
+use warpline_tpch::tables::Table;
+use warpline_tpch::{Scale, TpchError, data, generate};
+
+use super::args::{ReportFormat, RunArguments};
+
+/// Runs the benchmark; the exit status says whether every query passed.
+pub(super) async fn run(arguments: RunArguments) -> Result<ExitCode> {
+    let queries: Vec<&'static Query> = match &arguments.query {
+        Some(list) => list.0.clone(),
+        None => queries::ALL.iter().collect(),
+    };
+    // What can fail early fails before minutes are spent on data and queries.
+    let output = arguments
+        .output
+        .as_deref()
+        .map(OutputFile::create)
+        .transpose()?;
+    let session = arguments.session.builder().open().await?;
+
+    let tables = queries::tables_of(&queries);
+    let scale = load(&session, &arguments, &tables).await?;
+    let options = RunOptions {
+        queries,
+        runs: arguments.runs,
+        verify: arguments.verifies(scale.factor()),
+        results: arguments.results.clone(),
+        scale,
+    };
+    let report = runner::run(&session, &options, progress_line).await?;
+    print(&report, arguments.format, output)?;
+    let passed = report.passed(arguments.session.require_gpu);
+    Ok(if passed {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Registers the tables, from files or generated, and returns their scale.
+async fn load(
+    session: &WarplineSession,
+    arguments: &RunArguments,
+    tables: &[Table],
+) -> Result<Scale> {
+    let Some(directory) = &arguments.data else {
+        let scale = match arguments.scale {
+            Some(scale) => scale,
+            None => Scale::new(1.0)?,
+        };
+        let wanted = tables.to_vec();
+        let generated = tokio::task::spawn_blocking(move || {
+            generate::generate(&wanted, scale, generate::available_threads())
+        });
+        let generated = generated
+            .await
+            .map_err(|error| TpchError::Worker(error.to_string()))??;
+        generate::register(session, generated)?;
+        return Ok(scale);
+    };
+    data::register(session, directory, tables).await?;
+    let measured = data::measured_scale(session, tables).await?;
+    match (arguments.scale, measured) {
+        (Some(scale), Some(measured)) => {
+            if (measured / scale.factor() - 1.0).abs() > 0.05 {
+                note(&format!(
+                    "--scale is {scale}, but {} holds about scale {measured:.3}",
+                    directory.display()
+                ));
+            }
+            Ok(scale)
+        }
+        (Some(scale), None) => Ok(scale),
+        // Row counts of lineitem are random; three digits are what they tell.
+        (None, Some(measured)) => Ok(Scale::new((measured * 1e3).round() / 1e3)?),
+        (None, None) => Ok(Scale::new(1.0)?),
+    }
+}
+
+/// Tells a person who waits at a terminal which query is done.
+fn progress_line(query: &QueryReport) {
+    if !std::io::stderr().is_terminal() {
+        return;
+    }
+    let outcome = match (&query.error, query.hot_median_ms.or(query.cold_ms)) {
+        (Some(error), _) => format!("failed: {error}"),
+        (None, Some(ms)) => format!("{ms:.1} ms"),
+        (None, None) => "done".to_string(),
+    };
+    let _ = writeln!(std::io::stderr(), "Q{}: {outcome}", query.query);
+}
+
+fn note(message: &str) {
+    let _ = writeln!(std::io::stderr(), "warpline: note: {message}");
+}
+
+fn print(report: &Report, format: ReportFormat, output: Option<OutputFile>) -> Result<()> {
+    let text = match format {
+        ReportFormat::Table => report.to_table(),
+        ReportFormat::Json => {
+            let json = report
+                .to_json()
+                .map_err(|error| TpchError::io("write", Path::new("JSON"), error.into()))?;
+            format!("{json}\n")
+        }
+    };
+    match output {
+        Some(output) => output.finish(&text),
+        None => {
+            // A reader that went away, such as `head`, is no error.
+            let _ = std::io::stdout().write_all(text.as_bytes());
+            Ok(())
+        }
+    }
+}
+
+/// A file that appears under its name only when it is complete.
+struct OutputFile {
+    path: PathBuf,
+    temporary: PathBuf,
+    file: File,
+}
+
+impl OutputFile {
+    fn create(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            let error = std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is a directory");
+            return Err(TpchError::io("write", path, error).into());
+        }
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{}.tmp", std::process::id()));
+        let temporary = path.with_file_name(name);
+        let file = File::create(&temporary).map_err(|error| TpchError::io("write", path, error))?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            temporary,
+            file,
+        })
+    }
+
+    fn finish(mut self, text: &str) -> Result<()> {
+        let written = self
+            .file
+            .write_all(text.as_bytes())
+            .and_then(|()| fs::rename(&self.temporary, &self.path));
+        Ok(written.map_err(|error| TpchError::io("write", &self.path, error))?)
+    }
+}
+
+impl Drop for OutputFile {
+    fn drop(&mut self) {
+        // After `finish` there is nothing left under this name.
+        let _ = fs::remove_file(&self.temporary);
+    }
+}

@@ -1,0 +1,177 @@
+//! The device of a session; the only module here that knows the device crates.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::config::ConfigOptions;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+use warpline_gpu::device::probe;
+pub use warpline_gpu::runtime::DeviceChoice;
+use warpline_gpu::runtime::{Runtime, RuntimeOptions};
+use warpline_planner::config::DeviceSetting;
+use warpline_planner::{GpuPlacement, WarplineConfig, metrics};
+use warpline_tpch::QueryMetrics;
+
+use crate::error::{Error, Result};
+use crate::size::ByteSize;
+
+/// The setting that names the device.
+pub(crate) const DEVICE_SETTING: &str = "warpline.device";
+/// The setting that bounds its memory pool, in bytes; 0 is no bound.
+pub(crate) const MEMORY_SETTING: &str = "warpline.device_memory";
+
+/// An opened device, or the CPU. Clones share it.
+///
+/// `SET warpline.device = …` opens another one with the next query; answers that are under way keep the old one.
+#[derive(Clone)]
+pub struct Device(Arc<Mutex<Opened>>);
+
+/// A device that is open, and the rule that places plans on it.
+struct Opened {
+    options: RuntimeOptions,
+    runtime: Option<Arc<Runtime>>,
+    placement: Arc<GpuPlacement>,
+}
+
+impl Opened {
+    fn open(options: RuntimeOptions) -> Result<Self> {
+        let runtime = Runtime::open(options).map_err(|error| Error::Device(error.to_string()))?;
+        let placement = Arc::new(GpuPlacement::new(runtime.clone()));
+        Ok(Self {
+            options,
+            runtime,
+            placement,
+        })
+    }
+}
+
+impl Device {
+    /// Opens a device; `memory` bounds its pool, which otherwise takes what is free but for a reserve. `auto` without a
+    /// usable GPU, and `cpu`, mean that DataFusion answers.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when a device was asked for by name and cannot be used; it says why and what to install.
+    pub fn open(choice: DeviceChoice, memory: Option<ByteSize>) -> Result<Self> {
+        let options = RuntimeOptions {
+            device: choice,
+            device_memory: memory.map(|size| size.0),
+        };
+        Ok(Self(Arc::new(Mutex::new(Opened::open(options)?))))
+    }
+
+    /// Whether anything but the CPU answers.
+    pub fn is_in_use(&self) -> bool {
+        self.0.lock().runtime.is_some()
+    }
+
+    /// The device in words: `NVIDIA H200 (cuda:0)`, `emulator`, `cpu`.
+    pub fn name(&self) -> String {
+        match &self.0.lock().runtime {
+            None => "cpu".to_string(),
+            Some(runtime) => {
+                let info = runtime.device().info();
+                if info.name == info.id {
+                    info.name.clone()
+                } else {
+                    format!("{} ({})", info.name, info.id)
+                }
+            }
+        }
+    }
+
+    /// Bytes per second, read plus written, of a plain copy on the device, measured at the first call; `None` when the
+    /// CPU answers or the copy fails.
+    pub fn copy_bandwidth(&self) -> Option<f64> {
+        let runtime = self.0.lock().runtime.clone()?;
+        let measured = runtime.copy_bandwidth();
+        measured
+            .inspect_err(|error| log::warn!("the copy bandwidth is unknown: {error}"))
+            .ok()
+    }
+
+    /// The rule for the device that the settings name, which is opened if it is another one than before.
+    fn placement_for(&self, options: RuntimeOptions) -> Result<Arc<GpuPlacement>> {
+        let mut opened = self.0.lock();
+        if opened.options != options {
+            // When it does not open, the old one stays.
+            *opened = Opened::open(options)?;
+        }
+        Ok(Arc::clone(&opened.placement))
+    }
+
+    /// Adds the settings, with the device as it is open, and the placement rule as the last one.
+    pub(crate) fn install(&self, mut builder: SessionStateBuilder) -> SessionStateBuilder {
+        let options = self.0.lock().options;
+        let mut settings = WarplineConfig::default();
+        settings.device = DeviceSetting(options.device);
+        settings.device_memory = options.device_memory.unwrap_or(0);
+        let config = builder.config().get_or_insert_default();
+        config.options_mut().extensions.insert(settings);
+        builder.with_physical_optimizer_rule(Arc::new(Placement(self.clone())))
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Device").field(&self.name()).finish()
+    }
+}
+
+/// Places plans on the device that `warpline.device` names when they are made.
+#[derive(Debug)]
+struct Placement(Device);
+
+impl PhysicalOptimizerRule for Placement {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let external = |error: Error| DataFusionError::External(Box::new(error));
+        let settings = WarplineConfig::of(config);
+        let options = RuntimeOptions {
+            device: settings.device.0,
+            device_memory: (settings.device_memory > 0).then_some(settings.device_memory),
+        };
+        let placement = self.0.placement_for(options).map_err(external)?;
+        placement.optimize(plan, config)
+    }
+
+    fn name(&self) -> &str {
+        "warpline_placement"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+/// One line for each device that was looked for: what it is, or why it cannot be used and what to install.
+pub fn device_reports() -> Vec<String> {
+    let mut lines: Vec<String> = probe::probe().iter().map(ToString::to_string).collect();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+    lines.push(format!(
+        "{:<9} usable (DataFusion {}, {cores} cores)",
+        "cpu",
+        datafusion::DATAFUSION_VERSION
+    ));
+    lines
+}
+
+/// What the device parts of an executed plan measured.
+pub(crate) fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
+    let totals = metrics::collect(plan);
+    QueryMetrics {
+        load_ms: totals.load_ms,
+        plan_ms: 0.0,
+        compile_ms: totals.compile_ms,
+        kernel_ms: totals.kernel_ms,
+        kernels: totals.kernels as u64,
+        bytes: (totals.kernels > 0).then_some(totals.bytes as u64),
+        fallbacks: totals.fallbacks,
+    }
+}

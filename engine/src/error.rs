@@ -1,0 +1,86 @@
+//! The errors of the facade; each names the cause and the remedy.
+
+use datafusion::error::DataFusionError;
+use warpline_tpch::TpchError;
+
+/// Result with an [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong when a session is opened or used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The text does not name a device.
+    #[error("'{given}' is not a device: give one of auto, cpu, emulator, cuda, cuda:N")]
+    DeviceName {
+        /// What was given.
+        given: String,
+    },
+    /// The device that was asked for cannot be used; the message says why and what to install.
+    #[error("{0}")]
+    Device(String),
+    /// A GPU was required and none is in use.
+    #[error(
+        "a GPU is required, but device '{device}' means that the CPU answers: run `warpline devices` to see what was \
+         found, or drop --require-gpu"
+    )]
+    NoGpu {
+        /// The device setting.
+        device: String,
+    },
+    /// The text is not a size.
+    #[error("'{given}' is not a size: give bytes with a unit, for example 16GiB or 512MB")]
+    Size {
+        /// What was given.
+        given: String,
+    },
+    /// A setting is not of the form KEY=VALUE.
+    #[error("'{given}' is not a setting: give KEY=VALUE, for example warpline.min_rows=0")]
+    Setting {
+        /// What was given.
+        given: String,
+    },
+    /// The shell has no such backslash command.
+    #[error("'\\{given}' is not a command of the shell: \\? lists them")]
+    ShellCommand {
+        /// What was given, without the backslash.
+        given: String,
+    },
+    /// The terminal cannot be read.
+    #[error("cannot read the terminal: {0}; give statements with -c or -f, or pipe them in")]
+    Terminal(String),
+    /// DataFusion refused a statement or setting.
+    #[error("{}", describe(.0))]
+    DataFusion(#[from] Box<DataFusionError>),
+    /// The benchmark failed outside a query.
+    #[error("{0}")]
+    Tpch(#[from] TpchError),
+}
+
+impl From<DataFusionError> for Error {
+    fn from(error: DataFusionError) -> Self {
+        Self::DataFusion(Box::new(error))
+    }
+}
+
+/// DataFusion's message on one line, with a remedy where the message itself has none.
+pub(crate) fn describe(error: &DataFusionError) -> String {
+    let message = error.strip_backtrace();
+    let message = message
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ");
+    let remedy = if message.contains("not found on ConfigOptions")
+        || message.contains("Could not find config namespace")
+    {
+        "; SHOW ALL lists the settings"
+    } else if message.contains("ParserError") || message.contains("TokenizerError") {
+        "; check the statement's syntax there"
+    } else if message.contains("table '") && message.contains("not found") {
+        "; SHOW TABLES lists the tables, CREATE EXTERNAL TABLE adds one from a file"
+    } else {
+        ""
+    };
+    format!("{message}{remedy}")
+}

@@ -1,0 +1,29 @@
+//! Warpline's front door: sessions that answer SQL through DataFusion and, where there is one, a GPU.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), warpline::Error> {
+//! use warpline::WarplineSession;
+//!
+//! let session = WarplineSession::builder().open().await?;
+//! let run = session.query("SELECT 1 + 1 AS two").await?;
+//! assert_eq!(run.rows(), 1);
+//! # Ok(()) }
+//! ```
+//!
+//! - [`WarplineSession`]: a DataFusion `SessionContext` whose plans run on a device, and a plain one beside it.
+//! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder`.
+//! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
+
+mod device;
+mod error;
+mod extension;
+mod query;
+mod session;
+mod size;
+
+pub use device::{Device, DeviceChoice, device_reports};
+pub use error::{Error, Result};
+pub use extension::WarplineExt;
+pub use session::{WarplineSession, WarplineSessionBuilder};
+pub use size::ByteSize;
+pub use warpline_tpch::{QueryMetrics, QueryRun};

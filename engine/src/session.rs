@@ -1,0 +1,228 @@
+//! A session: DataFusion with Warpline's planner, and a plain DataFusion over the same tables as its oracle.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::error::DataFusionError;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
+use datafusion::prelude::{SessionConfig, SessionContext};
+use warpline_tpch::{QueryEngine, QueryRun};
+
+use crate::device::{self, Device, DeviceChoice};
+use crate::error::{Error, Result};
+use crate::extension::WarplineExt;
+use crate::query;
+use crate::size::ByteSize;
+
+/// SQL over Arrow data, on a device where one is in use.
+pub struct WarplineSession {
+    context: SessionContext,
+    reference: SessionContext,
+    device: Device,
+}
+
+impl WarplineSession {
+    /// Starts with device `auto`, all of its memory and the default settings.
+    pub fn builder() -> WarplineSessionBuilder {
+        WarplineSessionBuilder::default()
+    }
+
+    /// The DataFusion session; register tables and run SQL here.
+    pub fn context(&self) -> &SessionContext {
+        &self.context
+    }
+
+    /// Plain DataFusion without Warpline over the same catalog.
+    pub fn reference(&self) -> &SessionContext {
+        &self.reference
+    }
+
+    /// The device in use.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Runs one query and says what its parts cost.
+    ///
+    /// # Errors
+    /// [`Error::DataFusion`] with what parsing, planning or execution reports.
+    pub async fn query(&self, sql: &str) -> Result<QueryRun> {
+        Ok(query::run(&self.context, sql).await?)
+    }
+
+    /// Sets a setting of `datafusion.*` or `warpline.*`, as `SET key = value` does; the reference follows, but for
+    /// `warpline.*`, which it does not have.
+    ///
+    /// # Errors
+    /// [`Error::DataFusion`] when there is no such setting or the value does not fit.
+    pub async fn set(&self, key: &str, value: &str) -> Result<()> {
+        let statement = || {
+            LogicalPlan::Statement(Statement::SetVariable(SetVariable {
+                variable: key.to_string(),
+                value: value.to_string(),
+            }))
+        };
+        self.context.execute_logical_plan(statement()).await?;
+        if !key.starts_with("warpline.") {
+            self.reference.execute_logical_plan(statement()).await?;
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl QueryEngine for WarplineSession {
+    fn device(&self) -> String {
+        self.device.name()
+    }
+
+    fn copy_bandwidth(&self) -> Option<f64> {
+        self.device.copy_bandwidth()
+    }
+
+    fn session(&self) -> &SessionContext {
+        &self.context
+    }
+
+    fn reference(&self) -> &SessionContext {
+        &self.reference
+    }
+
+    async fn run(&self, sql: &str) -> Result<QueryRun, DataFusionError> {
+        query::run(&self.context, sql).await
+    }
+}
+
+/// Collects what a session is made of.
+#[derive(Default)]
+pub struct WarplineSessionBuilder {
+    device: Option<DeviceChoice>,
+    device_memory: Option<ByteSize>,
+    require_gpu: bool,
+    local_files: bool,
+    settings: Vec<(String, String)>,
+    config: Option<SessionConfig>,
+    runtime: Option<Arc<RuntimeEnv>>,
+}
+
+impl WarplineSessionBuilder {
+    /// The device; it wins over the setting `warpline.device`.
+    #[must_use]
+    pub fn device(mut self, choice: DeviceChoice) -> Self {
+        self.device = Some(choice);
+        self
+    }
+
+    /// The budget of the device's memory pool; all that is free when not given.
+    #[must_use]
+    pub fn device_memory(mut self, size: ByteSize) -> Self {
+        self.device_memory = Some(size);
+        self
+    }
+
+    /// Makes a query fail rather than run in part on the CPU, and the session fail to open without a device.
+    #[must_use]
+    pub fn require_gpu(mut self, require: bool) -> Self {
+        self.require_gpu = require;
+        self
+    }
+
+    /// Lets SQL name files in place of tables: `SELECT * FROM 'data.parquet'`.
+    #[must_use]
+    pub fn local_files(mut self, allow: bool) -> Self {
+        self.local_files = allow;
+        self
+    }
+
+    /// A setting of `datafusion.*` or `warpline.*`, set when the session opens.
+    #[must_use]
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((key.into(), value.into()));
+        self
+    }
+
+    /// DataFusion's configuration to start from.
+    #[must_use]
+    pub fn config(mut self, config: SessionConfig) -> Self {
+        self.config = Some(config);
+        self
+    }
+
+    /// DataFusion's memory pool, disk manager and object stores.
+    #[must_use]
+    pub fn runtime(mut self, runtime: Arc<RuntimeEnv>) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Opens the device and the session.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the device cannot be used, [`Error::NoGpu`] when one is required and none is in use,
+    /// [`Error::DataFusion`] for a setting that does not exist or does not fit.
+    pub async fn open(self) -> Result<WarplineSession> {
+        let setting = |name| {
+            self.settings
+                .iter()
+                .rev()
+                .find(|(key, _)| key == name)
+                .map(|(_, value)| value.as_str())
+        };
+        let choice = match (self.device, setting(device::DEVICE_SETTING)) {
+            (Some(choice), _) => choice,
+            (None, Some(name)) => name.parse().map_err(|_| Error::DeviceName {
+                given: name.to_string(),
+            })?,
+            (None, None) => DeviceChoice::Auto,
+        };
+        let memory = match (self.device_memory, setting(device::MEMORY_SETTING)) {
+            (Some(size), _) => Some(size),
+            (None, Some("0") | None) => None,
+            (None, Some(text)) => Some(text.parse()?),
+        };
+        let device = Device::open(choice, memory)?;
+        if self.require_gpu && !device.is_in_use() {
+            return Err(Error::NoGpu {
+                device: choice.to_string(),
+            });
+        }
+        let config = self
+            .config
+            .unwrap_or_default()
+            .with_information_schema(true);
+        let runtime = self.runtime.unwrap_or_default();
+        let builder = |config: SessionConfig| {
+            SessionStateBuilder::new()
+                .with_config(config)
+                .with_runtime_env(Arc::clone(&runtime))
+                .with_default_features()
+        };
+        let state = builder(config.clone()).with_warpline(&device).build();
+        let mut context = SessionContext::new_with_state(state);
+        if self.local_files {
+            context = context.enable_url_table();
+        }
+        // Building a state would otherwise put a new, empty default catalog into the shared list.
+        let config = config.with_create_default_catalog_and_schema(false);
+        let reference = builder(config)
+            .with_catalog_list(Arc::clone(context.state().catalog_list()))
+            .build();
+        let session = WarplineSession {
+            context,
+            reference: SessionContext::new_with_state(reference),
+            device,
+        };
+        for (key, value) in &self.settings {
+            // These two are in the settings since the device is open.
+            if key != device::DEVICE_SETTING && key != device::MEMORY_SETTING {
+                session.set(key, value).await?;
+            }
+        }
+        if self.require_gpu {
+            session.set("warpline.require_gpu", "true").await?;
+        }
+        Ok(session)
+    }
+}

@@ -1,0 +1,127 @@
+//! The program as a user runs it: its commands, its errors and their exit status.
+
+mod session;
+mod shell;
+mod tpch;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What a run of the program left.
+struct Outcome {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl Outcome {
+    /// Asserts a clean success.
+    #[track_caller]
+    fn ok(self) -> Self {
+        assert_eq!(
+            self.code, 0,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        self
+    }
+
+    /// Asserts exit status 1 and one line of error that has all of `parts`.
+    #[track_caller]
+    fn fails_with(self, parts: &[&str]) -> Self {
+        assert_eq!(
+            self.code, 1,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        let lines: Vec<&str> = self
+            .stderr
+            .lines()
+            .filter(|l| l.starts_with("warpline: error: "))
+            .collect();
+        assert_eq!(lines.len(), 1, "{}", self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        for part in parts {
+            assert!(lines[0].contains(part), "'{part}' is not in: {}", lines[0]);
+        }
+        self
+    }
+
+    /// Asserts that the arguments were refused, in words that have all of `parts`.
+    #[track_caller]
+    fn is_usage_error(self, parts: &[&str]) -> Self {
+        assert_eq!(
+            self.code, 2,
+            "stdout: {}\nstderr: {}",
+            self.stdout, self.stderr
+        );
+        for part in parts {
+            assert!(
+                self.stderr.contains(part),
+                "'{part}' is not in: {}",
+                self.stderr
+            );
+        }
+        self
+    }
+}
+
+/// Runs the program in a directory, with `input` on its standard input.
+fn run_in(directory: &Path, arguments: &[&str], input: &str) -> Outcome {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_warpline"))
+        .args(arguments)
+        .current_dir(directory)
+        .env("HOME", directory)
+        .env_remove("XDG_STATE_HOME")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // The program may end before it has read all, which is no failure of the test.
+    let _ = child
+        .stdin
+        .take()
+        .expect("its input")
+        .write_all(input.as_bytes());
+    let output = child.wait_with_output().expect("the program ends");
+    Outcome {
+        code: output.status.code().expect("an exit status"),
+        stdout: String::from_utf8(output.stdout).expect("text"),
+        stderr: String::from_utf8(output.stderr).expect("text"),
+    }
+}
+
+/// Runs the program without input.
+fn run(arguments: &[&str]) -> Outcome {
+    let directory = tempfile::tempdir().expect("a directory");
+    run_in(directory.path(), arguments, "")
+}
+
+#[test]
+fn devices_are_listed_with_reasons() {
+    let outcome = run(&["devices"]).ok();
+    assert!(
+        outcome.stdout.lines().any(|line| line.starts_with("cpu")),
+        "{}",
+        outcome.stdout
+    );
+}
+
+#[test]
+fn help_names_the_commands() {
+    let outcome = run(&["--help"]).ok();
+    for word in [
+        "devices",
+        "tpch",
+        "--command",
+        "--file",
+        "--device",
+        "--require-gpu",
+        "--set",
+    ] {
+        assert!(outcome.stdout.contains(word), "{word}");
+    }
+    run(&["nonsense"]).is_usage_error(&["nonsense"]);
+}

@@ -1,0 +1,87 @@
+//! The library: sessions on the CPU and their settings.
+
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::SessionContext;
+use warpline::{ByteSize, Device, DeviceChoice, Error, WarplineExt, WarplineSession};
+
+async fn count(context: &SessionContext, sql: &str) -> usize {
+    context
+        .sql(sql)
+        .await
+        .expect("a plan")
+        .count()
+        .await
+        .expect("rows")
+}
+
+#[tokio::test]
+async fn the_reference_sees_the_tables_of_the_session() {
+    let session = WarplineSession::builder()
+        .device(DeviceChoice::Cpu)
+        .open()
+        .await
+        .expect("a session");
+    session
+        .query("CREATE TABLE t AS VALUES (1), (2)")
+        .await
+        .expect("a table");
+    assert_eq!(count(session.context(), "SELECT * FROM t").await, 2);
+    assert_eq!(count(session.reference(), "SELECT * FROM t").await, 2);
+    let run = session.query("SELECT * FROM t").await.expect("an answer");
+    assert_eq!(run.rows(), 2);
+    assert!(run.metrics.plan_ms > 0.0);
+    assert_eq!((run.metrics.bytes, run.metrics.fallbacks.len()), (None, 0));
+}
+
+#[tokio::test]
+async fn settings_reach_session_and_reference() {
+    let builder = WarplineSession::builder()
+        .device(DeviceChoice::Cpu)
+        .set("datafusion.execution.batch_size", "77");
+    let session = builder
+        .set("warpline.min_rows", "5")
+        .open()
+        .await
+        .expect("a session");
+    for context in [session.context(), session.reference()] {
+        assert_eq!(context.copied_config().batch_size(), 77);
+    }
+    assert_eq!(count(session.context(), "SHOW warpline.min_rows").await, 1);
+    for (key, value) in [
+        ("warpline.nonsense", "1"),
+        ("datafusion.execution.batch_size", "many"),
+        ("nonsense", "1"),
+    ] {
+        let error = session.set(key, value).await.expect_err(key);
+        assert!(matches!(error, Error::DataFusion(_)), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_required_gpu_that_is_not_there_is_an_error_at_once() {
+    let builder = WarplineSession::builder()
+        .device(DeviceChoice::Cpu)
+        .require_gpu(true);
+    assert!(matches!(
+        builder.open().await.err(),
+        Some(Error::NoGpu { .. })
+    ));
+    let builder = WarplineSession::builder().set("warpline.device", "abacus");
+    assert!(matches!(
+        builder.open().await.err(),
+        Some(Error::DeviceName { .. })
+    ));
+}
+
+#[tokio::test]
+async fn other_sessions_can_be_extended() {
+    let device = Device::open(DeviceChoice::Cpu, Some(ByteSize(1 << 20))).expect("the CPU");
+    assert_eq!(device.name(), "cpu");
+    let builder = SessionStateBuilder::new().with_default_features();
+    let context = SessionContext::new_with_state(builder.with_warpline(&device).build());
+    assert_eq!(count(&context, "SELECT 1").await, 1);
+    context
+        .sql("SET warpline.min_rows = 3")
+        .await
+        .expect("the settings are there");
+}

@@ -1,0 +1,170 @@
+//! `warpline tpch`: reports, files, and the errors of a new user.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::{run, run_in};
+
+const CPU: [&str; 5] = ["tpch", "--scale", "0.01", "--device", "cpu"];
+
+#[test]
+fn the_json_report_is_all_that_is_printed() {
+    let outcome = run(&[
+        &CPU[..],
+        &["--query", "1,6", "--runs", "2", "--format", "json"],
+    ]
+    .concat())
+    .ok();
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON object");
+    assert_eq!(report["device"], "cpu");
+    assert_eq!(report["scale"], 0.01);
+    let queries = report["queries"].as_array().expect("queries");
+    assert_eq!(
+        queries
+            .iter()
+            .map(|query| query["query"].as_u64())
+            .collect::<Vec<_>>(),
+        [Some(1), Some(6)]
+    );
+    for query in queries {
+        assert_eq!(query["verified"], true);
+        assert_eq!(query["error"], Value::Null);
+        assert_eq!(query["hot_ms"].as_array().map(Vec::len), Some(2));
+        assert_eq!(query["fallbacks"].as_array().map(Vec::len), Some(0));
+    }
+    assert_eq!(outcome.stderr, "");
+}
+
+#[test]
+fn report_and_answers_go_to_files() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let arguments = [
+        &CPU[..],
+        &[
+            "--query",
+            "4",
+            "--runs",
+            "0",
+            "--output",
+            "report.txt",
+            "--results",
+            "answers",
+        ],
+    ]
+    .concat();
+    let outcome = run_in(directory.path(), &arguments, "").ok();
+    assert_eq!(outcome.stdout, "");
+    let report = fs::read_to_string(directory.path().join("report.txt")).expect("a report");
+    assert!(
+        report.contains("1 of 1 queries succeeded, 1 verified"),
+        "{report}"
+    );
+    let answer = fs::read_to_string(directory.path().join("answers/q04.csv")).expect("an answer");
+    assert!(
+        answer.starts_with("o_orderpriority,order_count\n1-URGENT,"),
+        "{answer}"
+    );
+    // Nothing else is left in the directory.
+    assert_eq!(
+        fs::read_dir(directory.path()).expect("a listing").count(),
+        2
+    );
+}
+
+#[test]
+fn generated_files_are_data() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let generate = ["tpch", "generate", "--scale", "0.01", "--output", "data"];
+    let outcome = run_in(directory.path(), &generate, "").ok();
+    assert!(
+        outcome.stdout.starts_with("Wrote 86805 rows in 8 files, "),
+        "{}",
+        outcome.stdout
+    );
+    run_in(directory.path(), &generate, "").fails_with(&[
+        "data",
+        "is not empty",
+        "give a new or empty directory",
+    ]);
+
+    let from_data = [
+        "tpch", "--data", "data", "--device", "cpu", "--query", "1,6,22", "--runs", "0",
+        "--format", "json",
+    ];
+    let outcome = run_in(directory.path(), &from_data, "").ok();
+    let report: Value = serde_json::from_str(&outcome.stdout).expect("one JSON object");
+    // Without --scale, it is what the files hold.
+    assert_eq!(report["scale"], 0.01);
+    let outcome = run_in(
+        directory.path(),
+        &[&from_data[..], &["--scale", "1"]].concat(),
+        "",
+    )
+    .ok();
+    assert!(
+        outcome.stderr.contains("holds about scale 0.010"),
+        "{}",
+        outcome.stderr
+    );
+
+    fs::remove_dir_all(directory.path().join("data/orders")).expect("a table less");
+    run_in(directory.path(), &from_data, "")
+        .fails_with(&["no table 'orders'", "warpline tpch generate"]);
+}
+
+#[test]
+fn arguments_that_cannot_be_right_are_refused() {
+    for scale in ["0", "-1", "nan", "ten", "1e9"] {
+        run(&["tpch", "--scale", scale]).is_usage_error(&[scale, "give a number from 0.001"]);
+        run(&["tpch", "generate", "--output", "x", "--scale", scale]).is_usage_error(&[scale]);
+    }
+    run(&["tpch", "--query", "23"])
+        .is_usage_error(&["'23' does not name TPC-H queries", "1 to 22"]);
+    run(&["tpch", "--query", "1,,2"]).is_usage_error(&["1 to 22"]);
+    run(&["tpch", "--device", "tpu"]).is_usage_error(&["tpu", "cuda:N"]);
+    run(&["tpch", "--device-memory", "lots"]).is_usage_error(&["lots", "16GiB"]);
+    run(&[
+        "tpch", "generate", "--scale", "1", "--output", "x", "--format", "xml",
+    ])
+    .is_usage_error(&["parquet, csv, tbl"]);
+    run(&["tpch", "generate", "--scale", "1"]).is_usage_error(&["--output"]);
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("file"), "").expect("a file");
+    let fails = |arguments: &[&str], parts: &[&str]| {
+        run_in(directory.path(), &[&CPU[..], arguments].concat(), "").fails_with(parts);
+    };
+    fails(
+        &["--data", "nowhere"],
+        &["nowhere", "does not exist", "warpline tpch generate"],
+    );
+    fails(&["--data", "file"], &["file", "is not a directory"]);
+    fails(
+        &["--output", "nowhere/report.json"],
+        &["nowhere/report.json", "check the path"],
+    );
+    fails(&["--output", "."], &["check the path"]);
+    fails(
+        &["--query", "6", "--results", "file/below"],
+        &["file/below", "check the path"],
+    );
+    let generate = [
+        "tpch",
+        "generate",
+        "--scale",
+        "0.01",
+        "--output",
+        "file/below",
+    ];
+    run_in(directory.path(), &generate, "").fails_with(&["file/below", "check the path"]);
+}
+
+#[test]
+fn a_required_gpu_is_required() {
+    run(&[&CPU[..], &["--require-gpu"]].concat())
+        .fails_with(&["a GPU is required", "warpline devices"]);
+}

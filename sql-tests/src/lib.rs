@@ -1,0 +1,20 @@
+//! The harness of the SQL tests: fixed answers in sqllogictest files, and differential tests against DataFusion.
+//!
+//! A [`Fixture`] holds tables and runs SQL twice, on a device and on plain DataFusion, and compares:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use arrow::array::Int64Array;
+//! use warpline_sql_tests::Fixture;
+//!
+//! let fixture = Fixture::emulator()
+//!     .table("t", [("a", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)])) as _)]);
+//! fixture.check("SELECT a + 1 AS b FROM t WHERE a IS NOT NULL");
+//! ```
+//!
+//! [`slt`] runs sqllogictest files. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
+
+mod fixture;
+pub mod slt;
+
+pub use fixture::Fixture;

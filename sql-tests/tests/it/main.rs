@@ -1,0 +1,4 @@
+//! All SQL tests in one binary, as each binary links DataFusion.
+
+mod differential;
+mod files;

@@ -1,0 +1,67 @@
+//! The trait through which the benchmark drives an engine.
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::error::DataFusionError;
+use datafusion::prelude::SessionContext;
+
+/// An engine that the benchmark can load, run and check.
+#[async_trait]
+pub trait QueryEngine: Send + Sync {
+    /// The device that answers, in words: `NVIDIA H200 (cuda:0)`, `emulator`, `cpu`.
+    fn device(&self) -> String;
+
+    /// Bytes per second, read plus written, of a plain copy on the device, measured when the engine was opened.
+    /// `None` when no device takes part.
+    fn copy_bandwidth(&self) -> Option<f64>;
+
+    /// The session under test; tables are registered here.
+    fn session(&self) -> &SessionContext;
+
+    /// The oracle: plain DataFusion. It may share its catalog with [`Self::session`].
+    fn reference(&self) -> &SessionContext;
+
+    /// Runs one query from SQL text to the last Arrow batch on the host.
+    ///
+    /// # Errors
+    /// Whatever planning or executing the query reports.
+    async fn run(&self, sql: &str) -> Result<QueryRun, DataFusionError>;
+}
+
+/// An answer and what it cost.
+#[derive(Debug, Clone)]
+pub struct QueryRun {
+    /// Schema of the answer, also when there are no batches.
+    pub schema: SchemaRef,
+    /// The answer, in order.
+    pub batches: Vec<RecordBatch>,
+    /// Where the time went.
+    pub metrics: QueryMetrics,
+}
+
+impl QueryRun {
+    /// Number of rows in the answer.
+    pub fn rows(&self) -> usize {
+        self.batches.iter().map(RecordBatch::num_rows).sum()
+    }
+}
+
+/// The parts of one run, as far as the engine knows them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct QueryMetrics {
+    /// Milliseconds spent to make columns resident on the device; 0 when they were already.
+    pub load_ms: f64,
+    /// Milliseconds from SQL text to the physical plan.
+    pub plan_ms: f64,
+    /// Milliseconds spent to generate and compile kernels; 0 when they came from the cache.
+    pub compile_ms: f64,
+    /// Milliseconds the device spent in kernels.
+    pub kernel_ms: f64,
+    /// Number of kernels launched.
+    pub kernels: u64,
+    /// Bytes the device had to read for the query; `None` when no part of it ran there.
+    pub bytes: Option<u64>,
+    /// One line for each part of the plan that stayed on the CPU although a device is in use.
+    pub fallbacks: Vec<String>,
+}

@@ -1,0 +1,136 @@
+//! The errors of this crate; each names the cause and the remedy.
+
+use std::path::{Path, PathBuf};
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use parquet::errors::ParquetError;
+
+/// Result with a [`TpchError`].
+pub type Result<T, E = TpchError> = std::result::Result<T, E>;
+
+/// What can go wrong while data is made or read, or a benchmark is set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TpchError {
+    /// The scale factor is not a number in the supported range.
+    #[error(
+        "'{given}' is not a usable scale factor: give a number from {min} to {max}, for example 1 or 0.01"
+    )]
+    Scale {
+        /// What was given.
+        given: String,
+        /// Smallest scale for which each table has rows.
+        min: f64,
+        /// Largest scale the specification defines.
+        max: f64,
+    },
+    /// A list of query numbers cannot be read.
+    #[error(
+        "'{given}' does not name TPC-H queries: give numbers from 1 to 22, for example 1,6 or 3-5"
+    )]
+    Query {
+        /// The part that is wrong.
+        given: String,
+    },
+    /// A name is not that of an output format.
+    #[error("'{given}' is not an output format: give one of parquet, csv, tbl")]
+    Format {
+        /// What was given.
+        given: String,
+    },
+    /// The data directory does not exist or is a file.
+    #[error(
+        "data directory {} {problem}: give a directory that has <table>.parquet or <table>/*.parquet for each table, \
+         or make one with `warpline tpch generate`",
+        path.display()
+    )]
+    DataDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// "does not exist" or "is not a directory".
+        problem: &'static str,
+    },
+    /// A table that the queries need has no files.
+    #[error(
+        "data directory {} has no table '{table}': expected {table}.parquet or {table}/*.parquet there; \
+         make the data with `warpline tpch generate`, or choose queries that do not read it",
+        path.display()
+    )]
+    MissingTable {
+        /// The directory.
+        path: PathBuf,
+        /// The table's name.
+        table: &'static str,
+    },
+    /// The files of a table do not have the columns of TPC-H.
+    #[error(
+        "{} is not TPC-H's table '{table}': {problem}; make the data with `warpline tpch generate`",
+        path.display()
+    )]
+    TableSchema {
+        /// The file or directory of the table.
+        path: PathBuf,
+        /// The table's name.
+        table: &'static str,
+        /// The first column that is missing or has another type.
+        problem: String,
+    },
+    /// The output directory has something in it.
+    #[error(
+        "output directory {} is not empty (it has '{entry}'): give a new or empty directory, or remove what is there first",
+        path.display()
+    )]
+    OutputNotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// One of its entries.
+        entry: String,
+    },
+    /// A file operation failed.
+    #[error("cannot {action} {}: {source}; check the path, its permissions and the free space", path.display())]
+    Io {
+        /// What was tried, as a verb.
+        action: &'static str,
+        /// Where.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A parquet file could not be written.
+    #[error("cannot write parquet file {}: {source}; check the free space and permissions", path.display())]
+    Parquet {
+        /// The file.
+        path: PathBuf,
+        /// The writer's reason.
+        source: ParquetError,
+    },
+    /// Arrow refused an operation on the data.
+    #[error("{0}")]
+    Arrow(#[from] ArrowError),
+    /// DataFusion refused an operation; its message names the remedy.
+    #[error("{0}")]
+    DataFusion(#[from] Box<DataFusionError>),
+    /// A worker thread could not be started or died.
+    #[error("a generator thread failed: {0}; try again with a smaller scale or fewer threads")]
+    Worker(String),
+    /// The user asked to stop.
+    #[error("cancelled; what had been written was removed, so run the command again to start over")]
+    Cancelled,
+}
+
+impl TpchError {
+    /// Wraps a failed file operation; `action` is a verb such as "create".
+    pub fn io(action: &'static str, path: &Path, source: std::io::Error) -> Self {
+        Self::Io {
+            action,
+            path: path.to_path_buf(),
+            source,
+        }
+    }
+}
+
+impl From<DataFusionError> for TpchError {
+    fn from(error: DataFusionError) -> Self {
+        Self::DataFusion(Box::new(error))
+    }
+}

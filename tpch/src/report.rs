@@ -1,0 +1,238 @@
+//! The outcome of a benchmark run: one JSON object for tools, an aligned table for people.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::scale::Scale;
+
+/// All queries of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The device that answered.
+    pub device: String,
+    /// Scale factor of the data.
+    pub scale: f64,
+    /// Sum of the hot medians of the queries that succeeded, in milliseconds.
+    pub total_hot_ms: f64,
+    /// One entry for each query, in the order in which they ran.
+    pub queries: Vec<QueryReport>,
+}
+
+/// One query. Times are milliseconds; what was not measured is null.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct QueryReport {
+    /// Number of the query.
+    pub query: u8,
+    /// Rows of the answer.
+    pub rows: Option<usize>,
+    /// Whether every answer equalled the reference; null when that was not checked.
+    pub verified: Option<bool>,
+    /// Parts of the plan that stayed on the CPU although a device is in use.
+    pub fallbacks: Vec<String>,
+    /// Time to make columns resident, in the cold run.
+    pub load_ms: Option<f64>,
+    /// Time from SQL text to the physical plan, in the cold run.
+    pub plan_ms: Option<f64>,
+    /// Time to generate and compile kernels, in the cold run.
+    pub compile_ms: Option<f64>,
+    /// The first run, from SQL text to the last Arrow batch on the host.
+    pub cold_ms: Option<f64>,
+    /// The later runs, measured the same way.
+    pub hot_ms: Vec<f64>,
+    /// Their median.
+    pub hot_median_ms: Option<f64>,
+    /// Time in kernels in the last hot run.
+    pub kernel_ms: Option<f64>,
+    /// Kernels launched in the last hot run.
+    pub kernels: Option<u64>,
+    /// Bytes that the device must read for the query.
+    pub bytes: Option<u64>,
+    /// `bytes` divided by the bandwidth of a plain copy on the device: what no kernel can undercut.
+    pub floor_ms: Option<f64>,
+    /// Why the query failed or its answer is wrong.
+    pub error: Option<String>,
+}
+
+/// Rounds milliseconds to microseconds, which is finer than what the clock repeats.
+pub(crate) fn millis(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+impl QueryReport {
+    pub(crate) fn new(query: u8) -> Self {
+        Self {
+            query,
+            ..Self::default()
+        }
+    }
+
+    /// Sets the bytes and the floor that follows from them; `bandwidth` is in bytes per second.
+    pub(crate) fn set_bytes(&mut self, bytes: Option<u64>, bandwidth: Option<f64>) {
+        self.bytes = bytes;
+        self.floor_ms = bytes
+            .zip(bandwidth)
+            .filter(|(_, bandwidth)| *bandwidth > 0.0)
+            .map(|(bytes, bandwidth)| {
+                // A nanosecond grain: the floor of a small table is microseconds.
+                (bytes as f64 / bandwidth * 1e9).round() / 1e6
+            });
+    }
+
+    pub(crate) fn set_median(&mut self) {
+        let mut sorted = self.hot_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        self.hot_median_ms = match sorted.len() {
+            0 => None,
+            length if length % 2 == 1 => Some(sorted[middle]),
+            _ => Some(millis(f64::midpoint(sorted[middle - 1], sorted[middle]))),
+        };
+    }
+
+    /// True when the query ran and its answer is not known to be wrong.
+    pub fn succeeded(&self) -> bool {
+        self.error.is_none() && self.verified != Some(false)
+    }
+}
+
+impl Report {
+    pub(crate) fn new(device: String, scale: Scale) -> Self {
+        Self {
+            device,
+            scale: scale.factor(),
+            total_hot_ms: 0.0,
+            queries: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, query: QueryReport) {
+        if query.succeeded() {
+            self.total_hot_ms = millis(self.total_hot_ms + query.hot_median_ms.unwrap_or(0.0));
+        }
+        self.queries.push(query);
+    }
+
+    /// True when every query succeeded and, with `require_gpu`, no part of one stayed on the CPU.
+    pub fn passed(&self, require_gpu: bool) -> bool {
+        self.queries
+            .iter()
+            .all(|query| query.succeeded() && (!require_gpu || query.fallbacks.is_empty()))
+    }
+
+    /// The report as one JSON object.
+    ///
+    /// # Errors
+    /// Never for the values a run makes; JSON has no NaN, and serde says so.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self)
+    }
+
+    /// The report as text with aligned columns, then the fallbacks and errors in full.
+    pub fn to_table(&self) -> String {
+        let mut text = String::new();
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "TPC-H scale {} on {}; times in ms\n",
+            self.scale, self.device
+        );
+        let header = [
+            "query",
+            "rows",
+            "verified",
+            "load",
+            "plan",
+            "compile",
+            "cold",
+            "hot",
+            "kernels",
+            "in kernels",
+            "MB read",
+            "floor",
+            "hot/floor",
+            "fallbacks",
+        ];
+        let mut rows: Vec<Vec<String>> = vec![header.map(String::from).to_vec()];
+        rows.extend(self.queries.iter().map(QueryReport::table_row));
+        let widths: Vec<usize> = (0..header.len())
+            .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
+            .collect();
+        for row in &rows {
+            let cells = row
+                .iter()
+                .zip(&widths)
+                .map(|(cell, &width)| format!("{cell:>width$}"));
+            let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+        }
+        let good = self
+            .queries
+            .iter()
+            .filter(|query| query.succeeded())
+            .count();
+        let verified = self
+            .queries
+            .iter()
+            .filter(|query| query.verified == Some(true))
+            .count();
+        let _ = writeln!(
+            text,
+            "\n{good} of {} queries succeeded, {verified} verified; hot total {:.1} ms",
+            self.queries.len(),
+            self.total_hot_ms
+        );
+        for query in &self.queries {
+            for fallback in &query.fallbacks {
+                let _ = writeln!(text, "Q{} on the CPU: {fallback}", query.query);
+            }
+            if let Some(error) = &query.error {
+                let _ = writeln!(text, "Q{} failed: {error}", query.query);
+            }
+        }
+        text
+    }
+}
+
+impl QueryReport {
+    fn table_row(&self) -> Vec<String> {
+        const UNKNOWN: &str = "-";
+        let time = |value: Option<f64>| {
+            value.map_or_else(|| UNKNOWN.to_string(), |value| format!("{value:.1}"))
+        };
+        let fine = |value: Option<f64>| {
+            value.map_or_else(|| UNKNOWN.to_string(), |value| format!("{value:.3}"))
+        };
+        let count = |value: Option<u64>| {
+            value.map_or_else(|| UNKNOWN.to_string(), |value| value.to_string())
+        };
+        let verified = match (self.verified, &self.error) {
+            (Some(true), _) => "yes",
+            (Some(false), _) => "WRONG",
+            (None, Some(_)) => "FAILED",
+            (None, None) => UNKNOWN,
+        };
+        let ratio = self
+            .hot_median_ms
+            .zip(self.floor_ms)
+            .filter(|(_, floor)| *floor > 0.0);
+        vec![
+            format!("Q{}", self.query),
+            count(self.rows.map(|rows| rows as u64)),
+            verified.to_string(),
+            time(self.load_ms),
+            time(self.plan_ms),
+            time(self.compile_ms),
+            time(self.cold_ms),
+            time(self.hot_median_ms),
+            count(self.kernels),
+            fine(self.kernel_ms),
+            time(self.bytes.map(|bytes| bytes as f64 / 1e6)),
+            fine(self.floor_ms),
+            ratio.map_or_else(
+                || UNKNOWN.to_string(),
+                |(hot, floor)| format!("{:.1}", hot / floor),
+            ),
+            self.fallbacks.len().to_string(),
+        ]
+    }
+}

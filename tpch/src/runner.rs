@@ -1,0 +1,220 @@
+//! Runs queries cold and hot, checks each answer, and isolates the failures of one query from the others.
+
+use std::fs::{self, File};
+use std::io::BufWriter;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::csv::WriterBuilder;
+use datafusion::prelude::SessionContext;
+use futures::FutureExt;
+
+use crate::engine::{QueryEngine, QueryMetrics, QueryRun};
+use crate::error::{Result, TpchError};
+use crate::queries::Query;
+use crate::report::{QueryReport, Report, millis};
+use crate::scale::Scale;
+use crate::verify::{self, Answer, Ordering};
+
+/// What to run and how.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The queries, in the order to run them.
+    pub queries: Vec<&'static Query>,
+    /// Hot runs after the cold one.
+    pub runs: usize,
+    /// Compare each answer with the reference.
+    pub verify: bool,
+    /// A directory that gets each answer as `qNN.csv`.
+    pub results: Option<PathBuf>,
+    /// The scale of the data, for the report.
+    pub scale: Scale,
+}
+
+/// Runs the queries and reports on each; `on_query` hears of every query when it is done.
+///
+/// A query that fails or panics has its error in the report, and the next one runs.
+///
+/// # Errors
+/// [`TpchError::Io`] when the directory for results cannot be made. It is made before the first query runs.
+pub async fn run(
+    engine: &dyn QueryEngine,
+    options: &RunOptions,
+    mut on_query: impl FnMut(&QueryReport),
+) -> Result<Report> {
+    if let Some(directory) = &options.results {
+        fs::create_dir_all(directory)
+            .map_err(|error| TpchError::io("create directory", directory, error))?;
+    }
+    let mut report = Report::new(engine.device(), options.scale);
+    // Measured here, so that the first query does not wait for it.
+    let bandwidth = engine.copy_bandwidth();
+    for query in &options.queries {
+        let outcome = AssertUnwindSafe(run_query(engine, query, options, bandwidth))
+            .catch_unwind()
+            .await;
+        let query_report = outcome.unwrap_or_else(|panic| QueryReport {
+            error: Some(format!("panicked: {}", panic_text(panic.as_ref()))),
+            ..QueryReport::new(query.number)
+        });
+        on_query(&query_report);
+        report.push(query_report);
+    }
+    Ok(report)
+}
+
+async fn run_query(
+    engine: &dyn QueryEngine,
+    query: &Query,
+    options: &RunOptions,
+    bandwidth: Option<f64>,
+) -> QueryReport {
+    let mut report = QueryReport::new(query.number);
+    if let Err(error) = measure(engine, query, options, bandwidth, &mut report).await {
+        report.error = Some(error.to_string());
+    }
+    report
+}
+
+/// Fills the report step by step, so that what was measured before an error stays.
+async fn measure(
+    engine: &dyn QueryEngine,
+    query: &Query,
+    options: &RunOptions,
+    bandwidth: Option<f64>,
+    report: &mut QueryReport,
+) -> Result<()> {
+    let (cold, cold_ms) = timed(engine, query).await?;
+    let QueryMetrics {
+        load_ms,
+        plan_ms,
+        compile_ms,
+        kernel_ms,
+        kernels,
+        bytes,
+        ..
+    } = cold.metrics;
+    report.rows = Some(cold.rows());
+    report.cold_ms = Some(millis(cold_ms));
+    report.load_ms = Some(millis(load_ms));
+    report.plan_ms = Some(millis(plan_ms));
+    report.compile_ms = Some(millis(compile_ms));
+    report.kernel_ms = bytes.map(|_| millis(kernel_ms));
+    report.kernels = bytes.map(|_| kernels);
+    report.set_bytes(bytes, bandwidth);
+    report.fallbacks = cold.metrics.fallbacks.clone();
+
+    let mut checker = Checker::new(engine, query, options.verify).await?;
+    if let Some(directory) = &options.results {
+        write_csv(directory, query, &cold)?;
+    }
+    report.verified = checker.check(&cold)?;
+
+    for _ in 0..options.runs {
+        let (hot, hot_ms) = timed(engine, query).await?;
+        report.hot_ms.push(millis(hot_ms));
+        // The hot figures are the steady state; the cold ones include first-touch costs.
+        if hot.metrics.bytes.is_some() {
+            report.kernel_ms = Some(millis(hot.metrics.kernel_ms));
+            report.kernels = Some(hot.metrics.kernels);
+            report.set_bytes(hot.metrics.bytes, bandwidth);
+        }
+        for fallback in &hot.metrics.fallbacks {
+            if !report.fallbacks.contains(fallback) {
+                report.fallbacks.push(fallback.clone());
+            }
+        }
+        // A later run may take another path (resident columns, cached kernels), so it is checked as well.
+        if report.verified == Some(true) {
+            report.verified = checker.check(&hot)?;
+        }
+    }
+    report.set_median();
+    report.error = checker.difference;
+    Ok(())
+}
+
+/// Runs a query from SQL text to the last batch; the second value is milliseconds.
+async fn timed(engine: &dyn QueryEngine, query: &Query) -> Result<(QueryRun, f64)> {
+    let start = Instant::now();
+    let run = engine.run(query.sql).await?;
+    Ok((run, start.elapsed().as_secs_f64() * 1e3))
+}
+
+/// Compares the runs of one query with its reference answer.
+struct Checker {
+    reference: Option<(Answer, Ordering)>,
+    /// Batches that were found right: runs mostly repeat them bit for bit.
+    right: Option<Vec<RecordBatch>>,
+    /// The first difference, in words.
+    difference: Option<String>,
+}
+
+impl Checker {
+    async fn new(engine: &dyn QueryEngine, query: &Query, verify: bool) -> Result<Self> {
+        let reference = match verify {
+            true => Some(reference_answer(engine.reference(), query.sql).await?),
+            false => None,
+        };
+        Ok(Self {
+            reference,
+            right: None,
+            difference: None,
+        })
+    }
+
+    /// True when the answer is right, `None` when nothing is compared.
+    fn check(&mut self, run: &QueryRun) -> Result<Option<bool>> {
+        let Some((expected, ordering)) = &self.reference else {
+            return Ok(None);
+        };
+        if self.right.as_ref() == Some(&run.batches) {
+            return Ok(Some(true));
+        }
+        let found = Answer::new(&run.schema, &run.batches)?;
+        self.difference = verify::compare(expected, &found, ordering)
+            .map(|difference| format!("wrong answer: {difference}"));
+        if self.difference.is_none() {
+            self.right = Some(run.batches.clone());
+        }
+        Ok(Some(self.difference.is_none()))
+    }
+}
+
+/// Runs a query on plain DataFusion; also says in which order its rows belong.
+///
+/// # Errors
+/// What DataFusion reports for the query.
+pub async fn reference_answer(reference: &SessionContext, sql: &str) -> Result<(Answer, Ordering)> {
+    let frame = reference.sql(sql).await?;
+    let ordering = verify::ordering_of(frame.logical_plan());
+    let task = std::sync::Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    let schema = plan.schema();
+    let batches = datafusion::physical_plan::collect(plan, task).await?;
+    Ok((Answer::new(&schema, &batches)?, ordering))
+}
+
+fn write_csv(directory: &Path, query: &Query, run: &QueryRun) -> Result<()> {
+    let path = directory.join(format!("q{:02}.csv", query.number));
+    let file = File::create(&path).map_err(|error| TpchError::io("create", &path, error))?;
+    let mut writer = WriterBuilder::new()
+        .with_header(true)
+        .build(BufWriter::new(file));
+    if run.batches.is_empty() {
+        // The header alone says which columns an empty answer has.
+        writer.write(&RecordBatch::new_empty(run.schema.clone()))?;
+    }
+    for batch in &run.batches {
+        writer.write(batch)?;
+    }
+    Ok(())
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no message")
+}
