@@ -1,6 +1,7 @@
 //! One open device with everything that sessions share: memory pool, resident tables, compiled kernels.
 
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -189,6 +190,7 @@ impl Runtime {
         let mut slot = slot.lock();
         let mut cached = true;
         if slot.module.is_none() {
+            dump(name, source);
             let (module, report) = self.device.compile(name, source)?;
             cached = report.cached;
             slot.module = Some(module);
@@ -308,6 +310,20 @@ fn first_usable_gpu() -> Result<CudaDevice> {
         cause: "the driver shows no GPU".into(),
         remedy: "check `nvidia-smi`".into(),
     }))
+}
+
+/// Write a kernel's source to the folder that `WARPLINE_DUMP_KERNELS` names, for reading, for
+/// `ptxas -v` and for profilers.
+fn dump(name: &str, source: &str) {
+    let Some(folder) = std::env::var_os("WARPLINE_DUMP_KERNELS") else {
+        return;
+    };
+    let mut hasher = std::hash::DefaultHasher::new();
+    source.hash(&mut hasher);
+    let path = std::path::Path::new(&folder).join(format!("{name}-{:016x}.cu", hasher.finish()));
+    if let Err(error) = std::fs::write(&path, source) {
+        log::warn!("the kernel was not written to {}: {error}", path.display());
+    }
 }
 
 #[cfg(test)]

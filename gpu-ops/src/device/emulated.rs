@@ -18,6 +18,7 @@ use warpline_cuda::emulator::{
 
 use super::{
     CompileReport, Device, DeviceInfo, DevicePtr, Event, Kernel, LaunchConfig, Module, Stream,
+    nvrtc,
 };
 use crate::error::{GpuError, Result};
 
@@ -25,6 +26,10 @@ use crate::error::{GpuError, Result};
 pub const SCHEDULE_VARIABLE: &str = "WARPLINE_EMULATOR_SCHEDULE";
 /// Environment variable with a sanitizer for kernels: `address` or `undefined`.
 pub const SANITIZER_VARIABLE: &str = "WARPLINE_EMULATOR_SANITIZER";
+
+/// Environment variable: `1` also compiles every kernel with NVRTC for compute capability 9.0, so that tests
+/// without a GPU show what a GPU's compiler would refuse.
+pub const NVRTC_VARIABLE: &str = "WARPLINE_EMULATOR_NVRTC";
 
 /// Memory the emulated device says it has; taken from the host as it is allocated.
 const MEMORY: usize = 8 << 30;
@@ -79,6 +84,8 @@ pub struct EmulatedOptions {
     pub memory: usize,
     /// Where compiled kernels are kept; `None` for the default place.
     pub cache_dir: Option<PathBuf>,
+    /// Compile every kernel with NVRTC as well, and fail where NVRTC does.
+    pub check_with_nvrtc: bool,
 }
 
 impl Default for EmulatedOptions {
@@ -88,6 +95,7 @@ impl Default for EmulatedOptions {
             sanitizer: Sanitizer::None,
             memory: MEMORY,
             cache_dir: None,
+            check_with_nvrtc: false,
         }
     }
 }
@@ -116,6 +124,7 @@ impl EmulatedOptions {
                 }
             };
         }
+        options.check_with_nvrtc = std::env::var(NVRTC_VARIABLE).is_ok_and(|v| v == "1");
         Ok(options)
     }
 }
@@ -363,6 +372,9 @@ impl Device for EmulatedDevice {
                     },
                     other => self.failure(format!("compiling '{name}'"), &other),
                 })?;
+        if self.options.check_with_nvrtc {
+            nvrtc::compile(name, source, (9, 0))?;
+        }
         let report = CompileReport {
             milliseconds: start.elapsed().as_secs_f64() * 1e3,
             cached: module.cached(),
