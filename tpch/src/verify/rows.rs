@@ -162,10 +162,11 @@ pub(super) fn cells_close(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (None, None) => true,
         (Some(a), Some(b)) => {
-            // The first test also covers infinities, whose difference is no number.
+            // Infinities equal only themselves: their differences would be within any tolerance.
+            let largest = a.abs().max(b.abs());
             a == b
                 || (a.is_nan() && b.is_nan())
-                || (a - b).abs() <= FLOAT_TOLERANCE * a.abs().max(b.abs())
+                || (largest.is_finite() && (a - b).abs() <= FLOAT_TOLERANCE * largest)
         }
         _ => false,
     }
