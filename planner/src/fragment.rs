@@ -32,7 +32,7 @@ pub(crate) use scan::is_constant;
 pub struct Candidate {
     /// What takes its place.
     pub fragment: Fragment,
-    /// Rows of the scanned table, where its statistics know them exactly.
+    /// Rows of the scanned table, as far as its statistics know.
     pub rows: Option<usize>,
 }
 
@@ -59,4 +59,5 @@ pub fn is_root(plan: &dyn ExecutionPlan) -> bool {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

@@ -24,4 +24,5 @@ pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};
 pub use reason::Reason;
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

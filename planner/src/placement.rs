@@ -87,4 +87,5 @@ impl PhysicalOptimizerRule for GpuPlacement {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

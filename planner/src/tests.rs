@@ -112,9 +112,10 @@ pub(crate) fn session(rule: Option<GpuPlacement>, config: WarplineConfig) -> Ses
 
 /// Settings under which small tables go to the device.
 pub(crate) fn any_size() -> WarplineConfig {
-    let mut config = WarplineConfig::default();
-    config.min_rows = 0;
-    config
+    WarplineConfig {
+        min_rows: 0,
+        ..WarplineConfig::default()
+    }
 }
 
 /// A session whose rule has the emulator.

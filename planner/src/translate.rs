@@ -262,4 +262,5 @@ fn count_nodes(expr: &Arc<dyn PhysicalExpr>) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

@@ -4,7 +4,6 @@ use std::any::Any;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use datafusion::common::stats::Precision;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{
     FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
@@ -31,7 +30,7 @@ use crate::reason::{Reason, refuse};
 #[derive(Debug)]
 pub(super) struct Scan {
     table: TableSource,
-    /// Rows of the table, where its statistics know them exactly.
+    /// Rows of the table, as far as its statistics know.
     pub(super) rows: Option<usize>,
 }
 
@@ -91,10 +90,8 @@ pub(super) fn scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Rows, Reason> {
         None => vec![],
     };
     let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
-    let rows = match statistics.num_rows {
-        Precision::Exact(rows) => Some(rows),
-        _ => None,
-    };
+    // A predicate in the scan makes the count of the table's rows inexact, but not wrong.
+    let rows = statistics.num_rows.get_value().copied();
     Ok(Rows {
         scan: Scan {
             table: analysis.source,

@@ -100,12 +100,12 @@ impl Classification {
         let mut found = Vec::new();
         self.collect(&mut found);
         if !found.iter().any(|o| o.fallback) && self.table_rows {
-            add(
-                &mut found,
-                "DataSourceExec",
-                "no device operator in the query",
-                true,
-            );
+            let reason = if self.device_rows {
+                "table rows reach the result without a device operator"
+            } else {
+                "no device operator in the query"
+            };
+            add(&mut found, "DataSourceExec", reason, true);
         }
         found
     }

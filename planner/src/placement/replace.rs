@@ -138,9 +138,8 @@ fn relies_on_partitions(plan: &Arc<dyn ExecutionPlan>, above: bool) -> bool {
         return false;
     }
     // One partition satisfies every requirement of a single child; siblings must agree.
-    plan.children().len() > 1 && !plan.is::<UnionExec>()
-        || above
-        || plan.is::<AggregateExec>() && above
+    let siblings = plan.children().len() > 1 && !plan.is::<UnionExec>();
+    siblings || above
 }
 
 /// Give the fragment's one partition the partitioning and order of the operator it stands for.
