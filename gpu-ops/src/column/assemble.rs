@@ -37,6 +37,9 @@ struct Rows<'a> {
     rows: usize,
 }
 
+/// Writes a range of a buffer's bytes.
+type Fill<'f> = dyn Fn(Range<usize>, &mut [u8]) -> Result<()> + Sync + 'f;
+
 /// Global codes by segment and local number.
 type Remaps = Vec<Vec<u32>>;
 
@@ -67,10 +70,9 @@ impl ColumnAssembler {
         let all = Rows::new(&segments);
         let mut statistics = all.statistics();
         let purpose = &self.name;
-        let upload =
-            |bytes: usize, fill: &(dyn Fn(Range<usize>, &mut [u8]) -> Result<()> + Sync)| {
-                upload_with(bytes, purpose, pool, stream, fill).map(Arc::new)
-            };
+        let upload = |bytes: usize, fill: &Fill<'_>| {
+            upload_with(bytes, purpose, pool, stream, fill).map(Arc::new)
+        };
         let (encoding, data) = match physical(&self.data_type)? {
             Physical::Bits => {
                 let data = upload(all.rows.div_ceil(8), &|range, out| {

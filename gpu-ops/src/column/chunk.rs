@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
 use arrow::datatypes::{ArrowNativeType, DataType, i256};
@@ -208,6 +208,10 @@ impl ChunkEncoder {
             }));
             return Ok(codes);
         }
+        if let Some(views) = array.as_string_view_opt() {
+            intern_views(views, interner, &mut codes)?;
+            return Ok(codes);
+        }
         for_each_string(array, |value| {
             codes.push(match value {
                 Some(value) => number(interner, value)?,
@@ -223,6 +227,31 @@ fn number(interner: &mut Interner, value: &[u8]) -> Result<u32> {
     interner.intern(value).ok_or_else(|| {
         GpuError::Unsupported("a dictionary of more than 4294967294 distinct strings".into())
     })
+}
+
+/// Number the strings of a view array, with a small cache in front of the interner: within one
+/// array equal views are equal strings, and readers repeat the views of repeated strings.
+fn intern_views(
+    array: &StringViewArray,
+    interner: &mut Interner,
+    codes: &mut Vec<u32>,
+) -> Result<()> {
+    const SLOTS: usize = 512;
+    // No view has all bits set: its length would exceed any buffer.
+    let mut cache = vec![(u128::MAX, 0u32); SLOTS];
+    for (row, view) in array.views().iter().enumerate() {
+        if array.is_null(row) {
+            codes.push(0);
+            continue;
+        }
+        let folded = (*view as u64 ^ (*view >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let entry = &mut cache[(folded >> 32) as usize % SLOTS];
+        if entry.0 != *view {
+            *entry = (*view, number(interner, array.value(row).as_bytes())?);
+        }
+        codes.push(entry.1);
+    }
+    Ok(())
 }
 
 /// Visit the rows of a plain string array.
@@ -303,7 +332,7 @@ fn value_chunk(array: &ArrayRef, nulls: Option<&NullBuffer>, physical: Physical)
             Native::U64 => integer!(u64),
             Native::I128 => {
                 let values = data.buffer::<i128>(0).get(..rows);
-                Ok(wide_chunk(values.ok_or_else(too_short)?, nulls))
+                wide_chunk(values.ok_or_else(too_short)?, nulls)
             }
             Native::I256 => {
                 let values = without_nulls(data.buffer::<i256>(0).get(..rows), nulls)?;
@@ -314,7 +343,7 @@ fn value_chunk(array: &ArrayRef, nulls: Option<&NullBuffer>, physical: Physical)
                         array.data_type()
                     ))
                 })?;
-                Ok(wide_chunk(&narrowed, nulls))
+                wide_chunk(&narrowed, nulls)
             }
         },
         Physical::Text => Err(GpuError::Internal(
@@ -396,7 +425,15 @@ fn integer_chunk<T: ArrowNativeType + Ord>(
 }
 
 /// Encode 128-bit integers.
-fn wide_chunk(values: &[i128], nulls: Option<&NullBuffer>) -> Chunk {
+fn wide_chunk(values: &[i128], nulls: Option<&NullBuffer>) -> Result<Chunk> {
+    // Most decimals fit 64 bits, where the passes below are several times faster.
+    let low: Vec<i64> = values.iter().map(|value| *value as i64).collect();
+    let high = values
+        .iter()
+        .fold(0, |high, v| high | (*v ^ i128::from(*v as i64)));
+    if high == 0 {
+        return integer_chunk(Some(&low), nulls, i128::from, |v| v as u64);
+    }
     let limits = match nulls {
         None => limits(values.iter().copied()),
         Some(nulls) => limits(nulls.valid_indices().map(|row| values[row])),
@@ -414,7 +451,7 @@ fn wide_chunk(values: &[i128], nulls: Option<&NullBuffer>) -> Chunk {
     let mut chunk = Chunk::new(values.len(), Values::Integer { base, codes }, nulls);
     chunk.range = limits;
     chunk.set_order(values, |v| v);
-    chunk
+    Ok(chunk)
 }
 
 impl Chunk {
