@@ -1,8 +1,8 @@
 //! One open device with everything that sessions share: memory pool, resident tables, compiled kernels.
 
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

@@ -88,14 +88,29 @@ impl AccumulatorPlan {
         }
         let word = self.words;
         self.words += kind.words();
-        self.accumulators.push(Accumulator { kind, word, condition, value, partial });
+        self.accumulators.push(Accumulator {
+            kind,
+            word,
+            condition,
+            value,
+            partial,
+        });
         self.accumulators.len() - 1
     }
 
     /// Count the rows for which `condition` (C++) holds. `thread_rows` bounds the rows one thread sees.
     pub(super) fn count(&mut self, condition: &str, thread_rows: u64) -> usize {
-        let partial = if thread_rows <= i32::MAX as u64 { CType::I32 } else { CType::I64 };
-        self.add(StateKind::Count, condition.to_string(), "1".to_string(), partial)
+        let partial = if thread_rows <= i32::MAX as u64 {
+            CType::I32
+        } else {
+            CType::I64
+        };
+        self.add(
+            StateKind::Count,
+            condition.to_string(),
+            "1".to_string(),
+            partial,
+        )
     }
 
     /// Plan one call over the row at hand; `rows` bounds the rows of the whole input.
@@ -112,13 +127,19 @@ impl AccumulatorPlan {
             let test = emitter.is_true(&value);
             condition = emitter.bind_bool(format!("alive && {test}"));
         }
-        let argument = call.argument.as_ref().map(|a| emitter.emit(a)).transpose()?;
+        let argument = call
+            .argument
+            .as_ref()
+            .map(|a| emitter.emit(a))
+            .transpose()?;
         if let Some(valid) = argument.as_ref().and_then(|a| a.valid.clone()) {
             condition = emitter.bind_bool(format!("{condition} && {valid}"));
         }
         let count = self.count(&condition, thread_rows);
         let argument_type = call.argument.as_ref().map(|a| a.data_type.clone());
-        let meaning = argument.as_ref().map_or(Meaning::Number, |a| a.meaning.clone());
+        let meaning = argument
+            .as_ref()
+            .map_or(Meaning::Number, |a| a.meaning.clone());
         let value = match (call.function, argument) {
             (AggregateFunction::Count, _) => count,
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(v)) => {
@@ -134,14 +155,27 @@ impl AccumulatorPlan {
                 }
                 index
             }
-            (AggregateFunction::Min, Some(v)) => self.extreme(emitter, StateKind::Min, &v, condition)?,
-            (AggregateFunction::Max, Some(v)) => self.extreme(emitter, StateKind::Max, &v, condition)?,
+            (AggregateFunction::Min, Some(v)) => {
+                self.extreme(emitter, StateKind::Min, &v, condition)?
+            }
+            (AggregateFunction::Max, Some(v)) => {
+                self.extreme(emitter, StateKind::Max, &v, condition)?
+            }
             (function, None) => {
-                return Err(GpuError::Internal(format!("{function:?} without an argument")));
+                return Err(GpuError::Internal(format!(
+                    "{function:?} without an argument"
+                )));
             }
         };
         let return_type = call.return_type.clone();
-        self.calls.push(CallPlan { function: call.function, value, count, argument_type, meaning, return_type });
+        self.calls.push(CallPlan {
+            function: call.function,
+            value,
+            count,
+            argument_type,
+            meaning,
+            return_type,
+        });
         Ok(())
     }
 
@@ -163,7 +197,9 @@ impl AccumulatorPlan {
         }
         let magnitude = value.range.magnitude();
         let fits = |rows: u64, max: i128| {
-            magnitude.checked_mul(u128::from(rows)).is_some_and(|total| total <= max as u128)
+            magnitude
+                .checked_mul(u128::from(rows))
+                .is_some_and(|total| total <= max as u128)
         };
         let kind = if is_decimal(data_type) && !fits(rows, i64::MAX.into()) {
             StateKind::Sum128
@@ -192,7 +228,11 @@ impl AccumulatorPlan {
             CType::F32 | CType::F64 => format!("(i64)total_order({})", value.text),
             _ => format!("(i64){}", value.text),
         };
-        let function = if kind == StateKind::Min { "min_key" } else { "max_key" };
+        let function = if kind == StateKind::Min {
+            "min_key"
+        } else {
+            "max_key"
+        };
         let key = format!("{function}({number})");
         // Keys are u64; the name of the variable is all that later statements need.
         let name = format!("key{}", emitter.state.variables);
@@ -221,14 +261,23 @@ impl Accumulator {
         let t = self.partial_type();
         match self.kind {
             StateKind::Min | StateKind::Max => {
-                format!("{target} = max_u64({target}, {hit} ? {} : 0ull);", self.value)
+                format!(
+                    "{target} = max_u64({target}, {hit} ? {} : 0ull);",
+                    self.value
+                )
             }
             // Sums modulo 2^64 wrap: add as unsigned, which is defined.
             StateKind::Sum64 if self.partial == CType::I64 => {
-                format!("{target} = (i64)((u64){target} + ({hit} ? (u64){} : 0ull));", self.value)
+                format!(
+                    "{target} = (i64)((u64){target} + ({hit} ? (u64){} : 0ull));",
+                    self.value
+                )
             }
             StateKind::Sum128 if self.partial == CType::I128 => {
-                format!("{target} = wrap_add({target}, {hit} ? (i128){} : (i128)0);", self.value)
+                format!(
+                    "{target} = wrap_add({target}, {hit} ? (i128){} : (i128)0);",
+                    self.value
+                )
             }
             _ => format!("{target} += {hit} ? ({t}){} : ({t})0;", self.value),
         }

@@ -48,7 +48,11 @@ impl Arguments {
         if wide {
             // Truncation on purpose: the two halves of the two's complement.
             let low = self.push(format!("lit{n}_lo"), "i64", Argument::Integer(value as i64));
-            let high = self.push(format!("lit{n}_hi"), "i64", Argument::Integer((value >> 64) as i64));
+            let high = self.push(
+                format!("lit{n}_hi"),
+                "i64",
+                Argument::Integer((value >> 64) as i64),
+            );
             format!("(i128)(((u128)(u64){high} << 64) | (u128)(u64){low})")
         } else {
             self.push(format!("lit{n}"), "i64", Argument::Integer(value as i64))
@@ -63,7 +67,11 @@ impl Arguments {
 
     fn push(&mut self, name: String, c_type: &'static str, value: Argument) -> String {
         let text = format!("args.{name}");
-        self.fields.push(Field { name, c_type, value });
+        self.fields.push(Field {
+            name,
+            c_type,
+            value,
+        });
         text
     }
 

@@ -11,7 +11,9 @@ use crate::expr::Expr;
 /// Precision and scale of a decimal.
 fn decimal(data_type: &DataType) -> Option<(u8, i8)> {
     match data_type {
-        DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => Some((*p, *s)),
+        DataType::Decimal32(p, s) | DataType::Decimal64(p, s) | DataType::Decimal128(p, s) => {
+            Some((*p, *s))
+        }
         _ => None,
     }
 }
@@ -47,20 +49,30 @@ impl Emitter<'_> {
             return self.rescale(value, shift, to, Range::of_precision(precision), safe);
         }
         if let (true, Some((precision, scale))) = (from.is_integer(), decimal(to)) {
-            return self.rescale(value, scale.into(), to, Range::of_precision(precision), safe);
+            return self.rescale(
+                value,
+                scale.into(),
+                to,
+                Range::of_precision(precision),
+                safe,
+            );
         }
         if let (Some((_, scale)), true) = (decimal(from), to.is_integer()) {
             return self.decimal_to_integer(value, scale, to, safe);
         }
         if to.is_floating() {
-            return self.to_float(value, from, to);
+            return self.integer_to_float(value, from, to);
         }
         if from.is_floating() && to.is_integer() {
             return self.float_to_integer(value, to, safe);
         }
         if *from == DataType::Boolean && to.is_integer() {
             let text = self.bind(CType::I32, format!("(i32){}", value.text));
-            return Ok(Value { text, c_type: CType::I32, ..value });
+            return Ok(Value {
+                text,
+                c_type: CType::I32,
+                ..value
+            });
         }
         if from.is_integer() && *to == DataType::Boolean {
             let text = self.bind_bool(format!("{} != 0", value.text));
@@ -110,18 +122,40 @@ impl Emitter<'_> {
             let filler = self.integer(range.min);
             let text = format!("{at} ? {} : ({}){filler}", value.text, value.c_type.name());
             let text = self.bind(value.c_type, text);
-            return Ok(Value { text, range, valid, ..value }.narrowed(self));
+            return Ok(Value {
+                text,
+                range,
+                valid,
+                ..value
+            }
+            .narrowed(self));
         }
         self.fault(&outside, value.valid.clone().as_deref(), "WL_FAULT_CAST");
         // A faulted row's value is discarded with the whole answer, but it must not overflow here.
         let filler = self.integer(range.min);
-        let text = format!("({outside}) ? ({}){filler} : {}", value.c_type.name(), value.text);
+        let text = format!(
+            "({outside}) ? ({}){filler} : {}",
+            value.c_type.name(),
+            value.text
+        );
         let text = self.bind(value.c_type, text);
-        Ok(Value { text, range, ..value }.narrowed(self))
+        Ok(Value {
+            text,
+            range,
+            ..value
+        }
+        .narrowed(self))
     }
 
     /// Multiply or divide by a power of ten, then check the target's precision.
-    fn rescale(&mut self, value: Value, shift: i32, to: &DataType, bounds: Range, safe: bool) -> Result<Value> {
+    fn rescale(
+        &mut self,
+        value: Value,
+        shift: i32,
+        to: &DataType,
+        bounds: Range,
+        safe: bool,
+    ) -> Result<Value> {
         let native = self.bounds(to)?;
         if shift >= 0 {
             if safe && !value.range.within(Range::of_precision(18)) {
@@ -136,14 +170,32 @@ impl Emitter<'_> {
         let text = self.integer(divisor);
         let c_type = value.c_type.max(CType::for_range(Range::point(divisor)));
         let name = c_type.name();
-        let text = format!("div_round_half_up<{name}>(({name}){}, ({name}){text})", value.text);
+        let text = format!(
+            "div_round_half_up<{name}>(({name}){}, ({name}){text})",
+            value.text
+        );
         let text = self.bind(c_type, text);
-        let range = Range { min: value.range.min / divisor - 1, max: value.range.max / divisor + 1 };
-        let scaled = Value { text, c_type, range, ..value }.narrowed(self);
+        let range = Range {
+            min: value.range.min / divisor - 1,
+            max: value.range.max / divisor + 1,
+        };
+        let scaled = Value {
+            text,
+            c_type,
+            range,
+            ..value
+        }
+        .narrowed(self);
         self.bounded(scaled, bounds, safe)
     }
 
-    fn decimal_to_integer(&mut self, value: Value, scale: i8, to: &DataType, safe: bool) -> Result<Value> {
+    fn decimal_to_integer(
+        &mut self,
+        value: Value,
+        scale: i8,
+        to: &DataType,
+        safe: bool,
+    ) -> Result<Value> {
         let bounds = self.bounds(to)?;
         if scale < 0 {
             return unsupported("CAST of decimals with negative scale to integers");
@@ -158,12 +210,21 @@ impl Emitter<'_> {
         let c_type = value.c_type.max(CType::for_range(Range::point(divisor)));
         let text = format!("({}){} / {text}", c_type.name(), value.text);
         let text = self.bind(c_type, text);
-        let range = Range { min: value.range.min / divisor, max: value.range.max / divisor };
-        let truncated = Value { text, c_type, range, ..value }.narrowed(self);
+        let range = Range {
+            min: value.range.min / divisor,
+            max: value.range.max / divisor,
+        };
+        let truncated = Value {
+            text,
+            c_type,
+            range,
+            ..value
+        }
+        .narrowed(self);
         self.bounded(truncated, bounds, safe)
     }
 
-    fn to_float(&mut self, value: Value, from: &DataType, to: &DataType) -> Result<Value> {
+    fn integer_to_float(&mut self, value: Value, from: &DataType, to: &DataType) -> Result<Value> {
         let c_type = match to {
             DataType::Float64 => CType::F64,
             DataType::Float32 => CType::F32,
@@ -179,7 +240,12 @@ impl Emitter<'_> {
             return unsupported(format!("CAST from {from} to {to}"));
         };
         let text = self.bind(c_type, text);
-        Ok(Value { text, c_type, range: Range::FULL, ..value })
+        Ok(Value {
+            text,
+            c_type,
+            range: Range::FULL,
+            ..value
+        })
     }
 
     fn float_to_integer(&mut self, value: Value, to: &DataType, safe: bool) -> Result<Value> {
@@ -198,15 +264,35 @@ impl Emitter<'_> {
         let valid = if safe {
             Some(self.bind_bool(format!("{} && {inside}", value.valid_text())))
         } else {
-            self.fault(&format!("!{inside}"), value.valid.clone().as_deref(), "WL_FAULT_CAST");
+            self.fault(
+                &format!("!{inside}"),
+                value.valid.clone().as_deref(),
+                "WL_FAULT_CAST",
+            );
             value.valid.clone()
         };
         let name = c_type.name();
-        let text = self.bind(c_type, format!("{inside} ? ({name}){} : ({name})0", value.text));
-        Ok(Value { text, c_type, range: bounds, valid, meaning: Meaning::Number })
+        let text = self.bind(
+            c_type,
+            format!("{inside} ? ({name}){} : ({name})0", value.text),
+        );
+        Ok(Value {
+            text,
+            c_type,
+            range: bounds,
+            valid,
+            meaning: Meaning::Number,
+        })
     }
 
-    fn calendar(&mut self, value: Value, from_day: i128, to_day: i128, from: &DataType, to: &DataType) -> Result<Value> {
+    fn calendar(
+        &mut self,
+        value: Value,
+        from_day: i128,
+        to_day: i128,
+        from: &DataType,
+        to: &DataType,
+    ) -> Result<Value> {
         let bounds = self.bounds(to)?;
         if to_day == from_day {
             return Ok(value);
@@ -214,14 +300,27 @@ impl Emitter<'_> {
         if to_day > from_day {
             // Exact only while it cannot leave 64 bits; what Arrow does beyond is for the CPU.
             let factor = to_day / from_day;
-            let fits = value.range.multiply(Range::point(factor)).is_some_and(|r| r.within(bounds));
+            let fits = value
+                .range
+                .times(Range::point(factor))
+                .is_some_and(|r| r.within(bounds));
             if !fits {
-                return unsupported(format!("CAST from {from} to {to} near the end of the calendar"));
+                return unsupported(format!(
+                    "CAST from {from} to {to} near the end of the calendar"
+                ));
             }
             let text = self.integer(factor);
             let text = self.bind(CType::I64, format!("(i64){} * (i64){text}", value.text));
-            let range = Range { min: value.range.min * factor, max: value.range.max * factor };
-            return Ok(Value { text, c_type: CType::I64, range, ..value });
+            let range = Range {
+                min: value.range.min * factor,
+                max: value.range.max * factor,
+            };
+            return Ok(Value {
+                text,
+                c_type: CType::I64,
+                range,
+                ..value
+            });
         }
         let factor = from_day / to_day;
         // To dates Arrow goes by the calendar (floor); between timestamps it truncates.
@@ -230,9 +329,21 @@ impl Emitter<'_> {
             return unsupported(format!("CAST from {from} to {to} before 1970"));
         }
         let text = self.integer(factor);
-        let text = self.bind(CType::I64, format!("floor_div((i64){}, (i64){text})", value.text));
-        let range = Range { min: value.range.min.div_euclid(factor), max: value.range.max.div_euclid(factor) };
-        let floored = Value { text, c_type: CType::I64, range, ..value }.narrowed(self);
+        let text = self.bind(
+            CType::I64,
+            format!("floor_div((i64){}, (i64){text})", value.text),
+        );
+        let range = Range {
+            min: value.range.min.div_euclid(factor),
+            max: value.range.max.div_euclid(factor),
+        };
+        let floored = Value {
+            text,
+            c_type: CType::I64,
+            range,
+            ..value
+        }
+        .narrowed(self);
         self.bounded(floored, bounds, false)
     }
 }
@@ -244,4 +355,3 @@ fn is_string(data_type: &DataType) -> bool {
         _ => false,
     }
 }
-

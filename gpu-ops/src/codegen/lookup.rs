@@ -49,13 +49,19 @@ impl Emitter<'_> {
             Some(valid) => self.bind(CType::I32, format!("{valid} ? {code} : {}", entries - 1)),
         };
         // The entry of NULL matters only when the column has nulls.
-        let reachable = if valid_input.is_some() { entries } else { entries - 1 };
+        let reachable = if valid_input.is_some() {
+            entries
+        } else {
+            entries - 1
+        };
         let has_null = (0..reachable).any(|i| results.is_null(i));
 
         if let Some(values) = results.as_boolean_opt() {
             if entries <= 64 {
                 let mask = |bit: &dyn Fn(usize) -> bool| {
-                    (0..entries).filter(|i| bit(*i)).fold(0u64, |m, i| m | (1 << i))
+                    (0..entries)
+                        .filter(|i| bit(*i))
+                        .fold(0u64, |m, i| m | (1 << i))
                 };
                 let truth = mask(&|i| values.is_valid(i) && values.value(i));
                 let truth = self.state.arguments.literal((truth as i64).into(), false);
@@ -67,7 +73,9 @@ impl Emitter<'_> {
                 });
                 return Ok(Value::boolean(text, valid));
             }
-            let bytes = (0..entries).map(|i| u8::from(values.is_valid(i) && values.value(i))).collect();
+            let bytes = (0..entries)
+                .map(|i| u8::from(values.is_valid(i) && values.value(i)))
+                .collect();
             let pointer = self.table("const u8*", bytes);
             let text = self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"));
             let valid = self.lookup_validity(&results, &entry, has_null);
@@ -76,32 +84,65 @@ impl Emitter<'_> {
 
         let valid = self.lookup_validity(&results, &entry, has_null);
         match results.data_type() {
-            DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Dictionary(..) => {
+            DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Utf8View
+            | DataType::Dictionary(..) => {
                 let (distinct, codes) = sorted_dictionary(&results)?;
                 let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
                 let pointer = self.table("const i32*", bytes);
                 let text = self.bind(CType::I32, format!("__ldg({pointer} + {entry})"));
                 let range = Range::new(0, distinct.len().max(1) as i128 - 1);
                 let meaning = Meaning::Code(Arc::new(Dictionary { values: distinct }));
-                Ok(Value { text, c_type: CType::I32, range, valid, meaning })
+                Ok(Value {
+                    text,
+                    c_type: CType::I32,
+                    range,
+                    valid,
+                    meaning,
+                })
             }
             DataType::Float64 | DataType::Float32 => {
                 let as_f64 = arrow::compute::cast(&results, &DataType::Float64)?;
                 let values = as_f64.as_primitive::<arrow::datatypes::Float64Type>();
-                let bytes = values.values().iter().flat_map(|v| v.to_ne_bytes()).collect();
+                let bytes = values
+                    .values()
+                    .iter()
+                    .flat_map(|v| v.to_ne_bytes())
+                    .collect();
                 let pointer = self.table("const f64*", bytes);
-                let c_type = if *results.data_type() == DataType::Float64 { CType::F64 } else { CType::F32 };
-                let text = self.bind(c_type, format!("({})__ldg({pointer} + {entry})", c_type.name()));
-                Ok(Value { text, c_type, range: Range::FULL, valid, meaning: Meaning::Number })
+                let c_type = if *results.data_type() == DataType::Float64 {
+                    CType::F64
+                } else {
+                    CType::F32
+                };
+                let text = self.bind(
+                    c_type,
+                    format!("({})__ldg({pointer} + {entry})", c_type.name()),
+                );
+                Ok(Value {
+                    text,
+                    c_type,
+                    range: Range::FULL,
+                    valid,
+                    meaning: Meaning::Number,
+                })
             }
             _ => {
                 let mut numbers = Vec::with_capacity(entries);
                 let mut range = Range::point(0);
                 for i in 0..entries {
                     let scalar = datafusion::scalar::ScalarValue::try_from_array(&results, i)?;
-                    let number = if scalar.is_null() { Some(0) } else { integer_of(&scalar) };
+                    let number = if scalar.is_null() {
+                        Some(0)
+                    } else {
+                        integer_of(&scalar)
+                    };
                     let Some(number) = number else {
-                        return unsupported(format!("a string function returning {}", results.data_type()));
+                        return unsupported(format!(
+                            "a string function returning {}",
+                            results.data_type()
+                        ));
                     };
                     range = range.union(Range::point(number));
                     numbers.push(number);
@@ -110,10 +151,22 @@ impl Emitter<'_> {
                 if c_type == CType::I128 {
                     return unsupported("a string function returning 128-bit values");
                 }
-                let bytes = numbers.iter().flat_map(|n| (*n as i64).to_ne_bytes()).collect();
+                let bytes = numbers
+                    .iter()
+                    .flat_map(|n| (*n as i64).to_ne_bytes())
+                    .collect();
                 let pointer = self.table("const i64*", bytes);
-                let text = self.bind(c_type, format!("({})__ldg({pointer} + {entry})", c_type.name()));
-                Ok(Value { text, c_type, range, valid, meaning: Meaning::Number })
+                let text = self.bind(
+                    c_type,
+                    format!("({})__ldg({pointer} + {entry})", c_type.name()),
+                );
+                Ok(Value {
+                    text,
+                    c_type,
+                    range,
+                    valid,
+                    meaning: Meaning::Number,
+                })
             }
         }
     }
@@ -125,9 +178,16 @@ impl Emitter<'_> {
         pointer
     }
 
-    fn lookup_validity(&mut self, results: &ArrayRef, entry: &str, has_null: bool) -> Option<String> {
+    fn lookup_validity(
+        &mut self,
+        results: &ArrayRef,
+        entry: &str,
+        has_null: bool,
+    ) -> Option<String> {
         has_null.then(|| {
-            let bytes = (0..results.len()).map(|i| u8::from(results.is_valid(i))).collect();
+            let bytes = (0..results.len())
+                .map(|i| u8::from(results.is_valid(i)))
+                .collect();
             let pointer = self.table("const u8*", bytes);
             self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"))
         })
@@ -150,7 +210,10 @@ fn evaluate(
     let schema = Schema::new(vec![Field::new("value", data_type.clone(), true)]);
     let rows = input.len();
     let batch = RecordBatch::try_new(Arc::new(schema), vec![input])?;
-    function.evaluate(&batch)?.into_array(rows).map_err(GpuError::from)
+    function
+        .evaluate(&batch)?
+        .into_array(rows)
+        .map_err(GpuError::from)
 }
 
 /// Distinct non-null strings in byte order, and the code of each input row (0 for NULL).
@@ -165,7 +228,12 @@ fn sorted_dictionary(strings: &ArrayRef) -> Result<(ArrayRef, Vec<i32>)> {
     let mut codes = vec![0i32; text.len()];
     let mut kept = Vec::new();
     let mut previous: Option<&str> = None;
-    for row in order.values().iter().copied().filter(|r| text.is_valid(*r as usize)) {
+    for row in order
+        .values()
+        .iter()
+        .copied()
+        .filter(|r| text.is_valid(*r as usize))
+    {
         let value = text.value(row as usize);
         if previous != Some(value) {
             kept.push(row);

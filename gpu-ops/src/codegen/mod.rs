@@ -21,4 +21,3 @@ pub use lookup::LookupTable;
 pub use range::Range;
 pub use tile::{BLOCK_THREADS, HEADER_WORDS, KeyPlan, TILE_ROWS, TileKernel, TilePlan};
 pub use value::{CType, Meaning};
-

@@ -19,7 +19,10 @@ fn scale_of(data_type: &DataType) -> i8 {
 }
 
 pub(super) fn is_decimal(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..))
+    matches!(
+        data_type,
+        DataType::Decimal32(..) | DataType::Decimal64(..) | DataType::Decimal128(..)
+    )
 }
 
 fn power_of_ten(exponent: i32) -> Result<i128> {
@@ -56,9 +59,9 @@ impl Ring {
 
     fn range(self, a: Range, b: Range) -> Option<Range> {
         match self {
-            Self::Add => a.add(b),
-            Self::Subtract => a.subtract(b),
-            Self::Multiply => a.multiply(b),
+            Self::Add => a.plus(b),
+            Self::Subtract => a.minus(b),
+            Self::Multiply => a.times(b),
         }
     }
 }
@@ -120,17 +123,31 @@ impl Emitter<'_> {
                 // operands; the result stays within the operands' type.
                 let range = self.bounds(data_type)?;
                 let c_type = CType::for_range(range).max(l.c_type).max(r.c_type);
-                let text = format!("{} {symbol} {}", self.widen(&l, c_type), self.widen(&r, c_type));
+                let text = format!(
+                    "{} {symbol} {}",
+                    self.widen(&l, c_type),
+                    self.widen(&r, c_type)
+                );
                 let text = self.bind(c_type, text);
                 let valid = self.both_valid(l.valid.as_deref(), r.valid.as_deref());
-                Ok(Value { text, c_type, range, valid, meaning: Meaning::Number })
+                Ok(Value {
+                    text,
+                    c_type,
+                    range,
+                    valid,
+                    meaning: Meaning::Number,
+                })
             }
         }
     }
 
     fn numbers_only(&self, l: &Value, r: &Value) -> Result<()> {
         let number = |v: &Value| v.c_type.is_integer() && matches!(v.meaning, Meaning::Number);
-        if number(l) && number(r) { Ok(()) } else { unsupported("arithmetic on values that are not numbers") }
+        if number(l) && number(r) {
+            Ok(())
+        } else {
+            unsupported("arithmetic on values that are not numbers")
+        }
     }
 
     /// Every value the logical type can hold.
@@ -149,11 +166,24 @@ impl Emitter<'_> {
         let range = Range::point(factor);
         let c_type = CType::for_range(range);
         let text = self.bind(c_type, text);
-        let factor = Value { text, c_type, range, valid: None, meaning: Meaning::Number };
+        let factor = Value {
+            text,
+            c_type,
+            range,
+            valid: None,
+            meaning: Meaning::Number,
+        };
         self.checked_ring(Ring::Multiply, &value, &factor, bounds)
     }
 
-    fn ring(&mut self, op: Ring, l: &Value, r: &Value, data_type: &DataType, bounds: Range) -> Result<Value> {
+    fn ring(
+        &mut self,
+        op: Ring,
+        l: &Value,
+        r: &Value,
+        data_type: &DataType,
+        bounds: Range,
+    ) -> Result<Value> {
         if is_decimal(data_type) {
             return self.checked_ring(op, l, r, bounds);
         }
@@ -165,7 +195,9 @@ impl Emitter<'_> {
         let (c_type, text) = match data_type {
             DataType::Int8 => (CType::I32, format!("(i32)(i8)({text})")),
             DataType::Int16 => (CType::I32, format!("(i32)(i16)({text})")),
-            DataType::Int32 | DataType::Date32 | DataType::Time32(_) => (CType::I32, format!("(i32)({text})")),
+            DataType::Int32 | DataType::Date32 | DataType::Time32(_) => {
+                (CType::I32, format!("(i32)({text})"))
+            }
             DataType::UInt8 => (CType::I32, format!("(i32)(u8)({text})")),
             DataType::UInt16 => (CType::I32, format!("(i32)(u16)({text})")),
             DataType::UInt32 => (CType::I64, format!("(i64)(u32)({text})")),
@@ -174,17 +206,35 @@ impl Emitter<'_> {
         };
         let text = self.bind(c_type, text);
         let valid = self.both_valid(l.valid.as_deref(), r.valid.as_deref());
-        Ok(Value { text, c_type, range: bounds, valid, meaning: Meaning::Number })
+        Ok(Value {
+            text,
+            c_type,
+            range: bounds,
+            valid,
+            meaning: Meaning::Number,
+        })
     }
 
     /// An operation whose result is known to fit.
     fn exact_ring(&mut self, op: Ring, l: &Value, r: &Value, range: Range) -> Value {
         let c_type = CType::for_range(range).max(l.c_type).max(r.c_type);
-        let text = format!("{} {} {}", self.widen(l, c_type), op.symbol(), self.widen(r, c_type));
+        let text = format!(
+            "{} {} {}",
+            self.widen(l, c_type),
+            op.symbol(),
+            self.widen(r, c_type)
+        );
         let text = self.bind(c_type, text);
         let valid = self.both_valid(l.valid.as_deref(), r.valid.as_deref());
         // An operand may have needed a wider type than the result does.
-        Value { text, c_type, range, valid, meaning: Meaning::Number }.narrowed(self)
+        Value {
+            text,
+            c_type,
+            range,
+            valid,
+            meaning: Meaning::Number,
+        }
+        .narrowed(self)
     }
 
     /// An operation that faults when it leaves `bounds`, the native integer of a decimal.
@@ -198,11 +248,24 @@ impl Emitter<'_> {
         self.fault(&overflow, valid.as_deref(), "WL_FAULT_OVERFLOW");
         let text = self.bind(CType::I128, format!("wrap_{}({a}, {b})", op.name()));
         self.fault_outside(&text, valid.as_deref(), bounds, "WL_FAULT_OVERFLOW");
-        Ok(Value { text, c_type: CType::I128, range: bounds, valid, meaning: Meaning::Number }.narrowed(self))
+        Ok(Value {
+            text,
+            c_type: CType::I128,
+            range: bounds,
+            valid,
+            meaning: Meaning::Number,
+        }
+        .narrowed(self))
     }
 
     /// Fault when a 128-bit value lies outside `bounds`.
-    pub(super) fn fault_outside(&mut self, text: &str, valid: Option<&str>, bounds: Range, fault: &str) {
+    pub(super) fn fault_outside(
+        &mut self,
+        text: &str,
+        valid: Option<&str>,
+        bounds: Range,
+        fault: &str,
+    ) {
         if bounds == Range::FULL {
             return;
         }
@@ -244,12 +307,21 @@ impl Emitter<'_> {
             (format!("{a} / {b}"), l.range.divide(r.range))
         };
         let text = self.bind(c_type, text);
-        Ok(Value { text, c_type, range, valid, meaning: Meaning::Number }.narrowed(self))
+        Ok(Value {
+            text,
+            c_type,
+            range,
+            valid,
+            meaning: Meaning::Number,
+        }
+        .narrowed(self))
     }
 
     fn float_arithmetic(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Result<Value> {
         if l.c_type != r.c_type {
-            return Err(GpuError::Internal("float operands of different width".into()));
+            return Err(GpuError::Internal(
+                "float operands of different width".into(),
+            ));
         }
         let text = match op {
             BinaryOp::Add => format!("{} + {}", l.text, r.text),
@@ -260,7 +332,13 @@ impl Emitter<'_> {
         };
         let text = self.bind(l.c_type, text);
         let valid = self.both_valid(l.valid.as_deref(), r.valid.as_deref());
-        Ok(Value { text, c_type: l.c_type, range: Range::FULL, valid, meaning: Meaning::Number })
+        Ok(Value {
+            text,
+            c_type: l.c_type,
+            range: Range::FULL,
+            valid,
+            meaning: Meaning::Number,
+        })
     }
 
     pub(super) fn negate(&mut self, operand: &Expr, data_type: &DataType) -> Result<Value> {
@@ -282,13 +360,20 @@ impl Emitter<'_> {
     }
 
     fn logic(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Value {
-        let (symbol, decided) = if op == BinaryOp::And { ("&&", "!") } else { ("||", "") };
+        let (symbol, decided) = if op == BinaryOp::And {
+            ("&&", "!")
+        } else {
+            ("||", "")
+        };
         let text = self.bind_bool(format!("{} {symbol} {}", l.text, r.text));
         let valid = match (&l.valid, &r.valid) {
             (None, None) => None,
             (a, b) => {
                 // Known when both are known, or when one known side decides alone.
-                let (lv, rv) = (a.as_deref().unwrap_or("true"), b.as_deref().unwrap_or("true"));
+                let (lv, rv) = (
+                    a.as_deref().unwrap_or("true"),
+                    b.as_deref().unwrap_or("true"),
+                );
                 Some(self.bind_bool(format!(
                     "({lv} && {rv}) || ({lv} && {decided}{}) || ({rv} && {decided}{})",
                     l.text, r.text
@@ -298,12 +383,20 @@ impl Emitter<'_> {
         // An unknown side holds an arbitrary bit: make the value right whenever it is known.
         let text = match &valid {
             None => text,
-            Some(_) if op == BinaryOp::And => {
-                self.bind_bool(format!("({} && {}) && ({} && {})", l.valid_text(), l.text, r.valid_text(), r.text))
-            }
-            Some(_) => {
-                self.bind_bool(format!("({} && {}) || ({} && {})", l.valid_text(), l.text, r.valid_text(), r.text))
-            }
+            Some(_) if op == BinaryOp::And => self.bind_bool(format!(
+                "({} && {}) && ({} && {})",
+                l.valid_text(),
+                l.text,
+                r.valid_text(),
+                r.text
+            )),
+            Some(_) => self.bind_bool(format!(
+                "({} && {}) || ({} && {})",
+                l.valid_text(),
+                l.text,
+                r.valid_text(),
+                r.text
+            )),
         };
         Value::boolean(text, valid)
     }
@@ -327,9 +420,10 @@ impl Emitter<'_> {
             return Err(GpuError::Internal("comparison of different kinds".into()));
         }
         Ok(match l.c_type {
-            CType::F32 | CType::F64 => {
-                (format!("total_order({})", l.text), format!("total_order({})", r.text))
-            }
+            CType::F32 | CType::F64 => (
+                format!("total_order({})", l.text),
+                format!("total_order({})", r.text),
+            ),
             _ => (l.text.clone(), r.text.clone()),
         })
     }
@@ -353,7 +447,11 @@ impl Emitter<'_> {
         let (a, b) = self.comparable(l, r)?;
         let (lv, rv) = (l.valid_text(), r.valid_text());
         let same = format!("({lv} == {rv} && (!{lv} || {a} == {b}))");
-        let text = if op == BinaryOp::IsNotDistinctFrom { same } else { format!("!{same}") };
+        let text = if op == BinaryOp::IsNotDistinctFrom {
+            same
+        } else {
+            format!("!{same}")
+        };
         let text = self.bind_bool(text);
         Ok(Value::boolean(text, None))
     }
@@ -367,7 +465,11 @@ impl Value {
             return self;
         }
         let text = emitter.bind(narrow, format!("({}){}", narrow.name(), self.text));
-        Self { text, c_type: narrow, ..self }
+        Self {
+            text,
+            c_type: narrow,
+            ..self
+        }
     }
 }
 

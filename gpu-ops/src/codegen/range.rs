@@ -13,21 +13,33 @@ pub struct Range {
 
 impl Range {
     /// Every value of 128 bits.
-    pub const FULL: Self = Self { min: i128::MIN, max: i128::MAX };
+    pub const FULL: Self = Self {
+        min: i128::MIN,
+        max: i128::MAX,
+    };
 
     /// `[min, max]`, in either order.
     pub fn new(a: i128, b: i128) -> Self {
-        Self { min: a.min(b), max: a.max(b) }
+        Self {
+            min: a.min(b),
+            max: a.max(b),
+        }
     }
 
     /// One value.
     pub fn point(value: i128) -> Self {
-        Self { min: value, max: value }
+        Self {
+            min: value,
+            max: value,
+        }
     }
 
     /// The smallest interval that holds both.
     pub fn union(self, other: Self) -> Self {
-        Self { min: self.min.min(other.min), max: self.max.max(other.max) }
+        Self {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
     }
 
     /// True when every value of `self` lies in `other`.
@@ -52,17 +64,23 @@ impl Range {
     }
 
     /// Sum, `None` when it can leave 128 bits.
-    pub fn add(self, other: Self) -> Option<Self> {
-        Some(Self { min: self.min.checked_add(other.min)?, max: self.max.checked_add(other.max)? })
+    pub fn plus(self, other: Self) -> Option<Self> {
+        Some(Self {
+            min: self.min.checked_add(other.min)?,
+            max: self.max.checked_add(other.max)?,
+        })
     }
 
     /// Difference, `None` when it can leave 128 bits.
-    pub fn subtract(self, other: Self) -> Option<Self> {
-        Some(Self { min: self.min.checked_sub(other.max)?, max: self.max.checked_sub(other.min)? })
+    pub fn minus(self, other: Self) -> Option<Self> {
+        Some(Self {
+            min: self.min.checked_sub(other.max)?,
+            max: self.max.checked_sub(other.min)?,
+        })
     }
 
     /// Product, `None` when it can leave 128 bits.
-    pub fn multiply(self, other: Self) -> Option<Self> {
+    pub fn times(self, other: Self) -> Option<Self> {
         let corners = [
             self.min.checked_mul(other.min)?,
             self.min.checked_mul(other.max)?,
@@ -79,7 +97,10 @@ impl Range {
     pub fn divide(self, divisor: Self) -> Self {
         let largest = i128::try_from(self.magnitude()).unwrap_or(i128::MAX);
         if divisor.min == divisor.max && divisor.min > 0 {
-            return Self { min: self.min / divisor.min, max: self.max / divisor.min };
+            return Self {
+                min: self.min / divisor.min,
+                max: self.max / divisor.min,
+            };
         }
         let negative_possible = self.min < 0 || divisor.min < 0;
         let positive_possible = self.max > 0 || divisor.min < 0;
@@ -96,7 +117,9 @@ impl Range {
             Boolean => Self::new(0, 1),
             Int8 => Self::new(i8::MIN.into(), i8::MAX.into()),
             Int16 => Self::new(i16::MIN.into(), i16::MAX.into()),
-            Int32 | Date32 | Time32(_) | Decimal32(..) => Self::new(i32::MIN.into(), i32::MAX.into()),
+            Int32 | Date32 | Time32(_) | Decimal32(..) => {
+                Self::new(i32::MIN.into(), i32::MAX.into())
+            }
             Int64 | Date64 | Time64(_) | Timestamp(..) | Duration(_) | Decimal64(..) => {
                 Self::new(i64::MIN.into(), i64::MAX.into())
             }
@@ -111,7 +134,12 @@ impl Range {
 
     /// Values of a decimal of `precision` digits (at most 38).
     pub fn of_precision(precision: u8) -> Self {
-        let bound = 10i128.checked_pow(u32::from(precision)).map_or(i128::MAX, |p| p - 1);
-        Self { min: -bound, max: bound }
+        let bound = 10i128
+            .checked_pow(u32::from(precision))
+            .map_or(i128::MAX, |p| p - 1);
+        Self {
+            min: -bound,
+            max: bound,
+        }
     }
 }

@@ -47,7 +47,13 @@ pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T> {
 
 impl<'a> Emitter<'a> {
     pub(super) fn new(columns: &'a [Arc<Column>], state: &'a mut KernelState) -> Self {
-        Self { columns, state, lines: Vec::new(), memo: HashMap::new(), guard: None }
+        Self {
+            columns,
+            state,
+            lines: Vec::new(),
+            memo: HashMap::new(),
+            guard: None,
+        }
     }
 
     /// Name the value of `text`, or find the variable that already holds it.
@@ -58,7 +64,8 @@ impl<'a> Emitter<'a> {
         }
         let name = format!("v{}", self.state.variables);
         self.state.variables += 1;
-        self.lines.push(format!("const {} {name} = {text};", c_type.name()));
+        self.lines
+            .push(format!("const {} {name} = {text};", c_type.name()));
         self.memo.insert(key, name.clone());
         name
     }
@@ -78,7 +85,11 @@ impl<'a> Emitter<'a> {
             .entry((value, wide))
             .or_insert_with(|| arguments.literal(value, wide))
             .clone();
-        if c_type == CType::I32 { format!("(i32){text}") } else { text }
+        if c_type == CType::I32 {
+            format!("(i32){text}")
+        } else {
+            text
+        }
     }
 
     /// Record `fault` (a name of `pipeline.cuh`) for this row when `condition` holds.
@@ -106,7 +117,11 @@ impl<'a> Emitter<'a> {
 
     /// Widen an integer value.
     pub(super) fn widen(&self, value: &Value, to: CType) -> String {
-        if value.c_type == to { value.text.clone() } else { format!("({}){}", to.name(), value.text) }
+        if value.c_type == to {
+            value.text.clone()
+        } else {
+            format!("({}){}", to.name(), value.text)
+        }
     }
 
     /// A C++ bool that is true when the condition is true (not false, not NULL).
@@ -145,8 +160,15 @@ impl<'a> Emitter<'a> {
                 Ok(Value::boolean(value.valid_text().to_string(), None))
             }
             Node::Cast { value, safe } => self.cast(value, &expr.data_type, *safe),
-            Node::Case { branches, otherwise } => self.case(branches, otherwise.as_deref()),
-            Node::InList { value, list, negated } => self.in_list(value, list, *negated),
+            Node::Case {
+                branches,
+                otherwise,
+            } => self.case(branches, otherwise.as_deref()),
+            Node::InList {
+                value,
+                list,
+                negated,
+            } => self.in_list(value, list, *negated),
             Node::Coalesce(list) => self.coalesce(list),
             Node::DatePart { part, value } => self.date_part(*part, value),
             Node::PerDistinct { column, function } => self.per_distinct(*column, function),
@@ -159,7 +181,10 @@ impl<'a> Emitter<'a> {
             .validity
             .is_some()
             .then(|| self.bind_bool(format!("((n{index} >> k) & 1) != 0")));
-        let bounds = column.statistics.range.map_or(Range::point(0), |(a, b)| Range::new(a, b));
+        let bounds = column
+            .statistics
+            .range
+            .map_or(Range::point(0), |(a, b)| Range::new(a, b));
         match &column.encoding {
             Encoding::Bits => {
                 let text = self.bind_bool(format!("((c{index} >> k) & 1) != 0"));
@@ -168,7 +193,13 @@ impl<'a> Emitter<'a> {
             Encoding::Integer { width: 16, .. } => {
                 let text = self.bind(CType::I128, format!("c{index}[k]"));
                 let range = bounds.union(Range::point(0));
-                Ok(Value { text, c_type: CType::I128, range, valid, meaning: Meaning::Number })
+                Ok(Value {
+                    text,
+                    c_type: CType::I128,
+                    range,
+                    valid,
+                    meaning: Meaning::Number,
+                })
             }
             Encoding::Integer { base, .. } => {
                 // Rows that are null or past the end hold code 0, that is the value `base`.
@@ -186,18 +217,36 @@ impl<'a> Emitter<'a> {
                     text = format!("{text} + ({unsigned})({}){base}", c_type.name());
                 }
                 let text = self.bind(c_type, format!("({})({text})", c_type.name()));
-                Ok(Value { text, c_type, range, valid, meaning: Meaning::Number })
+                Ok(Value {
+                    text,
+                    c_type,
+                    range,
+                    valid,
+                    meaning: Meaning::Number,
+                })
             }
             Encoding::Float { width } => {
                 let c_type = if *width == 4 { CType::F32 } else { CType::F64 };
                 let text = self.bind(c_type, format!("c{index}[k]"));
-                Ok(Value { text, c_type, range: Range::FULL, valid, meaning: Meaning::Number })
+                Ok(Value {
+                    text,
+                    c_type,
+                    range: Range::FULL,
+                    valid,
+                    meaning: Meaning::Number,
+                })
             }
             Encoding::Dictionary { dictionary, .. } => {
                 let text = self.bind(CType::I32, format!("(i32)c{index}[k]"));
                 let range = Range::new(0, dictionary.len().max(1) as i128 - 1);
                 let meaning = Meaning::Code(Arc::clone(dictionary));
-                Ok(Value { text, c_type: CType::I32, range, valid, meaning })
+                Ok(Value {
+                    text,
+                    c_type: CType::I32,
+                    range,
+                    valid,
+                    meaning,
+                })
             }
             Encoding::Bytes { .. } => {
                 unsupported("expressions over strings that are not dictionary encoded")
@@ -234,12 +283,24 @@ impl<'a> Emitter<'a> {
             ScalarValue::Float64(Some(f)) => {
                 let text = self.state.arguments.float(*f);
                 let text = self.bind(CType::F64, text);
-                Ok(Value { text, c_type: CType::F64, range: Range::FULL, valid: None, meaning: Meaning::Number })
+                Ok(Value {
+                    text,
+                    c_type: CType::F64,
+                    range: Range::FULL,
+                    valid: None,
+                    meaning: Meaning::Number,
+                })
             }
             ScalarValue::Float32(Some(f)) => {
                 let text = self.state.arguments.float(f64::from(*f));
                 let text = self.bind(CType::F32, format!("(f32){text}"));
-                Ok(Value { text, c_type: CType::F32, range: Range::FULL, valid: None, meaning: Meaning::Number })
+                Ok(Value {
+                    text,
+                    c_type: CType::F32,
+                    range: Range::FULL,
+                    valid: None,
+                    meaning: Meaning::Number,
+                })
             }
             other => match integer_of(other) {
                 Some(number) => {
@@ -247,7 +308,13 @@ impl<'a> Emitter<'a> {
                     let c_type = CType::for_range(range);
                     let text = self.integer(number);
                     let text = self.bind(c_type, text);
-                    Ok(Value { text, c_type, range, valid: None, meaning: Meaning::Number })
+                    Ok(Value {
+                        text,
+                        c_type,
+                        range,
+                        valid: None,
+                        meaning: Meaning::Number,
+                    })
                 }
                 None => unsupported(format!("a constant of type {}", other.data_type())),
             },
@@ -274,7 +341,9 @@ impl<'a> Emitter<'a> {
             meaning = Some(match (meaning, &value.meaning) {
                 (None, m) => m.clone(),
                 (Some(Meaning::Number), Meaning::Number) => Meaning::Number,
-                (Some(Meaning::Code(a)), Meaning::Code(b)) if Arc::ptr_eq(&a, b) => Meaning::Code(a),
+                (Some(Meaning::Code(a)), Meaning::Code(b)) if Arc::ptr_eq(&a, b) => {
+                    Meaning::Code(a)
+                }
                 _ => return unsupported("CASE or COALESCE over strings of different columns"),
             });
         }
@@ -331,11 +400,20 @@ impl<'a> Emitter<'a> {
         } else {
             None
         };
-        Ok(Value { text, c_type, range, valid, meaning })
+        Ok(Value {
+            text,
+            c_type,
+            range,
+            valid,
+            meaning,
+        })
     }
 
     fn coalesce(&mut self, list: &[Expr]) -> Result<Value> {
-        let values = list.iter().map(|e| self.emit(e)).collect::<Result<Vec<_>>>()?;
+        let values = list
+            .iter()
+            .map(|e| self.emit(e))
+            .collect::<Result<Vec<_>>>()?;
         let (c_type, range, meaning) = self.unify(&values)?;
         let Some((last, init)) = values.split_last() else {
             return Err(GpuError::Internal("COALESCE without arguments".into()));
@@ -356,7 +434,13 @@ impl<'a> Emitter<'a> {
         }
         let text = self.bind(c_type, text);
         let valid = valid.map(|v| self.bind_bool(v));
-        Ok(Value { text, c_type, range, valid, meaning })
+        Ok(Value {
+            text,
+            c_type,
+            range,
+            valid,
+            meaning,
+        })
     }
 
     fn in_list(&mut self, value: &Expr, list: &[ScalarValue], negated: bool) -> Result<Value> {
@@ -378,11 +462,20 @@ impl<'a> Emitter<'a> {
             const INLINE: usize = 8;
             if wanted.len() > INLINE && value.c_type != CType::I128 {
                 let name = format!("list{}", self.state.lookups.len());
-                let bytes = wanted.iter().flat_map(|n| (*n as i64).to_ne_bytes()).collect();
+                let bytes = wanted
+                    .iter()
+                    .flat_map(|n| (*n as i64).to_ne_bytes())
+                    .collect();
                 let pointer = self.state.arguments.pointer(&name, "const i64*");
-                let length = self.state.arguments.named_integer(&format!("{name}_len"), wanted.len() as i64);
+                let length = self
+                    .state
+                    .arguments
+                    .named_integer(&format!("{name}_len"), wanted.len() as i64);
                 self.state.lookups.push(LookupTable { name, bytes });
-                tests.push(format!("contains_sorted({pointer}, (u32){length}, (i64){})", value.text));
+                tests.push(format!(
+                    "contains_sorted({pointer}, (u32){length}, (i64){})",
+                    value.text
+                ));
             } else {
                 for n in wanted {
                     let constant = self.integer(n);
@@ -392,7 +485,10 @@ impl<'a> Emitter<'a> {
         } else if matches!(value.c_type, CType::F32 | CType::F64) {
             for item in list.iter().filter(|i| !i.is_null()) {
                 let constant = self.literal(item)?;
-                tests.push(format!("total_order({}) == total_order({})", value.text, constant.text));
+                tests.push(format!(
+                    "total_order({}) == total_order({})",
+                    value.text, constant.text
+                ));
             }
         } else {
             for item in list.iter().filter(|i| !i.is_null()) {
@@ -400,7 +496,11 @@ impl<'a> Emitter<'a> {
                 tests.push(format!("{} == {}", value.text, constant.text));
             }
         }
-        let found = if tests.is_empty() { "false".to_string() } else { tests.join(" || ") };
+        let found = if tests.is_empty() {
+            "false".to_string()
+        } else {
+            tests.join(" || ")
+        };
         let found = self.bind_bool(found);
         // Not found among constants with a NULL: unknown.
         let valid = match (&value.valid, has_null) {
@@ -408,7 +508,11 @@ impl<'a> Emitter<'a> {
             (None, true) => Some(found.clone()),
             (Some(v), true) => Some(self.bind_bool(format!("{v} && {found}"))),
         };
-        let text = if negated { self.bind_bool(format!("!{found}")) } else { found };
+        let text = if negated {
+            self.bind_bool(format!("!{found}"))
+        } else {
+            found
+        };
         Ok(Value::boolean(text, valid))
     }
 
@@ -433,12 +537,18 @@ impl<'a> Emitter<'a> {
             input.text.clone()
         } else {
             let divisor = self.integer(per_day);
-            self.bind(CType::I32, format!("(i32)floor_div((i64){}, {divisor})", input.text))
+            self.bind(
+                CType::I32,
+                format!("(i32)floor_div((i64){}, {divisor})", input.text),
+            )
         };
         let time_field = matches!(part, DatePart::Hour | DatePart::Minute | DatePart::Second);
         let (text, range) = if time_field {
             let divisor = self.integer(per_day);
-            let of_day = self.bind(CType::I64, format!("floor_mod((i64){}, {divisor})", input.text));
+            let of_day = self.bind(
+                CType::I64,
+                format!("floor_mod((i64){}, {divisor})", input.text),
+            );
             let (unit, modulus, max) = match part {
                 DatePart::Hour => (per_day / 24, 24, 23),
                 DatePart::Minute => (per_day / 1440, 60, 59),
@@ -447,18 +557,25 @@ impl<'a> Emitter<'a> {
             if unit == 0 {
                 ("0".to_string(), Range::point(0))
             } else {
-                (format!("(i32)({of_day} / {unit}ll % {modulus})"), Range::new(0, max))
+                (
+                    format!("(i32)({of_day} / {unit}ll % {modulus})"),
+                    Range::new(0, max),
+                )
             }
         } else {
             match part {
                 DatePart::Year => (
                     format!("civil_from_days({days}).year"),
                     // A year never has fewer than 365 days.
-                    Range::new(1970 + day_range.min.div_euclid(365) - 1, 1970 + day_range.max.div_euclid(365) + 1),
+                    Range::new(
+                        1970 + day_range.min.div_euclid(365) - 1,
+                        1970 + day_range.max.div_euclid(365) + 1,
+                    ),
                 ),
-                DatePart::Quarter => {
-                    (format!("(civil_from_days({days}).month + 2) / 3"), Range::new(1, 4))
-                }
+                DatePart::Quarter => (
+                    format!("(civil_from_days({days}).month + 2) / 3"),
+                    Range::new(1, 4),
+                ),
                 DatePart::Month => (format!("civil_from_days({days}).month"), Range::new(1, 12)),
                 DatePart::Day => (format!("civil_from_days({days}).day"), Range::new(1, 31)),
                 DatePart::DayOfWeek => (format!("day_of_week({days})"), Range::new(0, 6)),
@@ -467,7 +584,13 @@ impl<'a> Emitter<'a> {
             }
         };
         let text = self.bind(CType::I32, text);
-        Ok(Value { text, c_type: CType::I32, range, valid: input.valid, meaning: Meaning::Number })
+        Ok(Value {
+            text,
+            c_type: CType::I32,
+            range,
+            valid: input.valid,
+            meaning: Meaning::Number,
+        })
     }
 }
 

@@ -109,7 +109,12 @@ impl TilePlan {
     ///
     /// # Errors
     /// [`GpuError::Unsupported`] when an encoding or a range is outside what tile kernels run.
-    pub fn new(pipeline: &Pipeline, columns: &[Arc<Column>], rows: u64, least_grid: u64) -> Result<Self> {
+    pub fn new(
+        pipeline: &Pipeline,
+        columns: &[Arc<Column>],
+        rows: u64,
+        least_grid: u64,
+    ) -> Result<Self> {
         let mut state = KernelState::default();
         let Sink::Aggregate(aggregate) = &pipeline.sink;
         let mut filters: Vec<FilterStep> = Vec::new();
@@ -169,7 +174,9 @@ impl TilePlan {
             GroupPlacement::GlobalHash { capacity } => capacity,
             _ => match self.profile.dense_domain {
                 Some(domain) => domain,
-                None => return unsupported("a dense group placement for keys without a small domain"),
+                None => {
+                    return unsupported("a dense group placement for keys without a small domain");
+                }
             },
         };
         let shared_bytes = writer.kernel(placement, slots)?;
@@ -206,7 +213,11 @@ fn group_conjuncts(conjuncts: &[Expr]) -> Vec<Vec<&Expr>> {
     groups.into_iter().map(|(_, list)| list).collect()
 }
 
-fn filter_step(conjuncts: &[&Expr], columns: &[Arc<Column>], state: &mut KernelState) -> Result<FilterStep> {
+fn filter_step(
+    conjuncts: &[&Expr],
+    columns: &[Arc<Column>],
+    state: &mut KernelState,
+) -> Result<FilterStep> {
     let mut emitter = Emitter::new(columns, state);
     let mut needs = Vec::new();
     let mut tests = Vec::new();
@@ -224,15 +235,25 @@ fn filter_step(conjuncts: &[&Expr], columns: &[Arc<Column>], state: &mut KernelS
     }
     needs.sort_unstable();
     needs.dedup();
-    Ok(FilterStep { columns: needs, lines: emitter.lines, passes: tests.join(" && ") })
+    Ok(FilterStep {
+        columns: needs,
+        lines: emitter.lines,
+        passes: tests.join(" && "),
+    })
 }
 
 fn columns_of(aggregate: &Aggregate) -> Vec<usize> {
     let mut needs = Vec::new();
     let mut visit = |c| needs.push(c);
-    aggregate.keys.iter().for_each(|e| e.for_each_column(&mut visit));
+    aggregate
+        .keys
+        .iter()
+        .for_each(|e| e.for_each_column(&mut visit));
     for call in &aggregate.calls {
-        call.argument.iter().chain(&call.filter).for_each(|e| e.for_each_column(&mut visit));
+        call.argument
+            .iter()
+            .chain(&call.filter)
+            .for_each(|e| e.for_each_column(&mut visit));
     }
     needs.sort_unstable();
     needs.dedup();
@@ -243,14 +264,18 @@ fn key_plan(emitter: &mut Emitter<'_>, key: &Expr) -> Result<KeyPlan> {
     let mut value = emitter.emit(key)?;
     if value.c_type == CType::Bool {
         let text = emitter.bind(CType::I32, format!("(i32){}", value.text));
-        value = Value { text, c_type: CType::I32, ..value };
+        value = Value {
+            text,
+            c_type: CType::I32,
+            ..value
+        };
     }
     if !value.c_type.is_integer() {
         return unsupported(format!("grouping by {}", key.data_type));
     }
     let nullable = value.valid.is_some();
     let domain = value.range.max.wrapping_sub(value.range.min) as u128;
-    let domain = domain.checked_add(1 + u128::from(nullable)).unwrap_or(u128::MAX);
+    let domain = domain.saturating_add(1 + u128::from(nullable));
     if domain > 1 << 64 {
         return unsupported("grouping by values of more than 64 bits");
     }
@@ -299,8 +324,16 @@ fn pack_keys(keys: &mut [KeyPlan]) -> usize {
     if word == 0 && used > 63 { 2 } else { word + 1 }
 }
 
-fn profile(keys: &[KeyPlan], dense_domain: Option<u64>, aggregates: &AccumulatorPlan, rows: u64) -> GroupProfile {
-    let domain = keys.iter().try_fold(1u128, |p, k| p.checked_mul(k.domain)).unwrap_or(u128::MAX);
+fn profile(
+    keys: &[KeyPlan],
+    dense_domain: Option<u64>,
+    aggregates: &AccumulatorPlan,
+    rows: u64,
+) -> GroupProfile {
+    let domain = keys
+        .iter()
+        .try_fold(1u128, |p, k| p.checked_mul(k.domain))
+        .unwrap_or(u128::MAX);
     GroupProfile {
         rows,
         dense_domain,
@@ -362,21 +395,40 @@ impl Writer<'_> {
                 line!(self, "  {} s{i}[{slots}] = {{}};", a.partial_type());
             }
         } else if placement == GroupPlacement::Shared {
-            line!(self, "  for (u32 i = threadIdx.x; i < {shared_words}; i += {BLOCK_THREADS}) shared.words[i] = 0;");
+            line!(
+                self,
+                "  for (u32 i = threadIdx.x; i < {shared_words}; i += {BLOCK_THREADS}) shared.words[i] = 0;"
+            );
             line!(self, "  __syncthreads();");
         }
         line!(self, "  const u64 rows = (u64)args.rows;");
-        line!(self, "  const u64 tiles = (rows + {}) / {TILE_ROWS};", TILE_ROWS - 1);
-        line!(self, "  for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{");
-        line!(self, "    const u64 row = tile * {TILE_ROWS} + threadIdx.x * {THREAD_ROWS};");
+        line!(
+            self,
+            "  const u64 tiles = (rows + {}) / {TILE_ROWS};",
+            TILE_ROWS - 1
+        );
+        line!(
+            self,
+            "  for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{"
+        );
+        line!(
+            self,
+            "    const u64 row = tile * {TILE_ROWS} + threadIdx.x * {THREAD_ROWS};"
+        );
         line!(self, "    if (row >= rows) continue;");
-        line!(self, "    u32 live = rows - row >= {THREAD_ROWS} ? 0xFFu : (1u << (u32)(rows - row)) - 1u;");
+        line!(
+            self,
+            "    u32 live = rows - row >= {THREAD_ROWS} ? 0xFFu : (1u << (u32)(rows - row)) - 1u;"
+        );
         for step in &plan.filters {
             self.load(&step.columns);
             line!(self, "    {{ u32 pass = 0;");
             self.row_loop(&step.lines);
             line!(self, "        pass |= (u32)({}) << k;", step.passes);
-            line!(self, "      }}\n      live &= pass;\n    }}\n    if (live == 0) continue;");
+            line!(
+                self,
+                "      }}\n      live &= pass;\n    }}\n    if (live == 0) continue;"
+            );
         }
         self.load(&plan.body_columns);
         self.row_loop(&plan.body);
@@ -384,10 +436,14 @@ impl Writer<'_> {
         line!(self, "      }}\n  }}");
         self.finish(placement, slots, in_registers);
         if plan.state.faults {
-            line!(self, "  if (fault != 0) atomicMax(header + WL_HEADER_FAULT, (u64)fault);");
+            line!(
+                self,
+                "  if (fault != 0) atomicMax(header + WL_HEADER_FAULT, (u64)fault);"
+            );
         }
         line!(self, "}}");
-        usize::try_from(shared_words * 8).map_err(|_| GpuError::Internal("shared memory size".into()))
+        usize::try_from(shared_words * 8)
+            .map_err(|_| GpuError::Internal("shared memory size".into()))
     }
 
     /// Read columns that no earlier step has read.
@@ -408,9 +464,15 @@ impl Writer<'_> {
                     line!(self, "    const u32 c{i} = load_bits8({name}, row);");
                     continue;
                 }
-                Encoding::Integer { width: 1, .. } | Encoding::Dictionary { width: 1, .. } => ("u8", "const u8*"),
-                Encoding::Integer { width: 2, .. } | Encoding::Dictionary { width: 2, .. } => ("u16", "const u16*"),
-                Encoding::Integer { width: 4, .. } | Encoding::Dictionary { .. } => ("u32", "const u32*"),
+                Encoding::Integer { width: 1, .. } | Encoding::Dictionary { width: 1, .. } => {
+                    ("u8", "const u8*")
+                }
+                Encoding::Integer { width: 2, .. } | Encoding::Dictionary { width: 2, .. } => {
+                    ("u16", "const u16*")
+                }
+                Encoding::Integer { width: 4, .. } | Encoding::Dictionary { .. } => {
+                    ("u32", "const u32*")
+                }
                 Encoding::Integer { width: 16, .. } => ("i128", "const i128*"),
                 Encoding::Integer { .. } => ("u64", "const u64*"),
                 Encoding::Float { width: 4 } => ("f32", "const f32*"),
@@ -420,13 +482,19 @@ impl Writer<'_> {
             };
             let name = self.arguments.pointer(&format!("c{i}"), pointer);
             line!(self, "    {c_type} c{i}[{THREAD_ROWS}];");
-            line!(self, "    load_vec_stream<{c_type}, {THREAD_ROWS}>({name} + row, c{i});");
+            line!(
+                self,
+                "    load_vec_stream<{c_type}, {THREAD_ROWS}>({name} + row, c{i});"
+            );
         }
     }
 
     /// Open the loop over a thread's rows; the caller closes it.
     fn row_loop(&mut self, lines: &[String]) {
-        line!(self, "    WL_UNROLL for (u32 k = 0; k < {THREAD_ROWS}; ++k) {{");
+        line!(
+            self,
+            "    WL_UNROLL for (u32 k = 0; k < {THREAD_ROWS}; ++k) {{"
+        );
         line!(self, "        const bool alive = ((live >> k) & 1) != 0;");
         for text in lines {
             line!(self, "        {text}");
@@ -461,15 +529,23 @@ impl Writer<'_> {
             let mut parts = Vec::new();
             for key in &plan.keys {
                 let code = self.key_code(key);
-                parts.push(if key.stride == 1 { code } else { format!("{code} * {}ull", key.stride) });
+                parts.push(if key.stride == 1 {
+                    code
+                } else {
+                    format!("{code} * {}ull", key.stride)
+                });
             }
             line!(self, "        const u64 group = {};", parts.join(" + "));
         }
         if in_registers {
-            line!(self, "        WL_UNROLL for (u32 g = 0; g < {slots}; ++g) {{");
+            line!(
+                self,
+                "        WL_UNROLL for (u32 g = 0; g < {slots}; ++g) {{"
+            );
             line!(self, "          const bool mine = (u32)group == g;");
             for (i, a) in accumulators.iter().enumerate() {
-                let text = a.add_to_partial(&format!("s{i}[g]"), &format!("(mine && {})", a.condition));
+                let text =
+                    a.add_to_partial(&format!("s{i}[g]"), &format!("(mine && {})", a.condition));
                 line!(self, "          {text}");
             }
             line!(self, "        }}");
@@ -482,31 +558,64 @@ impl Writer<'_> {
                     let mut parts = Vec::new();
                     for key in plan.keys.iter().filter(|k| k.word == word) {
                         let code = self.key_code(key);
-                        parts.push(if key.shift == 0 { code } else { format!("({code} << {})", key.shift) });
+                        parts.push(if key.shift == 0 {
+                            code
+                        } else {
+                            format!("({code} << {})", key.shift)
+                        });
                     }
-                    let packed = if parts.is_empty() { "0ull".to_string() } else { parts.join(" | ") };
+                    let packed = if parts.is_empty() {
+                        "0ull".to_string()
+                    } else {
+                        parts.join(" | ")
+                    };
                     line!(self, "          const u64 key_word{word} = {packed};");
                 }
                 // Past this many probes the table counts as overflowing and is made larger (C6).
                 let limit = 128;
                 if plan.key_words == 1 {
-                    line!(self, "          const u64 slot = find_or_insert(args.keys, (u64)args.mask, key_word0, {limit});");
+                    line!(
+                        self,
+                        "          const u64 slot = find_or_insert(args.keys, (u64)args.mask, key_word0, {limit});"
+                    );
                 } else {
-                    let list = (0..plan.key_words).map(|w| format!("key_word{w}")).collect::<Vec<_>>();
-                    line!(self, "          const u64 packed[{}] = {{{}}};", plan.key_words, list.join(", "));
+                    let list = (0..plan.key_words)
+                        .map(|w| format!("key_word{w}"))
+                        .collect::<Vec<_>>();
+                    line!(
+                        self,
+                        "          const u64 packed[{}] = {{{}}};",
+                        plan.key_words,
+                        list.join(", ")
+                    );
                     line!(
                         self,
                         "          const u64 slot = find_or_insert_wide<{}>(args.states, args.keys, (u64)args.mask, packed, {limit});",
                         plan.key_words
                     );
                 }
-                line!(self, "          if (slot == WL_NO_SLOT) {{ store_relaxed(header + WL_HEADER_OVERFLOW, (u64)1); continue; }}");
-                line!(self, "          u64* const at = states + slot * {};", plan.aggregates.words);
+                line!(
+                    self,
+                    "          if (slot == WL_NO_SLOT) {{ store_relaxed(header + WL_HEADER_OVERFLOW, (u64)1); continue; }}"
+                );
+                line!(
+                    self,
+                    "          u64* const at = states + slot * {};",
+                    plan.aggregates.words
+                );
             }
             GroupPlacement::Shared => {
-                line!(self, "          u64* const at = shared.words + group * {};", plan.aggregates.words);
+                line!(
+                    self,
+                    "          u64* const at = shared.words + group * {};",
+                    plan.aggregates.words
+                );
             }
-            _ => line!(self, "          u64* const at = states + group * {};", plan.aggregates.words),
+            _ => line!(
+                self,
+                "          u64* const at = states + group * {};",
+                plan.aggregates.words
+            ),
         }
         for a in accumulators {
             let add = a.add_to_state("at", &a.value);
@@ -527,43 +636,80 @@ impl Writer<'_> {
         if in_registers {
             // Each warp leaves its sums in shared memory; one thread a group adds up the warps.
             line!(self, "  WL_UNROLL for (u32 g = 0; g < {slots}; ++g) {{");
-            line!(self, "    u64* const mine = shared.words + ((u64)warp_id() * {slots} + g) * {words};");
+            line!(
+                self,
+                "    u64* const mine = shared.words + ((u64)warp_id() * {slots} + g) * {words};"
+            );
             for (i, a) in plan.aggregates.accumulators.iter().enumerate() {
                 let w = a.word;
                 match a.kind {
                     StateKind::Count | StateKind::Sum64 => {
-                        line!(self, "    {{ const u64 t = warp_sum((u64)(i64)s{i}[g]); if (lane_id() == 0) mine[{w}] = t; }}");
+                        line!(
+                            self,
+                            "    {{ const u64 t = warp_sum((u64)(i64)s{i}[g]); if (lane_id() == 0) mine[{w}] = t; }}"
+                        );
                     }
                     StateKind::Sum128 => {
                         line!(self, "    {{ const u128 t = warp_sum((u128)(i128)s{i}[g]);");
-                        line!(self, "      if (lane_id() == 0) {{ mine[{w}] = (u64)t; mine[{}] = (u64)(t >> 64); }} }}", w + 1);
+                        line!(
+                            self,
+                            "      if (lane_id() == 0) {{ mine[{w}] = (u64)t; mine[{}] = (u64)(t >> 64); }} }}",
+                            w + 1
+                        );
                     }
                     StateKind::SumFloat => {
-                        line!(self, "    {{ const f64 t = warp_sum(s{i}[g]); if (lane_id() == 0) mine[{w}] = (u64)f64_bits(t); }}");
+                        line!(
+                            self,
+                            "    {{ const f64 t = warp_sum(s{i}[g]); if (lane_id() == 0) mine[{w}] = (u64)f64_bits(t); }}"
+                        );
                     }
                     StateKind::Min | StateKind::Max => {
-                        line!(self, "    {{ const u64 t = warp_max(s{i}[g]); if (lane_id() == 0) mine[{w}] = t; }}");
+                        line!(
+                            self,
+                            "    {{ const u64 t = warp_max(s{i}[g]); if (lane_id() == 0) mine[{w}] = t; }}"
+                        );
                     }
                 }
             }
             line!(self, "  }}\n  __syncthreads();");
-            line!(self, "  for (u32 g = threadIdx.x; g < {slots}; g += {BLOCK_THREADS}) {{");
+            line!(
+                self,
+                "  for (u32 g = threadIdx.x; g < {slots}; g += {BLOCK_THREADS}) {{"
+            );
             line!(self, "    u64* const at = states + (u64)g * {words};");
             for a in &plan.aggregates.accumulators {
-                let from = format!("shared.words[((u64)w * {slots} + g) * {words} + {}]", a.word);
+                let from = format!(
+                    "shared.words[((u64)w * {slots} + g) * {words} + {}]",
+                    a.word
+                );
                 match a.kind {
                     StateKind::Count | StateKind::Sum64 => {
-                        line!(self, "    {{ u64 t = 0; for (u32 w = 0; w < {warps}; ++w) t += {from};");
+                        line!(
+                            self,
+                            "    {{ u64 t = 0; for (u32 w = 0; w < {warps}; ++w) t += {from};"
+                        );
                     }
                     StateKind::Sum128 => {
-                        let high = format!("shared.words[((u64)w * {slots} + g) * {words} + {}]", a.word + 1);
-                        line!(self, "    {{ u128 t = 0; for (u32 w = 0; w < {warps}; ++w) t += ((u128){high} << 64) | {from};");
+                        let high = format!(
+                            "shared.words[((u64)w * {slots} + g) * {words} + {}]",
+                            a.word + 1
+                        );
+                        line!(
+                            self,
+                            "    {{ u128 t = 0; for (u32 w = 0; w < {warps}; ++w) t += ((u128){high} << 64) | {from};"
+                        );
                     }
                     StateKind::SumFloat => {
-                        line!(self, "    {{ f64 t = 0; for (u32 w = 0; w < {warps}; ++w) t += *(const f64*)&{from};");
+                        line!(
+                            self,
+                            "    {{ f64 t = 0; for (u32 w = 0; w < {warps}; ++w) t += *(const f64*)&{from};"
+                        );
                     }
                     StateKind::Min | StateKind::Max => {
-                        line!(self, "    {{ u64 t = 0; for (u32 w = 0; w < {warps}; ++w) t = max_u64(t, {from});");
+                        line!(
+                            self,
+                            "    {{ u64 t = 0; for (u32 w = 0; w < {warps}; ++w) t = max_u64(t, {from});"
+                        );
                     }
                 }
                 line!(self, "      if (t != 0) {} }}", a.add_to_state("at", "t"));
@@ -571,8 +717,14 @@ impl Writer<'_> {
             line!(self, "  }}");
         } else if placement == GroupPlacement::Shared {
             line!(self, "  __syncthreads();");
-            line!(self, "  for (u32 g = threadIdx.x; g < {slots}; g += {BLOCK_THREADS}) {{");
-            line!(self, "    const u64* const from = shared.words + (u64)g * {words};");
+            line!(
+                self,
+                "  for (u32 g = threadIdx.x; g < {slots}; g += {BLOCK_THREADS}) {{"
+            );
+            line!(
+                self,
+                "    const u64* const from = shared.words + (u64)g * {words};"
+            );
             line!(self, "    u64* const at = states + (u64)g * {words};");
             for a in &plan.aggregates.accumulators {
                 let w = a.word;
@@ -581,7 +733,11 @@ impl Writer<'_> {
                     StateKind::SumFloat => format!("*(const f64*)(from + {w})"),
                     _ => format!("from[{w}]"),
                 };
-                line!(self, "    if ({value} != 0) {}", a.add_to_state("at", &value));
+                line!(
+                    self,
+                    "    if ({value} != 0) {}",
+                    a.add_to_state("at", &value)
+                );
             }
             line!(self, "  }}");
         }

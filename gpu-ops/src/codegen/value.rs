@@ -87,7 +87,13 @@ pub(super) struct Value {
 
 impl Value {
     pub(super) fn boolean(text: String, valid: Option<String>) -> Self {
-        Self { text, c_type: CType::Bool, range: Range::new(0, 1), valid, meaning: Meaning::Number }
+        Self {
+            text,
+            c_type: CType::Bool,
+            range: Range::new(0, 1),
+            valid,
+            meaning: Meaning::Number,
+        }
     }
 
     /// C++ text that is true when the value is not NULL.

@@ -12,7 +12,11 @@ use crate::expr::Expr;
 use crate::pipeline::{Pipeline, Sink, Stage};
 
 /// Write one fragment in the given style.
-pub(super) fn fragment(inner: &Inner, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+pub(super) fn fragment(
+    inner: &Inner,
+    format: DisplayFormatType,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
     let tree = matches!(format, DisplayFormatType::TreeRender);
     let device = &inner.runtime.device().info().name;
     if tree {
@@ -40,22 +44,37 @@ pub(super) fn fragment(inner: &Inner, format: DisplayFormatType, f: &mut fmt::Fo
 
 fn list<'a>(items: impl Iterator<Item = &'a Expr>, pipeline: &Pipeline) -> String {
     let fields = &pipeline.source.fields;
-    items.map(|e| e.named(fields).to_string()).collect::<Vec<_>>().join(", ")
+    items
+        .map(|e| e.named(fields).to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn describe(pipeline: &Pipeline) -> String {
     let fields = &pipeline.source.fields;
-    let columns = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>().join(", ");
+    let columns = fields
+        .iter()
+        .map(|field| field.name().as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
     let mut text = format!("scan {}({columns})", pipeline.source.name);
     for Stage::Filter(conjuncts) in &pipeline.stages {
         text += &format!(" -> filter({})", list(conjuncts.iter(), pipeline));
     }
     let Sink::Aggregate(aggregate) = &pipeline.sink;
-    let calls = aggregate.calls.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+    let calls = aggregate
+        .calls
+        .iter()
+        .map(|c| c.name.as_str())
+        .collect::<Vec<_>>()
+        .join(", ");
     if aggregate.keys.is_empty() {
         text + &format!(" -> aggregate({calls})")
     } else {
-        text + &format!(" -> aggregate(by {}: {calls})", list(aggregate.keys.iter(), pipeline))
+        text + &format!(
+            " -> aggregate(by {}: {calls})",
+            list(aggregate.keys.iter(), pipeline)
+        )
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array, Float32Array, Float64Array,
-    Int64Array, RecordBatch, RecordBatchOptions, UInt64Array,
+    Array, ArrayRef, Decimal32Array, Decimal64Array, Decimal128Array, Decimal256Array,
+    Float32Array, Float64Array, Int64Array, RecordBatch, RecordBatchOptions, UInt64Array,
 };
 use arrow::datatypes::{
-    DECIMAL32_MAX_PRECISION, DataType, Decimal32Type, Decimal64Type, Decimal128Type, DecimalType, SchemaRef, i256,
+    DECIMAL32_MAX_PRECISION, DataType, Decimal32Type, Decimal64Type, Decimal128Type, DecimalType,
+    SchemaRef, i256,
 };
 
 use super::groups::Groups;
@@ -43,12 +44,18 @@ pub(super) fn finish(
         })
         .collect::<Result<Vec<_>, _>>()?;
     let options = RecordBatchOptions::new().with_row_count(Some(groups.rows));
-    Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        schema, columns, &options,
+    )?)
 }
 
 fn key_column(key: &KeyPlan, placement: GroupPlacement, groups: &Groups) -> Result<ArrayRef> {
     let hashed = matches!(placement, GroupPlacement::GlobalHash { .. });
-    let mask = if key.bits >= 64 { u64::MAX } else { (1 << key.bits) - 1 };
+    let mask = if key.bits >= 64 {
+        u64::MAX
+    } else {
+        (1 << key.bits) - 1
+    };
     let mut codes = Vec::with_capacity(groups.rows);
     let mut valid = Vec::with_capacity(groups.rows);
     for row in 0..groups.rows {
@@ -59,9 +66,17 @@ fn key_column(key: &KeyPlan, placement: GroupPlacement, groups: &Groups) -> Resu
             (u128::from(packed[0] / key.stride) % key.domain) as u64
         };
         valid.push(!key.nullable || code != 0);
-        codes.push(if key.nullable { code.wrapping_sub(1) } else { code });
+        codes.push(if key.nullable {
+            code.wrapping_sub(1)
+        } else {
+            code
+        });
     }
-    codes.iter_mut().zip(&valid).filter(|(_, v)| !**v).for_each(|(c, _)| *c = 0);
+    codes
+        .iter_mut()
+        .zip(&valid)
+        .filter(|(_, v)| !**v)
+        .for_each(|(c, _)| *c = 0);
     decode_numbers(&key.data_type, &key.meaning, key.min, &codes, &valid)
 }
 
@@ -78,7 +93,10 @@ fn decode_numbers(
             if dictionary.is_empty() {
                 return Ok(arrow::array::new_null_array(data_type, codes.len()));
             }
-            Encoding::Dictionary { width: 4, dictionary: Arc::<Dictionary>::clone(dictionary) }
+            Encoding::Dictionary {
+                width: 4,
+                dictionary: Arc::<Dictionary>::clone(dictionary),
+            }
         }
         Meaning::Number => Encoding::Integer { width: 8, base },
     };
@@ -89,16 +107,24 @@ fn decode_numbers(
 fn call_column(plan: &TilePlan, call: &CallPlan, groups: &Groups) -> Result<ArrayRef> {
     let value = &plan.aggregates.accumulators[call.value];
     let count_word = plan.aggregates.accumulators[call.count].word;
-    let counts: Vec<u64> = (0..groups.rows).map(|r| groups.state(r)[count_word]).collect();
+    let counts: Vec<u64> = (0..groups.rows)
+        .map(|r| groups.state(r)[count_word])
+        .collect();
     let valid: Vec<bool> = counts.iter().map(|c| *c != 0).collect();
     let word = |row: usize| groups.state(row)[value.word];
     match call.function {
-        AggregateFunction::Count => {
-            Ok(Arc::new(Int64Array::from_iter_values(counts.iter().map(|c| *c as i64))))
-        }
+        AggregateFunction::Count => Ok(Arc::new(Int64Array::from_iter_values(
+            counts.iter().map(|c| *c as i64),
+        ))),
         AggregateFunction::Min | AggregateFunction::Max => {
             let keys = (0..groups.rows)
-                .map(|r| if value.kind == StateKind::Min { !word(r) } else { word(r) })
+                .map(|r| {
+                    if value.kind == StateKind::Min {
+                        !word(r)
+                    } else {
+                        word(r)
+                    }
+                })
                 .zip(&valid)
                 .map(|(key, valid)| if *valid { key } else { 0 });
             extremes(call, keys.collect(), &valid)
@@ -108,7 +134,13 @@ fn call_column(plan: &TilePlan, call: &CallPlan, groups: &Groups) -> Result<Arra
                 let averaged = call.function == AggregateFunction::Avg;
                 let sums = (0..groups.rows).map(|r| {
                     let sum = f64::from_bits(word(r));
-                    valid[r].then(|| if averaged { sum / counts[r] as f64 } else { sum })
+                    valid[r].then(|| {
+                        if averaged {
+                            sum / counts[r] as f64
+                        } else {
+                            sum
+                        }
+                    })
                 });
                 return Ok(Arc::new(Float64Array::from_iter(sums)));
             }
@@ -116,7 +148,9 @@ fn call_column(plan: &TilePlan, call: &CallPlan, groups: &Groups) -> Result<Arra
                 .map(|r| {
                     let words = &groups.state(r)[value.word..];
                     let sum = match value.kind {
-                        StateKind::Sum128 => (u128::from(words[1]) << 64 | u128::from(words[0])) as i128,
+                        StateKind::Sum128 => {
+                            (u128::from(words[1]) << 64 | u128::from(words[0])) as i128
+                        }
                         _ => i128::from(words[0] as i64),
                     };
                     valid[r].then_some(sum)
@@ -138,50 +172,77 @@ fn integers(data_type: &DataType, values: &[Option<i128>]) -> Result<ArrayRef> {
         DataType::Int64 => Arc::new(Int64Array::from_iter(iter.map(|v| v.map(|x| x as i64)))),
         DataType::UInt64 => Arc::new(UInt64Array::from_iter(iter.map(|v| v.map(|x| x as u64)))),
         DataType::Decimal32(p, s) => Arc::new(
-            Decimal32Array::from_iter(iter.map(|v| v.map(|x| x as i32))).with_precision_and_scale(*p, *s)?,
+            Decimal32Array::from_iter(iter.map(|v| v.map(|x| x as i32)))
+                .with_precision_and_scale(*p, *s)?,
         ),
         DataType::Decimal64(p, s) => Arc::new(
-            Decimal64Array::from_iter(iter.map(|v| v.map(|x| x as i64))).with_precision_and_scale(*p, *s)?,
+            Decimal64Array::from_iter(iter.map(|v| v.map(|x| x as i64)))
+                .with_precision_and_scale(*p, *s)?,
         ),
         DataType::Decimal128(p, s) => {
             Arc::new(Decimal128Array::from_iter(iter.copied()).with_precision_and_scale(*p, *s)?)
         }
         DataType::Decimal256(p, s) => Arc::new(
-            Decimal256Array::from_iter(iter.map(|v| v.map(i256::from_i128))).with_precision_and_scale(*p, *s)?,
+            Decimal256Array::from_iter(iter.map(|v| v.map(i256::from_i128)))
+                .with_precision_and_scale(*p, *s)?,
         ),
-        other => return Err(GpuError::Unsupported(format!("SUM with a result of type {other}"))),
+        other => {
+            return Err(GpuError::Unsupported(format!(
+                "SUM with a result of type {other}"
+            )));
+        }
     })
 }
 
 /// AVG of decimals: the sum brought to the result's scale, divided by the count, truncated.
 fn averages(call: &CallPlan, sums: &[Option<i128>], counts: &[u64]) -> Result<ArrayRef> {
     let scale_of = |t: &DataType| match t {
-        DataType::Decimal32(_, s) | DataType::Decimal64(_, s) | DataType::Decimal128(_, s) => Some(*s),
+        DataType::Decimal32(_, s) | DataType::Decimal64(_, s) | DataType::Decimal128(_, s) => {
+            Some(*s)
+        }
         _ => None,
     };
     let argument_scale = call.argument_type.as_ref().and_then(scale_of);
     let (Some(from), Some(to)) = (argument_scale, scale_of(&call.return_type)) else {
-        return Err(GpuError::Unsupported(format!("AVG with a result of type {}", call.return_type)));
+        return Err(GpuError::Unsupported(format!(
+            "AVG with a result of type {}",
+            call.return_type
+        )));
     };
     let shift = u32::try_from(i32::from(to) - i32::from(from))
         .map_err(|_| GpuError::Arithmetic(ArithmeticFault::Overflow))?;
     let factor = i256::from_i128(10i128.pow(shift));
     let average = |(sum, count): (&Option<i128>, &u64)| -> Result<Option<i128>> {
         let Some(sum) = sum else { return Ok(None) };
-        let quotient = i256::from_i128(*sum).wrapping_mul(factor).wrapping_div(i256::from_i128((*count).into()));
-        let value = quotient.to_i128().ok_or(GpuError::Arithmetic(ArithmeticFault::Overflow))?;
+        let quotient = i256::from_i128(*sum)
+            .wrapping_mul(factor)
+            .wrapping_div(i256::from_i128((*count).into()));
+        let value = quotient
+            .to_i128()
+            .ok_or(GpuError::Arithmetic(ArithmeticFault::Overflow))?;
         let fits = match &call.return_type {
-            DataType::Decimal32(p, s) => i32::try_from(value)
-                .is_ok_and(|v| *p <= DECIMAL32_MAX_PRECISION && Decimal32Type::validate_decimal_precision(v, *p, *s).is_ok()),
-            DataType::Decimal64(p, s) => {
-                i64::try_from(value).is_ok_and(|v| Decimal64Type::validate_decimal_precision(v, *p, *s).is_ok())
+            DataType::Decimal32(p, s) => i32::try_from(value).is_ok_and(|v| {
+                *p <= DECIMAL32_MAX_PRECISION
+                    && Decimal32Type::validate_decimal_precision(v, *p, *s).is_ok()
+            }),
+            DataType::Decimal64(p, s) => i64::try_from(value)
+                .is_ok_and(|v| Decimal64Type::validate_decimal_precision(v, *p, *s).is_ok()),
+            DataType::Decimal128(p, s) => {
+                Decimal128Type::validate_decimal_precision(value, *p, *s).is_ok()
             }
-            DataType::Decimal128(p, s) => Decimal128Type::validate_decimal_precision(value, *p, *s).is_ok(),
             _ => false,
         };
-        if fits { Ok(Some(value)) } else { Err(GpuError::Arithmetic(ArithmeticFault::Overflow)) }
+        if fits {
+            Ok(Some(value))
+        } else {
+            Err(GpuError::Arithmetic(ArithmeticFault::Overflow))
+        }
     };
-    let values = sums.iter().zip(counts).map(average).collect::<Result<Vec<_>>>()?;
+    let values = sums
+        .iter()
+        .zip(counts)
+        .map(average)
+        .collect::<Result<Vec<_>>>()?;
     integers(&call.return_type, &values)
 }
 
@@ -193,23 +254,34 @@ fn extremes(call: &CallPlan, keys: Vec<u64>, valid: &[bool]) -> Result<ArrayRef>
         DataType::Float64 => {
             let values = keys.iter().zip(valid).map(|(key, valid)| {
                 let ordered = (key ^ SIGN) as i64;
-                valid.then(|| f64::from_bits((ordered ^ (((ordered >> 63) as u64) >> 1) as i64) as u64))
+                valid.then(|| {
+                    f64::from_bits((ordered ^ (((ordered >> 63) as u64) >> 1) as i64) as u64)
+                })
             });
             Ok(Arc::new(Float64Array::from_iter(values)))
         }
         DataType::Float32 => {
             let values = keys.iter().zip(valid).map(|(key, valid)| {
                 let ordered = (key ^ SIGN) as i64 as i32;
-                valid.then(|| f32::from_bits((ordered ^ (((ordered >> 31) as u32) >> 1) as i32) as u32))
+                valid.then(|| {
+                    f32::from_bits((ordered ^ (((ordered >> 31) as u32) >> 1) as i32) as u32)
+                })
             });
             Ok(Arc::new(Float32Array::from_iter(values)))
         }
         DataType::Boolean => {
-            let values = keys.iter().zip(valid).map(|(key, valid)| valid.then_some(key ^ SIGN != 0));
+            let values = keys
+                .iter()
+                .zip(valid)
+                .map(|(key, valid)| valid.then_some(key ^ SIGN != 0));
             Ok(Arc::new(arrow::array::BooleanArray::from_iter(values)))
         }
         _ if matches!(call.meaning, Meaning::Code(_)) => {
-            let codes: Vec<u64> = keys.iter().zip(valid).map(|(k, v)| if *v { k ^ SIGN } else { 0 }).collect();
+            let codes: Vec<u64> = keys
+                .iter()
+                .zip(valid)
+                .map(|(k, v)| if *v { k ^ SIGN } else { 0 })
+                .collect();
             decode_numbers(data_type, &call.meaning, 0, &codes, valid)
         }
         // `key = value - i64::MIN`: a frame of reference.

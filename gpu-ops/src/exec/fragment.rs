@@ -13,7 +13,8 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties,
 };
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
@@ -90,7 +91,9 @@ impl GpuFragmentExec {
         options: FragmentOptions,
     ) -> Result<Self> {
         if fragment.schema != original.schema() {
-            return Err(GpuError::Internal("a fragment's schema differs from its plan's".into()));
+            return Err(GpuError::Internal(
+                "a fragment's schema differs from its plan's".into(),
+            ));
         }
         let properties = PlanProperties::new(
             EquivalenceProperties::new(Arc::clone(&fragment.schema)),
@@ -100,7 +103,14 @@ impl GpuFragmentExec {
         );
         let report = Mutex::default();
         Ok(Self {
-            inner: Arc::new(Inner { fragment, original, runtime, policy, options, report }),
+            inner: Arc::new(Inner {
+                fragment,
+                original,
+                runtime,
+                policy,
+                options,
+                report,
+            }),
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         })
@@ -156,7 +166,9 @@ impl ExecutionPlan for GpuFragmentExec {
         if children.is_empty() {
             Ok(self)
         } else {
-            Err(DataFusionError::Internal("GpuFragmentExec has no children".into()))
+            Err(DataFusionError::Internal(
+                "GpuFragmentExec has no children".into(),
+            ))
         }
     }
 
@@ -166,7 +178,9 @@ impl ExecutionPlan for GpuFragmentExec {
         context: Arc<TaskContext>,
     ) -> DataFusionResult<SendableRecordBatchStream> {
         if partition != 0 {
-            return Err(DataFusionError::Internal(format!("GpuFragmentExec has no partition {partition}")));
+            return Err(DataFusionError::Internal(format!(
+                "GpuFragmentExec has no partition {partition}"
+            )));
         }
         let inner = Arc::clone(&self.inner);
         let metrics = self.metrics.clone();
@@ -190,8 +204,16 @@ async fn answer(
     let schema = Arc::clone(&inner.fragment.schema);
     match outcome {
         Ok((batch, mut report)) => {
-            if let Some(limit) = inner.options.max_tail_rows.filter(|limit| batch.num_rows() > *limit) {
-                let tail = inner.options.tail.as_deref().unwrap_or("the operators above");
+            if let Some(limit) = inner
+                .options
+                .max_tail_rows
+                .filter(|limit| batch.num_rows() > *limit)
+            {
+                let tail = inner
+                    .options
+                    .tail
+                    .as_deref()
+                    .unwrap_or("the operators above");
                 let reason = format!(
                     "{tail} ran on the CPU over {} rows that left the device (limit {limit})",
                     batch.num_rows()
@@ -207,21 +229,28 @@ async fn answer(
                 .step_by(BATCH_ROWS)
                 .map(|at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))))
                 .collect();
-            Ok(Box::pin(RecordBatchStreamAdapter::new(schema, futures::stream::iter(slices))))
+            Ok(Box::pin(RecordBatchStreamAdapter::new(
+                schema,
+                futures::stream::iter(slices),
+            )))
         }
         // The CPU would read the same data: its errors are the user's answer.
         Err(GpuError::DataFusion(error)) => Err(error),
         Err(error) if inner.options.require_gpu => Err(required(&error.to_string())),
         Err(error) => {
             log::warn!("the CPU answers instead of the device: {error}");
-            let report = FragmentReport { fallback: Some(error.to_string()), ..Default::default() };
+            let report = FragmentReport {
+                fallback: Some(error.to_string()),
+                ..Default::default()
+            };
             *inner.report.lock() = report;
             let original = Arc::clone(&inner.original);
-            let single: Arc<dyn ExecutionPlan> = if original.output_partitioning().partition_count() == 1 {
-                original
-            } else {
-                Arc::new(CoalescePartitionsExec::new(original))
-            };
+            let single: Arc<dyn ExecutionPlan> =
+                if original.output_partitioning().partition_count() == 1 {
+                    original
+                } else {
+                    Arc::new(CoalescePartitionsExec::new(original))
+                };
             Ok(single.execute(0, context)?.boxed_stream(schema))
         }
     }
@@ -236,15 +265,22 @@ fn required(reason: &str) -> DataFusionError {
 
 /// Put the report where EXPLAIN ANALYZE shows it.
 fn publish(metrics: &ExecutionPlanMetricsSet, report: &FragmentReport) {
-    let add = |name: &'static str, value: usize| MetricBuilder::new(metrics).global_counter(name).add(value);
-    MetricBuilder::new(metrics).output_rows(0).add(report.output_rows);
+    let add = |name: &'static str, value: usize| {
+        MetricBuilder::new(metrics).global_counter(name).add(value)
+    };
+    MetricBuilder::new(metrics)
+        .output_rows(0)
+        .add(report.output_rows);
     add("load_us", (report.load_ms * 1e3) as usize);
     add("compile_us", (report.compile_ms * 1e3) as usize);
     add("kernel_us", (report.kernel_ms * 1e3) as usize);
     add("kernels", report.kernels);
     add("bytes_read", report.bytes);
     if report.kernel_ms > 0.0 {
-        add("gigabytes_per_second", (report.bytes as f64 / report.kernel_ms / 1e6) as usize);
+        add(
+            "gigabytes_per_second",
+            (report.bytes as f64 / report.kernel_ms / 1e6) as usize,
+        );
     }
 }
 
@@ -255,6 +291,9 @@ trait BoxedStream {
 
 impl BoxedStream for SendableRecordBatchStream {
     fn boxed_stream(self, schema: SchemaRef) -> SendableRecordBatchStream {
-        Box::pin(RecordBatchStreamAdapter::new(schema, self.map(|batch| batch)))
+        Box::pin(RecordBatchStreamAdapter::new(
+            schema,
+            self.map(|batch| batch),
+        ))
     }
 }

@@ -71,7 +71,11 @@ pub(super) fn fetch(
     table: &AggregationTable,
 ) -> Result<Fetched> {
     let state_words = plan.aggregates.words;
-    let key_words = if table.keys.is_some() { plan.key_words } else { 1 };
+    let key_words = if table.keys.is_some() {
+        plan.key_words
+    } else {
+        1
+    };
     let row_words = key_words + state_words;
     let bytes = table.table.len() + table.keys.as_ref().map_or(0, DeviceBuffer::len);
     if bytes <= WHOLE_COPY_BYTES {
@@ -81,9 +85,16 @@ pub(super) fn fetch(
         let mut rows = Vec::new();
         let mut count = 0;
         if header.fault == 0 && header.overflow == 0 {
-            let keys: Option<Vec<u64>> = table.keys.as_ref().map(|k| k.download_vec(stream)).transpose()?;
-            let slot_states: Option<Vec<u32>> =
-                table.states.as_ref().map(|s| s.download_vec(stream)).transpose()?;
+            let keys: Option<Vec<u64>> = table
+                .keys
+                .as_ref()
+                .map(|k| k.download_vec(stream))
+                .transpose()?;
+            let slot_states: Option<Vec<u32>> = table
+                .states
+                .as_ref()
+                .map(|s| s.download_vec(stream))
+                .transpose()?;
             let ungrouped = plan.keys.is_empty();
             for slot in 0..table.slots as usize {
                 let state = &states[slot * state_words..(slot + 1) * state_words];
@@ -103,14 +114,27 @@ pub(super) fn fetch(
                 count += 1;
             }
         }
-        let groups = Groups { rows: count, key_words, words: rows, row_words };
-        return Ok(Fetched { header, groups, kernels: 0, compile_ms: 0.0 });
+        let groups = Groups {
+            rows: count,
+            key_words,
+            words: rows,
+            row_words,
+        };
+        return Ok(Fetched {
+            header,
+            groups,
+            kernels: 0,
+            compile_ms: 0.0,
+        });
     }
     compact(runtime, stream, table, key_words, state_words)
 }
 
 fn header(words: &[u64]) -> Header {
-    Header { fault: words[0], overflow: words[1] }
+    Header {
+        fault: words[0],
+        overflow: words[1],
+    }
 }
 
 fn compact(
@@ -135,23 +159,54 @@ fn compact(
         state_words: state_words as u64,
     };
     let info = runtime.device().info();
-    let blocks = table.slots.div_ceil(256).min(u64::from(info.multiprocessors) * 8);
-    let config = LaunchConfig { grid: blocks.max(1) as u32, block: 256, shared_bytes: 0 };
+    let blocks = table
+        .slots
+        .div_ceil(256)
+        .min(u64::from(info.multiprocessors) * 8);
+    let config = LaunchConfig {
+        grid: blocks.max(1) as u32,
+        block: 256,
+        shared_bytes: 0,
+    };
     // SAFETY: the struct is the kernel's own; the table's buffers outlive the synchronous download below.
-    unsafe { runtime.device().launch(stream, &count, config, args.as_bytes())? };
+    unsafe {
+        runtime
+            .device()
+            .launch(stream, &count, config, args.as_bytes())?
+    };
     let head: Vec<u64> = table.table.download_values(stream, 0, HEADER_WORDS)?;
     let header = header(&head);
     let row_words = key_words + state_words;
-    let mut groups = Groups { rows: 0, key_words, words: Vec::new(), row_words };
+    let mut groups = Groups {
+        rows: 0,
+        key_words,
+        words: Vec::new(),
+        row_words,
+    };
     if header.fault != 0 || header.overflow != 0 {
-        return Ok(Fetched { header, groups, kernels: 1, compile_ms });
+        return Ok(Fetched {
+            header,
+            groups,
+            kernels: 1,
+            compile_ms,
+        });
     }
-    groups.rows = usize::try_from(head[2]).map_err(|_| GpuError::Internal("number of groups".into()))?;
+    groups.rows =
+        usize::try_from(head[2]).map_err(|_| GpuError::Internal("number of groups".into()))?;
     let words = groups.rows * row_words;
     let rows = runtime.pool().allocate(words * 8, "compacted groups")?;
     args.rows = rows.ptr();
     // SAFETY: as above; `rows` holds exactly the counted groups.
-    unsafe { runtime.device().launch(stream, &emit, config, args.as_bytes())? };
+    unsafe {
+        runtime
+            .device()
+            .launch(stream, &emit, config, args.as_bytes())?
+    };
     groups.words = rows.download_values(stream, 0, words)?;
-    Ok(Fetched { header, groups, kernels: 2, compile_ms })
+    Ok(Fetched {
+        header,
+        groups,
+        kernels: 2,
+        compile_ms,
+    })
 }

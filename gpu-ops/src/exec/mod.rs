@@ -11,4 +11,3 @@ mod groups;
 mod run;
 
 pub use fragment::{FragmentOptions, FragmentReport, GpuFragmentExec};
-

@@ -19,15 +19,23 @@ use crate::pipeline::{GroupPlacement, Pipeline};
 use crate::runtime::Runtime;
 
 /// Load, run and finish.
-pub(super) async fn run(inner: Arc<Inner>, context: Arc<TaskContext>) -> Result<(RecordBatch, FragmentReport)> {
+pub(super) async fn run(
+    inner: Arc<Inner>,
+    context: Arc<TaskContext>,
+) -> Result<(RecordBatch, FragmentReport)> {
     let [pipeline] = inner.fragment.pipelines.as_slice() else {
-        return Err(GpuError::Unsupported("fragments of several pipelines".into()));
+        return Err(GpuError::Unsupported(
+            "fragments of several pipelines".into(),
+        ));
     };
     let stream = inner.runtime.device().create_stream()?;
     let begin = Instant::now();
     let source = &pipeline.source;
-    let loaded =
-        inner.runtime.tables().get_or_load(&source.table, &source.columns, context, &stream).await?;
+    let loaded = inner
+        .runtime
+        .tables()
+        .get_or_load(&source.table, &source.columns, context, &stream)
+        .await?;
     let load_ms = begin.elapsed().as_secs_f64() * 1e3;
 
     // Compiling and waiting for the device would block the executor's threads.
@@ -35,7 +43,13 @@ pub(super) async fn run(inner: Arc<Inner>, context: Arc<TaskContext>) -> Result<
         let inner = Arc::clone(&inner);
         move || {
             let pipeline = &inner.fragment.pipelines[0];
-            launch(&inner, pipeline, &loaded.columns, loaded.rows as u64, &stream)
+            launch(
+                &inner,
+                pipeline,
+                &loaded.columns,
+                loaded.rows as u64,
+                &stream,
+            )
         }
     };
     let (batch, mut report) = tokio::task::spawn_blocking(task)
@@ -63,8 +77,12 @@ fn launch(
     let mut report = FragmentReport::default();
     let mut placement = GroupPlacement::Registers;
     if !plan.keys.is_empty() {
-        let choice = inner.policy.place_groups(&plan.profile, runtime.device().info());
-        report.choices.push(format!("groups in {}: {}", choice.placement, choice.reason));
+        let choice = inner
+            .policy
+            .place_groups(&plan.profile, runtime.device().info());
+        report
+            .choices
+            .push(format!("groups in {}: {}", choice.placement, choice.reason));
         placement = choice.placement;
     }
     report.compile_ms = begin.elapsed().as_secs_f64() * 1e3;
@@ -72,9 +90,23 @@ fn launch(
     loop {
         let begin = Instant::now();
         let kernel = plan.render(placement)?;
-        let fetched = execute(runtime, &plan, &kernel, columns, rows, stream, begin, &mut report)?;
+        let fetched = execute(
+            runtime,
+            &plan,
+            &kernel,
+            columns,
+            rows,
+            stream,
+            begin,
+            &mut report,
+        )?;
         if let Some(groups) = fetched {
-            let batch = finish(&plan, placement, &groups, Arc::clone(&inner.fragment.schema))?;
+            let batch = finish(
+                &plan,
+                placement,
+                &groups,
+                Arc::clone(&inner.fragment.schema),
+            )?;
             report.output_rows = batch.num_rows();
             return Ok((batch, report));
         }
@@ -83,7 +115,9 @@ fn launch(
             return Err(GpuError::Internal("a dense group table overflowed".into()));
         };
         let capacity = capacity * 2;
-        report.choices.push(format!("group table overflowed: run again with {capacity} slots"));
+        report.choices.push(format!(
+            "group table overflowed: run again with {capacity} slots"
+        ));
         placement = GroupPlacement::GlobalHash { capacity };
     }
 }
@@ -108,7 +142,9 @@ fn execute(
     let mut lookups = Vec::new();
     let mut addresses: HashMap<String, DevicePtr> = HashMap::new();
     for lookup in &kernel.lookups {
-        let buffer = runtime.pool().allocate(lookup.bytes.len(), "lookup table")?;
+        let buffer = runtime
+            .pool()
+            .allocate(lookup.bytes.len(), "lookup table")?;
         buffer.upload(stream, 0, &lookup.bytes)?;
         addresses.insert(lookup.name.clone(), buffer.ptr());
         lookups.push(buffer);
@@ -130,7 +166,8 @@ fn execute(
 
     let tiles = rows.div_ceil(TILE_ROWS);
     if tiles > 0 {
-        let resident = device.blocks_per_multiprocessor(&entry, BLOCK_THREADS, kernel.shared_bytes)?;
+        let resident =
+            device.blocks_per_multiprocessor(&entry, BLOCK_THREADS, kernel.shared_bytes)?;
         let most = u64::from(resident.max(1)) * least_grid(runtime);
         let config = LaunchConfig {
             grid: u32::try_from(tiles.min(most)).unwrap_or(u32::MAX),
@@ -146,7 +183,11 @@ fn execute(
         report.kernel_ms += device.elapsed_ms(&start, &end)?;
         report.kernels += 1 + fetched.kernels;
         report.compile_ms += fetched.compile_ms;
-        report.bytes += kernel.columns.iter().map(|i| read_bytes(&columns[*i])).sum::<usize>();
+        report.bytes = kernel
+            .columns
+            .iter()
+            .map(|i| read_bytes(&columns[*i]))
+            .sum::<usize>();
         drop(lookups);
         match fetched.header.fault {
             0 => {}
@@ -163,7 +204,10 @@ fn execute(
 fn read_bytes(column: &Column) -> usize {
     match column.encoding {
         // Only the validity of such a column is looked at.
-        Encoding::Bytes { .. } => column.validity.as_ref().map_or(0, |_| column.rows.div_ceil(8)),
+        Encoding::Bytes { .. } => column
+            .validity
+            .as_ref()
+            .map_or(0, |_| column.rows.div_ceil(8)),
         _ => column.bytes(),
     }
 }
@@ -192,5 +236,10 @@ fn allocate_table(
             states = Some(allocate(slots * 4, 0)?);
         }
     }
-    Ok(AggregationTable { table, keys, states, slots: kernel.slots })
+    Ok(AggregationTable {
+        table,
+        keys,
+        states,
+        slots: kernel.slots,
+    })
 }

@@ -65,7 +65,10 @@ impl DatePart {
 
 impl Named<'_> {
     fn child<'b>(&'b self, expr: &'b Expr) -> Named<'b> {
-        Named { expr, fields: self.fields }
+        Named {
+            expr,
+            fields: self.fields,
+        }
     }
 
     fn column(&self, index: usize) -> &str {
@@ -79,7 +82,13 @@ impl fmt::Display for Named<'_> {
             Node::Column(index) => f.write_str(self.column(*index)),
             Node::Literal(value) => write!(f, "{value}"),
             Node::Binary { op, left, right } => {
-                write!(f, "({} {} {})", self.child(left), op.symbol(), self.child(right))
+                write!(
+                    f,
+                    "({} {} {})",
+                    self.child(left),
+                    op.symbol(),
+                    self.child(right)
+                )
             }
             Node::Not(e) => write!(f, "NOT {}", self.child(e)),
             Node::Negate(e) => write!(f, "-{}", self.child(e)),
@@ -87,9 +96,17 @@ impl fmt::Display for Named<'_> {
             Node::IsNotNull(e) => write!(f, "{} IS NOT NULL", self.child(e)),
             Node::Cast { value, safe } => {
                 let name = if *safe { "TRY_CAST" } else { "CAST" };
-                write!(f, "{name}({} AS {})", self.child(value), self.expr.data_type)
+                write!(
+                    f,
+                    "{name}({} AS {})",
+                    self.child(value),
+                    self.expr.data_type
+                )
             }
-            Node::Case { branches, otherwise } => {
+            Node::Case {
+                branches,
+                otherwise,
+            } => {
                 f.write_str("CASE")?;
                 for (when, then) in branches {
                     write!(f, " WHEN {} THEN {}", self.child(when), self.child(then))?;
@@ -99,8 +116,17 @@ impl fmt::Display for Named<'_> {
                 }
                 f.write_str(" END")
             }
-            Node::InList { value, list, negated } => {
-                write!(f, "{}{} IN (", self.child(value), if *negated { " NOT" } else { "" })?;
+            Node::InList {
+                value,
+                list,
+                negated,
+            } => {
+                write!(
+                    f,
+                    "{}{} IN (",
+                    self.child(value),
+                    if *negated { " NOT" } else { "" }
+                )?;
                 for (i, item) in list.iter().enumerate() {
                     write!(f, "{}{item}", if i > 0 { ", " } else { "" })?;
                 }

@@ -161,12 +161,20 @@ pub enum DatePart {
 impl Expr {
     /// A column reference.
     pub fn column(index: usize, data_type: DataType, nullable: bool) -> Self {
-        Self { node: Node::Column(index), data_type, nullable }
+        Self {
+            node: Node::Column(index),
+            data_type,
+            nullable,
+        }
     }
 
     /// A constant.
     pub fn literal(value: ScalarValue) -> Self {
-        Self { data_type: value.data_type(), nullable: value.is_null(), node: Node::Literal(value) }
+        Self {
+            data_type: value.data_type(),
+            nullable: value.is_null(),
+            node: Node::Literal(value),
+        }
     }
 
     /// Call `visit` with every column of the scope that the expression reads.
@@ -185,7 +193,10 @@ impl Expr {
             | Node::Cast { value: e, .. }
             | Node::InList { value: e, .. }
             | Node::DatePart { value: e, .. } => e.for_each_column(visit),
-            Node::Case { branches, otherwise } => {
+            Node::Case {
+                branches,
+                otherwise,
+            } => {
                 for (when, then) in branches {
                     when.for_each_column(visit);
                     then.for_each_column(visit);
