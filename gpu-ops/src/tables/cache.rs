@@ -273,6 +273,8 @@ impl TableCache {
                 let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
                 uploaded.push(Arc::new(assembler.finish(segments, &pool, &stream)?));
             }
+            // Other sessions use the columns on streams of their own.
+            pool.device().synchronize(&stream)?;
             Ok::<_, GpuError>(uploaded)
         })
         .await
