@@ -2,8 +2,9 @@
 
 use arrow::datatypes::DataType;
 
+use super::calendar::units_per_second;
 use super::range::Range;
-use super::scalar::{Emitter, units_per_second, unsupported};
+use super::scalar::{Emitter, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;

@@ -2,15 +2,17 @@
 //!
 //! Widths are decided here, not in the plan: every integer, decimal and date is computed in the
 //! narrowest of 32, 64 and 128 bits that holds all values it can take, which is known from the
-//! ranges of the resident columns ([`range`]). Literals become kernel arguments ([`arguments`]), so
+//! ranges of the resident columns ([`Range`]). Literals become kernel arguments ([`Arguments`]), so
 //! the same query with other constants reuses the same kernel.
 
 mod aggregate;
 mod arguments;
+mod calendar;
 mod cast;
 mod lookup;
 mod operators;
 mod range;
+mod render;
 mod scalar;
 mod tile;
 mod value;
