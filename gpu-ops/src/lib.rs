@@ -1,4 +1,18 @@
 //! Warpline's devices, memory, columns and GPU operators.
+//!
+//! How a fragment of a plan gets its answer:
+//!
+//! 1. [`tables`] makes the columns it reads resident: Arrow batches become [`column`]s in the narrowest
+//!    exact encoding, kept between queries and evicted least recently used under pressure.
+//! 2. [`codegen`] turns each [`pipeline`] and the encodings at hand into one CUDA C++ kernel. Every
+//!    integer, decimal and date is computed in 32, 64 or 128 bits, whichever provably holds its values.
+//! 3. [`runtime`] compiles it once (in memory, then on disk) for its [`device`]: a CUDA GPU, or the emulator
+//!    that runs the same source on the CPU.
+//! 4. [`exec`] allocates from the budgeted pool of [`memory`], launches, brings the groups back and
+//!    finishes them as Arrow arrays. [`exec::GpuFragmentExec`] is the node in DataFusion's plan.
+//!
+//! [`expr`] holds the typed expressions in between. Nothing here decides *what* runs on the device;
+//! that is the planner's part, which reaches in through [`pipeline::PlacementPolicy`].
 
 pub mod codegen;
 pub mod column;
