@@ -182,8 +182,9 @@ impl Report {
             self.total_hot_ms
         );
         for query in &self.queries {
-            for fallback in &query.fallbacks {
-                let _ = writeln!(text, "Q{} on the CPU: {fallback}", query.query);
+            if !query.fallbacks.is_empty() {
+                let fallbacks = query.fallbacks.join("; ");
+                let _ = writeln!(text, "Q{} on the CPU: {fallbacks}", query.query);
             }
             if let Some(error) = &query.error {
                 let _ = writeln!(text, "Q{} failed: {error}", query.query);
