@@ -131,7 +131,11 @@ impl PhysicalOptimizerRule for Placement {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let external = |error: Error| DataFusionError::External(Box::new(error));
+        let external = |error: Error| {
+            let remedy =
+                format!("or SET {DEVICE_SETTING} to one that `warpline devices` shows as usable");
+            DataFusionError::External(format!("{error}; {remedy}").into())
+        };
         let settings = WarplineConfig::of(config);
         let options = RuntimeOptions {
             device: settings.device.0,

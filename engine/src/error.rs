@@ -1,7 +1,7 @@
 //! The errors of the facade; each names the cause and the remedy.
 
 use datafusion::error::DataFusionError;
-use warpline_tpch::TpchError;
+use warpline_tpch::{TpchError, one_line};
 
 /// Result with an [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -64,21 +64,17 @@ impl From<DataFusionError> for Error {
 
 /// DataFusion's message on one line, with a remedy where the message itself has none.
 pub(crate) fn describe(error: &DataFusionError) -> String {
-    let message = error.strip_backtrace();
-    let message = message
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ");
-    let remedy = if message.contains("not found on ConfigOptions")
-        || message.contains("Could not find config namespace")
-    {
+    let message = one_line(error);
+    let unknown_setting = message.contains("Config value") && message.contains("not found on");
+    let unknown_prefix = message.contains("find config namespace");
+    let remedy = if unknown_setting || unknown_prefix {
         "; SHOW ALL lists the settings"
     } else if message.contains("ParserError") || message.contains("TokenizerError") {
         "; check the statement's syntax there"
     } else if message.contains("table '") && message.contains("not found") {
         "; SHOW TABLES lists the tables, CREATE EXTERNAL TABLE adds one from a file"
+    } else if message.contains("No field named") && !message.contains("Valid fields") {
+        "; the statement reads no table with such a column"
     } else {
         ""
     };

@@ -108,7 +108,7 @@ pub enum TpchError {
     #[error("{0}")]
     Arrow(#[from] ArrowError),
     /// DataFusion refused an operation; its message names the remedy.
-    #[error("{0}")]
+    #[error("{}", one_line(.0))]
     DataFusion(#[from] Box<DataFusionError>),
     /// A worker thread could not be started or died.
     #[error("a generator thread failed: {0}; try again with a smaller scale or fewer threads")]
@@ -132,5 +132,38 @@ impl TpchError {
 impl From<DataFusionError> for TpchError {
     fn from(error: DataFusionError) -> Self {
         Self::DataFusion(Box::new(error))
+    }
+}
+
+/// DataFusion's message on one line, without backtrace and without the names of rules around it.
+pub fn one_line(error: &DataFusionError) -> String {
+    let text = match error {
+        // A rule's name is one word and tells a user nothing.
+        DataFusionError::Context(context, inner) if !context.trim().contains(' ') => {
+            return one_line(inner);
+        }
+        DataFusionError::Context(context, inner) => {
+            format!("{}: {}", context.trim(), one_line(inner))
+        }
+        DataFusionError::External(inner) => match inner.downcast_ref::<DataFusionError>() {
+            Some(inner) => return one_line(inner),
+            None => inner.to_string(),
+        },
+        other => other.strip_backtrace(),
+    };
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_of_datafusion_fit_on_a_line() {
+        let inner = DataFusionError::External("first\nsecond".into());
+        let inner = DataFusionError::Context("some_rule".to_string(), Box::new(inner));
+        let error = DataFusionError::Context("while planning".to_string(), Box::new(inner));
+        assert_eq!(one_line(&error), "while planning: first; second");
     }
 }

@@ -24,7 +24,7 @@ pub mod tables;
 pub mod verify;
 
 pub use engine::{QueryEngine, QueryMetrics, QueryRun};
-pub use error::{Result, TpchError};
+pub use error::{Result, TpchError, one_line};
 pub use scale::Scale;
 
 #[cfg(test)]
