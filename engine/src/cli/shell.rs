@@ -28,8 +28,8 @@ const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \d              list tables
   \d NAME         describe a table
   \i FILE         run the statements of a file
-  \h              list functions
-  \h FUNCTION     describe a function
+  \h              list the kinds of statements
+  \h STATEMENT    show the syntax of one, for example \h select
   \timing on|off  print row counts and times, or not
   \quiet on|off   the opposite of \timing
   \pset format F  print answers as table, csv, tsv, json or nd-json

@@ -3,6 +3,7 @@
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
 use warpline::{ByteSize, Device, DeviceChoice, Error, WarplineExt, WarplineSession};
+use warpline_planner::WarplineConfig;
 
 async fn count(context: &SessionContext, sql: &str) -> usize {
     context
@@ -46,7 +47,8 @@ async fn settings_reach_session_and_reference() {
     for context in [session.context(), session.reference()] {
         assert_eq!(context.copied_config().batch_size(), 77);
     }
-    assert_eq!(count(session.context(), "SHOW warpline.min_rows").await, 1);
+    let config = session.context().copied_config();
+    assert_eq!(WarplineConfig::of(config.options()).min_rows, 5);
     for (key, value) in [
         ("warpline.nonsense", "1"),
         ("datafusion.execution.batch_size", "many"),

@@ -104,7 +104,7 @@ fn piped_statements_go_on_after_an_error() {
 fn backslash_commands() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("one.sql"), "SELECT 1 AS included;\n").expect("a script");
-    let input = "\\timing off\n\\timing\nCREATE TABLE tt (x INT);\n\\d\n\\d tt\n\\?\n\\i one.sql\n\\h abs\n\\quiet on\n";
+    let input = "\\timing off\n\\timing\nCREATE TABLE tt (x INT);\n\\d\n\\d tt\n\\?\n\\i one.sql\n\\h select\n\\quiet on\n";
     let outcome = run_in(directory.path(), &[], input).ok();
     for part in [
         "Timing is off.",
