@@ -50,7 +50,7 @@ impl Outcome {
 
     /// Asserts that the arguments were refused, in words that have all of `parts`.
     #[track_caller]
-    fn is_usage_error(self, parts: &[&str]) -> Self {
+    fn refuses_with(self, parts: &[&str]) -> Self {
         assert_eq!(
             self.code, 2,
             "stdout: {}\nstderr: {}",
@@ -123,5 +123,5 @@ fn help_names_the_commands() {
     ] {
         assert!(outcome.stdout.contains(word), "{word}");
     }
-    run(&["nonsense"]).is_usage_error(&["nonsense"]);
+    run(&["nonsense"]).refuses_with(&["nonsense"]);
 }

@@ -61,7 +61,7 @@ fn a_failing_statement_ends_commands_and_files_with_status_one() {
     run(&["-c", "SET warpline.nonsense = 1"]).fails_with(&["nonsense", "SHOW ALL"]);
     run(&["--set", "datafusion.nonsense=1", "-c", "SELECT 1"])
         .fails_with(&["nonsense", "SHOW ALL"]);
-    run(&["--set", "novalue", "-c", "SELECT 1"]).is_usage_error(&["KEY=VALUE"]);
+    run(&["--set", "novalue", "-c", "SELECT 1"]).refuses_with(&["KEY=VALUE"]);
     run(&["-f", "nowhere.sql"]).fails_with(&["nowhere.sql", "check the path"]);
 
     let directory = tempfile::tempdir().expect("a directory");
