@@ -1,10 +1,10 @@
 //! The settings under `warpline.`: what they are called, may hold and default to.
 
+use std::any::Any;
 use std::fmt;
 use std::str::FromStr;
 
-use datafusion::common::config::{ConfigExtension, ConfigField, Visit};
-use datafusion::common::extensions_options;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use warpline_gpu::GpuError;
@@ -12,23 +12,31 @@ use warpline_gpu::runtime::DeviceChoice;
 
 use crate::error::PlannerError;
 
-extensions_options! {
-    /// Warpline's settings; `SET warpline.require_gpu = true` changes one, `SHOW warpline.min_rows` shows one.
-    pub struct WarplineConfig {
-        /// Device that runs fragments: auto (the first usable GPU, else the CPU), cpu, emulator, cuda or cuda:N. Read when the session is opened.
-        pub device: DeviceSetting, default = DeviceSetting::default()
+/// Warpline's settings; `SET warpline.require_gpu = true` changes one, `SHOW warpline.min_rows` shows one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WarplineConfig {
+    /// `warpline.device`: read when the session is opened.
+    pub device: DeviceSetting,
+    /// `warpline.require_gpu`: any fallback to the CPU is an error.
+    pub require_gpu: bool,
+    /// `warpline.min_rows`: smaller tables stay on the CPU.
+    pub min_rows: usize,
+    /// `warpline.device_memory`: budget in bytes, 0 for all but a reserve; read when the session is opened.
+    pub device_memory: usize,
+    /// `warpline.group_by`: where the states of grouped aggregations live.
+    pub group_by: GroupBy,
+}
 
-        /// When true, a query of which any part would fall back to the CPU is an error; warpline.min_rows does not apply then.
-        pub require_gpu: bool, default = false
-
-        /// Tables with fewer rows stay on the CPU, which is done with them before a kernel is launched and its answer fetched.
-        pub min_rows: usize, default = DEFAULT_MIN_ROWS
-
-        /// Device memory that Warpline may use, in bytes; 0 means all but a reserve. Read when the session is opened.
-        pub device_memory: usize, default = 0
-
-        /// Where the states of grouped aggregations live: auto, private (registers), shared (shared memory) or global (device memory). A placement that is impossible for a query is replaced and EXPLAIN ANALYZE says why.
-        pub group_by: GroupBy, default = GroupBy::Auto
+impl Default for WarplineConfig {
+    fn default() -> Self {
+        Self {
+            device: DeviceSetting::default(),
+            require_gpu: false,
+            min_rows: DEFAULT_MIN_ROWS,
+            device_memory: 0,
+            group_by: GroupBy::Auto,
+        }
     }
 }
 
@@ -117,21 +125,96 @@ impl FromStr for GroupBy {
     }
 }
 
-/// A setting that is one word.
-macro_rules! word_setting {
-    ($type:ty) => {
-        impl ConfigField for $type {
-            fn visit<V: Visit>(&self, visitor: &mut V, key: &str, description: &'static str) {
-                visitor.some(key, self, description);
-            }
+impl ExtensionOptions for WarplineConfig {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 
-            fn set(&mut self, _: &str, value: &str) -> Result<()> {
-                *self = value.parse().map_err(DataFusionError::from)?;
-                Ok(())
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        match key {
+            "device" => self.device = value.parse().map_err(DataFusionError::from)?,
+            "require_gpu" => self.require_gpu = boolean(value)?,
+            "min_rows" => self.min_rows = whole_number("warpline.min_rows", value)?,
+            "device_memory" => self.device_memory = whole_number("warpline.device_memory", value)?,
+            "group_by" => self.group_by = value.parse().map_err(DataFusionError::from)?,
+            _ => {
+                let names: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
+                return Err(DataFusionError::Configuration(format!(
+                    "there is no setting warpline.{key}; the settings are {}",
+                    names.join(", ")
+                )));
             }
         }
-    };
+        Ok(())
+    }
+
+    /// Keys bear the prefix: SHOW looks settings up by these names.
+    fn entries(&self) -> Vec<ConfigEntry> {
+        let entry = |name: &str, value: String, description| ConfigEntry {
+            key: format!("{}.{name}", Self::PREFIX),
+            value: Some(value),
+            description,
+        };
+        vec![
+            entry(
+                "device",
+                self.device.to_string(),
+                "Device that runs fragments: auto (the first usable GPU, else the CPU), cpu, emulator, cuda or \
+                 cuda:N. Read when the session is opened.",
+            ),
+            entry(
+                "require_gpu",
+                self.require_gpu.to_string(),
+                "When true, a query of which any part would fall back to the CPU is an error; \
+                 warpline.min_rows does not apply then.",
+            ),
+            entry(
+                "min_rows",
+                self.min_rows.to_string(),
+                "Tables with fewer rows stay on the CPU, which is done with them before a kernel is launched and \
+                 its answer fetched.",
+            ),
+            entry(
+                "device_memory",
+                self.device_memory.to_string(),
+                "Device memory that Warpline may use, in bytes; 0 means all but a reserve. Read when the session \
+                 is opened.",
+            ),
+            entry(
+                "group_by",
+                self.group_by.to_string(),
+                "Where the states of grouped aggregations live: auto, private (registers), shared (shared \
+                 memory) or global (device memory). Where a query makes the placement impossible, auto applies \
+                 and EXPLAIN says why.",
+            ),
+        ]
+    }
 }
 
-word_setting!(DeviceSetting);
-word_setting!(GroupBy);
+fn boolean(value: &str) -> Result<bool, PlannerError> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "true" | "on" | "1" => Ok(true),
+        "false" | "off" | "0" => Ok(false),
+        _ => Err(PlannerError::Setting {
+            setting: "warpline.require_gpu",
+            value: value.to_string(),
+            valid: "true, false",
+        }),
+    }
+}
+
+fn whole_number(setting: &'static str, value: &str) -> Result<usize, PlannerError> {
+    value.trim().parse().map_err(|_| PlannerError::Setting {
+        setting,
+        value: value.to_string(),
+        valid: "0 and positive whole numbers",
+    })
+}

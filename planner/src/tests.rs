@@ -185,8 +185,12 @@ async fn settings_are_set_shown_and_validated() {
             "SET warpline.device = 'tpu'",
             "auto, cpu, emulator, cuda or cuda:N",
         ),
-        ("SET warpline.min_rows = 'few'", "few"),
-        ("SET warpline.nonsense = 1", "nonsense"),
+        ("SET warpline.min_rows = 'few'", "whole numbers"),
+        ("SET warpline.require_gpu = 'perhaps'", "true, false"),
+        (
+            "SET warpline.nonsense = 1",
+            "the settings are warpline.device, ",
+        ),
     ] {
         let error = match context.sql(statement).await {
             Ok(frame) => frame.collect().await.unwrap_err(),

@@ -111,7 +111,8 @@ pub(crate) fn raw_aggregate(root: &AggregateExec) -> Result<&AggregateExec, Reas
         ));
     };
     let keys = root.group_expr().expr();
-    let same_keys = keys.len() == partial.group_expr().expr().len()
+    // Grouping sets add a column with the set's number.
+    let same_keys = keys.len() == partial.group_expr().num_group_exprs()
         && keys.iter().enumerate().all(|(i, (key, _))| {
             key.downcast_ref::<Column>()
                 .is_some_and(|column| column.index() == i)

@@ -67,8 +67,11 @@ async fn explain_shows_devices_and_reasons() {
         );
         let batches = context.sql(&sql).await.unwrap().collect().await.unwrap();
         let shown = pretty_format_batches(&batches).unwrap().to_string();
-        assert!(shown.contains("device=emulator"), "{shown}");
-        assert!(shown.contains("joins run on the"), "{shown}");
+        assert!(
+            shown.contains("device=emulator") || shown.contains("device: emulator"),
+            "{shown}"
+        );
+        assert!(shown.contains("HashJoinExec: joins run on"), "{shown}");
     }
 }
 
@@ -236,7 +239,7 @@ async fn device_and_cpu_answers_are_equal() {
     shared.group_by = GroupBy::Shared;
     for sql in [
         "SELECT sum(price * qty), count(*), avg(b), min(day), max(s) FROM t WHERE qty < 20 AND s LIKE 'name%'",
-        "SELECT u, s, sum(qty), avg(price), count(b), sum(f) FROM t WHERE a <> 3 GROUP BY u, s ORDER BY u, s",
+        "SELECT u, s, sum(qty), avg(price), count(b), max(f) FROM t WHERE a <> 3 GROUP BY u, s ORDER BY u, s",
         "SELECT date_part('month', day) AS m, sum(CASE WHEN u = 'odd' THEN qty ELSE 0 END) FROM t GROUP BY 1 \
          HAVING count(*) > 1 ORDER BY m LIMIT 5",
         "SELECT sum(b) FROM t UNION ALL SELECT max(b) FROM other ORDER BY 1",

@@ -36,7 +36,7 @@ pub(super) fn case(
     })
 }
 
-/// `a = b` over values of one type.
+/// `a = b` over values of one type, as CASE with a base expression and NULLIF compare them.
 pub(super) fn equals(a: Expr, b: Expr) -> Result<Expr, Reason> {
     if is_string(&a.data_type) || is_string(&b.data_type) {
         return refuse("a comparison of two string columns runs on the CPU");
@@ -48,8 +48,24 @@ pub(super) fn equals(a: Expr, b: Expr) -> Result<Expr, Reason> {
             a.data_type, b.data_type
         ));
     }
+    let nullable = a.nullable || b.nullable;
+    if matches!(a.data_type, DataType::Float32 | DataType::Float64) {
+        // DataFusion tells the two zeros apart here, as IN does and the operator = does not.
+        let Node::Literal(constant) = b.node else {
+            return refuse("CASE and NULLIF that compare two float expressions run on the CPU");
+        };
+        return Ok(Expr {
+            nullable,
+            data_type: DataType::Boolean,
+            node: Node::InList {
+                value: Box::new(a),
+                list: vec![constant],
+                negated: false,
+            },
+        });
+    }
     Ok(Expr {
-        nullable: a.nullable || b.nullable,
+        nullable,
         data_type: DataType::Boolean,
         node: Node::Binary {
             op: BinaryOp::Eq,
