@@ -81,6 +81,10 @@ WL_DEVICE i32 total_order(f32 value) {
   i32 bits = f32_bits(value);
   return bits ^ (i32)((u32)(bits >> 31) >> 1);
 }
+// The same for SQL's comparison operators, to which the two zeros are equal (IN, NULLIF and CASE with a base
+// expression tell them apart).
+WL_DEVICE i64 comparison_order(f64 value) { return total_order(value == 0.0 ? 0.0 : value); }
+WL_DEVICE i32 comparison_order(f32 value) { return total_order(value == 0.0f ? 0.0f : value); }
 // True when truncating `value` gives an integer in [min, max] (bounds exact in f64, max exclusive).
 WL_DEVICE bool float_in_range(f64 value, f64 min, f64 max_exclusive) {
   return value > min - 1.0 && value < max_exclusive;

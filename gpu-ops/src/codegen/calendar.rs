@@ -59,11 +59,7 @@ impl Emitter<'_> {
             match part {
                 DatePart::Year => (
                     format!("civil_from_days({days}).year"),
-                    // A year never has fewer than 365 days.
-                    Range::new(
-                        1970 + day_range.min.div_euclid(365) - 1,
-                        1970 + day_range.max.div_euclid(365) + 1,
-                    ),
+                    Range::new(year_of(day_range.min), year_of(day_range.max)),
                 ),
                 DatePart::Quarter => (
                     format!("(civil_from_days({days}).month + 2) / 3"),
@@ -85,6 +81,18 @@ impl Emitter<'_> {
             meaning: Meaning::Number,
         })
     }
+}
+
+/// Proleptic Gregorian year of a day counted from 1970-01-01, as `civil_from_days` in `pipeline.cuh`.
+fn year_of(day: i128) -> i128 {
+    // Eras of 400 years that begin in March, so that the leap day comes last.
+    let shifted = day + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let leap_days = day_of_era / 1_460 - day_of_era / 36_524 + day_of_era / 146_096;
+    let year_of_era = (day_of_era - leap_days) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    // The 306th day since the first of March is the first of January.
+    era * 400 + year_of_era + i128::from(day_of_year >= 306)
 }
 
 /// Ticks of a time unit in one second.

@@ -324,28 +324,34 @@ impl Emitter<'_> {
             });
         }
         let factor = from_day / to_day;
-        // To dates Arrow goes by the calendar (floor); between timestamps it truncates.
-        let to_date = matches!(to, DataType::Date32);
-        if !to_date && value.range.min < 0 {
-            return unsupported(format!("CAST from {from} to {to} before 1970"));
-        }
-        let text = self.integer(factor);
-        let text = self.bind(
-            CType::I64,
-            format!("floor_div((i64){}, (i64){text})", value.text),
-        );
-        let range = Range {
-            min: value.range.min.div_euclid(factor),
-            max: value.range.max.div_euclid(factor),
+        // From timestamps to days Arrow goes by the calendar (floor); everything else it truncates.
+        let floors = matches!((from, to), (DataType::Timestamp(..), DataType::Date32));
+        let divisor = self.integer(factor);
+        let (text, range) = if floors {
+            let range = Range {
+                min: value.range.min.div_euclid(factor),
+                max: value.range.max.div_euclid(factor),
+            };
+            (
+                format!("floor_div((i64){}, (i64){divisor})", value.text),
+                range,
+            )
+        } else {
+            let range = Range {
+                min: value.range.min / factor,
+                max: value.range.max / factor,
+            };
+            (format!("(i64){} / (i64){divisor}", value.text), range)
         };
-        let floored = Value {
+        let text = self.bind(CType::I64, text);
+        let coarser = Value {
             text,
             c_type: CType::I64,
             range,
             ..value
         }
         .narrowed(self);
-        self.bounded(floored, bounds, false)
+        self.bounded(coarser, bounds, false)
     }
 }
 

@@ -210,10 +210,14 @@ fn evaluate(
     let schema = Schema::new(vec![Field::new("value", data_type.clone(), true)]);
     let rows = input.len();
     let batch = RecordBatch::try_new(Arc::new(schema), vec![input])?;
-    function
-        .evaluate(&batch)?
-        .into_array(rows)
-        .map_err(GpuError::from)
+    // A value that fails may belong to rows that a filter removes: the CPU knows, as it sees only the others.
+    let results = function.evaluate(&batch).map_err(|error| {
+        GpuError::Unsupported(format!(
+            "{function} fails for one of the column's values ({})",
+            error.strip_backtrace()
+        ))
+    })?;
+    Ok(results.into_array(rows)?)
 }
 
 /// Distinct non-null strings in byte order, and the code of each input row (0 for NULL).

@@ -421,8 +421,8 @@ impl Emitter<'_> {
         }
         Ok(match l.c_type {
             CType::F32 | CType::F64 => (
-                format!("total_order({})", l.text),
-                format!("total_order({})", r.text),
+                format!("comparison_order({})", l.text),
+                format!("comparison_order({})", r.text),
             ),
             _ => (l.text.clone(), r.text.clone()),
         })

@@ -98,6 +98,7 @@ fn decode_numbers(
                 dictionary: Arc::<Dictionary>::clone(dictionary),
             }
         }
+        Meaning::Number if *data_type == DataType::Boolean => Encoding::Bits,
         Meaning::Number => Encoding::Integer { width: 8, base },
     };
     let nulls = arrow::buffer::NullBuffer::from(valid.to_vec());
