@@ -1,0 +1,456 @@
+//! Integers that wrap, decimals that are exact or refuse, floats with all their special values.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array};
+use arrow::datatypes::*;
+use warpline_sql_tests::Fixture;
+
+use super::support::{
+    Nulls, check_all, check_conditions, check_sums, check_values, drawn, primitive, row_numbers,
+};
+
+/// Every pair of `values`, and of each with NULL, as columns `a` and `b` beside the row number `id`.
+fn pairs<T: ArrowPrimitiveType>(values: &[T::Native]) -> Vec<(&'static str, ArrayRef)> {
+    let options: Vec<Option<T::Native>> = values.iter().copied().map(Some).chain([None]).collect();
+    let a: Vec<_> = options
+        .iter()
+        .flat_map(|x| options.iter().map(move |_| *x))
+        .collect();
+    let b: Vec<_> = options
+        .iter()
+        .flat_map(|_| options.iter().copied())
+        .collect();
+    let rows = a.len();
+    vec![
+        ("id", row_numbers(rows)),
+        ("a", primitive::<T>(a)),
+        ("b", primitive::<T>(b)),
+    ]
+}
+
+fn one_literal(data_type: &str) -> String {
+    format!("arrow_cast(1, '{data_type}')")
+}
+
+#[test]
+fn integers_wrap_at_the_bounds_of_their_type() {
+    macro_rules! table {
+        ($fixture:expr, $name:expr, $type:ty, [$($value:expr),*]) => {
+            $fixture.table($name, pairs::<$type>(&[$($value),*]))
+        };
+    }
+    let mut fixture = Fixture::emulator();
+    fixture = table!(
+        fixture,
+        "Int8",
+        Int8Type,
+        [i8::MIN, i8::MIN + 1, -7, -1, 1, 2, 100, i8::MAX]
+    );
+    fixture = table!(
+        fixture,
+        "Int16",
+        Int16Type,
+        [i16::MIN, -7, -1, 1, 2, 300, i16::MAX]
+    );
+    fixture = table!(
+        fixture,
+        "Int32",
+        Int32Type,
+        [i32::MIN, -7, -1, 1, 2, 65_536, i32::MAX]
+    );
+    fixture = table!(
+        fixture,
+        "Int64",
+        Int64Type,
+        [i64::MIN, -7, -1, 1, 2, 1 << 32, i64::MAX]
+    );
+    fixture = table!(fixture, "UInt8", UInt8Type, [0, 1, 7, 128, u8::MAX]);
+    fixture = table!(fixture, "UInt16", UInt16Type, [0, 1, 7, 1 << 15, u16::MAX]);
+    fixture = table!(fixture, "UInt32", UInt32Type, [0, 1, 7, 1 << 31, u32::MAX]);
+    fixture = table!(fixture, "UInt64", UInt64Type, [0, 1, 7, 1 << 63, u64::MAX]);
+    let types = [
+        "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64",
+    ];
+    for name in types {
+        let one = one_literal(name);
+        let mut values = vec![
+            "a + b".to_string(),
+            "a - b".into(),
+            "a * b".into(),
+            "(a + b) * (a - b)".into(),
+            format!("a * a - b * b + {one}"),
+            "a & b".into(),
+            "a | b".into(),
+            "a ^ b".into(),
+        ];
+        let mut conditions = [
+            "a < b",
+            "a <= b",
+            "a = b",
+            "a <> b",
+            "a > b",
+            "a >= b",
+            "a + b > a",
+        ]
+        .map(String::from)
+        .to_vec();
+        conditions.push("a IS DISTINCT FROM b".into());
+        conditions.push("a IS NOT DISTINCT FROM b".into());
+        conditions.push("a BETWEEN b AND a + b".into());
+        if name.starts_with('I') {
+            values.push("-a".into());
+            // No zero among the signed values: division, except of the smallest by -1, answers.
+            let guarded = format!("CASE WHEN b <> -{one} THEN a");
+            values.push(format!("{guarded} / b END"));
+            values.push(format!("{guarded} % b END"));
+        } else {
+            values.push("CASE WHEN b > 0 THEN a / b END".into());
+            values.push("CASE WHEN b > 0 THEN a % b END".into());
+        }
+        if name == "UInt64" {
+            check_sums(&fixture, name, &values);
+        } else {
+            check_values(&fixture, name, &values);
+        }
+        check_conditions(&fixture, name, &conditions);
+    }
+    // Sums wrap as well.
+    check_all(
+        &fixture,
+        [
+            "SELECT sum(a) AS s, sum(a * b) AS p, avg(a) AS m FROM Int64 WHERE id >= 0".into(),
+            "SELECT b, sum(a) AS s FROM Int64 GROUP BY b".into(),
+            "SELECT sum(a) AS s, sum(a * b) AS p FROM UInt64 WHERE id >= 0".into(),
+        ],
+    );
+}
+
+#[test]
+fn division_by_zero_and_of_the_smallest_value() {
+    let fixture = Fixture::emulator()
+        .table("t", pairs::<Int64Type>(&[i64::MIN, -1, 0, 5]))
+        .table(
+            "d",
+            pairs::<Decimal128Type>(&[-100, 0, 2_500])
+                .into_iter()
+                .collect::<Vec<_>>(),
+        );
+    for sql in [
+        "SELECT sum(a / b) AS s FROM t",
+        "SELECT sum(a % b) AS s FROM t WHERE a > 0",
+        "SELECT count(*) AS n FROM t WHERE 10 / b > 1",
+        "SELECT b, max(a / b) AS s FROM t WHERE b <> 0 GROUP BY b",
+        "SELECT sum(a / b) AS s FROM d",
+        "SELECT a / b AS q, count(*) AS n FROM d GROUP BY a / b",
+    ] {
+        let message = fixture.check_error(sql);
+        let named = message.to_lowercase();
+        assert!(
+            named.contains("zero") || named.contains("overflow"),
+            "{sql}: {message}"
+        );
+    }
+    check_all(
+        &fixture,
+        [
+            // The smallest value divided by -1 fails; its remainder is 0.
+            "SELECT id, min(a % b) AS r FROM t WHERE b <> 0 GROUP BY id",
+            "SELECT id, min(a / b) AS q FROM t WHERE b > 0 GROUP BY id",
+            // What CASE does not take does not fail.
+            "SELECT sum(CASE WHEN b > 0 THEN a / b ELSE b END) AS s FROM t WHERE id >= 0",
+            "SELECT sum(CASE WHEN b = 0 OR b = -1 THEN 0 WHEN a / b > 2 THEN a % b END) AS s FROM t WHERE id >= 0",
+            "SELECT sum(a / nullif(b, 0)) AS s FROM t WHERE b <> -1 OR b IS NULL",
+            "SELECT sum(a / b) AS s FROM t WHERE b > 0",
+            // No row reaches the division.
+            "SELECT sum(a / (b - b)) AS s FROM t WHERE a > 100",
+            "SELECT count(*) AS n FROM t WHERE id < 0 AND 1 / (a - a) = 1",
+        ]
+        .map(String::from),
+    );
+    let relaxed = Fixture::open(
+        warpline::DeviceChoice::Emulator,
+        false,
+        &[("warpline.min_rows", "0")],
+    )
+    .table("t", pairs::<Int64Type>(&[i64::MIN, -1, 0, 5]));
+    let message = relaxed.check_error("SELECT sum(a / b) AS s FROM t WHERE b > -1");
+    assert!(message.to_lowercase().contains("zero"), "{message}");
+    // Whatever the device may meet on the way, the answer is the CPU's.
+    relaxed.check("SELECT sum(a / b) FILTER (WHERE b > 0) AS s FROM t WHERE id >= 0");
+}
+
+fn decimals(precision: u8, scale: i8, values: &[i128]) -> ArrayRef {
+    let options = values.iter().copied().map(Some).chain([None]);
+    let array = Decimal128Array::from_iter(options);
+    Arc::new(
+        array
+            .with_precision_and_scale(precision, scale)
+            .expect("a decimal"),
+    )
+}
+
+#[test]
+fn decimals_of_different_scales() {
+    let values = [
+        0,
+        1,
+        -1,
+        5,
+        49,
+        50,
+        51,
+        -50,
+        99_999,
+        -123_456,
+        1_000_000,
+        999_999_999,
+    ];
+    let rows = values.len() + 1;
+    let mut turned = values;
+    turned.rotate_left(5);
+    let fixture = Fixture::emulator().table(
+        "t",
+        [
+            ("id", row_numbers(rows)),
+            ("p9s2", decimals(9, 2, &values)),
+            ("p15s2", decimals(15, 2, &turned)),
+            ("p18s6", decimals(18, 6, &values)),
+            ("p20s0", decimals(20, 0, &turned)),
+            ("p30s10", decimals(30, 10, &turned)),
+            ("p12s4", decimals(12, 4, &values)),
+        ],
+    );
+    let columns = ["p9s2", "p15s2", "p18s6", "p20s0", "p30s10", "p12s4"];
+    let mut values = Vec::new();
+    let mut conditions = Vec::new();
+    for (i, a) in columns.iter().enumerate() {
+        for b in &columns[i..] {
+            values.push(format!("{a} + {b}"));
+            values.push(format!("{a} - {b}"));
+            values.push(format!("CASE WHEN {b} <> 0 THEN {a} / {b} END"));
+            values.push(format!("CASE WHEN {b} <> 0 THEN {a} % {b} END"));
+            if !(a.contains("30") && b.contains("30")) {
+                values.push(format!("{a} * {b}"));
+            }
+            conditions.push(format!("{a} < {b}"));
+            conditions.push(format!("{a} = {b}"));
+        }
+        values.push(format!("-{a}"));
+        values.push(format!("{a} * (1 - {a})"));
+        values.push(format!("{a} + 1"));
+        conditions.push(format!("{a} >= 0.5"));
+        conditions.push(format!("{a} IN (0, 0.01, 12345.6, 50)"));
+    }
+    check_sums(&fixture, "t", &values);
+    check_conditions(&fixture, "t", &conditions);
+    let calls: Vec<String> = columns
+        .iter()
+        .enumerate()
+        .map(|(i, c)| {
+            format!("sum({c}) AS s{i}, avg({c}) AS m{i}, min({c}) AS lo{i}, max({c}) AS hi{i}, sum({c} * 2) AS d{i}")
+        })
+        .collect();
+    check_all(
+        &fixture,
+        [
+            format!("SELECT {} FROM t WHERE id >= 0", calls.join(", ")),
+            format!(
+                "SELECT p9s2 > 0 AS g, {} FROM t GROUP BY p9s2 > 0",
+                calls.join(", ")
+            ),
+        ],
+    );
+}
+
+#[test]
+fn decimals_of_38_digits() {
+    let nines = 10i128.pow(38) - 1;
+    let values = [nines, -nines, nines - 1, 10i128.pow(37), 1, 0, -1, 7];
+    let fixture = Fixture::emulator().table(
+        "t",
+        [
+            ("id", row_numbers(values.len() + 1)),
+            ("a", decimals(38, 0, &values)),
+            ("b", decimals(38, 10, &values)),
+            ("c", decimals(38, 37, &values)),
+        ],
+    );
+    check_sums(
+        &fixture,
+        "t",
+        &["a", "b", "c", "-a", "-c", "a % 1000", "a - 1"],
+    );
+    check_conditions(
+        &fixture,
+        "t",
+        &[
+            "a > 0",
+            "a = a",
+            "b < 1",
+            "c IS NULL",
+            "a IN (1, 7, 99999999999999999999999999999999999999)",
+            "b IS DISTINCT FROM 0",
+        ],
+    );
+    check_all(
+        &fixture,
+        ["SELECT count(a) AS n, sum(a % 10) AS s FROM t WHERE a <> 7".to_string()],
+    );
+    for sql in [
+        "SELECT sum(a * a) AS s FROM t",
+        "SELECT sum(a * 10) AS s FROM t",
+        "SELECT sum(a + b) AS s FROM t",
+    ] {
+        // Where the CPU refuses the overflow, so does the device; where it answers, they agree.
+        if let Err(message) = fixture.compare(sql) {
+            assert!(message.contains("the reference failed"), "{sql}: {message}");
+            fixture.check_error(sql);
+        }
+    }
+}
+
+#[test]
+fn narrow_decimals() {
+    let a = drawn(&[-9_999_999, -1, 0, 1250, 9_999_999], 60, Nulls::Some, 3);
+    let b = drawn(&[-3, -1, 1, 250], 60, Nulls::Some, 4);
+    let view = |array: ArrayRef, data_type: DataType| {
+        let data = array.to_data().into_builder().data_type(data_type).build();
+        arrow::array::make_array(data.expect("the same layout"))
+    };
+    let wide = |values: &[Option<i32>]| values.iter().map(|v| v.map(i64::from)).collect();
+    let fixture = Fixture::emulator()
+        .table(
+            "d32",
+            [
+                ("id", row_numbers(60)),
+                (
+                    "a",
+                    view(
+                        primitive::<Decimal32Type>(a.clone()),
+                        DataType::Decimal32(7, 2),
+                    ),
+                ),
+                (
+                    "b",
+                    view(
+                        primitive::<Decimal32Type>(b.clone()),
+                        DataType::Decimal32(5, 1),
+                    ),
+                ),
+            ],
+        )
+        .table(
+            "d64",
+            [
+                ("id", row_numbers(60)),
+                (
+                    "a",
+                    view(
+                        primitive::<Decimal64Type>(wide(&a)),
+                        DataType::Decimal64(16, 2),
+                    ),
+                ),
+                (
+                    "b",
+                    view(
+                        primitive::<Decimal64Type>(wide(&b)),
+                        DataType::Decimal64(12, 3),
+                    ),
+                ),
+            ],
+        );
+    for table in ["d32", "d64"] {
+        check_values(
+            &fixture,
+            table,
+            &["a", "b", "a + b", "a - b", "-a", "b * b"],
+        );
+        check_sums(&fixture, table, &["a", "b"]);
+        check_conditions(&fixture, table, &["a = b", "a < b", "a > a + b"]);
+        check_all(
+            &fixture,
+            [
+                format!(
+                    "SELECT sum(a) AS s, avg(a) AS m, avg(b) AS n, count(a) AS k FROM {table} WHERE id >= 0"
+                ),
+                format!("SELECT b, sum(a) AS s, avg(a) AS m, max(a) AS hi FROM {table} GROUP BY b"),
+            ],
+        );
+    }
+}
+
+#[test]
+fn floats_and_their_special_values() {
+    let f64s = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.5,
+        f64::NAN,
+        -f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::MIN_POSITIVE,
+        f64::MAX,
+        0.1,
+    ];
+    let f32s = f64s.map(|v| v as f32);
+    let fixture = Fixture::emulator()
+        .table("Float64", pairs::<Float64Type>(&f64s))
+        .table("Float32", pairs::<Float32Type>(&f32s));
+    for table in ["Float64", "Float32"] {
+        // Not through a minimum: DataFusion's grouped MIN of infinity alone is the largest finite value.
+        check_sums(
+            &fixture,
+            table,
+            &[
+                "a + b",
+                "a - b",
+                "a * b",
+                "a / b",
+                "-a",
+                "a * 2 - b / 3",
+                "CASE WHEN a > b THEN a ELSE b END",
+            ],
+        );
+        check_conditions(
+            &fixture,
+            table,
+            &[
+                "a < b",
+                "a <= b",
+                "a = b",
+                "a <> b",
+                "a > b",
+                "a >= b",
+                "a IS DISTINCT FROM b",
+                "a IS NOT DISTINCT FROM b",
+                "a BETWEEN -1 AND b",
+                "a = 0",
+                "a = -0.0",
+                "a IN (0, 1, 0.1)",
+                "a NOT IN (0.0, 1, NULL)",
+                "nullif(a, 0) IS NULL",
+            ],
+        );
+        check_all(
+            &fixture,
+            [
+                format!(
+                    "SELECT min(a) AS lo, max(a) AS hi, count(a) AS n FROM {table} WHERE id >= 0"
+                ),
+                format!(
+                    "SELECT min(a) AS lo, max(a) AS hi FROM {table} WHERE a > 0 AND a <> 'NaN'"
+                ),
+                format!(
+                    "SELECT sum(a) AS s, avg(b) AS m FROM {table} WHERE a < 'Infinity' AND b = 0.5 * 2"
+                ),
+                format!("SELECT sum(a) AS s, avg(a) AS m FROM {table} WHERE id >= 0"),
+                format!(
+                    "SELECT a > 0 AS g, sum(b) AS s FROM {table} WHERE b = 1 OR b = -1.5 GROUP BY a > 0"
+                ),
+            ],
+        );
+    }
+}

@@ -1,0 +1,16 @@
+//! Every operator of tile pipelines on the emulator against plain DataFusion, type by type and edge by edge.
+//!
+//! Each query that differs from all others costs one compilation, so a query carries many expressions.
+
+mod arithmetic;
+mod calendar;
+mod casts;
+mod conditional;
+mod cpu;
+mod generated;
+mod logic;
+mod placement;
+mod sizes;
+mod strings;
+mod support;
+mod types;

@@ -1,0 +1,238 @@
+//! String expressions over dictionaries: few and many distinct values, empty and non-ASCII text, every layout.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, LargeStringArray};
+use arrow::compute::cast;
+use arrow::datatypes::*;
+use warpline_sql_tests::Fixture;
+
+use super::support::{
+    Nulls, Random, check_all, check_conditions, check_values, drawn, primitive, row_numbers,
+    string_views, strings,
+};
+
+const TEXTS: [&str; 12] = [
+    "",
+    " ",
+    "a",
+    "A",
+    "ab%",
+    "a_b",
+    "Straße",
+    "ÉCOLE",
+    "日本語テキスト",
+    "🦀🦀",
+    "MAIL",
+    "long text with spaces",
+];
+const ROWS: usize = 120;
+
+fn dictionary(array: &ArrayRef, keys: DataType) -> ArrayRef {
+    let data_type = DataType::Dictionary(Box::new(keys), Box::new(array.data_type().clone()));
+    cast(array, &data_type).expect("a dictionary")
+}
+
+fn fixture() -> Fixture {
+    let utf8 = strings(drawn(&TEXTS, ROWS, Nulls::Some, 1));
+    Fixture::emulator().table(
+        "t",
+        [
+            ("id", row_numbers(ROWS)),
+            ("dict", dictionary(&utf8, DataType::Int16)),
+            ("s", utf8),
+            (
+                "large",
+                Arc::new(LargeStringArray::from(drawn(&TEXTS, ROWS, Nulls::Some, 2))),
+            ),
+            ("vw", string_views(drawn(&TEXTS, ROWS, Nulls::None, 3))),
+            (
+                "num",
+                strings(drawn(&["1", "-20", "300", "0"], ROWS, Nulls::Some, 4)),
+            ),
+            (
+                "mixed",
+                strings(drawn(&["1", "2.5", "x", ""], ROWS, Nulls::Some, 5)),
+            ),
+            (
+                "day",
+                strings(drawn(&["1969-12-31", "2000-02-29"], ROWS, Nulls::Some, 6)),
+            ),
+            ("none", strings(drawn(&TEXTS, ROWS, Nulls::All, 7))),
+            (
+                "v",
+                primitive::<Int32Type>(drawn(&[1, 5, 9], ROWS, Nulls::Some, 8)),
+            ),
+        ],
+    )
+}
+
+#[test]
+fn conditions_on_strings() {
+    let fixture = fixture();
+    let templates = [
+        "{} = 'a'",
+        "{} <> ''",
+        "{} < 'b'",
+        "{} >= 'É'",
+        "{} LIKE 'a%'",
+        "{} NOT LIKE '%a%'",
+        "{} LIKE '_'",
+        "{} LIKE 'a\\%%'",
+        "{} ILIKE '%ÉCOLE'",
+        "starts_with({}, 'a')",
+        "{} IN ('a', '', '🦀🦀')",
+        "{} NOT IN ('a', NULL)",
+        "{} BETWEEN 'A' AND 'b'",
+        "length({}) > 3",
+        "{} IS NULL",
+        "{} IS DISTINCT FROM 'a'",
+        "coalesce({}, 'z') = 'z'",
+        "{} = 'a' OR {} LIKE '%本%'",
+        "strpos({}, ' ') > 0",
+    ];
+    let mut conditions = Vec::new();
+    for column in ["s", "large", "vw", "dict", "none"] {
+        conditions.extend(templates.map(|t| t.replace("{}", column)));
+    }
+    check_conditions(&fixture, "t", &conditions);
+    check_all(
+        &fixture,
+        [
+            "SELECT count(*) AS n, sum(v) AS x FROM t WHERE s LIKE 'a%' AND vw <> '' AND NOT large = 'A'",
+            "SELECT count(*) AS n, sum(v) AS x FROM t WHERE dict IN ('MAIL', 'A') OR vw IN ('', ' ') AND v > 1",
+            "SELECT count(*) AS n FROM t WHERE none = 'a' OR none IS NOT NULL",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn functions_of_strings() {
+    let fixture = fixture();
+    let templates = [
+        "upper({})",
+        "lower({})",
+        "length({})",
+        "octet_length({})",
+        "substr({}, 2, 2)",
+        "substr({}, -1)",
+        "concat({}, '!')",
+        "{} || '-' || {}",
+        "replace({}, 'a', '')",
+        "trim({})",
+        "left({}, 1)",
+        "coalesce({}, 'none')",
+        "CASE WHEN {} LIKE 'a%' THEN 'yes' ELSE {} END",
+        "nullif({}, '')",
+        "reverse({})",
+    ];
+    let mut values = Vec::new();
+    for column in ["s", "large", "vw", "dict"] {
+        values.extend(templates.map(|t| t.replace("{}", column)));
+        values.push(column.to_string());
+    }
+    values.extend(
+        [
+            "CAST(num AS INT)",
+            "CAST(num AS BIGINT) * v",
+            "CAST(num AS DOUBLE) / 4",
+            "CAST(num AS DECIMAL(10, 2))",
+            "TRY_CAST(mixed AS DOUBLE)",
+            "TRY_CAST(mixed AS INT)",
+            "CAST(day AS DATE)",
+            "date_part('year', CAST(day AS DATE))",
+            "length(none)",
+            "upper(none)",
+        ]
+        .map(String::from),
+    );
+    check_values(&fixture, "t", &values);
+}
+
+#[test]
+fn strings_as_keys() {
+    let fixture = fixture();
+    let keys = [
+        "s",
+        "large, vw",
+        "dict",
+        "none",
+        "substr(vw, 1, 1)",
+        "upper(s), v",
+        "length(large), s IS NULL",
+        "CASE WHEN s = 'a' THEN 'one' WHEN s < 'a' THEN NULL ELSE 'other' END",
+        "s, vw, dict, large",
+    ];
+    check_all(
+        &fixture,
+        keys.map(|k| {
+            format!("SELECT {k}, count(*) AS n, sum(v) AS x, min(vw) AS lo, max(dict) AS hi FROM t GROUP BY {k}")
+        }),
+    );
+}
+
+#[test]
+fn failing_casts_of_strings() {
+    let fixture = fixture();
+    fixture.check_error("SELECT sum(CAST(mixed AS INT)) AS s FROM t");
+    // Values that the filter removes are never cast.
+    let relaxed = Fixture::open(
+        warpline::DeviceChoice::Emulator,
+        false,
+        &[("warpline.min_rows", "0")],
+    )
+    .table(
+        "t",
+        [(
+            "mixed",
+            strings(drawn(&["1", "2", "x"], ROWS, Nulls::Some, 5)),
+        )],
+    );
+    relaxed.check("SELECT sum(CAST(mixed AS INT)) AS s FROM t WHERE mixed <> 'x'");
+    relaxed.check("SELECT sum(CASE WHEN mixed <> 'x' THEN CAST(mixed AS INT) END) AS s FROM t");
+}
+
+#[test]
+fn many_distinct_values() {
+    let mut random = Random::new(9);
+    let words: Vec<String> = (0..5000)
+        .map(|i| match i % 3 {
+            0 => format!("word{}", random.below(3000)),
+            1 => format!("mot é{}", random.below(400)),
+            _ => "x".repeat(random.below(90)),
+        })
+        .collect();
+    let column = |from: usize| {
+        words
+            .iter()
+            .skip(from)
+            .map(|w| Some(w.as_str()))
+            .collect::<Vec<_>>()
+    };
+    let mut some = column(0);
+    some.iter_mut().step_by(7).for_each(|w| *w = None);
+    let fixture = Fixture::emulator().table(
+        "t",
+        [
+            ("id", row_numbers(words.len())),
+            ("txt", strings(some)),
+            ("vw", string_views(column(0))),
+            (
+                "few",
+                strings((0..words.len()).map(|i| Some(["p", "q"][i % 2])).collect()),
+            ),
+        ],
+    );
+    check_all(
+        &fixture,
+        [
+            "SELECT count(*) AS n, min(txt) AS lo, max(vw) AS hi, sum(length(vw)) AS s FROM t WHERE vw LIKE 'word1%' OR txt LIKE '%é%'",
+            "SELECT count(*) FILTER (WHERE txt < 'n') AS a, count(*) FILTER (WHERE length(txt) IN (1, 2, 3, 50)) AS b, \
+             count(*) FILTER (WHERE NOT txt LIKE '%1%') AS c, count(substr(txt, 6)) AS d FROM t WHERE id >= 0",
+            "SELECT vw, count(*) AS n, min(txt) AS lo FROM t GROUP BY vw",
+            "SELECT substr(txt, 1, 5) AS k, few, count(*) AS n, max(upper(vw)) AS hi FROM t GROUP BY substr(txt, 1, 5), few",
+        ]
+        .map(String::from),
+    );
+}
