@@ -58,7 +58,7 @@ fn a_failing_statement_ends_commands_and_files_with_status_one() {
         "a\n1\n"
     );
     run(&["-c", "SELEC 1"]).fails_with(&["SELEC", "syntax"]);
-    run(&["-c", "SET warpline.nonsense = 1"]).fails_with(&["nonsense", "SHOW ALL"]);
+    run(&["-c", "SET warpline.nonsense = 1"]).fails_with(&["nonsense", "warpline.min_rows"]);
     run(&["--set", "datafusion.nonsense=1", "-c", "SELECT 1"])
         .fails_with(&["nonsense", "SHOW ALL"]);
     run(&["--set", "novalue", "-c", "SELECT 1"]).refuses_with(&["KEY=VALUE"]);
