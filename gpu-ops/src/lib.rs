@@ -2,7 +2,7 @@
 //!
 //! How a fragment of a plan gets its answer:
 //!
-//! 1. [`tables`] makes the columns it reads resident: Arrow batches become [`column`]s in the narrowest
+//! 1. [`tables`] makes the columns it reads resident: Arrow batches become [`mod@column`]s in the narrowest
 //!    exact encoding, kept between queries and evicted least recently used under pressure.
 //! 2. [`codegen`] turns each [`pipeline`] and the encodings at hand into one CUDA C++ kernel. Every
 //!    integer, decimal and date is computed in 32, 64 or 128 bits, whichever provably holds its values.

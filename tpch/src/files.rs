@@ -22,8 +22,15 @@ use crate::progress::RowProgress;
 use crate::scale::Scale;
 use crate::tables::{Table, TextFormat};
 
-/// Most rows of one file; a table has as many files as it needs, whatever the machine.
-const ROWS_PER_FILE: u64 = 4_000_000;
+/// Most rows of one file: lineitem files of about 600 MB, so that planning a scan does not have to look
+/// at hundreds of them.
+const MOST_ROWS_PER_FILE: u64 = 12_000_000;
+
+/// Tables of many rows have this many files at least, so that they are written and read in parallel …
+const PARALLEL_FILES: u64 = 16;
+
+/// … as long as a file gets this many rows.
+const LEAST_ROWS_PER_FILE: u64 = 2_000_000;
 
 /// Rows of a parquet row group: what a reader decodes as one piece of work.
 const ROWS_PER_ROW_GROUP: usize = 1 << 20;
@@ -112,9 +119,10 @@ pub fn write_tables(
         if table.is_fixed() {
             return 1;
         }
-        usize::try_from(table.expected_rows(scale).div_ceil(ROWS_PER_FILE))
-            .unwrap_or(usize::MAX)
-            .max(1)
+        let rows = table.expected_rows(scale);
+        let parallel = rows.div_ceil(LEAST_ROWS_PER_FILE).min(PARALLEL_FILES);
+        let files = rows.div_ceil(MOST_ROWS_PER_FILE).max(parallel).max(1);
+        usize::try_from(files).unwrap_or(usize::MAX)
     });
     let progress = RowProgress::start(
         "Writing",

@@ -168,6 +168,7 @@ impl TilePlan {
             arguments: self.state.arguments.clone(),
             text: String::new(),
             loaded: Vec::new(),
+            private_bytes: 0,
         };
         let slots = match placement {
             _ if self.keys.is_empty() => 1,

@@ -396,7 +396,7 @@ fn threads_share_a_pool() {
     let pool = pool_of(&device, 16 * MIB);
     std::thread::scope(|scope| {
         for thread in 0..8 {
-            let pool = &pool;
+            let (pool, device) = (&pool, &device);
             scope.spawn(move || {
                 for round in 0..200 {
                     let bytes = (thread * 7919 + round * 104_729) % (3 * MIB);
@@ -404,8 +404,10 @@ fn threads_share_a_pool() {
                     if let Ok(buffer) = pool.allocate(bytes, "thread") {
                         assert!(buffer.capacity() >= bytes);
                     }
-                    let statistics = pool.statistics();
-                    assert!(statistics.in_use + statistics.cached <= 16 * MIB);
+                    // Free blocks may be over for a moment while another thread's reservation
+                    // has not become a block; what the device holds never is.
+                    assert!(pool.statistics().in_use <= 16 * MIB);
+                    assert!(device.live_bytes() <= 16 * MIB);
                 }
             });
         }

@@ -159,7 +159,11 @@ impl FileTable {
         let mut files = self.files.clone();
         if url.as_str().starts_with("file:") {
             let store = ctx.runtime_env().object_store(url)?;
-            let paths: Vec<_> = files.iter().map(|file| file.path().clone()).collect();
+            // Asking the store costs a task a file; the file system tells which files to ask about.
+            let changed: Vec<usize> = (0..files.len())
+                .filter(|at| !unchanged_on_disk(&files[*at].object_meta))
+                .collect();
+            let paths: Vec<_> = changed.iter().map(|at| files[*at].path().clone()).collect();
             let heads: Vec<ObjectMeta> = futures::stream::iter(paths)
                 .map(|path| {
                     let store = Arc::clone(&store);
@@ -174,7 +178,8 @@ impl FileTable {
                 .try_collect()
                 .await
                 .map_err(datafusion::error::DataFusionError::from)?;
-            for (file, head) in files.iter_mut().zip(heads) {
+            for (at, head) in changed.into_iter().zip(heads) {
+                let file = &mut files[at];
                 if stamp_of(&file.object_meta) != stamp_of(&head) {
                     // What was gathered about the old contents no longer holds.
                     file.statistics = None;
@@ -397,4 +402,16 @@ fn format_of(config: &FileScanConfig) -> String {
         "{} {compression:?} {options} {adapter:?}",
         source.file_type()
     )
+}
+
+/// True when the local file has the size and time of its listing. False also when the path cannot be
+/// looked up as it stands; the object store then decides.
+fn unchanged_on_disk(listed: &ObjectMeta) -> bool {
+    let path = format!("/{}", listed.location);
+    std::fs::metadata(path).is_ok_and(|found| {
+        found.len() == listed.size
+            && found
+                .modified()
+                .is_ok_and(|time| time == std::time::SystemTime::from(listed.last_modified))
+    })
 }
