@@ -101,7 +101,8 @@ pub enum AggregateFunction {
 /// Where the aggregation states of a grouped sink live (SEEDS C3, C5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupPlacement {
-    /// One copy of every group's state in each thread's registers; for a handful of groups.
+    /// One copy of every group's state a thread, for a handful of groups: in registers, or, when
+    /// those would be many, in a column of shared memory a thread.
     Registers,
     /// One copy a block in shared memory, indexed by the dense group number.
     Shared,
