@@ -102,7 +102,7 @@ fn chosen_by_the_keys() {
             ("b", "registers"),
             ("one", "registers"),
             ("g3, t", "shared"),
-            ("g1000", "global dense"),
+            ("g1000", "shared"),
             ("g9000", "global hash"),
             ("edge", "global hash"),
             ("edge, g9000, g1000", "global hash"),
@@ -114,11 +114,7 @@ fn chosen_by_the_keys() {
 fn in_registers_on_request() {
     check_placed(
         &fixture("private"),
-        &[
-            ("b", "registers"),
-            ("g3", "registers"),
-            ("g1000", "global dense"),
-        ],
+        &[("b", "registers"), ("g3", "registers"), ("g1000", "shared")],
     );
 }
 
