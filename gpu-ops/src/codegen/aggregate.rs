@@ -127,10 +127,12 @@ impl AccumulatorPlan {
             let test = emitter.is_true(&value);
             condition = emitter.bind_bool(format!("alive && {test}"));
         }
+        // Rows that the FILTER leaves out are not evaluated by DataFusion: they cannot fault.
+        let guard = call.filter.is_some().then(|| condition.clone());
         let argument = call
             .argument
             .as_ref()
-            .map(|a| emitter.emit(a))
+            .map(|argument| emitter.emit_guarded(argument, guard))
             .transpose()?;
         if let Some(valid) = argument.as_ref().and_then(|a| a.valid.clone()) {
             condition = emitter.bind_bool(format!("{condition} && {valid}"));

@@ -105,6 +105,14 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Emit `expr` where only rows with `guard` (a C++ bool) may fault.
+    pub(super) fn emit_guarded(&mut self, expr: &Expr, guard: Option<String>) -> Result<Value> {
+        let outer = std::mem::replace(&mut self.guard, guard);
+        let value = self.emit(expr);
+        self.guard = outer;
+        value
+    }
+
     /// `a && b` over optional validity variables.
     pub(super) fn both_valid(&mut self, a: Option<&str>, b: Option<&str>) -> Option<String> {
         match (a, b) {

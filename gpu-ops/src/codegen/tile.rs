@@ -318,7 +318,8 @@ fn pack_keys(keys: &mut [KeyPlan]) -> usize {
             used = 0;
         }
         key.word = word;
-        key.shift = used;
+        // A key of one value has no bits and could come after a full word.
+        key.shift = if key.bits == 0 { 0 } else { used };
         used += key.bits;
     }
     // A lone key of 64 bits could equal the mark: a second word makes the table a wide one.
