@@ -60,6 +60,13 @@ pub enum GpuError {
     /// DataFusion or Arrow failed while data was read or converted.
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
+    /// A build side that was assumed to have no two rows of equal keys has some; the run is repeated
+    /// with a plan that knows it, so users never see this.
+    #[error("the build side {0} has rows of equal keys")]
+    DuplicateKeys(String),
+    /// A scalar subquery yielded more than one row.
+    #[error("a scalar subquery returned more than one row")]
+    ScalarSubqueryRows,
     /// A setting or option with a value that means nothing.
     #[error("'{value}' is not a value of {setting}; use {expected}")]
     InvalidSetting {

@@ -20,6 +20,7 @@ pub mod device;
 pub mod error;
 pub mod exec;
 pub mod expr;
+pub mod graph;
 pub mod memory;
 pub mod pipeline;
 pub mod runtime;

@@ -11,6 +11,7 @@ mod calendar;
 mod cast;
 mod lookup;
 mod operators;
+mod program;
 mod range;
 mod render;
 mod scalar;
@@ -20,6 +21,10 @@ mod value;
 pub use aggregate::{Accumulator, AccumulatorPlan, CallPlan, StateKind};
 pub use arguments::{Argument, Arguments};
 pub use lookup::LookupTable;
+pub use program::{
+    CONTROL_WORDS, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, KernelProgram, Program,
+    ResultLayout, SortProgram, SourceRows, StepProgram,
+};
 pub use range::Range;
 pub use tile::{BLOCK_THREADS, HEADER_WORDS, KeyPlan, TILE_ROWS, TileKernel, TilePlan};
 pub use value::{CType, Meaning};

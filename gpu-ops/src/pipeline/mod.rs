@@ -42,6 +42,10 @@ pub struct ScanSource {
     pub fields: Vec<FieldRef>,
     /// Short name for EXPLAIN, e.g. `lineitem`.
     pub name: String,
+    /// Columns of the scope whose strings must come as dictionary codes, whatever the number of distinct
+    /// values, because the fragment compares, groups, joins or orders by them; by position in `columns`.
+    /// Missing entries are false.
+    pub needs_codes: Vec<bool>,
 }
 
 /// One row-wise step.
@@ -77,6 +81,8 @@ pub struct AggregateCall {
     pub argument: Option<Expr>,
     /// FILTER (WHERE …).
     pub filter: Option<Expr>,
+    /// DISTINCT: each value of the argument counts once a group.
+    pub distinct: bool,
     /// Logical type of the result.
     pub return_type: DataType,
     /// For EXPLAIN, e.g. `sum(l_quantity)`.

@@ -198,6 +198,7 @@ fn aggregate_call(
         function,
         argument,
         filter,
+        distinct: false,
         return_type,
         name,
     })

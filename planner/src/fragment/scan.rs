@@ -52,6 +52,7 @@ impl Scan {
             columns,
             fields,
             name,
+            needs_codes: vec![],
         }
     }
 }

@@ -1,0 +1,246 @@
+//! A fragment compiled for concrete columns: kernels in launch order and the layout of every result.
+//!
+//! This is the contract between code generation, which writes it, and the executor, which
+//! allocates what the layouts say, resolves the names in each kernel's [`Arguments`] and launches.
+//!
+//! # Names in arguments
+//! Pointers and sizes are fields of a kernel's argument struct and get their values at launch:
+//!
+//! | name | meaning |
+//! |---|---|
+//! | `control` | `u64*`: [`CONTROL_WORDS`] words a result ([`ControlWord`]), then one fault word |
+//! | `rows` | rows of the scanned table; for other sources an upper bound (capacity, slots, domain) |
+//! | `c{i}`, `n{i}`, `o{i}` | data, validity bits, string offsets of column `i` of the scanned table's scope |
+//! | `base{j}c`, `base{j}n`, `base{j}o` | the same of [`Program::bases`]`[j]` |
+//! | `cap{r}` | rows for which a `Rows`, `Matches` or hash `Index` result has room |
+//! | `slots{r}` | slots of a group table or a hash index (a power of two) |
+//! | `r{r}c{i}`, `r{r}n{i}` | column `i` of result `r` and its validity, a byte a row |
+//! | `r{r}k{w}` | packed key word `w` of every row of an index under construction or of a sort, `u64*` |
+//! | `r{r}state`, `r{r}keys`, `r{r}states` | group states; slots' keys and slot states of a hash table |
+//! | `r{r}bits` | `u32*` bitmap of existing keys of a perfect index |
+//! | `r{r}marks` | `u32*` bitmap of marked entries |
+//! | `r{r}entry` | `u32*` entry of each slot of a unique hash index |
+//! | `r{r}offsets`, `r{r}rows` | `u32*` offset ranges by key code or slot (one more than those), and the entries in them |
+//! | `r{r}start`, `r{r}pairs` | `u32*` first entry and `u64*` exclusive sum of the matches of each `Matches` row (rows + 1) |
+//! | `r{r}order` | `u32*` permutation of a sort |
+//! | lookup names | [`LookupTable::name`] |
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+
+use super::aggregate::AccumulatorPlan;
+use super::arguments::Arguments;
+use super::lookup::LookupTable;
+use super::range::Range;
+use super::tile::KeyPlan;
+use super::value::{CType, Meaning};
+use crate::column::Column;
+use crate::graph::{IndexKind, ResultId};
+use crate::pipeline::GroupPlacement;
+
+/// Control words of each result.
+pub const CONTROL_WORDS: usize = 4;
+
+/// What the control words of a result say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlWord {
+    /// Rows, entries or pairs that there are, whether or not there was room for them.
+    Count = 0,
+    /// Non-zero: a group table was too full (C6); run again with more slots.
+    Overflow = 1,
+    /// Non-zero: a build assumed to be unique is not.
+    Duplicate = 2,
+    /// Non-zero: an entry's key was NULL.
+    NullKey = 3,
+}
+
+/// A compiled fragment.
+#[derive(Debug)]
+pub struct Program {
+    /// By [`ResultId`].
+    pub results: Vec<ResultLayout>,
+    /// In launch order.
+    pub steps: Vec<StepProgram>,
+    /// String columns that results refer to by row ([`Meaning::Row`]).
+    pub bases: Vec<Arc<Column>>,
+    /// Chosen algorithms with their reasons, for reports.
+    pub choices: Vec<String>,
+}
+
+/// One step.
+#[derive(Debug)]
+pub enum StepProgram {
+    /// A pipeline. When its sink is a hash or a non-unique index, the executor finishes the index
+    /// from the key words afterwards; when it is `Matches`, it sums up the counts.
+    Pipeline(KernelProgram),
+    /// Keys, sort, gather.
+    Sort(SortProgram),
+}
+
+/// One generated kernel.
+#[derive(Debug, Clone)]
+pub struct KernelProgram {
+    /// CUDA C++.
+    pub source: String,
+    /// Entry point.
+    pub entry: &'static str,
+    /// The argument struct.
+    pub arguments: Arguments,
+    /// Uploaded once and passed by name.
+    pub lookups: Vec<LookupTable>,
+    /// Dynamic shared memory a block, in bytes.
+    pub shared_bytes: usize,
+    /// Where rows come from.
+    pub source_rows: SourceRows,
+    /// The result that the sink fills; `None` for [`crate::graph::Sink::Discard`].
+    pub into: Option<ResultId>,
+    /// Columns of the scanned table's scope that the kernel reads, for the count of bytes.
+    pub scan_columns: Vec<usize>,
+    /// Short text for profiles and EXPLAIN ANALYZE.
+    pub label: String,
+}
+
+/// How many rows a kernel goes over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourceRows {
+    /// All rows of table `scan`.
+    Scan(usize),
+    /// The rows of a `Rows`, `Sorted` or `Index` (hash) result: its count, at most its capacity.
+    Rows(ResultId),
+    /// The slots of a `Groups` result, occupied or not.
+    Slots(ResultId),
+    /// Every possible key of a perfect index.
+    Domain(ResultId),
+    /// The pairs of a `Matches` result: the last of its `pairs`.
+    Pairs(ResultId),
+    /// Exactly one.
+    One,
+}
+
+/// A sort: `keys` writes the packed key words `r{into}k{w}` of every row, the executor sorts
+/// row numbers by them into `r{into}order` (stable, word 0 major, unsigned ascending), cuts off `skip` and
+/// `fetch`, and `gather` copies the columns of `rows` in that order.
+#[derive(Debug)]
+pub struct SortProgram {
+    /// The input.
+    pub rows: ResultId,
+    /// The output.
+    pub into: ResultId,
+    /// Absent when there is nothing to order by.
+    pub keys: Option<KernelProgram>,
+    /// Bits in use of each key word, major word first, counted from bit 0.
+    pub word_bits: Vec<u32>,
+    /// `r{into}order[skip + i]` is the input row of output row `i`; `skip` is the size argument `skip`,
+    /// the number of output rows `fetch`.
+    pub gather: KernelProgram,
+    /// Rows left out.
+    pub skip: u64,
+    /// Most rows kept.
+    pub fetch: Option<u64>,
+}
+
+/// How one column of a result lies in memory: a plain array, and with `nullable` a byte a row
+/// (1 = not null) beside it. Null rows hold code 0.
+#[derive(Debug, Clone)]
+pub struct ColumnLayout {
+    /// Logical type.
+    pub data_type: DataType,
+    /// Storage: unsigned codes `value - base` in 1, 2, 4 or 8 bytes, or the signed value itself in 16; floats
+    /// as they are in 4 or 8 bytes; booleans as a byte.
+    pub width: u8,
+    /// True for floats.
+    pub float: bool,
+    /// Added to every code.
+    pub base: i128,
+    /// All values lie here (with 0 for nulls: `base`).
+    pub range: Range,
+    /// What the numbers stand for.
+    pub meaning: Meaning,
+    /// A validity byte a row.
+    pub nullable: bool,
+}
+
+/// How a result lies in memory.
+#[derive(Debug)]
+pub enum ResultLayout {
+    /// Columns of `cap` rows.
+    Rows(Vec<ColumnLayout>),
+    /// The same, in order.
+    Sorted(Vec<ColumnLayout>),
+    /// Columns of `cap` rows, with `start` and `pairs`.
+    Matches {
+        /// The kept columns of the probing rows.
+        columns: Vec<ColumnLayout>,
+        /// The probed index.
+        index: ResultId,
+    },
+    /// Aggregation states.
+    Groups(GroupsLayout),
+    /// A join index.
+    Index(IndexLayout),
+}
+
+/// Where groups live: `r{r}state` holds `slots * words` zero-initialised words, `r{r}keys` (hash only) `slots * key_words`
+/// words of 0xFF bytes, `r{r}states` (wide keys) `slots` zeroed u32.
+#[derive(Debug)]
+pub struct GroupsLayout {
+    /// Packed keys; empty for an ungrouped aggregate.
+    pub keys: Vec<KeyPlan>,
+    /// Words of a packed key.
+    pub key_words: usize,
+    /// States and calls.
+    pub aggregates: AccumulatorPlan,
+    /// Where.
+    pub placement: GroupPlacement,
+    /// Slots to begin with.
+    pub slots: u64,
+    /// DISTINCT arguments: one set a call, each an extra hash table named `d{n}keys`, `d{n}states`, `d{n}slots`
+    /// with this many words a key. Its overflow is the result's.
+    pub distinct_words: Vec<usize>,
+}
+
+/// A join index.
+#[derive(Debug)]
+pub struct IndexLayout {
+    /// Perfect or hash.
+    pub kind: IndexKind,
+    /// Perfect: number of possible keys. `r{r}bits` has one bit for each, zeroed.
+    pub domain: u64,
+    /// Words of a packed key (`r{r}k{w}`); 0 for a cross join.
+    pub key_words: usize,
+    /// No duplicates; a perfect unique index is complete after its pipeline, its payload columns have
+    /// `domain` rows, addressed by key code.
+    pub unique: bool,
+    /// The set of keys is enough: no payload, no entries.
+    pub existence: bool,
+    /// `r{r}marks`: one bit an entry (perfect unique or existence: a key), zeroed.
+    pub track_matches: bool,
+    /// Payload, addressed by entry (perfect unique: by key code).
+    pub columns: Vec<ColumnLayout>,
+}
+
+impl ColumnLayout {
+    /// The C++ type in which kernels store it.
+    pub fn storage(&self) -> &'static str {
+        match (self.float, self.width) {
+            (true, 4) => "f32",
+            (true, _) => "f64",
+            (false, 1) => "u8",
+            (false, 2) => "u16",
+            (false, 4) => "u32",
+            (false, 8) => "u64",
+            (false, _) => "i128",
+        }
+    }
+
+    /// The C++ type of its values in kernels.
+    pub fn c_type(&self) -> CType {
+        match (&self.data_type, self.float, self.width) {
+            (_, true, 4) => CType::F32,
+            (_, true, _) => CType::F64,
+            (DataType::Boolean, ..) => CType::Bool,
+            _ => CType::for_range(self.range),
+        }
+    }
+}
