@@ -179,7 +179,7 @@ pub(super) fn probe_key(
         (Meaning::Number, Meaning::Number) => value,
         (Meaning::Code(a), Meaning::Code(b)) if Arc::ptr_eq(a, b) => value,
         (Meaning::Code(a), Meaning::Code(b)) => {
-            let (value, present) = translated(emitter, &value, a, b);
+            let (value, present) = translated(emitter, &value, a, b)?;
             tests.extend(present);
             value
         }
@@ -242,10 +242,10 @@ pub(super) fn probe_key(
 fn translated(
     emitter: &mut Emitter<'_>,
     value: &Value,
-    from: &Dictionary,
-    to: &Dictionary,
-) -> (Value, Option<String>) {
-    let codes = super::lookup::translate_codes(from, to);
+    from: &Arc<Dictionary>,
+    to: &Arc<Dictionary>,
+) -> Result<(Value, Option<String>)> {
+    let codes = crate::column::translate_codes(from, to)?;
     let complete = codes.iter().all(|c| *c >= 0);
     let name = format!("table{}", emitter.state.lookups.len());
     let pointer = emitter.state.arguments.pointer(&name, "const i32*");
@@ -260,5 +260,5 @@ fn translated(
         valid: value.valid.clone(),
         meaning: Meaning::Number,
     };
-    (value, present)
+    Ok((value, present))
 }
