@@ -28,7 +28,9 @@ pub struct HashTable {
 
 /// Slots of a table for `keys` keys: a power of two, at most half full, at least 32.
 pub fn slots_for(keys: u64) -> u64 {
-    keys.saturating_mul(2).clamp(32, 1 << 62).next_power_of_two()
+    keys.saturating_mul(2)
+        .clamp(32, 1 << 62)
+        .next_power_of_two()
 }
 
 /// Enter keys that are assumed to be unique: `entry[slot]` (`u32*`, by slot) becomes the row of the slot's key.
@@ -258,8 +260,7 @@ unsafe fn over_rows(
     if args.most == 0 {
         return Ok(());
     }
-    let kernel: Kernel =
-        runtime.builtin(name, key_words, || kernels::hash_index(key_words))?;
+    let kernel: Kernel = runtime.builtin(name, key_words, || kernels::hash_index(key_words))?;
     let config = LaunchConfig {
         grid: grid(runtime, args.most, u64::from(BLOCK)),
         block: BLOCK,

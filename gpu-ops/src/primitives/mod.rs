@@ -10,7 +10,9 @@
 mod index;
 mod scan;
 
-pub use index::{HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for};
+pub use index::{
+    HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
+};
 pub use scan::exclusive_sum;
 
 use warpline_cuda::KernelArgs;
@@ -96,16 +98,14 @@ unsafe fn fill(
         return Ok(());
     }
     // SAFETY: the caller vouches for the range.
-    unsafe {
-        runtime
-            .device()
-            .fill(stream, ptr, value, to_usize(bytes)?)
-    }
+    unsafe { runtime.device().fill(stream, ptr, value, to_usize(bytes)?) }
 }
 
 /// Scratch memory of `count` values of `width` bytes.
 fn scratch(runtime: &Runtime, count: u64, width: u64, purpose: &str) -> Result<DeviceBuffer> {
-    let bytes = count.checked_mul(width).map_or(Err(too_many(count)), to_usize)?;
+    let bytes = count
+        .checked_mul(width)
+        .map_or(Err(too_many(count)), to_usize)?;
     runtime.pool().allocate(bytes, purpose)
 }
 
