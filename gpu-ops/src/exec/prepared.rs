@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::places::{ColumnPart, Name, Part, Place, Template};
+use super::places::{ColumnPart, Name, Place, Template};
 use super::storage::Shape;
 use crate::codegen::{
     BLOCK_THREADS, ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout,
@@ -472,11 +472,12 @@ fn bytes_read(kernels: &[&KernelProgram], tables: &[Arc<LoadedTable>]) -> usize 
     bytes
 }
 
-impl PreparedKernel {
-    /// Does the kernel take an address of this part of a result?
-    pub(super) fn reads(&self, result: ResultId, part: Part) -> bool {
-        self.template
-            .places()
-            .any(|place| place == Place::Of(result, part))
+impl PreparedStep {
+    /// Short text for profiles.
+    pub(super) fn label(&self) -> &str {
+        match self {
+            Self::Pipeline(kernel) => &kernel.label,
+            Self::Sort(sort) => &sort.gather.label,
+        }
     }
 }

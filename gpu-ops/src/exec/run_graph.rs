@@ -352,8 +352,9 @@ impl<'a> Run<'a> {
     /// Allocate what a result needs before its pipeline.
     fn make(&mut self, result: ResultId) -> Result<()> {
         let blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
+        let name = self.name(result);
         let mut store = Store::default();
-        store.extend(&blocks, &mut self.recycler, self.stream, self.name(result))?;
+        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
         self.stores[result] = Some(store);
         Ok(())
     }
@@ -487,8 +488,9 @@ impl<'a> Run<'a> {
         }
         for _ in 0..MOST_ATTEMPTS {
             let blocks = shape.finishing(&self.sizes[result]);
+            let name = self.name(result);
             let mut extra = Store::default();
-            extra.extend(&blocks, &mut self.recycler, self.stream, self.name(result))?;
+            extra.extend(&blocks, &mut self.recycler, self.stream, name)?;
             self.enter(result, index, &extra)?;
             let fitted = if self.careful() && index.is_hash() {
                 let words = self.control.read(self.stream)?;
