@@ -7,6 +7,7 @@
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
+#include "strings.cuh"
 
 // Values of the fault word; they agree with `ArithmeticFault` on the host.
 enum : u32 { WL_FAULT_DIVIDE_BY_ZERO = 1, WL_FAULT_OVERFLOW = 2, WL_FAULT_CAST = 3 };
