@@ -13,9 +13,11 @@ mod fragment;
 mod groups;
 mod places;
 mod prepared;
+mod report;
 mod run;
 mod run_graph;
 mod storage;
 mod text;
 
-pub use fragment::{FragmentOptions, FragmentReport, GpuFragmentExec};
+pub use fragment::GpuFragmentExec;
+pub use report::{FragmentOptions, FragmentReport};

@@ -30,6 +30,8 @@ pub(super) struct Prepared {
     tables: Vec<TableIdentity>,
     /// The steps, for EXPLAIN, for names and for estimates.
     pub(super) graph: Graph,
+    /// Builds that were known not to be unique.
+    pub(super) duplicates: HashSet<String>,
     /// By result.
     pub(super) shapes: Vec<Shape>,
     /// In launch order.
@@ -139,6 +141,7 @@ impl Prepared {
     /// [`GpuError::Internal`] when program and graph do not go together.
     pub(super) fn new(
         graph: Graph,
+        duplicates: HashSet<String>,
         program: Program,
         tables: &[Arc<LoadedTable>],
         runtime: &Runtime,
@@ -201,6 +204,7 @@ impl Prepared {
             steps,
             lookups,
             graph,
+            duplicates,
         })
     }
 
