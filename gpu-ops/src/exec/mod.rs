@@ -17,6 +17,9 @@ mod report;
 mod run;
 mod run_graph;
 mod storage;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 mod text;
 
 pub use fragment::GpuFragmentExec;
