@@ -183,9 +183,12 @@ impl Host {
         let work = |(index, raw): (usize, Raw<'_>)| -> Result<ArrayRef> {
             let array = match raw {
                 Raw::Array(array) => array,
-                Raw::Codes(codes, valid) => {
-                    decode(&prepared.output[index].layout, &codes, valid.as_deref(), rows)?
-                }
+                Raw::Codes(codes, valid) => decode(
+                    &prepared.output[index].layout,
+                    &codes,
+                    valid.as_deref(),
+                    rows,
+                )?,
             };
             as_type(array, schema.field(index).data_type())
         };
@@ -257,7 +260,9 @@ fn in_parallel<T: Send, R: Send>(
             .into_iter()
             .map(|worker| {
                 worker.join().unwrap_or_else(|_| {
-                    Err(GpuError::Internal("a thread decoding a column panicked".into()))
+                    Err(GpuError::Internal(
+                        "a thread decoding a column panicked".into(),
+                    ))
                 })
             })
             .collect();

@@ -417,13 +417,14 @@ fn dead_after(steps: &[PreparedStep], results: usize, output: ResultId) -> Vec<V
                 vec![sort.rows, sort.into],
             ),
         };
-        let used = kernels
-            .iter()
-            .flat_map(|k| k.template.places())
-            .filter_map(|place| match place {
-                Place::Of(result, _) => Some(result),
-                _ => None,
-            });
+        let used =
+            kernels
+                .iter()
+                .flat_map(|k| k.template.places())
+                .filter_map(|place| match place {
+                    Place::Of(result, _) => Some(result),
+                    _ => None,
+                });
         for result in used.chain(named) {
             if let Some(last) = last.get_mut(result) {
                 *last = Some(number);

@@ -9,8 +9,8 @@ use datafusion::execution::TaskContext;
 
 use super::finish::finish;
 use super::fragment::Inner;
-use super::report::FragmentReport;
 use super::groups::{AggregationTable, Groups, fetch};
+use super::report::FragmentReport;
 use crate::codegen::{BLOCK_THREADS, HEADER_WORDS, TILE_ROWS, TileKernel, TilePlan};
 use crate::column::{Column, Encoding};
 use crate::device::{DevicePtr, LaunchConfig, Stream};

@@ -447,9 +447,7 @@ impl<'a> Run<'a> {
         self.stores[result]
             .as_ref()
             .and_then(|s| s.address(part))
-            .ok_or_else(|| {
-                GpuError::Internal(format!("{} has no {part:?}", self.name(result)))
-            })
+            .ok_or_else(|| GpuError::Internal(format!("{} has no {part:?}", self.name(result))))
     }
 
     fn sum_pairs(&mut self, result: ResultId) -> Result<()> {

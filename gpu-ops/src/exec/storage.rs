@@ -130,9 +130,7 @@ fn bitmap(part: Part, bits: u64) -> PartSize {
 impl IndexShape {
     /// Rows are appended to it in no order, as far as there is room; else they are addressed by key.
     pub(super) fn appends(&self) -> bool {
-        self.key_words == 0
-            || self.kind == IndexKind::Hash
-            || !(self.unique || self.existence)
+        self.key_words == 0 || self.kind == IndexKind::Hash || !(self.unique || self.existence)
     }
 
     /// It has offset ranges of entries.
@@ -160,7 +158,7 @@ impl Shape {
             ResultLayout::Matches { columns, .. } => Self::Matches(shapes(columns)),
             ResultLayout::Groups(groups) => {
                 let hashed = matches!(groups.placement, GroupPlacement::GlobalHash { .. })
-                    && !groups.keys.is_empty();
+                    && groups.key_words > 0;
                 Self::Groups {
                     slots: groups.slots.max(1),
                     state_words: groups.aggregates.words,
@@ -343,12 +341,7 @@ pub(super) fn sort_parts(words: usize, rows: u64) -> Vec<PartSize> {
 
 /// Slots for a first attempt at the sets of DISTINCT calls over at most `rows` rows in about `groups` groups: enough
 /// for every row when that is a small share of the `available` bytes.
-pub(super) fn slots_of_sets(
-    words: &[usize],
-    rows: u64,
-    groups: u64,
-    available: usize,
-) -> Vec<u64> {
+pub(super) fn slots_of_sets(words: &[usize], rows: u64, groups: u64, available: usize) -> Vec<u64> {
     let share = available as u64 / 16 / words.len().max(1) as u64;
     words
         .iter()
@@ -424,7 +417,11 @@ impl Store {
     }
 
     /// Parts that lie in a buffer made elsewhere, from byte `start` of it on.
-    pub(super) fn within(buffer: &Arc<DeviceBuffer>, parts: &[PartSize], start: usize) -> Result<Self> {
+    pub(super) fn within(
+        buffer: &Arc<DeviceBuffer>,
+        parts: &[PartSize],
+        start: usize,
+    ) -> Result<Self> {
         let (parts, end) = place(parts, start)?;
         if end > buffer.len() {
             return Err(GpuError::Internal("a result leaves its buffer".into()));

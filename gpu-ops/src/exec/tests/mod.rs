@@ -97,7 +97,11 @@ pub(super) fn kernel(
 }
 
 /// Spec of a result with `columns` unsigned columns.
-pub(super) fn spec(name: &str, estimate: u64, kind: fn(Vec<ResultColumn>) -> ResultKind) -> ResultSpec {
+pub(super) fn spec(
+    name: &str,
+    estimate: u64,
+    kind: fn(Vec<ResultColumn>) -> ResultKind,
+) -> ResultSpec {
     let column = ResultColumn {
         name: "x".into(),
         data_type: DataType::UInt32,

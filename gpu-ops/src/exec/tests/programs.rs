@@ -32,7 +32,11 @@ pub(super) fn copy(from: usize, into: usize, add: u32) -> KernelProgram {
         SourceRows::Rows(from),
         Some(into),
         &[&cap_from, &cap],
-        &[("control", "u64*"), (&source, "const u32*"), (&target, "u32*")],
+        &[
+            ("control", "u64*"),
+            (&source, "const u32*"),
+            (&target, "u32*"),
+        ],
         &format!(
             "  const u64 rows = bounded_rows(args.control + {}, args.{cap_from});
                for (u64 i = first; i < rows; i += stride) {{
@@ -81,7 +85,11 @@ pub(super) fn groups(from: usize, into: usize) -> KernelProgram {
         SourceRows::Slots(from),
         Some(into),
         &["rows", &cap],
-        &[("control", "u64*"), (&state, "const u64*"), (&column, "u32*")],
+        &[
+            ("control", "u64*"),
+            (&state, "const u64*"),
+            (&column, "u32*"),
+        ],
         &format!(
             "  for (u64 i = first; i < args.rows; i += stride) {{
                  if (args.{state}[i] == 0) continue;
