@@ -3,6 +3,8 @@
 mod index;
 mod join;
 mod scan;
+mod sort;
+mod strings;
 
 use std::sync::Arc;
 
