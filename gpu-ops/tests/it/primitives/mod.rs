@@ -2,6 +2,7 @@
 
 mod index;
 mod join;
+mod large;
 mod scan;
 mod sort;
 mod strings;
