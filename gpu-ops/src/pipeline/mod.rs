@@ -102,6 +102,9 @@ pub enum AggregateFunction {
     Max,
     /// AVG over Float64 or decimals.
     Avg,
+    /// Any value of the group: the planner knows that all are equal (or all NULL). Over every type,
+    /// strings without dictionary codes included.
+    Any,
 }
 
 /// Where the aggregation states of a grouped sink live (SEEDS C3, C5).
