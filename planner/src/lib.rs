@@ -14,6 +14,7 @@ pub mod fragment;
 pub mod metrics;
 pub mod placement;
 pub mod reason;
+pub mod rel;
 pub mod translate;
 
 pub use choose::CostedPolicy;
