@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod placement;
 pub mod reason;
 pub mod rel;
+pub mod stats;
 pub mod translate;
 
 pub use choose::CostedPolicy;
