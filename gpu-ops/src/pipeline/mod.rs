@@ -107,6 +107,20 @@ pub enum AggregateFunction {
     Any,
 }
 
+impl AggregateFunction {
+    /// SQL's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Avg => "avg",
+            Self::Any => "any_value",
+        }
+    }
+}
+
 /// Where the aggregation states of a grouped sink live (SEEDS C3, C5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupPlacement {

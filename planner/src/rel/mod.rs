@@ -5,7 +5,9 @@
 //! an operator refer to the columns of its input by position; those of a join to the columns of its
 //! left input, then of its right.
 
+pub mod codes;
 pub mod convert;
+pub mod display;
 pub mod expr;
 
 use std::fmt;
