@@ -34,6 +34,7 @@ struct Purpose {
 }
 
 /// One side of a join.
+#[derive(Clone)]
 struct Side<'a> {
     rel: &'a RelRef,
     keys: Vec<Expr>,
@@ -92,9 +93,22 @@ impl Lowerer<'_> {
             null_equal: join.null_equal,
             ..Purpose::default()
         };
-        let payload: Vec<usize> = build.needed.iter().copied().collect();
+        // A key of a match is known on both sides.
+        let mut probe = probe.clone();
+        let mut equal = Vec::new();
+        for (theirs, ours) in build.keys.iter().zip(&probe.keys) {
+            if let (Some(theirs), Some(ours)) = (as_column(theirs), as_column(ours))
+                && build.rel.columns[theirs].data_type == probe.rel.columns[ours].data_type
+                && build.needed.contains(&theirs)
+            {
+                equal.push((theirs, ours));
+            }
+        }
+        probe.needed.extend(equal.iter().map(|(_, ours)| *ours));
+        let known = |c: &usize| equal.iter().any(|(theirs, _)| theirs == c);
+        let payload: Vec<usize> = build.needed.iter().copied().filter(|c| !known(c)).collect();
         let (index, unique) = self.build(build, &payload, purpose)?;
-        let mut open = self.stream_side(probe)?;
+        let mut open = self.stream_side(&probe)?;
         let keys = substitute_all(&probe.keys, &open.columns)?;
         let found = self.found(index, false);
         let probed = Probe {
@@ -109,9 +123,12 @@ impl Lowerer<'_> {
             open.stages.push(Stage::Probe(probed));
             open
         } else {
-            self.pairs(open, probed, probe)?
+            self.pairs(open, probed, &probe)?
         };
-        self.beside(&mut open, join, (probe, build), &payload, &found);
+        self.beside(&mut open, join, (&probe, build), &payload, &found);
+        for (theirs, ours) in equal {
+            open.columns[build.at + theirs] = open.columns[probe.at + ours].clone();
+        }
         let residual = substitute_all(&join.residual, &open.columns)?;
         open.filter(residual);
         Ok(open)

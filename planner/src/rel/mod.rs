@@ -356,7 +356,18 @@ impl Rel {
             | RelKind::Scalar { input, .. } => input.label(),
             RelKind::Aggregate { input, .. } => format!("groups of {}", input.label()),
             RelKind::Join(join) if join.kind.yields_right() => {
-                format!("{} ⋈ {}", join.left.label(), join.right.label())
+                let (left, right) = (join.left.label(), join.right.label());
+                let tables = [left.as_str(), right.as_str()]
+                    .iter()
+                    .map(|label| label.matches(" ⋈ ").count() + 1)
+                    .sum::<usize>();
+                if tables <= 3 {
+                    format!("{left} ⋈ {right}")
+                } else {
+                    // The first table stands for the rest.
+                    let first = left.split(" ⋈ ").next().unwrap_or_default();
+                    format!("{first} ⋈ … ⋈ {}", right.rsplit(" ⋈ ").next().unwrap_or_default())
+                }
             }
             RelKind::Join(join) => join.left.label(),
             RelKind::Union(inputs) => inputs
