@@ -15,6 +15,7 @@ mod program;
 mod range;
 mod render;
 mod scalar;
+mod scope;
 mod tile;
 mod value;
 

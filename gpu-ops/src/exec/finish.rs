@@ -98,6 +98,9 @@ fn decode_numbers(
                 dictionary: Arc::<Dictionary>::clone(dictionary),
             }
         }
+        Meaning::Row(_) => {
+            return Err(GpuError::Internal("strings by row in a group state".into()));
+        }
         Meaning::Number if *data_type == DataType::Boolean => Encoding::Bits,
         Meaning::Number => Encoding::Integer { width: 8, base },
     };
