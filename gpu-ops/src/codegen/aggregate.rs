@@ -160,7 +160,7 @@ impl AccumulatorPlan {
             (AggregateFunction::Min, Some(v)) => {
                 self.extreme(emitter, StateKind::Min, &v, condition)?
             }
-            (AggregateFunction::Max, Some(v)) => {
+            (AggregateFunction::Max | AggregateFunction::Any, Some(v)) => {
                 self.extreme(emitter, StateKind::Max, &v, condition)?
             }
             (function, None) => {

@@ -14,6 +14,7 @@
 //! Expressions refer to columns by their place in the scope: first the columns of the source, then
 //! those that the stages append, in order.
 
+mod display;
 mod policy;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
