@@ -167,7 +167,7 @@ impl AccumulatorPlan {
             (AggregateFunction::Min, Some(v)) => {
                 self.extreme(emitter, StateKind::Min, &v, condition)?
             }
-            (AggregateFunction::Max, Some(v)) => {
+            (AggregateFunction::Max | AggregateFunction::Any, Some(v)) => {
                 self.extreme(emitter, StateKind::Max, &v, condition)?
             }
             (function, None) => {
@@ -264,7 +264,7 @@ fn result_range(
     let rows = i128::from(rows);
     match function {
         AggregateFunction::Count => Range::new(0, rows),
-        AggregateFunction::Min | AggregateFunction::Max => argument,
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => argument,
         AggregateFunction::Sum | AggregateFunction::Avg => {
             let total = Range::new(0, rows).times(argument).unwrap_or(Range::FULL);
             let of_type = Range::of_type(return_type).unwrap_or(Range::FULL);

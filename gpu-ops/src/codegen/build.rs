@@ -58,7 +58,10 @@ impl Program {
                 Emitted::Pipeline(mut plan, label) => {
                     StepProgram::Pipeline(kernel::write(&mut plan, &known, label)?)
                 }
-                Emitted::Sort(sort) => StepProgram::Sort(sort::program(&sort, &known)?),
+                Emitted::Sort(sort) => {
+                    let kept = graph.results[sort.into].kind.columns().len();
+                    StepProgram::Sort(sort::program(&sort, &known, kept)?)
+                }
             });
         }
         let results = known
@@ -84,7 +87,8 @@ fn settle_sort(context: &mut Context<'_>, sort: &Sort) -> Result<()> {
     let ResultLayout::Rows(columns) = &known.layout else {
         return Err(GpuError::Internal("a sort of what is not rows".into()));
     };
-    let layout = ResultLayout::Sorted(columns.clone());
+    let kept = context.graph.results[sort.into].kind.columns().len();
+    let layout = ResultLayout::Sorted(columns.iter().take(kept).cloned().collect());
     let bound = known.bound.min(sort.fetch.unwrap_or(u64::MAX));
     context.known[sort.into] = Some(Known { layout, bound });
     Ok(())

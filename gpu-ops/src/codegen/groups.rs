@@ -172,7 +172,7 @@ fn call_column(
         AggregateFunction::Avg => {
             (range, c_type) = average(call, value.kind, value.word, &count, &mut lines, state)?;
         }
-        AggregateFunction::Min | AggregateFunction::Max => {
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             meaning = call.meaning.clone();
             let decode = if value.kind == StateKind::Min {
                 "value_of_min"

@@ -29,8 +29,8 @@ struct Part {
     bits: u32,
 }
 
-/// The kernels of `sort`.
-pub(super) fn program(sort: &Sort, known: &[Option<Known>]) -> Result<SortProgram> {
+/// The kernels of `sort`, whose output has the first `kept` columns of its input.
+pub(super) fn program(sort: &Sort, known: &[Option<Known>], kept: usize) -> Result<SortProgram> {
     let columns = match known
         .get(sort.rows)
         .and_then(Option::as_ref)
@@ -50,7 +50,8 @@ pub(super) fn program(sort: &Sort, known: &[Option<Known>]) -> Result<SortProgra
         into: sort.into,
         keys,
         word_bits,
-        gather: gather_kernel(sort, columns),
+        // The columns beyond the output's are there to order by.
+        gather: gather_kernel(sort, &columns[..kept.min(columns.len())]),
         skip: sort.skip,
         fetch: sort.fetch,
     })
