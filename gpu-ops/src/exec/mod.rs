@@ -10,6 +10,7 @@ mod display;
 mod execute;
 mod finish;
 mod fragment;
+mod graph_exec;
 mod groups;
 mod places;
 mod prepared;
@@ -22,5 +23,6 @@ mod storage;
 mod tests;
 mod text;
 
-pub use fragment::GpuFragmentExec;
+
+pub use graph_exec::GpuFragmentExec;
 pub use report::{FragmentOptions, FragmentReport};
