@@ -24,8 +24,8 @@ pub use choose::CostedPolicy;
 pub use config::{GroupBy, JoinAlgorithm, PipelineShape, WarplineConfig};
 pub use error::PlannerError;
 pub use metrics::FragmentTotals;
-pub use policy::FragmentPlanner;
 pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};
+pub use policy::FragmentPlanner;
 pub use reason::Reason;
 
 #[cfg(test)]

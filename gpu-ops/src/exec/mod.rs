@@ -10,6 +10,7 @@ mod display;
 mod execute;
 mod finish;
 mod fragment;
+mod graph_exec;
 mod groups;
 mod places;
 mod prepared;
@@ -23,4 +24,5 @@ mod tests;
 mod text;
 
 pub use fragment::GpuFragmentExec;
+pub use graph_exec::GpuFragmentExec as GpuGraphExec;
 pub use report::{FragmentOptions, FragmentReport};
