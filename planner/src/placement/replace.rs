@@ -74,7 +74,7 @@ impl Replacement<'_> {
             _ => tail,
         };
         let depth = tail.len();
-        if let Kind::Tail(_) = kind {
+        if let Kind::Tail(..) = kind {
             tail.push(plan.name().to_string());
         }
         let partitioned = relies_on_partitions(&plan, partitioned);
