@@ -57,12 +57,10 @@ impl Classification {
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_), _) => vec![],
             // Both phases of a refused aggregation share one reason.
-            (_, Some(root)) if is_final(root) => {
-                match raw_aggregate(root) {
-                    Ok(raw) => vec![raw.input()],
-                    Err(_) => plan.children(),
-                }
-            }
+            (_, Some(root)) if is_final(root) => match raw_aggregate(root) {
+                Ok(raw) => vec![raw.input()],
+                Err(_) => plan.children(),
+            },
             _ => plan.children(),
         };
         let children: Vec<_> = below
@@ -233,7 +231,11 @@ fn placed(
     match fragment.scanned_rows() {
         Some(rows) if rows < config.effective_min_rows() => Err(Some(Reason::new(format!(
             "the {} {rows} rows are fewer than warpline.min_rows = {}",
-            if fragment.tables() == 1 { "table's" } else { "tables'" },
+            if fragment.tables() == 1 {
+                "table's"
+            } else {
+                "tables'"
+            },
             config.min_rows
         )))),
         _ => Ok(fragment),
