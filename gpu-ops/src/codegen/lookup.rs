@@ -171,7 +171,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
+    pub(super) fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
         let name = format!("table{}", self.state.lookups.len());
         let pointer = self.state.arguments.pointer(&name, c_type);
         self.state.lookups.push(LookupTable { name, bytes });

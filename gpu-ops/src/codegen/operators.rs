@@ -359,7 +359,7 @@ impl Emitter<'_> {
         self.ring(Ring::Subtract, &zero, &value, data_type, bounds)
     }
 
-    fn logic(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Value {
+    pub(super) fn logic(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Value {
         let (symbol, decided) = if op == BinaryOp::And {
             ("&&", "!")
         } else {
@@ -428,7 +428,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn comparison(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Result<Value> {
+    pub(super) fn comparison(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Result<Value> {
         let (a, b) = self.comparable(l, r)?;
         let symbol = match op {
             BinaryOp::Eq => "==",

@@ -68,6 +68,9 @@ pub enum Meaning {
     Number,
     /// Position in a sorted dictionary.
     Code(Arc<Dictionary>),
+    /// A string of at most so many bytes, packed into the number (see [`super::pack`]); numbers order as the
+    /// strings.
+    Packed(u8),
 }
 
 /// A value at one place of the generated text.

@@ -98,6 +98,9 @@ fn decode_numbers(
                 dictionary: Arc::<Dictionary>::clone(dictionary),
             }
         }
+        Meaning::Packed(_) => {
+            return Err(GpuError::Unsupported("packed strings as group keys".into()));
+        }
         Meaning::Number if *data_type == DataType::Boolean => Encoding::Bits,
         Meaning::Number => Encoding::Integer { width: 8, base },
     };
