@@ -102,6 +102,8 @@ pub struct Runtime {
     pool: Arc<MemoryPool>,
     tables: Arc<TableCache>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
+    /// Hand-written kernels by entry point and variant, found without their long sources.
+    builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,
 }
@@ -156,6 +158,7 @@ impl Runtime {
             pool,
             tables,
             modules: Mutex::default(),
+            builtin: Mutex::default(),
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
         }))
@@ -214,6 +217,25 @@ impl Runtime {
                 cached,
             },
         ))
+    }
+
+    /// The kernel `name` of a hand-written module, whose variants (compile-time constants) have numbers.
+    /// `source` is made only when the kernel is asked for the first time.
+    ///
+    /// # Errors
+    /// As [`Runtime::kernel`].
+    pub fn builtin(
+        &self,
+        name: &'static str,
+        variant: usize,
+        source: impl FnOnce() -> String,
+    ) -> Result<Kernel> {
+        if let Some(kernel) = self.builtin.lock().get(&(name, variant)) {
+            return Ok(kernel.clone());
+        }
+        let (kernel, _) = self.kernel(name, &source())?;
+        self.builtin.lock().insert((name, variant), kernel.clone());
+        Ok(kernel)
     }
 
     /// The slot of a source; the least recently used others go when there are too many.

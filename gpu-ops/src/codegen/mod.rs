@@ -10,12 +10,15 @@ mod arguments;
 mod calendar;
 mod cast;
 mod lookup;
+#[cfg(test)]
+mod lookup_tests;
 mod operators;
 mod packed;
 mod program;
 mod range;
 mod render;
 mod scalar;
+mod scope;
 mod strings;
 mod strings_plan;
 #[cfg(test)]

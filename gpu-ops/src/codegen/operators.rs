@@ -1,6 +1,5 @@
 //! Arithmetic, comparisons and three-valued logic.
 
-use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
@@ -409,7 +408,10 @@ impl Emitter<'_> {
         }
         match (&l.meaning, &r.meaning) {
             (Meaning::Number, Meaning::Number) => {}
-            (Meaning::Code(a), Meaning::Code(b)) if Arc::ptr_eq(a, b) => {}
+            (Meaning::Code(_), Meaning::Code(_)) => {
+                let (l, r) = self.unify_codes(l, r)?;
+                return Ok((l.text, r.text));
+            }
             _ => return unsupported("comparison of strings from different columns"),
         }
         if l.c_type.is_integer() && r.c_type.is_integer() {

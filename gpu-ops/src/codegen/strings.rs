@@ -10,12 +10,12 @@ use arrow::array::StringViewArray;
 use arrow::datatypes::DataType;
 use datafusion::physical_expr::PhysicalExpr;
 
-use super::packed::{MOST_BYTES, packed_range};
+use super::packed::{digit, most_chars, packed_range};
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
 use super::strings_plan::{Count, Plan, Text, Token};
 use super::value::{CType, Meaning, Value};
-use crate::column::Dictionary;
+use crate::column::{Column, Dictionary};
 use crate::error::{GpuError, Result};
 use crate::expr::{BinaryOp, Expr};
 
@@ -42,6 +42,32 @@ struct Texts {
 }
 
 impl Emitter<'_> {
+    /// The string in row `row` (a value with [`Meaning::Row`]) of `column`, which lies as bytes; empty where the
+    /// row at hand is not `alive`.
+    pub(super) fn text_of_row(&mut self, row: &Value, column: &Arc<Column>) -> TextRef {
+        let base = self.state.bases.number(column);
+        let arguments = &mut self.state.arguments;
+        let data = arguments.pointer(&format!("base{base}c"), "const u8*");
+        let offsets = arguments.pointer(&format!("base{base}o"), "const u64*");
+        let reads = match &row.valid {
+            None => "alive".to_string(),
+            Some(valid) => format!("alive && {valid}"),
+        };
+        let reads = self.bind_bool(reads);
+        let mut offset = |after: &str| {
+            let text = format!("{reads} ? (i64)__ldg({offsets} + {}{after}) : 0", row.text);
+            let name = self.bind(CType::I64, text);
+            format!("(u64){name}")
+        };
+        TextRef {
+            data,
+            begin: offset(""),
+            end: offset(" + 1"),
+            valid: row.valid.clone(),
+            ascii: column.statistics.ascii,
+        }
+    }
+
     /// Emit `function`, an expression over one string column (its column 0), for a string that lies as bytes.
     /// Booleans and integers come as such, short strings packed ([`Meaning::Packed`]), CASE over
     /// constant strings as codes of a dictionary of its own.
@@ -403,26 +429,23 @@ impl Emitter<'_> {
 
     /// A short part of the string as a number.
     fn packed(&mut self, texts: &mut Texts, part: &Text) -> Result<Value> {
-        let width = if texts.whole.ascii { 1 } else { 4 };
-        let most = part.most_chars().map(|chars| chars.saturating_mul(width));
-        let Some(most) = most.filter(|most| *most <= u64::from(MOST_BYTES)) else {
-            return unsupported(format!(
-                "strings of more than {MOST_BYTES} bytes as values computed from strings that lie as bytes"
-            ));
+        let ascii = texts.whole.ascii;
+        let fits = |chars: &u64| *chars <= most_chars(ascii).into();
+        let Some(chars) = part.most_chars().filter(fits) else {
+            return unsupported("long strings computed from strings that lie as bytes");
         };
-        let most = (most as u8).max(1);
+        let chars = (chars as u8).max(1);
+        let bits = digit(ascii).0;
         let t = self.text_part(texts, part);
-        let range = packed_range(most);
+        let range = packed_range(chars, ascii);
         let c_type = CType::for_range(range);
-        let bits = super::packed::length_bits(most);
-        let text = format!("({})text_pack<{most}, {bits}>({t})", c_type.name());
-        let text = self.bind(c_type, text);
+        let text = format!("({})text_pack<{chars}, {bits}>({t})", c_type.name());
         Ok(Value {
-            text,
+            text: self.bind(c_type, text),
             c_type,
             range,
             valid: texts.whole.valid.clone(),
-            meaning: Meaning::Packed(most),
+            meaning: Meaning::Packed { chars, bits },
         })
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringArray, StringViewArray};
+use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
@@ -308,7 +308,7 @@ fn run(device: &Arc<dyn Device>, array: &ArrayRef, sql: &[&str], ascii: bool) {
             .find(|(n, _)| n == table)
             .map(|(_, b)| b.ptr()),
     };
-    let arguments = generated.state.arguments.bytes(address).unwrap();
+    let arguments = generated.state.arguments.bytes(address, |_| None).unwrap();
     let (module, _) = device.compile("texts", &generated.source).unwrap();
     let kernel = device.kernel(&module, "texts").unwrap();
     let config = LaunchConfig {
@@ -343,8 +343,9 @@ fn run(device: &Arc<dyn Device>, array: &ArrayRef, sql: &[&str], ascii: bool) {
             sql[i]
         );
         let actual: ArrayRef = match &value.meaning {
-            Meaning::Packed(most) => {
-                unpack_array(numbers.iter().copied(), *most, expected.data_type()).unwrap()
+            Meaning::Packed { chars, bits } => {
+                let numbers = numbers.iter().copied();
+                unpack_array(numbers, *chars, *bits, expected.data_type()).unwrap()
             }
             Meaning::Code(dictionary) => {
                 let codes: arrow::array::UInt32Array =

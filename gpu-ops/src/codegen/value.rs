@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::range::Range;
-use crate::column::Dictionary;
+use crate::column::{Column, Dictionary};
 
 /// C++ type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,9 +68,11 @@ pub enum Meaning {
     Number,
     /// Position in a sorted dictionary.
     Code(Arc<Dictionary>),
-    /// A string of at most so many bytes, packed into the number (see [`super::pack`]); numbers order as the
-    /// strings.
-    Packed(u8),
+    /// Row of a resident string column: a string that has not been read yet.
+    Row(Arc<Column>),
+    /// A short string, packed into the number (see [`super::pack`]): `chars` characters at most, of `bits` bits each.
+    /// Numbers order as their strings.
+    Packed { chars: u8, bits: u8 },
 }
 
 /// A value at one place of the generated text.

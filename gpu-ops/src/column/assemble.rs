@@ -94,36 +94,39 @@ impl ColumnAssembler {
                 })?;
                 (Encoding::Integer { width, base }, data)
             }
-            Physical::Text => match self.merge_dictionaries(&segments, &all, &statistics)? {
-                Some((dictionary, remaps)) => {
-                    let distinct = dictionary.len();
-                    all.dictionary_statistics(&mut statistics, distinct, &remaps);
-                    let width = unsigned_width(distinct.saturating_sub(1) as u128);
-                    let size = usize::from(width);
-                    let data = upload(all.rows * size, &|range, out| {
-                        all.write_codes(range, size, out, Some(&remaps), 0)
-                    })?;
-                    let dictionary = Arc::new(dictionary);
-                    (Encoding::Dictionary { width, dictionary }, data)
+            Physical::Text => {
+                statistics.ascii = segments.iter().all(|segment| segment.ascii);
+                match self.merge_dictionaries(&segments, &all, &statistics)? {
+                    Some((dictionary, remaps)) => {
+                        let distinct = dictionary.len();
+                        all.dictionary_statistics(&mut statistics, distinct, &remaps);
+                        let width = unsigned_width(distinct.saturating_sub(1) as u128);
+                        let size = usize::from(width);
+                        let data = upload(all.rows * size, &|range, out| {
+                            all.write_codes(range, size, out, Some(&remaps), 0)
+                        })?;
+                        let dictionary = Arc::new(dictionary);
+                        (Encoding::Dictionary { width, dictionary }, data)
+                    }
+                    None => {
+                        let ends = all.string_ends(&segments);
+                        let total = ends.last().copied().unwrap_or(0) as usize;
+                        let offsets = upload((all.rows + 1) * 8, &|range, out| {
+                            let entries = range.start / 8..range.end / 8;
+                            for (out, entry) in out.as_chunks_mut::<8>().0.iter_mut().zip(entries) {
+                                let offset = if entry == 0 { 0 } else { ends[entry - 1] };
+                                *out = offset.to_le_bytes();
+                            }
+                            Ok(())
+                        })?;
+                        let data = upload(total, &|range, out| {
+                            all.write_strings(&segments, &ends, range, out);
+                            Ok(())
+                        })?;
+                        (Encoding::Bytes { offsets }, data)
+                    }
                 }
-                None => {
-                    let ends = all.string_ends(&segments);
-                    let total = ends.last().copied().unwrap_or(0) as usize;
-                    let offsets = upload((all.rows + 1) * 8, &|range, out| {
-                        let entries = range.start / 8..range.end / 8;
-                        for (out, entry) in out.as_chunks_mut::<8>().0.iter_mut().zip(entries) {
-                            let offset = if entry == 0 { 0 } else { ends[entry - 1] };
-                            *out = offset.to_le_bytes();
-                        }
-                        Ok(())
-                    })?;
-                    let data = upload(total, &|range, out| {
-                        all.write_strings(&segments, &ends, range, out);
-                        Ok(())
-                    })?;
-                    (Encoding::Bytes { offsets }, data)
-                }
-            },
+            }
         };
         let validity = if statistics.null_count > 0 {
             let bytes = all.rows.div_ceil(8);
@@ -210,6 +213,7 @@ impl<'a> Rows<'a> {
             range,
             null_count: chunks().map(|chunk| chunk.null_count).sum(),
             distinct: None,
+            ascii: false,
             sorted: !self.placed.is_empty() && ordered(false),
             unique: !self.placed.is_empty() && ordered(true),
         }

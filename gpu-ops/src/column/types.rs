@@ -73,6 +73,8 @@ pub struct ColumnStatistics {
     pub null_count: usize,
     /// Distinct non-null values where counted exactly (dictionaries).
     pub distinct: Option<usize>,
+    /// Strings alone: all of them are ASCII.
+    pub ascii: bool,
     /// Non-null values never descend from row to row and there are no nulls.
     pub sorted: bool,
     /// No value occurs twice (known only when sorted strictly or by dictionary size).

@@ -98,8 +98,11 @@ fn decode_numbers(
                 dictionary: Arc::<Dictionary>::clone(dictionary),
             }
         }
-        Meaning::Packed(_) => {
-            return Err(GpuError::Unsupported("packed strings as group keys".into()));
+        Meaning::Packed { .. } => {
+            return Err(GpuError::Internal("packed strings in a group state".into()));
+        }
+        Meaning::Row(_) => {
+            return Err(GpuError::Internal("strings by row in a group state".into()));
         }
         Meaning::Number if *data_type == DataType::Boolean => Encoding::Bits,
         Meaning::Number => Encoding::Integer { width: 8, base },

@@ -172,7 +172,7 @@ fn execute(
     addresses.extend(table.states.iter().map(|b| ("states".to_string(), b.ptr())));
     let arguments = kernel
         .arguments
-        .bytes(|name| addresses.get(name).copied())
+        .bytes(|name| addresses.get(name).copied(), |_| None)
         .map_err(|name| GpuError::Internal(format!("no address for kernel argument {name}")))?;
 
     let tiles = rows.div_ceil(TILE_ROWS);
