@@ -1,6 +1,5 @@
 //! Arithmetic, comparisons and three-valued logic.
 
-
 use arrow::datatypes::DataType;
 
 use super::range::Range;

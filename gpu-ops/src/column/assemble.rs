@@ -9,6 +9,7 @@ use arrow::util::bit_mask::set_bits;
 use super::StringPolicy;
 use super::build::{Merged, string_array};
 use super::chunk::{Chunk, Codes, Segment, Values};
+use super::distinct::{self, Count};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
 use super::parallel::upload_with;
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
@@ -68,6 +69,7 @@ impl ColumnAssembler {
     ) -> Result<Column> {
         let all = Rows::new(&segments);
         let mut statistics = all.statistics();
+        all.count_distinct(&mut statistics)?;
         let purpose = &self.name;
         let upload = |bytes: usize, fill: &Fill<'_>| {
             upload_with(bytes, purpose, pool, stream, fill).map(Arc::new)
@@ -213,10 +215,33 @@ impl<'a> Rows<'a> {
             range,
             null_count: chunks().map(|chunk| chunk.null_count).sum(),
             distinct: None,
+            distinct_estimate: None,
             ascii: false,
             sorted: !self.placed.is_empty() && ordered(false),
             unique: !self.placed.is_empty() && ordered(true),
         }
+    }
+
+    /// How many values of a number column differ.
+    fn count_distinct(&self, statistics: &mut ColumnStatistics) -> Result<()> {
+        let valid = self.rows - statistics.null_count;
+        if statistics.unique {
+            // Strictly ascending.
+            statistics.distinct = Some(valid);
+            statistics.distinct_estimate = Some(valid as u64);
+            return Ok(());
+        }
+        let chunks = self.placed.iter().map(|placed| placed.chunk);
+        match distinct::count(chunks, statistics.range)? {
+            Some(Count::Exact(count)) => {
+                statistics.distinct = Some(count as usize);
+                statistics.distinct_estimate = Some(count);
+                statistics.unique = valid > 0 && count == valid as u64;
+            }
+            Some(Count::Estimate(count)) => statistics.distinct_estimate = Some(count),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Facts that follow from the dictionary.
@@ -228,6 +253,7 @@ impl<'a> Rows<'a> {
     ) {
         statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
         statistics.distinct = Some(distinct);
+        statistics.distinct_estimate = Some(distinct as u64);
         statistics.unique = distinct > 0 && distinct == self.rows - statistics.null_count;
         let mut previous = 0;
         statistics.sorted = distinct > 0

@@ -14,6 +14,7 @@ mod build;
 mod chunk;
 mod decode;
 mod dictionary;
+mod distinct;
 mod interner;
 mod native;
 mod parallel;
