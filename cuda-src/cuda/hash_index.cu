@@ -1,7 +1,7 @@
 // Finishing of join indexes: key words of materialised rows become open-addressing tables or ranges of entries.
 //
 // The key of row i is words[0][i], words[1][i], ..., WL_KEY_WORDS of them (defined in front of this
-// file); a row whose words are all WL_EMPTY_KEY has no key and is skipped. Tables are those of
+// file); a row whose first word is WL_EMPTY_KEY has no key and is skipped. Tables are those of
 // find_or_insert (one word) and find_or_insert_wide.
 // Launch: any grid of 256-thread blocks; grid-stride, one row a thread.
 // Bytes moved, for W words and rows in random order: each row reads 8 W and touches one 32-byte sector
@@ -18,13 +18,9 @@ static const u32 WL_NO_SLOT32 = 0xFFFFFFFFu;
 
 // The row's key; false when it has none.
 WL_DEVICE bool load_key(const HashIndexArgs& args, u64 row, u64 (&key)[WL_KEY_WORDS]) {
-  bool present = false;
   WL_UNROLL
-  for (u32 w = 0; w < WL_KEY_WORDS; ++w) {
-    key[w] = args.words[w][row];
-    present = present || key[w] != WL_EMPTY_KEY;
-  }
-  return present;
+  for (u32 w = 0; w < WL_KEY_WORDS; ++w) key[w] = args.words[w][row];
+  return key[0] != WL_EMPTY_KEY;
 }
 
 // Unique keys: the entry of a slot is its row. A key that occurs twice sets `*duplicate`.

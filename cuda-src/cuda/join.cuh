@@ -16,6 +16,9 @@ WL_DEVICE u64 bounded_rows(const u64* count, u64 most) {
   return rows < most ? rows : most;
 }
 
+// The lowest `bits` bits.
+WL_DEVICE u64 low_bits(u32 bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
+
 // ---- bitmaps ----------------------------------------------------------------------------------------
 
 // Bit `i` of a bitmap that nobody writes during this kernel.

@@ -30,14 +30,15 @@ struct ScanShared {
 WL_DEVICE u64 look_back(u64* states, u64 tile, u64 total) {
   u64 before = 0;
   if (tile > 0) {
-    if (lane_id() == 0) store_release(states + tile, SCAN_SUM | total);
+    // The word is all there is to see, so nothing need be ordered with it.
+    if (lane_id() == 0) store_relaxed(states + tile, SCAN_SUM | total);
     for (u64 end = tile;;) {
       const bool exists = lane_id() < end;
       const u64* at = states + (exists ? end - 1 - lane_id() : 0);
-      u64 state = exists ? load_acquire(at) : SCAN_PREFIX;
+      u64 state = exists ? load_relaxed(at) : SCAN_PREFIX;
       while (__any_sync(WL_FULL_MASK, state == 0)) {
         spin_pause(20);
-        if (state == 0) state = load_acquire(at);
+        if (state == 0) state = load_relaxed(at);
       }
       const u32 prefixes = __ballot_sync(WL_FULL_MASK, (state & SCAN_PREFIX) != 0);
       const u32 last = prefixes == 0 ? WL_WARP : (u32)__ffs((int)prefixes) - 1;
@@ -46,7 +47,7 @@ WL_DEVICE u64 look_back(u64* states, u64 tile, u64 total) {
       end -= WL_WARP;
     }
   }
-  if (lane_id() == 0) store_release(states + tile, SCAN_PREFIX | (before + total));
+  if (lane_id() == 0) store_relaxed(states + tile, SCAN_PREFIX | (before + total));
   return before;
 }
 

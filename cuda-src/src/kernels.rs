@@ -73,6 +73,139 @@ kernel_args! {
     }
 }
 
+kernel_args! {
+    /// Arguments of `sort_small` (`sort_small.cu`).
+    pub struct SmallSortArgs {
+        /// Key words, major word first, one array each.
+        pub words: [DevicePtr; 16] as "const u64*",
+        /// Used bits of each word, from bit 0.
+        pub bits: [u32; 16],
+        /// The row numbers in order.
+        pub order: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows, at most [`SORT_SMALL_ROWS`].
+        pub most: u64,
+        /// Number of words.
+        pub key_words: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+
+    /// Arguments of `sort_histogram` (`radix_sort.cu`).
+    pub struct SortHistogramArgs {
+        /// The key word of each row.
+        pub word: DevicePtr as "const u64*",
+        /// Zeroed counts: 256 for each 8 bits, least significant first.
+        pub histogram: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Used bits of the word.
+        pub bits: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+
+    /// Arguments of `sort_pass_u32`, `sort_pass_u64` and `number_rows` (`radix_sort.cu`).
+    pub struct SortPassArgs {
+        /// The key word of each row, read by row number when there are no `keys_in`.
+        pub word: DevicePtr as "const u64*",
+        /// Keys in the order so far; null in the first pass of a word.
+        pub keys_in: DevicePtr as "const void*",
+        /// Row numbers in the order so far; null for the order of the rows.
+        pub rows_in: DevicePtr as "const u32*",
+        /// Keys in the new order; null in the last pass of a word.
+        pub keys_out: DevicePtr as "void*",
+        /// Row numbers in the new order.
+        pub rows_out: DevicePtr as "u32*",
+        /// Counts of the 256 digits.
+        pub histogram: DevicePtr as "const u32*",
+        /// 256 zeroed words a tile of [`SORT_TILE`] rows.
+        pub states: DevicePtr as "u64*",
+        /// A zeroed word.
+        pub ticket: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Bits below the digit.
+        pub shift: u32,
+        /// Mask of the digit after the shift.
+        pub mask: u32,
+    }
+
+    /// Arguments of `string_lengths` and `copy_strings` (`strings_gather.cu`).
+    pub struct GatherStringsArgs {
+        /// Offsets of the column, one more than rows.
+        pub offsets: DevicePtr as "const u64*",
+        /// Bytes of the column; readable up to a multiple of 8 bytes.
+        pub data: DevicePtr as "const u8*",
+        /// Numbers of the chosen rows.
+        pub ids: DevicePtr as "const void*",
+        /// A byte a chosen row, 0 for NULL; null when there are none.
+        pub valid: DevicePtr as "const u8*",
+        /// Lengths by chosen row; unused by `copy_strings`.
+        pub lengths: DevicePtr as "u32*",
+        /// Offsets of the output; unused by `string_lengths`.
+        pub out_offsets: DevicePtr as "const u64*",
+        /// Bytes of the output; unused by `string_lengths`.
+        pub out: DevicePtr as "u8*",
+        /// Number of chosen rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most chosen rows.
+        pub most: u64,
+        /// Bytes of a row number, 4 or 8.
+        pub id_width: u32,
+        /// Binary logarithm of the lanes that copy one string, at most 5.
+        pub lanes_log2: u32,
+    }
+}
+
+/// Most words of the keys of a sort.
+pub const MOST_SORT_WORDS: usize = 16;
+/// Most rows of `sort_small`.
+pub const SORT_SMALL_ROWS: u64 = 2048;
+/// Dynamic shared memory of `sort_small`, in bytes.
+pub const SORT_SMALL_SHARED_BYTES: usize = SORT_SMALL_ROWS as usize * 12;
+/// Rows of a block of `sort_pass_*`.
+pub const SORT_TILE: u64 = 4096;
+/// Dynamic shared memory of a block of `sort_histogram`, in bytes.
+pub const SORT_HISTOGRAM_SHARED_BYTES: usize = 8 * 256 * 4;
+/// Dynamic shared memory of a block of `sort_pass_*` with keys of `key_bytes` bytes, in bytes.
+pub const fn sort_pass_shared_bytes(key_bytes: usize) -> usize {
+    8 * 256 * 4 + 2 * 256 * 4 + 32 * 4 + 16 + SORT_TILE as usize * key_bytes
+}
+
+/// Complete source of the module with `sort_small`, whose blocks have up to 1024 threads.
+pub fn sort_small() -> String {
+    format!(
+        "#define WL_BLOCK_THREADS 1024\n#include \"simt.cuh\"\n{}{}",
+        SmallSortArgs::CUDA,
+        include_str!("../cuda/sort_small.cu")
+    )
+}
+
+/// Complete source of the module with `sort_histogram`, `sort_pass_u32`, `sort_pass_u64` and `number_rows`.
+pub fn radix_sort() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}{}",
+        SortHistogramArgs::CUDA,
+        SortPassArgs::CUDA,
+        include_str!("../cuda/radix_sort.cu")
+    )
+}
+
+/// Complete source of the module with `string_lengths` and `copy_strings`.
+pub fn strings_gather() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}",
+        GatherStringsArgs::CUDA,
+        include_str!("../cuda/strings_gather.cu")
+    )
+}
+
 /// Most words of a packed key of a join index.
 pub const MOST_KEY_WORDS: usize = 16;
 /// Counts that a block of `scan.cu` takes at a time.
@@ -118,5 +251,8 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
         ("hash_index_5", hash_index(5)),
+        ("sort_small", sort_small()),
+        ("radix_sort", radix_sort()),
+        ("strings_gather", strings_gather()),
     ]
 }

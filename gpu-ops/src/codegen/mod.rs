@@ -7,11 +7,18 @@
 
 mod aggregate;
 mod arguments;
+mod build;
 mod calendar;
 mod cast;
+mod emit;
+mod group_sink;
+mod groups;
+mod kernel;
+mod keys;
 mod lookup;
 #[cfg(test)]
 mod lookup_tests;
+mod merge;
 mod operators;
 mod packed;
 mod program;
@@ -19,6 +26,9 @@ mod range;
 mod render;
 mod scalar;
 mod scope;
+mod sink;
+mod sort;
+mod sources;
 mod strings;
 mod strings_plan;
 #[cfg(test)]

@@ -25,6 +25,8 @@ pub(super) struct KernelState {
     pub(super) variables: usize,
     /// True once a statement may record a fault.
     pub(super) faults: bool,
+    /// True once a statement walks the bytes of a string.
+    pub(super) text: bool,
     /// String columns referred to by row.
     pub(super) bases: Bases,
     /// Literals and column bases that already are arguments, by value and width.

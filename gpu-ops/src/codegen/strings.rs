@@ -45,6 +45,7 @@ impl Emitter<'_> {
     /// The string in row `row` (a value with [`Meaning::Row`]) of `column`, which lies as bytes; empty where the
     /// row at hand is not `alive`.
     pub(super) fn text_of_row(&mut self, row: &Value, column: &Arc<Column>) -> TextRef {
+        self.state.text = true;
         let base = self.state.bases.number(column);
         let arguments = &mut self.state.arguments;
         let data = arguments.pointer(&format!("base{base}c"), "const u8*");

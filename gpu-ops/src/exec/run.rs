@@ -8,8 +8,9 @@ use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 
 use super::finish::finish;
-use super::fragment::{FragmentReport, Inner};
+use super::fragment::Inner;
 use super::groups::{AggregationTable, Groups, fetch};
+use super::report::FragmentReport;
 use crate::codegen::{BLOCK_THREADS, HEADER_WORDS, TILE_ROWS, TileKernel, TilePlan};
 use crate::column::{Column, Encoding};
 use crate::device::{DevicePtr, LaunchConfig, Stream};

@@ -1,8 +1,8 @@
 //! Join indexes: tables and ranges of entries from the key words of materialised rows.
 //!
-//! The key of row i is `words[0][i], words[1][i], …`; a row whose words are all `u64::MAX` has no key (NULL) and
-//! is left out. Tables have a power of two of slots, at least twice as many as keys ([`slots_for`]), and are
-//! cleared here. A key that finds no slot sets `*overflow` to 1: build again with more slots.
+//! The key of row i is `words[0][i], words[1][i], …`; a row whose first word is `u64::MAX` has no key (NULL)
+//! and is left out. Tables have a power of two of slots, at least twice as many as keys ([`slots_for`]), and
+//! are cleared here. A key that finds no slot sets `*overflow` to 1: build again with more slots.
 
 use warpline_cuda::kernels::{self, HashIndexArgs, MOST_KEY_WORDS};
 

@@ -9,11 +9,15 @@
 
 mod index;
 mod scan;
+mod sort;
+mod strings;
 
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
 pub use scan::exclusive_sum;
+pub use sort::sort_rows;
+pub use strings::gather_strings;
 
 use warpline_cuda::KernelArgs;
 

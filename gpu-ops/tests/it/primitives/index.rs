@@ -11,7 +11,7 @@ use warpline_gpu::primitives::{
 
 use super::{Machine, Numbers, SIZES, machines};
 
-/// Key words column by column; a row of all ones has no key.
+/// Key words column by column; a row whose first word is all ones has no key.
 struct Keys {
     words: Vec<Vec<u64>>,
 }
@@ -30,7 +30,7 @@ impl Keys {
 
     fn key(&self, row: usize) -> Option<Vec<u64>> {
         let key: Vec<u64> = self.words.iter().map(|w| w[row]).collect();
-        key.iter().any(|w| *w != u64::MAX).then_some(key)
+        (key[0] != u64::MAX).then_some(key)
     }
 
     /// Rows by key, of the first `rows`.
@@ -210,7 +210,7 @@ fn ranges_of_one_key_and_of_extreme_words() {
             let extreme = Keys::new(width, 900, |row, w| match (row + w) % 3 {
                 0 => 0,
                 1 => u64::MAX - 1,
-                // All ones is the mark of a row without a key only where every word is.
+                // The mark of a row without a key in the first word; any other word may hold it.
                 _ => u64::MAX,
             });
             check_ranges(&machine, &extreme, RowCount::Known(900), 900);

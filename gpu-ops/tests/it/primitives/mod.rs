@@ -2,7 +2,10 @@
 
 mod index;
 mod join;
+mod large;
 mod scan;
+mod sort;
+mod strings;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, SchemaRef};
+use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
@@ -14,78 +14,52 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use warpline_gpu::expr::Expr;
-use warpline_gpu::pipeline::{
-    Aggregate, AggregateCall, AggregateFunction, Fragment, Pipeline, Sink, Stage,
-};
+use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
-use super::Candidate;
-use super::rows::{self, Rows, pass_through};
+use super::{Converter, exchange};
 use crate::reason::{Reason, refuse};
-use crate::translate::{Scope, is_decimal, is_string, is_value, may_fault, translate};
+use crate::rel::expr::is_true;
+use crate::rel::{Rel, RelRef};
+use crate::translate::{Scope, is_decimal, is_string, is_value, translate};
 
-/// Cut the aggregation `root` and all below it out of the plan.
-pub(super) fn candidate(root: &AggregateExec, schema: SchemaRef) -> Result<Candidate, Reason> {
+/// The groups of `root` over `input`, the rows below its first phase.
+pub(super) fn aggregate(
+    root: &AggregateExec,
+    input: RelRef,
+    converter: &Converter,
+) -> Result<RelRef, Reason> {
     let raw = raw_aggregate(root)?;
     if raw.group_expr().has_grouping_set() || raw.group_expr().groups().len() > 1 {
         return refuse("GROUPING SETS, CUBE and ROLLUP run on the CPU");
     }
-    // Names of functions first: they are the reason a user can act on.
     let functions = raw
         .aggr_expr()
         .iter()
         .map(|call| function(call))
         .collect::<Result<Vec<_>, _>>()?;
-    let rows = rows::rows(raw.input())?;
-    let table_schema = rows.scan.schema();
-    let mut scope = Scope::new(&table_schema);
-
-    let mut conjuncts = Vec::new();
-    for filter in &rows.filters {
-        let conjunct = translate(filter, &mut scope)?;
-        if !is_true(&conjunct) {
-            conjuncts.push(conjunct);
-        }
+    let keys: Vec<_> = raw
+        .group_expr()
+        .expr()
+        .iter()
+        .map(|(key, _)| Arc::clone(key))
+        .collect();
+    let names: Vec<String> = raw
+        .group_expr()
+        .expr()
+        .iter()
+        .map(|(_, name)| name.clone())
+        .collect();
+    let (input, keys) = converter.translate_all(input, &keys)?;
+    for (key, name) in keys.iter().zip(&names) {
+        check_key(key, name)?;
     }
-    // AND is commutative: what can fail runs on the rows that the rest has left.
-    conjuncts.sort_by_key(may_fault);
-
-    let mut keys = Vec::new();
-    for (key, name) in raw.group_expr().expr() {
-        let key = translate(&rows.substitute(key)?, &mut scope)?;
-        check_key(&key, name)?;
-        keys.push(key);
-    }
+    let schema = input.schema();
+    let mut scope = Scope::whole(&schema);
     let mut calls = Vec::new();
     for ((call, function), filter) in raw.aggr_expr().iter().zip(functions).zip(raw.filter_expr()) {
-        calls.push(aggregate_call(
-            call,
-            function,
-            filter.as_ref(),
-            &rows,
-            &mut scope,
-        )?);
+        calls.push(aggregate_call(call, function, filter.as_ref(), &mut scope)?);
     }
-
-    let columns = scope.used().to_vec();
-    let stages = if conjuncts.is_empty() {
-        vec![]
-    } else {
-        vec![Stage::Filter(conjuncts)]
-    };
-    let sink = Sink::Aggregate(Aggregate { keys, calls });
-    let table_rows = rows.scan.rows;
-    let pipeline = Pipeline {
-        source: rows.scan.source(columns),
-        stages,
-        sink,
-    };
-    Ok(Candidate {
-        fragment: Fragment {
-            pipelines: vec![pipeline],
-            schema,
-        },
-        rows: table_rows,
-    })
+    Ok(Rel::aggregate(input, Aggregate { keys, calls }, &names))
 }
 
 /// The aggregation that reads rows: `root` itself, or the partial phase below a final one.
@@ -98,7 +72,7 @@ pub(crate) fn raw_aggregate(root: &AggregateExec) -> Result<&AggregateExec, Reas
         }
     }
     let mut below = root.input();
-    while let Some(input) = pass_through(below).or_else(|| identity_projection(below)) {
+    while let Some(input) = exchange(below).or_else(|| identity_projection(below)) {
         below = input;
     }
     let Some(partial) = below
@@ -153,10 +127,6 @@ fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
     } else {
         return refuse(format!("{name} is not a device aggregate"));
     };
-    let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-    if call.is_distinct() && !extreme {
-        return refuse(format!("{name}(DISTINCT …) runs on the CPU"));
-    }
     if !call.order_bys().is_empty() {
         return refuse(format!("{name}(… ORDER BY …) runs on the CPU"));
     }
@@ -167,7 +137,6 @@ fn aggregate_call(
     call: &AggregateFunctionExpr,
     function: AggregateFunction,
     filter: Option<&Arc<dyn PhysicalExpr>>,
-    rows: &Rows,
     scope: &mut Scope<'_>,
 ) -> Result<AggregateCall, Reason> {
     let return_type = call.field().data_type().clone();
@@ -186,19 +155,20 @@ fn aggregate_call(
     let argument = if function == AggregateFunction::Count && is_constant(argument) {
         None
     } else {
-        let argument = translate(&rows.substitute(argument)?, scope)?;
+        let argument = translate(argument, scope)?;
         check_argument(function, &argument, &return_type, call.fun().name())?;
         Some(argument)
     };
+    let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
     let filter = match filter {
         None => None,
-        Some(filter) => Some(translate(&rows.substitute(filter)?, scope)?).filter(|f| !is_true(f)),
+        Some(filter) => Some(translate(filter, scope)?).filter(|f| !is_true(f)),
     };
     Ok(AggregateCall {
         function,
         argument,
         filter,
-        distinct: false,
+        distinct: call.is_distinct() && !extreme,
         return_type,
         name,
     })
@@ -211,12 +181,6 @@ fn is_constant(argument: &Arc<dyn PhysicalExpr>) -> bool {
         .is_some_and(|literal| !literal.value().is_null())
 }
 
-fn is_true(expr: &Expr) -> bool {
-    use datafusion::scalar::ScalarValue;
-    use warpline_gpu::expr::Node;
-    matches!(&expr.node, Node::Literal(ScalarValue::Boolean(Some(true))))
-}
-
 fn check_argument(
     function: AggregateFunction,
     argument: &Expr,
@@ -226,7 +190,7 @@ fn check_argument(
     use DataType::{Boolean, Duration, Float64, Int64, UInt64};
     let data_type = &argument.data_type;
     let supported = match function {
-        AggregateFunction::Count => true,
+        AggregateFunction::Count | AggregateFunction::Any => true,
         AggregateFunction::Sum => {
             matches!(data_type, Int64 | UInt64 | Float64) && data_type == return_type
                 || is_decimal(data_type) && is_decimal(return_type)

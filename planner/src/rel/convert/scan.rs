@@ -3,13 +3,12 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::{
     FileScanConfig, FileScanConfigBuilder, FileSource, ParquetSource,
 };
 use datafusion::datasource::source::DataSourceExec;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::explain::ExplainExec;
@@ -20,45 +19,24 @@ use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, StatisticsArgs, StatisticsContext,
 };
 use warpline_gpu::GpuError;
-use warpline_gpu::pipeline::ScanSource;
 use warpline_gpu::tables::TableSource;
 
-use super::rows::Rows;
 use crate::reason::{Reason, refuse};
+use crate::rel::ScanTable;
 
-/// A table that a fragment scans.
+/// A leaf taken apart.
 #[derive(Debug)]
-pub(super) struct Scan {
-    table: TableSource,
-    /// Rows of the table, as far as its statistics know.
-    pub(super) rows: Option<usize>,
-}
-
-impl Scan {
-    /// All columns of the table.
-    pub(super) fn schema(&self) -> SchemaRef {
-        Arc::clone(self.table.schema())
-    }
-
-    /// The scan of these columns of the table.
-    pub(super) fn source(self, columns: Vec<usize>) -> ScanSource {
-        let fields = columns
-            .iter()
-            .map(|i| Arc::clone(&self.table.schema().fields()[*i]))
-            .collect();
-        let name = self.table.name().to_string();
-        ScanSource {
-            table: self.table,
-            columns,
-            fields,
-            name,
-            needs_codes: vec![],
-        }
-    }
+pub(super) struct TakenApart {
+    /// The table.
+    pub(super) table: ScanTable,
+    /// Each output column as an expression over the table.
+    pub(super) columns: Vec<Arc<dyn PhysicalExpr>>,
+    /// Conjuncts over the table that loading does not apply.
+    pub(super) filters: Vec<Arc<dyn PhysicalExpr>>,
 }
 
 /// The rows that the leaf `plan` yields.
-pub(super) fn scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Rows, Reason> {
+pub(super) fn scan(plan: &Arc<dyn ExecutionPlan>) -> Result<TakenApart, Reason> {
     if is_constant(plan.as_ref()) {
         return refuse("constants and the catalogue are aggregated on the CPU");
     }
@@ -74,9 +52,6 @@ pub(super) fn scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Rows, Reason> {
         GpuError::Unsupported(what) => Reason::new(format!("{what} runs on the CPU")),
         other => Reason::new(other.to_string()),
     })?;
-    if analysis.limit.is_some() {
-        return refuse("a scan with a limit runs on the CPU");
-    }
     let schema = analysis.source.schema();
     let columns = match computed {
         Some((_, expressions)) => expressions,
@@ -87,15 +62,19 @@ pub(super) fn scan(plan: &Arc<dyn ExecutionPlan>) -> Result<Rows, Reason> {
             .collect(),
     };
     let filters = match &analysis.exact_filter {
-        Some(predicate) => split_conjunction(predicate).into_iter().cloned().collect(),
+        Some(predicate) => split_conjunction(predicate)
+            .into_iter()
+            .filter(|e| !e.is::<DynamicFilterPhysicalExpr>())
+            .cloned()
+            .collect(),
         None => vec![],
     };
     let statistics = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new())?;
     // A predicate in the scan makes the count of the table's rows inexact, but not wrong.
     let rows = statistics.num_rows.get_value().copied();
-    Ok(Rows {
-        scan: Scan {
-            table: analysis.source,
+    Ok(TakenApart {
+        table: ScanTable {
+            source: analysis.source,
             rows,
         },
         columns,
