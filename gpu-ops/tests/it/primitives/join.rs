@@ -91,6 +91,16 @@ WL_KERNEL(reserve_warps, ProbeArgs, args) {
 }
 ";
 
+// Row i's lanes with the same byte; odd words are not live.
+const MATCH: &str = r"
+WL_KERNEL(match_bytes, ProbeArgs, args) {
+  for (u64 base = (u64)blockIdx.x * blockDim.x; base < args.n; base += (u64)gridDim.x * blockDim.x) {
+    const u64 word = args.words[base + threadIdx.x];
+    args.out[base + threadIdx.x] = match_byte((u32)(word >> 1), (word & 1) == 0);
+  }
+}
+";
+
 fn blank() -> ProbeArgs {
     ProbeArgs {
         words: DevicePtr::NULL,
@@ -105,7 +115,12 @@ fn blank() -> ProbeArgs {
 }
 
 fn run(machine: &Machine, name: &str, args: &ProbeArgs) {
-    let source = format!("#include \"join.cuh\"\n{}{KERNELS}", ProbeArgs::CUDA);
+    run_source(machine, name, args, "", KERNELS);
+}
+
+fn run_source(machine: &Machine, name: &str, args: &ProbeArgs, defines: &str, kernels: &str) {
+    let args_text = ProbeArgs::CUDA;
+    let source = format!("{defines}#include \"join.cuh\"\n{args_text}{kernels}");
     let (kernel, _) = machine.runtime.kernel(name, &source).unwrap();
     let config = LaunchConfig {
         grid: 3,
@@ -289,6 +304,41 @@ fn reserved_places_are_disjoint() {
                 rows.sort_unstable();
                 let expected = (0..n as u64).flat_map(|i| (0..counts[i as usize]).map(move |_| i));
                 assert!(expected.eq(rows), "{}", machine.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_with_the_same_byte() {
+    for machine in machines() {
+        let mut numbers = Numbers(12);
+        for range in [1, 4, 40, 512] {
+            let drawn: Vec<u64> = (0..960).map(|_| numbers.draw() % range).collect();
+            let words = machine.upload(&drawn);
+            let expected: Vec<u64> = (0..960)
+                .map(|i| {
+                    let warp = &drawn[i / 32 * 32..][..32];
+                    (0..32)
+                        .filter(|lane| warp[*lane] == drawn[i])
+                        .map(|lane| 1 << lane)
+                        .sum()
+                })
+                .collect();
+            for defines in ["", "#define WL_SHUFFLE_TREES\n"] {
+                let out = machine.space(960 * 8);
+                let args = ProbeArgs {
+                    words: words.ptr(),
+                    out: out.ptr(),
+                    n: 960,
+                    ..blank()
+                };
+                run_source(&machine, "match_bytes", &args, defines, MATCH);
+                assert!(
+                    machine.read::<u64>(&out, 960) == expected,
+                    "{}",
+                    machine.name
+                );
             }
         }
     }
