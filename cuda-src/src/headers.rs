@@ -12,6 +12,9 @@ pub const PIPELINE_HEADER: &str = include_str!("../cuda/pipeline.cuh");
 /// What generated kernels of joins call: bitmaps, look-ups, pairs, places in an output.
 pub const JOIN_HEADER: &str = include_str!("../cuda/join.cuh");
 
+/// Functions on strings that lie as bytes: search, comparison, patterns, packing.
+pub const STRINGS_HEADER: &str = include_str!("../cuda/strings.cuh");
+
 /// Every header a kernel may include on the GPU, as (name in `#include "..."`, text): hand these to NVRTC as
 /// in-memory includes.
 pub fn headers() -> &'static [(&'static str, &'static str)] {
@@ -21,6 +24,7 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("primitives.cuh", PRIMITIVES_HEADER),
         ("pipeline.cuh", PIPELINE_HEADER),
         ("join.cuh", JOIN_HEADER),
+        ("strings.cuh", STRINGS_HEADER),
     ]
 }
 

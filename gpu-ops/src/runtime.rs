@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
-use crate::device::{CompileReport, Device, Kernel, Module};
+use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{MemoryPool, PressureHandler};
 use crate::tables::TableCache;
@@ -96,6 +97,26 @@ struct ModuleEntry {
     used: u64,
 }
 
+/// A stream that nobody else uses until it is dropped; then the next run has it.
+pub struct StreamLease {
+    stream: Stream,
+    idle: Arc<Mutex<Vec<Stream>>>,
+}
+
+impl Deref for StreamLease {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl Drop for StreamLease {
+    fn drop(&mut self) {
+        self.idle.lock().push(self.stream.clone());
+    }
+}
+
 /// An open device and what is shared on it. `Send + Sync`; several sessions use one.
 pub struct Runtime {
     device: Arc<dyn Device>,
@@ -106,6 +127,7 @@ pub struct Runtime {
     builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,
+    idle_streams: Arc<Mutex<Vec<Stream>>>,
 }
 
 impl Runtime {
@@ -161,6 +183,7 @@ impl Runtime {
             builtin: Mutex::default(),
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
+            idle_streams: Arc::default(),
         }))
     }
 
@@ -177,6 +200,23 @@ impl Runtime {
     /// Base table columns resident on the device.
     pub fn tables(&self) -> &Arc<TableCache> {
         &self.tables
+    }
+
+    /// A stream of one's own, made by an earlier user where one is idle. What that user queued and nobody
+    /// waited for comes first.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when the device makes no stream.
+    pub fn lease_stream(&self) -> Result<StreamLease> {
+        let kept = self.idle_streams.lock().pop();
+        let stream = match kept {
+            Some(stream) => stream,
+            None => self.device.create_stream()?,
+        };
+        Ok(StreamLease {
+            stream,
+            idle: Arc::clone(&self.idle_streams),
+        })
     }
 
     /// The kernel `name` of `source`, compiled at most once: from memory, else from the cache on

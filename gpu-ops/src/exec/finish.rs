@@ -120,7 +120,7 @@ fn call_column(plan: &TilePlan, call: &CallPlan, groups: &Groups) -> Result<Arra
         AggregateFunction::Count => Ok(Arc::new(Int64Array::from_iter_values(
             counts.iter().map(|c| *c as i64),
         ))),
-        AggregateFunction::Min | AggregateFunction::Max => {
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             let keys = (0..groups.rows)
                 .map(|r| {
                     if value.kind == StateKind::Min {
