@@ -13,6 +13,7 @@ pub mod error;
 pub mod fragment;
 pub mod lower;
 pub mod metrics;
+pub mod order;
 pub mod placement;
 pub mod policy;
 pub mod reason;

@@ -93,6 +93,7 @@ impl FragmentPlanner {
         duplicates: &HashSet<String>,
     ) -> Result<Graph, Reason> {
         let estimator = Estimator::new(facts);
+        let rel = crate::order::order(&self.rel, &estimator)?;
         let place = |kind: &RelKind, column: usize| {
             let RelKind::Scan { table, columns } = kind else {
                 return None;
@@ -111,7 +112,7 @@ impl FragmentPlanner {
             estimator: &estimator,
             duplicates,
         }
-        .graph(&self.rel, Arc::clone(&self.schema))
+        .graph(&rel, Arc::clone(&self.schema))
     }
 }
 

@@ -77,6 +77,7 @@ pub(super) fn cross(left: &RelRef, right: &RelRef) -> RelRef {
         on: vec![],
         residual: vec![],
         null_equal: false,
+        build: None,
     })
 }
 
@@ -121,6 +122,7 @@ impl Sides<'_> {
             on,
             residual,
             null_equal: self.null_equal,
+            build: None,
         });
         if swapped && kind == JoinKind::Left {
             // The plan's columns are those of its left side first.
