@@ -39,7 +39,10 @@ impl FragmentPlanner {
     ///
     /// # Errors
     /// The operator that is in the way, with the reason.
-    pub fn try_new(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Result<Self, Refusal> {
+    pub fn try_new(
+        plan: &Arc<dyn ExecutionPlan>,
+        config: &WarplineConfig,
+    ) -> Result<Self, Refusal> {
         let rel = convert(plan)?;
         Self::of(rel, plan.schema(), config).map_err(|reason| Refusal {
             at: Arc::clone(plan),
@@ -76,6 +79,11 @@ impl FragmentPlanner {
     /// The schema of its rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// Tables that the fragment scans.
+    pub fn tables(&self) -> usize {
+        self.tables.len()
     }
 
     /// Rows of all scanned tables together, as far as the plan's statistics know.

@@ -89,6 +89,11 @@ impl Arguments {
         text
     }
 
+    /// Name and value of every field, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, Argument)> {
+        self.fields.iter().map(|f| (f.name.as_str(), f.value))
+    }
+
     /// The C++ declaration.
     pub fn declaration(&self, struct_name: &str) -> String {
         let mut text = format!("struct {struct_name} {{\n");

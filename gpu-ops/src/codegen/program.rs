@@ -186,7 +186,7 @@ pub enum ResultLayout {
 
 /// Where groups live: `r{r}state` holds `slots * words` zero-initialised words, `r{r}keys` (hash only) `slots * key_words`
 /// words of 0xFF bytes, `r{r}states` (wide keys) `slots` zeroed u32.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GroupsLayout {
     /// Packed keys; empty for an ungrouped aggregate.
     pub keys: Vec<KeyPlan>,
@@ -204,7 +204,7 @@ pub struct GroupsLayout {
 }
 
 /// A join index.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct IndexLayout {
     /// Perfect or hash.
     pub kind: IndexKind,
@@ -215,6 +215,8 @@ pub struct IndexLayout {
     pub key_words: usize,
     /// How each key is coded.
     pub keys: Vec<KeyPlan>,
+    /// A key that can be NULL has a code for it, and NULL equals NULL.
+    pub null_equal: bool,
     /// No duplicates; a perfect unique index is complete after its pipeline, its payload columns have
     /// `domain` rows, addressed by key code.
     pub unique: bool,

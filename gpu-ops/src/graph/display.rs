@@ -137,9 +137,10 @@ impl Graph {
                             .as_ref()
                             .map_or("*".to_string(), |e| e.named(scope).to_string());
                         let distinct = if call.distinct { "distinct " } else { "" };
-                        let filter = call.filter.as_ref().map_or(String::new(), |e| {
-                            format!(" filter {}", e.named(scope))
-                        });
+                        let filter = call
+                            .filter
+                            .as_ref()
+                            .map_or(String::new(), |e| format!(" filter {}", e.named(scope)));
                         format!("{}({distinct}{argument}){filter}", call.function.name())
                     })
                     .collect();

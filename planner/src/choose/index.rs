@@ -32,12 +32,16 @@ pub fn place(asked: JoinAlgorithm, profile: &IndexProfile, device: &DeviceInfo) 
             IndexKind::Hash,
             format!("{}, since {obstacle}", size(hash_bytes)),
         ),
-        (JoinAlgorithm::Perfect, Ok(reason)) => {
-            choice(IndexKind::Perfect, format!("warpline.join = perfect: {reason}"))
-        }
+        (JoinAlgorithm::Perfect, Ok(reason)) => choice(
+            IndexKind::Perfect,
+            format!("warpline.join = perfect: {reason}"),
+        ),
         (JoinAlgorithm::Perfect, Err(obstacle)) => choice(
             IndexKind::Hash,
-            format!("warpline.join = perfect is impossible ({obstacle}): {}", size(hash_bytes)),
+            format!(
+                "warpline.join = perfect is impossible ({obstacle}): {}",
+                size(hash_bytes)
+            ),
         ),
     }
 }
@@ -51,8 +55,15 @@ fn entries(profile: &IndexProfile) -> u64 {
 fn hash(profile: &IndexProfile) -> u64 {
     let entries = entries(profile);
     let key = 8 * profile.key_words.max(1) as u64;
-    let slots = entries.saturating_mul(2).checked_next_power_of_two().unwrap_or(1 << 63);
-    let entry = if profile.existence { 0 } else { profile.payload_bytes as u64 + key };
+    let slots = entries
+        .saturating_mul(2)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 63);
+    let entry = if profile.existence {
+        0
+    } else {
+        profile.payload_bytes as u64 + key
+    };
     slots
         .saturating_mul(key + 4)
         .saturating_add(entries.saturating_mul(entry))

@@ -251,10 +251,8 @@ impl Lowerer<'_> {
     /// End `open` at a probe with many matches and go on with the pairs.
     fn pairs(&mut self, open: Open, probe: Probe, side: &Side<'_>) -> Result<Open, Reason> {
         let kept: Vec<usize> = side.needed.iter().copied().collect();
-        let columns: Vec<ResultColumn> = kept
-            .iter()
-            .map(|i| side.rel.columns[*i].clone())
-            .collect();
+        let columns: Vec<ResultColumn> =
+            kept.iter().map(|i| side.rel.columns[*i].clone()).collect();
         let values = kept.iter().map(|i| open.columns[*i].clone()).collect();
         let estimate = self.rows(side.rel);
         let name = self.unique_name(format!(

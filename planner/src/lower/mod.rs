@@ -274,11 +274,8 @@ impl Lowerer<'_> {
             .flat_map(|c| c.argument.iter().chain(&c.filter));
         let needed = read_by(aggregate.keys.iter().chain(arguments));
         let open = self.stream(input, &needed)?;
-        let within = |e: &Option<Expr>| {
-            e.as_ref()
-                .map(|e| substitute(e, &open.columns))
-                .transpose()
-        };
+        let within =
+            |e: &Option<Expr>| e.as_ref().map(|e| substitute(e, &open.columns)).transpose();
         let keys = substitute_all(&aggregate.keys, &open.columns)?;
         let mut calls = Vec::with_capacity(aggregate.calls.len());
         for call in &aggregate.calls {

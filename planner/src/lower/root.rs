@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
-use warpline_gpu::graph::{
-    ResultColumn, ResultId, ResultKind, Sink, Sort, SortKey, Source, Step,
-};
+use warpline_gpu::graph::{ResultColumn, ResultId, ResultKind, Sink, Sort, SortKey, Source, Step};
 
 use super::{Lowerer, read_by};
 use crate::reason::Reason;

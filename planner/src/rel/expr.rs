@@ -105,9 +105,8 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
     if a.data_type != b.data_type || a.nullable != b.nullable {
         return false;
     }
-    let both = |a: &[Expr], b: &[Expr]| {
-        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
-    };
+    let both =
+        |a: &[Expr], b: &[Expr]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b));
     match (&a.node, &b.node) {
         (Node::Column(a), Node::Column(b)) => a == b,
         (Node::Literal(a), Node::Literal(b)) => a == b,

@@ -377,7 +377,10 @@ impl Rel {
                 } else {
                     // The first table stands for the rest.
                     let first = left.split(" ⋈ ").next().unwrap_or_default();
-                    format!("{first} ⋈ … ⋈ {}", right.rsplit(" ⋈ ").next().unwrap_or_default())
+                    format!(
+                        "{first} ⋈ … ⋈ {}",
+                        right.rsplit(" ⋈ ").next().unwrap_or_default()
+                    )
                 }
             }
             RelKind::Join(join) => join.left.label(),

@@ -205,7 +205,8 @@ impl<'a> Estimator<'a> {
                 let rows = inputs.iter().map(|i| i.rows).sum();
                 let columns = (0..rel.columns.len()).map(|c| {
                     let distinct: f64 = inputs.iter().map(|i| i.columns[c].distinct).sum();
-                    let ranges: Option<Vec<_>> = inputs.iter().map(|i| i.columns[c].range).collect();
+                    let ranges: Option<Vec<_>> =
+                        inputs.iter().map(|i| i.columns[c].range).collect();
                     ColumnEstimate {
                         distinct: distinct.min(rows),
                         range: ranges.and_then(|ranges| {
@@ -320,7 +321,9 @@ impl<'a> Estimator<'a> {
 /// Estimates for a column of a resident table of `rows` rows.
 fn base(statistics: &ColumnStatistics, rows: f64) -> ColumnEstimate {
     let values = (rows - statistics.null_count as f64).max(0.0);
-    let range = statistics.range.map(|(low, high)| (low as f64, high as f64));
+    let range = statistics
+        .range
+        .map(|(low, high)| (low as f64, high as f64));
     let span = range.map_or(f64::INFINITY, |(low, high)| high - low + 1.0);
     let distinct = match statistics.distinct {
         Some(distinct) => distinct as f64,

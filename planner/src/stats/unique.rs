@@ -74,11 +74,8 @@ impl Estimator<'_> {
         if !join.kind.yields_right() {
             return self.unique(&join.left, &left, proof);
         }
-        let mut right: BTreeSet<usize> = columns
-            .iter()
-            .filter(|c| **c >= n)
-            .map(|c| c - n)
-            .collect();
+        let mut right: BTreeSet<usize> =
+            columns.iter().filter(|c| **c >= n).map(|c| c - n).collect();
         let keys: Vec<_> = join
             .on
             .iter()

@@ -7,14 +7,26 @@ use warpline_gpu::graph::{Graph, ProbeKind, ResultKind, Sink, Source, Stage, Ste
 pub(crate) fn check(graph: &Graph) {
     let mut complete = vec![false; graph.results.len()];
     let names: std::collections::HashSet<_> = graph.results.iter().map(|r| &r.name).collect();
-    assert_eq!(names.len(), graph.results.len(), "names are distinct\n{graph}");
+    assert_eq!(
+        names.len(),
+        graph.results.len(),
+        "names are distinct\n{graph}"
+    );
     for step in &graph.steps {
         let line = graph.describe_step(step);
-        let read = |id: usize| assert!(complete[id], "{line}: {id} is read before it is made\n{graph}");
+        let read = |id: usize| {
+            assert!(
+                complete[id],
+                "{line}: {id} is read before it is made\n{graph}"
+            )
+        };
         let into = match step {
             Step::Sort(sort) => {
                 read(sort.rows);
-                assert!(matches!(graph.results[sort.rows].kind, ResultKind::Rows(_)), "{line}");
+                assert!(
+                    matches!(graph.results[sort.rows].kind, ResultKind::Rows(_)),
+                    "{line}"
+                );
                 let rows = graph.results[sort.rows].kind.columns();
                 let sorted = graph.results[sort.into].kind.columns();
                 assert!(sort.keys.iter().all(|k| k.column < rows.len()), "{line}");
@@ -27,10 +39,14 @@ pub(crate) fn check(graph: &Graph) {
             Step::Pipeline(p) => {
                 match &p.source {
                     Source::Scan(_) | Source::One => {}
-                    Source::Rows(id) | Source::Groups(id) | Source::Pairs(id) | Source::Entries(id, _) => read(*id),
+                    Source::Rows(id)
+                    | Source::Groups(id)
+                    | Source::Pairs(id)
+                    | Source::Entries(id, _) => read(*id),
                 }
                 for (i, stage) in p.stages.iter().enumerate() {
-                    let scope: Vec<_> = graph.scope(p, i).into_iter().map(|c| c.data_type).collect();
+                    let scope: Vec<_> =
+                        graph.scope(p, i).into_iter().map(|c| c.data_type).collect();
                     match stage {
                         Stage::Filter(conjuncts) => {
                             assert!(!conjuncts.is_empty(), "{line}");
@@ -41,7 +57,13 @@ pub(crate) fn check(graph: &Graph) {
                             read(probe.index);
                             expressions(&probe.keys, &scope, &line);
                             let mut both = scope.clone();
-                            both.extend(graph.results[probe.index].kind.columns().iter().map(|c| c.data_type.clone()));
+                            both.extend(
+                                graph.results[probe.index]
+                                    .kind
+                                    .columns()
+                                    .iter()
+                                    .map(|c| c.data_type.clone()),
+                            );
                             expressions(&probe.residual, &both, &line);
                             let build = built(graph, probe.index);
                             assert_eq!(build.keys.len(), probe.keys.len(), "{line}");
@@ -53,11 +75,23 @@ pub(crate) fn check(graph: &Graph) {
                         }
                     }
                 }
-                let scope: Vec<_> = graph.scope(p, p.stages.len()).into_iter().map(|c| c.data_type).collect();
+                let scope: Vec<_> = graph
+                    .scope(p, p.stages.len())
+                    .into_iter()
+                    .map(|c| c.data_type)
+                    .collect();
                 match &p.sink {
                     Sink::Rows { into, columns } => {
                         expressions(columns, &scope, &line);
-                        typed(columns, graph.results[*into].kind.columns().iter().map(|c| &c.data_type), &line);
+                        typed(
+                            columns,
+                            graph.results[*into]
+                                .kind
+                                .columns()
+                                .iter()
+                                .map(|c| &c.data_type),
+                            &line,
+                        );
                         Some(*into)
                     }
                     Sink::Aggregate { into, aggregate } => {
@@ -67,18 +101,41 @@ pub(crate) fn check(graph: &Graph) {
                             expressions(call.filter.as_slice(), &scope, &line);
                         }
                         let columns = graph.results[*into].kind.columns();
-                        assert_eq!(columns.len(), aggregate.keys.len() + aggregate.calls.len(), "{line}");
-                        typed(&aggregate.keys, columns.iter().take(aggregate.keys.len()).map(|c| &c.data_type), &line);
+                        assert_eq!(
+                            columns.len(),
+                            aggregate.keys.len() + aggregate.calls.len(),
+                            "{line}"
+                        );
+                        typed(
+                            &aggregate.keys,
+                            columns
+                                .iter()
+                                .take(aggregate.keys.len())
+                                .map(|c| &c.data_type),
+                            &line,
+                        );
                         Some(*into)
                     }
                     Sink::Build { into, build } => {
                         expressions(&build.keys, &scope, &line);
                         expressions(&build.payload, &scope, &line);
-                        typed(&build.payload, graph.results[*into].kind.columns().iter().map(|c| &c.data_type), &line);
+                        typed(
+                            &build.payload,
+                            graph.results[*into]
+                                .kind
+                                .columns()
+                                .iter()
+                                .map(|c| &c.data_type),
+                            &line,
+                        );
                         assert!(!build.existence || build.payload.is_empty(), "{line}");
                         Some(*into)
                     }
-                    Sink::Matches { into, probe, columns } => {
+                    Sink::Matches {
+                        into,
+                        probe,
+                        columns,
+                    } => {
                         read(probe.index);
                         expressions(&probe.keys, &scope, &line);
                         expressions(columns, &scope, &line);
@@ -128,7 +185,9 @@ fn typed<'a>(
 
 fn expressions(exprs: &[Expr], scope: &[arrow::datatypes::DataType], line: &str) {
     for expr in exprs {
-        expr.for_each_column(&mut |i| assert!(i < scope.len(), "{line}: column {i} of {}", scope.len()));
+        expr.for_each_column(&mut |i| {
+            assert!(i < scope.len(), "{line}: column {i} of {}", scope.len())
+        });
         columns_typed(expr, scope, line);
     }
 }

@@ -18,36 +18,119 @@ use crate::stats::TableFacts;
 /// Tables: name, rows in the session, rows that statistics speak of, columns. A column is `name type [facts]`:
 /// `u` unique and in order, `o` in order, `dN` N distinct values, `lo..hi` a range.
 const TABLES: &[(&str, usize, f64, &[&str])] = &[
-    ("region", 5, 5.0, &["r_regionkey i u 0..4", "r_name s d5 u", "r_comment s d5"]),
-    ("nation", 25, 25.0, &["n_nationkey i u 0..24", "n_name s d25 u", "n_regionkey i 0..4", "n_comment s d25"]),
-    ("supplier", 10, 1e6, &[
-        "s_suppkey i u 1..1000000", "s_name s d1000000 u", "s_address s d1000000", "s_nationkey i 0..24",
-        "s_phone s d1000000", "s_acctbal m -99999..999999", "s_comment s d1000000",
-    ]),
-    ("customer", 150, 15e6, &[
-        "c_custkey i u 1..15000000", "c_name s d15000000 u", "c_address s d15000000", "c_nationkey i 0..24",
-        "c_phone s d15000000", "c_acctbal m -99999..999999", "c_mktsegment s d5", "c_comment s d15000000",
-    ]),
-    ("part", 200, 20e6, &[
-        "p_partkey i u 1..20000000", "p_name s d19000000", "p_mfgr s d5", "p_brand s d25", "p_type s d150", "p_size i 1..50",
-        "p_container s d40", "p_retailprice m 90000..209900", "p_comment s d3000000",
-    ]),
-    ("partsupp", 800, 80e6, &[
-        "ps_partkey i o 1..20000000", "ps_suppkey i 1..1000000", "ps_availqty i 1..9999",
-        "ps_supplycost m 100..100000", "ps_comment s d70000000",
-    ]),
-    ("orders", 1500, 150e6, &[
-        "o_orderkey i u 1..600000000", "o_custkey i 1..15000000", "o_orderstatus s d3", "o_totalprice m 80000..60000000",
-        "o_orderdate d 8036..10440", "o_orderpriority s d5", "o_clerk s d100000", "o_shippriority i 0..0",
-        "o_comment s d140000000",
-    ]),
-    ("lineitem", 6000, 600e6, &[
-        "l_orderkey i o d150000000 1..600000000", "l_partkey i 1..20000000", "l_suppkey i 1..1000000",
-        "l_linenumber i 1..7", "l_quantity m 100..5000", "l_extendedprice m 90000..10494950", "l_discount m 0..10",
-        "l_tax m 0..8", "l_returnflag s d3", "l_linestatus s d2", "l_shipdate d 8037..10561",
-        "l_commitdate d 8066..10530", "l_receiptdate d 8038..10591", "l_shipinstruct s d4", "l_shipmode s d7",
-        "l_comment s d300000000",
-    ]),
+    (
+        "region",
+        5,
+        5.0,
+        &["r_regionkey i u 0..4", "r_name s d5 u", "r_comment s d5"],
+    ),
+    (
+        "nation",
+        25,
+        25.0,
+        &[
+            "n_nationkey i u 0..24",
+            "n_name s d25 u",
+            "n_regionkey i 0..4",
+            "n_comment s d25",
+        ],
+    ),
+    (
+        "supplier",
+        10,
+        1e6,
+        &[
+            "s_suppkey i u 1..1000000",
+            "s_name s d1000000 u",
+            "s_address s d1000000",
+            "s_nationkey i 0..24",
+            "s_phone s d1000000",
+            "s_acctbal m -99999..999999",
+            "s_comment s d1000000",
+        ],
+    ),
+    (
+        "customer",
+        150,
+        15e6,
+        &[
+            "c_custkey i u 1..15000000",
+            "c_name s d15000000 u",
+            "c_address s d15000000",
+            "c_nationkey i 0..24",
+            "c_phone s d15000000",
+            "c_acctbal m -99999..999999",
+            "c_mktsegment s d5",
+            "c_comment s d15000000",
+        ],
+    ),
+    (
+        "part",
+        200,
+        20e6,
+        &[
+            "p_partkey i u 1..20000000",
+            "p_name s d19000000",
+            "p_mfgr s d5",
+            "p_brand s d25",
+            "p_type s d150",
+            "p_size i 1..50",
+            "p_container s d40",
+            "p_retailprice m 90000..209900",
+            "p_comment s d3000000",
+        ],
+    ),
+    (
+        "partsupp",
+        800,
+        80e6,
+        &[
+            "ps_partkey i o 1..20000000",
+            "ps_suppkey i 1..1000000",
+            "ps_availqty i 1..9999",
+            "ps_supplycost m 100..100000",
+            "ps_comment s d70000000",
+        ],
+    ),
+    (
+        "orders",
+        1500,
+        150e6,
+        &[
+            "o_orderkey i u 1..600000000",
+            "o_custkey i 1..15000000",
+            "o_orderstatus s d3",
+            "o_totalprice m 80000..60000000",
+            "o_orderdate d 8036..10440",
+            "o_orderpriority s d5",
+            "o_clerk s d100000",
+            "o_shippriority i 0..0",
+            "o_comment s d140000000",
+        ],
+    ),
+    (
+        "lineitem",
+        6000,
+        600e6,
+        &[
+            "l_orderkey i o d150000000 1..600000000",
+            "l_partkey i 1..20000000",
+            "l_suppkey i 1..1000000",
+            "l_linenumber i 1..7",
+            "l_quantity m 100..5000",
+            "l_extendedprice m 90000..10494950",
+            "l_discount m 0..10",
+            "l_tax m 0..8",
+            "l_returnflag s d3",
+            "l_linestatus s d2",
+            "l_shipdate d 8037..10561",
+            "l_commitdate d 8066..10530",
+            "l_receiptdate d 8038..10591",
+            "l_shipinstruct s d4",
+            "l_shipmode s d7",
+            "l_comment s d300000000",
+        ],
+    ),
 ];
 
 /// What is known of every column, by name.
@@ -112,7 +195,11 @@ pub(crate) async fn session() -> SessionContext {
     for (table, ..) in TABLES {
         let path = directory.join(format!("{table}.parquet"));
         context
-            .register_parquet(*table, path.to_str().unwrap(), ParquetReadOptions::default())
+            .register_parquet(
+                *table,
+                path.to_str().unwrap(),
+                ParquetReadOptions::default(),
+            )
             .await
             .unwrap();
     }

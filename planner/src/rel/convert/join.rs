@@ -13,11 +13,7 @@ use crate::rel::expr::{renumber, split};
 use crate::rel::{Join, JoinKind, Rel, RelRef};
 use crate::translate::{Scope, is_string, is_value, translate};
 
-pub(super) fn hash(
-    exec: &HashJoinExec,
-    left: &RelRef,
-    right: &RelRef,
-) -> Result<RelRef, Reason> {
+pub(super) fn hash(exec: &HashJoinExec, left: &RelRef, right: &RelRef) -> Result<RelRef, Reason> {
     let join = Sides {
         left,
         right,

@@ -63,7 +63,10 @@ pub(super) fn limit(input: RelRef, skip: u64, fetch: Option<u64>) -> RelRef {
     }
     match &input.kind {
         // Row-wise: the limit below decides over the same rows, next to the order if one is there.
-        RelKind::Project { input: below, exprs } => {
+        RelKind::Project {
+            input: below,
+            exprs,
+        } => {
             let exprs = exprs
                 .iter()
                 .zip(&input.columns)

@@ -21,7 +21,6 @@ use datafusion::physical_plan::{
 use warpline_gpu::GpuError;
 use warpline_gpu::tables::TableSource;
 
-
 use crate::reason::{Reason, refuse};
 use crate::rel::ScanTable;
 
