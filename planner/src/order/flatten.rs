@@ -138,11 +138,13 @@ impl Gathered {
                 self.semis.push((semi, began));
                 Ok(outputs)
             }
-            RelKind::Project { input, exprs } if is_join_tree(input) => {
+            // Below a join tree even projections and conditions of one relation are taken apart, so that
+            // equal relations look equal.
+            RelKind::Project { input, exprs } => {
                 let outputs = self.add(input)?;
                 substitute_all(exprs, &outputs)
             }
-            RelKind::Filter { input, conjuncts } if is_join_tree(input) => {
+            RelKind::Filter { input, conjuncts } => {
                 let outputs = self.add(input)?;
                 self.conditions.extend(substitute_all(conjuncts, &outputs)?);
                 Ok(outputs)

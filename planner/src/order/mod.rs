@@ -10,19 +10,28 @@
 
 mod cost;
 mod flatten;
+mod groups;
+mod reduce;
 mod search;
 
 use std::sync::Arc;
 
 use crate::reason::Reason;
+use crate::rel::rewrite::interned;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
-/// `rel` with its joins in a good order.
+/// `rel` rewritten to what costs least: reduced aggregations, joins in a good order, few grouping keys.
 ///
 /// # Errors
 /// When an expression outgrows a kernel once projections are substituted into it.
-pub fn order(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+pub fn optimize(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+    let reduced = reduce::reduce(rel, estimator);
+    Ok(interned(&order(&reduced, estimator)?))
+}
+
+/// `rel` with its joins in a good order.
+fn order(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
     if let Some(graph) = flatten::flatten(rel)? {
         return graph.ordered(estimator);
     }
@@ -31,7 +40,7 @@ pub fn order(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> 
         .into_iter()
         .map(|input| order(input, estimator))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(rel.with_inputs(inputs))
+    Ok(groups::fewer_keys(&rel.with_inputs(inputs), estimator))
 }
 
 /// Does `rel` hold an inner join below operators that a join graph absorbs?

@@ -9,6 +9,7 @@ pub mod codes;
 pub mod convert;
 pub mod display;
 pub mod expr;
+pub mod rewrite;
 
 use std::fmt;
 use std::sync::Arc;
