@@ -5,7 +5,7 @@ use arrow::buffer::BooleanBuffer;
 
 use super::decode::numbers;
 use super::places::Part;
-use super::run_graph::Run;
+use super::run::Run;
 use crate::codegen::ColumnLayout;
 use crate::column::{Column, Encoding, decode_bytes};
 use crate::device::DevicePtr;
