@@ -233,7 +233,15 @@ impl Writer {
             0 => format!("({} + {})", self.float(d), self.float(d)),
             1 => format!("({} - {})", self.float(d), self.float(d)),
             2 => format!("({} * {})", self.float(d), self.float(d)),
-            3 => format!("({} / nullif({}, 0))", self.float(d), self.float(d)),
+            3 => {
+                // Not nullif: it lets the negative zero pass, and a minimum of infinities and NaN depends on the
+                // order of rows in DataFusion.
+                let divisor = self.float(d);
+                format!(
+                    "CASE WHEN {divisor} <> 0 THEN {} / {divisor} END",
+                    self.float(d)
+                )
+            }
             4 => self.case(d, Self::float),
             5 => format!("coalesce({}, {})", self.float(d), self.float(d)),
             _ => format!("(-{})", self.float(d)),
@@ -454,7 +462,6 @@ fn with_groups_in_registers() {
 }
 
 #[test]
-#[ignore = "MIN over NaN depends on the order of rows in DataFusion; the generator must avoid it"]
 fn with_groups_in_shared_memory() {
     run("shared", 2);
 }
