@@ -172,6 +172,15 @@ impl ExecutionPlan for GpuFragmentExec {
         }
     }
 
+    /// The same node for another run: what was prepared stays, the metrics begin anew.
+    fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            inner: Arc::clone(&self.inner),
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
+    }
+
     fn execute(
         &self,
         partition: usize,
