@@ -1,10 +1,10 @@
-//! Runs the files of `slt/` on each device that needs no hardware.
+//! Runs the files of `slt/` on the CPU and on the device under test.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warpline::{DeviceChoice, WarplineSession};
-use warpline_sql_tests::slt;
+use warpline_sql_tests::{slt, test_device};
 
 fn slt_files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt");
@@ -47,6 +47,6 @@ fn on_the_cpu() {
 }
 
 #[test]
-fn on_the_emulator() {
-    run_all(DeviceChoice::Emulator);
+fn on_the_device() {
+    run_all(test_device());
 }

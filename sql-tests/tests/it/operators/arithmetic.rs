@@ -40,7 +40,7 @@ fn integers_wrap_at_the_bounds_of_their_type() {
             $fixture.table($name, pairs::<$type>(&[$($value),*]))
         };
     }
-    let mut fixture = Fixture::emulator();
+    let mut fixture = Fixture::device();
     fixture = table!(
         fixture,
         "Int8",
@@ -143,7 +143,7 @@ fn integers_wrap_at_the_bounds_of_their_type() {
 
 #[test]
 fn division_by_zero_and_of_the_smallest_value() {
-    let fixture = Fixture::emulator()
+    let fixture = Fixture::device()
         .table("t", pairs::<Int64Type>(&[i64::MIN, -1, 0, 5]))
         .table(
             "d",
@@ -184,7 +184,7 @@ fn division_by_zero_and_of_the_smallest_value() {
         .map(String::from),
     );
     let relaxed = Fixture::open(
-        warpline::DeviceChoice::Emulator,
+        warpline_sql_tests::test_device(),
         false,
         &[("warpline.min_rows", "0")],
     )
@@ -224,7 +224,7 @@ fn decimals_of_different_scales() {
     let rows = values.len() + 1;
     let mut turned = values;
     turned.rotate_left(5);
-    let fixture = Fixture::emulator().table(
+    let fixture = Fixture::device().table(
         "t",
         [
             ("id", row_numbers(rows)),
@@ -282,7 +282,7 @@ fn decimals_of_different_scales() {
 fn decimals_of_38_digits() {
     let nines = 10i128.pow(38) - 1;
     let values = [nines, -nines, nines - 1, 10i128.pow(37), 1, 0, -1, 7];
-    let fixture = Fixture::emulator().table(
+    let fixture = Fixture::device().table(
         "t",
         [
             ("id", row_numbers(values.len() + 1)),
@@ -334,7 +334,7 @@ fn narrow_decimals() {
         arrow::array::make_array(data.expect("the same layout"))
     };
     let wide = |values: &[Option<i32>]| values.iter().map(|v| v.map(i64::from)).collect();
-    let fixture = Fixture::emulator()
+    let fixture = Fixture::device()
         .table(
             "d32",
             [
@@ -435,7 +435,7 @@ fn extremes_of_floats() {
         ("w", primitive::<Float32Type>(narrow)),
     ];
     for placement in ["auto", "shared", "global"] {
-        let fixture = Fixture::emulator().table("t", columns.clone());
+        let fixture = Fixture::device().table("t", columns.clone());
         fixture
             .block_on(fixture.session().set("warpline.group_by", placement))
             .expect("a setting");
@@ -466,7 +466,7 @@ fn floats_and_their_special_values() {
         0.1,
     ];
     let f32s = f64s.map(|v| v as f32);
-    let fixture = Fixture::emulator()
+    let fixture = Fixture::device()
         .table("Float64", pairs::<Float64Type>(&f64s))
         .table("Float32", pairs::<Float32Type>(&f32s));
     for table in ["Float64", "Float32"] {

@@ -5,8 +5,7 @@
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::*;
 use std::sync::Arc;
-use warpline::DeviceChoice;
-use warpline_sql_tests::Fixture;
+use warpline_sql_tests::{Fixture, test_device};
 
 use super::support::{
     Nulls, Random, booleans, drawn, primitive, row_numbers, string_views, strings,
@@ -415,8 +414,7 @@ fn run(group_by: &str, salt: u64) {
     let seed = setting("WARPLINE_TEST_SEED", SEED) + salt;
     let count = setting("WARPLINE_TEST_QUERIES", QUERIES);
     let settings = [("warpline.min_rows", "0"), ("warpline.group_by", group_by)];
-    let fixture =
-        Fixture::open(DeviceChoice::Emulator, false, &settings).batches("t", vec![table(seed)]);
+    let fixture = Fixture::open(test_device(), false, &settings).batches("t", vec![table(seed)]);
     let (mut failures, mut refused, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..count {
         let mut writer = Writer {
