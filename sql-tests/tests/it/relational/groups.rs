@@ -5,7 +5,7 @@ use warpline_sql_tests::Fixture;
 use super::tables::{fixture, with_tables};
 use crate::operators::support::check_all;
 
-pub(super) const CALLS: &str = "count(*) AS n, count(x) AS m, sum(x) AS s, avg(x) AS a, min(d) AS lo, max(s) AS hi, sum(w) AS w, min(f) AS f";
+pub(super) const CALLS: &str = "count(*) AS n, count(x) AS m, sum(x) AS sx, avg(x) AS ax, min(d) AS lo, max(s) AS hi, sum(w) AS sw, min(f) AS mf";
 
 #[test]
 fn by_any_keys() {

@@ -28,7 +28,7 @@ pub(super) const CONDITIONS: [&str; 20] = [
     "a.s = b.s AND a.id % 2 = 0 AND b.id % 3 = 0",
     // NULL equals NULL.
     "a.k IS NOT DISTINCT FROM b.k",
-    "a.s IS NOT DISTINCT FROM b.s AND a.k = b.k",
+    "(a.s IS NOT DISTINCT FROM b.s) AND a.k = b.k",
     // Computed keys, and keys of different types.
     "a.k + 1 = b.k",
     "a.k = b.z",
