@@ -7,6 +7,7 @@
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
+#include "strings.cuh"
 
 // Values of the fault word; they agree with `ArithmeticFault` on the host.
 enum : u32 { WL_FAULT_DIVIDE_BY_ZERO = 1, WL_FAULT_OVERFLOW = 2, WL_FAULT_CAST = 3 };
@@ -114,6 +115,21 @@ WL_DEVICE bool float_in_range(f64 value, f64 min, f64 max_exclusive) {
 WL_DEVICE u64 max_key(i64 value) { return (u64)value ^ 0x8000000000000000ull; }
 WL_DEVICE u64 min_key(i64 value) { return ~max_key(value); }
 WL_DEVICE u64 max_u64(u64 a, u64 b) { return a > b ? a : b; }
+WL_DEVICE u64 min_u64(u64 a, u64 b) { return a < b ? a : b; }
+// Back from keys to values.
+WL_DEVICE i64 value_of_max(u64 key) { return (i64)(key ^ 0x8000000000000000ull); }
+WL_DEVICE i64 value_of_min(u64 key) { return value_of_max(~key); }
+// Back from the total order to floats.
+WL_DEVICE f64 f64_of_order(i64 order) {
+  union { f64 value; i64 bits; } pun;
+  pun.bits = order ^ (i64)((u64)(order >> 63) >> 1);
+  return pun.value;
+}
+WL_DEVICE f32 f32_of_order(i32 order) {
+  union { f32 value; i32 bits; } pun;
+  pun.bits = order ^ (i32)((u32)(order >> 31) >> 1);
+  return pun.value;
+}
 
 // ---- calendar: days since 1970-01-01, proleptic Gregorian -----------------------------------------
 

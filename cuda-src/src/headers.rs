@@ -9,6 +9,12 @@ pub const PRIMITIVES_HEADER: &str = include_str!("../cuda/primitives.cuh");
 /// What generated pipeline kernels call: SQL arithmetic, calendar fields, group tables.
 pub const PIPELINE_HEADER: &str = include_str!("../cuda/pipeline.cuh");
 
+/// What generated kernels of joins call: bitmaps, look-ups, pairs, places in an output.
+pub const JOIN_HEADER: &str = include_str!("../cuda/join.cuh");
+
+/// Functions on strings that lie as bytes: search, comparison, patterns, packing.
+pub const STRINGS_HEADER: &str = include_str!("../cuda/strings.cuh");
+
 /// Every header a kernel may include on the GPU, as (name in `#include "..."`, text): hand these to NVRTC as
 /// in-memory includes.
 pub fn headers() -> &'static [(&'static str, &'static str)] {
@@ -17,6 +23,8 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("simt_gpu.cuh", include_str!("../cuda/simt_gpu.cuh")),
         ("primitives.cuh", PRIMITIVES_HEADER),
         ("pipeline.cuh", PIPELINE_HEADER),
+        ("join.cuh", JOIN_HEADER),
+        ("strings.cuh", STRINGS_HEADER),
     ]
 }
 

@@ -23,6 +23,215 @@ kernel_args! {
     }
 }
 
+kernel_args! {
+    /// Arguments of `exclusive_sum_u64` and `exclusive_sum_u32` (`scan.cu`).
+    pub struct ScanArgs {
+        /// Counts, 8-byte aligned.
+        pub counts: DevicePtr as "const u32*",
+        /// One sum more than counts: `u64*` (16-byte aligned) or `u32*`; with `u32*` it may be `counts` itself.
+        pub out: DevicePtr as "void*",
+        /// One zeroed word a tile of [`SCAN_TILE`] counts; null for a single block.
+        pub states: DevicePtr as "u64*",
+        /// A zeroed word; unused without `states`.
+        pub ticket: DevicePtr as "u32*",
+        /// Number of counts on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most counts.
+        pub most: u64,
+    }
+
+    /// Arguments of the kernels that finish join indexes (`hash_index.cu`).
+    pub struct HashIndexArgs {
+        /// Key words, one array each; the first [`MOST_KEY_WORDS`] at most are used.
+        pub words: [DevicePtr; 16] as "const u64*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Slots less one; for dense indexes the number of slots.
+        pub mask: u64,
+        /// Keys of the table, slot after slot.
+        pub keys: DevicePtr as "u64*",
+        /// Slot states of tables with wide keys; null otherwise.
+        pub states: DevicePtr as "u32*",
+        /// Unique: the entry of each slot. Ranges: the entries, slot after slot.
+        pub entry: DevicePtr as "u32*",
+        /// Counts by slot, then offsets; one more than slots.
+        pub offsets: DevicePtr as "u32*",
+        /// Scratch: the slot of each row; unused by dense indexes.
+        pub slot_of_row: DevicePtr as "u32*",
+        /// Scratch: the place of each row among those of its slot.
+        pub place_of_row: DevicePtr as "u32*",
+        /// Set to 1 when a key of a unique index occurs twice.
+        pub duplicate: DevicePtr as "u64*",
+        /// Set to 1 when a key found no slot within `limit` probes.
+        pub overflow: DevicePtr as "u64*",
+        /// Most probes.
+        pub limit: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+}
+
+kernel_args! {
+    /// Arguments of `sort_small` (`sort_small.cu`).
+    pub struct SmallSortArgs {
+        /// Key words, major word first, one array each.
+        pub words: [DevicePtr; 16] as "const u64*",
+        /// Used bits of each word, from bit 0.
+        pub bits: [u32; 16],
+        /// The row numbers in order.
+        pub order: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows, at most [`SORT_SMALL_ROWS`].
+        pub most: u64,
+        /// Number of words.
+        pub key_words: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+
+    /// Arguments of `sort_histogram` (`radix_sort.cu`).
+    pub struct SortHistogramArgs {
+        /// The key word of each row.
+        pub word: DevicePtr as "const u64*",
+        /// Zeroed counts: 256 for each 8 bits, least significant first.
+        pub histogram: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Used bits of the word.
+        pub bits: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+
+    /// Arguments of `sort_pass_u32`, `sort_pass_u64` and `number_rows` (`radix_sort.cu`).
+    pub struct SortPassArgs {
+        /// The key word of each row, read by row number when there are no `keys_in`.
+        pub word: DevicePtr as "const u64*",
+        /// Keys in the order so far; null in the first pass of a word.
+        pub keys_in: DevicePtr as "const void*",
+        /// Row numbers in the order so far; null for the order of the rows.
+        pub rows_in: DevicePtr as "const u32*",
+        /// Keys in the new order; null in the last pass of a word.
+        pub keys_out: DevicePtr as "void*",
+        /// Row numbers in the new order.
+        pub rows_out: DevicePtr as "u32*",
+        /// Counts of the 256 digits.
+        pub histogram: DevicePtr as "const u32*",
+        /// 256 zeroed words a tile of [`SORT_TILE`] rows.
+        pub states: DevicePtr as "u64*",
+        /// A zeroed word.
+        pub ticket: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Bits below the digit.
+        pub shift: u32,
+        /// Mask of the digit after the shift.
+        pub mask: u32,
+    }
+
+    /// Arguments of `string_lengths` and `copy_strings` (`strings_gather.cu`).
+    pub struct GatherStringsArgs {
+        /// Offsets of the column, one more than rows.
+        pub offsets: DevicePtr as "const u64*",
+        /// Bytes of the column; readable up to a multiple of 8 bytes.
+        pub data: DevicePtr as "const u8*",
+        /// Numbers of the chosen rows.
+        pub ids: DevicePtr as "const void*",
+        /// A byte a chosen row, 0 for NULL; null when there are none.
+        pub valid: DevicePtr as "const u8*",
+        /// Lengths by chosen row; unused by `copy_strings`.
+        pub lengths: DevicePtr as "u32*",
+        /// Offsets of the output; unused by `string_lengths`.
+        pub out_offsets: DevicePtr as "const u64*",
+        /// Bytes of the output; unused by `string_lengths`.
+        pub out: DevicePtr as "u8*",
+        /// Number of chosen rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most chosen rows.
+        pub most: u64,
+        /// Bytes of a row number, 4 or 8.
+        pub id_width: u32,
+        /// Binary logarithm of the lanes that copy one string, at most 5.
+        pub lanes_log2: u32,
+    }
+}
+
+/// Most words of the keys of a sort.
+pub const MOST_SORT_WORDS: usize = 16;
+/// Most rows of `sort_small`.
+pub const SORT_SMALL_ROWS: u64 = 2048;
+/// Dynamic shared memory of `sort_small`, in bytes.
+pub const SORT_SMALL_SHARED_BYTES: usize = SORT_SMALL_ROWS as usize * 12;
+/// Rows of a block of `sort_pass_*`.
+pub const SORT_TILE: u64 = 4096;
+/// Dynamic shared memory of a block of `sort_histogram`, in bytes.
+pub const SORT_HISTOGRAM_SHARED_BYTES: usize = 8 * 256 * 4;
+/// Dynamic shared memory of a block of `sort_pass_*` with keys of `key_bytes` bytes, in bytes.
+pub const fn sort_pass_shared_bytes(key_bytes: usize) -> usize {
+    8 * 256 * 4 + 2 * 256 * 4 + 32 * 4 + 16 + SORT_TILE as usize * key_bytes
+}
+
+/// Complete source of the module with `sort_small`, whose blocks have up to 1024 threads.
+pub fn sort_small() -> String {
+    format!(
+        "#define WL_BLOCK_THREADS 1024\n#include \"simt.cuh\"\n{}{}",
+        SmallSortArgs::CUDA,
+        include_str!("../cuda/sort_small.cu")
+    )
+}
+
+/// Complete source of the module with `sort_histogram`, `sort_pass_u32`, `sort_pass_u64` and `number_rows`.
+pub fn radix_sort() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}{}",
+        SortHistogramArgs::CUDA,
+        SortPassArgs::CUDA,
+        include_str!("../cuda/radix_sort.cu")
+    )
+}
+
+/// Complete source of the module with `string_lengths` and `copy_strings`.
+pub fn strings_gather() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}",
+        GatherStringsArgs::CUDA,
+        include_str!("../cuda/strings_gather.cu")
+    )
+}
+
+/// Most words of a packed key of a join index.
+pub const MOST_KEY_WORDS: usize = 16;
+/// Counts that a block of `scan.cu` takes at a time.
+pub const SCAN_TILE: u64 = 4096;
+/// Dynamic shared memory of a block of `scan.cu`, in bytes.
+pub const SCAN_SHARED_BYTES: usize = 32 * 8 + 16;
+
+/// Complete source of the module with `exclusive_sum_u64` and `exclusive_sum_u32`.
+pub fn scan() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}",
+        ScanArgs::CUDA,
+        include_str!("../cuda/scan.cu")
+    )
+}
+
+/// Complete source of the module that finishes join indexes whose keys have `key_words` words
+/// (1 to [`MOST_KEY_WORDS`]).
+pub fn hash_index(key_words: usize) -> String {
+    format!(
+        "#define WL_KEY_WORDS {key_words}\n#include \"simt.cuh\"\n{}{}",
+        HashIndexArgs::CUDA,
+        include_str!("../cuda/hash_index.cu")
+    )
+}
+
 /// Source of `count_groups` and `emit_groups`, to be preceded by [`GroupCompactArgs::CUDA`].
 const GROUP_COMPACT: &str = include_str!("../cuda/group_compact.cu");
 
@@ -36,5 +245,14 @@ pub fn group_compact() -> String {
 
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
-    vec![("group_compact", group_compact())]
+    vec![
+        ("group_compact", group_compact()),
+        ("scan", scan()),
+        ("hash_index_1", hash_index(1)),
+        ("hash_index_2", hash_index(2)),
+        ("hash_index_5", hash_index(5)),
+        ("sort_small", sort_small()),
+        ("radix_sort", radix_sort()),
+        ("strings_gather", strings_gather()),
+    ]
 }

@@ -104,4 +104,6 @@ mod headers;
 pub mod kernels;
 
 pub use args::{__private, DevicePtr, KernelArgs, KernelField};
-pub use headers::{PIPELINE_HEADER, PRIMITIVES_HEADER, SIMT_HEADER, headers};
+pub use headers::{
+    JOIN_HEADER, PIPELINE_HEADER, PRIMITIVES_HEADER, SIMT_HEADER, STRINGS_HEADER, headers,
+};

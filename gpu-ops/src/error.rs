@@ -64,6 +64,10 @@ pub enum GpuError {
     /// with a plan that knows it, so users never see this.
     #[error("the build side {0} has rows of equal keys")]
     DuplicateKeys(String),
+    /// The columns as they lie on the device are not as the plan needs them: [`crate::graph::Policy::scans`] asks
+    /// for others now. The run is repeated with those, so users never see this.
+    #[error("the fragment's columns are needed in another encoding")]
+    ReloadScans,
     /// A scalar subquery yielded more than one row.
     #[error("a scalar subquery returned more than one row")]
     ScalarSubqueryRows,

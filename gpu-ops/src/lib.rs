@@ -23,6 +23,7 @@ pub mod expr;
 pub mod graph;
 pub mod memory;
 pub mod pipeline;
+pub mod primitives;
 pub mod runtime;
 pub mod tables;
 

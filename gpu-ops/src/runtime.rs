@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -12,7 +13,7 @@ use parking_lot::Mutex;
 
 use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
-use crate::device::{CompileReport, Device, Kernel, Module};
+use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{MemoryPool, PressureHandler};
 use crate::tables::TableCache;
@@ -96,14 +97,37 @@ struct ModuleEntry {
     used: u64,
 }
 
+/// A stream that nobody else uses until it is dropped; then the next run has it.
+pub struct StreamLease {
+    stream: Stream,
+    idle: Arc<Mutex<Vec<Stream>>>,
+}
+
+impl Deref for StreamLease {
+    type Target = Stream;
+
+    fn deref(&self) -> &Stream {
+        &self.stream
+    }
+}
+
+impl Drop for StreamLease {
+    fn drop(&mut self) {
+        self.idle.lock().push(self.stream.clone());
+    }
+}
+
 /// An open device and what is shared on it. `Send + Sync`; several sessions use one.
 pub struct Runtime {
     device: Arc<dyn Device>,
     pool: Arc<MemoryPool>,
     tables: Arc<TableCache>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
+    /// Hand-written kernels by entry point and variant, found without their long sources.
+    builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,
+    idle_streams: Arc<Mutex<Vec<Stream>>>,
 }
 
 impl Runtime {
@@ -156,8 +180,10 @@ impl Runtime {
             pool,
             tables,
             modules: Mutex::default(),
+            builtin: Mutex::default(),
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
+            idle_streams: Arc::default(),
         }))
     }
 
@@ -174,6 +200,23 @@ impl Runtime {
     /// Base table columns resident on the device.
     pub fn tables(&self) -> &Arc<TableCache> {
         &self.tables
+    }
+
+    /// A stream of one's own, made by an earlier user where one is idle. What that user queued and nobody
+    /// waited for comes first.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when the device makes no stream.
+    pub fn lease_stream(&self) -> Result<StreamLease> {
+        let kept = self.idle_streams.lock().pop();
+        let stream = match kept {
+            Some(stream) => stream,
+            None => self.device.create_stream()?,
+        };
+        Ok(StreamLease {
+            stream,
+            idle: Arc::clone(&self.idle_streams),
+        })
     }
 
     /// The kernel `name` of `source`, compiled at most once: from memory, else from the cache on
@@ -214,6 +257,25 @@ impl Runtime {
                 cached,
             },
         ))
+    }
+
+    /// The kernel `name` of a hand-written module, whose variants (compile-time constants) have numbers.
+    /// `source` is made only when the kernel is asked for the first time.
+    ///
+    /// # Errors
+    /// As [`Runtime::kernel`].
+    pub fn builtin(
+        &self,
+        name: &'static str,
+        variant: usize,
+        source: impl FnOnce() -> String,
+    ) -> Result<Kernel> {
+        if let Some(kernel) = self.builtin.lock().get(&(name, variant)) {
+            return Ok(kernel.clone());
+        }
+        let (kernel, _) = self.kernel(name, &source())?;
+        self.builtin.lock().insert((name, variant), kernel.clone());
+        Ok(kernel)
     }
 
     /// The slot of a source; the least recently used others go when there are too many.

@@ -5,6 +5,8 @@
 //! it fits shared memory, a global table beyond, with the fill that its place in the memory
 //! hierarchy allows.
 
+pub mod index;
+
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::pipeline::{GroupPlacement, GroupProfile, PlacementChoice, PlacementPolicy};
 

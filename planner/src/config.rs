@@ -30,6 +30,10 @@ pub struct WarplineConfig {
     pub plan_cache: bool,
     /// `warpline.plan_cache_size`: most texts whose plans a session keeps.
     pub plan_cache_size: usize,
+    /// `warpline.join`: what stands behind the build sides of joins.
+    pub join: JoinAlgorithm,
+    /// `warpline.pipeline`: the shape of kernels.
+    pub pipeline: PipelineShape,
 }
 
 impl Default for WarplineConfig {
@@ -42,6 +46,8 @@ impl Default for WarplineConfig {
             group_by: GroupBy::Auto,
             plan_cache: true,
             plan_cache_size: DEFAULT_PLAN_CACHE_SIZE,
+            join: JoinAlgorithm::Auto,
+            pipeline: PipelineShape::Auto,
         }
     }
 }
@@ -134,6 +140,80 @@ impl FromStr for GroupBy {
     }
 }
 
+/// What stands behind the build sides of joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JoinAlgorithm {
+    /// By the range of the keys and their number.
+    #[default]
+    Auto,
+    /// An array over all possible keys.
+    Perfect,
+    /// A hash table in device memory.
+    Nphj,
+}
+
+impl fmt::Display for JoinAlgorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Perfect => "perfect",
+            Self::Nphj => "nphj",
+        })
+    }
+}
+
+impl FromStr for JoinAlgorithm {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "perfect" => Ok(Self::Perfect),
+            "nphj" => Ok(Self::Nphj),
+            _ => Err(PlannerError::Setting {
+                setting: "warpline.join",
+                value: text.to_string(),
+                valid: "auto, perfect, nphj",
+            }),
+        }
+    }
+}
+
+/// The shape of kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PipelineShape {
+    /// The planner's choice.
+    #[default]
+    Auto,
+    /// A block takes a tile of rows, each of which yields at most one row.
+    Tile,
+}
+
+impl fmt::Display for PipelineShape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Tile => "tile",
+        })
+    }
+}
+
+impl FromStr for PipelineShape {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "tile" => Ok(Self::Tile),
+            _ => Err(PlannerError::Setting {
+                setting: "warpline.pipeline",
+                value: text.to_string(),
+                valid: "auto, tile (kernels of the shape tree do not exist yet)",
+            }),
+        }
+    }
+}
+
 impl ExtensionOptions for WarplineConfig {
     fn as_any(&self) -> &dyn Any {
         self
@@ -158,6 +238,8 @@ impl ExtensionOptions for WarplineConfig {
             "min_rows" => self.min_rows = whole_number("warpline.min_rows", value)?,
             "device_memory" => self.device_memory = whole_number("warpline.device_memory", value)?,
             "group_by" => self.group_by = value.parse().map_err(DataFusionError::from)?,
+            "join" => self.join = value.parse().map_err(DataFusionError::from)?,
+            "pipeline" => self.pipeline = value.parse().map_err(DataFusionError::from)?,
             _ => {
                 let names: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return Err(DataFusionError::Configuration(format!(
@@ -218,6 +300,17 @@ impl ExtensionOptions for WarplineConfig {
                 "plan_cache_size",
                 self.plan_cache_size.to_string(),
                 "Most queries whose plans a session keeps; the least recently used go first.",
+            ),
+            entry(
+                "join",
+                self.join.to_string(),
+                "What stands behind the build sides of joins: auto, perfect (an array over all possible keys) or \
+                 nphj (a hash table in device memory). Where keys have no small range, perfect gives way to nphj.",
+            ),
+            entry(
+                "pipeline",
+                self.pipeline.to_string(),
+                "The shape of kernels: auto or tile (each row yields at most one row).",
             ),
         ]
     }

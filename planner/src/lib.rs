@@ -11,16 +11,21 @@ pub mod choose;
 pub mod config;
 pub mod error;
 pub mod fragment;
+pub mod lower;
 pub mod metrics;
 pub mod placement;
+pub mod policy;
 pub mod reason;
+pub mod rel;
+pub mod stats;
 pub mod translate;
 
 pub use choose::CostedPolicy;
-pub use config::{GroupBy, WarplineConfig};
+pub use config::{GroupBy, JoinAlgorithm, PipelineShape, WarplineConfig};
 pub use error::PlannerError;
 pub use metrics::FragmentTotals;
 pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};
+pub use policy::FragmentPlanner;
 pub use reason::Reason;
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! What the tests of this crate share: sessions over small tables, and the settings themselves.
 
+mod check;
+mod warehouse;
+
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::{

@@ -33,6 +33,7 @@ pub(crate) const MAX_NODES: usize = 4096;
 pub struct Scope<'a> {
     schema: &'a Schema,
     used: Vec<usize>,
+    whole: bool,
 }
 
 impl<'a> Scope<'a> {
@@ -41,6 +42,16 @@ impl<'a> Scope<'a> {
         Self {
             schema,
             used: Vec::new(),
+            whole: false,
+        }
+    }
+
+    /// All columns of `schema` in their places.
+    pub fn whole(schema: &'a Schema) -> Self {
+        Self {
+            schema,
+            used: (0..schema.fields().len()).collect(),
+            whole: true,
         }
     }
 
@@ -51,6 +62,9 @@ impl<'a> Scope<'a> {
 
     /// Position in the pipeline's scope of a column of the schema.
     fn position(&mut self, index: usize) -> usize {
+        if self.whole {
+            return index;
+        }
         self.used
             .iter()
             .position(|used| *used == index)

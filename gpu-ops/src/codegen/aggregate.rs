@@ -8,6 +8,7 @@
 use arrow::datatypes::DataType;
 
 use super::operators::is_decimal;
+use super::range::Range;
 use super::scalar::{Emitter, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
@@ -65,6 +66,10 @@ pub struct CallPlan {
     pub argument_type: Option<DataType>,
     /// What an extreme stands for.
     pub meaning: Meaning,
+    /// C++ type of the argument's values.
+    pub c_type: CType,
+    /// All values that the result can take, for integers (unscaled for decimals).
+    pub range: Range,
     /// Logical type of the result.
     pub return_type: DataType,
 }
@@ -79,7 +84,7 @@ pub struct AccumulatorPlan {
     /// 64-bit words of one group's state.
     pub words: usize,
     /// There are keys: MIN and MAX over floats follow DataFusion's grouped accumulators.
-    pub(super) grouped: bool,
+    pub grouped: bool,
 }
 
 impl AccumulatorPlan {
@@ -144,6 +149,8 @@ impl AccumulatorPlan {
         let meaning = argument
             .as_ref()
             .map_or(Meaning::Number, |a| a.meaning.clone());
+        let c_type = argument.as_ref().map_or(CType::I64, |a| a.c_type);
+        let argument_range = argument.as_ref().map_or(Range::point(0), |a| a.range);
         let value = match (call.function, argument) {
             (AggregateFunction::Count, _) => count,
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(v)) => {
@@ -162,7 +169,7 @@ impl AccumulatorPlan {
             (AggregateFunction::Min, Some(v)) => {
                 self.extreme(emitter, StateKind::Min, &v, condition)?
             }
-            (AggregateFunction::Max, Some(v)) => {
+            (AggregateFunction::Max | AggregateFunction::Any, Some(v)) => {
                 self.extreme(emitter, StateKind::Max, &v, condition)?
             }
             (function, None) => {
@@ -172,7 +179,10 @@ impl AccumulatorPlan {
             }
         };
         let return_type = call.return_type.clone();
+        let range = result_range(call.function, argument_range, &return_type, rows);
         self.calls.push(CallPlan {
+            c_type,
+            range,
             function: call.function,
             value,
             count,
@@ -254,6 +264,30 @@ impl AccumulatorPlan {
         emitter.state.variables += 1;
         emitter.lines.push(format!("const u64 {name} = {key};"));
         Ok(self.add(kind, condition, name, CType::I64))
+    }
+}
+
+/// The values that an aggregate over at most `rows` values of `argument` can have.
+fn result_range(
+    function: AggregateFunction,
+    argument: Range,
+    return_type: &DataType,
+    rows: u64,
+) -> Range {
+    let rows = i128::from(rows);
+    match function {
+        AggregateFunction::Count => Range::new(0, rows),
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => argument,
+        AggregateFunction::Sum | AggregateFunction::Avg => {
+            let total = Range::new(0, rows).times(argument).unwrap_or(Range::FULL);
+            let of_type = Range::of_type(return_type).unwrap_or(Range::FULL);
+            // A sum that can leave its type wraps to any value of it.
+            if total.within(of_type) {
+                total
+            } else {
+                of_type
+            }
+        }
     }
 }
 

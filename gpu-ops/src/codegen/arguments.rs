@@ -12,6 +12,8 @@ use crate::device::DevicePtr;
 pub enum Argument {
     /// A device address, filled in at launch by name.
     Pointer,
+    /// A number of rows or slots, filled in at launch by name.
+    Size,
     /// An integer constant.
     Integer(i64),
     /// A float constant.
@@ -32,9 +34,21 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Declare a pointer; returns the C++ expression that reads it.
+    /// Declare a pointer, once a name; returns the C++ expression that reads it.
     pub fn pointer(&mut self, name: &str, c_type: &'static str) -> String {
-        self.push(name.to_string(), c_type, Argument::Pointer)
+        self.once(name, c_type, Argument::Pointer)
+    }
+
+    /// Declare a size that is known at launch, once a name; returns the C++ expression, a u64.
+    pub fn size(&mut self, name: &str) -> String {
+        self.once(name, "u64", Argument::Size)
+    }
+
+    fn once(&mut self, name: &str, c_type: &'static str, value: Argument) -> String {
+        if self.fields.iter().any(|f| f.name == name) {
+            return format!("args.{name}");
+        }
+        self.push(name.to_string(), c_type, value)
     }
 
     /// Declare a 64-bit constant with a name of its own.
@@ -75,6 +89,11 @@ impl Arguments {
         text
     }
 
+    /// Name and value of every field, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, Argument)> {
+        self.fields.iter().map(|f| (f.name.as_str(), f.value))
+    }
+
     /// The C++ declaration.
     pub fn declaration(&self, struct_name: &str) -> String {
         let mut text = format!("struct {struct_name} {{\n");
@@ -89,15 +108,21 @@ impl Arguments {
         text
     }
 
-    /// The bytes for one launch; `address` gives the device address of each pointer by name.
+    /// The bytes for one launch; `address` gives the device address of each pointer by name,
+    /// `size` the value of each size.
     ///
     /// # Errors
-    /// The name of a pointer for which there is no address.
-    pub fn bytes(&self, address: impl Fn(&str) -> Option<DevicePtr>) -> Result<Vec<u8>, String> {
+    /// The name of a pointer or size for which there is no value.
+    pub fn bytes(
+        &self,
+        address: impl Fn(&str) -> Option<DevicePtr>,
+        size: impl Fn(&str) -> Option<u64>,
+    ) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::with_capacity(self.fields.len() * 8);
         for field in &self.fields {
             let word = match field.value {
                 Argument::Pointer => address(&field.name).ok_or_else(|| field.name.clone())?.0,
+                Argument::Size => size(&field.name).ok_or_else(|| field.name.clone())?,
                 Argument::Integer(value) => value as u64,
                 Argument::Float(value) => value.to_bits(),
             };

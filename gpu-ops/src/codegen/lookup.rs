@@ -15,7 +15,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use super::range::Range;
 use super::scalar::{Emitter, integer_of, unsupported};
 use super::value::{CType, Meaning, Value};
-use crate::column::{Dictionary, Encoding};
+use crate::column::Dictionary;
 use crate::error::{GpuError, Result};
 
 /// Bytes that a launch uploads and passes by name.
@@ -33,17 +33,15 @@ impl Emitter<'_> {
         index: usize,
         function: &Arc<dyn PhysicalExpr>,
     ) -> Result<Value> {
-        let column = Arc::clone(&self.columns[index]);
-        let Encoding::Dictionary { dictionary, .. } = &column.encoding else {
+        let data_type = &self.columns[index].data_type();
+        let input = self.column(index)?;
+        let Meaning::Code(dictionary) = &input.meaning else {
             return unsupported("expressions over strings that are not dictionary encoded");
         };
-        let results = evaluate(function, dictionary, &column.data_type)?;
+        let results = evaluate(function, dictionary, data_type)?;
         let entries = results.len();
-        let valid_input = column
-            .validity
-            .is_some()
-            .then(|| self.bind_bool(format!("((n{index} >> k) & 1) != 0")));
-        let code = format!("(i32)c{index}[k]");
+        let valid_input = input.valid.clone();
+        let code = input.text.clone();
         let entry = match &valid_input {
             None => self.bind(CType::I32, code),
             Some(valid) => self.bind(CType::I32, format!("{valid} ? {code} : {}", entries - 1)),

@@ -7,14 +7,25 @@
 
 mod aggregate;
 mod arguments;
+mod build;
 mod calendar;
 mod cast;
+mod emit;
+mod group_sink;
+mod groups;
+mod kernel;
+mod keys;
 mod lookup;
+mod merge;
 mod operators;
 mod program;
 mod range;
 mod render;
 mod scalar;
+mod scope;
+mod sink;
+mod sort;
+mod sources;
 mod tile;
 mod value;
 

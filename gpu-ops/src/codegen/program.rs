@@ -21,7 +21,8 @@
 //! | `r{r}marks` | `u32*` bitmap of marked entries |
 //! | `r{r}entry` | `u32*` entry of each slot of a unique hash index |
 //! | `r{r}offsets`, `r{r}rows` | `u32*` offset ranges by key code or slot (one more than those), and the entries in them |
-//! | `r{r}start`, `r{r}pairs` | `u32*` first entry and `u64*` exclusive sum of the matches of each `Matches` row (rows + 1) |
+//! | `r{r}start`, `r{r}len` | `u32*` first place in `r{index}rows` (or entry, without keys) and number of matches of each `Matches` row; a start of all ones: one pair without entry |
+//! | `r{r}pairs` | `u64*` exclusive sum of `r{r}len` (rows + 1) |
 //! | `r{r}order` | `u32*` permutation of a sort |
 //! | lookup names | [`LookupTable::name`] |
 
@@ -93,6 +94,8 @@ pub struct KernelProgram {
     pub shared_bytes: usize,
     /// Where rows come from.
     pub source_rows: SourceRows,
+    /// Rows that a block of [`super::BLOCK_THREADS`] threads takes at a time.
+    pub tile_rows: u64,
     /// The result that the sink fills; `None` for [`crate::graph::Sink::Discard`].
     pub into: Option<ResultId>,
     /// Columns of the scanned table's scope that the kernel reads, for the count of bytes.
@@ -183,7 +186,7 @@ pub enum ResultLayout {
 
 /// Where groups live: `r{r}state` holds `slots * words` zero-initialised words, `r{r}keys` (hash only) `slots * key_words`
 /// words of 0xFF bytes, `r{r}states` (wide keys) `slots` zeroed u32.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct GroupsLayout {
     /// Packed keys; empty for an ungrouped aggregate.
     pub keys: Vec<KeyPlan>,
@@ -201,14 +204,19 @@ pub struct GroupsLayout {
 }
 
 /// A join index.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct IndexLayout {
     /// Perfect or hash.
     pub kind: IndexKind,
     /// Perfect: number of possible keys. `r{r}bits` has one bit for each, zeroed.
     pub domain: u64,
-    /// Words of a packed key (`r{r}k{w}`); 0 for a cross join.
+    /// Words of a packed key (`r{r}k{w}`); 0 for a cross join. A first word of all ones: the row has a NULL
+    /// key and is not to be entered (it is there for `track_matches`).
     pub key_words: usize,
+    /// How each key is coded.
+    pub keys: Vec<KeyPlan>,
+    /// A key that can be NULL has a code for it, and NULL equals NULL.
+    pub null_equal: bool,
     /// No duplicates; a perfect unique index is complete after its pipeline, its payload columns have
     /// `domain` rows, addressed by key code.
     pub unique: bool,

@@ -9,8 +9,8 @@ use datafusion::scalar::ScalarValue;
 use super::arguments::Arguments;
 use super::lookup::LookupTable;
 use super::range::Range;
+use super::scope::{Bases, ScopeColumn};
 use super::value::{CType, Meaning, Value};
-use crate::column::{Column, Encoding};
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};
 
@@ -25,13 +25,15 @@ pub(super) struct KernelState {
     pub(super) variables: usize,
     /// True once a statement may record a fault.
     pub(super) faults: bool,
+    /// String columns referred to by row.
+    pub(super) bases: Bases,
     /// Literals and column bases that already are arguments, by value and width.
     literals: HashMap<(i128, bool), String>,
 }
 
 /// Statements evaluated for one row; equal subexpressions are computed once.
 pub(super) struct Emitter<'a> {
-    pub(super) columns: &'a [Arc<Column>],
+    pub(super) columns: &'a [ScopeColumn],
     pub(super) state: &'a mut KernelState,
     /// Finished statements.
     pub(super) lines: Vec<String>,
@@ -46,7 +48,7 @@ pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T> {
 }
 
 impl<'a> Emitter<'a> {
-    pub(super) fn new(columns: &'a [Arc<Column>], state: &'a mut KernelState) -> Self {
+    pub(super) fn new(columns: &'a [ScopeColumn], state: &'a mut KernelState) -> Self {
         Self {
             columns,
             state,
@@ -180,85 +182,6 @@ impl<'a> Emitter<'a> {
             Node::Coalesce(list) => self.coalesce(list),
             Node::DatePart { part, value } => self.date_part(*part, value),
             Node::PerDistinct { column, function } => self.per_distinct(*column, function),
-        }
-    }
-
-    fn column(&mut self, index: usize) -> Result<Value> {
-        let column = Arc::clone(&self.columns[index]);
-        let valid = column
-            .validity
-            .is_some()
-            .then(|| self.bind_bool(format!("((n{index} >> k) & 1) != 0")));
-        let bounds = column
-            .statistics
-            .range
-            .map_or(Range::point(0), |(a, b)| Range::new(a, b));
-        match &column.encoding {
-            Encoding::Bits => {
-                let text = self.bind_bool(format!("((c{index} >> k) & 1) != 0"));
-                Ok(Value::boolean(text, valid))
-            }
-            Encoding::Integer { width: 16, .. } => {
-                let text = self.bind(CType::I128, format!("c{index}[k]"));
-                let range = bounds.union(Range::point(0));
-                Ok(Value {
-                    text,
-                    c_type: CType::I128,
-                    range,
-                    valid,
-                    meaning: Meaning::Number,
-                })
-            }
-            Encoding::Integer { base, .. } => {
-                // Rows that are null or past the end hold code 0, that is the value `base`.
-                let range = bounds.union(Range::point(*base));
-                let c_type = CType::for_range(range);
-                let unsigned = match c_type {
-                    CType::I32 => "u32",
-                    CType::I64 => "u64",
-                    _ => "u128",
-                };
-                let mut text = format!("({unsigned})c{index}[k]");
-                if *base != 0 {
-                    let base = self.integer(*base);
-                    // Unsigned addition: the sum is right modulo the width, whatever the code.
-                    text = format!("{text} + ({unsigned})({}){base}", c_type.name());
-                }
-                let text = self.bind(c_type, format!("({})({text})", c_type.name()));
-                Ok(Value {
-                    text,
-                    c_type,
-                    range,
-                    valid,
-                    meaning: Meaning::Number,
-                })
-            }
-            Encoding::Float { width } => {
-                let c_type = if *width == 4 { CType::F32 } else { CType::F64 };
-                let text = self.bind(c_type, format!("c{index}[k]"));
-                Ok(Value {
-                    text,
-                    c_type,
-                    range: Range::FULL,
-                    valid,
-                    meaning: Meaning::Number,
-                })
-            }
-            Encoding::Dictionary { dictionary, .. } => {
-                let text = self.bind(CType::I32, format!("(i32)c{index}[k]"));
-                let range = Range::new(0, dictionary.len().max(1) as i128 - 1);
-                let meaning = Meaning::Code(Arc::clone(dictionary));
-                Ok(Value {
-                    text,
-                    c_type: CType::I32,
-                    range,
-                    valid,
-                    meaning,
-                })
-            }
-            Encoding::Bytes { .. } => {
-                unsupported("expressions over strings that are not dictionary encoded")
-            }
         }
     }
 

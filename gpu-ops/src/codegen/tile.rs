@@ -14,6 +14,7 @@ use super::arguments::Arguments;
 use super::lookup::LookupTable;
 use super::render::Writer;
 use super::scalar::{Emitter, KernelState, unsupported};
+use super::scope::ScopeColumn;
 use super::value::{CType, Meaning, Value};
 use crate::column::Column;
 use crate::error::{GpuError, Result};
@@ -116,19 +117,20 @@ impl TilePlan {
         least_grid: u64,
     ) -> Result<Self> {
         let mut state = KernelState::default();
+        let scope: Vec<ScopeColumn> = columns.iter().map(ScopeColumn::resident).collect();
         let Sink::Aggregate(aggregate) = &pipeline.sink;
         let mut filters: Vec<FilterStep> = Vec::new();
         for stage in &pipeline.stages {
             let Stage::Filter(conjuncts) = stage;
             for group in group_conjuncts(conjuncts) {
-                filters.push(filter_step(&group, columns, &mut state)?);
+                filters.push(filter_step(&group, &scope, &mut state)?);
             }
         }
 
         let tiles = rows.div_ceil(TILE_ROWS).max(1);
         let thread_rows = tiles.div_ceil(least_grid.clamp(1, tiles)) * THREAD_ROWS;
         let mut aggregates = AccumulatorPlan::default();
-        let mut emitter = Emitter::new(columns, &mut state);
+        let mut emitter = Emitter::new(&scope, &mut state);
         let mut keys = Vec::new();
         for key in &aggregate.keys {
             keys.push(key_plan(&mut emitter, key)?);
@@ -217,7 +219,7 @@ fn group_conjuncts(conjuncts: &[Expr]) -> Vec<Vec<&Expr>> {
 
 fn filter_step(
     conjuncts: &[&Expr],
-    columns: &[Arc<Column>],
+    columns: &[ScopeColumn],
     state: &mut KernelState,
 ) -> Result<FilterStep> {
     let mut emitter = Emitter::new(columns, state);

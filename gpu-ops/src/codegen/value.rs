@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::range::Range;
-use crate::column::Dictionary;
+use crate::column::{Column, Dictionary};
 
 /// C++ type of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,6 +68,8 @@ pub enum Meaning {
     Number,
     /// Position in a sorted dictionary.
     Code(Arc<Dictionary>),
+    /// Row of a resident string column: a string that has not been read yet.
+    Row(Arc<Column>),
 }
 
 /// A value at one place of the generated text.

@@ -3,15 +3,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, LargeStringArray, StringArray, StringViewArray};
 use arrow::datatypes::DataType;
 use arrow::util::bit_mask::set_bits;
 
 use super::StringPolicy;
+use super::build::{Merged, string_array};
 use super::chunk::{Chunk, Codes, Segment, Values};
-use super::interner::Interner;
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
-use super::parallel::{map, upload_with};
+use super::parallel::upload_with;
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -156,97 +155,21 @@ impl ColumnAssembler {
         if self.policy == StringPolicy::AlwaysBytes || all.placed.iter().any(is_bytes) {
             return Ok(None);
         }
-        let interners: Vec<&Interner> = segments.iter().map(|segment| &segment.interner).collect();
-        let orders = map(interners, sorted_numbers)?;
-        let mut lists: Vec<Vec<&[u8]>> = segments
-            .iter()
-            .zip(&orders)
-            .map(|(segment, order)| order.iter().map(|n| segment.interner.value(*n)).collect())
-            .collect();
-        while lists.len() > 1 {
-            let mut pairs = Vec::with_capacity(lists.len().div_ceil(2));
-            let mut rest = lists.into_iter();
-            while let Some(first) = rest.next() {
-                pairs.push((first, rest.next()));
-            }
-            lists = map(pairs, |(first, second)| match second {
-                Some(second) => merge_distinct(&first, &second),
-                None => first,
-            })?;
-        }
-        let global = lists.pop().unwrap_or_default();
+        let merged = Merged::new(segments.iter().map(|segment| &segment.interner).collect())?;
         let valid = all.rows - statistics.null_count;
-        if self.policy == StringPolicy::Auto && global.len() > valid.div_ceil(2).max(1) {
+        if !self.policy.repeats(merged.values.len(), valid) {
             return Ok(None);
         }
-        if u32::try_from(global.len()).is_err() {
+        if u32::try_from(merged.values.len()).is_err() {
             return Err(GpuError::Unsupported(format!(
                 "{} with more than 4294967295 distinct strings",
                 self.name
             )));
         }
-        let pairs: Vec<_> = segments.iter().zip(&orders).collect();
-        let remaps = map(pairs, |(segment, order)| {
-            remap(&segment.interner, order, &global)
-        })?;
-        let values = string_array(value_type(&self.data_type), &global, &self.name)?;
+        let remaps = merged.remaps()?;
+        let values = string_array(value_type(&self.data_type), &merged.values, &self.name)?;
         Ok(Some((Dictionary { values }, remaps)))
     }
-}
-
-/// The numbers of an interner in the byte order of their strings.
-fn sorted_numbers(interner: &Interner) -> Vec<u32> {
-    let mut numbers: Vec<u32> = (0..interner.len() as u32).collect();
-    numbers.sort_unstable_by(|a, b| interner.value(*a).cmp(interner.value(*b)));
-    numbers
-}
-
-/// Union of two ascending lists.
-fn merge_distinct<'a>(first: &[&'a [u8]], second: &[&'a [u8]]) -> Vec<&'a [u8]> {
-    let mut merged = Vec::with_capacity(first.len().max(second.len()));
-    let (mut i, mut j) = (0, 0);
-    while i < first.len() && j < second.len() {
-        let order = first[i].cmp(second[j]);
-        merged.push(if order.is_le() { first[i] } else { second[j] });
-        i += usize::from(order.is_le());
-        j += usize::from(order.is_ge());
-    }
-    merged.extend_from_slice(&first[i..]);
-    merged.extend_from_slice(&second[j..]);
-    merged
-}
-
-/// Global code by local number; every local string is in `global`.
-fn remap(interner: &Interner, order: &[u32], global: &[&[u8]]) -> Vec<u32> {
-    let mut codes = vec![0; interner.len()];
-    let mut at = 0;
-    for number in order {
-        let value = interner.value(*number);
-        at += global[at..].partition_point(|other| *other < value);
-        codes[*number as usize] = at as u32;
-    }
-    codes
-}
-
-/// An Arrow array of the dictionary's strings.
-fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -> Result<ArrayRef> {
-    let total: usize = values.iter().map(|value| value.len()).sum();
-    if *data_type == DataType::Utf8 && i32::try_from(total).is_err() {
-        return Err(GpuError::Unsupported(format!(
-            "{name}: {total} bytes of distinct strings exceed Utf8; CAST to LargeUtf8 or Utf8View"
-        )));
-    }
-    let texts = values
-        .iter()
-        .map(|value| str::from_utf8(value))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| GpuError::Internal(format!("a string array is not UTF-8: {error}")))?;
-    Ok(match data_type {
-        DataType::Utf8 => Arc::new(StringArray::from_iter_values(texts)),
-        DataType::LargeUtf8 => Arc::new(LargeStringArray::from_iter_values(texts)),
-        DataType::Utf8View => Arc::new(StringViewArray::from_iter_values(texts)),
-        other => return Err(GpuError::Internal(format!("{other} is no string type"))),
-    })
 }
 
 impl<'a> Rows<'a> {

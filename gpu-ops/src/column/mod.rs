@@ -10,8 +10,10 @@
 //! 3. [`decode`], [`decode_codes`] and [`Column::to_arrow`] lead back to the logical Arrow type.
 
 mod assemble;
+mod build;
 mod chunk;
 mod decode;
+mod dictionary;
 mod interner;
 mod native;
 mod parallel;
@@ -22,7 +24,9 @@ use arrow::array::ArrayRef;
 pub use assemble::ColumnAssembler;
 pub use chunk::{ChunkEncoder, Segment};
 pub use decode::{decode, decode_bytes, decode_codes};
+pub use dictionary::{merge_dictionaries, translate_codes};
 pub use native::check_type;
+pub(crate) use native::is_text;
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};
 
 use std::sync::Arc;
@@ -41,6 +45,25 @@ pub enum StringPolicy {
     Auto,
     /// Offsets and bytes.
     AlwaysBytes,
+}
+
+impl StringPolicy {
+    /// Would the policy give these dictionary codes a dictionary by itself?
+    pub(crate) fn keeps_codes(self, column: &Column) -> bool {
+        let Some(distinct) = column.statistics.distinct else {
+            return false;
+        };
+        match self {
+            Self::AlwaysDictionary => true,
+            Self::Auto => self.repeats(distinct, column.rows - column.statistics.null_count),
+            Self::AlwaysBytes => false,
+        }
+    }
+
+    /// `Auto`: do `valid` strings with so many distinct values repeat enough for a dictionary?
+    fn repeats(self, distinct: usize, valid: usize) -> bool {
+        self != Self::Auto || distinct <= valid.div_ceil(2).max(1)
+    }
 }
 
 /// Encode one Arrow array and upload it; returns when the copies are queued and `array` may go.

@@ -36,6 +36,11 @@ pub fn check_type(data_type: &DataType) -> Result<()> {
     physical(data_type).map(|_| ())
 }
 
+/// Does the type hold strings?
+pub(crate) fn is_text(data_type: &DataType) -> bool {
+    matches!(physical(data_type), Ok(Physical::Text))
+}
+
 /// The representation of `data_type`; a dictionary's is that of its values.
 pub(super) fn physical(data_type: &DataType) -> Result<Physical> {
     use Native::*;

@@ -122,7 +122,7 @@ pub(super) fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync)
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-fn threads() -> usize {
+pub(super) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::DisplayFormatType;
 
 use super::fragment::Inner;
-use super::run::least_grid;
+use super::run::{all_codes, least_grid};
 use crate::codegen::TilePlan;
 use crate::expr::Expr;
 use crate::pipeline::{Pipeline, Sink, Stage};
@@ -85,7 +85,9 @@ fn placement(inner: &Inner, pipeline: &Pipeline) -> Option<String> {
         return None;
     }
     let source = &pipeline.source;
-    let Some(table) = inner.runtime.tables().peek(&source.table, &source.columns) else {
+    let codes = all_codes(source);
+    let tables = inner.runtime.tables();
+    let Some(table) = tables.peek(&source.table, &source.columns, &codes) else {
         return Some("chosen once the columns are resident".to_string());
     };
     let grid = least_grid(&inner.runtime);

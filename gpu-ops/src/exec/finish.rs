@@ -98,6 +98,9 @@ fn decode_numbers(
                 dictionary: Arc::<Dictionary>::clone(dictionary),
             }
         }
+        Meaning::Row(_) => {
+            return Err(GpuError::Internal("strings by row in a group state".into()));
+        }
         Meaning::Number if *data_type == DataType::Boolean => Encoding::Bits,
         Meaning::Number => Encoding::Integer { width: 8, base },
     };
@@ -117,7 +120,7 @@ fn call_column(plan: &TilePlan, call: &CallPlan, groups: &Groups) -> Result<Arra
         AggregateFunction::Count => Ok(Arc::new(Int64Array::from_iter_values(
             counts.iter().map(|c| *c as i64),
         ))),
-        AggregateFunction::Min | AggregateFunction::Max => {
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             let keys = (0..groups.rows)
                 .map(|r| {
                     if value.kind == StateKind::Min {

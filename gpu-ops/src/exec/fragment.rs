@@ -19,6 +19,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
+use super::report::{FragmentOptions, FragmentReport};
 use super::{display, run};
 use crate::error::{GpuError, Result};
 use crate::pipeline::{Fragment, PlacementPolicy};
@@ -26,39 +27,6 @@ use crate::runtime::Runtime;
 
 /// Most rows of one RecordBatch that leaves a fragment.
 const BATCH_ROWS: usize = 8192;
-
-/// How a fragment behaves when it meets a limit.
-#[derive(Debug, Clone, Default)]
-pub struct FragmentOptions {
-    /// Any fallback to the CPU is an error.
-    pub require_gpu: bool,
-    /// Operators above the fragment run on the CPU; more rows than this out of the fragment count
-    /// as a fallback of theirs. `None`: nothing but the output is above.
-    pub max_tail_rows: Option<usize>,
-    /// Names of those operators, for the report.
-    pub tail: Option<String>,
-}
-
-/// What the last run of a fragment did.
-#[derive(Debug, Clone, Default)]
-pub struct FragmentReport {
-    /// Making columns resident, in milliseconds.
-    pub load_ms: f64,
-    /// Generating and compiling kernels, in milliseconds.
-    pub compile_ms: f64,
-    /// Time between device events around the kernels, in milliseconds.
-    pub kernel_ms: f64,
-    /// Kernels launched.
-    pub kernels: usize,
-    /// Bytes of the columns that the kernels read, as they lie on the device.
-    pub bytes: usize,
-    /// Rows that left the device.
-    pub output_rows: usize,
-    /// Why the CPU answered, wholly or in part.
-    pub fallback: Option<String>,
-    /// The chosen algorithms, each with its reason.
-    pub choices: Vec<String>,
-}
 
 /// Runs a [`Fragment`] on the device of a [`Runtime`]; a leaf with one output partition.
 #[derive(Debug)]

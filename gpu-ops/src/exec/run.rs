@@ -8,14 +8,15 @@ use arrow::array::RecordBatch;
 use datafusion::execution::TaskContext;
 
 use super::finish::finish;
-use super::fragment::{FragmentReport, Inner};
+use super::fragment::Inner;
 use super::groups::{AggregationTable, Groups, fetch};
+use super::report::FragmentReport;
 use crate::codegen::{BLOCK_THREADS, HEADER_WORDS, TILE_ROWS, TileKernel, TilePlan};
 use crate::column::{Column, Encoding};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::{ArithmeticFault, GpuError, Result};
 use crate::memory::DeviceBuffer;
-use crate::pipeline::{GroupPlacement, Pipeline};
+use crate::pipeline::{GroupPlacement, Pipeline, ScanSource};
 use crate::runtime::Runtime;
 
 /// Load, run and finish.
@@ -34,7 +35,13 @@ pub(super) async fn run(
     let loaded = inner
         .runtime
         .tables()
-        .get_or_load(&source.table, &source.columns, context, &stream)
+        .get_or_load(
+            &source.table,
+            &source.columns,
+            &all_codes(source),
+            context,
+            &stream,
+        )
         .await?;
     let load_ms = begin.elapsed().as_secs_f64() * 1e3;
 
@@ -57,6 +64,11 @@ pub(super) async fn run(
         .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))??;
     report.load_ms = load_ms;
     Ok((batch, report))
+}
+
+/// Codes of every string column: tile kernels know no other form.
+pub(super) fn all_codes(source: &ScanSource) -> Vec<bool> {
+    vec![true; source.columns.len()]
 }
 
 /// Fewest blocks that a launch over many tiles has: one a multiprocessor.
@@ -161,7 +173,7 @@ fn execute(
     addresses.extend(table.states.iter().map(|b| ("states".to_string(), b.ptr())));
     let arguments = kernel
         .arguments
-        .bytes(|name| addresses.get(name).copied())
+        .bytes(|name| addresses.get(name).copied(), |_| None)
         .map_err(|name| GpuError::Internal(format!("no address for kernel argument {name}")))?;
 
     let tiles = rows.div_ceil(TILE_ROWS);

@@ -14,6 +14,7 @@
 //! Expressions refer to columns by their place in the scope: first the columns of the source, then
 //! those that the stages append, in order.
 
+mod display;
 mod policy;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
@@ -77,7 +78,8 @@ pub enum ResultKind {
     /// Rows with the range of index entries that each matches; made by [`Sink::Matches`], read by
     /// [`Source::Pairs`]. The columns are those of the probing rows alone.
     Matches(Vec<ResultColumn>),
-    /// A `Rows` result in order; made by [`Step::Sort`]. It has the columns of its input.
+    /// A `Rows` result in order; made by [`Step::Sort`]. It has the first columns of its input, as many as
+    /// are listed here: columns beyond these are there to order by.
     Sorted(Vec<ResultColumn>),
 }
 

@@ -59,14 +59,16 @@ impl fmt::Display for IndexKind {
 
 /// The planner's side of a fragment: what it reads, and, once that is resident, what is done with it.
 pub trait Policy: PlacementPolicy {
-    /// The tables and columns to make resident.
+    /// The tables and columns to make resident. The answer can change once: after [`Self::graph`] failed
+    /// with [`crate::GpuError::ReloadScans`], string columns that were hoped not to need codes ask for them.
     fn scans(&self) -> &[ScanSource];
 
     /// The steps, chosen with the statistics of the resident tables (`tables[i]` belongs to `scans()[i]`).
     /// `duplicates` names the builds (as [`super::ResultSpec::name`]) whose assumed uniqueness a run has disproved.
     ///
     /// # Errors
-    /// [`crate::GpuError::Unsupported`] when the device cannot run the fragment over these tables.
+    /// [`crate::GpuError::Unsupported`] when the device cannot run the fragment over these tables,
+    /// [`crate::GpuError::ReloadScans`] when it can over what [`Self::scans`] asks for from now on.
     fn graph(&self, tables: &[LoadedTable], duplicates: &HashSet<String>) -> Result<Graph>;
 
     /// Choose the data structure of a build side.

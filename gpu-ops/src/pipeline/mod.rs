@@ -102,6 +102,23 @@ pub enum AggregateFunction {
     Max,
     /// AVG over Float64 or decimals.
     Avg,
+    /// Any value of the group: the planner knows that all are equal (or all NULL). Over every type,
+    /// strings without dictionary codes included.
+    Any,
+}
+
+impl AggregateFunction {
+    /// SQL's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Sum => "sum",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Avg => "avg",
+            Self::Any => "any_value",
+        }
+    }
 }
 
 /// Where the aggregation states of a grouped sink live (SEEDS C3, C5).

@@ -15,7 +15,7 @@ use super::files::{FileKey, FileTable};
 use super::load::{Units, read};
 use super::memory::{MemoryAnchor, MemoryKey};
 use super::source::{Kind, TableSource};
-use crate::column::{Column, ColumnAssembler, Encoding, StringPolicy};
+use crate::column::{Column, ColumnAssembler, Encoding, StringPolicy, is_text};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::memory::{MemoryPool, PressureHandler};
@@ -85,10 +85,25 @@ struct Table {
     schema: SchemaRef,
     anchor: Anchor,
     rows: Option<usize>,
-    columns: BTreeMap<usize, Resident>,
+    columns: BTreeMap<Place, Resident>,
     /// Held while columns of the table are loaded, so that each is loaded once.
     loading: Arc<tokio::sync::Mutex<()>>,
 }
+
+/// Where a column is kept: its number in the table, and which of its forms it is.
+type Place = (usize, Form);
+
+/// A string column can be resident twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Form {
+    /// As the cache's policy encodes it; a dictionary serves those who need codes as well.
+    Plain,
+    /// Dictionary codes although the policy prefers bytes.
+    Codes,
+}
+
+/// A column as a request wants it: its number, and whether its strings must be dictionary codes.
+type Wanted = (usize, bool);
 
 struct Resident {
     column: Arc<Column>,
@@ -118,12 +133,13 @@ impl Found {
 }
 
 impl TableCache {
-    /// An empty cache on the pool's device; strings get sorted dictionaries.
+    /// An empty cache on the pool's device; strings get sorted dictionaries while they repeat, or where
+    /// a request needs codes.
     pub fn new(pool: Arc<MemoryPool>) -> Self {
-        Self::with_string_policy(pool, StringPolicy::AlwaysDictionary)
+        Self::with_string_policy(pool, StringPolicy::Auto)
     }
 
-    /// An empty cache with a layout for strings.
+    /// An empty cache with a layout for the strings of which no codes are needed.
     pub fn with_string_policy(pool: Arc<MemoryPool>, policy: StringPolicy) -> Self {
         Self {
             pool,
@@ -136,7 +152,9 @@ impl TableCache {
     ///
     /// Reading runs on the current tokio runtime with the session's `target_partitions` readers.
     /// Columns stay on the device at least while the answer lives. No columns are fine: the
-    /// answer then has the number of rows.
+    /// answer then has the number of rows. Where `needs_codes[i]` is true (missing entries are
+    /// false), `columns[i]` comes dictionary encoded if it holds strings; another form of it may
+    /// stay resident beside. The same column twice in one request has one form.
     ///
     /// # Errors
     /// [`GpuError::DataFusion`] when the scan fails, naming the file;
@@ -147,6 +165,7 @@ impl TableCache {
         &self,
         source: &TableSource,
         columns: &[usize],
+        needs_codes: &[bool],
         ctx: Arc<TaskContext>,
         stream: &Stream,
     ) -> Result<Arc<LoadedTable>> {
@@ -156,6 +175,7 @@ impl TableCache {
                 source.name()
             )));
         }
+        let wanted = &wanted(source, columns, needs_codes)[..];
         let started = Instant::now();
         let (key, anchor, files) = match &source.kind {
             Kind::Files(table) => {
@@ -176,30 +196,30 @@ impl TableCache {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
                 let units = Units::Plan(fresh, columns.to_vec());
-                let loaded = self.load(source, columns, units, &ctx, stream).await?;
+                let loaded = self.load(source, wanted, units, &ctx, stream).await?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
                     ..loaded
                 }));
             }
         };
-        let found = self.find(&key, source, &anchor, columns);
+        let found = self.find(&key, source, &anchor, wanted);
         if let Some(complete) = found.complete() {
-            self.count_hits(&key, columns);
+            self.count_hits(&key, wanted);
             return Ok(Arc::new(complete));
         }
         let _loading = found.loading.lock().await;
         // Another session may have loaded them meanwhile.
-        let found = self.find(&key, source, &anchor, columns);
+        let found = self.find(&key, source, &anchor, wanted);
         if let Some(complete) = found.complete() {
-            self.count_hits(&key, columns);
+            self.count_hits(&key, wanted);
             let load_ms = started.elapsed().as_secs_f64() * 1e3;
             return Ok(Arc::new(LoadedTable {
                 load_ms,
                 ..complete
             }));
         }
-        let mut missing: Vec<usize> = columns
+        let mut missing: Vec<Wanted> = wanted
             .iter()
             .zip(&found.columns)
             .filter_map(|(column, found)| found.is_none().then_some(*column))
@@ -208,11 +228,11 @@ impl TableCache {
         missing.dedup();
         let units = match (&source.kind, &found.anchor) {
             (Kind::Files(table), _) => {
-                let (scan, names) = table.scan(&files, &missing, &ctx)?;
+                let (scan, names) = table.scan(&files, &numbers(&missing), &ctx)?;
                 Units::Scan(scan, names)
             }
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
-                Units::of_batches(&table.ordered(anchor), &missing)
+                Units::of_batches(&table.ordered(anchor), &numbers(&missing))
             }
             _ => return Err(GpuError::Internal("a table changed its kind".into())),
         };
@@ -228,12 +248,12 @@ impl TableCache {
                 source.name()
             ))));
         }
-        let hits = columns.iter().filter(|column| !missing.contains(column));
+        let hits = wanted.iter().filter(|column| !missing.contains(column));
         self.count_hits(&key, &hits.copied().collect::<Vec<_>>());
         self.insert(key, source, found.anchor, &missing, &loaded);
-        let new: HashMap<usize, &Arc<Column>> =
+        let new: HashMap<Wanted, &Arc<Column>> =
             missing.iter().copied().zip(&loaded.columns).collect();
-        let columns = columns.iter().zip(found.columns).map(|(column, resident)| {
+        let columns = wanted.iter().zip(found.columns).map(|(column, resident)| {
             resident.or_else(|| new.get(column).map(|column| Arc::clone(column)))
         });
         let columns = columns.collect::<Option<Vec<_>>>();
@@ -248,27 +268,32 @@ impl TableCache {
     async fn load(
         &self,
         source: &TableSource,
-        columns: &[usize],
+        columns: &[Wanted],
         units: Units,
         ctx: &Arc<TaskContext>,
         stream: &Stream,
     ) -> Result<LoadedTable> {
         let fields: Vec<_> = columns
             .iter()
-            .map(|column| Arc::clone(&source.schema.fields()[*column]))
+            .map(|(column, _)| Arc::clone(&source.schema.fields()[*column]))
             .collect();
-        let types = fields
+        let policies: Vec<StringPolicy> = columns
             .iter()
-            .map(|field| field.data_type().clone())
+            .map(|(_, codes)| match codes {
+                true => StringPolicy::AlwaysDictionary,
+                false => self.policy,
+            })
             .collect();
-        let packed = read(units, types, self.policy, ctx).await?;
-        let (pool, stream, policy) = (Arc::clone(&self.pool), stream.clone(), self.policy);
+        let types = fields.iter().map(|field| field.data_type().clone());
+        let encodings = types.zip(policies.iter().copied()).collect();
+        let packed = read(units, encodings, ctx).await?;
+        let (pool, stream) = (Arc::clone(&self.pool), stream.clone());
         let name = source.name().to_owned();
         let rows = packed.rows;
         // Encoding and copying block.
         let uploaded = tokio::task::spawn_blocking(move || {
             let mut uploaded = Vec::with_capacity(fields.len());
-            for (field, segments) in fields.into_iter().zip(packed.columns) {
+            for ((field, policy), segments) in fields.iter().zip(policies).zip(packed.columns) {
                 let purpose = format!("column {} of {name}", field.name());
                 let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
                 uploaded.push(Arc::new(assembler.finish(segments, &pool, &stream)?));
@@ -302,7 +327,7 @@ impl TableCache {
         key: &TableKey,
         source: &TableSource,
         anchor: &Anchor,
-        columns: &[usize],
+        columns: &[Wanted],
     ) -> Found {
         let mut state = self.state.lock();
         state.requests += 1;
@@ -311,8 +336,9 @@ impl TableCache {
             state.drop_stale(key);
         }
         let table = state.table(key, source, anchor);
-        let found = columns.iter().map(|column| {
-            let resident = table.columns.get_mut(column)?;
+        let found = columns.iter().map(|wanted| {
+            let place = table.place(*wanted)?;
+            let resident = table.columns.get_mut(&place)?;
             resident.last_used = now;
             Some(Arc::clone(&resident.column))
         });
@@ -324,11 +350,12 @@ impl TableCache {
         }
     }
 
-    fn count_hits(&self, key: &TableKey, columns: &[usize]) {
+    fn count_hits(&self, key: &TableKey, columns: &[Wanted]) {
         let mut state = self.state.lock();
         if let Some(table) = state.tables.get_mut(key) {
-            for column in columns {
-                if let Some(resident) = table.columns.get_mut(column) {
+            for wanted in columns {
+                let place = table.place(*wanted);
+                if let Some(resident) = place.and_then(|place| table.columns.get_mut(&place)) {
                     resident.hits += 1;
                 }
             }
@@ -340,26 +367,35 @@ impl TableCache {
         key: TableKey,
         source: &TableSource,
         anchor: Anchor,
-        columns: &[usize],
+        columns: &[Wanted],
         loaded: &LoadedTable,
     ) {
         let mut state = self.state.lock();
         let last_used = state.requests;
         let table = state.table(&key, source, &anchor);
         table.rows = Some(loaded.rows);
-        for (column, resident) in columns.iter().zip(&loaded.columns) {
+        for ((column, codes), loaded) in columns.iter().zip(&loaded.columns) {
             let resident = Resident {
-                column: Arc::clone(resident),
+                column: Arc::clone(loaded),
                 hits: 0,
                 last_used,
             };
-            table.columns.insert(*column, resident);
+            // What the policy would have made as well is nobody's special form.
+            let plain = !codes || self.policy.keeps_codes(loaded);
+            let form = if plain { Form::Plain } else { Form::Codes };
+            table.columns.insert((*column, form), resident);
         }
     }
 
     /// The columns if all of them are resident, without loading, counting or checking that files
     /// are unchanged: for EXPLAIN, not for answers.
-    pub fn peek(&self, source: &TableSource, columns: &[usize]) -> Option<LoadedTable> {
+    /// `needs_codes` is that of [`Self::get_or_load`].
+    pub fn peek(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        needs_codes: &[bool],
+    ) -> Option<LoadedTable> {
         let state = self.state.lock();
         let table = state.tables.iter().find_map(|(key, table)| {
             let same = match (&source.kind, key) {
@@ -371,10 +407,15 @@ impl TableCache {
             };
             same.then_some(table)
         })?;
-        let resident = |column: &usize| Some(Arc::clone(&table.columns.get(column)?.column));
+        let resident = |wanted: Wanted| {
+            Some(Arc::clone(
+                &table.columns.get(&table.place(wanted)?)?.column,
+            ))
+        };
+        let wanted = wanted(source, columns, needs_codes);
         Some(LoadedTable {
             rows: table.rows?,
-            columns: columns.iter().map(resident).collect::<Option<_>>()?,
+            columns: wanted.into_iter().map(resident).collect::<Option<_>>()?,
             load_ms: 0.0,
             bytes_uploaded: 0,
             columns_loaded: 0,
@@ -386,7 +427,7 @@ impl TableCache {
         let state = self.state.lock();
         let mut all: Vec<ResidentColumn> = Vec::new();
         for table in state.tables.values() {
-            for (index, resident) in &table.columns {
+            for ((index, _), resident) in &table.columns {
                 all.push(ResidentColumn {
                     table: table.name.to_string(),
                     column: table.schema.field(*index).name().clone(),
@@ -405,6 +446,42 @@ impl TableCache {
     pub fn clear(&self) -> usize {
         self.release(usize::MAX)
     }
+}
+
+impl Table {
+    /// The resident form of a column that serves the request.
+    fn place(&self, (column, codes): Wanted) -> Option<Place> {
+        let plain = (column, Form::Plain);
+        let serves = |resident: &Resident| {
+            !codes || !matches!(resident.column.encoding, Encoding::Bytes { .. })
+        };
+        if self.columns.get(&plain).is_some_and(serves) {
+            return Some(plain);
+        }
+        let special = (column, Form::Codes);
+        (codes && self.columns.contains_key(&special)).then_some(special)
+    }
+}
+
+/// The request, with codes asked for only where there are strings, and for all or none of a column's
+/// mentions.
+fn wanted(source: &TableSource, columns: &[usize], needs_codes: &[bool]) -> Vec<Wanted> {
+    let needs = |place: usize| needs_codes.get(place).copied().unwrap_or(false);
+    let text = |column: usize| {
+        let field = source.schema.fields().get(column);
+        field.is_some_and(|field| is_text(field.data_type()))
+    };
+    let codes = |column: usize| {
+        text(column) && (0..columns.len()).any(|place| columns[place] == column && needs(place))
+    };
+    columns
+        .iter()
+        .map(|column| (*column, codes(*column)))
+        .collect()
+}
+
+fn numbers(columns: &[Wanted]) -> Vec<usize> {
+    columns.iter().map(|(column, _)| *column).collect()
 }
 
 impl State {
@@ -437,21 +514,21 @@ impl PressureHandler for TableCache {
         let mut freed = 0usize;
         {
             let mut state = self.state.lock();
-            let mut idle: Vec<(u64, TableKey, usize)> = Vec::new();
+            let mut idle: Vec<(u64, TableKey, Place)> = Vec::new();
             for (key, table) in &state.tables {
-                for (index, resident) in &table.columns {
+                for (place, resident) in &table.columns {
                     if is_idle(&resident.column) {
-                        idle.push((resident.last_used, key.clone(), *index));
+                        idle.push((resident.last_used, key.clone(), *place));
                     }
                 }
             }
-            idle.sort_by_key(|(last_used, _, index)| (*last_used, *index));
-            for (_, key, index) in idle {
+            idle.sort_by_key(|(last_used, _, place)| (*last_used, *place));
+            for (_, key, place) in idle {
                 if freed >= bytes {
                     break;
                 }
                 let table = state.tables.get_mut(&key);
-                if let Some(resident) = table.and_then(|table| table.columns.remove(&index)) {
+                if let Some(resident) = table.and_then(|table| table.columns.remove(&place)) {
                     freed += device_bytes(&resident.column, true);
                     released.push(resident);
                 }

@@ -98,15 +98,15 @@ impl Units {
     }
 }
 
-/// Read all units, `target_partitions` of the session at a time, and pack columns of `types`.
+/// Read all units, `target_partitions` of the session at a time, and pack columns of these types, their
+/// strings by these policies.
 ///
 /// # Errors
 /// [`GpuError::DataFusion`] of the scan, naming the file; [`GpuError::Unsupported`] for values
 /// without a device encoding. The other readers are stopped.
 pub(super) async fn read(
     units: Units,
-    types: Vec<DataType>,
-    policy: StringPolicy,
+    encodings: Vec<(DataType, StringPolicy)>,
     ctx: &Arc<TaskContext>,
 ) -> Result<Packed> {
     let count = units.count();
@@ -115,11 +115,11 @@ pub(super) async fn read(
         .target_partitions()
         .clamp(1, count.max(1));
     let units = Arc::new(units);
-    let types: Arc<[DataType]> = types.into();
+    let encodings: Arc<[(DataType, StringPolicy)]> = encodings.into();
     let next = Arc::new(AtomicUsize::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..readers {
-        let (units, types) = (Arc::clone(&units), Arc::clone(&types));
+        let (units, encodings) = (Arc::clone(&units), Arc::clone(&encodings));
         let (next, ctx) = (Arc::clone(&next), Arc::clone(ctx));
         tasks.spawn(async move {
             let mut packed = Vec::new();
@@ -128,7 +128,7 @@ pub(super) async fn read(
                 if unit >= count {
                     return Ok(packed);
                 }
-                packed.push(read_unit(&units, unit, &types, policy, &ctx).await?);
+                packed.push(read_unit(&units, unit, &encodings, &ctx).await?);
                 tokio::task::yield_now().await;
             }
         });
@@ -140,7 +140,10 @@ pub(super) async fn read(
         packed.extend(done?);
     }
     packed.sort_unstable_by_key(|unit| unit.unit);
-    let mut columns: Vec<Vec<Segment>> = types.iter().map(|_| Vec::with_capacity(count)).collect();
+    let mut columns: Vec<Vec<Segment>> = encodings
+        .iter()
+        .map(|_| Vec::with_capacity(count))
+        .collect();
     let mut rows = 0;
     for unit in packed {
         rows += unit.rows;
@@ -154,13 +157,12 @@ pub(super) async fn read(
 async fn read_unit(
     units: &Units,
     unit: usize,
-    types: &[DataType],
-    policy: StringPolicy,
+    encodings: &[(DataType, StringPolicy)],
     ctx: &Arc<TaskContext>,
 ) -> Result<PackedUnit> {
-    let mut encoders = types
+    let mut encoders = encodings
         .iter()
-        .map(|data_type| ChunkEncoder::new(data_type.clone(), policy))
+        .map(|(data_type, policy)| ChunkEncoder::new(data_type.clone(), *policy))
         .collect::<Result<Vec<_>>>()?;
     let explain = |error| units.explain(unit, error);
     let mut stream = units.open(unit, ctx).map_err(explain)?;

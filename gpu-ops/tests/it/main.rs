@@ -5,6 +5,7 @@ mod columns;
 mod copies;
 mod device;
 mod nvrtc;
+mod primitives;
 mod runtime;
 mod support;
 mod tables;

@@ -58,7 +58,7 @@ impl Setup {
         columns: &[usize],
     ) -> warpline_gpu::Result<Arc<LoadedTable>> {
         self.cache
-            .get_or_load(source, columns, ctx.task_ctx(), &self.stream)
+            .get_or_load(source, columns, &[], ctx.task_ctx(), &self.stream)
             .await
     }
 

@@ -226,7 +226,7 @@ fn check_argument(
     use DataType::{Boolean, Duration, Float64, Int64, UInt64};
     let data_type = &argument.data_type;
     let supported = match function {
-        AggregateFunction::Count => true,
+        AggregateFunction::Count | AggregateFunction::Any => true,
         AggregateFunction::Sum => {
             matches!(data_type, Int64 | UInt64 | Float64) && data_type == return_type
                 || is_decimal(data_type) && is_decimal(return_type)

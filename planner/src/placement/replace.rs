@@ -60,6 +60,7 @@ impl Replacement<'_> {
                 require_gpu: self.require_gpu,
                 max_tail_rows: (!tail.is_empty()).then_some(MAX_TAIL_ROWS),
                 tail: (!tail.is_empty()).then(|| tail.join(", ")),
+                profile: false,
             };
             let runtime = Arc::clone(self.runtime);
             let policy = Arc::clone(self.policy);

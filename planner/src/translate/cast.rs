@@ -36,7 +36,7 @@ fn supported(from: &DataType, to: &DataType) -> bool {
         || *from == Null
         || (number(from) && number(to) && non_negative_scale(from))
         || ((number(from) || float(from)) && float(to))
-        || (float(from) && to.is_integer())
+        || (float(from) && (to.is_integer() || matches!(to, Decimal128(_, s) if *s >= 0)))
         || (*from == Boolean && to.is_integer())
         || (from.is_integer() && *to == Boolean)
         || (calendar(from) && calendar(to))

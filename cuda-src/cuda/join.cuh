@@ -1,0 +1,180 @@
+// What generated kernels of joins, DISTINCT sets and materialisation call: bitmaps, look-ups in
+// finished indexes, pairs of a many-to-many join, and places in an output that grows.
+//
+// An index is finished by an earlier kernel before any of these look-ups read it, so they use plain loads.
+#pragma once
+#include "simt.cuh"
+#include "primitives.cuh"
+#include "pipeline.cuh"
+
+// ---- rows whose number only the device knows -------------------------------------------------------
+
+// Rows to go over: `*count`, at most `most`; `most` itself when `count` is null.
+WL_DEVICE u64 bounded_rows(const u64* count, u64 most) {
+  if (count == 0) return most;
+  const u64 rows = load_relaxed(count);
+  return rows < most ? rows : most;
+}
+
+// The lowest `bits` bits.
+WL_DEVICE u64 low_bits(u32 bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
+
+// ---- bitmaps ----------------------------------------------------------------------------------------
+
+// Bit `i` of a bitmap that nobody writes during this kernel.
+WL_DEVICE bool wl_bit(const u32* bits, u64 i) { return ((bits[i >> 5] >> (i & 31)) & 1u) != 0; }
+
+// Sets bit `i` and returns whether it was set before. Setting a bit again costs a load and no atomic:
+// marks of a skewed key would otherwise queue at one word.
+WL_DEVICE bool wl_set_bit(u32* bits, u64 i) {
+  const u32 bit = 1u << (i & 31);
+  u32* word = bits + (i >> 5);
+  if ((load_relaxed(word) & bit) != 0) return true;
+  return (atomicOr(word, bit) & bit) != 0;
+}
+
+// ---- look-ups in finished hash indexes --------------------------------------------------------------
+
+// The hash of a packed key; for one word it is hash64.
+template <u32 WORDS>
+WL_DEVICE u64 hash_words(const u64 (&key)[WORDS]) {
+  u64 hash = 0;
+  WL_UNROLL
+  for (u32 w = 0; w < WORDS; ++w) hash = hash64(hash ^ key[w]);
+  return hash;
+}
+
+// Slot of a key of one word in a table of `mask + 1` slots, or WL_NO_SLOT when it is absent.
+// WL_EMPTY_KEY (no key) is in no table. Expected probes at half load: 1.5 for a hit, 2.5 for a miss.
+WL_DEVICE u64 hash_find(const u64* keys, u64 mask, u64 key) {
+  u64 slot = hash64(key) & mask;
+  for (u64 probe = 0; probe <= mask; ++probe) {
+    const u64 seen = keys[slot];
+    if (seen == WL_EMPTY_KEY) return WL_NO_SLOT;
+    if (seen == key) return slot;
+    slot = (slot + 1) & mask;
+  }
+  return WL_NO_SLOT;
+}
+
+// The same for keys of WORDS words; `states` as find_or_insert_wide leaves them, `keys` slot after slot.
+template <u32 WORDS>
+WL_DEVICE u64 hash_find_wide(const u64* keys, const u32* states, u64 mask, const u64 (&key)[WORDS]) {
+  u64 slot = hash_words<WORDS>(key) & mask;
+  for (u64 probe = 0; probe <= mask; ++probe) {
+    if (states[slot] == 0) return WL_NO_SLOT;
+    bool same = true;
+    WL_UNROLL
+    for (u32 w = 0; w < WORDS; ++w) same = same && keys[slot * WORDS + w] == key[w];
+    if (same) return slot;
+    slot = (slot + 1) & mask;
+  }
+  return WL_NO_SLOT;
+}
+
+// ---- inserting, and whether it was new --------------------------------------------------------------
+
+// Slot of a key, inserted when absent; `inserted` says whether this call did it. As find_or_insert and
+// find_or_insert_wide otherwise: `states` is unused (may be null) for one word, WL_NO_SLOT after
+// `limit` probes.
+template <u32 WORDS>
+WL_DEVICE u64 find_or_insert_new(u64* keys, u32* states, u64 mask, const u64 (&key)[WORDS], u32 limit,
+                                 bool& inserted) {
+  inserted = false;
+  u64 slot = hash_words<WORDS>(key) & mask;
+  for (u32 probe = 0; probe < limit; ++probe) {
+    if constexpr (WORDS == 1) {
+      u64 seen = load_relaxed(keys + slot);
+      if (seen == key[0]) return slot;
+      if (seen == WL_EMPTY_KEY) {
+        seen = atomicCAS(keys + slot, WL_EMPTY_KEY, key[0]);
+        inserted = seen == WL_EMPTY_KEY;
+        if (inserted || seen == key[0]) return slot;
+      }
+    } else {
+      u32 state = load_acquire(states + slot);
+      if (state == 0) {
+        state = atomicCAS(states + slot, 0u, 1u);
+        if (state == 0) {
+          for (u32 w = 0; w < WORDS; ++w) keys[slot * WORDS + w] = key[w];
+          store_release(states + slot, 2u);
+          inserted = true;
+          return slot;
+        }
+      }
+      while (state != 2) {
+        spin_pause(20);
+        state = load_acquire(states + slot);
+      }
+      bool same = true;
+      for (u32 w = 0; w < WORDS; ++w) same = same && load_relaxed(keys + slot * WORDS + w) == key[w];
+      if (same) return slot;
+    }
+    slot = (slot + 1) & mask;
+  }
+  return WL_NO_SLOT;
+}
+
+// Adds a key to a set and returns whether it was new. After `limit` probes without a place `overflow`
+// becomes true (it is never made false) and the answer is false.
+template <u32 WORDS>
+WL_DEVICE bool insert_new(u32* states, u64* keys, u64 mask, const u64 (&key)[WORDS], u32 limit, bool& overflow) {
+  bool inserted;
+  if (find_or_insert_new<WORDS>(keys, states, mask, key, limit, inserted) == WL_NO_SLOT) overflow = true;
+  return inserted;
+}
+
+// ---- pairs of a many-to-many join (B2) ----------------------------------------------------------------
+
+// Of the rows `low` .. `high` - 1 the one that pair `i` belongs to; pairs[low] <= i < pairs[high].
+WL_DEVICE u64 pair_parent_between(const u64* pairs, u64 low, u64 high, u64 i) {
+  while (high - low > 1) {
+    const u64 middle = low + (high - low) / 2;
+    if (pairs[middle] <= i) low = middle;
+    else high = middle;
+  }
+  return low;
+}
+
+// The row p of `rows` with pairs[p] <= i < pairs[p + 1]. `pairs` is the exclusive sum of the rows' numbers
+// of matches, `rows` + 1 words; i < pairs[rows]. Rows without pairs are never the answer.
+WL_DEVICE u64 pair_parent(const u64* pairs, u64 rows, u64 i) { return pair_parent_between(pairs, 0, rows, i); }
+
+// The same, when an earlier pair's row is known (`hint`, pairs[hint] <= i): looks at the next rows first,
+// in growing steps, so that a thread that goes through consecutive pairs reads about one word a row.
+WL_DEVICE u64 pair_parent_from(const u64* pairs, u64 rows, u64 i, u64 hint) {
+  u64 low = hint, high = hint + 1;
+  for (u64 step = 1; high < rows && pairs[high] <= i; step *= 2) {
+    low = high;
+    high = rows - high > step ? high + step : rows;
+  }
+  return pair_parent_between(pairs, low, high, i);
+}
+
+// ---- places in an output that grows -------------------------------------------------------------------
+
+// Shared memory of block_reserve.
+struct ReserveScratch {
+  BlockScratch<u32> scan;
+  u64 base;
+};
+
+// Reserves `mine` places (the block's sum below 2^32) at the end of an output of `*counter` rows and returns
+// the thread's first: one atomic a block. Places follow the order of the threads. Every thread of the
+// block calls it; the scratch serves the next call at once.
+WL_DEVICE u64 block_reserve(u32 mine, u64* counter, ReserveScratch& scratch) {
+  u32 total;
+  const u32 before = block_scan_exclusive_sum(mine, scratch.scan, total);
+  if (threadIdx.x == 0) scratch.base = total == 0 ? 0 : atomicAdd(counter, (u64)total);
+  __syncthreads();
+  // The next call writes `base` behind the barriers of its scan.
+  return scratch.base + before;
+}
+
+// The same for a warp whose 32 lanes call together.
+WL_DEVICE u64 warp_reserve(u32 mine, u64* counter) {
+  const u32 before = warp_scan_exclusive_sum(mine);
+  u64 base = 0;
+  if (lane_id() == WL_WARP - 1 && before + mine != 0) base = atomicAdd(counter, (u64)(before + mine));
+  return __shfl_sync(WL_FULL_MASK, base, WL_WARP - 1) + before;
+}

@@ -1,0 +1,109 @@
+//! From a graph and the resident columns it reads to a program: layouts, then kernels.
+
+use super::emit::{self, Context, EmittedPipeline, EmittedSink, Known};
+use super::kernel;
+use super::program::{Program, ResultLayout, StepProgram};
+use super::scope::Bases;
+use super::sort;
+use crate::device::DeviceInfo;
+use crate::error::{GpuError, Result};
+use crate::graph::{Graph, Policy, Sort, Step};
+use crate::tables::LoadedTable;
+
+/// A step between emission and text.
+enum Emitted {
+    Pipeline(Box<EmittedPipeline>, String),
+    Sort(Sort),
+}
+
+impl Program {
+    /// Compile `graph` for the columns of `tables` (`tables[i]` belongs to `graph.scans[i]`).
+    ///
+    /// # Errors
+    /// [`GpuError::Unsupported`] when an encoding or a range is outside what kernels run.
+    pub fn new(
+        graph: &Graph,
+        tables: &[LoadedTable],
+        policy: &dyn Policy,
+        device: &DeviceInfo,
+    ) -> Result<Self> {
+        let mut context = Context {
+            graph,
+            tables,
+            policy,
+            device,
+            known: graph.results.iter().map(|_| None).collect(),
+            bases: Bases::default(),
+            choices: Vec::new(),
+        };
+        let mut emitted = Vec::with_capacity(graph.steps.len());
+        for step in &graph.steps {
+            emitted.push(match step {
+                Step::Pipeline(pipeline) => {
+                    let plan = emit::pipeline(&mut context, pipeline)?;
+                    let label = label(graph, &plan);
+                    Emitted::Pipeline(Box::new(plan), label)
+                }
+                Step::Sort(sort) => {
+                    settle_sort(&mut context, sort)?;
+                    Emitted::Sort(sort.clone())
+                }
+            });
+        }
+        // Only now is every layout final: rows may have been appended by several pipelines.
+        let known = context.known;
+        let mut steps = Vec::with_capacity(emitted.len());
+        for step in emitted {
+            steps.push(match step {
+                Emitted::Pipeline(mut plan, label) => {
+                    StepProgram::Pipeline(kernel::write(&mut plan, &known, label)?)
+                }
+                Emitted::Sort(sort) => {
+                    let kept = graph.results[sort.into].kind.columns().len();
+                    StepProgram::Sort(sort::program(&sort, &known, kept)?)
+                }
+            });
+        }
+        let results = known
+            .into_iter()
+            .enumerate()
+            .map(|(id, known)| {
+                known
+                    .map(|k| k.layout)
+                    .ok_or_else(|| GpuError::Internal(format!("nothing makes result {id}")))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Self {
+            results,
+            steps,
+            bases: context.bases.into_columns(),
+            choices: context.choices,
+        })
+    }
+}
+
+fn settle_sort(context: &mut Context<'_>, sort: &Sort) -> Result<()> {
+    let known = context.known(sort.rows)?;
+    let ResultLayout::Rows(columns) = &known.layout else {
+        return Err(GpuError::Internal("a sort of what is not rows".into()));
+    };
+    let kept = context.graph.results[sort.into].kind.columns().len();
+    let layout = ResultLayout::Sorted(columns.iter().take(kept).cloned().collect());
+    let bound = known.bound.min(sort.fetch.unwrap_or(u64::MAX));
+    context.known[sort.into] = Some(Known { layout, bound });
+    Ok(())
+}
+
+fn label(graph: &Graph, plan: &EmittedPipeline) -> String {
+    let (verb, into) = match &plan.sink {
+        EmittedSink::Rows { into, .. } => ("rows", Some(*into)),
+        EmittedSink::Matches { into, .. } => ("matches", Some(*into)),
+        EmittedSink::Aggregate { into, .. } => ("groups", Some(*into)),
+        EmittedSink::Build { into, .. } => ("index", Some(*into)),
+        EmittedSink::Discard => ("marks", None),
+    };
+    match into {
+        Some(id) => format!("{verb} {}", graph.results[id].name),
+        None => verb.to_string(),
+    }
+}

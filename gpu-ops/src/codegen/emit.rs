@@ -1,0 +1,689 @@
+//! A pipeline as statements: what each step computes, before any text of a kernel is written.
+//!
+//! Emission knows values, ranges and encodings; it asks the policy which data structure stands behind a
+//! build or an aggregation, and it settles the layouts of results. [`super::kernel`] turns the outcome
+//! into CUDA C++.
+
+use super::aggregate::AccumulatorPlan;
+use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words, probe_key};
+use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
+use super::scalar::{Emitter, KernelState, unsupported};
+use super::scope::{Access, Bases, ScopeColumn, Shape, layout_of};
+use super::sources;
+use super::tile::{BLOCK_THREADS, KeyPlan};
+use super::value::{CType, Value};
+use crate::device::DeviceInfo;
+use crate::error::{GpuError, Result};
+use crate::expr::Expr;
+use crate::graph::{
+    Build, Graph, IndexKind, IndexProfile, Pipeline, Policy, Probe, ProbeKind, ResultId, Sink,
+    Stage,
+};
+use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile};
+use crate::tables::LoadedTable;
+
+/// What is known about a result once all that fills it has been emitted.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) layout: ResultLayout,
+    /// Upper bound of its rows, groups or entries.
+    pub(super) bound: u64,
+}
+
+/// What all pipelines of a program share during emission.
+pub(super) struct Context<'a> {
+    pub(super) graph: &'a Graph,
+    pub(super) tables: &'a [LoadedTable],
+    pub(super) policy: &'a dyn Policy,
+    pub(super) device: &'a DeviceInfo,
+    /// By result; `None` until it is complete.
+    pub(super) known: Vec<Option<Known>>,
+    pub(super) bases: Bases,
+    pub(super) choices: Vec<String>,
+}
+
+impl Context<'_> {
+    pub(super) fn known(&self, id: ResultId) -> Result<&Known> {
+        self.known
+            .get(id)
+            .and_then(Option::as_ref)
+            .ok_or_else(|| GpuError::Internal(format!("result {id} is read before it is complete")))
+    }
+
+    pub(super) fn index(&self, id: ResultId) -> Result<&IndexLayout> {
+        match &self.known(id)?.layout {
+            ResultLayout::Index(layout) => Ok(layout),
+            _ => Err(GpuError::Internal(format!("result {id} is not an index"))),
+        }
+    }
+}
+
+/// A pipeline ready to be written.
+pub(super) struct EmittedPipeline {
+    pub(super) state: KernelState,
+    pub(super) source_rows: SourceRows,
+    /// Rows that one thread handles at a time: 8, 4, 2 or 1.
+    pub(super) thread_rows: u32,
+    /// Statements before the first step, at the head of each tile; they may use `row` and change `live`.
+    pub(super) prologue: Vec<String>,
+    pub(super) scope: Vec<ScopeColumn>,
+    pub(super) steps: Vec<EmittedStep>,
+    /// Columns that the sink's statements read.
+    pub(super) sink_columns: Vec<usize>,
+    /// The sink's statements for one row.
+    pub(super) sink_lines: Vec<String>,
+    pub(super) sink: EmittedSink,
+}
+
+/// A condition that rows must meet.
+pub(super) struct Test {
+    pub(super) columns: Vec<usize>,
+    pub(super) lines: Vec<String>,
+    pub(super) passes: String,
+}
+
+/// One step of a pipeline.
+pub(super) enum EmittedStep {
+    Filter(Test),
+    Probe(EmittedProbe),
+}
+
+/// A probe of an index.
+pub(super) struct EmittedProbe {
+    /// Number in the kernel, for the names of its variables: `e{p}` entries, `h{p}` mask of hits, `s{p}`, `l{p}` ranges.
+    pub(super) number: usize,
+    pub(super) index: ResultId,
+    pub(super) kind: ProbeKind,
+    /// Scope columns of the keys.
+    pub(super) columns: Vec<usize>,
+    pub(super) lines: Vec<String>,
+    /// C++ bool: can the key be in the index?
+    pub(super) possible: String,
+    /// C++ bool: no key is NULL.
+    pub(super) known: String,
+    /// C++ u64s: the dense code of a perfect index, or the packed words.
+    pub(super) codes: Vec<String>,
+    /// A row has a range of entries, not at most one.
+    pub(super) ranges: bool,
+    pub(super) residual: Option<Test>,
+    /// First scope column of the payload, and how many.
+    pub(super) payload: (usize, usize),
+    pub(super) mark_entries: bool,
+}
+
+/// Where rows end.
+pub(super) enum EmittedSink {
+    Rows {
+        into: ResultId,
+        values: Vec<Value>,
+    },
+    Matches {
+        into: ResultId,
+        values: Vec<Value>,
+        probe: usize,
+        outer: bool,
+    },
+    Aggregate {
+        into: ResultId,
+        keys: Vec<KeyPlan>,
+        key_words: usize,
+        aggregates: AccumulatorPlan,
+        profile: GroupProfile,
+        placement: GroupPlacement,
+        slots: u64,
+    },
+    Build {
+        into: ResultId,
+        layout: IndexLayout,
+        /// C++ bool: the row has a key that can match.
+        has_key: Option<String>,
+        codes: Vec<String>,
+        values: Vec<Value>,
+        keep_without_key: bool,
+    },
+    Discard,
+}
+
+/// Emit one pipeline.
+pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<EmittedPipeline> {
+    let mut state = KernelState::default();
+    state.bases = context.bases.clone();
+    let source = sources::source(context, &pipeline.source, &mut state)?;
+    let mut scope = source.scope;
+    let mut steps = Vec::new();
+    let mut probes = 0;
+    let mut loops = false;
+    for stage in &pipeline.stages {
+        match stage {
+            Stage::Filter(conjuncts) => {
+                for group in group_conjuncts(conjuncts) {
+                    steps.push(EmittedStep::Filter(test(&group, &scope, &mut state)?));
+                }
+            }
+            Stage::Scalar(result) => scalar(context, *result, &mut scope)?,
+            Stage::Probe(probe) => {
+                let emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+                loops |= emitted.ranges;
+                probes += 1;
+                steps.push(EmittedStep::Probe(emitted));
+            }
+        }
+    }
+    // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
+    let thread_rows = if loops { 1 } else { source.thread_rows };
+    // Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
+    let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
+    let tiles = source.bound.div_ceil(tile_rows).max(1);
+    let grid = u64::from(context.device.multiprocessors).clamp(1, tiles);
+    let rows_a_thread = tiles.div_ceil(grid).saturating_mul(u64::from(thread_rows));
+
+    let mut sink_lines = Vec::new();
+    let mut sink_columns = Vec::new();
+    let sink = match &pipeline.sink {
+        Sink::Rows { into, columns } => {
+            let mut emitter = Emitter::new(&scope, &mut state);
+            let values = emit_all(&mut emitter, columns)?;
+            sink_lines = std::mem::take(&mut emitter.lines);
+            sink_columns = columns_of(columns.iter());
+            EmittedSink::Rows {
+                into: *into,
+                values,
+            }
+        }
+        Sink::Matches {
+            into,
+            probe,
+            columns,
+        } => {
+            let kept = scope.len();
+            let mut emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+            // Whatever the index, pairs are enumerated from ranges.
+            emitted.ranges = true;
+            scope.truncate(kept);
+            emitted.payload = (kept, 0);
+            let number = emitted.number;
+            steps.push(EmittedStep::Probe(emitted));
+            let mut emitter = Emitter::new(&scope, &mut state);
+            let values = emit_all(&mut emitter, columns)?;
+            sink_lines = std::mem::take(&mut emitter.lines);
+            sink_columns = columns_of(columns.iter());
+            EmittedSink::Matches {
+                into: *into,
+                values,
+                probe: number,
+                outer: probe.kind == ProbeKind::Left,
+            }
+        }
+        Sink::Aggregate { into, aggregate } => {
+            let mut emitter = Emitter::new(&scope, &mut state);
+            let sink = aggregate_sink(
+                context,
+                &mut emitter,
+                *into,
+                aggregate,
+                source.bound,
+                rows_a_thread,
+            )?;
+            sink_lines = std::mem::take(&mut emitter.lines);
+            sink_columns = columns_of(
+                aggregate.keys.iter().chain(
+                    aggregate
+                        .calls
+                        .iter()
+                        .flat_map(|c| c.argument.iter().chain(&c.filter)),
+                ),
+            );
+            sink
+        }
+        Sink::Build { into, build } => {
+            let mut emitter = Emitter::new(&scope, &mut state);
+            let sink = build_sink(context, &mut emitter, *into, build, source.bound)?;
+            sink_lines = std::mem::take(&mut emitter.lines);
+            sink_columns = columns_of(build.keys.iter().chain(&build.payload));
+            sink
+        }
+        Sink::Discard => EmittedSink::Discard,
+    };
+    settle(context, &sink, source.bound)?;
+    Ok(EmittedPipeline {
+        state,
+        source_rows: source.rows,
+        thread_rows,
+        prologue: source.prologue,
+        scope,
+        steps,
+        sink_columns,
+        sink_lines,
+        sink,
+    })
+}
+
+fn emit_all(emitter: &mut Emitter<'_>, columns: &[Expr]) -> Result<Vec<Value>> {
+    columns.iter().map(|column| emitter.emit(column)).collect()
+}
+
+/// Adjacent conjuncts over the same columns are tested together.
+fn group_conjuncts(conjuncts: &[Expr]) -> Vec<Vec<&Expr>> {
+    let mut groups: Vec<(Vec<usize>, Vec<&Expr>)> = Vec::new();
+    for conjunct in conjuncts {
+        let needs = columns_of([conjunct]);
+        match groups.last_mut() {
+            Some((have, list)) if needs.iter().all(|c| have.contains(c)) => list.push(conjunct),
+            _ => groups.push((needs, vec![conjunct])),
+        }
+    }
+    groups.into_iter().map(|(_, list)| list).collect()
+}
+
+/// Scope columns that the expressions read, ascending.
+fn columns_of<'e>(expressions: impl IntoIterator<Item = &'e Expr>) -> Vec<usize> {
+    let mut needs = Vec::new();
+    for expression in expressions {
+        expression.for_each_column(&mut |c| needs.push(c));
+    }
+    needs.sort_unstable();
+    needs.dedup();
+    needs
+}
+
+/// The conjuncts as one test of the row at hand.
+fn test(conjuncts: &[&Expr], scope: &[ScopeColumn], state: &mut KernelState) -> Result<Test> {
+    let mut emitter = Emitter::new(scope, state);
+    let mut tests = Vec::new();
+    for conjunct in conjuncts {
+        let value = emitter.emit(conjunct)?;
+        if value.valid.as_deref() == Some("false") {
+            tests.push("false".to_string());
+            continue;
+        }
+        if value.c_type != CType::Bool {
+            return Err(GpuError::Internal("a filter that is not boolean".into()));
+        }
+        tests.push(emitter.is_true(&value));
+    }
+    Ok(Test {
+        columns: columns_of(conjuncts.iter().copied()),
+        lines: emitter.lines,
+        passes: if tests.is_empty() {
+            "true".into()
+        } else {
+            tests.join(" && ")
+        },
+    })
+}
+
+/// Append the columns of a scalar subquery's result.
+fn scalar(context: &Context<'_>, result: ResultId, scope: &mut Vec<ScopeColumn>) -> Result<()> {
+    let ResultLayout::Rows(columns) = &context.known(result)?.layout else {
+        return Err(GpuError::Internal(
+            "a scalar subquery that is not rows".into(),
+        ));
+    };
+    for (column, layout) in columns.iter().enumerate() {
+        scope.push(ScopeColumn {
+            shape: Shape::Stored(layout.clone()),
+            access: Access::Broadcast { result, column },
+            nullable: true,
+        });
+    }
+    Ok(())
+}
+
+fn emit_probe(
+    context: &Context<'_>,
+    probe: &Probe,
+    number: usize,
+    scope: &mut Vec<ScopeColumn>,
+    state: &mut KernelState,
+) -> Result<EmittedProbe> {
+    let layout = context.index(probe.index)?;
+    if layout.keys.len() != probe.keys.len() {
+        return Err(GpuError::Internal(
+            "a probe with another number of keys than its index".into(),
+        ));
+    }
+    let mut emitter = Emitter::new(scope, state);
+    let mut possible = Vec::new();
+    let mut known = Vec::new();
+    let mut codes = Vec::new();
+    for (key, built) in probe.keys.iter().zip(&layout.keys) {
+        let value = emitter.emit(key)?;
+        known.extend(value.valid.clone());
+        let probing = probe_key(&mut emitter, value, built, layout.null_equal)?;
+        possible.extend(probing.possible);
+        codes.push(probing.code);
+    }
+    let lines = std::mem::take(&mut emitter.lines);
+    let codes = match layout.kind {
+        IndexKind::Perfect => vec![dense_code(&layout.keys, &codes)],
+        IndexKind::Hash if layout.keys.is_empty() => vec![],
+        IndexKind::Hash => packed_words(&layout.keys, &codes, layout.key_words),
+    };
+    let possible = if possible.is_empty() {
+        "true".to_string()
+    } else {
+        possible.join(" && ")
+    };
+    let known = if known.is_empty() {
+        "true".to_string()
+    } else {
+        known.join(" && ")
+    };
+    let columns = columns_of(&probe.keys);
+    let existence_only = matches!(
+        probe.kind,
+        ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark | ProbeKind::NullAwareAnti
+    ) && probe.residual.is_empty()
+        && !probe.mark_entries;
+    let ranges = !layout.unique && !layout.existence && !existence_only;
+
+    // The payload follows the scope while the residual is tested, and stays for Inner and Left.
+    let first = scope.len();
+    let mask = format!("h{number}");
+    let outer = probe.kind == ProbeKind::Left;
+    for (column, stored) in layout.columns.iter().enumerate() {
+        scope.push(ScopeColumn {
+            shape: Shape::Stored(stored.clone()),
+            access: Access::Gather {
+                result: probe.index,
+                column,
+                entry: format!("e{number}"),
+                mask: mask.clone(),
+            },
+            nullable: stored.nullable || outer,
+        });
+    }
+    let payload = (first, layout.columns.len());
+    let residual = if probe.residual.is_empty() {
+        None
+    } else {
+        let conjuncts: Vec<&Expr> = probe.residual.iter().collect();
+        Some(test(&conjuncts, scope, state)?)
+    };
+    match probe.kind {
+        ProbeKind::Inner | ProbeKind::Left => {}
+        ProbeKind::Mark => {
+            scope.truncate(first);
+            scope.push(ScopeColumn {
+                shape: Shape::Mask(mask),
+                access: Access::None,
+                nullable: false,
+            });
+        }
+        _ => scope.truncate(first),
+    }
+    Ok(EmittedProbe {
+        number,
+        index: probe.index,
+        kind: probe.kind,
+        columns,
+        lines,
+        possible,
+        known,
+        codes,
+        ranges,
+        residual,
+        payload,
+        mark_entries: probe.mark_entries,
+    })
+}
+
+fn aggregate_sink(
+    context: &mut Context<'_>,
+    emitter: &mut Emitter<'_>,
+    into: ResultId,
+    aggregate: &Aggregate,
+    bound: u64,
+    rows_a_thread: u64,
+) -> Result<EmittedSink> {
+    let mut keys = Vec::new();
+    for key in &aggregate.keys {
+        let value = emitter.emit(key)?;
+        keys.push(key_plan(emitter, value, &key.data_type, true)?);
+    }
+    let mut aggregates = AccumulatorPlan::default();
+    if !keys.is_empty() {
+        aggregates.grouped = true;
+        // Tells the groups that exist from empty slots of dense placements.
+        aggregates.count("alive", rows_a_thread);
+    }
+    for call in &aggregate.calls {
+        if call.distinct {
+            return unsupported("DISTINCT aggregates");
+        }
+        aggregates.call(emitter, call, bound, rows_a_thread)?;
+    }
+    let dense_domain = dense_strides(&mut keys);
+    let key_words = pack_keys(&mut keys);
+    let domain = keys
+        .iter()
+        .try_fold(1u128, |p, k| p.checked_mul(k.domain))
+        .unwrap_or(u128::MAX);
+    let profile = GroupProfile {
+        rows: bound,
+        dense_domain,
+        max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
+        state_bytes: aggregates.words * 8,
+        state_registers: aggregates.accumulators.iter().map(|a| a.registers()).sum(),
+        registers_possible: true,
+        shared_possible: true,
+    };
+    let name = &context.graph.results[into].name;
+    let mut placement = GroupPlacement::Registers;
+    let mut slots = 1;
+    if !keys.is_empty() {
+        let choice = context.policy.place_groups(&profile, context.device);
+        placement = choice.placement;
+        slots = match placement {
+            GroupPlacement::GlobalHash { capacity } => {
+                // The estimate of the planner knows more than the bound does.
+                let estimate = context.graph.results[into].estimate;
+                let wanted = estimate.saturating_mul(2).next_power_of_two().max(1 << 10);
+                let slots = capacity.min(wanted);
+                placement = GroupPlacement::GlobalHash { capacity: slots };
+                slots
+            }
+            _ => match dense_domain {
+                Some(domain) => domain,
+                None => {
+                    return unsupported("a dense group placement for keys without a small domain");
+                }
+            },
+        };
+        context.choices.push(format!(
+            "groups of {name} in {placement}: {}",
+            choice.reason
+        ));
+    }
+    Ok(EmittedSink::Aggregate {
+        into,
+        keys,
+        key_words,
+        aggregates,
+        profile,
+        placement,
+        slots,
+    })
+}
+
+fn build_sink(
+    context: &mut Context<'_>,
+    emitter: &mut Emitter<'_>,
+    into: ResultId,
+    build: &Build,
+    bound: u64,
+) -> Result<EmittedSink> {
+    let mut keys = Vec::new();
+    let mut needed = Vec::new();
+    for key in &build.keys {
+        let value = emitter.emit(key)?;
+        if !build.null_equal {
+            needed.extend(value.valid.clone());
+        }
+        keys.push(key_plan(emitter, value, &key.data_type, build.null_equal)?);
+    }
+    let values = emit_all(emitter, &build.payload)?;
+    let columns: Vec<ColumnLayout> = values
+        .iter()
+        .zip(&build.payload)
+        .map(|(value, expr)| layout_of(value, &expr.data_type))
+        .collect();
+    needed.dedup();
+    let has_key = (!needed.is_empty()).then(|| emitter.bind_bool(needed.join(" && ")));
+    let keep_without_key = build.track_matches && has_key.is_some();
+    let domain = dense_strides(&mut keys).filter(|_| !keys.is_empty() && !keep_without_key);
+    let key_words = if keys.is_empty() {
+        0
+    } else {
+        pack_keys(&mut keys)
+    };
+    let existence = build.existence && !build.track_matches;
+    let spec = &context.graph.results[into];
+    let profile = IndexProfile {
+        domain,
+        max_entries: bound,
+        estimate: spec.estimate,
+        payload_bytes: columns
+            .iter()
+            .map(|c| usize::from(c.width) + usize::from(c.nullable))
+            .sum(),
+        key_words,
+        unique: build.unique,
+        existence,
+    };
+    let (kind, reason) = if keys.is_empty() {
+        (IndexKind::Hash, "no keys: every entry matches".to_string())
+    } else {
+        let choice = context.policy.place_index(&profile, context.device);
+        if choice.kind == IndexKind::Perfect && domain.is_none() {
+            (IndexKind::Hash, "keys without a moderate range".to_string())
+        } else {
+            (choice.kind, choice.reason)
+        }
+    };
+    context
+        .choices
+        .push(format!("index {} is {kind}: {reason}", spec.name));
+    let unique = build.unique && !keys.is_empty();
+    let raw: Vec<String> = keys.iter().map(super::keys::code).collect();
+    let codes = match kind {
+        _ if keys.is_empty() => vec![],
+        IndexKind::Perfect => vec![dense_code(&keys, &raw)],
+        IndexKind::Hash => packed_words(&keys, &raw, key_words),
+    };
+    let key_words = match kind {
+        _ if keys.is_empty() => 0,
+        IndexKind::Perfect => 1,
+        IndexKind::Hash => key_words,
+    };
+    let layout = IndexLayout {
+        kind,
+        domain: if kind == IndexKind::Perfect {
+            domain.unwrap_or(0)
+        } else {
+            0
+        },
+        key_words,
+        keys,
+        unique,
+        null_equal: build.null_equal,
+        existence,
+        track_matches: build.track_matches,
+        columns: if existence { vec![] } else { columns },
+    };
+    Ok(EmittedSink::Build {
+        into,
+        layout,
+        has_key,
+        codes,
+        values: if existence { vec![] } else { values },
+        keep_without_key,
+    })
+}
+
+/// Record the layout of what the sink fills; rows that several pipelines append are settled by the last.
+fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<()> {
+    let graph = context.graph;
+    let types = |id: ResultId| graph.results[id].kind.columns();
+    let layouts = |id: ResultId, values: &[Value]| -> Vec<ColumnLayout> {
+        values
+            .iter()
+            .zip(types(id))
+            .map(|(value, column)| layout_of(value, &column.data_type))
+            .collect()
+    };
+    match sink {
+        EmittedSink::Rows { into, values } => {
+            let mut new = layouts(*into, values);
+            let mut total = bound;
+            if let Some(Known {
+                layout: ResultLayout::Rows(old),
+                bound,
+            }) = &context.known[*into]
+            {
+                new = old
+                    .iter()
+                    .zip(new)
+                    .map(|(a, b)| super::merge::layouts(a, &b))
+                    .collect::<Result<_>>()?;
+                total = total.saturating_add(*bound);
+            }
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Rows(new),
+                bound: total,
+            });
+        }
+        EmittedSink::Matches {
+            into,
+            values,
+            probe: _,
+            ..
+        } => {
+            let index = graph
+                .probed_by(*into)
+                .map(|(index, _)| index)
+                .ok_or_else(|| GpuError::Internal("matches without a probe".into()))?;
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Matches {
+                    columns: layouts(*into, values),
+                    index,
+                },
+                bound,
+            });
+        }
+        EmittedSink::Aggregate {
+            into,
+            keys,
+            key_words,
+            aggregates,
+            profile,
+            placement,
+            slots,
+        } => {
+            let layout = super::program::GroupsLayout {
+                keys: keys.clone(),
+                key_words: *key_words,
+                aggregates: aggregates.clone(),
+                placement: *placement,
+                slots: *slots,
+                distinct_words: vec![],
+            };
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Groups(layout),
+                bound: if keys.is_empty() {
+                    1
+                } else {
+                    profile.max_groups.max(1)
+                },
+            });
+        }
+        EmittedSink::Build { into, layout, .. } => {
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Index(layout.clone()),
+                bound,
+            });
+        }
+        EmittedSink::Discard => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! Keys as packed codes: how groups and join entries are told apart.
+//!
+//! A key's code counts from its smallest value. Codes of several keys are either summed with
+//! strides (dense: one number per possible combination) or packed into 64-bit words.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+
+use super::lookup::LookupTable;
+use super::range::Range;
+use super::scalar::{Emitter, unsupported};
+use super::tile::KeyPlan;
+use super::value::{CType, Meaning, Value};
+use crate::column::Dictionary;
+use crate::error::Result;
+
+/// Largest number of dense codes that is considered at all.
+const LARGEST_DOMAIN: u128 = 1 << 32;
+
+/// Plan the code of one key whose value has been emitted. With `null_code`, code 0 stands for NULL
+/// where the value can be NULL; otherwise the caller leaves such rows out.
+pub(super) fn key_plan(
+    emitter: &mut Emitter<'_>,
+    value: Value,
+    data_type: &DataType,
+    null_code: bool,
+) -> Result<KeyPlan> {
+    let value = as_integer(emitter, value);
+    if matches!(value.meaning, Meaning::Row(_)) {
+        return unsupported("keys of strings that are not dictionary encoded");
+    }
+    if !value.c_type.is_integer() {
+        return unsupported(format!("keys of type {data_type}"));
+    }
+    let nullable = null_code && value.valid.is_some();
+    let domain = value.range.max.wrapping_sub(value.range.min) as u128;
+    let domain = domain.saturating_add(1 + u128::from(nullable));
+    if domain > 1 << 64 {
+        return unsupported("keys of values of more than 64 bits");
+    }
+    let bits = 128 - (domain - 1).leading_zeros();
+    Ok(KeyPlan {
+        data_type: data_type.clone(),
+        meaning: value.meaning.clone(),
+        min: value.range.min,
+        nullable,
+        domain,
+        stride: 0,
+        word: 0,
+        shift: 0,
+        bits,
+        value,
+    })
+}
+
+/// Booleans as 0 and 1.
+fn as_integer(emitter: &mut Emitter<'_>, value: Value) -> Value {
+    if value.c_type != CType::Bool {
+        return value;
+    }
+    let text = emitter.bind(CType::I32, format!("(i32){}", value.text));
+    Value {
+        text,
+        c_type: CType::I32,
+        ..value
+    }
+}
+
+/// Give every key its stride and return the number of dense codes, if it is moderate.
+pub(super) fn dense_strides(keys: &mut [KeyPlan]) -> Option<u64> {
+    let mut product: u128 = 1;
+    for key in keys.iter_mut().rev() {
+        key.stride = u64::try_from(product).ok()?;
+        product = product
+            .checked_mul(key.domain)
+            .filter(|p| *p <= LARGEST_DOMAIN)?;
+    }
+    u64::try_from(product).ok()
+}
+
+/// Pack the codes into as few words as possible; returns the number of words. The first word has at
+/// most 63 bits, so that it never equals the mark of an empty slot or of a row without key.
+pub(super) fn pack_keys(keys: &mut [KeyPlan]) -> usize {
+    let (mut word, mut used) = (0, 0);
+    for key in keys.iter_mut() {
+        let capacity = if word == 0 { 63 } else { 64 };
+        if used + key.bits > capacity {
+            word += 1;
+            used = 0;
+        }
+        key.word = word;
+        // A key of one value has no bits and could come after a full word.
+        key.shift = if key.bits == 0 { 0 } else { used };
+        used += key.bits;
+    }
+    word + 1
+}
+
+/// C++ text of the code of a key at the row at hand, a u64.
+pub(super) fn code(key: &KeyPlan) -> String {
+    let mut text = format!("(u64){}", key.value.text);
+    if key.min != 0 {
+        // Counted from the smallest value modulo 2^64, in which every domain fits.
+        text = format!("({text} - {}ull)", key.min as u64);
+    }
+    match &key.value.valid {
+        Some(valid) if key.nullable => format!("({valid} ? {text} + 1ull : 0ull)"),
+        _ => text,
+    }
+}
+
+/// C++ text of the dense code of all keys, from the text of each.
+pub(super) fn dense_code(keys: &[KeyPlan], codes: &[String]) -> String {
+    let parts: Vec<String> = keys
+        .iter()
+        .zip(codes)
+        .filter(|(key, _)| key.domain > 1)
+        .map(|(key, code)| match key.stride {
+            1 => code.clone(),
+            stride => format!("{code} * {stride}ull"),
+        })
+        .collect();
+    if parts.is_empty() {
+        "0ull".to_string()
+    } else {
+        parts.join(" + ")
+    }
+}
+
+/// C++ text of each packed word, from the text of each key's code.
+pub(super) fn packed_words(keys: &[KeyPlan], codes: &[String], words: usize) -> Vec<String> {
+    (0..words)
+        .map(|word| {
+            let parts: Vec<String> = keys
+                .iter()
+                .zip(codes)
+                .filter(|(key, _)| key.word == word && key.bits > 0)
+                .map(|(key, code)| match key.shift {
+                    0 => code.clone(),
+                    shift => format!("({code} << {shift})"),
+                })
+                .collect();
+            if parts.is_empty() {
+                "0ull".to_string()
+            } else {
+                parts.join(" | ")
+            }
+        })
+        .collect()
+}
+
+/// A probing key in the codes of an index: when it can be there at all, and its code.
+pub(super) struct ProbeKey {
+    /// C++ bool; `None`: always.
+    pub(super) possible: Option<String>,
+    /// C++ u64, meaningful where `possible`.
+    pub(super) code: String,
+}
+
+/// Bring `value` to the codes of the index key `built`.
+pub(super) fn probe_key(
+    emitter: &mut Emitter<'_>,
+    value: Value,
+    built: &KeyPlan,
+    null_equal: bool,
+) -> Result<ProbeKey> {
+    if value.valid.as_deref() == Some("false") {
+        // A NULL literal.
+        let possible = (!(null_equal && built.nullable)).then(|| "false".to_string());
+        return Ok(ProbeKey {
+            possible,
+            code: "0ull".into(),
+        });
+    }
+    let value = as_integer(emitter, value);
+    let mut tests = Vec::new();
+    let value = match (&value.meaning, &built.meaning) {
+        (Meaning::Number, Meaning::Number) => value,
+        (Meaning::Code(a), Meaning::Code(b)) if Arc::ptr_eq(a, b) => value,
+        (Meaning::Code(a), Meaning::Code(b)) => {
+            let (value, present) = translated(emitter, &value, a, b)?;
+            tests.extend(present);
+            value
+        }
+        _ => return unsupported("join keys of strings that are not dictionary encoded"),
+    };
+    if !value.c_type.is_integer() {
+        return unsupported("join keys that are not integers, decimals, dates or strings");
+    }
+    let values = built.domain - u128::from(built.nullable);
+    let max = built.min.wrapping_add_unsigned(values).wrapping_sub(1);
+    let built_range = Range {
+        min: built.min,
+        max,
+    };
+    if values == 0 {
+        tests.push("false".to_string());
+    } else if !value.range.within(built_range) {
+        let wide = CType::for_range(value.range.union(built_range));
+        let text = emitter.widen(&value, wide);
+        let (low, high) = (emitter.integer(built.min), emitter.integer(max));
+        let name = wide.name();
+        tests.push(format!(
+            "{text} >= ({name}){low} && {text} <= ({name}){high}"
+        ));
+    }
+    let mut code = format!("(u64){}", value.text);
+    if built.min != 0 {
+        code = format!("({code} - {}ull)", built.min as u64);
+    }
+    let within = (!tests.is_empty()).then(|| emitter.bind_bool(tests.join(" && ")));
+    Ok(match (&value.valid, built.nullable) {
+        (None, nullable) => ProbeKey {
+            possible: within,
+            code: if nullable {
+                format!("({code} + 1ull)")
+            } else {
+                code
+            },
+        },
+        (Some(valid), true) if null_equal => ProbeKey {
+            possible: within.map(|w| emitter.bind_bool(format!("!{valid} || {w}"))),
+            code: format!("({valid} ? {code} + 1ull : 0ull)"),
+        },
+        (Some(valid), nullable) => ProbeKey {
+            possible: Some(match within {
+                None => valid.clone(),
+                Some(w) => emitter.bind_bool(format!("{valid} && {w}")),
+            }),
+            code: if nullable {
+                format!("({code} + 1ull)")
+            } else {
+                code
+            },
+        },
+    })
+}
+
+/// A code of dictionary `from` as a code of dictionary `to`, and a C++ bool that is true where `to`
+/// has the string at all (`None`: always).
+fn translated(
+    emitter: &mut Emitter<'_>,
+    value: &Value,
+    from: &Arc<Dictionary>,
+    to: &Arc<Dictionary>,
+) -> Result<(Value, Option<String>)> {
+    let codes = crate::column::translate_codes(from, to)?;
+    let complete = codes.iter().all(|c| *c >= 0);
+    let name = format!("table{}", emitter.state.lookups.len());
+    let pointer = emitter.state.arguments.pointer(&name, "const i32*");
+    let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
+    emitter.state.lookups.push(LookupTable { name, bytes });
+    let text = emitter.bind(CType::I32, format!("__ldg({pointer} + {})", value.text));
+    let present = (!complete).then(|| emitter.bind_bool(format!("{text} >= 0")));
+    let value = Value {
+        text,
+        c_type: CType::I32,
+        range: Range::new(0, to.len().max(1) as i128 - 1),
+        valid: value.valid.clone(),
+        meaning: Meaning::Number,
+    };
+    Ok((value, present))
+}

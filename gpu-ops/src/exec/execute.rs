@@ -1,0 +1,271 @@
+//! Runs a prepared fragment and brings its rows to the host.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+
+use super::control::Control;
+use super::decode::{as_type, decode};
+use super::places::Part;
+use super::prepared::{Hint, OutputColumn, Prepared};
+use super::run_graph::Run;
+use super::text::gather;
+use crate::codegen::ControlWord;
+use crate::device::{Event, Stream};
+use crate::error::{GpuError, Result};
+use crate::runtime::Runtime;
+
+/// Control words and output up to this many bytes come back in one copy, whatever part of it is in use.
+const ONE_COPY: usize = 1 << 20;
+/// Values from which on columns are decoded on several threads.
+const PARALLEL_VALUES: usize = 1 << 18;
+
+/// The rows of a run, and what it took.
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) batch: RecordBatch,
+    /// Kernels launched.
+    pub(super) kernels: usize,
+    /// Time between the events around the launches, in milliseconds.
+    pub(super) kernel_ms: f64,
+    /// Label and milliseconds of each step, when asked for.
+    pub(super) steps: Vec<(String, f64)>,
+    /// Whether sizes were read between the steps.
+    pub(super) careful: bool,
+}
+
+/// Run with what the last run learned, or reading sizes between the steps when there was none or it no longer
+/// holds. `profile` asks for the time of each step.
+///
+/// # Errors
+/// [`GpuError::Arithmetic`], [`GpuError::DuplicateKeys`], [`GpuError::ScalarSubqueryRows`],
+/// [`GpuError::OutOfDeviceMemory`], [`GpuError::Device`].
+pub(super) fn execute(
+    runtime: &Runtime,
+    stream: &Stream,
+    prepared: &Prepared,
+    schema: &SchemaRef,
+    profile: bool,
+) -> Result<Finished> {
+    let hints = prepared.hints.lock().clone();
+    if hints.is_some() {
+        if let Some(finished) = attempt(runtime, stream, prepared, schema, profile, hints)? {
+            return Ok(finished);
+        }
+        *prepared.hints.lock() = None;
+    }
+    attempt(runtime, stream, prepared, schema, profile, None)?
+        .ok_or_else(|| GpuError::Internal("exact room was too small".into()))
+}
+
+/// One run; `None` when the room that the hints gave was too small.
+fn attempt(
+    runtime: &Runtime,
+    stream: &Stream,
+    prepared: &Prepared,
+    schema: &SchemaRef,
+    profile: bool,
+    hints: Option<Arc<Vec<Hint>>>,
+) -> Result<Option<Finished>> {
+    let careful = hints.is_none();
+    let mut run = Run::new(runtime, stream, prepared, hints)?;
+    run.steps(profile)?;
+
+    let host = Host::read(&run)?;
+    if !run.kept_within(&host.control) {
+        return Ok(None);
+    }
+    Control::check(&host.control)?;
+    for (result, spec) in prepared.graph.results.iter().enumerate() {
+        if Control::word(&host.control, result, ControlWord::Duplicate) != 0 {
+            return Err(GpuError::DuplicateKeys(spec.name.clone()));
+        }
+    }
+    let many = |result: &usize| Control::word(&host.control, *result, ControlWord::Count) > 1;
+    if prepared.scalars.iter().any(many) {
+        return Err(GpuError::ScalarSubqueryRows);
+    }
+    if careful {
+        *prepared.hints.lock() = Some(Arc::new(run.learned(&host.control)));
+    }
+
+    let batch = host.batch(&run, schema)?;
+    let (kernel_ms, steps) = times(runtime, prepared, &run.events, profile)?;
+    Ok(Some(Finished {
+        batch,
+        kernels: run.kernels,
+        kernel_ms,
+        steps,
+        careful,
+    }))
+}
+
+/// Time of all steps and of each one.
+fn times(
+    runtime: &Runtime,
+    prepared: &Prepared,
+    events: &[Event],
+    profile: bool,
+) -> Result<(f64, Vec<(String, f64)>)> {
+    let device = runtime.device();
+    let (Some(first), Some(last)) = (events.first(), events.last()) else {
+        return Ok((0.0, vec![]));
+    };
+    let total = if events.len() > 1 {
+        device.elapsed_ms(first, last)?
+    } else {
+        0.0
+    };
+    let mut steps = Vec::new();
+    if profile {
+        for (step, pair) in prepared.steps.iter().zip(events.windows(2)) {
+            let label = step.label().to_string();
+            steps.push((label, device.elapsed_ms(&pair[0], &pair[1])?));
+        }
+    }
+    Ok((total, steps))
+}
+
+/// Control words and as much of the output as came with them.
+struct Host {
+    control: Vec<u64>,
+    /// The buffer that begins with the control words, from its first byte.
+    head: Vec<u8>,
+}
+
+impl Host {
+    fn read(run: &Run<'_>) -> Result<Self> {
+        let control = &run.control;
+        let buffer = control.buffer();
+        if buffer.len() > ONE_COPY {
+            let control = buffer.download_values(run.stream, 0, control.words())?;
+            let head = Vec::new();
+            return Ok(Self { control, head });
+        }
+        let head: Vec<u8> = buffer.download_values(run.stream, 0, buffer.len())?;
+        let words = head.as_chunks::<8>().0.iter().take(control.words());
+        Ok(Self {
+            control: words.map(|w| u64::from_le_bytes(*w)).collect(),
+            head,
+        })
+    }
+
+    /// The first `bytes` bytes of a part of the output.
+    fn part(&self, run: &Run<'_>, part: Part, bytes: usize) -> Result<Cow<'_, [u8]>> {
+        let (buffer, offset) = run.output_part(part)?;
+        if std::ptr::eq(buffer, run.control.buffer())
+            && let Some(here) = self.head.get(offset..offset + bytes)
+        {
+            return Ok(Cow::Borrowed(here));
+        }
+        let values = buffer.download_values::<u8>(run.stream, offset, bytes)?;
+        Ok(Cow::Owned(values))
+    }
+
+    /// The output as Arrow arrays of the schema's types.
+    fn batch(&self, run: &Run<'_>, schema: &SchemaRef) -> Result<RecordBatch> {
+        let prepared = run.prepared;
+        let output = prepared.graph.output;
+        let rows = Control::word(&self.control, output, ControlWord::Count);
+        let rows = usize::try_from(rows).map_err(|_| GpuError::Internal("output rows".into()))?;
+        if schema.fields().len() != prepared.output.len() {
+            return Err(GpuError::Internal(
+                "a fragment's output has other columns than its schema".into(),
+            ));
+        }
+        // Strings first: they are gathered on the device, which the other columns only wait for.
+        let mut raw = Vec::with_capacity(prepared.output.len());
+        for (index, column) in prepared.output.iter().enumerate() {
+            raw.push(self.raw(run, index, column, rows)?);
+        }
+        let work = |(index, raw): (usize, Raw<'_>)| -> Result<ArrayRef> {
+            let array = match raw {
+                Raw::Array(array) => array,
+                Raw::Codes(codes, valid) => decode(
+                    &prepared.output[index].layout,
+                    &codes,
+                    valid.as_deref(),
+                    rows,
+                )?,
+            };
+            as_type(array, schema.field(index).data_type())
+        };
+        let values = rows.saturating_mul(raw.len());
+        let columns = if values < PARALLEL_VALUES {
+            raw.into_iter()
+                .enumerate()
+                .map(work)
+                .collect::<Result<Vec<_>>>()?
+        } else {
+            in_parallel(raw.into_iter().enumerate().collect(), work)?
+        };
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(
+            Arc::clone(schema),
+            columns,
+            &options,
+        )?)
+    }
+
+    fn raw(
+        &self,
+        run: &Run<'_>,
+        index: usize,
+        column: &OutputColumn,
+        rows: usize,
+    ) -> Result<Raw<'_>> {
+        let layout = &column.layout;
+        let valid = match layout.nullable {
+            true => Some(self.part(run, Part::Valid(index), rows)?),
+            false => None,
+        };
+        if let Some(base) = &column.text {
+            let base = base.upgrade().ok_or_else(|| {
+                GpuError::Internal("a string column was evicted during a run".into())
+            })?;
+            let array = gather(run, index, layout, &base, valid.as_deref(), rows)?;
+            return Ok(Raw::Array(array));
+        }
+        let bytes = rows.saturating_mul(usize::from(layout.width));
+        Ok(Raw::Codes(
+            self.part(run, Part::Column(index), bytes)?,
+            valid,
+        ))
+    }
+}
+
+/// A column on the host.
+enum Raw<'a> {
+    /// As it lay on the device.
+    Codes(Cow<'a, [u8]>, Option<Cow<'a, [u8]>>),
+    /// Decoded.
+    Array(ArrayRef),
+}
+
+/// Apply `work` to every item, each on a thread of its own.
+fn in_parallel<T: Send, R: Send>(
+    items: Vec<T>,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = items
+            .into_iter()
+            .map(|item| scope.spawn(move || work(item)))
+            .collect();
+        // All are joined, also after an error.
+        let results: Vec<_> = workers
+            .into_iter()
+            .map(|worker| {
+                worker.join().unwrap_or_else(|_| {
+                    Err(GpuError::Internal(
+                        "a thread decoding a column panicked".into(),
+                    ))
+                })
+            })
+            .collect();
+        results.into_iter().collect()
+    })
+}

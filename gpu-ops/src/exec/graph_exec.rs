@@ -1,0 +1,438 @@
+//! The physical plan node that stands for a fragment.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
+    PlanProperties,
+};
+use futures::TryStreamExt;
+use parking_lot::Mutex;
+
+use super::execute::{Finished, execute};
+use super::prepared::Prepared;
+use super::report::{Counters, FragmentOptions, FragmentReport};
+use crate::codegen::Program;
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::graph::{Graph, Policy};
+use crate::runtime::Runtime;
+use crate::tables::LoadedTable;
+
+/// Most rows of one RecordBatch that leaves a fragment.
+const BATCH_ROWS: usize = 8192;
+/// Times that a policy may ask for its columns in another encoding.
+const MOST_RELOADS: usize = 4;
+
+/// Runs a fragment on the device of a [`Runtime`]; a leaf with one output partition.
+///
+/// The node may be executed any number of times, also at once: what was generated, compiled and uploaded for
+/// the resident columns is kept and used again as long as these stay the same.
+#[derive(Debug)]
+pub struct GpuFragmentExec {
+    shared: Arc<Shared>,
+    run: Arc<RunState>,
+    properties: Arc<PlanProperties>,
+}
+
+/// What all runs of a fragment share.
+#[derive(Debug)]
+struct Shared {
+    policy: Arc<dyn Policy>,
+    original: Arc<dyn ExecutionPlan>,
+    runtime: Arc<Runtime>,
+    options: FragmentOptions,
+    schema: SchemaRef,
+    prepared: Mutex<Option<Arc<Prepared>>>,
+    /// Builds that are known not to be unique.
+    duplicates: Mutex<HashSet<String>>,
+}
+
+/// What belongs to one use of the plan.
+#[derive(Debug, Default)]
+struct RunState {
+    report: Mutex<FragmentReport>,
+    counters: Counters,
+}
+
+impl GpuFragmentExec {
+    /// A node that computes what `original` computes on the CPU, in the way that `policy` decides once
+    /// the columns are resident.
+    ///
+    /// # Errors
+    /// None at present; the answer leaves room for checks.
+    pub fn try_new(
+        policy: Arc<dyn Policy>,
+        original: Arc<dyn ExecutionPlan>,
+        runtime: Arc<Runtime>,
+        options: FragmentOptions,
+    ) -> Result<Self> {
+        let schema = original.schema();
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&schema)),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Ok(Self {
+            shared: Arc::new(Shared {
+                policy,
+                original,
+                runtime,
+                options,
+                schema,
+                prepared: Mutex::default(),
+                duplicates: Mutex::default(),
+            }),
+            run: Arc::default(),
+            properties: Arc::new(properties),
+        })
+    }
+
+    /// The CPU plan that the fragment stands for.
+    pub fn original(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.shared.original
+    }
+
+    /// The planner's side of the fragment.
+    pub fn policy(&self) -> &Arc<dyn Policy> {
+        &self.shared.policy
+    }
+
+    /// What the last run did; all zero before the first.
+    pub fn report(&self) -> FragmentReport {
+        self.run.report.lock().clone()
+    }
+}
+
+impl DisplayAs for GpuFragmentExec {
+    fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let device = &self.shared.runtime.device().info().name;
+        let lines = self.shared.describe();
+        if matches!(format, DisplayFormatType::TreeRender) {
+            writeln!(f, "device={device}")?;
+            for line in lines {
+                writeln!(f, "{line}")?;
+            }
+            return Ok(());
+        }
+        write!(f, "GpuFragmentExec: device={device}")?;
+        for line in lines {
+            write!(f, ", {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl ExecutionPlan for GpuFragmentExec {
+    fn name(&self) -> &str {
+        "GpuFragmentExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        // The fragment's expressions are not DataFusion's: rules must not rewrite them.
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() {
+            Ok(self)
+        } else {
+            Err(DataFusionError::Internal(
+                "GpuFragmentExec has no children".into(),
+            ))
+        }
+    }
+
+    fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        // Report and metrics are of one use of the plan; what was prepared serves the next as well.
+        Ok(Arc::new(Self {
+            shared: Arc::clone(&self.shared),
+            run: Arc::default(),
+            properties: Arc::clone(&self.properties),
+        }))
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> DataFusionResult<SendableRecordBatchStream> {
+        if partition != 0 {
+            return Err(DataFusionError::Internal(format!(
+                "GpuFragmentExec has no partition {partition}"
+            )));
+        }
+        let schema = Arc::clone(&self.shared.schema);
+        let answer = answer(Arc::clone(&self.shared), Arc::clone(&self.run), context);
+        let stream = futures::stream::once(answer).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.run.counters.metrics.clone_inner())
+    }
+}
+
+/// Run on the device; where that is impossible and allowed, let the CPU plan answer.
+async fn answer(
+    shared: Arc<Shared>,
+    state: Arc<RunState>,
+    context: Arc<TaskContext>,
+) -> DataFusionResult<SendableRecordBatchStream> {
+    let schema = Arc::clone(&shared.schema);
+    match run(Arc::clone(&shared), Arc::clone(&context)).await {
+        Ok((batch, mut report)) => {
+            let options = &shared.options;
+            let over = |limit: &usize| batch.num_rows() > *limit;
+            if let Some(limit) = options.max_tail_rows.filter(over) {
+                let tail = options.tail.as_deref().unwrap_or("the operators above");
+                let reason = format!(
+                    "{tail} ran on the CPU over {} rows that left the device (limit {limit})",
+                    batch.num_rows()
+                );
+                if options.require_gpu {
+                    return Err(required(&reason));
+                }
+                report.fallback = Some(reason);
+            }
+            state.counters.publish(&report);
+            *state.report.lock() = report;
+            let slices: Vec<_> = (0..batch.num_rows())
+                .step_by(BATCH_ROWS)
+                .map(|at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))))
+                .collect();
+            Ok(Box::pin(RecordBatchStreamAdapter::new(
+                schema,
+                futures::stream::iter(slices),
+            )))
+        }
+        // The CPU would read the same data: its errors are the user's answer.
+        Err(GpuError::DataFusion(error)) => Err(error),
+        Err(error) if shared.options.require_gpu => Err(required(&error.to_string())),
+        Err(error) => {
+            log::warn!("the CPU answers instead of the device: {error}");
+            *state.report.lock() = FragmentReport {
+                fallback: Some(error.to_string()),
+                ..Default::default()
+            };
+            let original = Arc::clone(&shared.original);
+            let single: Arc<dyn ExecutionPlan> =
+                if original.output_partitioning().partition_count() == 1 {
+                    original
+                } else {
+                    Arc::new(CoalescePartitionsExec::new(original))
+                };
+            let stream = single.execute(0, context)?;
+            Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
+        }
+    }
+}
+
+fn required(reason: &str) -> DataFusionError {
+    DataFusionError::Execution(format!(
+        "warpline.require_gpu is set, but the query cannot run on the device: {reason}; \
+         SET warpline.require_gpu = false to let the CPU answer"
+    ))
+}
+
+/// Load, prepare, run and decode.
+async fn run(
+    shared: Arc<Shared>,
+    context: Arc<TaskContext>,
+) -> Result<(RecordBatch, FragmentReport)> {
+    let mut load_ms = 0.0;
+    for _ in 0..MOST_RELOADS {
+        let stream = shared.runtime.lease_stream()?;
+        let begin = Instant::now();
+        let tables = shared.load(&context, &stream).await?;
+        load_ms += begin.elapsed().as_secs_f64() * 1e3;
+        // Compiling and waiting for the device would block the executor's threads. The task goes on when
+        // the query is dropped, so that memory outlives the kernels that use it.
+        let task = {
+            let shared = Arc::clone(&shared);
+            move || shared.run(&tables, &stream)
+        };
+        let outcome = tokio::task::spawn_blocking(task)
+            .await
+            .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))?;
+        match outcome {
+            Err(GpuError::ReloadScans) => {}
+            Err(other) => return Err(other),
+            Ok((batch, mut report)) => {
+                report.load_ms = load_ms;
+                return Ok((batch, report));
+            }
+        }
+    }
+    Err(GpuError::Internal(format!(
+        "a fragment's columns were asked for in {MOST_RELOADS} encodings"
+    )))
+}
+
+impl Shared {
+    /// The columns of every scan.
+    async fn load(
+        &self,
+        context: &Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Vec<Arc<LoadedTable>>> {
+        let scans = self.policy.scans();
+        let mut tables = Vec::with_capacity(scans.len());
+        for scan in scans {
+            // One after the other: each reads with all of the session's readers.
+            let loaded = self.runtime.tables().get_or_load(
+                &scan.table,
+                &scan.columns,
+                &scan.needs_codes,
+                Arc::clone(context),
+                stream,
+            );
+            tables.push(loaded.await?);
+        }
+        Ok(tables)
+    }
+
+    /// Prepare if need be, and run; plan again when a build turns out not to be unique.
+    fn run(
+        &self,
+        tables: &[Arc<LoadedTable>],
+        stream: &Stream,
+    ) -> Result<(RecordBatch, FragmentReport)> {
+        let mut report = FragmentReport::default();
+        loop {
+            let begin = Instant::now();
+            let (prepared, reused) = self.prepare(tables, stream)?;
+            if !reused {
+                report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
+            }
+            match execute(
+                &self.runtime,
+                stream,
+                &prepared,
+                &self.schema,
+                self.options.profile,
+            ) {
+                Ok(finished) => return Ok(complete(report, &prepared, finished)),
+                Err(GpuError::DuplicateKeys(build)) => {
+                    self.forget(&prepared);
+                    let note = format!("{build} has rows of equal keys: planned again");
+                    self.duplicates.lock().insert(build.clone());
+                    if prepared.duplicates.contains(&build) {
+                        return Err(GpuError::Internal(format!(
+                            "{build} was assumed to be unique although it is known not to be"
+                        )));
+                    }
+                    report.choices.push(note);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// What was prepared for these columns, or anew; the second value tells which.
+    fn prepare(
+        &self,
+        tables: &[Arc<LoadedTable>],
+        stream: &Stream,
+    ) -> Result<(Arc<Prepared>, bool)> {
+        let kept = self.prepared.lock().clone();
+        if let Some(prepared) = kept.filter(|p| p.fits(tables)) {
+            return Ok((prepared, true));
+        }
+        let duplicates = self.duplicates.lock().clone();
+        let plain: Vec<LoadedTable> = tables.iter().map(|t| LoadedTable::clone(t)).collect();
+        let graph = self.policy.graph(&plain, &duplicates)?;
+        if graph.schema != self.schema {
+            return Err(GpuError::Internal(
+                "a fragment's schema differs from its plan's".into(),
+            ));
+        }
+        let device = self.runtime.device().info();
+        let program = Program::new(&graph, &plain, self.policy.as_ref(), device)?;
+        // Anonymous tables are loaded anew each time: keeping them would only hold memory.
+        drop(plain);
+        let prepared = Prepared::new(graph, duplicates, program, tables, &self.runtime, stream)?;
+        let prepared = Arc::new(prepared);
+        *self.prepared.lock() = Some(Arc::clone(&prepared));
+        Ok((prepared, false))
+    }
+
+    /// Do not use this again.
+    fn forget(&self, prepared: &Arc<Prepared>) {
+        let mut kept = self.prepared.lock();
+        if kept.as_ref().is_some_and(|p| Arc::ptr_eq(p, prepared)) {
+            *kept = None;
+        }
+    }
+
+    /// The fragment for EXPLAIN: its steps once they are known, else what the planner says.
+    fn describe(&self) -> Vec<String> {
+        let prepared = self.prepared.lock().clone();
+        if let Some(prepared) = prepared {
+            return steps_of(&prepared.graph);
+        }
+        let scans = self.policy.scans().iter();
+        let resident: Option<Vec<LoadedTable>> = scans
+            .map(|scan| {
+                self.runtime
+                    .tables()
+                    .peek(&scan.table, &scan.columns, &scan.needs_codes)
+            })
+            .collect();
+        let graph = resident.and_then(|tables| {
+            let duplicates = self.duplicates.lock().clone();
+            self.policy.graph(&tables, &duplicates).ok()
+        });
+        match graph {
+            Some(graph) => steps_of(&graph),
+            None => self.policy.describe().lines().map(str::to_string).collect(),
+        }
+    }
+}
+
+/// One line a step.
+fn steps_of(graph: &Graph) -> Vec<String> {
+    graph.to_string().lines().map(str::to_string).collect()
+}
+
+fn complete(
+    mut report: FragmentReport,
+    prepared: &Prepared,
+    finished: Finished,
+) -> (RecordBatch, FragmentReport) {
+    report.choices.extend(prepared.choices.iter().cloned());
+    report.kernel_ms = finished.kernel_ms;
+    report.kernels = finished.kernels;
+    report.bytes = prepared.bytes;
+    report.output_rows = finished.batch.num_rows();
+    report.steps = finished.steps;
+    (finished.batch, report)
+}

@@ -1,0 +1,488 @@
+//! A fragment compiled for the columns at hand: everything that runs over the same columns share.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::places::{ColumnPart, Name, Place, Template};
+use super::storage::Shape;
+use crate::codegen::{
+    BLOCK_THREADS, ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout,
+    SourceRows, StepProgram,
+};
+use crate::column::{Column, Encoding};
+use crate::device::{Kernel, Stream};
+use crate::error::{GpuError, Result};
+use crate::graph::{Graph, ResultId, Stage, Step};
+use crate::memory::DeviceBuffer;
+use crate::runtime::Runtime;
+use crate::tables::LoadedTable;
+
+/// Lookup tables begin at multiples of this in their buffer.
+const LOOKUP_ALIGNMENT: usize = 256;
+
+/// A compiled fragment. It refers to the resident columns by address but does not keep them: each
+/// run holds them, and asks [`Prepared::fits`] first.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    tables: Vec<TableIdentity>,
+    /// The steps, for EXPLAIN, for names and for estimates.
+    pub(super) graph: Graph,
+    /// Builds that were known not to be unique.
+    pub(super) duplicates: HashSet<String>,
+    /// By result.
+    pub(super) shapes: Vec<Shape>,
+    /// In launch order.
+    pub(super) steps: Vec<PreparedStep>,
+    /// By step: the results that nothing reads after it.
+    pub(super) dead_after: Vec<Vec<ResultId>>,
+    /// Columns of the output result.
+    pub(super) output: Vec<OutputColumn>,
+    /// Results of at most one row.
+    pub(super) scalars: Vec<ResultId>,
+    /// Chosen algorithms with their reasons.
+    pub(super) choices: Vec<String>,
+    /// Bytes of the resident columns that the kernels read, each column once.
+    pub(super) bytes: usize,
+    /// Kernels compiled anew, not found in a cache.
+    pub(super) compiled: usize,
+    /// What the last complete run found.
+    pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
+    #[allow(dead_code, reason = "held, not read: kernels have its address")]
+    lookups: Option<DeviceBuffer>,
+}
+
+/// What a run found out about a result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Hint {
+    /// Rows or entries.
+    pub(super) rows: u64,
+    /// Pairs of a `Matches` result.
+    pub(super) pairs: u64,
+    /// Slots that were enough.
+    pub(super) slots: u64,
+    /// Slots that were enough for the set of each DISTINCT call.
+    pub(super) distinct_slots: Vec<u64>,
+}
+
+/// The columns of a table by identity. A weak reference keeps the address from being given to
+/// another column, but does not keep the device memory.
+#[derive(Debug)]
+struct TableIdentity {
+    rows: usize,
+    columns: Vec<Weak<Column>>,
+}
+
+/// One step.
+#[derive(Debug)]
+pub(super) enum PreparedStep {
+    /// One kernel.
+    Pipeline(PreparedKernel),
+    /// Keys, order, gather.
+    Sort(PreparedSort),
+}
+
+/// A sort.
+#[derive(Debug)]
+pub(super) struct PreparedSort {
+    pub(super) rows: ResultId,
+    pub(super) into: ResultId,
+    pub(super) keys: Option<PreparedKernel>,
+    pub(super) word_bits: Vec<u32>,
+    pub(super) gather: PreparedKernel,
+    pub(super) skip: u64,
+    pub(super) fetch: Option<u64>,
+}
+
+/// A kernel ready to be launched.
+#[derive(Debug)]
+pub(super) struct PreparedKernel {
+    pub(super) kernel: Kernel,
+    pub(super) template: Template,
+    pub(super) shared_bytes: usize,
+    /// Blocks that the device holds at once.
+    pub(super) most_blocks: u64,
+    /// Rows of one tile.
+    pub(super) tile_rows: u64,
+    pub(super) source: PreparedSource,
+    pub(super) into: Option<ResultId>,
+    pub(super) label: String,
+}
+
+/// Where the rows of a kernel come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PreparedSource {
+    /// This many.
+    Exactly(u64),
+    /// Rows of a result.
+    Rows(ResultId),
+    /// Slots of a result.
+    Slots(ResultId),
+    /// Pairs of a result.
+    Pairs(ResultId),
+}
+
+/// How a column of the output becomes an Arrow array.
+#[derive(Debug)]
+pub(super) struct OutputColumn {
+    /// Storage and meaning; strings by row have the meaning of a number.
+    pub(super) layout: ColumnLayout,
+    /// Strings by row: the column with the strings.
+    pub(super) text: Option<Weak<Column>>,
+}
+
+impl Prepared {
+    /// Compile all kernels of `program`, in parallel, and upload its lookup tables.
+    ///
+    /// # Errors
+    /// [`GpuError::Compile`]; [`GpuError::OutOfDeviceMemory`] for the lookup tables;
+    /// [`GpuError::Internal`] when program and graph do not go together.
+    pub(super) fn new(
+        graph: Graph,
+        duplicates: HashSet<String>,
+        program: Program,
+        tables: &[Arc<LoadedTable>],
+        runtime: &Runtime,
+        stream: &Stream,
+    ) -> Result<Self> {
+        if program.results.len() != graph.results.len() || graph.scans.len() != tables.len() {
+            return Err(GpuError::Internal(
+                "a program and its graph differ in their results or tables".into(),
+            ));
+        }
+        let kernels: Vec<&KernelProgram> = program.steps.iter().flat_map(kernels_of).collect();
+        let compiled = compile(runtime, &kernels)?;
+        let fresh = compiled.iter().filter(|c| !c.1).count();
+        let (lookups, offsets) = upload_lookups(runtime, stream, &kernels)?;
+        let builder = Builder {
+            program: &program,
+            tables,
+            runtime,
+            lookups: lookups.as_ref(),
+            offsets: &offsets,
+        };
+        let mut compiled = compiled.into_iter().map(|c| c.0).enumerate();
+        let mut next = |kernel: &KernelProgram| {
+            let (number, handle) = compiled
+                .next()
+                .ok_or_else(|| GpuError::Internal("a kernel was not compiled".into()))?;
+            builder.kernel(kernel, number, handle)
+        };
+        let mut steps = Vec::with_capacity(program.steps.len());
+        for step in &program.steps {
+            steps.push(match step {
+                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(next(kernel)?),
+                StepProgram::Sort(sort) => PreparedStep::Sort(PreparedSort {
+                    rows: sort.rows,
+                    into: sort.into,
+                    keys: sort.keys.as_ref().map(&mut next).transpose()?,
+                    word_bits: sort.word_bits.clone(),
+                    gather: next(&sort.gather)?,
+                    skip: sort.skip,
+                    fetch: sort.fetch,
+                }),
+            });
+        }
+        let output = match program.results.get(graph.output) {
+            Some(ResultLayout::Rows(columns) | ResultLayout::Sorted(columns)) => {
+                columns.iter().map(OutputColumn::new).collect()
+            }
+            _ => return Err(GpuError::Internal("a fragment's output has no rows".into())),
+        };
+        Ok(Self {
+            tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
+            shapes: program.results.iter().map(Shape::of).collect(),
+            dead_after: dead_after(&steps, graph.results.len(), graph.output),
+            output,
+            scalars: scalars(&graph),
+            choices: program.choices.clone(),
+            bytes: bytes_read(&kernels, tables),
+            compiled: fresh,
+            hints: Mutex::default(),
+            steps,
+            lookups,
+            graph,
+            duplicates,
+        })
+    }
+
+    /// Was it made for exactly these columns?
+    pub(super) fn fits(&self, tables: &[Arc<LoadedTable>]) -> bool {
+        self.tables.len() == tables.len()
+            && self.tables.iter().zip(tables).all(|(mine, table)| {
+                mine.rows == table.rows
+                    && mine.columns.len() == table.columns.len()
+                    && mine
+                        .columns
+                        .iter()
+                        .zip(&table.columns)
+                        .all(|(mine, column)| std::ptr::eq(mine.as_ptr(), Arc::as_ptr(column)))
+            })
+    }
+}
+
+impl TableIdentity {
+    fn of(table: &LoadedTable) -> Self {
+        Self {
+            rows: table.rows,
+            columns: table.columns.iter().map(Arc::downgrade).collect(),
+        }
+    }
+}
+
+impl OutputColumn {
+    fn new(layout: &ColumnLayout) -> Self {
+        let text = match &layout.meaning {
+            Meaning::Row(column) => Some(Arc::downgrade(column)),
+            _ => None,
+        };
+        let mut layout = layout.clone();
+        if text.is_some() {
+            layout.meaning = Meaning::Number;
+        }
+        Self { layout, text }
+    }
+}
+
+/// The kernels of a step in launch order.
+fn kernels_of(step: &StepProgram) -> Vec<&KernelProgram> {
+    match step {
+        StepProgram::Pipeline(kernel) => vec![kernel],
+        StepProgram::Sort(sort) => sort.keys.iter().chain([&sort.gather]).collect(),
+    }
+}
+
+/// Compile on as many threads as there are cores; by kernel, with whether it came from a cache.
+fn compile(runtime: &Runtime, kernels: &[&KernelProgram]) -> Result<Vec<(Kernel, bool)>> {
+    let one = |kernel: &KernelProgram| {
+        let (handle, report) = runtime.kernel(kernel.entry, &kernel.source)?;
+        Ok((handle, report.cached))
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = cores.min(kernels.len());
+    if workers <= 1 {
+        return kernels.iter().map(|k| one(k)).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(kernels.len()));
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(kernel) = kernels.get(number) else {
+                return;
+            };
+            let outcome = one(kernel);
+            done.lock().push((number, outcome));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..workers {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut done = done.into_inner();
+    done.sort_unstable_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// All lookup tables in one buffer, and by kernel the offset of each.
+fn upload_lookups(
+    runtime: &Runtime,
+    stream: &Stream,
+    kernels: &[&KernelProgram],
+) -> Result<(Option<DeviceBuffer>, Vec<Vec<usize>>)> {
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut offsets = Vec::with_capacity(kernels.len());
+    for kernel in kernels {
+        let mut mine = Vec::with_capacity(kernel.lookups.len());
+        for LookupTable { bytes: table, .. } in &kernel.lookups {
+            mine.push(bytes.len());
+            bytes.extend_from_slice(table);
+            // At least one unit: an empty table has an address as well.
+            let end = (bytes.len() + 1).next_multiple_of(LOOKUP_ALIGNMENT);
+            bytes.resize(end, 0);
+        }
+        offsets.push(mine);
+    }
+    if bytes.is_empty() {
+        return Ok((None, offsets));
+    }
+    let buffer = runtime.pool().allocate(bytes.len(), "lookup tables")?;
+    buffer.upload(stream, 0, &bytes)?;
+    // Runs of other sessions read it on streams of their own.
+    runtime.device().synchronize(stream)?;
+    Ok((Some(buffer), offsets))
+}
+
+/// What the kernels of one program have in common.
+struct Builder<'a> {
+    program: &'a Program,
+    tables: &'a [Arc<LoadedTable>],
+    runtime: &'a Runtime,
+    lookups: Option<&'a DeviceBuffer>,
+    offsets: &'a [Vec<usize>],
+}
+
+impl Builder<'_> {
+    fn kernel(
+        &self,
+        kernel: &KernelProgram,
+        number: usize,
+        handle: Kernel,
+    ) -> Result<PreparedKernel> {
+        let template = Template::new(&kernel.arguments, kernel.into, |name| {
+            self.constant(kernel, number, name)
+        })?;
+        let source = match kernel.source_rows {
+            SourceRows::Scan(scan) => {
+                let table = self.tables.get(scan).ok_or_else(|| {
+                    GpuError::Internal(format!("a kernel scans a table {scan} of none"))
+                })?;
+                PreparedSource::Exactly(table.rows as u64)
+            }
+            SourceRows::Rows(result) => PreparedSource::Rows(result),
+            SourceRows::Slots(result) => PreparedSource::Slots(result),
+            SourceRows::Pairs(result) => PreparedSource::Pairs(result),
+            SourceRows::Domain(result) => match self.program.results.get(result) {
+                Some(ResultLayout::Index(index)) => PreparedSource::Exactly(index.domain),
+                _ => return Err(GpuError::Internal("a domain of no index".into())),
+            },
+            SourceRows::One => PreparedSource::Exactly(1),
+        };
+        let device = self.runtime.device();
+        let resident =
+            device.blocks_per_multiprocessor(&handle, BLOCK_THREADS, kernel.shared_bytes)?;
+        let multiprocessors = u64::from(device.info().multiprocessors).max(1);
+        Ok(PreparedKernel {
+            kernel: handle,
+            template,
+            shared_bytes: kernel.shared_bytes,
+            most_blocks: u64::from(resident.max(1)) * multiprocessors,
+            tile_rows: kernel.tile_rows.max(1),
+            source,
+            into: kernel.into,
+            label: kernel.label.clone(),
+        })
+    }
+
+    /// Addresses of what all runs share.
+    fn constant(
+        &self,
+        kernel: &KernelProgram,
+        number: usize,
+        name: Name<'_>,
+    ) -> Result<Option<u64>> {
+        let column = match name {
+            Name::Place(_) => return Ok(None),
+            Name::Lookup(name) => {
+                let table = kernel.lookups.iter().position(|l| l.name == name);
+                let offset = table.and_then(|t| self.offsets.get(number)?.get(t).copied());
+                return match (self.lookups, offset) {
+                    (Some(buffer), Some(offset)) => Ok(Some(buffer.ptr_at(offset)?.0)),
+                    _ => Ok(None),
+                };
+            }
+            Name::Scan(index, part) => match kernel.source_rows {
+                SourceRows::Scan(scan) => self
+                    .tables
+                    .get(scan)
+                    .and_then(|t| t.columns.get(index))
+                    .map(|c| (c, part)),
+                _ => None,
+            },
+            Name::Base(base, part) => self.program.bases.get(base).map(|c| (c, part)),
+        };
+        Ok(column.and_then(|(column, part)| match part {
+            ColumnPart::Data => Some(column.data.ptr().0),
+            ColumnPart::Validity => column.validity.as_ref().map(|v| v.ptr().0),
+            ColumnPart::Offsets => match &column.encoding {
+                Encoding::Bytes { offsets } => Some(offsets.ptr().0),
+                _ => None,
+            },
+        }))
+    }
+}
+
+/// By step: the results whose memory no later step uses.
+fn dead_after(steps: &[PreparedStep], results: usize, output: ResultId) -> Vec<Vec<ResultId>> {
+    let mut last = vec![None; results];
+    for (number, step) in steps.iter().enumerate() {
+        let (kernels, named): (Vec<&PreparedKernel>, Vec<ResultId>) = match step {
+            PreparedStep::Pipeline(kernel) => (vec![kernel], kernel.into.into_iter().collect()),
+            PreparedStep::Sort(sort) => (
+                sort.keys.iter().chain([&sort.gather]).collect(),
+                vec![sort.rows, sort.into],
+            ),
+        };
+        let used =
+            kernels
+                .iter()
+                .flat_map(|k| k.template.places())
+                .filter_map(|place| match place {
+                    Place::Of(result, _) => Some(result),
+                    _ => None,
+                });
+        for result in used.chain(named) {
+            if let Some(last) = last.get_mut(result) {
+                *last = Some(number);
+            }
+        }
+    }
+    let mut dead = vec![Vec::new(); steps.len()];
+    for (result, last) in last.into_iter().enumerate() {
+        if let Some(step) = last.filter(|_| result != output) {
+            dead[step].push(result);
+        }
+    }
+    dead
+}
+
+/// Results that `Stage::Scalar` reads.
+fn scalars(graph: &Graph) -> Vec<ResultId> {
+    let mut found = Vec::new();
+    for step in &graph.steps {
+        let Step::Pipeline(pipeline) = step else {
+            continue;
+        };
+        found.extend(pipeline.stages.iter().filter_map(|stage| match stage {
+            Stage::Scalar(result) => Some(*result),
+            _ => None,
+        }));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Bytes of the scanned columns that kernels read, each (table, column) once.
+fn bytes_read(kernels: &[&KernelProgram], tables: &[Arc<LoadedTable>]) -> usize {
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    for kernel in kernels {
+        let SourceRows::Scan(scan) = kernel.source_rows else {
+            continue;
+        };
+        for column in &kernel.scan_columns {
+            let Some(column) = tables.get(scan).and_then(|t| t.columns.get(*column)) else {
+                continue;
+            };
+            if seen.insert(Arc::as_ptr(column)) {
+                bytes += column.bytes();
+            }
+        }
+    }
+    bytes
+}
+
+impl PreparedStep {
+    /// Short text for profiles.
+    pub(super) fn label(&self) -> &str {
+        match self {
+            Self::Pipeline(kernel) => &kernel.label,
+            Self::Sort(sort) => &sort.gather.label,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a fragment may do, and what its last run did.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
+use parking_lot::Mutex;
+
+/// How a fragment behaves when it meets a limit.
+#[derive(Debug, Clone, Default)]
+pub struct FragmentOptions {
+    /// Any fallback to the CPU is an error.
+    pub require_gpu: bool,
+    /// Operators above the fragment run on the CPU; more rows than this out of the fragment count
+    /// as a fallback of theirs. `None`: nothing but the output is above.
+    pub max_tail_rows: Option<usize>,
+    /// Names of those operators, for the report.
+    pub tail: Option<String>,
+    /// Measure every step of every run, at the cost of a few microseconds a step.
+    pub profile: bool,
+}
+
+/// What the last run of a fragment did.
+#[derive(Debug, Clone, Default)]
+pub struct FragmentReport {
+    /// Making columns resident, in milliseconds.
+    pub load_ms: f64,
+    /// Generating and compiling kernels, in milliseconds.
+    pub compile_ms: f64,
+    /// Time between device events around the kernels, in milliseconds.
+    pub kernel_ms: f64,
+    /// Kernels launched.
+    pub kernels: usize,
+    /// Bytes of the columns that the kernels read, as they lie on the device.
+    pub bytes: usize,
+    /// Rows that left the device.
+    pub output_rows: usize,
+    /// Why the CPU answered, wholly or in part.
+    pub fallback: Option<String>,
+    /// The chosen algorithms, each with its reason.
+    pub choices: Vec<String>,
+    /// Label and milliseconds of each step, when profiling was asked for.
+    pub steps: Vec<(String, f64)>,
+}
+
+/// The counters of a node, each registered once however often the node runs.
+#[derive(Default)]
+pub(super) struct Counters {
+    pub(super) metrics: ExecutionPlanMetricsSet,
+    counts: Mutex<HashMap<String, Count>>,
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counters").finish_non_exhaustive()
+    }
+}
+
+impl Counters {
+    fn add(&self, name: &str, value: usize) {
+        let mut counts = self.counts.lock();
+        if let Some(count) = counts.get(name) {
+            count.add(value);
+            return;
+        }
+        let builder = MetricBuilder::new(&self.metrics);
+        let count = if name == "output_rows" {
+            builder.output_rows(0)
+        } else {
+            builder.global_counter(name.to_string())
+        };
+        count.add(value);
+        counts.insert(name.into(), count);
+    }
+
+    /// Put a report where EXPLAIN ANALYZE shows it.
+    pub(super) fn publish(&self, report: &FragmentReport) {
+        self.add("output_rows", report.output_rows);
+        self.add("load_us", (report.load_ms * 1e3) as usize);
+        self.add("compile_us", (report.compile_ms * 1e3) as usize);
+        self.add("kernel_us", (report.kernel_ms * 1e3) as usize);
+        self.add("kernels", report.kernels);
+        self.add("bytes_read", report.bytes);
+        if report.kernel_ms > 0.0 {
+            self.add(
+                "gigabytes_per_second",
+                (report.bytes as f64 / report.kernel_ms / 1e6) as usize,
+            );
+        }
+        for (number, (label, milliseconds)) in report.steps.iter().enumerate() {
+            let name = format!("step {number} {label} us");
+            self.add(&name, (milliseconds * 1e3) as usize);
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Kernels of a few lines in the places of generated ones.
+
+use crate::codegen::{KernelProgram, SourceRows};
+
+/// Every row of the table `scan` whose value leaves no remainder by `divisor`, `times` times, into rows `into`.
+pub(super) fn filter(scan: usize, into: usize, divisor: u32, times: u32) -> KernelProgram {
+    let cap = format!("cap{into}");
+    let column = format!("r{into}c0");
+    super::kernel(
+        SourceRows::Scan(scan),
+        Some(into),
+        &["rows", &cap],
+        &[("control", "u64*"), ("c0", "const u32*"), (&column, "u32*")],
+        &format!(
+            "  for (u64 i = first; i < args.rows; i += stride) {{
+                 if (args.c0[i] % {divisor}u != 0 || args.c0[i] == 0xFFFFFFFFu) continue;
+                 for (u32 t = 0; t < {times}; ++t) {{
+                   const u64 at = atomicAdd(args.control + {}, (u64)1);
+                   if (at < args.{cap}) args.{column}[at] = args.c0[i];
+                 }}
+               }}",
+            into * 4
+        ),
+    )
+}
+
+/// Rows of `from` into rows `into`, plus `add`.
+pub(super) fn copy(from: usize, into: usize, add: u32) -> KernelProgram {
+    let (cap_from, cap) = (format!("cap{from}"), format!("cap{into}"));
+    let (source, target) = (format!("r{from}c0"), format!("r{into}c0"));
+    super::kernel(
+        SourceRows::Rows(from),
+        Some(into),
+        &[&cap_from, &cap],
+        &[
+            ("control", "u64*"),
+            (&source, "const u32*"),
+            (&target, "u32*"),
+        ],
+        &format!(
+            "  const u64 rows = bounded_rows(args.control + {}, args.{cap_from});
+               for (u64 i = first; i < rows; i += stride) {{
+                 const u64 at = atomicAdd(args.control + {}, (u64)1);
+                 if (at < args.{cap}) args.{target}[at] = args.{source}[i] + {add}u;
+               }}",
+            from * 4,
+            into * 4
+        ),
+    )
+}
+
+/// Group the values of the table `scan` modulo `modulus` in a hash table and count; see [`groups`].
+pub(super) fn count(scan: usize, into: usize, modulus: u32) -> KernelProgram {
+    let (slots, keys, state) = (
+        format!("slots{into}"),
+        format!("r{into}keys"),
+        format!("r{into}state"),
+    );
+    super::kernel(
+        SourceRows::Scan(scan),
+        Some(into),
+        &["rows", &slots],
+        &[
+            ("control", "u64*"),
+            ("c0", "const u32*"),
+            (&keys, "u64*"),
+            (&state, "u64*"),
+        ],
+        &format!(
+            "  for (u64 i = first; i < args.rows; i += stride) {{
+                 const u64 slot = find_or_insert(args.{keys}, args.{slots} - 1, args.c0[i] % {modulus}u, 8);
+                 if (slot == WL_NO_SLOT) store_relaxed(args.control + {}, (u64)1);
+                 else atomicAdd(args.{state} + slot, (u64)1);
+               }}",
+            into * 4 + 1
+        ),
+    )
+}
+
+/// The counts of the groups of `from` into rows `into`.
+pub(super) fn groups(from: usize, into: usize) -> KernelProgram {
+    let (cap, state) = (format!("cap{into}"), format!("r{from}state"));
+    let column = format!("r{into}c0");
+    super::kernel(
+        SourceRows::Slots(from),
+        Some(into),
+        &["rows", &cap],
+        &[
+            ("control", "u64*"),
+            (&state, "const u64*"),
+            (&column, "u32*"),
+        ],
+        &format!(
+            "  for (u64 i = first; i < args.rows; i += stride) {{
+                 if (args.{state}[i] == 0) continue;
+                 const u64 at = atomicAdd(args.control + {}, (u64)1);
+                 if (at < args.{cap}) args.{column}[at] = (u32)args.{state}[i];
+               }}",
+            into * 4
+        ),
+    )
+}
+
+/// Build: the values of table `scan` as payload, keyed by the value modulo `modulus`.
+pub(super) fn build(scan: usize, into: usize, modulus: u32) -> KernelProgram {
+    let cap = format!("cap{into}");
+    let (column, word) = (format!("r{into}c0"), format!("r{into}k0"));
+    super::kernel(
+        SourceRows::Scan(scan),
+        Some(into),
+        &["rows", &cap],
+        &[
+            ("control", "u64*"),
+            ("c0", "const u32*"),
+            (&column, "u32*"),
+            (&word, "u64*"),
+        ],
+        &format!(
+            "  for (u64 i = first; i < args.rows; i += stride) {{
+                 if (args.c0[i] == 0xFFFFFFFFu) continue;
+                 const u64 at = atomicAdd(args.control + {}, (u64)1);
+                 if (at >= args.{cap}) continue;
+                 args.{column}[at] = args.c0[i];
+                 args.{word}[at] = args.c0[i] % {modulus}u;
+               }}",
+            into * 4
+        ),
+    )
+}
+
+/// Probe the index `index` with the values of table `scan` below `below`, for [`pairs`]; `hash` tells how it is addressed.
+pub(super) fn matches(
+    scan: usize,
+    into: usize,
+    index: usize,
+    below: u32,
+    hash: bool,
+) -> KernelProgram {
+    let (cap, slots) = (format!("cap{into}"), format!("slots{index}"));
+    let names = [
+        format!("r{into}c0"),
+        format!("r{into}start"),
+        format!("r{into}len"),
+        format!("r{index}offsets"),
+        format!("r{index}keys"),
+    ];
+    let mut sizes = vec!["rows", cap.as_str()];
+    let mut pointers = vec![
+        ("control", "u64*"),
+        ("c0", "const u32*"),
+        (names[0].as_str(), "u32*"),
+        (names[1].as_str(), "u32*"),
+        (names[2].as_str(), "u32*"),
+        (names[3].as_str(), "const u32*"),
+    ];
+    if hash {
+        sizes.push(&slots);
+        pointers.push((names[4].as_str(), "const u64*"));
+    }
+    let find = if hash {
+        format!("hash_find(args.r{index}keys, args.{slots} - 1, args.c0[i])")
+    } else {
+        "args.c0[i]".to_string()
+    };
+    super::kernel(
+        SourceRows::Scan(scan),
+        Some(into),
+        &sizes,
+        &pointers,
+        &format!(
+            "  for (u64 i = first; i < args.rows; i += stride) {{
+                 if (args.c0[i] >= {below}u) continue;
+                 const u64 slot = {find};
+                 if (slot == WL_NO_SLOT) continue;
+                 const u32 start = args.r{index}offsets[slot], end = args.r{index}offsets[slot + 1];
+                 if (start == end) continue;
+                 const u64 at = atomicAdd(args.control + {}, (u64)1);
+                 if (at >= args.{cap}) continue;
+                 args.r{into}c0[at] = args.c0[i];
+                 args.r{into}start[at] = start;
+                 args.r{into}len[at] = end - start;
+               }}",
+            into * 4
+        ),
+    )
+}
+
+/// The payload of every pair of `from` with `index` into rows `into`.
+pub(super) fn pairs(from: usize, index: usize, into: usize) -> KernelProgram {
+    let (cap_from, cap) = (format!("cap{from}"), format!("cap{into}"));
+    let names = [
+        format!("r{from}pairs"),
+        format!("r{from}start"),
+        format!("r{index}rows"),
+        format!("r{index}c0"),
+        format!("r{into}c0"),
+    ];
+    super::kernel(
+        SourceRows::Pairs(from),
+        Some(into),
+        &[&cap_from, &cap],
+        &[
+            ("control", "u64*"),
+            (&names[0], "const u64*"),
+            (&names[1], "const u32*"),
+            (&names[2], "const u32*"),
+            (&names[3], "const u32*"),
+            (&names[4], "u32*"),
+        ],
+        &format!(
+            "  const u64 parents = bounded_rows(args.control + {}, args.{cap_from});
+               const u64 total = args.r{from}pairs[parents];
+               for (u64 i = first; i < total; i += stride) {{
+                 const u64 p = pair_parent(args.r{from}pairs, parents, i);
+                 const u32 entry = args.r{index}rows[args.r{from}start[p] + (u32)(i - args.r{from}pairs[p])];
+                 const u64 at = atomicAdd(args.control + {}, (u64)1);
+                 if (at < args.{cap}) args.r{into}c0[at] = args.r{index}c0[entry];
+               }}",
+            from * 4,
+            into * 4
+        ),
+    )
+}

@@ -1,0 +1,150 @@
+//! Orders of rows by key words.
+
+use warpline_gpu::GpuError;
+use warpline_gpu::device::DevicePtr;
+use warpline_gpu::memory::DeviceBuffer;
+use warpline_gpu::primitives::{RowCount, sort_rows};
+
+use super::{Machine, Numbers, SIZES, assert_untouched, machines};
+
+/// The order that the device finds for `words` (columns) is the stable one.
+fn check(machine: &Machine, words: &[Vec<u64>], bits: &[u32], rows: RowCount, used: usize) {
+    let uploaded: Vec<DeviceBuffer> = words.iter().map(|w| machine.upload(w)).collect();
+    let pointers: Vec<DevicePtr> = uploaded.iter().map(DeviceBuffer::ptr).collect();
+    let order = machine.space(used * 4);
+    unsafe {
+        sort_rows(
+            &machine.runtime,
+            &machine.stream,
+            &pointers,
+            bits,
+            rows,
+            order.ptr(),
+        )
+        .unwrap();
+    }
+    let low = |word: u64, bits: u32| {
+        if bits == 64 {
+            word
+        } else {
+            word & ((1 << bits) - 1)
+        }
+    };
+    let mut expected: Vec<u32> = (0..used as u32).collect();
+    expected.sort_by_key(|row| -> Vec<u64> {
+        words
+            .iter()
+            .zip(bits)
+            .map(|(w, bits)| low(w[*row as usize], *bits))
+            .collect()
+    });
+    let label = format!("{}: {used} rows by {bits:?} bits", machine.name);
+    assert!(machine.read::<u32>(&order, used) == expected, "{label}");
+    assert_untouched(machine, &order, used * 4);
+}
+
+#[test]
+fn orders_of_every_size_and_width() {
+    for machine in machines() {
+        let mut numbers = Numbers(2);
+        for rows in SIZES.into_iter().chain([2047, 2048, 2049, 9000]) {
+            // A wide sort of many rows is slow in the emulator.
+            let widths: &[u32] = match rows {
+                40_000 => &[9],
+                4095 => &[33],
+                _ => &[1, 8, 17, 64],
+            };
+            for bits in widths {
+                // Garbage above the used bits is ignored.
+                let word: Vec<u64> = (0..rows).map(|_| numbers.draw()).collect();
+                check(
+                    &machine,
+                    &[word],
+                    &[*bits],
+                    RowCount::Known(rows as u64),
+                    rows,
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn major_words_decide_first() {
+    for machine in machines() {
+        let mut numbers = Numbers(4);
+        for rows in [1, 5, 100, 3000] {
+            let words: Vec<Vec<u64>> = [3, 5, u64::MAX]
+                .into_iter()
+                .map(|modulus| (0..rows).map(|_| numbers.draw() % modulus).collect())
+                .collect();
+            let count = RowCount::Known(rows as u64);
+            check(&machine, &words, &[2, 3, 12], count, rows);
+            check(&machine, &words, &[2, 0, 40], count, rows);
+            check(&machine, &words, &[0, 0, 0], count, rows);
+            check(&machine, &[], &[], count, rows);
+        }
+    }
+}
+
+#[test]
+fn equal_and_extreme_keys() {
+    for machine in machines() {
+        for rows in [100, 2500, 8193] {
+            let count = RowCount::Known(rows as u64);
+            for key in [0, u64::MAX] {
+                check(&machine, &[vec![key; rows]], &[64], count, rows);
+            }
+            let ends = (0..rows as u64).map(|i| if i % 3 == 0 { u64::MAX } else { i % 2 });
+            check(&machine, &[ends.collect()], &[64], count, rows);
+            let falling = (0..rows as u64).rev();
+            check(&machine, &[falling.collect()], &[14], count, rows);
+        }
+    }
+}
+
+#[test]
+fn orders_of_a_number_of_rows_known_to_the_device() {
+    for machine in machines() {
+        let mut numbers = Numbers(9);
+        let word: Vec<u64> = (0..10_000).map(|_| numbers.draw()).collect();
+        for (rows, most) in [
+            (0, 1000),
+            (1, 1000),
+            (700, 1000),
+            (5000, 1000),
+            (0, 10_000),
+            (1, 10_000),
+            (4096, 10_000),
+            (5000, 10_000),
+            (10_001, 10_000),
+        ] {
+            let ([_, device], _count) = machine.row_counts(rows, most);
+            let used = rows.min(most) as usize;
+            check(&machine, &[word.clone()], &[11], device, used);
+            check(&machine, &[], &[], device, used);
+        }
+    }
+}
+
+#[test]
+fn wrong_sorts_are_refused() {
+    let machine = &machines()[0];
+    let sort = |words: &[DevicePtr], bits: &[u32], rows: u64| unsafe {
+        sort_rows(
+            &machine.runtime,
+            &machine.stream,
+            words,
+            bits,
+            RowCount::Known(rows),
+            DevicePtr::NULL,
+        )
+    };
+    let word = [DevicePtr(256)];
+    assert!(matches!(sort(&word, &[], 1), Err(GpuError::Internal(_))));
+    assert!(matches!(sort(&word, &[65], 1), Err(GpuError::Internal(_))));
+    assert!(matches!(
+        sort(&word, &[8], 1 << 32),
+        Err(GpuError::Unsupported(_))
+    ));
+}

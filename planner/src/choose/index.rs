@@ -1,0 +1,112 @@
+//! What stands behind the build side of a join: an array over all possible keys, or a hash table.
+//!
+//! A perfect index (one place a possible key) answers a probe with one access and no comparison,
+//! and its bitmap of keys often stays in the L2 cache; it pays as long as the key range is not much
+//! wider than the keys in it. The hash table (NPHJ: one shared open-addressing table in device
+//! memory) takes any key.
+
+use warpline_gpu::device::DeviceInfo;
+use warpline_gpu::graph::{IndexChoice, IndexKind, IndexProfile};
+
+use crate::config::JoinAlgorithm;
+
+/// A perfect index may be this many times larger than the hash table in its place …
+const TIMES_HASH: u64 = 16;
+/// … and this many bytes always.
+const ALWAYS: u64 = 64 << 20;
+/// At most this share of device memory.
+const MEMORY_SHARE: u64 = 8;
+
+/// The index for a build side.
+pub fn place(asked: JoinAlgorithm, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {
+    let hash_bytes = hash(profile);
+    let perfect = perfect(profile, hash_bytes, device, asked == JoinAlgorithm::Perfect);
+    let choice = |kind, reason| IndexChoice { kind, reason };
+    match (asked, perfect) {
+        (JoinAlgorithm::Nphj, _) => choice(
+            IndexKind::Hash,
+            format!("warpline.join = nphj: {}", size(hash_bytes)),
+        ),
+        (JoinAlgorithm::Auto, Ok(reason)) => choice(IndexKind::Perfect, reason),
+        (JoinAlgorithm::Auto, Err(obstacle)) => choice(
+            IndexKind::Hash,
+            format!("{}, since {obstacle}", size(hash_bytes)),
+        ),
+        (JoinAlgorithm::Perfect, Ok(reason)) => choice(
+            IndexKind::Perfect,
+            format!("warpline.join = perfect: {reason}"),
+        ),
+        (JoinAlgorithm::Perfect, Err(obstacle)) => choice(
+            IndexKind::Hash,
+            format!(
+                "warpline.join = perfect is impossible ({obstacle}): {}",
+                size(hash_bytes)
+            ),
+        ),
+    }
+}
+
+/// Entries to expect; the bound is exact for an unfiltered table and loose for the rest.
+fn entries(profile: &IndexProfile) -> u64 {
+    let expected = profile.estimate.saturating_add(profile.estimate / 2);
+    expected.min(profile.max_entries).max(1)
+}
+
+fn hash(profile: &IndexProfile) -> u64 {
+    let entries = entries(profile);
+    let key = 8 * profile.key_words.max(1) as u64;
+    let slots = entries
+        .saturating_mul(2)
+        .checked_next_power_of_two()
+        .unwrap_or(1 << 63);
+    let entry = if profile.existence {
+        0
+    } else {
+        profile.payload_bytes as u64 + key
+    };
+    slots
+        .saturating_mul(key + 4)
+        .saturating_add(entries.saturating_mul(entry))
+}
+
+fn perfect(
+    profile: &IndexProfile,
+    hash_bytes: u64,
+    device: &DeviceInfo,
+    forced: bool,
+) -> Result<String, String> {
+    let Some(domain) = profile.domain else {
+        return Err("the keys have no small known range".to_string());
+    };
+    let payload = profile.payload_bytes as u64;
+    let bits = domain.div_ceil(8);
+    let bytes = if profile.existence {
+        bits
+    } else if profile.unique {
+        bits.saturating_add(domain.saturating_mul(payload))
+    } else {
+        let entries = entries(profile);
+        domain
+            .saturating_mul(4)
+            .saturating_add(entries.saturating_mul(payload + 12))
+    };
+    let most = device.memory as u64 / MEMORY_SHARE;
+    if bytes > most {
+        return Err(format!(
+            "{domain} possible keys would take {bytes} bytes, more than an eighth of device memory"
+        ));
+    }
+    let limit = ALWAYS.max(hash_bytes.saturating_mul(TIMES_HASH));
+    if bytes > limit && !forced {
+        return Err(format!(
+            "{domain} possible keys would take {bytes} bytes, more than the {limit} that a hash table justifies"
+        ));
+    }
+    Ok(format!(
+        "{domain} possible keys, {bytes} bytes (hash: {hash_bytes})"
+    ))
+}
+
+fn size(bytes: u64) -> String {
+    format!("{bytes} bytes of hash table")
+}

@@ -1,0 +1,394 @@
+//! From relational algebra to a graph of pipelines.
+//!
+//! Rows stream through filters, projections and probes of unique indexes; a pipeline is cut where
+//! rows must wait for all others: at the build side of a join, at groups, orders and unions, and
+//! where a row can have many matches (its matches are counted first, then enumerated).
+//!
+//! What a projection computes is substituted into whatever reads it, so that only columns that are
+//! needed are ever written to memory.
+
+mod join;
+mod root;
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use warpline_gpu::expr::Expr;
+use warpline_gpu::graph::{
+    Build, Graph, Pipeline, ResultColumn, ResultId, ResultKind, ResultSpec, Sink, Sort, Source,
+    Stage, Step,
+};
+use warpline_gpu::pipeline::{Aggregate, ScanSource};
+
+use crate::reason::{Reason, refuse};
+use crate::rel::convert::in_order;
+use crate::rel::expr::{columns, substitute, substitute_all};
+use crate::rel::{Rel, RelKind, RelRef};
+use crate::stats::Estimator;
+
+/// Positions of columns.
+type Columns = BTreeSet<usize>;
+
+/// What lowering starts from.
+pub struct Lowering<'a> {
+    /// The tables to scan.
+    pub scans: &'a [ScanSource],
+    /// Which scan serves a table, and where a column of the table is among the scan's.
+    pub place: &'a dyn Fn(&RelKind, usize) -> Option<(usize, usize)>,
+    /// Sizes.
+    pub estimator: &'a Estimator<'a>,
+    /// Builds that are known to have duplicate keys.
+    pub duplicates: &'a HashSet<String>,
+}
+
+impl Lowering<'_> {
+    /// The graph that computes `rel`, whose columns are those of `schema`.
+    ///
+    /// # Errors
+    /// The [`Reason`] why there is none, e.g. an expression that outgrows a kernel once projections
+    /// are substituted into it.
+    pub fn graph(&self, rel: &RelRef, schema: SchemaRef) -> Result<Graph, Reason> {
+        let mut lowerer = Lowerer {
+            input: self,
+            results: Vec::new(),
+            steps: Vec::new(),
+            shared: HashMap::new(),
+            builds: Vec::new(),
+            names: HashMap::new(),
+        };
+        let output = lowerer.root(rel)?;
+        Ok(Graph {
+            scans: self.scans.to_vec(),
+            results: lowerer.results,
+            steps: lowerer.steps,
+            output,
+            schema,
+        })
+    }
+}
+
+/// The graph so far.
+struct Lowerer<'a> {
+    input: &'a Lowering<'a>,
+    results: Vec<ResultSpec>,
+    steps: Vec<Step>,
+    /// Relations that have been computed, by address; held so that the address stays theirs.
+    shared: HashMap<*const Rel, (RelRef, ResultId)>,
+    /// Indexes that have been built.
+    builds: Vec<join::Built>,
+    /// How often each name has been given.
+    names: HashMap<String, usize>,
+}
+
+/// A pipeline that has no sink yet.
+#[derive(Debug, Clone)]
+struct Open {
+    source: Source,
+    stages: Vec<Stage>,
+    /// Each column of the relation over the scope; those that were not asked for refer to nothing.
+    columns: Vec<Expr>,
+    /// Columns of the scope.
+    width: usize,
+}
+
+impl Open {
+    /// All columns of a result, of which the relation's are the first.
+    fn of_result(source: Source, columns: &[ResultColumn]) -> Self {
+        Self {
+            source,
+            stages: vec![],
+            columns: scope(columns, 0),
+            width: columns.len(),
+        }
+    }
+
+    fn filter(&mut self, conjuncts: Vec<Expr>) {
+        if conjuncts.is_empty() {
+            return;
+        }
+        if let Some(Stage::Filter(before)) = self.stages.last_mut() {
+            before.extend(conjuncts);
+            *before = in_order(std::mem::take(before));
+        } else {
+            self.stages.push(Stage::Filter(in_order(conjuncts)));
+        }
+    }
+}
+
+/// References to columns that begin at `at` in a scope.
+fn scope(columns: &[ResultColumn], at: usize) -> Vec<Expr> {
+    columns
+        .iter()
+        .enumerate()
+        .map(|(i, c)| Expr::column(at + i, c.data_type.clone(), c.nullable))
+        .collect()
+}
+
+/// Stands for a column that nobody asked for.
+fn absent(column: &ResultColumn) -> Expr {
+    Expr::column(usize::MAX, column.data_type.clone(), column.nullable)
+}
+
+fn read_by<'a>(exprs: impl IntoIterator<Item = &'a Expr>) -> Columns {
+    exprs.into_iter().flat_map(columns).collect()
+}
+
+impl Lowerer<'_> {
+    fn rows(&self, rel: &RelRef) -> u64 {
+        self.input.estimator.rows(rel).min(1e18) as u64
+    }
+
+    fn result(&mut self, kind: ResultKind, estimate: u64, name: String) -> ResultId {
+        self.results.push(ResultSpec {
+            kind,
+            estimate,
+            name,
+        });
+        self.results.len() - 1
+    }
+
+    /// `name`, told apart from earlier ones.
+    fn unique_name(&mut self, name: String) -> String {
+        let count = self.names.entry(name.clone()).or_default();
+        *count += 1;
+        if *count == 1 {
+            name
+        } else {
+            format!("{name} #{count}")
+        }
+    }
+
+    fn close(&mut self, open: Open, sink: Sink) {
+        self.steps.push(Step::Pipeline(Pipeline {
+            source: open.source,
+            stages: open.stages,
+            sink,
+        }));
+    }
+
+    /// The rows of `rel` with the columns `needed`, as they flow.
+    fn stream(&mut self, rel: &RelRef, needed: &Columns) -> Result<Open, Reason> {
+        match &rel.kind {
+            RelKind::Scan { columns, .. } => self.scan(rel, columns.len()),
+            RelKind::One => Ok(Open {
+                source: Source::One,
+                stages: vec![],
+                columns: vec![],
+                width: 0,
+            }),
+            RelKind::Filter { input, conjuncts } => {
+                let mut below = needed.clone();
+                below.extend(read_by(conjuncts));
+                let mut open = self.stream(input, &below)?;
+                let conjuncts = substitute_all(conjuncts, &open.columns)?;
+                open.filter(conjuncts);
+                Ok(open)
+            }
+            RelKind::Project { input, exprs } => {
+                let below = read_by(needed.iter().filter_map(|i| exprs.get(*i)));
+                let mut open = self.stream(input, &below)?;
+                open.columns = exprs
+                    .iter()
+                    .enumerate()
+                    .map(|(i, e)| {
+                        if needed.contains(&i) {
+                            substitute(e, &open.columns)
+                        } else {
+                            Ok(absent(&rel.columns[i]))
+                        }
+                    })
+                    .collect::<Result<_, _>>()?;
+                Ok(open)
+            }
+            RelKind::Join(join) => self.join(rel, join, needed),
+            RelKind::Aggregate { input, aggregate } => {
+                let groups = self.aggregate(rel, input, aggregate)?;
+                Ok(Open::of_result(Source::Groups(groups), &rel.columns))
+            }
+            RelKind::Sort { .. } => {
+                let sorted = self.sorted(rel)?;
+                Ok(Open::of_result(Source::Rows(sorted), &rel.columns))
+            }
+            RelKind::Union(_) => {
+                let rows = self.materialize(rel)?;
+                Ok(Open::of_result(Source::Rows(rows), &rel.columns))
+            }
+            RelKind::Scalar { input, subquery } => {
+                let width = input.columns.len();
+                let below = needed.iter().copied().filter(|c| *c < width).collect();
+                let row = self.materialize(subquery)?;
+                let mut open = self.stream(input, &below)?;
+                open.stages.push(Stage::Scalar(row));
+                let beside: Vec<_> = rel.columns[width..].to_vec();
+                open.columns.extend(scope(&beside, open.width));
+                open.width += subquery.columns.len();
+                Ok(open)
+            }
+        }
+    }
+
+    fn scan(&mut self, rel: &RelRef, width: usize) -> Result<Open, Reason> {
+        let mut number = None;
+        let mut found = Vec::with_capacity(width);
+        for i in 0..width {
+            let Some((scan, place)) = (self.input.place)(&rel.kind, i) else {
+                return refuse("a table that the fragment does not scan");
+            };
+            number = Some(scan);
+            let column = &rel.columns[i];
+            found.push(Expr::column(
+                place,
+                column.data_type.clone(),
+                column.nullable,
+            ));
+        }
+        let scan = match number {
+            Some(scan) => scan,
+            // A table of which only the number of rows counts.
+            None => match (self.input.place)(&rel.kind, usize::MAX) {
+                Some((scan, _)) => scan,
+                None => return refuse("a table that the fragment does not scan"),
+            },
+        };
+        Ok(Open {
+            source: Source::Scan(scan),
+            stages: vec![],
+            columns: found,
+            width: self.input.scans[scan].columns.len(),
+        })
+    }
+
+    fn aggregate(
+        &mut self,
+        rel: &RelRef,
+        input: &RelRef,
+        aggregate: &Aggregate,
+    ) -> Result<ResultId, Reason> {
+        if let Some((_, id)) = self.shared.get(&Arc::as_ptr(rel)) {
+            return Ok(*id);
+        }
+        let arguments = aggregate
+            .calls
+            .iter()
+            .flat_map(|c| c.argument.iter().chain(&c.filter));
+        let needed = read_by(aggregate.keys.iter().chain(arguments));
+        let open = self.stream(input, &needed)?;
+        let within =
+            |e: &Option<Expr>| e.as_ref().map(|e| substitute(e, &open.columns)).transpose();
+        let keys = substitute_all(&aggregate.keys, &open.columns)?;
+        let mut calls = Vec::with_capacity(aggregate.calls.len());
+        for call in &aggregate.calls {
+            let mut lowered = call.clone();
+            lowered.argument = within(&call.argument)?;
+            lowered.filter = within(&call.filter)?;
+            calls.push(lowered);
+        }
+        let name = self.unique_name(rel.label());
+        let estimate = self.rows(rel);
+        let into = self.result(ResultKind::Groups(rel.columns.clone()), estimate, name);
+        self.close(
+            open,
+            Sink::Aggregate {
+                into,
+                aggregate: Aggregate { keys, calls },
+            },
+        );
+        self.shared
+            .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
+        Ok(into)
+    }
+
+    /// All rows and columns of `rel` in a `Rows` or `Sorted` result, made once.
+    fn materialize(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
+        if let Some((_, id)) = self.shared.get(&Arc::as_ptr(rel))
+            && !matches!(rel.kind, RelKind::Aggregate { .. })
+        {
+            return Ok(*id);
+        }
+        if let RelKind::Sort { .. } = rel.kind {
+            return self.sorted(rel);
+        }
+        let name = self.unique_name(rel.label());
+        let estimate = self.rows(rel);
+        let into = self.result(ResultKind::Rows(rel.columns.clone()), estimate, name);
+        match &rel.kind {
+            RelKind::Union(inputs) => {
+                for input in inputs {
+                    self.append(input, into)?;
+                }
+            }
+            _ => self.append(rel, into)?,
+        }
+        if !matches!(rel.kind, RelKind::Aggregate { .. }) {
+            self.shared
+                .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
+        }
+        Ok(into)
+    }
+
+    /// All rows of `rel` into a `Rows` result.
+    fn append(&mut self, rel: &RelRef, into: ResultId) -> Result<(), Reason> {
+        // A union of unions appends to one result.
+        if let RelKind::Union(inputs) = &rel.kind {
+            return inputs.iter().try_for_each(|input| self.append(input, into));
+        }
+        let open = self.stream(rel, &(0..rel.columns.len()).collect())?;
+        let columns = open.columns.clone();
+        self.close(open, Sink::Rows { into, columns });
+        Ok(())
+    }
+
+    fn sorted(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
+        if let Some((_, id)) = self.shared.get(&Arc::as_ptr(rel)) {
+            return Ok(*id);
+        }
+        let RelKind::Sort {
+            input,
+            keys,
+            skip,
+            fetch,
+        } = &rel.kind
+        else {
+            return refuse("an order that is none");
+        };
+        let rows = self.fresh_rows(input)?;
+        let name = self.unique_name(format!("sorted {}", rel.label()));
+        let estimate = self.rows(rel);
+        let into = self.result(ResultKind::Sorted(rel.columns.clone()), estimate, name);
+        self.steps.push(Step::Sort(Sort {
+            rows,
+            keys: keys.clone(),
+            skip: *skip,
+            fetch: *fetch,
+            into,
+        }));
+        self.shared
+            .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
+        Ok(into)
+    }
+
+    /// `rel` in a `Rows` result, never a `Sorted` one.
+    fn fresh_rows(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
+        if !matches!(rel.kind, RelKind::Sort { .. }) {
+            return self.materialize(rel);
+        }
+        let name = self.unique_name(rel.label());
+        let estimate = self.rows(rel);
+        let into = self.result(ResultKind::Rows(rel.columns.clone()), estimate, name);
+        self.append(rel, into)?;
+        Ok(into)
+    }
+}
+
+/// A build that enters rows under keys.
+fn entered(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
+    Build {
+        keys,
+        payload,
+        unique: false,
+        null_equal: false,
+        track_matches: false,
+        existence: false,
+    }
+}

@@ -1,0 +1,242 @@
+//! The planner's side of a fragment: its relation, and the graph once its tables are resident.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::physical_plan::ExecutionPlan;
+use warpline_gpu::GpuError;
+use warpline_gpu::column::ColumnStatistics;
+use warpline_gpu::device::DeviceInfo;
+use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Policy};
+use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
+use warpline_gpu::tables::LoadedTable;
+
+use crate::choose::{CostedPolicy, index};
+use crate::config::{JoinAlgorithm, WarplineConfig};
+use crate::lower::Lowering;
+use crate::reason::Reason;
+use crate::rel::codes::coded;
+use crate::rel::convert::{Refusal, convert};
+use crate::rel::{RelKind, RelRef, ScanTable};
+use crate::stats::{Estimator, TableFacts};
+
+/// A fragment as the planner knows it. Which steps it takes is decided when its tables are
+/// resident, with their exact statistics.
+#[derive(Debug)]
+pub struct FragmentPlanner {
+    rel: RelRef,
+    schema: SchemaRef,
+    /// The tables of `scans`.
+    tables: Vec<Arc<ScanTable>>,
+    scans: Vec<ScanSource>,
+    groups: CostedPolicy,
+    join: JoinAlgorithm,
+}
+
+impl FragmentPlanner {
+    /// The fragment that computes what `plan` computes.
+    ///
+    /// # Errors
+    /// The operator that is in the way, with the reason.
+    pub fn try_new(
+        plan: &Arc<dyn ExecutionPlan>,
+        config: &WarplineConfig,
+    ) -> Result<Self, Refusal> {
+        let rel = convert(plan)?;
+        Self::of(rel, plan.schema(), config).map_err(|reason| Refusal {
+            at: Arc::clone(plan),
+            reason,
+        })
+    }
+
+    /// The fragment that computes `rel`.
+    ///
+    /// # Errors
+    /// The reason why no graph computes it.
+    pub fn of(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
+        let (tables, scans) = scans(&rel);
+        let planner = Self {
+            rel,
+            schema,
+            tables,
+            scans,
+            groups: CostedPolicy {
+                group_by: config.group_by,
+            },
+            join: config.join,
+        };
+        // What cannot be lowered is known before anything is loaded.
+        planner.graph_with(&Unknown, &HashSet::new())?;
+        Ok(planner)
+    }
+
+    /// The relation that the fragment computes.
+    pub fn rel(&self) -> &RelRef {
+        &self.rel
+    }
+
+    /// The schema of its rows.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Rows of all scanned tables together, as far as the plan's statistics know.
+    pub fn scanned_rows(&self) -> Option<usize> {
+        self.tables.iter().map(|table| table.rows).sum()
+    }
+
+    /// The graph over tables of which `facts` are known.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn graph_with(
+        &self,
+        facts: &dyn TableFacts,
+        duplicates: &HashSet<String>,
+    ) -> Result<Graph, Reason> {
+        let estimator = Estimator::new(facts);
+        let place = |kind: &RelKind, column: usize| {
+            let RelKind::Scan { table, columns } = kind else {
+                return None;
+            };
+            let scan = self.tables.iter().position(|t| Arc::ptr_eq(t, table))?;
+            let Some(wanted) = columns.get(column) else {
+                return Some((scan, 0));
+            };
+            let scanned = &self.scans[scan].columns;
+            let place = scanned.iter().position(|c| c == wanted)?;
+            Some((scan, place))
+        };
+        Lowering {
+            scans: &self.scans,
+            place: &place,
+            estimator: &estimator,
+            duplicates,
+        }
+        .graph(&self.rel, Arc::clone(&self.schema))
+    }
+}
+
+/// One scan a table, of all columns that any part of `rel` reads.
+fn scans(rel: &RelRef) -> (Vec<Arc<ScanTable>>, Vec<ScanSource>) {
+    let mut tables: Vec<Arc<ScanTable>> = Vec::new();
+    let mut wanted: Vec<Vec<usize>> = Vec::new();
+    rel.for_each(&mut |rel| {
+        let RelKind::Scan { table, columns } = &rel.kind else {
+            return;
+        };
+        let at = tables
+            .iter()
+            .position(|t| Arc::ptr_eq(t, table))
+            .unwrap_or_else(|| {
+                tables.push(Arc::clone(table));
+                wanted.push(Vec::new());
+                tables.len() - 1
+            });
+        for column in columns {
+            if !wanted[at].contains(column) {
+                wanted[at].push(*column);
+            }
+        }
+    });
+    let coded = coded(rel);
+    let scans = tables
+        .iter()
+        .zip(wanted)
+        .map(|(table, columns)| {
+            let source = table.source.clone();
+            ScanSource {
+                fields: columns
+                    .iter()
+                    .map(|i| Arc::clone(&source.schema().fields()[*i]))
+                    .collect(),
+                name: source.name().to_string(),
+                needs_codes: columns
+                    .iter()
+                    .map(|i| coded.contains(&(Arc::as_ptr(table), *i)))
+                    .collect(),
+                columns,
+                table: source,
+            }
+        })
+        .collect();
+    (tables, scans)
+}
+
+/// What the plan itself knows of tables that are not resident.
+struct Unknown;
+
+impl TableFacts for Unknown {
+    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
+        table.rows.unwrap_or(1_000_000) as f64
+    }
+
+    fn column(&self, _: &Arc<ScanTable>, _: usize) -> Option<&ColumnStatistics> {
+        None
+    }
+}
+
+/// The statistics of resident tables.
+struct Resident<'a> {
+    planner: &'a FragmentPlanner,
+    tables: &'a [LoadedTable],
+}
+
+impl TableFacts for Resident<'_> {
+    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
+        let scan = self
+            .planner
+            .tables
+            .iter()
+            .position(|t| Arc::ptr_eq(t, table));
+        let loaded = scan.and_then(|scan| self.tables.get(scan));
+        loaded.map_or(0.0, |loaded| loaded.rows as f64)
+    }
+
+    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
+        let scan = self
+            .planner
+            .tables
+            .iter()
+            .position(|t| Arc::ptr_eq(t, table))?;
+        let place = self.planner.scans[scan]
+            .columns
+            .iter()
+            .position(|c| *c == column)?;
+        Some(&self.tables.get(scan)?.columns.get(place)?.statistics)
+    }
+}
+
+impl PlacementPolicy for FragmentPlanner {
+    fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+        self.groups.place_groups(profile, device)
+    }
+}
+
+impl Policy for FragmentPlanner {
+    fn scans(&self) -> &[ScanSource] {
+        &self.scans
+    }
+
+    fn graph(
+        &self,
+        tables: &[LoadedTable],
+        duplicates: &HashSet<String>,
+    ) -> warpline_gpu::Result<Graph> {
+        let facts = Resident {
+            planner: self,
+            tables,
+        };
+        self.graph_with(&facts, duplicates)
+            .map_err(|reason| GpuError::Unsupported(reason.to_string()))
+    }
+
+    fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {
+        index::place(self.join, profile, device)
+    }
+
+    fn describe(&self) -> String {
+        self.rel.to_string()
+    }
+}

@@ -1,0 +1,403 @@
+//! From a physical plan to relational algebra, or the operator that is in the way and why.
+//!
+//! Every relation has the columns of the plan node that it stands for, in the same order. Exchanges
+//! between CPU threads vanish, and so do orders that nobody sees: rows on the device have none until
+//! they are sorted at the end.
+
+mod aggregate;
+mod join;
+mod order;
+mod scan;
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::{PhysicalExpr, split_conjunction};
+use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::buffer::BufferExec;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::coop::CooperativeExec;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::joins::{
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, SortMergeJoinExec,
+};
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::scalar::ScalarValue;
+use warpline_gpu::expr::Expr;
+
+use super::expr::{is_true, null, split};
+use super::{Rel, RelKind, RelRef};
+use crate::reason::{Reason, refuse};
+use crate::translate::{Scope, is_string, is_value, may_fault, translate};
+
+pub(crate) use aggregate::raw_aggregate;
+pub(crate) use scan::is_constant;
+
+/// The operator that keeps a plan off the device.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// The operator.
+    pub at: Arc<dyn ExecutionPlan>,
+    /// Why it runs on the CPU.
+    pub reason: Reason,
+}
+
+/// The relation that `plan` computes, in the order that it promises.
+///
+/// # Errors
+/// The [`Refusal`] of the first operator that the device does not run.
+pub fn convert(plan: &Arc<dyn ExecutionPlan>) -> Result<RelRef, Refusal> {
+    let mut converter = Converter {
+        subqueries: Vec::new(),
+    };
+    let rel = converter.plan(plan)?;
+    let output = plan
+        .schema()
+        .fields()
+        .iter()
+        .find(|f| !is_value(f.data_type()) && !is_string(f.data_type()))
+        .map(|f| Reason::new(format!("column {} is of type {}", f.name(), f.data_type())));
+    let ordered = match output {
+        Some(reason) => Err(reason),
+        None => order::promised(plan, rel),
+    };
+    ordered.map_err(|reason| Refusal {
+        at: Arc::clone(plan),
+        reason,
+    })
+}
+
+/// Turns plan nodes into relations.
+struct Converter {
+    /// The scalar subqueries in scope: how expressions refer to them, and what they are.
+    subqueries: Vec<(ScalarSubqueryExpr, RelRef)>,
+}
+
+impl Converter {
+    fn plan(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<RelRef, Refusal> {
+        let inputs = self.inputs(plan)?;
+        let rel = self.node(plan, &inputs).map_err(|reason| Refusal {
+            at: Arc::clone(plan),
+            reason,
+        })?;
+        debug_assert_eq!(rel.columns.len(), plan.schema().fields().len());
+        Ok(rel)
+    }
+
+    /// The inputs of a node, converted. A two-phase aggregation reads the rows below both phases.
+    fn inputs(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<RelRef>, Refusal> {
+        // Say that the operator is in the way before any reason of its inputs.
+        known(plan).map_err(|reason| Refusal {
+            at: Arc::clone(plan),
+            reason,
+        })?;
+        if let Some(exec) = plan.downcast_ref::<ScalarSubqueryExec>() {
+            let depth = self.subqueries.len();
+            let mut found = Vec::new();
+            for link in exec.subqueries() {
+                let rel = self.plan(&link.plan)?;
+                let results = exec.results().clone();
+                let Some(column) = rel.columns.first() else {
+                    continue;
+                };
+                let data_type = column.data_type.clone();
+                let name = ScalarSubqueryExpr::new(data_type, true, link.index, results);
+                found.push((name, rel));
+            }
+            self.subqueries.extend(found);
+            let input = self.plan(exec.input());
+            self.subqueries.truncate(depth);
+            return Ok(vec![input?]);
+        }
+        if let Some(root) = plan.downcast_ref::<AggregateExec>() {
+            let raw = raw_aggregate(root).map_err(|reason| Refusal {
+                at: Arc::clone(plan),
+                reason,
+            })?;
+            return Ok(vec![self.plan(raw.input())?]);
+        }
+        plan.children()
+            .into_iter()
+            .map(|child| self.plan(child))
+            .collect()
+    }
+
+    fn node(&self, plan: &Arc<dyn ExecutionPlan>, inputs: &[RelRef]) -> Result<RelRef, Reason> {
+        if inputs.is_empty() {
+            return self.leaf(plan);
+        }
+        if let [left, right] = inputs {
+            if let Some(exec) = plan.downcast_ref::<HashJoinExec>() {
+                let rel = join::hash(exec, left, right)?;
+                return Ok(limited(plan, rel));
+            }
+            if let Some(exec) = plan.downcast_ref::<SortMergeJoinExec>() {
+                return join::sort_merge(exec, left, right);
+            }
+            if let Some(exec) = plan.downcast_ref::<NestedLoopJoinExec>() {
+                return join::nested_loop(exec, left, right);
+            }
+            if plan.is::<CrossJoinExec>() {
+                return Ok(join::cross(left, right));
+            }
+        }
+        if plan.is::<UnionExec>() || plan.is::<InterleaveExec>() {
+            return Ok(Rel::union(inputs.to_vec()));
+        }
+        let [input] = inputs else {
+            return refuse(format!("{} is not a device operator", plan.name()));
+        };
+        let input = Arc::clone(input);
+        if let Some(exec) = plan.downcast_ref::<AggregateExec>() {
+            return aggregate::aggregate(exec, input, self);
+        }
+        if let Some(exec) = plan.downcast_ref::<FilterExec>() {
+            let rel = self.filter(exec, input)?;
+            return Ok(limited(plan, rel));
+        }
+        if let Some(exec) = plan.downcast_ref::<ProjectionExec>() {
+            let exprs: Vec<_> = exec.expr().iter().map(|p| Arc::clone(&p.expr)).collect();
+            let names = exec.expr().iter().map(|p| p.alias.clone());
+            let (input, exprs) = self.translate_all(input, &exprs)?;
+            return Ok(Rel::project(input, exprs.into_iter().zip(names).collect()));
+        }
+        if let Some(exec) = plan.downcast_ref::<SortExec>() {
+            // A limit a partition is an optimisation below the limit of all partitions.
+            let whole = exec.input().output_partitioning().partition_count() == 1
+                || !exec.preserve_partitioning();
+            return order::sort(exec.expr(), exec.fetch().filter(|_| whole), input, self);
+        }
+        if let Some(exec) = plan.downcast_ref::<SortPreservingMergeExec>() {
+            return order::sort(exec.expr(), exec.fetch(), input, self);
+        }
+        if let Some(exec) = plan.downcast_ref::<GlobalLimitExec>() {
+            return Ok(order::limit(
+                input,
+                exec.skip() as u64,
+                exec.fetch().map(|f| f as u64),
+            ));
+        }
+        if plan.is::<ScalarSubqueryExec>() {
+            return Ok(input);
+        }
+        // Exchanges, and limits a partition.
+        Ok(limited(plan, input))
+    }
+
+    fn leaf(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<RelRef, Reason> {
+        if plan.is::<EmptyExec>() {
+            let nothing = vec![Expr::literal(ScalarValue::Boolean(Some(false)))];
+            return nulls(plan, Rel::filter(Rel::one(), nothing));
+        }
+        if plan.is::<PlaceholderRowExec>() {
+            return nulls(plan, Rel::one());
+        }
+        let scan = scan::scan(plan)?;
+        let schema = Arc::clone(scan.table.source.schema());
+        let mut scope = Scope::new(&schema);
+        let mut conjuncts = Vec::new();
+        for filter in &scan.filters {
+            split(translate(filter, &mut scope)?, &mut conjuncts);
+        }
+        let mut columns = Vec::new();
+        for (column, field) in scan.columns.iter().zip(plan.schema().fields()) {
+            columns.push((translate(column, &mut scope)?, field.name().clone()));
+        }
+        let table = Rel::scan(Arc::new(scan.table), scope.used().to_vec());
+        let rows = Rel::filter(table, in_order(conjuncts));
+        let in_place = columns.len() == rows.columns.len()
+            && columns
+                .iter()
+                .enumerate()
+                .all(|(i, (e, _))| super::expr::as_column(e) == Some(i));
+        Ok(if in_place {
+            rows
+        } else {
+            Rel::project(rows, columns)
+        })
+    }
+
+    fn filter(&self, exec: &FilterExec, input: RelRef) -> Result<RelRef, Reason> {
+        let width = input.columns.len();
+        let predicates: Vec<_> = split_conjunction(exec.predicate())
+            .into_iter()
+            .filter(|e| !e.is::<DynamicFilterPhysicalExpr>())
+            .cloned()
+            .collect();
+        let (input, translated) = self.translate_all(input, &predicates)?;
+        let mut conjuncts = Vec::new();
+        for expr in translated {
+            split(expr, &mut conjuncts);
+        }
+        let rel = Rel::filter(input, in_order(conjuncts));
+        let columns: Vec<usize> = match exec.projection() {
+            Some(projection) => projection.to_vec(),
+            None => (0..width).collect(),
+        };
+        Ok(Rel::select(rel, &columns))
+    }
+
+    /// Translate expressions over `input`. Scalar subqueries among them become columns beside the
+    /// input's, which the input that is returned has.
+    fn translate_all(
+        &self,
+        input: RelRef,
+        exprs: &[Arc<dyn PhysicalExpr>],
+    ) -> Result<(RelRef, Vec<Expr>), Reason> {
+        let mut rel = input;
+        let mut beside: Vec<usize> = Vec::new();
+        let mut prepared = Vec::with_capacity(exprs.len());
+        let width = rel.columns.len();
+        for expr in exprs {
+            let mut unknown = false;
+            let replaced = Arc::clone(expr).transform_down(|e| {
+                let Some(subquery) = e.downcast_ref::<ScalarSubqueryExpr>() else {
+                    return Ok(Transformed::no(e));
+                };
+                let Some(at) = self.subqueries.iter().position(|(n, _)| n == subquery) else {
+                    unknown = true;
+                    return Ok(Transformed::no(e));
+                };
+                let place = beside.iter().position(|b| *b == at).unwrap_or_else(|| {
+                    beside.push(at);
+                    beside.len() - 1
+                });
+                let column = Arc::new(Column::new("scalar_subquery", width + place));
+                Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+            })?;
+            if unknown {
+                return refuse("the scalar subquery's result is not on the device");
+            }
+            prepared.push(replaced.data);
+        }
+        for at in &beside {
+            rel = Rel::scalar(rel, Arc::clone(&self.subqueries[*at].1));
+        }
+        let schema = rel.schema();
+        let mut scope = Scope::whole(&schema);
+        let translated = prepared
+            .iter()
+            .map(|e| translate(e, &mut scope))
+            .collect::<Result<_, _>>()?;
+        Ok((rel, translated))
+    }
+}
+
+/// AND is commutative: what can fail runs on the rows that the rest has left.
+pub(crate) fn in_order(mut conjuncts: Vec<Expr>) -> Vec<Expr> {
+    conjuncts.retain(|c| !is_true(c));
+    conjuncts.sort_by_key(may_fault);
+    conjuncts
+}
+
+/// One row (or none) of the schema's columns, all NULL.
+fn nulls(plan: &Arc<dyn ExecutionPlan>, rows: RelRef) -> Result<RelRef, Reason> {
+    let columns = plan.schema();
+    let columns = columns
+        .fields()
+        .iter()
+        .map(|f| Ok((null(f.data_type())?, f.name().clone())))
+        .collect::<Result<_, Reason>>()?;
+    Ok(Rel::project(rows, columns))
+}
+
+/// `rel` with the limit that `plan` has beside its work. A limit of each of several partitions only
+/// saves work below a limit of all of them.
+fn limited(plan: &Arc<dyn ExecutionPlan>, rel: RelRef) -> RelRef {
+    match plan.fetch() {
+        Some(fetch) if plan.output_partitioning().partition_count() == 1 => {
+            order::limit(rel, 0, Some(fetch as u64))
+        }
+        _ => rel,
+    }
+}
+
+/// The input of an operator that changes neither rows nor columns, only their order or partitions.
+pub(crate) fn exchange(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn ExecutionPlan>> {
+    // Deprecated, but plans built by other rules may still hold it.
+    #[expect(deprecated)]
+    use datafusion::physical_plan::coalesce_batches::CoalesceBatchesExec;
+
+    #[expect(deprecated)]
+    let exchange = plan.is::<RepartitionExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<CoalesceBatchesExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<BufferExec>()
+        || plan.is::<SortExec>()
+        || plan.is::<SortPreservingMergeExec>();
+    match plan.children().as_slice() {
+        [input] if exchange && plan.fetch().is_none() => Some(*input),
+        _ => None,
+    }
+}
+
+/// Is the operator one that has a device form at all?
+fn known(plan: &Arc<dyn ExecutionPlan>) -> Result<(), Reason> {
+    // Deprecated, but plans built by other rules may still hold it.
+    #[expect(deprecated)]
+    use datafusion::physical_plan::coalesce_batches::CoalesceBatchesExec;
+
+    if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
+        return refuse("window functions run on the CPU");
+    }
+    #[expect(deprecated)]
+    let known = plan.children().is_empty()
+        || plan.is::<AggregateExec>()
+        || plan.is::<BufferExec>()
+        || plan.is::<CoalesceBatchesExec>()
+        || plan.is::<CoalescePartitionsExec>()
+        || plan.is::<CooperativeExec>()
+        || plan.is::<CrossJoinExec>()
+        || plan.is::<FilterExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<HashJoinExec>()
+        || plan.is::<InterleaveExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<NestedLoopJoinExec>()
+        || plan.is::<ProjectionExec>()
+        || plan.is::<RepartitionExec>()
+        || plan.is::<ScalarSubqueryExec>()
+        || plan.is::<SortExec>()
+        || plan.is::<SortMergeJoinExec>()
+        || plan.is::<SortPreservingMergeExec>()
+        || plan.is::<UnionExec>();
+    if known {
+        return Ok(());
+    }
+    refuse("not a device operator")
+}
+
+/// Does the tree do work that pays for moving the rows: a join, groups or an order?
+pub fn is_substantial(rel: &RelRef) -> bool {
+    let mut found = false;
+    rel.for_each(&mut |rel| {
+        found |= matches!(rel.kind, RelKind::Join(_) | RelKind::Aggregate { .. })
+            || matches!(&rel.kind, RelKind::Sort { keys, .. } if !keys.is_empty());
+    });
+    found
+}
+
+/// The fields of both sides of a join, as residual conditions see them.
+fn beside(left: &RelRef, right: &RelRef) -> Schema {
+    let fields: Vec<Field> = left
+        .columns
+        .iter()
+        .chain(&right.columns)
+        .map(|c| Field::new(c.name.clone(), c.data_type.clone(), c.nullable))
+        .collect();
+    Schema::new(fields)
+}

@@ -1,0 +1,369 @@
+//! How many rows a relation has, and what its columns hold: estimates from resident tables.
+//!
+//! Base figures (rows, ranges, NULLs, distinct values) are exact; everything above them assumes
+//! uniform values, independent columns and keys that find their partners (Selinger et al., 1979,
+//! with the containment assumption for joins).
+
+mod selectivity;
+mod unique;
+
+pub use unique::Proof;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use warpline_gpu::column::ColumnStatistics;
+use warpline_gpu::expr::{DatePart, Expr, Node};
+
+use crate::rel::expr::columns;
+use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
+
+/// What is known of the tables of a fragment.
+pub trait TableFacts {
+    /// Rows of the table.
+    fn rows(&self, table: &Arc<ScanTable>) -> f64;
+
+    /// Facts about a column, by its position in the table.
+    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics>;
+}
+
+/// Estimates for one relation.
+#[derive(Debug, Clone)]
+pub struct Estimate {
+    /// Rows.
+    pub rows: f64,
+    /// By column.
+    pub columns: Vec<ColumnEstimate>,
+}
+
+/// Estimates for one column.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnEstimate {
+    /// Distinct values that are not NULL.
+    pub distinct: f64,
+    /// Smallest and largest value: integers, unscaled decimals, days …
+    pub range: Option<(f64, f64)>,
+    /// Share of NULLs.
+    pub nulls: f64,
+}
+
+impl ColumnEstimate {
+    fn unknown(rows: f64) -> Self {
+        Self {
+            distinct: rows.max(1.0),
+            range: None,
+            nulls: 0.0,
+        }
+    }
+}
+
+/// Computes estimates, each relation's once.
+pub struct Estimator<'a> {
+    facts: &'a dyn TableFacts,
+    /// By address; the relation is held so that its address stays its own.
+    known: RefCell<HashMap<*const Rel, (RelRef, Arc<Estimate>)>>,
+}
+
+impl<'a> Estimator<'a> {
+    /// Nothing is estimated yet.
+    pub fn new(facts: &'a dyn TableFacts) -> Self {
+        Self {
+            facts,
+            known: RefCell::default(),
+        }
+    }
+
+    /// The estimate for `rel`.
+    pub fn estimate(&self, rel: &RelRef) -> Arc<Estimate> {
+        let address = Arc::as_ptr(rel);
+        if let Some((_, known)) = self.known.borrow().get(&address) {
+            return Arc::clone(known);
+        }
+        let estimate = Arc::new(self.compute(rel));
+        self.known
+            .borrow_mut()
+            .insert(address, (Arc::clone(rel), Arc::clone(&estimate)));
+        estimate
+    }
+
+    /// Rows of `rel`.
+    pub fn rows(&self, rel: &RelRef) -> f64 {
+        self.estimate(rel).rows
+    }
+
+    fn compute(&self, rel: &RelRef) -> Estimate {
+        match &rel.kind {
+            RelKind::Scan { table, columns } => self.scan(table, columns),
+            RelKind::One => Estimate {
+                rows: 1.0,
+                columns: vec![],
+            },
+            RelKind::Filter { input, conjuncts } => {
+                let input = self.estimate(input);
+                let mut result = (*input).clone();
+                let mut share = 1.0;
+                for conjunct in conjuncts {
+                    share *= selectivity::selectivity(conjunct, &input);
+                    selectivity::narrow(conjunct, &mut result.columns);
+                }
+                result.rows = (input.rows * share).max(1.0).min(input.rows);
+                fewer(&mut result, input.rows);
+                result
+            }
+            RelKind::Project { input, exprs } => {
+                let input = self.estimate(input);
+                Estimate {
+                    rows: input.rows,
+                    columns: exprs.iter().map(|e| of_expr(e, &input)).collect(),
+                }
+            }
+            RelKind::Join(join) => self.join(join),
+            RelKind::Aggregate { input, aggregate } => {
+                let input = self.estimate(input);
+                let keys: Vec<_> = aggregate.keys.iter().map(|k| of_expr(k, &input)).collect();
+                let groups = combinations(&keys, input.rows);
+                let rows = if keys.is_empty() { 1.0 } else { groups };
+                let calls = aggregate.calls.iter().map(|call| {
+                    let mut column = ColumnEstimate::unknown(rows);
+                    if let Some(argument) = &call.argument {
+                        use warpline_gpu::pipeline::AggregateFunction::{Any, Max, Min};
+                        if matches!(call.function, Any | Max | Min) {
+                            column.range = of_expr(argument, &input).range;
+                        }
+                    }
+                    column
+                });
+                let mut result = Estimate {
+                    rows,
+                    columns: keys.iter().copied().chain(calls).collect(),
+                };
+                fewer(&mut result, rows);
+                result
+            }
+            RelKind::Sort {
+                input, skip, fetch, ..
+            } => {
+                let input = self.estimate(input);
+                let left = (input.rows - *skip as f64).max(0.0);
+                let mut result = (*input).clone();
+                result.rows = fetch.map_or(left, |fetch| left.min(fetch as f64));
+                fewer(&mut result, input.rows);
+                result
+            }
+            RelKind::Union(inputs) => {
+                let inputs: Vec<_> = inputs.iter().map(|i| self.estimate(i)).collect();
+                let rows = inputs.iter().map(|i| i.rows).sum();
+                let columns = (0..rel.columns.len()).map(|c| {
+                    let distinct: f64 = inputs.iter().map(|i| i.columns[c].distinct).sum();
+                    let ranges: Option<Vec<_>> =
+                        inputs.iter().map(|i| i.columns[c].range).collect();
+                    ColumnEstimate {
+                        distinct: distinct.min(rows),
+                        range: ranges.and_then(|ranges| {
+                            ranges
+                                .into_iter()
+                                .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+                        }),
+                        nulls: 0.0,
+                    }
+                });
+                Estimate {
+                    rows,
+                    columns: columns.collect(),
+                }
+            }
+            RelKind::Scalar { input, subquery } => {
+                let mut result = (*self.estimate(input)).clone();
+                result.columns.extend(
+                    subquery
+                        .columns
+                        .iter()
+                        .map(|_| ColumnEstimate::unknown(1.0)),
+                );
+                result
+            }
+        }
+    }
+
+    fn scan(&self, table: &Arc<ScanTable>, wanted: &[usize]) -> Estimate {
+        let rows = self.facts.rows(table);
+        let columns = wanted
+            .iter()
+            .map(|i| match self.facts.column(table, *i) {
+                None => ColumnEstimate::unknown(rows),
+                Some(statistics) => base(statistics, rows),
+            })
+            .collect();
+        Estimate { rows, columns }
+    }
+
+    fn join(&self, join: &Join) -> Estimate {
+        let (left, right) = (self.estimate(&join.left), self.estimate(&join.right));
+        let l: Vec<_> = join.on.iter().map(|(l, _)| of_expr(l, &left)).collect();
+        let r: Vec<_> = join.on.iter().map(|(_, r)| of_expr(r, &right)).collect();
+        let (dl, dr) = (
+            combinations(&l, left.rows.max(1.0)),
+            combinations(&r, right.rows.max(1.0)),
+        );
+        let both = || -> Vec<ColumnEstimate> {
+            left.columns.iter().chain(&right.columns).copied().collect()
+        };
+        let joined = Estimate {
+            rows: left.rows * right.rows,
+            columns: both(),
+        };
+        let residual: f64 = join
+            .residual
+            .iter()
+            .map(|e| selectivity::selectivity(e, &joined))
+            .product();
+        let pairs = left.rows * right.rows / dl.max(dr).max(1.0) * residual;
+        // A left row has this many partners on average if it has any, so fewer rows have one.
+        let per_key = (right.rows / dr.max(1.0)).max(1.0);
+        let matched = (dr / dl.max(1.0)).min(1.0) * (residual * per_key).min(1.0);
+        let matched = if join.on.is_empty() {
+            (residual * right.rows).min(1.0)
+        } else {
+            matched
+        };
+        let (rows, columns) = match join.kind {
+            JoinKind::Inner => (pairs, both()),
+            JoinKind::Left => (pairs.max(left.rows), both()),
+            JoinKind::Full => (pairs.max(left.rows).max(right.rows), both()),
+            JoinKind::Semi => (left.rows * matched, left.columns.clone()),
+            JoinKind::Anti | JoinKind::NullAwareAnti => {
+                (left.rows * (1.0 - matched).max(0.05), left.columns.clone())
+            }
+            JoinKind::Mark => {
+                let mut columns = left.columns.clone();
+                columns.push(ColumnEstimate {
+                    distinct: 2.0,
+                    range: Some((0.0, 1.0)),
+                    nulls: 0.0,
+                });
+                (left.rows, columns)
+            }
+        };
+        let mut result = Estimate {
+            rows: rows.max(1.0),
+            columns,
+        };
+        let n = left.columns.len();
+        if matches!(join.kind, JoinKind::Inner | JoinKind::Semi) {
+            for ((le, re), (ld, rd)) in join.on.iter().zip(l.iter().zip(&r)) {
+                let least = ld.distinct.min(rd.distinct);
+                for (expr, shift) in [(le, 0), (re, n)] {
+                    let column = crate::rel::expr::as_column(expr).map(|c| c + shift);
+                    if let Some(c) = column.and_then(|c| result.columns.get_mut(c)) {
+                        c.distinct = c.distinct.min(least);
+                        c.nulls = 0.0;
+                    }
+                }
+            }
+        }
+        for column in &mut result.columns {
+            column.distinct = column.distinct.min(result.rows).max(1.0);
+        }
+        result
+    }
+}
+
+/// Estimates for a column of a resident table of `rows` rows.
+fn base(statistics: &ColumnStatistics, rows: f64) -> ColumnEstimate {
+    let values = (rows - statistics.null_count as f64).max(0.0);
+    let range = statistics
+        .range
+        .map(|(low, high)| (low as f64, high as f64));
+    let span = range.map_or(f64::INFINITY, |(low, high)| high - low + 1.0);
+    let distinct = match statistics.distinct {
+        Some(distinct) => distinct as f64,
+        None if statistics.unique => values,
+        None => values.min(span),
+    };
+    ColumnEstimate {
+        distinct: distinct.max(1.0),
+        range,
+        nulls: statistics.null_count as f64 / rows.max(1.0),
+    }
+}
+
+/// Estimates for an expression over `input`.
+pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
+    let unknown = ColumnEstimate::unknown(input.rows);
+    match &expr.node {
+        Node::Column(i) => input.columns.get(*i).copied().unwrap_or(unknown),
+        Node::Literal(_) => ColumnEstimate {
+            distinct: 1.0,
+            ..unknown
+        },
+        Node::Cast { value, .. } => ColumnEstimate {
+            range: None,
+            ..of_expr(value, input)
+        },
+        Node::DatePart { part, value } => {
+            let of = of_expr(value, input);
+            let days = of.range.map_or(f64::INFINITY, |(low, high)| high - low);
+            let distinct = match part {
+                DatePart::Year => (days / 365.0).ceil() + 1.0,
+                DatePart::Quarter => 4.0,
+                DatePart::Month | DatePart::Hour => 24.0,
+                DatePart::Day | DatePart::DayOfWeek => 31.0,
+                DatePart::DayOfYear => 366.0,
+                DatePart::Week => 53.0,
+                DatePart::Minute | DatePart::Second => 60.0,
+            };
+            ColumnEstimate {
+                distinct: distinct.min(of.distinct),
+                range: None,
+                nulls: of.nulls,
+            }
+        }
+        _ => {
+            let parts: Vec<_> = columns(expr)
+                .into_iter()
+                .filter_map(|i| input.columns.get(i).copied())
+                .collect();
+            let most = combinations(&parts, input.rows);
+            let boolean = expr.data_type == arrow::datatypes::DataType::Boolean;
+            ColumnEstimate {
+                distinct: if boolean { most.min(2.0) } else { most },
+                ..unknown
+            }
+        }
+    }
+}
+
+/// Distinct combinations of values in `rows` rows.
+pub(crate) fn combinations(columns: &[ColumnEstimate], rows: f64) -> f64 {
+    let all: f64 = columns
+        .iter()
+        .map(|c| c.distinct + if c.nulls > 0.0 { 1.0 } else { 0.0 })
+        .product();
+    drawn(all, rows)
+}
+
+/// Distinct values among `rows` drawn from `distinct` (Cardenas).
+fn drawn(distinct: f64, rows: f64) -> f64 {
+    if distinct <= 1.0 || rows <= 0.0 {
+        return distinct.max(1.0);
+    }
+    if rows / distinct > 20.0 {
+        return distinct;
+    }
+    // (1 - 1/d)^n = exp(n ln(1 - 1/d)); for large d that is -n/d.
+    let hit = distinct * -((rows * (-1.0 / distinct).ln_1p()).exp_m1());
+    hit.max(1.0).min(rows.max(1.0))
+}
+
+/// Reduce distinct counts after rows have been dropped from `before`.
+fn fewer(estimate: &mut Estimate, before: f64) {
+    let rows = estimate.rows.max(1.0);
+    for column in &mut estimate.columns {
+        // As many as n of N rows show when each value fills N/d of them.
+        let per_value = (before / column.distinct).max(1.0);
+        let kept = (rows / before.max(1.0)).min(1.0);
+        let shown = column.distinct * (1.0 - (1.0 - kept).powf(per_value));
+        column.distinct = shown.min(rows).max(1.0);
+    }
+}
