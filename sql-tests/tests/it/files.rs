@@ -7,7 +7,11 @@ use warpline::{DeviceChoice, WarplineSession};
 use warpline_sql_tests::{slt, test_device};
 
 fn slt_files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt");
+    // A bundle of the tests brings the files along.
+    let folder = std::env::var_os("WARPLINE_SLT_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("slt"),
+        PathBuf::from,
+    );
     let entries = std::fs::read_dir(&folder).expect("the folder of sqllogictest files");
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.expect("an entry").path())
