@@ -111,7 +111,7 @@ fn decimals_of_38_digits() {
     check_all(
         &fixture,
         [
-            "SELECT id, a, b, c, a = c AS e FROM t",
+            "SELECT id, a, b, c, a > 0 AS e FROM t",
             "SELECT t.id AS i, o.id AS j, o.a FROM t JOIN o ON t.a = o.a",
             "SELECT t.id AS i, o.id AS j FROM t LEFT JOIN o ON t.b = o.b AND t.c = o.c",
             "SELECT a, count(*) AS n FROM t GROUP BY a",
