@@ -1,16 +1,18 @@
 //! Warpline's physical planner: what runs on the GPU, as which pipelines.
 //!
-//! [`GpuPlacement`] is the last rule of DataFusion's physical optimiser. It finds the subtrees of a
-//! plan that the device runs ([`fragment`]), translates their expressions ([`translate`]), puts a
-//! `GpuFragmentExec` in their place and wraps the plan into a [`PlacementReportExec`], which tells
-//! EXPLAIN why the rest stays on the CPU. [`CostedPolicy`] decides where grouped aggregation states
-//! live once the columns are resident; [`metrics::collect`] sums up what a finished plan did;
-//! [`WarplineConfig`] holds the settings under `warpline.`.
+//! [`GpuPlacement`] is the last rule of DataFusion's physical optimiser. It finds the largest subtrees of
+//! a plan that the device runs, puts a `GpuFragmentExec` in their place and wraps the plan into a
+//! [`PlacementReportExec`], which tells EXPLAIN why the rest stays on the CPU.
+//!
+//! A subtree becomes relational algebra ([`rel`]) with the expressions of the device ([`translate`]).
+//! Once its tables are resident, their [`stats`] decide on the order of joins, and [`lower`] cuts the
+//! relation into a graph of pipelines. [`FragmentPlanner`] holds all that for the executor, and decides
+//! with [`choose`] which data structures stand behind groups and joins. [`metrics::collect`] sums up
+//! what a finished plan did; [`WarplineConfig`] holds the settings under `warpline.`.
 
 pub mod choose;
 pub mod config;
 pub mod error;
-pub mod fragment;
 pub mod lower;
 pub mod metrics;
 pub mod placement;

@@ -10,10 +10,8 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use warpline_gpu::pipeline::PlacementPolicy;
 use warpline_gpu::runtime::Runtime;
 
-use crate::choose::CostedPolicy;
 use crate::config::WarplineConfig;
 use crate::error::PlannerError;
 use classify::Classification;
@@ -69,10 +67,7 @@ impl PhysicalOptimizerRule for GpuPlacement {
             }
             .into());
         }
-        let policy: Arc<dyn PlacementPolicy> = Arc::new(CostedPolicy {
-            group_by: config.group_by,
-        });
-        let plan = replace::replace(classification, runtime, &policy, config.require_gpu)?;
+        let plan = replace::replace(classification, runtime, config.require_gpu)?;
         let device = runtime.device().info().id.clone();
         Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
     }

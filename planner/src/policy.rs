@@ -81,6 +81,11 @@ impl FragmentPlanner {
         &self.schema
     }
 
+    /// Tables that the fragment scans.
+    pub fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
     /// Rows of all scanned tables together, as far as the plan's statistics know.
     pub fn scanned_rows(&self) -> Option<usize> {
         self.tables.iter().map(|table| table.rows).sum()

@@ -10,7 +10,7 @@ use super::control::Control;
 use super::decode::{as_type, decode};
 use super::places::Part;
 use super::prepared::{Hint, OutputColumn, Prepared};
-use super::run_graph::Run;
+use super::run::Run;
 use super::text::gather;
 use crate::codegen::ControlWord;
 use crate::device::{Event, Stream};

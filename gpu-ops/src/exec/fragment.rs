@@ -1,8 +1,11 @@
 //! The physical plan node that stands for a fragment.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -10,99 +13,127 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
-use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
+use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
     PlanProperties,
 };
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use parking_lot::Mutex;
 
-use super::report::{FragmentOptions, FragmentReport};
-use super::{display, run};
+use super::execute::{Finished, execute};
+use super::prepared::Prepared;
+use super::report::{Counters, FragmentOptions, FragmentReport};
+use crate::codegen::Program;
+use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::pipeline::{Fragment, PlacementPolicy};
+use crate::graph::{Graph, Policy};
 use crate::runtime::Runtime;
+use crate::tables::LoadedTable;
 
 /// Most rows of one RecordBatch that leaves a fragment.
 const BATCH_ROWS: usize = 8192;
+/// Times that a policy may ask for its columns in another encoding.
+const MOST_RELOADS: usize = 4;
 
-/// Runs a [`Fragment`] on the device of a [`Runtime`]; a leaf with one output partition.
+/// Runs a fragment on the device of a [`Runtime`]; a leaf with one output partition.
+///
+/// The node may be executed any number of times, also at once: what was generated, compiled and uploaded for
+/// the resident columns is kept and used again as long as these stay the same.
 #[derive(Debug)]
 pub struct GpuFragmentExec {
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
+    run: Arc<RunState>,
     properties: Arc<PlanProperties>,
-    metrics: ExecutionPlanMetricsSet,
 }
 
+/// What all runs of a fragment share.
 #[derive(Debug)]
-pub(super) struct Inner {
-    pub(super) fragment: Fragment,
-    pub(super) original: Arc<dyn ExecutionPlan>,
-    pub(super) runtime: Arc<Runtime>,
-    pub(super) policy: Arc<dyn PlacementPolicy>,
-    pub(super) options: FragmentOptions,
-    pub(super) report: Mutex<FragmentReport>,
+struct Shared {
+    policy: Arc<dyn Policy>,
+    original: Arc<dyn ExecutionPlan>,
+    runtime: Arc<Runtime>,
+    options: FragmentOptions,
+    schema: SchemaRef,
+    prepared: Mutex<Option<Arc<Prepared>>>,
+    /// Builds that are known not to be unique.
+    duplicates: Mutex<HashSet<String>>,
+}
+
+/// What belongs to one use of the plan.
+#[derive(Debug, Default)]
+struct RunState {
+    report: Mutex<FragmentReport>,
+    counters: Counters,
 }
 
 impl GpuFragmentExec {
-    /// A node for `fragment`, which computes what `original` computes on the CPU.
+    /// A node that computes what `original` computes on the CPU, in the way that `policy` decides once
+    /// the columns are resident.
     ///
     /// # Errors
-    /// [`GpuError::Internal`] when the schemas differ: a fragment never changes a plan's types.
+    /// None at present; the answer leaves room for checks.
     pub fn try_new(
-        fragment: Fragment,
+        policy: Arc<dyn Policy>,
         original: Arc<dyn ExecutionPlan>,
         runtime: Arc<Runtime>,
-        policy: Arc<dyn PlacementPolicy>,
         options: FragmentOptions,
     ) -> Result<Self> {
-        if fragment.schema != original.schema() {
-            return Err(GpuError::Internal(
-                "a fragment's schema differs from its plan's".into(),
-            ));
-        }
+        let schema = original.schema();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&fragment.schema)),
+            EquivalenceProperties::new(Arc::clone(&schema)),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
         );
-        let report = Mutex::default();
         Ok(Self {
-            inner: Arc::new(Inner {
-                fragment,
+            shared: Arc::new(Shared {
+                policy,
                 original,
                 runtime,
-                policy,
                 options,
-                report,
+                schema,
+                prepared: Mutex::default(),
+                duplicates: Mutex::default(),
             }),
+            run: Arc::default(),
             properties: Arc::new(properties),
-            metrics: ExecutionPlanMetricsSet::new(),
         })
-    }
-
-    /// What runs on the device.
-    pub fn fragment(&self) -> &Fragment {
-        &self.inner.fragment
     }
 
     /// The CPU plan that the fragment stands for.
     pub fn original(&self) -> &Arc<dyn ExecutionPlan> {
-        &self.inner.original
+        &self.shared.original
+    }
+
+    /// The planner's side of the fragment.
+    pub fn policy(&self) -> &Arc<dyn Policy> {
+        &self.shared.policy
     }
 
     /// What the last run did; all zero before the first.
     pub fn report(&self) -> FragmentReport {
-        self.inner.report.lock().clone()
+        self.run.report.lock().clone()
     }
 }
 
 impl DisplayAs for GpuFragmentExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        display::fragment(&self.inner, format, f)
+        let device = &self.shared.runtime.device().info().name;
+        let lines = self.shared.describe();
+        if matches!(format, DisplayFormatType::TreeRender) {
+            writeln!(f, "device={device}")?;
+            for line in lines {
+                writeln!(f, "{line}")?;
+            }
+            return Ok(());
+        }
+        write!(f, "GpuFragmentExec: device={device}")?;
+        for line in lines {
+            write!(f, ", {line}")?;
+        }
+        Ok(())
     }
 }
 
@@ -140,12 +171,12 @@ impl ExecutionPlan for GpuFragmentExec {
         }
     }
 
-    /// The same node for another run: what was prepared stays, the metrics begin anew.
     fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        // Report and metrics are of one use of the plan; what was prepared serves the next as well.
         Ok(Arc::new(Self {
-            inner: Arc::clone(&self.inner),
+            shared: Arc::clone(&self.shared),
+            run: Arc::default(),
             properties: Arc::clone(&self.properties),
-            metrics: ExecutionPlanMetricsSet::new(),
         }))
     }
 
@@ -159,49 +190,41 @@ impl ExecutionPlan for GpuFragmentExec {
                 "GpuFragmentExec has no partition {partition}"
             )));
         }
-        let inner = Arc::clone(&self.inner);
-        let metrics = self.metrics.clone();
-        let schema: SchemaRef = Arc::clone(&inner.fragment.schema);
-        let stream = futures::stream::once(answer(inner, context, metrics)).try_flatten();
+        let schema = Arc::clone(&self.shared.schema);
+        let answer = answer(Arc::clone(&self.shared), Arc::clone(&self.run), context);
+        let stream = futures::stream::once(answer).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.metrics.clone_inner())
+        Some(self.run.counters.metrics.clone_inner())
     }
 }
 
 /// Run on the device; where that is impossible and allowed, let the CPU plan answer.
 async fn answer(
-    inner: Arc<Inner>,
+    shared: Arc<Shared>,
+    state: Arc<RunState>,
     context: Arc<TaskContext>,
-    metrics: ExecutionPlanMetricsSet,
 ) -> DataFusionResult<SendableRecordBatchStream> {
-    let outcome = run::run(Arc::clone(&inner), Arc::clone(&context)).await;
-    let schema = Arc::clone(&inner.fragment.schema);
-    match outcome {
+    let schema = Arc::clone(&shared.schema);
+    match run(Arc::clone(&shared), Arc::clone(&context)).await {
         Ok((batch, mut report)) => {
-            if let Some(limit) = inner
-                .options
-                .max_tail_rows
-                .filter(|limit| batch.num_rows() > *limit)
-            {
-                let tail = inner
-                    .options
-                    .tail
-                    .as_deref()
-                    .unwrap_or("the operators above");
+            let options = &shared.options;
+            let over = |limit: &usize| batch.num_rows() > *limit;
+            if let Some(limit) = options.max_tail_rows.filter(over) {
+                let tail = options.tail.as_deref().unwrap_or("the operators above");
                 let reason = format!(
                     "{tail} ran on the CPU over {} rows that left the device (limit {limit})",
                     batch.num_rows()
                 );
-                if inner.options.require_gpu {
+                if options.require_gpu {
                     return Err(required(&reason));
                 }
                 report.fallback = Some(reason);
             }
-            publish(&metrics, &report);
-            *inner.report.lock() = report;
+            state.counters.publish(&report);
+            *state.report.lock() = report;
             let slices: Vec<_> = (0..batch.num_rows())
                 .step_by(BATCH_ROWS)
                 .map(|at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))))
@@ -213,22 +236,22 @@ async fn answer(
         }
         // The CPU would read the same data: its errors are the user's answer.
         Err(GpuError::DataFusion(error)) => Err(error),
-        Err(error) if inner.options.require_gpu => Err(required(&error.to_string())),
+        Err(error) if shared.options.require_gpu => Err(required(&error.to_string())),
         Err(error) => {
             log::warn!("the CPU answers instead of the device: {error}");
-            let report = FragmentReport {
+            *state.report.lock() = FragmentReport {
                 fallback: Some(error.to_string()),
                 ..Default::default()
             };
-            *inner.report.lock() = report;
-            let original = Arc::clone(&inner.original);
+            let original = Arc::clone(&shared.original);
             let single: Arc<dyn ExecutionPlan> =
                 if original.output_partitioning().partition_count() == 1 {
                     original
                 } else {
                     Arc::new(CoalescePartitionsExec::new(original))
                 };
-            Ok(single.execute(0, context)?.boxed_stream(schema))
+            let stream = single.execute(0, context)?;
+            Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
         }
     }
 }
@@ -240,37 +263,177 @@ fn required(reason: &str) -> DataFusionError {
     ))
 }
 
-/// Put the report where EXPLAIN ANALYZE shows it.
-fn publish(metrics: &ExecutionPlanMetricsSet, report: &FragmentReport) {
-    let add = |name: &'static str, value: usize| {
-        MetricBuilder::new(metrics).global_counter(name).add(value)
-    };
-    MetricBuilder::new(metrics)
-        .output_rows(0)
-        .add(report.output_rows);
-    add("load_us", (report.load_ms * 1e3) as usize);
-    add("compile_us", (report.compile_ms * 1e3) as usize);
-    add("kernel_us", (report.kernel_ms * 1e3) as usize);
-    add("kernels", report.kernels);
-    add("bytes_read", report.bytes);
-    if report.kernel_ms > 0.0 {
-        add(
-            "gigabytes_per_second",
-            (report.bytes as f64 / report.kernel_ms / 1e6) as usize,
-        );
+/// Load, prepare, run and decode.
+async fn run(
+    shared: Arc<Shared>,
+    context: Arc<TaskContext>,
+) -> Result<(RecordBatch, FragmentReport)> {
+    let mut load_ms = 0.0;
+    for _ in 0..MOST_RELOADS {
+        let stream = shared.runtime.lease_stream()?;
+        let begin = Instant::now();
+        let tables = shared.load(&context, &stream).await?;
+        load_ms += begin.elapsed().as_secs_f64() * 1e3;
+        // Compiling and waiting for the device would block the executor's threads. The task goes on when
+        // the query is dropped, so that memory outlives the kernels that use it.
+        let task = {
+            let shared = Arc::clone(&shared);
+            move || shared.run(&tables, &stream)
+        };
+        let outcome = tokio::task::spawn_blocking(task)
+            .await
+            .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))?;
+        match outcome {
+            Err(GpuError::ReloadScans) => {}
+            Err(other) => return Err(other),
+            Ok((batch, mut report)) => {
+                report.load_ms = load_ms;
+                return Ok((batch, report));
+            }
+        }
+    }
+    Err(GpuError::Internal(format!(
+        "a fragment's columns were asked for in {MOST_RELOADS} encodings"
+    )))
+}
+
+impl Shared {
+    /// The columns of every scan.
+    async fn load(
+        &self,
+        context: &Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Vec<Arc<LoadedTable>>> {
+        let scans = self.policy.scans();
+        let mut tables = Vec::with_capacity(scans.len());
+        for scan in scans {
+            // One after the other: each reads with all of the session's readers.
+            let loaded = self.runtime.tables().get_or_load(
+                &scan.table,
+                &scan.columns,
+                &scan.needs_codes,
+                Arc::clone(context),
+                stream,
+            );
+            tables.push(loaded.await?);
+        }
+        Ok(tables)
+    }
+
+    /// Prepare if need be, and run; plan again when a build turns out not to be unique.
+    fn run(
+        &self,
+        tables: &[Arc<LoadedTable>],
+        stream: &Stream,
+    ) -> Result<(RecordBatch, FragmentReport)> {
+        let mut report = FragmentReport::default();
+        loop {
+            let begin = Instant::now();
+            let (prepared, reused) = self.prepare(tables, stream)?;
+            if !reused {
+                report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
+            }
+            match execute(
+                &self.runtime,
+                stream,
+                &prepared,
+                &self.schema,
+                self.options.profile,
+            ) {
+                Ok(finished) => return Ok(complete(report, &prepared, finished)),
+                Err(GpuError::DuplicateKeys(build)) => {
+                    self.forget(&prepared);
+                    let note = format!("{build} has rows of equal keys: planned again");
+                    self.duplicates.lock().insert(build.clone());
+                    if prepared.duplicates.contains(&build) {
+                        return Err(GpuError::Internal(format!(
+                            "{build} was assumed to be unique although it is known not to be"
+                        )));
+                    }
+                    report.choices.push(note);
+                }
+                Err(other) => return Err(other),
+            }
+        }
+    }
+
+    /// What was prepared for these columns, or anew; the second value tells which.
+    fn prepare(
+        &self,
+        tables: &[Arc<LoadedTable>],
+        stream: &Stream,
+    ) -> Result<(Arc<Prepared>, bool)> {
+        let kept = self.prepared.lock().clone();
+        if let Some(prepared) = kept.filter(|p| p.fits(tables)) {
+            return Ok((prepared, true));
+        }
+        let duplicates = self.duplicates.lock().clone();
+        let plain: Vec<LoadedTable> = tables.iter().map(|t| LoadedTable::clone(t)).collect();
+        let graph = self.policy.graph(&plain, &duplicates)?;
+        if graph.schema != self.schema {
+            return Err(GpuError::Internal(
+                "a fragment's schema differs from its plan's".into(),
+            ));
+        }
+        let device = self.runtime.device().info();
+        let program = Program::new(&graph, &plain, self.policy.as_ref(), device)?;
+        // Anonymous tables are loaded anew each time: keeping them would only hold memory.
+        drop(plain);
+        let prepared = Prepared::new(graph, duplicates, program, tables, &self.runtime, stream)?;
+        let prepared = Arc::new(prepared);
+        *self.prepared.lock() = Some(Arc::clone(&prepared));
+        Ok((prepared, false))
+    }
+
+    /// Do not use this again.
+    fn forget(&self, prepared: &Arc<Prepared>) {
+        let mut kept = self.prepared.lock();
+        if kept.as_ref().is_some_and(|p| Arc::ptr_eq(p, prepared)) {
+            *kept = None;
+        }
+    }
+
+    /// The fragment for EXPLAIN: its steps once they are known, else what the planner says.
+    fn describe(&self) -> Vec<String> {
+        let prepared = self.prepared.lock().clone();
+        if let Some(prepared) = prepared {
+            return steps_of(&prepared.graph);
+        }
+        let scans = self.policy.scans().iter();
+        let resident: Option<Vec<LoadedTable>> = scans
+            .map(|scan| {
+                self.runtime
+                    .tables()
+                    .peek(&scan.table, &scan.columns, &scan.needs_codes)
+            })
+            .collect();
+        let graph = resident.and_then(|tables| {
+            let duplicates = self.duplicates.lock().clone();
+            self.policy.graph(&tables, &duplicates).ok()
+        });
+        match graph {
+            Some(graph) => steps_of(&graph),
+            None => self.policy.describe().lines().map(str::to_string).collect(),
+        }
     }
 }
 
-/// Give a CPU stream the fragment's schema object.
-trait BoxedStream {
-    fn boxed_stream(self, schema: SchemaRef) -> SendableRecordBatchStream;
+/// One line a step.
+fn steps_of(graph: &Graph) -> Vec<String> {
+    graph.to_string().lines().map(str::to_string).collect()
 }
 
-impl BoxedStream for SendableRecordBatchStream {
-    fn boxed_stream(self, schema: SchemaRef) -> SendableRecordBatchStream {
-        Box::pin(RecordBatchStreamAdapter::new(
-            schema,
-            self.map(|batch| batch),
-        ))
-    }
+fn complete(
+    mut report: FragmentReport,
+    prepared: &Prepared,
+    finished: Finished,
+) -> (RecordBatch, FragmentReport) {
+    report.choices.extend(prepared.choices.iter().cloned());
+    report.kernel_ms = finished.kernel_ms;
+    report.kernels = finished.kernels;
+    report.bytes = prepared.bytes;
+    report.output_rows = finished.batch.num_rows();
+    report.sizes_read = finished.careful;
+    report.steps = finished.steps;
+    (finished.batch, report)
 }

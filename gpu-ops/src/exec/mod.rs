@@ -1,21 +1,23 @@
-//! Running fragments: the DataFusion node, loading, launching and finishing.
+//! Running fragments: the DataFusion node, and what happens between a graph and its rows.
 //!
-//! [`GpuFragmentExec`] is the node in the physical plan; `run` makes columns resident, generates,
-//! compiles and launches the kernel; `groups` brings aggregation states to the host;
-//! `finish` turns them into Arrow arrays of the plan's types.
+//! 1. [`GpuFragmentExec`] is the node in the physical plan. It makes the columns resident that its
+//!    [`crate::graph::Policy`] asks for, and has it plan and [`crate::codegen::Program`] generate for them.
+//! 2. `prepared` compiles all kernels in parallel and resolves the names of their arguments (`places`). What comes
+//!    out serves every later run over the same columns.
+//! 3. `run` makes room for results (`storage`) and launches step after step. A first run reads sizes between the
+//!    steps (`control`) and repeats a kernel whose result had too little room; later runs know the sizes and wait for
+//!    the device once, at the end.
+//! 4. `execute` brings the output to the host, in one copy when it is small, and `decode` and `text` turn it into
+//!    Arrow arrays of the plan's types.
 
 mod control;
 mod decode;
-mod display;
 mod execute;
-mod finish;
 mod fragment;
-mod groups;
 mod places;
 mod prepared;
 mod report;
 mod run;
-mod run_graph;
 mod storage;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

@@ -46,8 +46,6 @@ pub(super) struct Prepared {
     pub(super) choices: Vec<String>,
     /// Bytes of the resident columns that the kernels read, each column once.
     pub(super) bytes: usize,
-    /// Kernels compiled anew, not found in a cache.
-    pub(super) compiled: usize,
     /// What the last complete run found.
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
@@ -154,7 +152,6 @@ impl Prepared {
         }
         let kernels: Vec<&KernelProgram> = program.steps.iter().flat_map(kernels_of).collect();
         let compiled = compile(runtime, &kernels)?;
-        let fresh = compiled.iter().filter(|c| !c.1).count();
         let (lookups, offsets) = upload_lookups(runtime, stream, &kernels)?;
         let builder = Builder {
             program: &program,
@@ -163,7 +160,7 @@ impl Prepared {
             lookups: lookups.as_ref(),
             offsets: &offsets,
         };
-        let mut compiled = compiled.into_iter().map(|c| c.0).enumerate();
+        let mut compiled = compiled.into_iter().enumerate();
         let mut next = |kernel: &KernelProgram| {
             let (number, handle) = compiled
                 .next()
@@ -199,7 +196,6 @@ impl Prepared {
             scalars: scalars(&graph),
             choices: program.choices.clone(),
             bytes: bytes_read(&kernels, tables),
-            compiled: fresh,
             hints: Mutex::default(),
             steps,
             lookups,
@@ -254,12 +250,9 @@ fn kernels_of(step: &StepProgram) -> Vec<&KernelProgram> {
     }
 }
 
-/// Compile on as many threads as there are cores; by kernel, with whether it came from a cache.
-fn compile(runtime: &Runtime, kernels: &[&KernelProgram]) -> Result<Vec<(Kernel, bool)>> {
-    let one = |kernel: &KernelProgram| {
-        let (handle, report) = runtime.kernel(kernel.entry, &kernel.source)?;
-        Ok((handle, report.cached))
-    };
+/// Compile on as many threads as there are cores.
+fn compile(runtime: &Runtime, kernels: &[&KernelProgram]) -> Result<Vec<Kernel>> {
+    let one = |kernel: &KernelProgram| Ok(runtime.kernel(kernel.entry, &kernel.source)?.0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = cores.min(kernels.len());
     if workers <= 1 {

@@ -39,6 +39,8 @@ pub struct FragmentReport {
     pub fallback: Option<String>,
     /// The chosen algorithms, each with its reason.
     pub choices: Vec<String>,
+    /// Sizes were read between the steps, as in a first run over the resident columns.
+    pub sizes_read: bool,
     /// Label and milliseconds of each step, when profiling was asked for.
     pub steps: Vec<(String, f64)>,
 }
@@ -87,6 +89,7 @@ impl Counters {
                 (report.bytes as f64 / report.kernel_ms / 1e6) as usize,
             );
         }
+        self.add("sizes_read", usize::from(report.sizes_read));
         for (number, (label, milliseconds)) in report.steps.iter().enumerate() {
             let name = format!("step {number} {label} us");
             self.add(&name, (milliseconds * 1e3) as usize);

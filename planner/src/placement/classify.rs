@@ -4,35 +4,32 @@ use std::sync::Arc;
 
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::joins::{
-    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, PiecewiseMergeJoinExec, SortMergeJoinExec,
-    SymmetricHashJoinExec,
-};
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
-use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec};
 
 use super::MAX_TAIL_ROWS;
 use super::report::{CpuOperator, PlacementReportExec};
 use crate::config::WarplineConfig;
-use crate::fragment::{self, Candidate};
+use crate::policy::FragmentPlanner;
 use crate::reason::Reason;
+use crate::rel::convert::{exchange, is_constant, is_substantial, raw_aggregate};
 
 /// What an operator is.
 #[derive(Debug)]
 pub(super) enum Kind {
     /// Runs on the device with all below it.
-    Fragment(Box<Candidate>),
+    Fragment(Arc<FragmentPlanner>),
     /// Moves, renames or concatenates rows.
     Plumbing,
-    /// Computes row by row or orders: harmless over a few rows that have left the device.
-    Tail(&'static str),
+    /// Computes row by row or orders: harmless over a few rows that have left the device. What it
+    /// does, and why the device does not.
+    Tail(&'static str, Option<String>),
     /// Does real work; the text says why it is done on the CPU.
     Heavy(String),
     /// Reads a table.
@@ -60,12 +57,10 @@ impl Classification {
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_), _) => vec![],
             // Both phases of a refused aggregation share one reason.
-            (_, Some(root)) if fragment::is_root(plan.as_ref()) => {
-                match fragment::raw_aggregate(root) {
-                    Ok(raw) => vec![raw.input()],
-                    Err(_) => plan.children(),
-                }
-            }
+            (_, Some(root)) if is_final(root) => match raw_aggregate(root) {
+                Ok(raw) => vec![raw.input()],
+                Err(_) => plan.children(),
+            },
             _ => plan.children(),
         };
         let children: Vec<_> = below
@@ -115,13 +110,14 @@ impl Classification {
         let from_table = self.children.iter().any(|c| c.table_rows);
         let from_device = self.children.iter().any(|c| c.device_rows);
         match &self.kind {
-            Kind::Tail(what) if from_table => add(
-                found,
-                name,
-                &format!("{what} over table rows run on the CPU"),
-                true,
-            ),
-            Kind::Tail(_) if from_device => {
+            Kind::Tail(what, reason) if from_table => {
+                let mut text = format!("{what} over table rows run on the CPU");
+                if let Some(reason) = reason {
+                    text += &format!(" ({reason})");
+                }
+                add(found, name, &text, true);
+            }
+            Kind::Tail(..) if from_device => {
                 add(
                     found,
                     name,
@@ -153,48 +149,56 @@ fn add(found: &mut Vec<CpuOperator>, operator: &str, reason: &str, fallback: boo
     }
 }
 
+/// An aggregation whose output is final.
+fn is_final(aggregate: &AggregateExec) -> bool {
+    !matches!(
+        aggregate.mode(),
+        AggregateMode::Partial | AggregateMode::PartialReduce
+    )
+}
+
 fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Kind {
-    if fragment::is_root(plan.as_ref()) {
-        return match placed(plan, config) {
-            Ok(candidate) => Kind::Fragment(Box::new(candidate)),
-            Err(reason) => Kind::Heavy(reason.to_string()),
-        };
+    if is_constant(plan.as_ref()) {
+        return Kind::Constant;
     }
+    if plan.is::<PlacementReportExec>() {
+        return Kind::Plumbing;
+    }
+    let reason = match placed(plan, config) {
+        Ok(fragment) => return Kind::Fragment(Arc::new(fragment)),
+        Err(reason) => reason,
+    };
     if plan.children().is_empty() {
-        return if fragment::is_constant(plan.as_ref()) {
-            Kind::Constant
-        } else {
-            Kind::Scan
-        };
+        return Kind::Scan;
     }
+    let reason = || reason.as_ref().map(ToString::to_string);
     if plan.is::<SortExec>() {
-        return Kind::Tail("sorts");
+        return Kind::Tail("sorts", reason());
     }
     if plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>() {
-        return Kind::Tail("limits");
+        return Kind::Tail("limits", reason());
     }
     if plan.is::<FilterExec>() {
-        return Kind::Tail("filters");
+        return Kind::Tail("filters", reason());
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let renames = projection.expr().iter().all(|p| p.expr.is::<Column>());
         return if renames {
             Kind::Plumbing
         } else {
-            Kind::Tail("projections")
+            Kind::Tail("projections", reason())
         };
     }
     if plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>() {
         return if plan.fetch().is_some() {
-            Kind::Tail("limits")
+            Kind::Tail("limits", reason())
         } else {
             Kind::Plumbing
         };
     }
-    let plumbing = fragment::pass_through(plan).is_some()
+    let plumbing = exchange(plan).is_some()
         || plan.is::<UnionExec>()
         || plan.is::<InterleaveExec>()
-        || plan.is::<PlacementReportExec>()
         || [
             "ScalarSubqueryExec",
             "DataSinkExec",
@@ -205,33 +209,35 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Kind {
     if plumbing {
         return Kind::Plumbing;
     }
-    Kind::Heavy(heavy_reason(plan))
+    Kind::Heavy(reason().unwrap_or_else(|| "an input of it comes from the CPU".to_string()))
 }
 
-/// The fragment for `plan`, unless its table is too small for the device to pay.
-fn placed(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Result<Candidate, Reason> {
-    let candidate = fragment::candidate(plan)?;
-    match candidate.rows {
-        Some(rows) if rows < config.effective_min_rows() => Err(Reason::new(format!(
-            "the table's {rows} rows are fewer than warpline.min_rows = {}",
+/// The fragment that computes what `plan` computes; otherwise the operator's own reason to stay on
+/// the CPU, none when an operator below it is in the way.
+fn placed(
+    plan: &Arc<dyn ExecutionPlan>,
+    config: &WarplineConfig,
+) -> Result<FragmentPlanner, Option<Reason>> {
+    let fragment = FragmentPlanner::try_new(plan, config)
+        .map_err(|refusal| Arc::ptr_eq(&refusal.at, plan).then_some(refusal.reason))?;
+    if fragment.tables() == 0 {
+        return Err(Some(Reason::new("no table is read")));
+    }
+    if !config.require_gpu && !is_substantial(fragment.rel()) {
+        return Err(Some(Reason::new(
+            "moving the rows costs more than computing them",
+        )));
+    }
+    match fragment.scanned_rows() {
+        Some(rows) if rows < config.effective_min_rows() => Err(Some(Reason::new(format!(
+            "the {} {rows} rows are fewer than warpline.min_rows = {}",
+            if fragment.tables() == 1 {
+                "table's"
+            } else {
+                "tables'"
+            },
             config.min_rows
-        ))),
-        _ => Ok(candidate),
+        )))),
+        _ => Ok(fragment),
     }
-}
-
-fn heavy_reason(plan: &Arc<dyn ExecutionPlan>) -> String {
-    let join = plan.is::<HashJoinExec>()
-        || plan.is::<SortMergeJoinExec>()
-        || plan.is::<NestedLoopJoinExec>()
-        || plan.is::<CrossJoinExec>()
-        || plan.is::<SymmetricHashJoinExec>()
-        || plan.is::<PiecewiseMergeJoinExec>();
-    if join {
-        return "joins run on the CPU".to_string();
-    }
-    if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
-        return "window functions run on the CPU".to_string();
-    }
-    "not a device operator".to_string()
 }

@@ -4,16 +4,13 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::physical_expr::Partitioning;
-use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec};
-use warpline_gpu::pipeline::PlacementPolicy;
 use warpline_gpu::runtime::Runtime;
 
 use super::MAX_TAIL_ROWS;
@@ -23,12 +20,10 @@ use super::classify::{Classification, Kind};
 pub(super) fn replace(
     classification: Classification,
     runtime: &Arc<Runtime>,
-    policy: &Arc<dyn PlacementPolicy>,
     require_gpu: bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     Replacement {
         runtime,
-        policy,
         require_gpu,
     }
     .node(classification, &mut Vec::new(), false)
@@ -36,7 +31,6 @@ pub(super) fn replace(
 
 struct Replacement<'a> {
     runtime: &'a Arc<Runtime>,
-    policy: &'a Arc<dyn PlacementPolicy>,
     require_gpu: bool,
 }
 
@@ -55,7 +49,7 @@ impl Replacement<'_> {
             children,
             ..
         } = node;
-        if let Kind::Fragment(candidate) = kind {
+        if let Kind::Fragment(fragment) = kind {
             let options = FragmentOptions {
                 require_gpu: self.require_gpu,
                 max_tail_rows: (!tail.is_empty()).then_some(MAX_TAIL_ROWS),
@@ -63,14 +57,7 @@ impl Replacement<'_> {
                 profile: false,
             };
             let runtime = Arc::clone(self.runtime);
-            let policy = Arc::clone(self.policy);
-            let exec = GpuFragmentExec::try_new(
-                candidate.fragment,
-                Arc::clone(&plan),
-                runtime,
-                policy,
-                options,
-            )?;
+            let exec = GpuFragmentExec::try_new(fragment, Arc::clone(&plan), runtime, options)?;
             return restore(Arc::new(exec), &plan, partitioned);
         }
         // Children of a refused two-phase aggregation hang below its partial phase, and both phases
@@ -88,7 +75,7 @@ impl Replacement<'_> {
             _ => tail,
         };
         let depth = tail.len();
-        if let Kind::Tail(_) = kind {
+        if let Kind::Tail(..) = kind {
             tail.push(plan.name().to_string());
         }
         let partitioned = relies_on_partitions(&plan, partitioned);
@@ -143,30 +130,20 @@ fn relies_on_partitions(plan: &Arc<dyn ExecutionPlan>, above: bool) -> bool {
     siblings || above
 }
 
-/// Give the fragment's one partition the partitioning and order of the operator it stands for.
+/// Give the fragment's one partition the partitioning of the operator it stands for; it has the order.
 fn restore(
     fragment: Arc<dyn ExecutionPlan>,
     original: &Arc<dyn ExecutionPlan>,
     partitioned: bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let mut plan = fragment;
     let partitions = original.output_partitioning().partition_count();
-    if partitioned && partitions > 1 {
-        let partitioning = match original.output_partitioning() {
-            hash @ Partitioning::Hash(..) => hash.clone(),
-            range @ Partitioning::Range(_) => range.clone(),
-            _ => Partitioning::RoundRobinBatch(partitions),
-        };
-        plan = Arc::new(RepartitionExec::try_new(plan, partitioning)?);
+    if !partitioned || partitions <= 1 {
+        return Ok(fragment);
     }
-    let ungrouped = original
-        .downcast_ref::<AggregateExec>()
-        .is_some_and(|a| a.group_expr().is_empty());
-    match original.output_ordering() {
-        Some(ordering) if !ungrouped => {
-            let sort = SortExec::new(ordering.clone(), plan).with_preserve_partitioning(true);
-            Ok(Arc::new(sort))
-        }
-        _ => Ok(plan),
-    }
+    let partitioning = match original.output_partitioning() {
+        hash @ Partitioning::Hash(..) => hash.clone(),
+        range @ Partitioning::Range(_) => range.clone(),
+        _ => Partitioning::RoundRobinBatch(partitions),
+    };
+    Ok(Arc::new(RepartitionExec::try_new(fragment, partitioning)?))
 }

@@ -1,6 +1,6 @@
 //! Kernels of a few lines in the places of generated ones.
 
-use crate::codegen::{KernelProgram, SourceRows};
+use crate::codegen::{KernelProgram, SortProgram, SourceRows};
 
 /// Every row of the table `scan` whose value leaves no remainder by `divisor`, `times` times, into rows `into`.
 pub(super) fn filter(scan: usize, into: usize, divisor: u32, times: u32) -> KernelProgram {
@@ -217,6 +217,75 @@ pub(super) fn pairs(from: usize, index: usize, into: usize) -> KernelProgram {
                  if (at < args.{cap}) args.r{into}c0[at] = args.r{index}c0[entry];
                }}",
             from * 4,
+            into * 4
+        ),
+    )
+}
+
+/// Rows `from` in descending order into `into`.
+pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> SortProgram {
+    let (source, target) = (format!("r{from}c0"), format!("r{into}c0"));
+    let (word, order) = (format!("r{into}k0"), format!("r{into}order"));
+    let keys = super::kernel(
+        SourceRows::Rows(from),
+        Some(into),
+        &["rows"],
+        &[("control", "u64*"), (&source, "const u32*"), (&word, "u64*")],
+        &format!(
+            "  const u64 rows = bounded_rows(args.control + {}, args.rows);
+               for (u64 i = first; i < rows; i += stride) args.{word}[i] = 0xFFFFFFFFu - args.{source}[i];",
+            from * 4
+        ),
+    );
+    let gather = super::kernel(
+        SourceRows::Rows(from),
+        Some(into),
+        &["rows", "skip", "fetch"],
+        &[
+            ("control", "u64*"),
+            (&source, "const u32*"),
+            (&target, "u32*"),
+            (&order, "const u32*"),
+        ],
+        &format!(
+            "  const u64 all = bounded_rows(args.control + {}, args.rows);
+               const u64 left = all > args.skip ? all - args.skip : 0;
+               const u64 rows = left < args.fetch ? left : args.fetch;
+               if (first == 0) args.control[{}] = rows;
+               for (u64 i = first; i < rows; i += stride) args.{target}[i] = args.{source}[args.{order}[args.skip + i]];",
+            from * 4,
+            into * 4
+        ),
+    );
+    SortProgram {
+        rows: from,
+        into,
+        keys: Some(keys),
+        word_bits: vec![32],
+        gather,
+        skip,
+        fetch,
+    }
+}
+
+/// The number of every third row of the table `scan` into rows `into`, NULL for the others.
+pub(super) fn row_numbers(scan: usize, into: usize) -> KernelProgram {
+    let (cap, column, valid) = (
+        format!("cap{into}"),
+        format!("r{into}c0"),
+        format!("r{into}n0"),
+    );
+    super::kernel(
+        SourceRows::Scan(scan),
+        Some(into),
+        &["rows", &cap],
+        &[("control", "u64*"), (&column, "u32*"), (&valid, "u8*")],
+        &format!(
+            "  if (first == 0) args.control[{}] = args.rows;
+               for (u64 i = first; i < args.rows && i < args.{cap}; i += stride) {{
+                 args.{valid}[i] = i % 3 == 0;
+                 args.{column}[i] = i % 3 == 0 ? (u32)i : 0;
+               }}",
             into * 4
         ),
     )

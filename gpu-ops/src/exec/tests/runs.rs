@@ -2,18 +2,26 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, UInt32Array};
+use arrow::array::{ArrayRef, StringArray, StringViewArray, UInt32Array};
+use arrow::datatypes::{DataType, Field, Schema};
 
-use super::programs::{build, copy, count, filter, groups, matches, pairs};
+use super::programs::{build, copy, count, filter, groups, matches, pairs, row_numbers, sort};
 use super::{Case, numbers, spec, u32_layout, values};
-use crate::codegen::{AccumulatorPlan, GroupsLayout, IndexLayout, ResultLayout, StepProgram};
+use crate::codegen::{
+    AccumulatorPlan, ColumnLayout, GroupsLayout, IndexLayout, Meaning, Program, ResultLayout,
+    StepProgram,
+};
+use crate::column::{StringPolicy, encode};
 use crate::error::{ArithmeticFault, GpuError};
-use crate::graph::{IndexKind, ResultKind};
+use crate::exec::execute::execute;
+use crate::exec::prepared::Prepared;
+use crate::graph::{Graph, IndexKind, ResultKind};
 use crate::pipeline::GroupPlacement;
+use crate::tables::LoadedTable;
 
 const BUDGET: usize = 64 << 20;
 
-fn rows() -> ResultLayout {
+fn rows_layout() -> ResultLayout {
     ResultLayout::Rows(vec![u32_layout()])
 }
 
@@ -26,6 +34,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         unique,
         existence: false,
         track_matches: false,
+        null_equal: false,
         columns: vec![u32_layout()],
     })
 }
@@ -36,7 +45,7 @@ fn rows_pass_a_filter() {
         BUDGET,
         &[numbers(70_000)],
         vec![spec("kept", 10, ResultKind::Rows)],
-        vec![rows()],
+        vec![rows_layout()],
         vec![StepProgram::Pipeline(filter(0, 0, 1000, 1))],
         0,
     );
@@ -59,7 +68,7 @@ fn no_rows_and_empty_tables() {
             spec("first", 10, ResultKind::Rows),
             spec("second", 10, ResultKind::Rows),
         ],
-        vec![rows(), rows()],
+        vec![rows_layout(), rows_layout()],
         vec![
             StepProgram::Pipeline(filter(0, 0, 1000, 1)),
             StepProgram::Pipeline(copy(0, 1, 1)),
@@ -79,7 +88,7 @@ fn rows_beyond_the_first_attempt_get_exact_room() {
             spec("many", 10, ResultKind::Rows),
             spec("copied", 10, ResultKind::Rows),
         ],
-        vec![rows(), rows()],
+        vec![rows_layout(), rows_layout()],
         vec![
             StepProgram::Pipeline(filter(0, 0, 1, 5)),
             StepProgram::Pipeline(copy(0, 1, 5)),
@@ -101,7 +110,7 @@ fn appended_rows_survive_the_growth_of_their_result() {
         BUDGET,
         &[numbers(3000), numbers(5000)],
         vec![spec("union", 10, ResultKind::Rows)],
-        vec![rows()],
+        vec![rows_layout()],
         vec![
             StepProgram::Pipeline(filter(0, 0, 1, 1)),
             StepProgram::Pipeline(filter(1, 0, 5, 40)),
@@ -125,7 +134,7 @@ fn hints_that_no_longer_hold_are_dropped() {
             spec("first", 10, ResultKind::Rows),
             spec("second", 10, ResultKind::Rows),
         ],
-        vec![rows(), rows()],
+        vec![rows_layout(), rows_layout()],
         vec![
             StepProgram::Pipeline(filter(0, 0, 7, 1)),
             StepProgram::Pipeline(copy(0, 1, 0)),
@@ -177,7 +186,7 @@ fn group_case(slots: u64, modulus: u32) -> Case {
             spec("groups", 10, ResultKind::Groups),
             spec("counts", 10, ResultKind::Rows),
         ],
-        vec![layout, rows()],
+        vec![layout, rows_layout()],
         vec![
             StepProgram::Pipeline(count(0, 0, modulus)),
             StepProgram::Pipeline(groups(0, 1)),
@@ -213,7 +222,7 @@ fn join_case(kind: IndexKind, unique: bool, modulus: u32) -> Case {
                 columns: vec![u32_layout()],
                 index: 0,
             },
-            rows(),
+            rows_layout(),
         ],
         vec![
             StepProgram::Pipeline(build(0, 0, modulus)),
@@ -250,7 +259,7 @@ fn duplicates_in_a_unique_index_are_reported() {
             spec("build side", 10, ResultKind::Index),
             spec("rows", 10, ResultKind::Rows),
         ],
-        vec![index(IndexKind::Hash, true), rows()],
+        vec![index(IndexKind::Hash, true), rows_layout()],
         vec![
             StepProgram::Pipeline(build(0, 0, 999)),
             StepProgram::Pipeline(filter(0, 1, 1, 1)),
@@ -273,7 +282,7 @@ fn faults_are_errors() {
         BUDGET,
         &[numbers(10)],
         vec![spec("rows", 10, ResultKind::Rows)],
-        vec![rows()],
+        vec![rows_layout()],
         vec![StepProgram::Pipeline(step)],
         0,
     );
@@ -290,7 +299,7 @@ fn faults_are_errors() {
 #[test]
 fn a_chain_of_results_needs_the_room_of_few() {
     let (specs, layouts): (Vec<_>, Vec<_>) = (0..6)
-        .map(|_| (spec("link", 100_000, ResultKind::Rows), rows()))
+        .map(|_| (spec("link", 100_000, ResultKind::Rows), rows_layout()))
         .unzip();
     let mut steps = vec![StepProgram::Pipeline(filter(0, 0, 1, 1))];
     steps.extend((1..6).map(|r| StepProgram::Pipeline(copy(r - 1, r, 1))));
@@ -308,7 +317,7 @@ fn other_columns_are_noticed() {
         BUDGET,
         &[numbers(10)],
         vec![spec("rows", 10, ResultKind::Rows)],
-        vec![rows()],
+        vec![rows_layout()],
         vec![StepProgram::Pipeline(filter(0, 0, 1, 1))],
         0,
     );
@@ -318,4 +327,104 @@ fn other_columns_are_noticed() {
     assert!(!case.prepared.fits(&[other]));
     // The prepared fragment does not hold the column.
     assert_eq!(Arc::strong_count(&case.tables[0].columns[0]), 1);
+}
+
+#[test]
+fn sorts_skip_and_fetch() {
+    // The last has few rows, which take the way of small sorts.
+    for (rows, skip, fetch) in [
+        (5000, 0, None),
+        (5000, 100, Some(1000)),
+        (5000, 4990, Some(1000)),
+        (5000, 6000, None),
+        (300, 7, Some(11)),
+    ] {
+        let case = Case::new(
+            BUDGET,
+            &[numbers(rows)],
+            vec![
+                spec("rows", 10, ResultKind::Rows),
+                spec("sorted", 10, ResultKind::Sorted),
+                spec("again", 10, ResultKind::Rows),
+            ],
+            vec![
+                rows_layout(),
+                ResultLayout::Sorted(vec![u32_layout()]),
+                rows_layout(),
+            ],
+            vec![
+                StepProgram::Pipeline(filter(0, 0, 1, 1)),
+                StepProgram::Sort(sort(0, 1, skip, fetch)),
+                StepProgram::Pipeline(copy(1, 2, 0)),
+            ],
+            1,
+        );
+        let expected: Vec<u32> = (0..rows)
+            .rev()
+            .skip(skip as usize)
+            .take(fetch.unwrap_or(u64::MAX) as usize)
+            .collect();
+        for careful in [true, false] {
+            let finished = case.run().unwrap();
+            assert_eq!(finished.careful, careful);
+            let column = finished.batch.column(0);
+            let column = column.as_any().downcast_ref::<UInt32Array>().unwrap();
+            assert_eq!(column.values(), &expected[..], "{rows} {skip} {fetch:?}");
+        }
+        let hints = case.prepared.hints.lock().clone().unwrap();
+        assert_eq!(hints[2].rows, expected.len() as u64);
+    }
+}
+
+#[test]
+fn strings_by_row_are_fetched() {
+    let strings: Vec<String> = (0..1000).map(|i| format!("Zeile {i}, ärgerlich")).collect();
+    let column: ArrayRef = Arc::new(StringArray::from(strings.clone()));
+    let runtime = super::runtime(BUDGET);
+    let stream = runtime.lease_stream().unwrap();
+    let policy = StringPolicy::AlwaysBytes;
+    let column = Arc::new(encode(&column, policy, runtime.pool(), &stream).unwrap());
+    let tables = vec![Arc::new(LoadedTable {
+        rows: 1000,
+        columns: vec![Arc::clone(&column)],
+        load_ms: 0.0,
+        bytes_uploaded: 0,
+        columns_loaded: 1,
+    })];
+    let layout = ColumnLayout {
+        data_type: DataType::Utf8,
+        nullable: true,
+        meaning: Meaning::Row(Arc::clone(&column)),
+        ..u32_layout()
+    };
+    let field = Field::new("x", DataType::Utf8View, true);
+    let schema = Arc::new(Schema::new(vec![field]));
+    let graph = Graph {
+        scans: vec![super::no_scan()],
+        results: vec![spec("strings", 10, ResultKind::Rows)],
+        steps: vec![],
+        output: 0,
+        schema: Arc::clone(&schema),
+    };
+    let program = Program {
+        results: vec![ResultLayout::Rows(vec![layout])],
+        steps: vec![StepProgram::Pipeline(row_numbers(0, 0))],
+        bases: vec![column],
+        choices: vec![],
+    };
+    let known = Default::default();
+    let prepared = Prepared::new(graph, known, program, &tables, &runtime, &stream).unwrap();
+    // Only the table holds the column now: it can be evicted between runs.
+    assert_eq!(Arc::strong_count(&tables[0].columns[0]), 1);
+    let expected: Vec<Option<&str>> = strings
+        .iter()
+        .enumerate()
+        .map(|(i, s)| (i % 3 == 0).then_some(s.as_str()))
+        .collect();
+    let expected = StringViewArray::from(expected);
+    for _ in 0..2 {
+        let finished = execute(&runtime, &stream, &prepared, &schema, false).unwrap();
+        assert_eq!(finished.batch.column(0).as_ref(), &expected);
+        assert!(finished.steps.is_empty());
+    }
 }
