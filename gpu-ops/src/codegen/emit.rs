@@ -451,6 +451,7 @@ fn aggregate_sink(
     }
     let mut aggregates = AccumulatorPlan::default();
     if !keys.is_empty() {
+        aggregates.grouped = true;
         // Tells the groups that exist from empty slots of dense placements.
         aggregates.count("alive", rows_a_thread);
     }
