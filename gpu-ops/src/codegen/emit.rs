@@ -4,13 +4,14 @@
 //! build or an aggregation, and it settles the layouts of results. [`super::kernel`] turns the outcome
 //! into CUDA C++.
 
-use super::aggregate::AccumulatorPlan;
+use super::aggregate::{AccumulatorPlan, Distinct};
+use super::kernel::BLOCK_THREADS;
+use super::keys::KeyPlan;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words, probe_key};
 use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
 use super::scalar::{Emitter, KernelState, unsupported};
 use super::scope::{Access, Bases, ScopeColumn, Shape, layout_of};
 use super::sources;
-use super::tile::{BLOCK_THREADS, KeyPlan};
 use super::value::{CType, Value};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
@@ -130,6 +131,7 @@ pub(super) enum EmittedSink {
         keys: Vec<KeyPlan>,
         key_words: usize,
         aggregates: AccumulatorPlan,
+        distinct_words: Vec<usize>,
         profile: GroupProfile,
         placement: GroupPlacement,
         slots: u64,
@@ -449,6 +451,7 @@ fn aggregate_sink(
         let value = emitter.emit(key)?;
         keys.push(key_plan(emitter, value, &key.data_type, true)?);
     }
+    let mut distinct_words = Vec::new();
     let mut aggregates = AccumulatorPlan::default();
     if !keys.is_empty() {
         aggregates.grouped = true;
@@ -456,10 +459,12 @@ fn aggregate_sink(
         aggregates.count("alive", rows_a_thread);
     }
     for call in &aggregate.calls {
-        if call.distinct {
-            return unsupported("DISTINCT aggregates");
-        }
-        aggregates.call(emitter, call, bound, rows_a_thread)?;
+        let mut distinct = Distinct {
+            result: into,
+            keys: &keys,
+            words: &mut distinct_words,
+        };
+        aggregates.call(emitter, call, &mut distinct, bound, rows_a_thread)?;
     }
     let dense_domain = dense_strides(&mut keys);
     let key_words = pack_keys(&mut keys);
@@ -508,6 +513,7 @@ fn aggregate_sink(
         keys,
         key_words,
         aggregates,
+        distinct_words,
         profile,
         placement,
         slots,
@@ -664,6 +670,7 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
             keys,
             key_words,
             aggregates,
+            distinct_words,
             profile,
             placement,
             slots,
@@ -674,7 +681,7 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
                 aggregates: aggregates.clone(),
                 placement: *placement,
                 slots: *slots,
-                distinct_words: vec![],
+                distinct_words: distinct_words.clone(),
             };
             context.known[*into] = Some(Known {
                 layout: ResultLayout::Groups(layout),

@@ -4,12 +4,12 @@ use arrow::datatypes::DataType;
 
 use super::aggregate::{CallPlan, StateKind};
 use super::emit::Context;
+use super::keys::KeyPlan;
 use super::program::{GroupsLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
 use super::sources::EmittedSource;
-use super::tile::KeyPlan;
 use super::value::{CType, Meaning};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;

@@ -10,13 +10,36 @@ use arrow::datatypes::DataType;
 use super::lookup::LookupTable;
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
-use super::tile::KeyPlan;
 use super::value::{CType, Meaning, Value};
 use crate::column::Dictionary;
 use crate::error::Result;
 
 /// Largest number of dense codes that is considered at all.
 const LARGEST_DOMAIN: u128 = 1 << 32;
+
+/// How one key is packed and unpacked.
+#[derive(Debug, Clone)]
+pub struct KeyPlan {
+    /// Logical type of the key.
+    pub data_type: DataType,
+    /// What the numbers stand for.
+    pub meaning: Meaning,
+    /// Smallest value; codes count from it.
+    pub min: i128,
+    /// True when code 0 stands for NULL and values count from 1.
+    pub nullable: bool,
+    /// Number of codes.
+    pub domain: u128,
+    /// Dense placements: the group number is the sum of `code * stride`.
+    pub stride: u64,
+    /// Hash placements: word of the packed key.
+    pub word: usize,
+    /// Hash placements: lowest bit in the word.
+    pub shift: u32,
+    /// Bits of a code.
+    pub bits: u32,
+    pub(super) value: Value,
+}
 
 /// Plan the code of one key whose value has been emitted. With `null_code`, code 0 stands for NULL
 /// where the value can be NULL; otherwise the caller leaves such rows out.
