@@ -170,7 +170,11 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         }
     }
     // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
-    let thread_rows = if loops { 1 } else { source.thread_rows };
+    // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch.
+    let thread_rows = match loops || state.text {
+        true => 1,
+        false => source.thread_rows,
+    };
     // Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
     let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
     let tiles = source.bound.div_ceil(tile_rows).max(1);
