@@ -35,6 +35,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         unique,
         existence: false,
         track_matches: false,
+        null_equal: false,
         columns: vec![u32_layout()],
     })
 }
@@ -173,6 +174,7 @@ fn group_case(slots: u64, modulus: u32) -> Case {
             accumulators: vec![],
             calls: vec![],
             words: 1,
+            grouped: true,
         },
         placement: GroupPlacement::GlobalHash { capacity: slots },
         slots,
