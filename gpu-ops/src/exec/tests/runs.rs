@@ -31,6 +31,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         domain: 100,
         key_words: 1,
         keys: vec![],
+        null_equal: false,
         unique,
         existence: false,
         null_equal: false,
