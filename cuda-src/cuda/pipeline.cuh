@@ -86,6 +86,33 @@ WL_DEVICE i32 total_order(f32 value) {
 // expression tell them apart).
 WL_DEVICE i64 comparison_order(f64 value) { return total_order(value == 0.0 ? 0.0 : value); }
 WL_DEVICE i32 comparison_order(f32 value) { return total_order(value == 0.0f ? 0.0f : value); }
+// A whole number of magnitude below 2^127, exactly.
+WL_DEVICE i128 f64_to_i128(f64 value) {
+  const f64 magnitude = value < 0 ? -value : value;
+  // Scaling by powers of two is exact, and so is the difference: both share the float's last bits.
+  const u64 high = (u64)(magnitude * (1.0 / 18446744073709551616.0));
+  const u64 low = (u64)(magnitude - (f64)high * 18446744073709551616.0);
+  const i128 whole = (i128)(((u128)high << 64) | low);
+  return value < 0 ? -whole : whole;
+}
+// For grouped MIN and MAX: DataFusion begins with the largest (smallest) finite value, and any value replaces a NaN.
+// So an infinity does not win against the beginning, and NaN loses against everything.
+WL_DEVICE i64 grouped_min_order(f64 value) {
+  if (value != value) return 0x7FF8000000000000ll;
+  return total_order(value > 1.7976931348623157e308 ? 1.7976931348623157e308 : value);
+}
+WL_DEVICE i64 grouped_max_order(f64 value) {
+  if (value != value) return ~0x7FF8000000000000ll;
+  return total_order(value < -1.7976931348623157e308 ? -1.7976931348623157e308 : value);
+}
+WL_DEVICE i32 grouped_min_order(f32 value) {
+  if (value != value) return 0x7FC00000;
+  return total_order(value > 3.40282347e38f ? 3.40282347e38f : value);
+}
+WL_DEVICE i32 grouped_max_order(f32 value) {
+  if (value != value) return ~0x7FC00000;
+  return total_order(value < -3.40282347e38f ? -3.40282347e38f : value);
+}
 // True when truncating `value` gives an integer in [min, max] (bounds exact in f64, max exclusive).
 WL_DEVICE bool float_in_range(f64 value, f64 min, f64 max_exclusive) {
   return value > min - 1.0 && value < max_exclusive;

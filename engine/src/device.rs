@@ -8,12 +8,14 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 use warpline_gpu::device::probe;
+use warpline_gpu::exec::GpuFragmentExec;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
 use warpline_planner::config::DeviceSetting;
-use warpline_planner::{GpuPlacement, WarplineConfig, metrics};
+use warpline_planner::{GpuPlacement, PlacementReportExec, WarplineConfig, metrics};
 use warpline_tpch::QueryMetrics;
 
 use crate::error::{Error, Result};
@@ -166,12 +168,33 @@ pub fn device_reports() -> Vec<String> {
     lines
 }
 
+/// Whether a plan node is a part that runs on the device.
+pub(crate) fn is_fragment(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<GpuFragmentExec>()
+}
+
+/// Whether a plan node only reports on the plan below it.
+pub(crate) fn is_report(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<PlacementReportExec>()
+}
+
+/// Most plans that a session keeps; 0 when it keeps none, by its settings or because the CPU answers all.
+pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
+    let state = context.state_ref();
+    let state = state.read();
+    match state.config_options().extensions.get::<WarplineConfig>() {
+        Some(settings) if settings.plan_cache => settings.plan_cache_size,
+        _ => 0,
+    }
+}
+
 /// What the device parts of an executed plan measured.
 pub(crate) fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
     let totals = metrics::collect(plan);
     QueryMetrics {
         load_ms: totals.load_ms,
         plan_ms: 0.0,
+        plan_cached: false,
         compile_ms: totals.compile_ms,
         kernel_ms: totals.kernel_ms,
         kernels: totals.kernels as u64,

@@ -17,6 +17,7 @@
 mod device;
 mod error;
 mod extension;
+mod plan_cache;
 mod query;
 mod session;
 mod size;
@@ -24,6 +25,8 @@ mod size;
 pub use device::{Device, DeviceChoice, device_reports};
 pub use error::{Error, Result};
 pub use extension::WarplineExt;
+pub use plan_cache::PlanCacheStats;
+pub use query::PreparedQuery;
 pub use session::{WarplineSession, WarplineSessionBuilder};
 pub use size::ByteSize;
 pub use warpline_tpch::{QueryMetrics, QueryRun};

@@ -3,30 +3,85 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use datafusion::physical_plan::collect;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::{collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use warpline_tpch::QueryRun;
 
 use crate::device;
+use crate::plan_cache::{PlanCache, Planned};
 
 /// Runs SQL from its text to the last Arrow batch on the host.
 ///
 /// # Errors
 /// What parsing, planning or execution reports.
-pub(crate) async fn run(context: &SessionContext, sql: &str) -> Result<QueryRun, DataFusionError> {
+pub(crate) async fn run(
+    context: &SessionContext,
+    cache: &PlanCache,
+    sql: &str,
+) -> Result<QueryRun, DataFusionError> {
     let start = Instant::now();
-    let frame = context.sql(sql).await?;
-    let task = Arc::new(frame.task_ctx());
-    let plan = frame.create_physical_plan().await?;
+    let planned = match cache.plan(context, sql).await? {
+        Some(planned) => planned,
+        None => {
+            let frame = context.sql(sql).await?;
+            let task = Arc::new(frame.task_ctx());
+            Planned::once(frame.create_physical_plan().await?, task)
+        }
+    };
     let plan_ms = start.elapsed().as_secs_f64() * 1e3;
-    let schema = plan.schema();
-    let batches = collect(Arc::clone(&plan), task).await?;
-    let mut metrics = device::metrics_of(&plan);
+    let schema = planned.plan.schema();
+    let batches = collect(Arc::clone(&planned.plan), Arc::clone(&planned.task)).await?;
+    let mut metrics = device::metrics_of(&planned.plan);
     metrics.plan_ms = plan_ms;
+    metrics.plan_cached = planned.cached;
+    cache.finished(planned, metrics.fallbacks.is_empty());
     Ok(QueryRun {
         schema,
         batches,
         metrics,
     })
+}
+
+/// A query that is planned, for callers that read its answer as a stream.
+#[derive(Debug)]
+pub struct PreparedQuery<'a> {
+    cache: &'a PlanCache,
+    planned: Planned,
+}
+
+impl<'a> PreparedQuery<'a> {
+    pub(crate) fn new(cache: &'a PlanCache, planned: Planned) -> Self {
+        Self { cache, planned }
+    }
+
+    /// The schema of its rows.
+    pub fn schema(&self) -> SchemaRef {
+        self.planned.plan.schema()
+    }
+
+    /// Whether an earlier query had the plan made.
+    pub fn is_cached(&self) -> bool {
+        self.planned.cached
+    }
+
+    /// Starts to run.
+    ///
+    /// # Errors
+    /// What the plan reports before its first row.
+    pub fn stream(&self) -> Result<SendableRecordBatchStream, DataFusionError> {
+        execute_stream(
+            Arc::clone(&self.planned.plan),
+            Arc::clone(&self.planned.task),
+        )
+    }
+
+    /// Gives the plan back for later queries, once its stream has been read to the end without an error.
+    pub fn finish(self) {
+        let metrics = device::metrics_of(&self.planned.plan);
+        self.cache
+            .finished(self.planned, metrics.fallbacks.is_empty());
+    }
 }

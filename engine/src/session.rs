@@ -13,7 +13,8 @@ use warpline_tpch::{QueryEngine, QueryRun};
 use crate::device::{self, Device, DeviceChoice};
 use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
-use crate::query;
+use crate::plan_cache::{PlanCache, PlanCacheStats};
+use crate::query::{self, PreparedQuery};
 use crate::size::ByteSize;
 
 /// SQL over Arrow data, on a device where one is in use.
@@ -21,6 +22,7 @@ pub struct WarplineSession {
     context: SessionContext,
     reference: SessionContext,
     device: Device,
+    plans: PlanCache,
 }
 
 impl WarplineSession {
@@ -49,7 +51,27 @@ impl WarplineSession {
     /// # Errors
     /// [`Error::DataFusion`] with what parsing, planning or execution reports.
     pub async fn query(&self, sql: &str) -> Result<QueryRun> {
-        Ok(query::run(&self.context, sql).await?)
+        Ok(query::run(&self.context, &self.plans, sql).await?)
+    }
+
+    /// Plans one query, or finds the plan of an earlier one; `None` for any other statement, and when
+    /// `warpline.plan_cache` is off: run those with [`Self::context`].
+    ///
+    /// # Errors
+    /// [`Error::DataFusion`] with what parsing or planning reports.
+    pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
+        let planned = self.plans.plan(&self.context, sql).await?;
+        Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned)))
+    }
+
+    /// How often queries ran the plan of an earlier one.
+    pub fn plan_cache_stats(&self) -> PlanCacheStats {
+        self.plans.stats()
+    }
+
+    /// Forgets the plans of earlier queries, and with them the data of dropped tables that they keep in memory.
+    pub fn clear_plan_cache(&self) {
+        self.plans.clear();
     }
 
     /// Sets a setting of `datafusion.*` or `warpline.*`, as `SET key = value` does; the reference follows, but for
@@ -91,7 +113,7 @@ impl QueryEngine for WarplineSession {
     }
 
     async fn run(&self, sql: &str) -> Result<QueryRun, DataFusionError> {
-        query::run(&self.context, sql).await
+        query::run(&self.context, &self.plans, sql).await
     }
 }
 
@@ -213,6 +235,7 @@ impl WarplineSessionBuilder {
             context,
             reference: SessionContext::new_with_state(reference),
             device,
+            plans: PlanCache::default(),
         };
         for (key, value) in &self.settings {
             // These two are in the settings since the device is open.

@@ -26,6 +26,10 @@ pub struct WarplineConfig {
     pub device_memory: usize,
     /// `warpline.group_by`: where the states of grouped aggregations live.
     pub group_by: GroupBy,
+    /// `warpline.plan_cache`: plans of earlier queries are used again.
+    pub plan_cache: bool,
+    /// `warpline.plan_cache_size`: most texts whose plans a session keeps.
+    pub plan_cache_size: usize,
     /// `warpline.join`: what stands behind the build sides of joins.
     pub join: JoinAlgorithm,
     /// `warpline.pipeline`: the shape of kernels.
@@ -40,6 +44,8 @@ impl Default for WarplineConfig {
             min_rows: DEFAULT_MIN_ROWS,
             device_memory: 0,
             group_by: GroupBy::Auto,
+            plan_cache: true,
+            plan_cache_size: DEFAULT_PLAN_CACHE_SIZE,
             join: JoinAlgorithm::Auto,
             pipeline: PipelineShape::Auto,
         }
@@ -49,6 +55,9 @@ impl Default for WarplineConfig {
 /// A launch, the copy of its answer and the stream's synchronisation take about a tenth of a
 /// millisecond together, in which DataFusion aggregates some ten thousand rows on a few cores.
 pub const DEFAULT_MIN_ROWS: usize = 10_000;
+
+/// A prepared plan takes some hundred kilobytes, with its kernels and their tables on the device.
+pub const DEFAULT_PLAN_CACHE_SIZE: usize = 256;
 
 impl ConfigExtension for WarplineConfig {
     const PREFIX: &'static str = "warpline";
@@ -221,7 +230,11 @@ impl ExtensionOptions for WarplineConfig {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "device" => self.device = value.parse().map_err(DataFusionError::from)?,
-            "require_gpu" => self.require_gpu = boolean(value)?,
+            "require_gpu" => self.require_gpu = boolean("warpline.require_gpu", value)?,
+            "plan_cache" => self.plan_cache = boolean("warpline.plan_cache", value)?,
+            "plan_cache_size" => {
+                self.plan_cache_size = whole_number("warpline.plan_cache_size", value)?;
+            }
             "min_rows" => self.min_rows = whole_number("warpline.min_rows", value)?,
             "device_memory" => self.device_memory = whole_number("warpline.device_memory", value)?,
             "group_by" => self.group_by = value.parse().map_err(DataFusionError::from)?,
@@ -278,6 +291,17 @@ impl ExtensionOptions for WarplineConfig {
                  and EXPLAIN says why.",
             ),
             entry(
+                "plan_cache",
+                self.plan_cache.to_string(),
+                "When true, a query whose text, tables, data and settings are those of an earlier one runs that \
+                 one's plan.",
+            ),
+            entry(
+                "plan_cache_size",
+                self.plan_cache_size.to_string(),
+                "Most queries whose plans a session keeps; the least recently used go first.",
+            ),
+            entry(
                 "join",
                 self.join.to_string(),
                 "What stands behind the build sides of joins: auto, perfect (an array over all possible keys) or \
@@ -292,12 +316,12 @@ impl ExtensionOptions for WarplineConfig {
     }
 }
 
-fn boolean(value: &str) -> Result<bool, PlannerError> {
+fn boolean(setting: &'static str, value: &str) -> Result<bool, PlannerError> {
     match value.trim().to_ascii_lowercase().as_str() {
         "true" | "on" | "1" => Ok(true),
         "false" | "off" | "0" => Ok(false),
         _ => Err(PlannerError::Setting {
-            setting: "warpline.require_gpu",
+            setting,
             value: value.to_string(),
             valid: "true, false",
         }),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
-use datafusion::datasource::MemTable;
+use datafusion::datasource::{MemTable, TableProvider};
 use tokio::runtime::Runtime;
 use warpline::{DeviceChoice, QueryRun, WarplineSession};
 use warpline_tpch::QueryEngine;
@@ -16,6 +16,19 @@ use warpline_tpch::verify::{self, Answer};
 /// Planning recurses deeply in builds without optimisation.
 const STACK_BYTES: usize = 32 << 20;
 
+/// The device under test: the emulator, or what `WARPLINE_TEST_DEVICE` names (`cuda`, or `cpu` to test the tests).
+///
+/// # Panics
+/// When there is no such device.
+pub fn test_device() -> DeviceChoice {
+    match std::env::var("WARPLINE_TEST_DEVICE") {
+        Ok(name) => name
+            .parse()
+            .unwrap_or_else(|error| panic!("WARPLINE_TEST_DEVICE: {error}")),
+        Err(_) => DeviceChoice::Emulator,
+    }
+}
+
 /// Tables and a session on a device; each query must run there in full.
 pub struct Fixture {
     runtime: Runtime,
@@ -23,9 +36,14 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// A fixture on the emulator, where a fallback to the CPU is an error.
-    pub fn emulator() -> Self {
-        Self::open(DeviceChoice::Emulator, true, &[])
+    /// A fixture on the device under test, where a fallback to the CPU is an error.
+    pub fn device() -> Self {
+        Self::open(test_device(), true, &[])
+    }
+
+    /// A fixture on the device under test, where a query may run in part on the CPU.
+    pub fn relaxed() -> Self {
+        Self::open(test_device(), false, &[("warpline.min_rows", "0")])
     }
 
     /// A fixture on plain DataFusion, for tests of the harness itself.
@@ -38,6 +56,8 @@ impl Fixture {
     /// # Panics
     /// When the session does not open.
     pub fn open(device: DeviceChoice, require_gpu: bool, settings: &[(&str, &str)]) -> Self {
+        // Tests of queries can be tested themselves, with plain DataFusion on both sides.
+        let require_gpu = require_gpu && device != DeviceChoice::Cpu;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .thread_stack_size(STACK_BYTES)
@@ -101,8 +121,17 @@ impl Fixture {
             .unwrap_or_else(|| panic!("table {name} has no batch"));
         let table = MemTable::try_new(first.schema(), partitions)
             .unwrap_or_else(|error| panic!("table {name}: {error}"));
+        self.provider(name, Arc::new(table))
+    }
+
+    /// Adds a table of any kind.
+    ///
+    /// # Panics
+    /// When the catalog refuses it.
+    #[must_use]
+    pub fn provider(self, name: &str, table: Arc<dyn TableProvider>) -> Self {
         // The reference shares the catalog.
-        let outcome = self.session.context().register_table(name, Arc::new(table));
+        let outcome = self.session.context().register_table(name, table);
         outcome.unwrap_or_else(|error| panic!("table {name}: {error}"));
         self
     }

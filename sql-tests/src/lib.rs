@@ -7,7 +7,7 @@
 //! use arrow::array::Int64Array;
 //! use warpline_sql_tests::Fixture;
 //!
-//! let fixture = Fixture::emulator()
+//! let fixture = Fixture::device()
 //!     .table("t", [("a", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)])) as _)]);
 //! fixture.check("SELECT a + 1 AS b FROM t WHERE a IS NOT NULL");
 //! ```
@@ -17,4 +17,4 @@
 mod fixture;
 pub mod slt;
 
-pub use fixture::Fixture;
+pub use fixture::{Fixture, test_device};

@@ -54,6 +54,8 @@ pub struct QueryMetrics {
     pub load_ms: f64,
     /// Milliseconds from SQL text to the physical plan.
     pub plan_ms: f64,
+    /// Whether the plan was one of an earlier query.
+    pub plan_cached: bool,
     /// Milliseconds spent to generate and compile kernels; 0 when they came from the cache.
     pub compile_ms: f64,
     /// Milliseconds the device spent in kernels.

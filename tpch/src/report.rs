@@ -34,6 +34,10 @@ pub struct QueryReport {
     pub load_ms: Option<f64>,
     /// Time from SQL text to the physical plan, in the cold run.
     pub plan_ms: Option<f64>,
+    /// The same in the last hot run.
+    pub hot_plan_ms: Option<f64>,
+    /// Whether the last hot run used the plan of an earlier one.
+    pub plan_cached: Option<bool>,
     /// Time to generate and compile kernels, in the cold run.
     pub compile_ms: Option<f64>,
     /// The first run, from SQL text to the last Arrow batch on the host.
@@ -143,6 +147,7 @@ impl Report {
             "verified",
             "load",
             "plan",
+            "hot plan",
             "compile",
             "cold",
             "hot",
@@ -222,6 +227,7 @@ impl QueryReport {
             verified.to_string(),
             time(self.load_ms),
             time(self.plan_ms),
+            fine(self.hot_plan_ms),
             time(self.compile_ms),
             time(self.cold_ms),
             time(self.hot_median_ms),

@@ -115,6 +115,8 @@ async fn measure(
     for _ in 0..options.runs {
         let (hot, hot_ms) = timed(engine, query).await?;
         report.hot_ms.push(millis(hot_ms));
+        report.hot_plan_ms = Some(millis(hot.metrics.plan_ms));
+        report.plan_cached = Some(hot.metrics.plan_cached);
         // The hot figures are the steady state; the cold ones include first-touch costs.
         if hot.metrics.bytes.is_some() {
             report.kernel_ms = Some(millis(hot.metrics.kernel_ms));

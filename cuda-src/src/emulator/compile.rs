@@ -3,11 +3,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, io};
 
 use sha2::{Digest, Sha256};
 
 use super::abi;
+use super::disk;
 use super::error::{EmulatorError, Result};
 use super::module::Module;
 use crate::headers;
@@ -56,6 +58,8 @@ pub struct EmulatorOptions {
     pub compiler: Option<String>,
     /// The cache; by default `emulator` in `WARPLINE_CACHE_DIR`, or `warpline/emulator` in the user's cache folder.
     pub cache_dir: Option<PathBuf>,
+    /// Bytes that the cache may take on disk, by default 2 GiB; beyond them the least recently used modules go.
+    pub cache_bytes: Option<u64>,
 }
 
 /// The emulator: a C++ compiler and a cache of what it compiled.
@@ -65,7 +69,13 @@ pub struct Emulator {
     version: String,
     gnu: bool,
     cache_dir: PathBuf,
+    cache_bytes: u64,
 }
+
+/// Modules that a process builds between two looks at the size of the cache.
+const BUILDS_BETWEEN_TRIMS: u64 = 32;
+/// Modules that this process has built.
+static BUILDS: AtomicU64 = AtomicU64::new(0);
 
 /// Ends every file of the cache, after the checksum of what is before it.
 const TRAILER: &[u8; 8] = b"WLEMUL01";
@@ -98,6 +108,7 @@ impl Emulator {
                     version,
                     gnu,
                     cache_dir,
+                    cache_bytes: options.cache_bytes.unwrap_or(disk::DEFAULT_CACHE_BYTES),
                 });
             }
         }
@@ -129,11 +140,20 @@ impl Emulator {
             .join(format!("{}.so", self.key(&text, options, &flags)));
         if intact(&path) {
             match Module::load(name, &path, options.sanitizer, true) {
-                Ok(module) => return Ok(module),
+                Ok(module) => {
+                    disk::touch(&path);
+                    return Ok(module);
+                }
                 Err(error) => log::warn!("rebuilding a cached module: {error}"),
             }
         }
         self.build(name, &text, options, &flags, &path)?;
+        if BUILDS
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(BUILDS_BETWEEN_TRIMS)
+        {
+            disk::trim(&self.cache_dir, self.cache_bytes, &path);
+        }
         Module::load(name, &path, options.sanitizer, false)
     }
 

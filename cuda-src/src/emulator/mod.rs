@@ -4,6 +4,7 @@ mod abi;
 mod collective;
 mod compile;
 mod config;
+mod disk;
 mod error;
 mod lane;
 mod launch;

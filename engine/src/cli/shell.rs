@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use datafusion::common::instant::Instant;
 use datafusion::prelude::SessionContext;
 use datafusion_cli::catalog::DynamicObjectStoreCatalog;
 use datafusion_cli::command::{Command, OutputFormat};
@@ -13,11 +14,13 @@ use datafusion_cli::exec;
 use datafusion_cli::functions::ParquetMetadataFunc;
 use datafusion_cli::helper::CliHelper;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use datafusion_cli::print_options::PrintOptions;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
+use futures::StreamExt;
 use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
-use warpline::{Error, Result, WarplineSession};
+use warpline::{Error, PreparedQuery, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
 use super::args::ShellArguments;
@@ -235,11 +238,46 @@ impl Shell {
     async fn run_item(&mut self, item: Item) -> Result<Flow> {
         match item {
             Item::Sql(sql) => {
-                exec::exec_from_commands(self.session.context(), vec![sql], &self.print).await?;
+                let start = Instant::now();
+                match self.session.prepare(&sql).await? {
+                    Some(query) => self.print_answer(query, start).await?,
+                    None => {
+                        let context = self.session.context();
+                        exec::exec_from_commands(context, vec![sql], &self.print).await?;
+                    }
+                }
                 Ok(Flow::Continue)
             }
             Item::Command(command) => self.run_command(&command).await,
         }
+    }
+
+    /// Prints what a query answers, as datafusion-cli does: rows beyond `maxrows` are counted only.
+    async fn print_answer(&self, query: PreparedQuery<'_>, start: Instant) -> Result<()> {
+        let most = match self.print.maxrows {
+            MaxRows::Unlimited => usize::MAX,
+            MaxRows::Limited(rows) => rows,
+        };
+        let (mut batches, mut rows) = (Vec::new(), 0);
+        let mut stream = query.stream()?;
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            let before = rows;
+            rows += batch.num_rows();
+            if before < most {
+                batches.push(batch);
+            }
+        }
+        drop(stream);
+        let schema = query.schema();
+        query.finish();
+        let mut print = self.print.clone();
+        if print.format == PrintFormat::Automatic {
+            print.format = PrintFormat::Table;
+        }
+        let config = self.session.context().copied_config();
+        print.print_batches(schema, &batches, start, rows, &config.options().format)?;
+        Ok(())
     }
 
     async fn run_command(&mut self, command: &str) -> Result<Flow> {

@@ -83,6 +83,8 @@ pub struct AccumulatorPlan {
     pub calls: Vec<CallPlan>,
     /// 64-bit words of one group's state.
     pub words: usize,
+    /// There are keys: MIN and MAX over floats follow DataFusion's grouped accumulators.
+    pub grouped: bool,
 }
 
 impl AccumulatorPlan {
@@ -228,6 +230,10 @@ impl AccumulatorPlan {
         Ok(self.add(kind, condition, value.text.clone(), partial))
     }
 
+    /// MIN or MAX. Over floats DataFusion has two rules. Ungrouped, it takes the first or last value of the IEEE
+    /// total order (arrow's `min` and `max`). Grouped, it starts from the largest or smallest finite value and any
+    /// value takes the place of a NaN, so infinities alone become finite, NaN alone stays NaN, and next to other
+    /// values NaN counts as if it came first (`PrimitiveGroupsAccumulator` of datafusion-functions-aggregate).
     fn extreme(
         &mut self,
         emitter: &mut Emitter<'_>,
@@ -237,7 +243,14 @@ impl AccumulatorPlan {
     ) -> Result<usize> {
         let number = match value.c_type {
             CType::I128 => return unsupported("MIN and MAX over values of more than 64 bits"),
-            CType::F32 | CType::F64 => format!("(i64)total_order({})", value.text),
+            CType::F32 | CType::F64 => {
+                let order = match (self.grouped, kind) {
+                    (false, _) => "total_order",
+                    (true, StateKind::Min) => "grouped_min_order",
+                    (true, _) => "grouped_max_order",
+                };
+                format!("(i64){order}({})", value.text)
+            }
             _ => format!("(i64){}", value.text),
         };
         let function = if kind == StateKind::Min {

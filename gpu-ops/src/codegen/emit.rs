@@ -108,6 +108,8 @@ pub(super) struct EmittedProbe {
     pub(super) residual: Option<Test>,
     /// First scope column of the payload, and how many.
     pub(super) payload: (usize, usize),
+    /// The payload where only the residual sees it: these columns are not in the pipeline's scope.
+    pub(super) hidden: Vec<ScopeColumn>,
     pub(super) mark_entries: bool,
 }
 
@@ -404,19 +406,21 @@ fn emit_probe(
         let conjuncts: Vec<&Expr> = probe.residual.iter().collect();
         Some(test(&conjuncts, scope, state)?)
     };
+    let mut hidden = Vec::new();
     match probe.kind {
         ProbeKind::Inner | ProbeKind::Left => {}
         ProbeKind::Mark => {
-            scope.truncate(first);
+            hidden = scope.split_off(first);
             scope.push(ScopeColumn {
                 shape: Shape::Mask(mask),
                 access: Access::None,
                 nullable: false,
             });
         }
-        _ => scope.truncate(first),
+        _ => hidden = scope.split_off(first),
     }
     Ok(EmittedProbe {
+        hidden,
         number,
         index: probe.index,
         kind: probe.kind,
@@ -447,6 +451,7 @@ fn aggregate_sink(
     }
     let mut aggregates = AccumulatorPlan::default();
     if !keys.is_empty() {
+        aggregates.grouped = true;
         // Tells the groups that exist from empty slots of dense placements.
         aggregates.count("alive", rows_a_thread);
     }

@@ -136,6 +136,7 @@ impl TilePlan {
             keys.push(key_plan(&mut emitter, key)?);
         }
         if !keys.is_empty() {
+            aggregates.grouped = true;
             // Tells the groups that exist from empty slots of dense placements.
             aggregates.count("alive", thread_rows);
         }
@@ -279,6 +280,9 @@ fn key_plan(emitter: &mut Emitter<'_>, key: &Expr) -> Result<KeyPlan> {
     let nullable = value.valid.is_some();
     let domain = value.range.max.wrapping_sub(value.range.min) as u128;
     let domain = domain.saturating_add(1 + u128::from(nullable));
+    if domain == (1 << 64) + 1 && nullable {
+        return unsupported("grouping by a key with NULLs whose values span all of 64 bits");
+    }
     if domain > 1 << 64 {
         return unsupported("grouping by values of more than 64 bits");
     }

@@ -149,8 +149,8 @@ pub fn compiler_version() -> Result<String> {
 
 fn open_emulator(cache_dir: Option<PathBuf>) -> Result<Emulator> {
     let options = EmulatorOptions {
-        compiler: None,
         cache_dir,
+        ..EmulatorOptions::default()
     };
     Emulator::open(options).map_err(|error| GpuError::DeviceUnavailable {
         requested: "emulator".into(),

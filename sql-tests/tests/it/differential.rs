@@ -35,7 +35,7 @@ fn the_harness_compares_a_session_with_its_reference() {
 
 #[test]
 fn the_emulator_answers_as_the_reference() {
-    let fixture = with_tables(Fixture::emulator());
+    let fixture = with_tables(Fixture::device());
     fixture.check(
         "SELECT sum(a) AS s, count(*) AS n, count(a) AS k, min(a) AS lo, max(a) AS hi FROM t",
     );

@@ -1,13 +1,17 @@
-//! Runs the files of `slt/` on each device that needs no hardware.
+//! Runs the files of `slt/` on the CPU and on the device under test.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warpline::{DeviceChoice, WarplineSession};
-use warpline_sql_tests::slt;
+use warpline_sql_tests::{slt, test_device};
 
 fn slt_files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("slt");
+    // A bundle of the tests brings the files along.
+    let folder = std::env::var_os("WARPLINE_SLT_DIR").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("slt"),
+        PathBuf::from,
+    );
     let entries = std::fs::read_dir(&folder).expect("the folder of sqllogictest files");
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.expect("an entry").path())
@@ -47,6 +51,6 @@ fn on_the_cpu() {
 }
 
 #[test]
-fn on_the_emulator() {
-    run_all(DeviceChoice::Emulator);
+fn on_the_device() {
+    run_all(test_device());
 }

@@ -3,3 +3,4 @@
 mod differential;
 mod files;
 mod operators;
+mod relational;

@@ -78,6 +78,8 @@ fn the_json_has_the_documented_keys() {
             "fallbacks",
             "load_ms",
             "plan_ms",
+            "hot_plan_ms",
+            "plan_cached",
             "compile_ms",
             "cold_ms",
             "hot_ms",

@@ -34,6 +34,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         unique,
         existence: false,
         track_matches: false,
+        null_equal: false,
         columns: vec![u32_layout()],
     })
 }
@@ -172,6 +173,7 @@ fn group_case(slots: u64, modulus: u32) -> Case {
             accumulators: vec![],
             calls: vec![],
             words: 1,
+            grouped: true,
         },
         placement: GroupPlacement::GlobalHash { capacity: slots },
         slots,

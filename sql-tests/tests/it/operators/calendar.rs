@@ -45,7 +45,7 @@ fn fields_of_dates() {
         .map(|d| Some(i64::from(*d) * 86_400_000))
         .chain([None])
         .collect();
-    let fixture = Fixture::emulator().table(
+    let fixture = Fixture::device().table(
         "t",
         [
             ("id", row_numbers(rows)),
@@ -100,7 +100,7 @@ fn fields_of_timestamps() {
     let nanos = seconds
         .iter()
         .map(|s| Some(s % 9_000_000_000 * 1_000_000_000 + 5));
-    let fixture = Fixture::emulator().table(
+    let fixture = Fixture::device().table(
         "t",
         [
             ("id", row_numbers(rows)),
@@ -140,7 +140,7 @@ fn fields_of_timestamps() {
 #[test]
 fn years_far_from_1970() {
     let from = |first: i32, step: i32| (0..40).map(|i| Some(first + i * step)).collect::<Vec<_>>();
-    let fixture = Fixture::emulator().table(
+    let fixture = Fixture::device().table(
         "t",
         [
             ("id", row_numbers(40)),

@@ -38,7 +38,7 @@ fn fixture() -> Fixture {
                 .expect("a decimal"),
         )
     };
-    Fixture::emulator().table(
+    Fixture::device().table(
         "t",
         [
             ("id", row_numbers(rows)),
@@ -256,7 +256,7 @@ fn between_dates_and_timestamps() {
         .map(|s| Some(s.div_euclid(DAY) as i32))
         .chain([None])
         .collect();
-    let fixture = Fixture::emulator().table(
+    let fixture = Fixture::device().table(
         "t",
         [
             ("id", row_numbers(rows)),

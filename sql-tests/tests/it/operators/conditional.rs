@@ -11,7 +11,7 @@ const ROWS: usize = 90;
 
 fn fixture() -> Fixture {
     let wide = [-5_000_000_000_000, 0, 12_345, 99_999_999_999];
-    Fixture::emulator().table(
+    Fixture::device().table(
         "t",
         [
             ("id", row_numbers(ROWS)),

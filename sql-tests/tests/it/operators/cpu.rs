@@ -2,8 +2,8 @@
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::*;
-use warpline::{DeviceChoice, WarplineSession};
-use warpline_sql_tests::Fixture;
+use warpline::WarplineSession;
+use warpline_sql_tests::{Fixture, test_device};
 use warpline_tpch::QueryEngine;
 
 use super::support::{Nulls, drawn, primitive, strings};
@@ -97,7 +97,7 @@ const STAYS: [(&str, &str); 19] = [
 #[test]
 fn answers_right_and_says_why() {
     let fixture = with_tables(Fixture::open(
-        DeviceChoice::Emulator,
+        test_device(),
         false,
         &[("warpline.min_rows", "0")],
     ));
@@ -121,7 +121,7 @@ fn answers_right_and_says_why() {
 
 #[test]
 fn is_refused_where_the_device_is_required() {
-    let fixture = with_tables(Fixture::emulator());
+    let fixture = with_tables(Fixture::device());
     for (sql, reason) in STAYS {
         let message = fixture.compare(sql).map(|_| ()).expect_err(sql);
         assert!(message.contains("the device failed"), "{sql}: {message}");
@@ -138,7 +138,7 @@ fn is_refused_where_the_device_is_required() {
 #[test]
 fn aggregates_below_other_operators_still_run_on_the_device() {
     let fixture = with_tables(Fixture::open(
-        DeviceChoice::Emulator,
+        test_device(),
         false,
         &[("warpline.min_rows", "0")],
     ));
@@ -159,7 +159,7 @@ fn aggregates_below_other_operators_still_run_on_the_device() {
 
 #[test]
 fn too_small_tables_stay_unless_required() {
-    let relaxed = with_tables(Fixture::open(DeviceChoice::Emulator, false, &[]));
+    let relaxed = with_tables(Fixture::open(test_device(), false, &[]));
     let run = relaxed.check("SELECT sum(v) AS s FROM t WHERE k > 0");
     assert_eq!(run.metrics.kernels, 0);
     let fallbacks = run.metrics.fallbacks.join("; ");

@@ -5,8 +5,7 @@
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::*;
 use std::sync::Arc;
-use warpline::DeviceChoice;
-use warpline_sql_tests::Fixture;
+use warpline_sql_tests::{Fixture, test_device};
 
 use super::support::{
     Nulls, Random, booleans, drawn, primitive, row_numbers, string_views, strings,
@@ -233,7 +232,15 @@ impl Writer {
             0 => format!("({} + {})", self.float(d), self.float(d)),
             1 => format!("({} - {})", self.float(d), self.float(d)),
             2 => format!("({} * {})", self.float(d), self.float(d)),
-            3 => format!("({} / nullif({}, 0))", self.float(d), self.float(d)),
+            3 => {
+                // Not nullif: it lets the negative zero pass, and a minimum of infinities and NaN depends on the
+                // order of rows in DataFusion.
+                let divisor = self.float(d);
+                format!(
+                    "CASE WHEN {divisor} <> 0 THEN {} / {divisor} END",
+                    self.float(d)
+                )
+            }
             4 => self.case(d, Self::float),
             5 => format!("coalesce({}, {})", self.float(d), self.float(d)),
             _ => format!("(-{})", self.float(d)),
@@ -407,8 +414,7 @@ fn run(group_by: &str, salt: u64) {
     let seed = setting("WARPLINE_TEST_SEED", SEED) + salt;
     let count = setting("WARPLINE_TEST_QUERIES", QUERIES);
     let settings = [("warpline.min_rows", "0"), ("warpline.group_by", group_by)];
-    let fixture =
-        Fixture::open(DeviceChoice::Emulator, false, &settings).batches("t", vec![table(seed)]);
+    let fixture = Fixture::open(test_device(), false, &settings).batches("t", vec![table(seed)]);
     let (mut failures, mut refused, mut cpu) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..count {
         let mut writer = Writer {
@@ -454,7 +460,6 @@ fn with_groups_in_registers() {
 }
 
 #[test]
-#[ignore = "MIN over NaN depends on the order of rows in DataFusion; the generator must avoid it"]
 fn with_groups_in_shared_memory() {
     run("shared", 2);
 }

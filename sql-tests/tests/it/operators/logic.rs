@@ -10,7 +10,7 @@ const TRUTH: [Option<bool>; 3] = [Some(true), Some(false), None];
 fn truths() -> Fixture {
     let all = || (0..27usize).map(|i| [TRUTH[i / 9], TRUTH[i / 3 % 3], TRUTH[i % 3]]);
     let column = |c: usize| booleans(all().map(|row| row[c]).collect());
-    Fixture::emulator().table(
+    Fixture::device().table(
         "t",
         [
             ("id", row_numbers(27)),

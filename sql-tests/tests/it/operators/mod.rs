@@ -12,5 +12,5 @@ mod logic;
 mod placement;
 mod sizes;
 mod strings;
-mod support;
+pub(crate) mod support;
 mod types;

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::datatypes::*;
-use warpline::DeviceChoice;
-use warpline_sql_tests::Fixture;
+use warpline_sql_tests::{Fixture, test_device};
 
 use super::support::{Nulls, Random, booleans, check_all, drawn, primitive, strings};
 
@@ -71,12 +70,7 @@ fn columns(rows: usize) -> Vec<(&'static str, ArrayRef)> {
 }
 
 fn fixture(group_by: &str) -> Fixture {
-    Fixture::open(
-        DeviceChoice::Emulator,
-        true,
-        &[("warpline.group_by", group_by)],
-    )
-    .table("t", columns(ROWS))
+    Fixture::open(test_device(), true, &[("warpline.group_by", group_by)]).table("t", columns(ROWS))
 }
 
 /// Each query is right, and its groups live where the text after it says.
@@ -180,24 +174,23 @@ fn wide_negative_and_extreme_keys() {
 #[test]
 fn full_range_keys_with_nulls() {
     let extreme = [i64::MIN, -1, 0, i64::MAX];
-    let fixture = Fixture::open(DeviceChoice::Emulator, false, &[("warpline.min_rows", "0")])
-        .table(
-            "t",
-            [
-                (
-                    "k",
-                    primitive::<Int64Type>(drawn(&extreme, 500, Nulls::Some, 1)),
-                ),
-                (
-                    "u",
-                    primitive::<UInt64Type>(drawn(&[0, u64::MAX], 500, Nulls::Some, 2)),
-                ),
-                (
-                    "a",
-                    primitive::<Int64Type>(drawn(&extreme, 500, Nulls::Some, 3)),
-                ),
-            ],
-        );
+    let fixture = Fixture::open(test_device(), false, &[("warpline.min_rows", "0")]).table(
+        "t",
+        [
+            (
+                "k",
+                primitive::<Int64Type>(drawn(&extreme, 500, Nulls::Some, 1)),
+            ),
+            (
+                "u",
+                primitive::<UInt64Type>(drawn(&[0, u64::MAX], 500, Nulls::Some, 2)),
+            ),
+            (
+                "a",
+                primitive::<Int64Type>(drawn(&extreme, 500, Nulls::Some, 3)),
+            ),
+        ],
+    );
     check_all(
         &fixture,
         [
@@ -219,18 +212,17 @@ fn as_many_groups_as_rows() {
     let row: ArrayRef = Arc::new(Int64Array::from_iter_values(
         (0..rows as i64).map(|i| i * 3 - 50_000),
     ));
-    let fixture = Fixture::open(DeviceChoice::Emulator, false, &[("warpline.min_rows", "0")])
-        .table(
-            "t",
-            [
-                ("row", row),
-                ("spread", primitive::<Int64Type>(spread)),
-                (
-                    "g",
-                    primitive::<Int32Type>(drawn(&[1, 2, 3], rows, Nulls::Some, 22)),
-                ),
-            ],
-        );
+    let fixture = Fixture::open(test_device(), false, &[("warpline.min_rows", "0")]).table(
+        "t",
+        [
+            ("row", row),
+            ("spread", primitive::<Int64Type>(spread)),
+            (
+                "g",
+                primitive::<Int32Type>(drawn(&[1, 2, 3], rows, Nulls::Some, 22)),
+            ),
+        ],
+    );
     for sql in [
         "SELECT row, count(*) AS n, sum(g) AS s, max(spread) AS hi FROM t GROUP BY row",
         "SELECT spread, count(*) AS n, sum(row) AS s FROM t GROUP BY spread",
@@ -249,7 +241,7 @@ fn as_many_groups_as_rows() {
 /// More groups than the first table holds: it overflows, grows, and the answer counts every row once.
 #[test]
 fn tables_that_grow() {
-    let fixture = Fixture::open(DeviceChoice::Emulator, false, &[("warpline.min_rows", "0")])
+    let fixture = Fixture::open(test_device(), false, &[("warpline.min_rows", "0")])
         .table_from(
             "t",
             "SELECT value * 1000003 % 4611686018427387847 AS k, value AS v FROM generate_series(1, 5000000)",

@@ -36,7 +36,7 @@ fn queries(table: &str) -> Vec<String> {
 
 #[test]
 fn around_warps_and_tiles() {
-    let mut fixture = Fixture::emulator();
+    let mut fixture = Fixture::device();
     let sizes = [
         0, 1, 7, 8, 9, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 4096,
     ];
@@ -50,7 +50,7 @@ fn around_warps_and_tiles() {
 
 #[test]
 fn over_many_blocks() {
-    let fixture = Fixture::emulator().batches("t", vec![batch(100_003, 5)]);
+    let fixture = Fixture::device().batches("t", vec![batch(100_003, 5)]);
     check_all(&fixture, queries("t"));
 }
 
@@ -68,7 +68,7 @@ fn in_slices_batches_and_partitions() {
             batches
         })
         .collect();
-    let fixture = Fixture::emulator()
+    let fixture = Fixture::device()
         .partitions("t", partitions)
         .batches(
             "odd",
@@ -86,7 +86,7 @@ fn in_slices_batches_and_partitions() {
 
 #[test]
 fn nothing_passes_the_filter() {
-    let fixture = Fixture::emulator().batches("t", vec![batch(5000, 7)]);
+    let fixture = Fixture::device().batches("t", vec![batch(5000, 7)]);
     let calls =
         "count(*) AS n, count(a) AS ka, sum(a) AS s, avg(d) AS m, min(s) AS lo, max(a) AS hi";
     let filters = [
@@ -108,7 +108,7 @@ fn nothing_passes_the_filter() {
 #[test]
 fn tables_of_one_column_of_nulls() {
     let nulls: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![None; 3000]));
-    let fixture = Fixture::emulator().table("t", [("a", nulls)]);
+    let fixture = Fixture::device().table("t", [("a", nulls)]);
     check_all(
         &fixture,
         [

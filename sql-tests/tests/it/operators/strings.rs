@@ -35,7 +35,7 @@ fn dictionary(array: &ArrayRef, keys: DataType) -> ArrayRef {
 
 fn fixture() -> Fixture {
     let utf8 = strings(drawn(&TEXTS, ROWS, Nulls::Some, 1));
-    Fixture::emulator().table(
+    Fixture::device().table(
         "t",
         [
             ("id", row_numbers(ROWS)),
@@ -178,7 +178,7 @@ fn failing_casts_of_strings() {
     fixture.check_error("SELECT sum(CAST(mixed AS INT)) AS s FROM t");
     // Values that the filter removes are never cast.
     let relaxed = Fixture::open(
-        warpline::DeviceChoice::Emulator,
+        warpline_sql_tests::test_device(),
         false,
         &[("warpline.min_rows", "0")],
     )
@@ -212,7 +212,7 @@ fn many_distinct_values() {
     };
     let mut some = column(0);
     some.iter_mut().step_by(7).for_each(|w| *w = None);
-    let fixture = Fixture::emulator().table(
+    let fixture = Fixture::device().table(
         "t",
         [
             ("id", row_numbers(words.len())),

@@ -9,14 +9,14 @@ use warpline_sql_tests::Fixture;
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seeded, the same on every machine.
 #[derive(Debug, Clone)]
-pub(super) struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -25,28 +25,28 @@ impl Random {
     }
 
     /// A number in `0..bound`.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 
-    pub(super) fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
+    pub(crate) fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
         list[self.below(list.len())]
     }
 }
 
 /// How many rows of a column are NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Nulls {
+pub(crate) enum Nulls {
     None,
     Some,
     All,
 }
 
 impl Nulls {
-    pub(super) const EACH: [Self; 3] = [Self::None, Self::Some, Self::All];
+    pub(crate) const EACH: [Self; 3] = [Self::None, Self::Some, Self::All];
 
     /// Suffix of column names.
-    pub(super) fn suffix(self) -> &'static str {
+    pub(crate) fn suffix(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Some => "some",
@@ -56,7 +56,7 @@ impl Nulls {
 }
 
 /// `rows` values drawn from `values`; a third of them NULL for [`Nulls::Some`].
-pub(super) fn drawn<T: Copy>(values: &[T], rows: usize, nulls: Nulls, seed: u64) -> Vec<Option<T>> {
+pub(crate) fn drawn<T: Copy>(values: &[T], rows: usize, nulls: Nulls, seed: u64) -> Vec<Option<T>> {
     let mut random = Random::new(seed);
     (0..rows)
         .map(|_| {
@@ -71,30 +71,30 @@ pub(super) fn drawn<T: Copy>(values: &[T], rows: usize, nulls: Nulls, seed: u64)
         .collect()
 }
 
-pub(super) fn primitive<T: ArrowPrimitiveType>(values: Vec<Option<T::Native>>) -> ArrayRef {
+pub(crate) fn primitive<T: ArrowPrimitiveType>(values: Vec<Option<T::Native>>) -> ArrayRef {
     Arc::new(PrimitiveArray::<T>::from_iter(values))
 }
 
-pub(super) fn booleans(values: Vec<Option<bool>>) -> ArrayRef {
+pub(crate) fn booleans(values: Vec<Option<bool>>) -> ArrayRef {
     Arc::new(BooleanArray::from(values))
 }
 
-pub(super) fn strings(values: Vec<Option<&str>>) -> ArrayRef {
+pub(crate) fn strings(values: Vec<Option<&str>>) -> ArrayRef {
     Arc::new(StringArray::from(values))
 }
 
-pub(super) fn string_views(values: Vec<Option<&str>>) -> ArrayRef {
+pub(crate) fn string_views(values: Vec<Option<&str>>) -> ArrayRef {
     Arc::new(StringViewArray::from(values))
 }
 
 /// Row numbers from 0, to group by: each row is its own group.
-pub(super) fn row_numbers(rows: usize) -> ArrayRef {
+pub(crate) fn row_numbers(rows: usize) -> ArrayRef {
     Arc::new(Int32Array::from_iter_values(0..rows as i32))
 }
 
 /// Runs every query; fails with all that differ, not only the first.
 #[track_caller]
-pub(super) fn check_all(fixture: &Fixture, queries: impl IntoIterator<Item = String>) {
+pub(crate) fn check_all(fixture: &Fixture, queries: impl IntoIterator<Item = String>) {
     let mut failures = Vec::new();
     for sql in queries {
         if let Err(message) = fixture.compare(&sql) {
@@ -116,7 +116,7 @@ const EXPRESSIONS: usize = 16;
 ///
 /// The filters are always true: they keep apart calls whose names DataFusion makes equal by leaving out casts.
 #[track_caller]
-pub(super) fn check_values<S: AsRef<str>>(fixture: &Fixture, table: &str, expressions: &[S]) {
+pub(crate) fn check_values<S: AsRef<str>>(fixture: &Fixture, table: &str, expressions: &[S]) {
     check_rows(fixture, table, expressions, |i, e| {
         format!("min({e}) FILTER (WHERE id > -{}) AS e{i}", i + 1)
     });
@@ -124,7 +124,7 @@ pub(super) fn check_values<S: AsRef<str>>(fixture: &Fixture, table: &str, expres
 
 /// As [`check_values`] for decimals and integers, also those that do not fit 64 bits.
 #[track_caller]
-pub(super) fn check_sums<S: AsRef<str>>(fixture: &Fixture, table: &str, expressions: &[S]) {
+pub(crate) fn check_sums<S: AsRef<str>>(fixture: &Fixture, table: &str, expressions: &[S]) {
     check_rows(fixture, table, expressions, |i, e| {
         format!("sum({e}) FILTER (WHERE id > -{}) AS e{i}", i + 1)
     });
@@ -132,7 +132,7 @@ pub(super) fn check_sums<S: AsRef<str>>(fixture: &Fixture, table: &str, expressi
 
 /// As [`check_values`] for conditions: whether each is true, false or NULL in each row.
 #[track_caller]
-pub(super) fn check_conditions<S: AsRef<str>>(fixture: &Fixture, table: &str, conditions: &[S]) {
+pub(crate) fn check_conditions<S: AsRef<str>>(fixture: &Fixture, table: &str, conditions: &[S]) {
     // DataFusion's common subexpressions have no nullability of their own, and it then refuses its own plan when an
     // operator that never yields NULL occurs twice.
     const NEVER_NULL: [&str; 5] = [

@@ -264,7 +264,7 @@ fn fixture() -> Fixture {
         .iter()
         .map(|(n, a)| (n.as_str(), a.clone()))
         .collect();
-    Fixture::emulator().table("t", columns)
+    Fixture::device().table("t", columns)
 }
 
 #[test]

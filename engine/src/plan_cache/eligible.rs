@@ -1,0 +1,124 @@
+//! Which queries give the same plan whenever they are planned, and which plans can run more than once.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::empty::EmptyExec;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::union::UnionExec;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
+
+use crate::device;
+
+/// Is it a query, and not a statement that explains, changes or shows something?
+pub(super) fn is_query(statement: &Statement) -> bool {
+    matches!(statement, Statement::Statement(inner) if matches!(**inner, ast::Statement::Query(_)))
+}
+
+/// May the statement change tables, data or settings? Only those that cannot are told apart.
+pub(super) fn changes_something(statement: &Statement) -> bool {
+    let harmless = |inner: &ast::Statement| {
+        matches!(
+            inner,
+            ast::Statement::ShowVariable { .. }
+                | ast::Statement::ShowTables { .. }
+                | ast::Statement::ShowColumns { .. }
+                | ast::Statement::ShowFunctions { .. }
+                | ast::Statement::ExplainTable { .. }
+        )
+    };
+    match statement {
+        Statement::Explain(_) => false,
+        Statement::Statement(inner) => !harmless(inner),
+        _ => true,
+    }
+}
+
+/// Does the query only read tables, with functions whose value depends on their arguments alone?
+pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
+    let mut repeatable = true;
+    plan.apply_with_subqueries(|node| {
+        repeatable &= match node {
+            LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Join(_)
+            | LogicalPlan::Union(_)
+            | LogicalPlan::TableScan(_)
+            | LogicalPlan::EmptyRelation(_)
+            | LogicalPlan::Subquery(_)
+            | LogicalPlan::SubqueryAlias(_)
+            | LogicalPlan::Limit(_)
+            | LogicalPlan::Values(_)
+            | LogicalPlan::Distinct(_) => true,
+            _ => false,
+        };
+        node.apply_expressions(|expr| {
+            expr.apply(|part| {
+                repeatable &= is_repeatable_node(part);
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })?;
+        Ok(if repeatable {
+            TreeNodeRecursion::Continue
+        } else {
+            TreeNodeRecursion::Stop
+        })
+    })?;
+    Ok(repeatable)
+}
+
+fn is_repeatable_node(expr: &Expr) -> bool {
+    let volatility = match expr {
+        Expr::ScalarFunction(call) => call.func.signature().volatility,
+        Expr::AggregateFunction(call) => call.func.signature().volatility,
+        Expr::ScalarVariable(..) | Expr::Placeholder(_) | Expr::HigherOrderFunction(_) => {
+            return false;
+        }
+        _ => Volatility::Immutable,
+    };
+    volatility == Volatility::Immutable
+}
+
+/// Can the plan run again once its state is reset, and is it worth keeping?
+///
+/// A part of it runs on the device; what is above passes rows on without filters that operators hand each other at run
+/// time (DataFusion cannot reset those), which joins, aggregations and sorts with a limit have.
+pub(super) fn is_reusable(plan: &std::sync::Arc<dyn ExecutionPlan>) -> bool {
+    let mut fragments = 0;
+    let mut reusable = true;
+    let walked = plan.apply(|node| {
+        if device::is_fragment(node) {
+            fragments += 1;
+        } else {
+            let plain = device::is_report(node)
+                || node.is::<ProjectionExec>()
+                || node.is::<FilterExec>()
+                || node.is::<CoalescePartitionsExec>()
+                || node.is::<RepartitionExec>()
+                || node.is::<SortPreservingMergeExec>()
+                || node.is::<GlobalLimitExec>()
+                || node.is::<LocalLimitExec>()
+                || node.is::<UnionExec>()
+                || node.is::<EmptyExec>()
+                || node.is::<PlaceholderRowExec>();
+            let sort = node
+                .downcast_ref::<SortExec>()
+                .is_some_and(|sort| sort.fetch().is_none());
+            reusable &= plain || sort;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    walked.is_ok() && reusable && fragments > 0
+}

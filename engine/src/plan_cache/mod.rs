@@ -1,0 +1,280 @@
+//! Physical plans of queries that ran before, so that a hot query does not spend milliseconds in planning.
+//!
+//! A plan is found by the query's text and used only if planning anew would give the same plan:
+//! - the session has the same settings, functions, rules, catalogs and object stores ([`snapshot`]);
+//! - every table that the text names resolves to the same `TableProvider`, and the data behind each provider is what
+//!   the plan was made over: the same batches of a memory table, the same files, unchanged on disk, of a table of
+//!   files ([`tables`]);
+//! - the query is a plain `SELECT` without functions whose value depends on the time or on chance ([`eligible`]).
+//!
+//! Plans of which a part runs on the CPU in operators that keep state between runs are not kept. A plan is taken out
+//! of the cache while it runs, so no two runs share one: runs of the same text at the same time each have their own,
+//! and later find as many in the cache. Statements that change data, tables or settings empty it.
+
+mod eligible;
+mod snapshot;
+mod tables;
+mod text;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use parking_lot::Mutex;
+
+use self::snapshot::Snapshot;
+use self::tables::Tables;
+use crate::device;
+
+/// Most plans of one text that wait for their next run.
+const IDLE_PLANS: usize = 4;
+
+/// How the plan cache of a session has done so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PlanCacheStats {
+    /// Queries that ran a plan of an earlier one.
+    pub hits: u64,
+    /// Queries that could have, had there been a valid plan.
+    pub misses: u64,
+    /// Texts with a plan.
+    pub entries: usize,
+}
+
+/// The plans of one session.
+#[derive(Debug, Default)]
+pub(crate) struct PlanCache {
+    inner: Mutex<Inner>,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// What the session was when the entries were made; all of them belong to it.
+    snapshot: Option<Arc<Snapshot>>,
+    entries: HashMap<String, Entry>,
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    tables: Arc<Tables>,
+    idle: Vec<Arc<dyn ExecutionPlan>>,
+    used: u64,
+}
+
+/// A query's plan, ready to run once; [`PlanCache::finished`] takes it back.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// The plan.
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+    /// What it runs in.
+    pub(crate) task: Arc<TaskContext>,
+    /// Whether an earlier query had it made.
+    pub(crate) cached: bool,
+    keep: Option<Keep>,
+}
+
+impl Planned {
+    /// A plan that is not kept.
+    pub(crate) fn once(plan: Arc<dyn ExecutionPlan>, task: Arc<TaskContext>) -> Self {
+        Self {
+            plan,
+            task,
+            cached: false,
+            keep: None,
+        }
+    }
+}
+
+/// Where a plan goes after its run.
+#[derive(Debug)]
+struct Keep {
+    text: String,
+    snapshot: Arc<Snapshot>,
+    tables: Arc<Tables>,
+    capacity: usize,
+}
+
+impl PlanCache {
+    /// How it has done so far.
+    pub(crate) fn stats(&self) -> PlanCacheStats {
+        PlanCacheStats {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            entries: self.inner.lock().entries.len(),
+        }
+    }
+
+    /// Forgets all plans and with them the data and device memory that they hold.
+    pub(crate) fn clear(&self) {
+        // Dropping plans can be slow: not under the lock.
+        let entries = std::mem::take(&mut self.inner.lock().entries);
+        drop(entries);
+    }
+
+    /// The plan of one query: an earlier one if it is still right, else a new one. `None` when the text is anything
+    /// but one query; the caller then goes the ordinary way.
+    ///
+    /// # Errors
+    /// What parsing and planning report.
+    pub(crate) async fn plan(
+        &self,
+        context: &SessionContext,
+        sql: &str,
+    ) -> Result<Option<Planned>> {
+        let capacity = device::plan_cache_capacity(context);
+        if capacity == 0 {
+            self.clear();
+            return Ok(None);
+        }
+        let text = text::normalised(sql);
+        let snapshot = self.snapshot(context);
+        if let Some((tables, plan)) = self.checkout(&text, &snapshot)
+            && tables.still_hold(context, &snapshot.state).await
+        {
+            self.hits.fetch_add(1, Ordering::Relaxed);
+            return Ok(Some(Planned {
+                plan: reset_plan_states(plan)?,
+                task: Arc::clone(&snapshot.task),
+                cached: true,
+                keep: Some(Keep {
+                    text,
+                    snapshot,
+                    tables,
+                    capacity,
+                }),
+            }));
+        }
+        let state = context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let statement = state.sql_to_statement(sql, &dialect)?;
+        if !eligible::is_query(&statement) {
+            if eligible::changes_something(&statement) {
+                self.clear();
+            }
+            return Ok(None);
+        }
+        self.miss(context, text, statement, snapshot, capacity)
+            .await
+            .map(Some)
+    }
+
+    async fn miss(
+        &self,
+        context: &SessionContext,
+        text: String,
+        statement: Statement,
+        snapshot: Arc<Snapshot>,
+        capacity: usize,
+    ) -> Result<Planned> {
+        let state = context.state();
+        let names = state.resolve_table_references(&statement)?;
+        let logical = state.statement_to_plan(statement).await?;
+        // Noted before the physical plan reads them: what changes in between makes the notes, and with them the plan,
+        // out of date at its next use.
+        let tables = match eligible::is_repeatable(&logical)? {
+            true => Tables::of(context, &state, names, &logical).await?,
+            false => None,
+        };
+        let frame = context.execute_logical_plan(logical).await?;
+        let task = Arc::new(frame.task_ctx());
+        let plan = frame.create_physical_plan().await?;
+        let keep = tables
+            .filter(|_| eligible::is_reusable(&plan))
+            .map(|tables| Keep {
+                text,
+                snapshot,
+                tables: Arc::new(tables),
+                capacity,
+            });
+        if keep.is_some() {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(Planned {
+            plan,
+            task,
+            cached: false,
+            keep,
+        })
+    }
+
+    /// Takes a plan back after a run. `clean`: it ran to its end on the device, without an error or a fallback.
+    pub(crate) fn finished(&self, planned: Planned, clean: bool) {
+        let Some(keep) = planned.keep.filter(|_| clean) else {
+            return;
+        };
+        let evicted = {
+            let mut inner = self.inner.lock();
+            let current = inner.snapshot.as_ref();
+            if current.is_none_or(|current| !Arc::ptr_eq(current, &keep.snapshot)) {
+                return;
+            }
+            inner.clock += 1;
+            let clock = inner.clock;
+            let entry = inner.entries.entry(keep.text).or_insert_with(|| Entry {
+                tables: Arc::clone(&keep.tables),
+                idle: Vec::new(),
+                used: clock,
+            });
+            entry.used = clock;
+            let mut evicted = Vec::new();
+            if !Arc::ptr_eq(&entry.tables, &keep.tables) {
+                // Whoever planned later saw the later tables; if that was not this run, the next use will tell.
+                entry.tables = Arc::clone(&keep.tables);
+                evicted.append(&mut entry.idle);
+            }
+            if entry.idle.len() < IDLE_PLANS {
+                entry.idle.push(planned.plan);
+            }
+            while inner.entries.len() > keep.capacity {
+                let oldest = inner.entries.iter().min_by_key(|(_, entry)| entry.used);
+                let Some(text) = oldest.map(|(text, _)| text.clone()) else {
+                    break;
+                };
+                evicted.extend(inner.entries.remove(&text).into_iter().flat_map(|e| e.idle));
+            }
+            evicted
+        };
+        drop(evicted);
+    }
+
+    /// What the session is now. When it is not what it was, all entries go.
+    fn snapshot(&self, context: &SessionContext) -> Arc<Snapshot> {
+        let state = context.state_ref();
+        let state = state.read();
+        let mut inner = self.inner.lock();
+        match &inner.snapshot {
+            Some(snapshot) if snapshot.is_of(&state) => Arc::clone(snapshot),
+            _ => {
+                inner.entries.clear();
+                let snapshot = Arc::new(Snapshot::new(&state));
+                inner.snapshot = Some(Arc::clone(&snapshot));
+                snapshot
+            }
+        }
+    }
+
+    /// An idle plan of the text, with the tables it is for.
+    fn checkout(
+        &self,
+        text: &str,
+        snapshot: &Arc<Snapshot>,
+    ) -> Option<(Arc<Tables>, Arc<dyn ExecutionPlan>)> {
+        let mut inner = self.inner.lock();
+        if !Arc::ptr_eq(inner.snapshot.as_ref()?, snapshot) {
+            return None;
+        }
+        inner.clock += 1;
+        let clock = inner.clock;
+        let entry = inner.entries.get_mut(text)?;
+        entry.used = clock;
+        Some((Arc::clone(&entry.tables), entry.idle.pop()?))
+    }
+}

@@ -1,0 +1,213 @@
+//! The tables that a plan was made over, and whether they still are what they were.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
+use datafusion::datasource::{MemTable, source_as_provider};
+use datafusion::error::Result;
+use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::object_store::ObjectMeta;
+use datafusion::prelude::SessionContext;
+use futures::TryStreamExt;
+
+/// All tables of one query.
+#[derive(Debug)]
+pub(super) struct Tables {
+    /// What the names in the text stand for.
+    named: Vec<(TableReference, Arc<dyn TableProvider>)>,
+    /// What is in the tables that are read, also by views.
+    contents: Vec<Contents>,
+}
+
+/// What a table holds.
+#[derive(Debug)]
+enum Contents {
+    /// The batches of each partition. They are kept alive, so equal addresses mean the same columns.
+    Memory(Arc<dyn TableProvider>, Vec<Vec<RecordBatch>>),
+    /// The files of each location.
+    Files(Arc<dyn TableProvider>, Vec<Vec<ObjectMeta>>),
+}
+
+impl Tables {
+    /// The tables of a query before it is optimised; `None` if one is of a kind whose contents cannot be compared.
+    ///
+    /// # Errors
+    /// What listing the files of a table reports.
+    pub(super) async fn of(
+        context: &SessionContext,
+        state: &SessionState,
+        names: Vec<TableReference>,
+        plan: &LogicalPlan,
+    ) -> Result<Option<Self>> {
+        let mut named = Vec::with_capacity(names.len());
+        for name in names {
+            // Functions that return tables have names as well, and no provider of that name.
+            let Ok(provider) = context.table_provider(name.clone()).await else {
+                return Ok(None);
+            };
+            named.push((name, provider));
+        }
+        let mut providers = Vec::new();
+        if !collect(plan, &mut providers)? {
+            return Ok(None);
+        }
+        let mut contents = Vec::with_capacity(providers.len());
+        for provider in providers {
+            if let Some(memory) = provider.downcast_ref::<MemTable>() {
+                let batches = batches_of(memory).await;
+                contents.push(Contents::Memory(provider, batches));
+            } else if let Some(listing) = provider.downcast_ref::<ListingTable>() {
+                let mut files = Vec::new();
+                for location in listing.table_paths() {
+                    files.push(files_of(state, listing, location).await?);
+                }
+                contents.push(Contents::Files(provider, files));
+            } else {
+                return Ok(None);
+            }
+        }
+        let tables = Self { named, contents };
+        // Providers that are made anew for each query would never be found again.
+        Ok(tables.still_named(context).await.then_some(tables))
+    }
+
+    /// Do the names stand for the same tables, and do these hold the same data?
+    pub(super) async fn still_hold(&self, context: &SessionContext, state: &SessionState) -> bool {
+        if !self.still_named(context).await {
+            return false;
+        }
+        for contents in &self.contents {
+            let same = match contents {
+                Contents::Memory(provider, batches) => match provider.downcast_ref::<MemTable>() {
+                    Some(table) => holds(table, batches).await,
+                    None => false,
+                },
+                Contents::Files(provider, files) => match provider.downcast_ref::<ListingTable>() {
+                    Some(table) => lists(state, table, files).await,
+                    None => false,
+                },
+            };
+            if !same {
+                return false;
+            }
+        }
+        true
+    }
+
+    async fn still_named(&self, context: &SessionContext) -> bool {
+        for (name, provider) in &self.named {
+            match context.table_provider(name.clone()).await {
+                Ok(found) if Arc::ptr_eq(&found, provider) => {}
+                _ => return false,
+            }
+        }
+        true
+    }
+}
+
+/// The providers of all scans, those of views as well; false when a scan has none.
+fn collect(plan: &LogicalPlan, providers: &mut Vec<Arc<dyn TableProvider>>) -> Result<bool> {
+    let mut complete = true;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            match source_as_provider(&scan.source) {
+                Ok(provider) => match provider.get_logical_plan() {
+                    Some(view) => {
+                        complete &= super::eligible::is_repeatable(&view)?;
+                        complete &= collect(&view, providers)?;
+                    }
+                    None if providers.iter().any(|p| Arc::ptr_eq(p, &provider)) => {}
+                    None => providers.push(provider),
+                },
+                Err(_) => complete = false,
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(complete)
+}
+
+async fn batches_of(table: &MemTable) -> Vec<Vec<RecordBatch>> {
+    let mut partitions = Vec::with_capacity(table.batches.len());
+    for partition in &table.batches {
+        partitions.push(partition.read().await.clone());
+    }
+    partitions
+}
+
+/// Are these the very columns that the table holds? Some ten nanoseconds a batch: far less than to tell the table's
+/// identity from the buffers behind the columns, which planning over it does.
+async fn holds(table: &MemTable, noted: &[Vec<RecordBatch>]) -> bool {
+    if table.batches.len() != noted.len() {
+        return false;
+    }
+    for (partition, noted) in table.batches.iter().zip(noted) {
+        let batches = partition.read().await;
+        let same = batches.len() == noted.len()
+            && batches.iter().zip(noted).all(|(a, b)| {
+                a.num_rows() == b.num_rows()
+                    && a.num_columns() == b.num_columns()
+                    && a.columns()
+                        .iter()
+                        .zip(b.columns())
+                        .all(|(x, y)| Arc::ptr_eq(x, y))
+            });
+        if !same {
+            return false;
+        }
+    }
+    true
+}
+
+/// The files of one location as planning would list them, by way of DataFusion's cache of listings.
+async fn files_of(
+    state: &SessionState,
+    table: &ListingTable,
+    location: &ListingTableUrl,
+) -> Result<Vec<ObjectMeta>> {
+    let store = state.runtime_env().object_store(location)?;
+    let extension = &table.options().file_extension;
+    let files = location
+        .list_all_files(state, store.as_ref(), extension)
+        .await?;
+    files.try_collect().await
+}
+
+/// Would planning list the same files, and are those on this machine as they were?
+async fn lists(state: &SessionState, table: &ListingTable, noted: &[Vec<ObjectMeta>]) -> bool {
+    if table.table_paths().len() != noted.len() {
+        return false;
+    }
+    for (location, noted) in table.table_paths().iter().zip(noted) {
+        let local = location.object_store().as_str().starts_with("file:");
+        // Listings may come from a cache: the file system has the last word.
+        if local && !noted.iter().all(unchanged_on_disk) {
+            return false;
+        }
+        // A single file needs no listing.
+        if local && !location.is_collection() {
+            continue;
+        }
+        match files_of(state, table, location).await {
+            Ok(files) if files == *noted => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Has the local file the size and time that were noted? False also when its path cannot be looked up as it stands.
+fn unchanged_on_disk(noted: &ObjectMeta) -> bool {
+    std::fs::metadata(format!("/{}", noted.location)).is_ok_and(|found| {
+        found.len() == noted.size
+            && found
+                .modified()
+                .is_ok_and(|time| time == SystemTime::from(noted.last_modified))
+    })
+}

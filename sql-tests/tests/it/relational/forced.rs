@@ -1,0 +1,73 @@
+//! The same answers under each setting that forces a choice.
+
+use warpline_sql_tests::{Fixture, test_device};
+
+use super::groups::CALLS;
+use super::joins::CONDITIONS;
+use super::tables::with_tables;
+use crate::operators::support::check_all;
+
+fn under(setting: &str, value: &str) -> Fixture {
+    with_tables(Fixture::open(test_device(), true, &[(setting, value)]))
+}
+
+fn joins(value: &str) {
+    let fixture = under("warpline.join", value);
+    for kind in [
+        "JOIN",
+        "LEFT JOIN",
+        "LEFT SEMI JOIN",
+        "LEFT ANTI JOIN",
+        "FULL JOIN",
+    ] {
+        let columns = match kind {
+            "LEFT SEMI JOIN" | "LEFT ANTI JOIN" => "count(*) AS n, sum(a.id) AS i",
+            _ => "count(*) AS n, sum(a.id) AS i, sum(b.id) AS j, min(b.s) AS s",
+        };
+        check_all(
+            &fixture,
+            CONDITIONS
+                .map(|condition| format!("SELECT {columns} FROM l a {kind} r b ON {condition}")),
+        );
+    }
+}
+
+#[test]
+fn joins_with_perfect_indexes() {
+    joins("perfect");
+}
+
+#[test]
+fn joins_with_hash_indexes() {
+    joins("nphj");
+}
+
+fn groups(value: &str) {
+    let fixture = under("warpline.group_by", value);
+    check_all(
+        &fixture,
+        ["z", "k", "s", "b, z", "k, s", "d, x", "w, s, x"]
+            .map(|keys| format!("SELECT {keys}, {CALLS}, count(DISTINCT u) AS t FROM l GROUP BY {keys}"))
+            .into_iter()
+            .chain([
+                "SELECT r.s, a.z, count(*) AS n, sum(a.x) AS t FROM l a JOIN r ON a.k = r.k GROUP BY r.s, a.z".into(),
+                "SELECT n, count(*) AS m FROM (SELECT k, count(*) AS n FROM l GROUP BY k) GROUP BY n".into(),
+                format!("SELECT {CALLS} FROM l"),
+            ]),
+    );
+}
+
+#[test]
+fn groups_in_private_states() {
+    groups("private");
+}
+
+#[test]
+fn groups_in_shared_memory() {
+    groups("shared");
+}
+
+#[test]
+fn groups_in_device_memory() {
+    groups("global");
+}

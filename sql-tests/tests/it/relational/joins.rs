@@ -1,0 +1,228 @@
+//! Every kind of join over every kind of key.
+
+use warpline_sql_tests::Fixture;
+
+use super::tables::{fixture, with_tables};
+use crate::operators::support::check_all;
+
+/// Conditions between `a` and `b`, with what is special about them.
+pub(super) const CONDITIONS: [&str; 20] = [
+    // One key of each type.
+    "a.k = b.k",
+    "a.z = b.z",
+    "a.w = b.w",
+    "a.s = b.s",
+    "a.d = b.d",
+    "a.x = b.x",
+    "a.b = b.b",
+    // At most one match.
+    "a.k = b.u",
+    "a.u = b.u",
+    // Several keys.
+    "a.k = b.k AND a.s = b.s",
+    "a.d = b.d AND a.b = b.b AND a.z = b.z",
+    "a.w = b.w AND a.x = b.x AND a.s = b.s",
+    // More than the keys.
+    "a.k = b.k AND a.x < b.x",
+    "a.k = b.u AND a.s <> b.s",
+    "a.s = b.s AND a.id % 2 = 0 AND b.id % 3 = 0",
+    // NULL equals NULL.
+    "a.k IS NOT DISTINCT FROM b.k",
+    "(a.s IS NOT DISTINCT FROM b.s) AND a.k = b.k",
+    // Computed keys, and keys of different types.
+    "a.k + 1 = b.k",
+    "a.k = b.z",
+    "upper(a.s) = b.s",
+];
+
+fn each_condition(kind: &str, left: &str, right: &str) -> impl Iterator<Item = String> {
+    CONDITIONS.into_iter().map(move |condition| {
+        format!(
+            "SELECT a.id AS i, b.id AS j, a.s AS s, b.x AS x, b.d AS d FROM {left} a {kind} JOIN {right} b ON {condition}"
+        )
+    })
+}
+
+#[test]
+fn inner() {
+    check_all(&fixture(), each_condition("INNER", "l", "r"));
+}
+
+#[test]
+fn left() {
+    check_all(&fixture(), each_condition("LEFT", "l", "r"));
+}
+
+#[test]
+fn right() {
+    check_all(&fixture(), each_condition("RIGHT", "l", "p"));
+}
+
+#[test]
+fn full() {
+    check_all(&fixture(), each_condition("FULL", "l", "r"));
+}
+
+#[test]
+fn semi_and_anti() {
+    let fixture = fixture();
+    for kind in ["LEFT SEMI", "LEFT ANTI", "RIGHT SEMI", "RIGHT ANTI"] {
+        let side = if kind.starts_with("LEFT") { "a" } else { "b" };
+        check_all(
+            &fixture,
+            CONDITIONS.into_iter().map(|condition| {
+                format!(
+                    "SELECT {side}.id AS i, {side}.s AS s FROM l a {kind} JOIN r b ON {condition}"
+                )
+            }),
+        );
+    }
+}
+
+#[test]
+fn without_keys() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT a.id AS i, b.id AS j FROM p a CROSS JOIN one b",
+            "SELECT a.id AS i, b.id AS j, b.s FROM p a, r b WHERE a.x IS NOT NULL AND b.z = 5",
+            "SELECT count(*) AS n, sum(a.id * b.id) AS s FROM l a CROSS JOIN r b",
+            "SELECT a.id AS i, b.id AS j FROM p a JOIN p b ON a.k < b.k",
+            "SELECT a.id AS i, b.id AS j FROM p a LEFT JOIN p b ON a.k > b.k AND a.x <= b.x",
+            "SELECT a.id AS i, b.id AS j FROM p a RIGHT JOIN p b ON a.d > b.d",
+            "SELECT a.id AS i, b.id AS j FROM p a FULL JOIN p b ON a.k > b.k + 30",
+            "SELECT a.id AS i FROM p a LEFT SEMI JOIN r b ON a.k > b.k AND a.x < b.x",
+            "SELECT a.id AS i FROM p a LEFT ANTI JOIN r b ON a.k > b.k AND a.x < b.x",
+            "SELECT a.id AS i, b.id AS j FROM p a CROSS JOIN e b",
+            "SELECT a.id AS i, b.id AS j FROM p a LEFT JOIN e b ON true",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn with_an_empty_side_or_null_keys_alone() {
+    let fixture = fixture();
+    let mut queries = Vec::new();
+    for kind in ["INNER", "LEFT", "RIGHT", "FULL"] {
+        for (a, b) in [
+            ("l", "e"),
+            ("e", "l"),
+            ("e", "e"),
+            ("p", "n"),
+            ("n", "p"),
+            ("n", "n"),
+        ] {
+            for condition in ["a.k = b.k", "a.s = b.s AND a.k = b.k"] {
+                queries.push(format!(
+                    "SELECT a.id AS i, b.id AS j, b.s FROM {a} a {kind} JOIN {b} b ON {condition}"
+                ));
+            }
+        }
+        queries.push(format!(
+            "SELECT a.id AS i, b.id AS j FROM n a {kind} JOIN n b ON a.k IS NOT DISTINCT FROM b.k"
+        ));
+        // Keys of which none matches.
+        queries.push(format!(
+            "SELECT a.id AS i, b.id AS j FROM l a {kind} JOIN p b ON a.k + 1000 = b.k"
+        ));
+    }
+    for kind in ["LEFT SEMI", "LEFT ANTI"] {
+        for (a, b) in [("l", "e"), ("e", "l"), ("p", "n"), ("n", "p")] {
+            queries.push(format!(
+                "SELECT a.id AS i FROM {a} a {kind} JOIN {b} b ON a.k = b.k"
+            ));
+        }
+    }
+    check_all(&fixture, queries);
+}
+
+#[test]
+fn several_in_a_row() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT a.id AS i, b.id AS j, c.id AS m FROM l a JOIN r b ON a.k = b.k JOIN p c ON b.u = c.u",
+            "SELECT a.id AS i, b.id AS j, c.id AS m FROM l a LEFT JOIN r b ON a.k = b.k AND b.z > 2 \
+             LEFT JOIN p c ON b.u = c.u",
+            "SELECT a.id AS i, c.s FROM l a JOIN (SELECT k, max(s) AS s FROM r GROUP BY k) c ON a.k = c.k",
+            "SELECT c.s, count(*) AS n, sum(a.x) AS x FROM l a JOIN p c ON a.k = c.u JOIN r b ON b.s = c.s \
+             WHERE b.x > 0 AND a.b GROUP BY c.s",
+            "SELECT count(*) AS n FROM l a JOIN r b ON a.k = b.k JOIN r c ON a.k = c.k AND b.id < c.id",
+            // The same table three times.
+            "SELECT count(*) AS n, sum(a.id) AS i, sum(c.id) AS m FROM p a, p b, p c WHERE a.z = b.z AND b.k = c.u",
+            // A triangle, and a star.
+            "SELECT count(*) AS n FROM l a, r b, p c WHERE a.k = b.k AND b.z = c.z AND c.s = a.s",
+            "SELECT count(*) AS n, min(b.s) AS lo, max(c.x) AS hi, sum(d.id) AS t FROM l a, r b, p c, p d \
+             WHERE a.k = b.u AND a.u = c.u AND a.k = d.u",
+            "SELECT a.id AS i, b.id AS j FROM l a FULL JOIN r b ON a.k = b.u FULL JOIN p c ON a.u = c.u \
+             WHERE c.id IS NULL OR a.id < 50",
+            "SELECT a.s, b.s AS t, count(*) AS n FROM l a RIGHT JOIN r b ON a.k = b.k AND a.x = b.x GROUP BY a.s, b.s",
+            // Filters on either side of an outer join.
+            "SELECT a.id AS i, b.id AS j FROM l a LEFT JOIN r b ON a.k = b.k WHERE b.id IS NULL",
+            "SELECT a.id AS i, b.id AS j FROM l a LEFT JOIN r b ON a.k = b.k AND a.z = 3 WHERE coalesce(b.z, 2) = 2",
+            "SELECT a.id AS i, b.id AS j FROM l a FULL JOIN r b ON a.s = b.s AND a.k = b.k WHERE a.id IS NULL OR b.id IS NULL",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn using_and_natural() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT k, a.id AS i, b.id AS j FROM l a JOIN p b USING (k)",
+            "SELECT k, s, a.id AS i, b.id AS j FROM l a FULL JOIN p b USING (k, s)",
+            "SELECT count(*) AS n FROM (SELECT k, s FROM l) a NATURAL JOIN (SELECT k, s, id FROM r) b",
+        ]
+        .map(String::from),
+    );
+}
+
+/// One key matches everything, far more pairs than rows; others match nothing.
+#[test]
+fn fan_out_of_a_million() {
+    let fixture = fixture()
+        .table_from(
+            "many",
+            "SELECT CASE WHEN value % 1000 = 7 THEN value ELSE 5 END AS k, value AS v FROM generate_series(1, 1000)",
+        )
+        .table_from(
+            "wide",
+            "SELECT CASE WHEN value % 1000 = 9 THEN value ELSE 5 END AS k, value AS v FROM generate_series(1, 1002)",
+        )
+        .table_from("million", "SELECT 5 AS k, value AS v FROM generate_series(1, 1000000)")
+        .table_from("few", "SELECT value AS k, value * 10 AS v FROM generate_series(4, 6)");
+    check_all(
+        &fixture,
+        [
+            "SELECT count(*) AS n, sum(a.v) AS s, sum(a.v * b.v) AS t FROM many a JOIN wide b ON a.k = b.k",
+            "SELECT count(*) AS n, count(b.v) AS m, sum(b.v) AS s FROM many a LEFT JOIN wide b ON a.k = b.k",
+            "SELECT count(*) AS n, sum(m.v + f.v) AS s FROM few f JOIN million m ON f.k = m.k",
+            "SELECT count(*) AS n, count(m.v) AS k, sum(f.v) AS s FROM few f LEFT JOIN million m ON f.k = m.k",
+            "SELECT f.k, count(*) AS n FROM few f FULL JOIN million m ON f.k = m.k AND m.v > 10 GROUP BY f.k",
+            "SELECT f.k FROM few f WHERE EXISTS (SELECT 1 FROM million m WHERE m.k = f.k AND m.v > f.v)",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn skewed_keys() {
+    let fixture = with_tables(Fixture::device())
+        .table_from(
+            "fact",
+            "SELECT CASE WHEN value % 10 < 8 THEN 1 ELSE value % 997 END AS k, value AS v FROM generate_series(1, 60000)",
+        )
+        .table_from("dim", "SELECT value AS k, value % 7 AS g, concat('name ', value % 13) AS s FROM generate_series(0, 800)");
+    check_all(
+        &fixture,
+        [
+            "SELECT d.g, count(*) AS n, sum(f.v) AS s FROM fact f JOIN dim d ON f.k = d.k GROUP BY d.g",
+            "SELECT d.s, count(*) AS n FROM fact f RIGHT JOIN dim d ON f.k = d.k AND f.v % 100 = 3 GROUP BY d.s",
+            "SELECT count(*) AS n, sum(f.v) AS s FROM fact f LEFT JOIN dim d ON f.k = d.k WHERE d.k IS NULL",
+        ]
+        .map(String::from),
+    );
+}

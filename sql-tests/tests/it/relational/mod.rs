@@ -1,0 +1,15 @@
+//! Joins, groups, orders, sets and subqueries on the device against plain DataFusion, edge by edge.
+//!
+//! Each test runs many queries over the same tables and reports all that differ. Kernels are cached between queries
+//! and runs, so what counts is the number of different pipelines.
+
+mod edges;
+mod forced;
+mod groups;
+mod joins;
+mod order;
+mod sets;
+mod strings;
+mod subqueries;
+mod tables;
+mod tpch;

@@ -1,0 +1,116 @@
+//! ORDER BY over every type of key, both directions, NULLs at either end, with and without limits.
+
+use super::tables::fixture;
+use crate::operators::support::check_all;
+
+const DIRECTIONS: [&str; 4] = [
+    "ASC NULLS FIRST",
+    "ASC NULLS LAST",
+    "DESC NULLS FIRST",
+    "DESC NULLS LAST",
+];
+
+/// The last key makes the order unique, so that rows compare one by one.
+#[test]
+fn by_each_type() {
+    let fixture = fixture();
+    for direction in DIRECTIONS {
+        check_all(
+            &fixture,
+            ["k", "z", "w", "s", "d", "x", "f", "b", "upper(s)", "-k"].map(|key| {
+                format!("SELECT id, k, z, w, s, d, x, f, b FROM l ORDER BY {key} {direction}, id")
+            }),
+        );
+    }
+}
+
+#[test]
+fn by_several_keys() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT id, k, s FROM l ORDER BY s DESC NULLS LAST, k NULLS FIRST, id DESC",
+            "SELECT id, w, x, d FROM l ORDER BY w, x DESC, d NULLS FIRST, id",
+            "SELECT z, b, s, x, id FROM l ORDER BY z DESC, b, s, x, id",
+            "SELECT id, k + z AS t FROM l ORDER BY t DESC NULLS LAST, id",
+            "SELECT k, count(*) AS n FROM l GROUP BY k ORDER BY n DESC, k NULLS FIRST",
+            "SELECT s, sum(x) AS t FROM l GROUP BY s ORDER BY t NULLS LAST, s",
+            "SELECT l.id AS i, r.id AS j FROM l JOIN r ON l.k = r.k ORDER BY r.s NULLS FIRST, l.id, r.id DESC",
+            "SELECT id FROM e ORDER BY id",
+            "SELECT id, k FROM n ORDER BY k, id DESC",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn top_k() {
+    let fixture = fixture();
+    let mut queries = Vec::new();
+    for direction in DIRECTIONS {
+        for (limit, offset) in [
+            (1, 0),
+            (10, 0),
+            (10, 5),
+            (1000, 0),
+            (5, 298),
+            (3, 500),
+            (0, 0),
+        ] {
+            queries.push(format!(
+                "SELECT id, k, s FROM l ORDER BY k {direction}, id LIMIT {limit} OFFSET {offset}"
+            ));
+        }
+        queries.push(format!(
+            "SELECT s, id FROM l ORDER BY s {direction}, id LIMIT 20"
+        ));
+        queries.push(format!(
+            "SELECT k, sum(x) AS t FROM l GROUP BY k ORDER BY t {direction}, k LIMIT 6"
+        ));
+    }
+    queries.push("SELECT l.id AS i, r.id AS j, l.x FROM l JOIN r ON l.k = r.k ORDER BY l.x DESC, l.id, r.id LIMIT 10".into());
+    queries.push(
+        "SELECT * FROM (SELECT id, k FROM l ORDER BY k, id LIMIT 50) ORDER BY id DESC LIMIT 7"
+            .into(),
+    );
+    queries.push(
+        "SELECT sum(k) AS s FROM (SELECT k FROM l ORDER BY k DESC NULLS LAST, id LIMIT 9)".into(),
+    );
+    check_all(&fixture, queries);
+}
+
+/// Which rows a limit without an order keeps is not determined; how many is.
+#[test]
+fn limits_alone() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT count(*) AS n FROM (SELECT id FROM l LIMIT 7)",
+            "SELECT count(*) AS n FROM (SELECT id FROM l WHERE z > 2 LIMIT 7 OFFSET 3)",
+            "SELECT count(*) AS n FROM (SELECT id FROM l LIMIT 1000 OFFSET 290)",
+            "SELECT count(*) AS n FROM (SELECT id FROM l OFFSET 299)",
+            "SELECT count(*) AS n FROM (SELECT id FROM e LIMIT 5)",
+            "SELECT count(*) AS n FROM (SELECT DISTINCT k FROM l LIMIT 11)",
+            "SELECT count(*) AS n FROM (SELECT l.id FROM l JOIN r ON l.k = r.k LIMIT 100)",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn many_rows() {
+    let fixture = fixture().table_from(
+        "g",
+        "SELECT value AS v, (value * 7919) % 100003 AS k, CASE WHEN value % 11 = 0 THEN NULL ELSE value % 5 END AS m, \
+         concat('s', value % 1000) AS s FROM generate_series(1, 100000)",
+    );
+    check_all(
+        &fixture,
+        [
+            "SELECT v, k FROM g ORDER BY k DESC",
+            "SELECT v, m, s FROM g ORDER BY m NULLS FIRST, s DESC, v LIMIT 1000",
+            "SELECT s, max(v) AS v FROM g GROUP BY s ORDER BY v DESC LIMIT 25 OFFSET 10",
+        ]
+        .map(String::from),
+    );
+}

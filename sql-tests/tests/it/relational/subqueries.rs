@@ -1,0 +1,131 @@
+//! Scalar, IN and EXISTS subqueries, correlated or not, with the NULLs that make NOT IN hard.
+
+use super::tables::fixture;
+use crate::operators::support::check_all;
+
+#[test]
+fn in_lists_from_tables() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT id FROM l WHERE k IN (SELECT k FROM r)",
+            "SELECT id FROM l WHERE s IN (SELECT s FROM r WHERE z > 3)",
+            "SELECT id FROM l WHERE k IN (SELECT u FROM p) AND s IS NOT NULL",
+            "SELECT id FROM l WHERE k IN (SELECT k FROM e)",
+            "SELECT id FROM l WHERE k IN (SELECT k FROM n)",
+            "SELECT id FROM l WHERE k + 2 IN (SELECT k * 2 FROM r WHERE b)",
+            "SELECT id FROM l WHERE k IN (SELECT r.k FROM r WHERE r.s = l.s)",
+            "SELECT id FROM l WHERE x IN (SELECT max(x) FROM r GROUP BY k)",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn not_in_with_nulls() {
+    check_all(
+        &fixture(),
+        [
+            // A NULL in the list: nothing is known not to be in it.
+            "SELECT id FROM l WHERE k NOT IN (SELECT k FROM r)",
+            "SELECT id FROM l WHERE k NOT IN (SELECT k FROM r WHERE k IS NOT NULL)",
+            "SELECT id FROM l WHERE k NOT IN (SELECT k FROM r WHERE k > 5)",
+            // An empty list: everything is not in it, NULL too.
+            "SELECT id FROM l WHERE k NOT IN (SELECT k FROM e)",
+            "SELECT id FROM l WHERE k NOT IN (SELECT k FROM n)",
+            "SELECT id FROM l WHERE s NOT IN (SELECT s FROM p WHERE s > 'a')",
+            "SELECT id FROM l WHERE s NOT IN (SELECT s FROM r)",
+            "SELECT id FROM l WHERE z NOT IN (SELECT z FROM p WHERE z < 5)",
+            "SELECT id FROM n WHERE k NOT IN (SELECT k FROM l WHERE k > 0)",
+            "SELECT id FROM n WHERE k NOT IN (SELECT k FROM e)",
+            "SELECT count(*) AS n FROM l WHERE z NOT IN (SELECT z FROM r WHERE r.id < 4) AND b",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn exists_and_not_exists() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.k = l.k)",
+            "SELECT id FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k)",
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.s = l.s AND r.z > 2)",
+            "SELECT id FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.x <> l.x)",
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.s = l.s AND r.id > l.id + 50)",
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM l m WHERE m.k = l.k AND m.id <> l.id) \
+             AND NOT EXISTS (SELECT 1 FROM l m WHERE m.k = l.k AND m.id <> l.id AND m.b)",
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM e)",
+            "SELECT id FROM l WHERE NOT EXISTS (SELECT 1 FROM e WHERE e.k = l.k)",
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.z = 5)",
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.k = l.k) AND EXISTS (SELECT 1 FROM p WHERE p.u = l.k)",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn existence_as_a_value() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT id FROM l WHERE EXISTS (SELECT 1 FROM r WHERE r.k = l.k) OR l.z = 8",
+            "SELECT id FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.z < l.z) OR l.s IS NULL",
+            "SELECT id FROM l WHERE k IN (SELECT u FROM p) OR s = 'ab'",
+            "SELECT id FROM l WHERE (k IN (SELECT u FROM p) OR EXISTS (SELECT 1 FROM r WHERE r.s = l.s AND r.k = l.k)) AND z > 1",
+            "SELECT count(*) AS n, sum(id) AS s FROM l WHERE EXISTS (SELECT 1 FROM e WHERE e.k = l.k) OR b",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn scalars() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT id FROM l WHERE x > (SELECT avg(x) FROM r)",
+            "SELECT id, x - (SELECT min(x) FROM r WHERE z = 5) AS y FROM l WHERE z = 2",
+            "SELECT id FROM l WHERE k = (SELECT max(k) FROM e)",
+            "SELECT id, (SELECT s FROM one) AS s FROM p",
+            "SELECT id, (SELECT s FROM e) AS s FROM p",
+            "SELECT id FROM l WHERE x > (SELECT 0.2 * avg(x) FROM r WHERE r.k = l.k)",
+            "SELECT id FROM l WHERE x = (SELECT min(r.x) FROM r WHERE r.s = l.s AND r.x IS NOT NULL)",
+            "SELECT id, (SELECT count(*) FROM r WHERE r.k = l.k) AS n FROM l",
+            "SELECT id, (SELECT sum(r.x) FROM r WHERE r.k = l.k AND r.z > 2) AS n FROM l WHERE b",
+            "SELECT k, sum(x) AS s FROM l GROUP BY k HAVING sum(x) > (SELECT sum(x) / 20 FROM l)",
+            "SELECT s, count(*) AS n FROM l GROUP BY s HAVING count(*) > (SELECT count(*) FROM r WHERE r.z = 13)",
+            "SELECT (SELECT max(id) FROM l) - (SELECT max(id) FROM r) AS difference, count(*) AS n FROM p",
+            "SELECT id FROM l WHERE id = (SELECT max(id) FROM l WHERE k = (SELECT min(k) FROM p))",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn a_scalar_of_two_rows_is_an_error() {
+    let fixture = fixture();
+    fixture.check_error("SELECT id FROM l WHERE k = (SELECT k FROM r WHERE id < 2)");
+    // The session lives on.
+    fixture.check("SELECT count(*) AS n FROM l WHERE k = (SELECT max(k) FROM r WHERE id < 2)");
+}
+
+#[test]
+fn common_table_expressions_and_derived_tables() {
+    check_all(
+        &fixture(),
+        [
+            "WITH t AS (SELECT k, sum(x) AS s, count(*) AS n FROM l GROUP BY k) \
+             SELECT a.k, a.s, b.n FROM t a JOIN t b ON a.n = b.n AND a.k <> b.k",
+            "WITH t AS (SELECT k, sum(x) AS s FROM l GROUP BY k) SELECT k FROM t WHERE s = (SELECT max(s) FROM t)",
+            "SELECT n, count(*) AS m FROM (SELECT l.k, count(r.id) AS n FROM l LEFT JOIN r ON l.k = r.k AND r.s IS NOT NULL \
+             GROUP BY l.k) GROUP BY n",
+            "SELECT avg(n) AS a, max(n) AS b FROM (SELECT count(*) AS n FROM l GROUP BY k, z)",
+            "SELECT a.k, a.t, b.t AS u FROM (SELECT k, sum(z) AS t FROM l GROUP BY k) a \
+             FULL JOIN (SELECT k, sum(z) AS t FROM r GROUP BY k) b ON a.k = b.k",
+            "SELECT DISTINCT a.k FROM (SELECT k FROM l WHERE z > 2) a WHERE a.k NOT IN (SELECT u FROM p WHERE u > 3)",
+        ]
+        .map(String::from),
+    );
+}
