@@ -39,7 +39,7 @@ WL_KERNEL(strings, StringArgs, args) {
 }
 "#;
 
-/// Random strings one after the other, with nothing behind the last word.
+/// Random strings one after the other, with nothing behind the last pair of words.
 fn check(sanitizer: Sanitizer) {
     let options = CompileOptions {
         sanitizer,
@@ -64,7 +64,7 @@ fn check(sanitizer: Sanitizer) {
         for text in &texts {
             offsets.push(offsets[offsets.len() - 1] + text.len() as u64);
         }
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.resize(bytes.len().next_multiple_of(16), 0);
         let words = bytes.as_chunks::<8>().0.iter();
         let mut words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
         let needle = ["a", "ab", "aéa", "baba", "abaab", "🦀🦀b"][seed as usize % 6];

@@ -1,6 +1,5 @@
 //! Packs Arrow arrays, one after the other, into narrow host chunks with local frames and dictionaries.
 
-
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
