@@ -33,6 +33,32 @@ WL_DEVICE bool wl_set_bit(u32* bits, u64 i) {
   return (atomicOr(word, bit) & bit) != 0;
 }
 
+// Bits that one thread sets one after the other, with one atomic for a run of bits in the same word: rows of a table
+// stored in the order of a key have several. Begin with `BitRun run = {}`; call bit_run_flush at the end.
+struct BitRun {
+  u64 word;
+  u32 mask;
+  // Has any bit been set already, by this thread or another?
+  bool twice;
+};
+WL_DEVICE void bit_run_flush(BitRun& run, u32* bits) {
+  if (run.mask == 0) return;
+  // Keys that a set holds already need no atomic.
+  u32 seen = load_relaxed(bits + run.word);
+  if ((seen & run.mask) != run.mask) seen = atomicOr(bits + run.word, run.mask);
+  run.twice = run.twice || (seen & run.mask) != 0;
+  run.mask = 0;
+}
+WL_DEVICE void bit_run_set(BitRun& run, u32* bits, u64 i) {
+  const u32 bit = 1u << (i & 31);
+  if (run.word != i >> 5) {
+    bit_run_flush(run, bits);
+    run.word = i >> 5;
+  }
+  run.twice = run.twice || (run.mask & bit) != 0;
+  run.mask |= bit;
+}
+
 // ---- look-ups in finished hash indexes --------------------------------------------------------------
 
 // The hash of a packed key; for one word it is hash64.
@@ -171,10 +197,49 @@ WL_DEVICE u64 block_reserve(u32 mine, u64* counter, ReserveScratch& scratch) {
   return scratch.base + before;
 }
 
-// The same for a warp whose 32 lanes call together.
+// Reserves a place for each set bit of `live`, the rows of this thread, and returns where the warp's places begin:
+// row k goes to the answer + place[k]. Places of row k of neighbouring lanes are neighbours, so that the stores of
+// a warp fill whole sectors however many rows a thread has. Called and scratch used as block_reserve.
+template <u32 ROWS>
+WL_DEVICE u64 block_reserve_rows(u32 live, u64* counter, ReserveScratch& scratch, u32 (&place)[ROWS]) {
+  const u32 lower = (1u << lane_id()) - 1u;
+  u32 rows = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) {
+    const u32 votes = __ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0);
+    place[k] = rows + (u32)__popc(votes & lower);
+    rows += (u32)__popc(votes);
+  }
+  // Lane 0 reserves for its warp.
+  const u64 first = block_reserve(lane_id() == 0 ? rows : 0, counter, scratch);
+  return __shfl_sync(WL_FULL_MASK, first, 0);
+}
+
+// The same as block_reserve for a warp whose 32 lanes call together.
 WL_DEVICE u64 warp_reserve(u32 mine, u64* counter) {
   const u32 before = warp_scan_exclusive_sum(mine);
   u64 base = 0;
   if (lane_id() == WL_WARP - 1 && before + mine != 0) base = atomicAdd(counter, (u64)(before + mine));
   return __shfl_sync(WL_FULL_MASK, base, WL_WARP - 1) + before;
+}
+
+// ---- equal values in a warp -----------------------------------------------------------------------------
+
+// The lanes that have this lane's `byte` (below 256), itself among them, when all 32 call; those with `live` and
+// those without are told apart. Nine votes, whose cost does not depend on the values; the emulator meets once
+// instead, unless WL_SHUFFLE_TREES is defined.
+WL_DEVICE u32 match_byte(u32 byte, bool live) {
+#if WL_RENDEZVOUS
+  return __match_any_sync(WL_FULL_MASK, live ? byte : byte | 256u);
+#else
+  const u32 alive = __ballot_sync(WL_FULL_MASK, live);
+  u32 same = live ? alive : ~alive;
+  WL_UNROLL
+  for (u32 bit = 0; bit < 8; ++bit) {
+    const bool set = (byte >> bit & 1u) != 0;
+    const u32 votes = __ballot_sync(WL_FULL_MASK, set);
+    same &= set ? votes : ~votes;
+  }
+  return same;
+#endif
 }

@@ -86,6 +86,15 @@ WL_DEVICE i32 total_order(f32 value) {
 // expression tell them apart).
 WL_DEVICE i64 comparison_order(f64 value) { return total_order(value == 0.0 ? 0.0 : value); }
 WL_DEVICE i32 comparison_order(f32 value) { return total_order(value == 0.0f ? 0.0f : value); }
+// A whole number of magnitude below 2^127, exactly.
+WL_DEVICE i128 f64_to_i128(f64 value) {
+  const f64 magnitude = value < 0 ? -value : value;
+  // Scaling by powers of two is exact, and so is the difference: both share the float's last bits.
+  const u64 high = (u64)(magnitude * (1.0 / 18446744073709551616.0));
+  const u64 low = (u64)(magnitude - (f64)high * 18446744073709551616.0);
+  const i128 whole = (i128)(((u128)high << 64) | low);
+  return value < 0 ? -whole : whole;
+}
 // For grouped MIN and MAX: DataFusion begins with the largest (smallest) finite value, and any value replaces a NaN.
 // So an infinity does not win against the beginning, and NaN loses against everything.
 WL_DEVICE i64 grouped_min_order(f64 value) {

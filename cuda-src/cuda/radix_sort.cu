@@ -121,8 +121,8 @@ WL_DEVICE void sort_pass(const SortPassArgs& args, SortShared<Key>& shared) {
   WL_UNROLL
   for (u32 k = 0; k < SORT_ITEMS; ++k) {
     const bool live = first + k * WL_WARP < tile_rows;
-    const u32 digit = live ? (u32)(keys[k] >> args.shift) & args.mask : SORT_DIGITS;
-    const u32 same = __match_any_sync(WL_FULL_MASK, digit);
+    const u32 digit = (u32)(keys[k] >> args.shift) & args.mask;
+    const u32 same = match_byte(digit, live);
     const u32 before = (u32)__popc(same & ((1u << lane_id()) - 1u));
     const u32 count = live ? counts[digit] : 0;
     __syncwarp();

@@ -248,18 +248,25 @@ WL_DEVICE bool text_like(const Text& t, const u16* tokens, u32 count) {
 
 // ---- packed strings -----------------------------------------------------------------------------------
 
-// At most MOST bytes as one integer: the bytes, the first one highest, zeros up to MOST, then the length in
-// LENGTH_BITS. Integers order as their strings and are equal where those are.
-template <u32 MOST, u32 LENGTH_BITS>
+// At most CHARS characters as one integer of that many digits of BITS bits, the first one highest: a digit is a code
+// point plus one, 0 past the end. Integers order as their strings. With 8 bits the characters are ASCII.
+template <u32 CHARS, u32 BITS>
 WL_DEVICE i128 text_pack(const Text& t) {
-  u64 length = t.e - t.b;
-  u64 first = length > 0 ? text_big_endian(text_word(t, t.b)) : 0;
-  u128 bytes = first;
-  if (MOST <= 8) {
-    bytes >>= 64 - 8 * MOST;
-  } else {
-    u64 second = length > 8 ? text_big_endian(text_word(t, t.b + 8)) : 0;
-    bytes = ((bytes << 64) | second) >> (128 - 8 * MOST);
+  u128 number = 0;
+  u64 at = t.b;
+  WL_UNROLL
+  for (u32 i = 0; i < CHARS; ++i) {
+    u32 digit = 0;
+    if (at < t.e) {
+      u32 byte = text_byte(t, at++);
+      digit = byte + 1;
+      if (BITS > 8 && byte >= 0x80) {
+        u32 point = byte >= 0xf0 ? byte & 0x07 : byte >= 0xe0 ? byte & 0x0f : byte & 0x1f;
+        for (; at < t.e && (text_byte(t, at) & 0xc0) == 0x80; ++at) point = point << 6 | (text_byte(t, at) & 0x3f);
+        digit = point + 1;
+      }
+    }
+    number = number << BITS | digit;
   }
-  return (i128)((bytes << LENGTH_BITS) | length);
+  return (i128)number;
 }

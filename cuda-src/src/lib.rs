@@ -30,6 +30,7 @@
 //! - Masks name live lanes only; a lane never exits while another waits for it. CUDA leaves this undefined or
 //!   forgives it, the emulator does not.
 //! - `load_vec`, `load_vec_stream` and `store_vec` move consecutive values in accesses of up to 16 bytes.
+//! - `join.cuh` has bitmaps, look-ups in join indexes, pairs of a many-to-many join, places in an output that grows.
 //! - `primitives.cuh` has sums, minima, maxima and scans of warps and blocks, `atomic_add_u128`, `hash64`.
 //!
 //! # Running a kernel in the emulator

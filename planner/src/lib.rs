@@ -15,6 +15,7 @@ pub mod config;
 pub mod error;
 pub mod lower;
 pub mod metrics;
+pub mod order;
 pub mod placement;
 pub mod policy;
 pub mod reason;

@@ -18,6 +18,7 @@ use crate::lower::Lowering;
 use crate::reason::Reason;
 use crate::rel::codes::coded;
 use crate::rel::convert::{Refusal, convert};
+use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
 
@@ -55,6 +56,7 @@ impl FragmentPlanner {
     /// # Errors
     /// The reason why no graph computes it.
     pub fn of(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
+        let rel = with_shared_tables(&without_inner_orders(&rel));
         let (tables, scans) = scans(&rel);
         let planner = Self {
             rel,
@@ -101,6 +103,7 @@ impl FragmentPlanner {
         duplicates: &HashSet<String>,
     ) -> Result<Graph, Reason> {
         let estimator = Estimator::new(facts);
+        let rel = crate::order::optimize(&self.rel, &estimator)?;
         let place = |kind: &RelKind, column: usize| {
             let RelKind::Scan { table, columns } = kind else {
                 return None;
@@ -119,7 +122,7 @@ impl FragmentPlanner {
             estimator: &estimator,
             duplicates,
         }
-        .graph(&self.rel, Arc::clone(&self.schema))
+        .graph(&rel, Arc::clone(&self.schema))
     }
 }
 

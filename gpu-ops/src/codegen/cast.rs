@@ -67,6 +67,9 @@ impl Emitter<'_> {
         if from.is_floating() && to.is_integer() {
             return self.float_to_integer(value, to, safe);
         }
+        if let (true, Some((precision, scale))) = (from.is_floating(), decimal(to)) {
+            return self.float_to_decimal(value, precision, scale, safe);
+        }
         if *from == DataType::Boolean && to.is_integer() {
             let text = self.bind(CType::I32, format!("(i32){}", value.text));
             return Ok(Value {
@@ -246,6 +249,46 @@ impl Emitter<'_> {
             c_type,
             range: Range::FULL,
             ..value
+        })
+    }
+
+    /// `round(10^scale * value)`, as Arrow does it; outside the precision NULL (`safe`) or a fault.
+    fn float_to_decimal(
+        &mut self,
+        value: Value,
+        precision: u8,
+        scale: i8,
+        safe: bool,
+    ) -> Result<Value> {
+        let range = Range::of_precision(precision);
+        let power = self.state.arguments.float(10f64.powi(scale.into()));
+        let scaled = self.bind(CType::F64, format!("round({power} * (f64){})", value.text));
+        // Written so that NaN is outside; 10^precision is less than 2^127.
+        let fits = self.bind_bool(format!("{scaled} > -1.7e38 && {scaled} < 1.7e38"));
+        let number = self.bind(CType::I128, format!("f64_to_i128({fits} ? {scaled} : 0.0)"));
+        let limit = self.integer(range.max);
+        let inside = self.bind_bool(format!(
+            "{fits} && {number} <= (i128){limit} && {number} >= -(i128){limit}"
+        ));
+        let valid = if safe {
+            Some(self.bind_bool(format!("{} && {inside}", value.valid_text())))
+        } else {
+            self.fault(
+                &format!("!{inside}"),
+                value.valid.clone().as_deref(),
+                "WL_FAULT_CAST",
+            );
+            value.valid.clone()
+        };
+        let c_type = CType::for_range(range);
+        let name = c_type.name();
+        let text = self.bind(c_type, format!("{inside} ? ({name}){number} : ({name})0"));
+        Ok(Value {
+            text,
+            c_type,
+            range,
+            valid,
+            meaning: Meaning::Number,
         })
     }
 

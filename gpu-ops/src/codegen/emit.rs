@@ -108,6 +108,8 @@ pub(super) struct EmittedProbe {
     pub(super) residual: Option<Test>,
     /// First scope column of the payload, and how many.
     pub(super) payload: (usize, usize),
+    /// The payload where only the residual sees it: these columns are not in the pipeline's scope.
+    pub(super) hidden: Vec<ScopeColumn>,
     pub(super) mark_entries: bool,
 }
 
@@ -170,7 +172,11 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         }
     }
     // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
-    let thread_rows = if loops { 1 } else { source.thread_rows };
+    // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch.
+    let thread_rows = match loops || state.text {
+        true => 1,
+        false => source.thread_rows,
+    };
     // Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
     let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
     let tiles = source.bound.div_ceil(tile_rows).max(1);
@@ -400,19 +406,21 @@ fn emit_probe(
         let conjuncts: Vec<&Expr> = probe.residual.iter().collect();
         Some(test(&conjuncts, scope, state)?)
     };
+    let mut hidden = Vec::new();
     match probe.kind {
         ProbeKind::Inner | ProbeKind::Left => {}
         ProbeKind::Mark => {
-            scope.truncate(first);
+            hidden = scope.split_off(first);
             scope.push(ScopeColumn {
                 shape: Shape::Mask(mask),
                 access: Access::None,
                 nullable: false,
             });
         }
-        _ => scope.truncate(first),
+        _ => hidden = scope.split_off(first),
     }
     Ok(EmittedProbe {
+        hidden,
         number,
         index: probe.index,
         kind: probe.kind,

@@ -436,7 +436,7 @@ impl KernelWriter<'_> {
         } else if let Some(residual) = &probe.residual {
             line!(self, "    u32 m{p} = live & h{p};");
             // The payload is read for rows with an entry, and only where the entry passes does it count.
-            self.filter(residual, &format!("m{p}"));
+            self.residual(probe, residual, &format!("m{p}"));
             line!(self, "    h{p} = m{p};");
             // What was read for the test is NULL where it failed.
             for i in probe.payload.0..probe.payload.0 + probe.payload.1 {
@@ -463,6 +463,30 @@ impl KernelWriter<'_> {
             ProbeKind::Left | ProbeKind::Mark => {}
         }
         Ok(())
+    }
+
+    /// Test the one entry of each row of `mask`.
+    fn residual(&mut self, probe: &EmittedProbe, residual: &Test, mask: &str) {
+        if probe.hidden.is_empty() {
+            return self.filter(residual, mask);
+        }
+        // Later steps have other columns in these places of the scope: the payload lives in a block of its own.
+        let first = probe.payload.0;
+        let seen: Vec<usize> = residual
+            .columns
+            .iter()
+            .copied()
+            .filter(|c| *c < first)
+            .collect();
+        self.load(&seen);
+        let later = self.pipeline.scope.split_off(first);
+        self.pipeline.scope.extend(probe.hidden.iter().cloned());
+        line!(self, "    {{");
+        self.filter(residual, mask);
+        line!(self, "    }}");
+        self.pipeline.scope.truncate(first);
+        self.pipeline.scope.extend(later);
+        self.loaded.retain(|c| *c < first);
     }
 
     /// Set `h`, `e` or `s`, `l` of row `k` from its key.

@@ -8,14 +8,17 @@
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
-use arrow::compute::{concat, sort_to_indices, take};
-use arrow::datatypes::{DataType, Field, Schema};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::scalar::ScalarValue;
 
 use super::range::Range;
 use super::scalar::{Emitter, integer_of, unsupported};
 use super::value::{CType, Meaning, Value};
-use crate::column::Dictionary;
+use crate::column::{
+    Dictionary, distinct_strings, is_text, map, merge_dictionaries, translate_codes,
+};
 use crate::error::{GpuError, Result};
 
 /// Bytes that a launch uploads and passes by name.
@@ -35,8 +38,13 @@ impl Emitter<'_> {
     ) -> Result<Value> {
         let data_type = &self.columns[index].data_type();
         let input = self.column(index)?;
-        let Meaning::Code(dictionary) = &input.meaning else {
-            return unsupported("expressions over strings that are not dictionary encoded");
+        let dictionary = match &input.meaning {
+            Meaning::Code(dictionary) => dictionary,
+            Meaning::Row(column) => {
+                let text = self.text_of_row(&input, column);
+                return self.text_function(text, function);
+            }
+            _ => return unsupported("expressions over strings that are computed"),
         };
         let results = evaluate(function, dictionary, data_type)?;
         let entries = results.len();
@@ -86,7 +94,7 @@ impl Emitter<'_> {
             | DataType::LargeUtf8
             | DataType::Utf8View
             | DataType::Dictionary(..) => {
-                let (distinct, codes) = sorted_dictionary(&results)?;
+                let (distinct, codes) = distinct_strings(&results)?;
                 let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
                 let pointer = self.table("const i32*", bytes);
                 let text = self.bind(CType::I32, format!("__ldg({pointer} + {entry})"));
@@ -127,24 +135,15 @@ impl Emitter<'_> {
                 })
             }
             _ => {
-                let mut numbers = Vec::with_capacity(entries);
-                let mut range = Range::point(0);
-                for i in 0..entries {
-                    let scalar = datafusion::scalar::ScalarValue::try_from_array(&results, i)?;
-                    let number = if scalar.is_null() {
-                        Some(0)
-                    } else {
-                        integer_of(&scalar)
-                    };
-                    let Some(number) = number else {
-                        return unsupported(format!(
-                            "a string function returning {}",
-                            results.data_type()
-                        ));
-                    };
-                    range = range.union(Range::point(number));
-                    numbers.push(number);
-                }
+                let Some(numbers) = integers(&results)? else {
+                    return unsupported(format!(
+                        "a string function returning {}",
+                        results.data_type()
+                    ));
+                };
+                let least = numbers.iter().copied().min().unwrap_or(0).min(0);
+                let largest = numbers.iter().copied().max().unwrap_or(0).max(0);
+                let range = Range::new(least, largest);
                 let c_type = CType::for_range(range);
                 if c_type == CType::I128 {
                     return unsupported("a string function returning 128-bit values");
@@ -169,7 +168,90 @@ impl Emitter<'_> {
         }
     }
 
-    fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
+    /// Two values that are codes as codes of one dictionary, so that they compare as their strings do.
+    ///
+    /// # Errors
+    /// [`GpuError::Unsupported`] when a value is no code.
+    pub(super) fn unify_codes(&mut self, a: &Value, b: &Value) -> Result<(Value, Value)> {
+        let (Meaning::Code(x), Meaning::Code(y)) = (&a.meaning, &b.meaning) else {
+            return unsupported(
+                "strings of different columns together, not all dictionary encoded",
+            );
+        };
+        if Arc::ptr_eq(x, y) {
+            return Ok((a.clone(), b.clone()));
+        }
+        let (merged, of_a, of_b) = merge_dictionaries(x, y)?;
+        Ok((
+            self.recoded(a, &merged, of_a),
+            self.recoded(b, &merged, of_b),
+        ))
+    }
+
+    /// Codes of several dictionaries as codes of one; other values, and NULL literals, stay as they are.
+    ///
+    /// # Errors
+    /// As [`merge_dictionaries`].
+    pub(super) fn one_dictionary(&mut self, values: Vec<Value>) -> Result<Vec<Value>> {
+        let mut merged: Option<Arc<Dictionary>> = None;
+        for value in &values {
+            if let Meaning::Code(own) = &value.meaning {
+                merged = Some(match &merged {
+                    Some(others) if !Arc::ptr_eq(others, own) => merge_dictionaries(others, own)?.0,
+                    _ => Arc::clone(own),
+                });
+            }
+        }
+        let Some(merged) = merged else {
+            return Ok(values);
+        };
+        let recoded = values.into_iter().map(|value| match &value.meaning {
+            Meaning::Code(own) if !Arc::ptr_eq(own, &merged) => {
+                let codes = translate_codes(own, &merged)?;
+                Ok(self.recoded(&value, &merged, codes))
+            }
+            _ => Ok(value),
+        });
+        recoded.collect()
+    }
+
+    /// A constant string: the one code of a dictionary of its own.
+    pub(super) fn string_constant(&mut self, text: &str, data_type: &DataType) -> Result<Value> {
+        let value = ScalarValue::from(text).cast_to(&text_type(data_type))?;
+        let dictionary = Dictionary {
+            values: value.to_array()?,
+        };
+        Ok(Value {
+            text: self.bind(CType::I32, "0".into()),
+            c_type: CType::I32,
+            range: Range::point(0),
+            valid: None,
+            meaning: Meaning::Code(Arc::new(dictionary)),
+        })
+    }
+
+    /// A code of another dictionary as one of `merged`: `codes` by code.
+    fn recoded(&mut self, value: &Value, merged: &Arc<Dictionary>, mut codes: Vec<i32>) -> Value {
+        let same = codes.iter().enumerate().all(|(i, code)| i as i32 == *code);
+        let text = if same {
+            value.text.clone()
+        } else {
+            // Rows without a string have code 0, even of an empty dictionary.
+            codes.resize(codes.len().max(1), 0);
+            let bytes = codes.iter().flat_map(|code| code.to_ne_bytes()).collect();
+            let pointer = self.table("const i32*", bytes);
+            self.bind(CType::I32, format!("__ldg({pointer} + {})", value.text))
+        };
+        Value {
+            text,
+            c_type: CType::I32,
+            range: Range::new(0, merged.len().max(1) as i128 - 1),
+            valid: value.valid.clone(),
+            meaning: Meaning::Code(Arc::clone(merged)),
+        }
+    }
+
+    pub(super) fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
         let name = format!("table{}", self.state.lookups.len());
         let pointer = self.state.arguments.pointer(&name, c_type);
         self.state.lookups.push(LookupTable { name, bytes });
@@ -192,14 +274,41 @@ impl Emitter<'_> {
     }
 }
 
-/// The expression over every distinct value, then over NULL.
+/// The type of a dictionary of strings of `data_type`.
+fn text_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => text_type(value),
+        other if is_text(other) => other.clone(),
+        _ => DataType::Utf8View,
+    }
+}
+
+/// Strings that one thread evaluates at a time.
+const EVALUATED: usize = 1 << 18;
+
+/// The expression over every distinct value, then over NULL; large dictionaries in parts, on all cores.
 fn evaluate(
     function: &Arc<dyn PhysicalExpr>,
     dictionary: &Dictionary,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
-    let null = new_null_array(dictionary.values.data_type(), 1);
-    let input = concat(&[dictionary.values.as_ref(), null.as_ref()])?;
+    let values = &dictionary.values;
+    let parts = (0..values.len()).step_by(EVALUATED);
+    let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
+    let parts = parts.chain([new_null_array(values.data_type(), 1)]);
+    let results = map(parts.collect(), |part| {
+        evaluate_part(function, part, data_type)
+    })?;
+    let results = results.into_iter().collect::<Result<Vec<_>>>()?;
+    let results: Vec<&dyn Array> = results.iter().map(|part| &**part).collect();
+    Ok(concat(&results)?)
+}
+
+fn evaluate_part(
+    function: &Arc<dyn PhysicalExpr>,
+    input: ArrayRef,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
     let input = if input.data_type() == data_type {
         input
     } else {
@@ -215,35 +324,39 @@ fn evaluate(
             error.strip_backtrace()
         ))
     })?;
-    Ok(results.into_array(rows)?)
+    let results = results.into_array(rows)?;
+    Ok(match results.data_type() {
+        // Parts of one result have one dictionary after this.
+        DataType::Dictionary(_, value) => arrow::compute::cast(&results, value)?,
+        _ => results,
+    })
 }
 
-/// Distinct non-null strings in byte order, and the code of each input row (0 for NULL).
-fn sorted_dictionary(strings: &ArrayRef) -> Result<(ArrayRef, Vec<i32>)> {
-    let strings = match strings.data_type() {
-        DataType::Dictionary(_, value) => arrow::compute::cast(strings, value)?,
-        _ => Arc::clone(strings),
+/// The integer behind each entry and their range; 0 for NULL. `None` when a value is no integer.
+fn integers(results: &ArrayRef) -> Result<Option<Vec<i128>>> {
+    let widened = |values: &mut dyn Iterator<Item = i128>| {
+        let numbers = values.enumerate();
+        let numbers = numbers.map(|(i, n)| if results.is_valid(i) { n } else { 0 });
+        numbers.collect()
     };
-    let plain = arrow::compute::cast(&strings, &DataType::LargeUtf8)?;
-    let text = plain.as_string::<i64>();
-    let order = sort_to_indices(&plain, None, None)?;
-    let mut codes = vec![0i32; text.len()];
-    let mut kept = Vec::new();
-    let mut previous: Option<&str> = None;
-    for row in order
-        .values()
-        .iter()
-        .copied()
-        .filter(|r| text.is_valid(*r as usize))
-    {
-        let value = text.value(row as usize);
-        if previous != Some(value) {
-            kept.push(row);
-            previous = Some(value);
-        }
-        codes[row as usize] = i32::try_from(kept.len() - 1)
-            .map_err(|_| GpuError::Unsupported("more than 2^31 distinct strings".into()))?;
+    if let Some(values) = results.as_primitive_opt::<Int32Type>() {
+        return Ok(Some(widened(
+            &mut values.values().iter().map(|v| i128::from(*v)),
+        )));
     }
-    let indices = arrow::array::UInt32Array::from(kept);
-    Ok((take(&strings, &indices, None)?, codes))
+    if let Some(values) = results.as_primitive_opt::<Int64Type>() {
+        return Ok(Some(widened(
+            &mut values.values().iter().map(|v| i128::from(*v)),
+        )));
+    }
+    let mut numbers = Vec::with_capacity(results.len());
+    for i in 0..results.len() {
+        let scalar = ScalarValue::try_from_array(results, i)?;
+        match integer_of(&scalar) {
+            Some(number) => numbers.push(number),
+            None if scalar.is_null() => numbers.push(0),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(numbers))
 }

@@ -23,6 +23,11 @@ pub(super) fn layouts(a: &ColumnLayout, b: &ColumnLayout) -> Result<ColumnLayout
     merged.range = a.range.union(b.range);
     merged.meaning = match (&a.meaning, &b.meaning) {
         (Meaning::Number, Meaning::Number) => Meaning::Number,
+        (Meaning::Packed { chars, bits }, Meaning::Packed { chars: c, bits: b })
+            if chars == c && bits == b =>
+        {
+            a.meaning.clone()
+        }
         (Meaning::Row(x), Meaning::Row(y)) if Arc::ptr_eq(x, y) => Meaning::Row(Arc::clone(x)),
         (Meaning::Code(x), Meaning::Code(y)) if Arc::ptr_eq(x, y) => Meaning::Code(Arc::clone(x)),
         (Meaning::Code(x), Meaning::Code(y)) => {

@@ -16,8 +16,11 @@ mod groups;
 mod kernel;
 mod keys;
 mod lookup;
+#[cfg(test)]
+mod lookup_tests;
 mod merge;
 mod operators;
+mod packed;
 mod program;
 mod range;
 mod render;
@@ -26,16 +29,22 @@ mod scope;
 mod sink;
 mod sort;
 mod sources;
+mod strings;
+mod strings_plan;
+#[cfg(test)]
+mod strings_tests;
 mod tile;
 mod value;
 
 pub use aggregate::{Accumulator, AccumulatorPlan, CallPlan, StateKind};
 pub use arguments::{Argument, Arguments};
 pub use lookup::LookupTable;
+pub use packed::{pack, unpack_array};
 pub use program::{
     CONTROL_WORDS, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, KernelProgram, Program,
     ResultLayout, SortProgram, SourceRows, StepProgram,
 };
 pub use range::Range;
+pub use strings_plan::bytes_supported;
 pub use tile::{BLOCK_THREADS, HEADER_WORDS, KeyPlan, TILE_ROWS, TileKernel, TilePlan};
 pub use value::{CType, Meaning};

@@ -1,7 +1,5 @@
 //! Arithmetic, comparisons and three-valued logic.
 
-use std::sync::Arc;
-
 use arrow::datatypes::DataType;
 
 use super::range::Range;
@@ -359,7 +357,7 @@ impl Emitter<'_> {
         self.ring(Ring::Subtract, &zero, &value, data_type, bounds)
     }
 
-    fn logic(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Value {
+    pub(super) fn logic(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Value {
         let (symbol, decided) = if op == BinaryOp::And {
             ("&&", "!")
         } else {
@@ -409,7 +407,10 @@ impl Emitter<'_> {
         }
         match (&l.meaning, &r.meaning) {
             (Meaning::Number, Meaning::Number) => {}
-            (Meaning::Code(a), Meaning::Code(b)) if Arc::ptr_eq(a, b) => {}
+            (Meaning::Code(_), Meaning::Code(_)) => {
+                let (l, r) = self.unify_codes(l, r)?;
+                return Ok((l.text, r.text));
+            }
             _ => return unsupported("comparison of strings from different columns"),
         }
         if l.c_type.is_integer() && r.c_type.is_integer() {
@@ -428,7 +429,7 @@ impl Emitter<'_> {
         })
     }
 
-    fn comparison(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Result<Value> {
+    pub(super) fn comparison(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Result<Value> {
         let (a, b) = self.comparable(l, r)?;
         let symbol = match op {
             BinaryOp::Eq => "==",

@@ -25,6 +25,8 @@ pub(super) struct KernelState {
     pub(super) variables: usize,
     /// True once a statement may record a fault.
     pub(super) faults: bool,
+    /// True once a statement walks the bytes of a string.
+    pub(super) text: bool,
     /// String columns referred to by row.
     pub(super) bases: Bases,
     /// Literals and column bases that already are arguments, by value and width.
@@ -247,7 +249,10 @@ impl<'a> Emitter<'a> {
                         meaning: Meaning::Number,
                     })
                 }
-                None => unsupported(format!("a constant of type {}", other.data_type())),
+                None => match other.try_as_str().flatten() {
+                    Some(text) => self.string_constant(text, &other.data_type()),
+                    None => unsupported(format!("a constant of type {}", other.data_type())),
+                },
             },
         }
     }
@@ -314,6 +319,7 @@ impl<'a> Emitter<'a> {
         });
         self.guard = outer;
 
+        let values = self.one_dictionary(values)?;
         let (c_type, range, meaning) = self.unify(&values)?;
         let select = |parts: Vec<String>| {
             let last = parts.len() - 1;
@@ -345,6 +351,7 @@ impl<'a> Emitter<'a> {
             .iter()
             .map(|e| self.emit(e))
             .collect::<Result<Vec<_>>>()?;
+        let values = self.one_dictionary(values)?;
         let (c_type, range, meaning) = self.unify(&values)?;
         let Some((last, init)) = values.split_last() else {
             return Err(GpuError::Internal("COALESCE without arguments".into()));

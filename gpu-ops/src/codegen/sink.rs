@@ -101,12 +101,12 @@ impl KernelWriter<'_> {
         }
     }
 
-    /// Reserve a place for each live row; `at` becomes the thread's first.
+    /// Reserve a place for each live row: row k's is `first + spot[k]`.
     fn reserve(&mut self, into: ResultId) {
         let count = self.control(into, ControlWord::Count);
         line!(
             self,
-            "    u64 at = block_reserve((u32)__popc(live), &{count}, shared.reserve);"
+            "    u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &{count}, shared.reserve, spot);"
         );
     }
 
@@ -124,7 +124,10 @@ impl KernelWriter<'_> {
         line!(self, "    if (live != 0) {{");
         self.row_loop(&lines, "live");
         let capacity = self.pipeline.state.arguments.size(&format!("cap{into}"));
-        line!(self, "        if (alive) {{ if (at < {capacity}) {{");
+        line!(
+            self,
+            "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
+        );
         for (column, (layout, value)) in columns.iter().zip(values).enumerate() {
             self.store(into, column, layout, value, "at")?;
         }
@@ -147,7 +150,7 @@ impl KernelWriter<'_> {
                 line!(self, "          {length}[at] = l{p}[k];");
             }
         }
-        line!(self, "        }} ++at; }}");
+        line!(self, "        }}");
         line!(self, "      }}\n    }}");
         Ok(())
     }
@@ -183,7 +186,10 @@ impl KernelWriter<'_> {
         line!(self, "    if (live != 0) {{");
         self.row_loop(&lines, "live");
         let capacity = self.pipeline.state.arguments.size(&format!("cap{into}"));
-        line!(self, "        if (alive) {{ if (at < {capacity}) {{");
+        line!(
+            self,
+            "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
+        );
         for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
             self.store(into, column, stored, value, "at")?;
         }
@@ -204,7 +210,7 @@ impl KernelWriter<'_> {
                 _ => line!(self, "          {words}[at] = {code};"),
             }
         }
-        line!(self, "        }} ++at; }}");
+        line!(self, "        }}");
         line!(self, "      }}\n    }}");
         Ok(())
     }
@@ -226,7 +232,7 @@ impl KernelWriter<'_> {
             .state
             .arguments
             .pointer(&format!("r{into}bits"), "u32*");
-        line!(self, "    if (live != 0) {{");
+        line!(self, "    if (live != 0) {{\n      BitRun run = {{}};");
         self.row_loop(&lines, "live");
         match has_key {
             None => line!(self, "        if (alive) {{"),
@@ -240,24 +246,21 @@ impl KernelWriter<'_> {
             }
         }
         line!(self, "          const u64 place = {code};");
-        line!(
-            self,
-            "          const bool before = wl_set_bit({bits}, place);"
-        );
+        line!(self, "          bit_run_set(run, {bits}, place);");
         line!(self, "          ++entered;");
+        for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
+            self.store(into, column, stored, value, "place")?;
+        }
+        line!(self, "        }}\n      }}");
+        line!(self, "      bit_run_flush(run, {bits});");
         if layout.unique {
             let duplicate = self.control(into, ControlWord::Duplicate);
             line!(
                 self,
-                "          if (before) store_relaxed(&{duplicate}, (u64)1);"
+                "      if (run.twice) store_relaxed(&{duplicate}, (u64)1);"
             );
-        } else {
-            line!(self, "          (void)before;");
         }
-        for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
-            self.store(into, column, stored, value, "place")?;
-        }
-        line!(self, "        }}\n      }}\n    }}");
+        line!(self, "    }}");
         Ok(())
     }
 }

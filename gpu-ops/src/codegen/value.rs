@@ -70,6 +70,9 @@ pub enum Meaning {
     Code(Arc<Dictionary>),
     /// Row of a resident string column: a string that has not been read yet.
     Row(Arc<Column>),
+    /// A short string, packed into the number (see [`super::pack`]): `chars` characters at most, of `bits` bits each.
+    /// Numbers order as their strings.
+    Packed { chars: u8, bits: u8 },
 }
 
 /// A value at one place of the generated text.

@@ -9,6 +9,7 @@ use arrow::util::bit_mask::set_bits;
 use super::StringPolicy;
 use super::build::{Merged, string_array};
 use super::chunk::{Chunk, Codes, Segment, Values};
+use super::distinct::{self, Count};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
 use super::parallel::upload_with;
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
@@ -68,6 +69,7 @@ impl ColumnAssembler {
     ) -> Result<Column> {
         let all = Rows::new(&segments);
         let mut statistics = all.statistics();
+        all.count_distinct(&mut statistics)?;
         let purpose = &self.name;
         let upload = |bytes: usize, fill: &Fill<'_>| {
             upload_with(bytes, purpose, pool, stream, fill).map(Arc::new)
@@ -94,36 +96,39 @@ impl ColumnAssembler {
                 })?;
                 (Encoding::Integer { width, base }, data)
             }
-            Physical::Text => match self.merge_dictionaries(&segments, &all, &statistics)? {
-                Some((dictionary, remaps)) => {
-                    let distinct = dictionary.len();
-                    all.dictionary_statistics(&mut statistics, distinct, &remaps);
-                    let width = unsigned_width(distinct.saturating_sub(1) as u128);
-                    let size = usize::from(width);
-                    let data = upload(all.rows * size, &|range, out| {
-                        all.write_codes(range, size, out, Some(&remaps), 0)
-                    })?;
-                    let dictionary = Arc::new(dictionary);
-                    (Encoding::Dictionary { width, dictionary }, data)
+            Physical::Text => {
+                statistics.ascii = segments.iter().all(|segment| segment.ascii);
+                match self.merge_dictionaries(&segments, &all, &statistics)? {
+                    Some((dictionary, remaps)) => {
+                        let distinct = dictionary.len();
+                        all.dictionary_statistics(&mut statistics, distinct, &remaps);
+                        let width = unsigned_width(distinct.saturating_sub(1) as u128);
+                        let size = usize::from(width);
+                        let data = upload(all.rows * size, &|range, out| {
+                            all.write_codes(range, size, out, Some(&remaps), 0)
+                        })?;
+                        let dictionary = Arc::new(dictionary);
+                        (Encoding::Dictionary { width, dictionary }, data)
+                    }
+                    None => {
+                        let ends = all.string_ends(&segments);
+                        let total = ends.last().copied().unwrap_or(0) as usize;
+                        let offsets = upload((all.rows + 1) * 8, &|range, out| {
+                            let entries = range.start / 8..range.end / 8;
+                            for (out, entry) in out.as_chunks_mut::<8>().0.iter_mut().zip(entries) {
+                                let offset = if entry == 0 { 0 } else { ends[entry - 1] };
+                                *out = offset.to_le_bytes();
+                            }
+                            Ok(())
+                        })?;
+                        let data = upload(total, &|range, out| {
+                            all.write_strings(&segments, &ends, range, out);
+                            Ok(())
+                        })?;
+                        (Encoding::Bytes { offsets }, data)
+                    }
                 }
-                None => {
-                    let ends = all.string_ends(&segments);
-                    let total = ends.last().copied().unwrap_or(0) as usize;
-                    let offsets = upload((all.rows + 1) * 8, &|range, out| {
-                        let entries = range.start / 8..range.end / 8;
-                        for (out, entry) in out.as_chunks_mut::<8>().0.iter_mut().zip(entries) {
-                            let offset = if entry == 0 { 0 } else { ends[entry - 1] };
-                            *out = offset.to_le_bytes();
-                        }
-                        Ok(())
-                    })?;
-                    let data = upload(total, &|range, out| {
-                        all.write_strings(&segments, &ends, range, out);
-                        Ok(())
-                    })?;
-                    (Encoding::Bytes { offsets }, data)
-                }
-            },
+            }
         };
         let validity = if statistics.null_count > 0 {
             let bytes = all.rows.div_ceil(8);
@@ -210,9 +215,33 @@ impl<'a> Rows<'a> {
             range,
             null_count: chunks().map(|chunk| chunk.null_count).sum(),
             distinct: None,
+            distinct_estimate: None,
+            ascii: false,
             sorted: !self.placed.is_empty() && ordered(false),
             unique: !self.placed.is_empty() && ordered(true),
         }
+    }
+
+    /// How many values of a number column differ.
+    fn count_distinct(&self, statistics: &mut ColumnStatistics) -> Result<()> {
+        let valid = self.rows - statistics.null_count;
+        if statistics.unique {
+            // Strictly ascending.
+            statistics.distinct = Some(valid);
+            statistics.distinct_estimate = Some(valid as u64);
+            return Ok(());
+        }
+        let chunks = self.placed.iter().map(|placed| placed.chunk);
+        match distinct::count(chunks, statistics.range)? {
+            Some(Count::Exact(count)) => {
+                statistics.distinct = Some(count as usize);
+                statistics.distinct_estimate = Some(count);
+                statistics.unique = valid > 0 && count == valid as u64;
+            }
+            Some(Count::Estimate(count)) => statistics.distinct_estimate = Some(count),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Facts that follow from the dictionary.
@@ -224,6 +253,7 @@ impl<'a> Rows<'a> {
     ) {
         statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
         statistics.distinct = Some(distinct);
+        statistics.distinct_estimate = Some(distinct as u64);
         statistics.unique = distinct > 0 && distinct == self.rows - statistics.null_count;
         let mut previous = 0;
         statistics.sorted = distinct > 0

@@ -10,8 +10,11 @@ use arrow::array::{ArrayRef, LargeStringArray, StringArray, StringViewArray, mak
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
+use super::StringPolicy;
+use super::chunk::{ChunkEncoder, Codes, Values};
 use super::dictionary::{STRINGS_PER_THREAD, gallop, shares};
 use super::interner::Interner;
+use super::native::value_type;
 use super::parallel::{map, threads};
 use crate::error::{GpuError, Result};
 
@@ -198,6 +201,49 @@ fn merge_two<'a>(first: Vec<&'a [u8]>, second: Vec<&'a [u8]>) -> Vec<&'a [u8]> {
     merged.extend_from_slice(&first[i..]);
     merged.extend_from_slice(&second[j..]);
     merged
+}
+
+/// The distinct non-null strings of an array in byte order, and the place of each row's among them (0 for NULL).
+///
+/// # Errors
+/// [`GpuError::Unsupported`] when there are too many; [`GpuError::Internal`] when the array holds no strings.
+pub(crate) fn distinct_strings(array: &ArrayRef) -> Result<(ArrayRef, Vec<i32>)> {
+    let data_type = array.data_type();
+    let segments = map(shares(array.len()), |share| {
+        let policy = StringPolicy::AlwaysDictionary;
+        let mut encoder = ChunkEncoder::new(data_type.clone(), policy)?;
+        encoder.push(&array.slice(share.start, share.len()))?;
+        Ok::<_, GpuError>(encoder.finish())
+    })?;
+    let segments = segments.into_iter().collect::<Result<Vec<_>>>()?;
+    let merged = Merged::new(segments.iter().map(|segment| &segment.interner).collect())?;
+    if i32::try_from(merged.values.len()).is_err() {
+        return Err(GpuError::Unsupported(
+            "more than 2^31 distinct strings".into(),
+        ));
+    }
+    let remaps = merged.remaps()?;
+    let mut codes = Vec::with_capacity(array.len());
+    for (segment, remap) in segments.iter().zip(&remaps) {
+        // A segment of nulls alone has no strings.
+        let code = |number: usize| remap.get(number).copied().unwrap_or(0) as i32;
+        for chunk in &segment.chunks {
+            match &chunk.values {
+                Values::Dictionary(Codes::U8(list)) => {
+                    codes.extend(list.iter().map(|n| code((*n).into())))
+                }
+                Values::Dictionary(Codes::U16(list)) => {
+                    codes.extend(list.iter().map(|n| code((*n).into())))
+                }
+                Values::Dictionary(Codes::U32(list)) => {
+                    codes.extend(list.iter().map(|n| code(*n as usize)))
+                }
+                _ => return Err(GpuError::Internal("strings without numbers".into())),
+            }
+        }
+    }
+    let values = string_array(value_type(data_type), &merged.values, "computed strings")?;
+    Ok((values, codes))
 }
 
 /// An Arrow array of a dictionary's strings.

@@ -76,6 +76,8 @@ pub struct Segment {
     pub(super) chunks: Vec<Chunk>,
     pub(super) interner: Interner,
     pub(super) rows: usize,
+    /// All strings are ASCII.
+    pub(super) ascii: bool,
 }
 
 impl Segment {
@@ -111,6 +113,7 @@ impl ChunkEncoder {
                 chunks: Vec::new(),
                 interner: Interner::new(),
                 rows: 0,
+                ascii: true,
             },
             bytes: policy == StringPolicy::AlwaysBytes,
         })
@@ -147,7 +150,8 @@ impl ChunkEncoder {
     }
 
     /// Hand over what was encoded.
-    pub fn finish(self) -> Segment {
+    pub fn finish(mut self) -> Segment {
+        self.segment.ascii &= self.segment.interner.is_ascii();
         self.segment
     }
 
@@ -171,6 +175,7 @@ impl ChunkEncoder {
                 ends.push(data.len());
                 Ok(())
             })?;
+            self.segment.ascii &= data.is_ascii();
             Values::Bytes { ends, data }
         } else {
             Values::Dictionary(narrow_codes(self.intern(array)?))

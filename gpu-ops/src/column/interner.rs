@@ -33,6 +33,11 @@ impl Interner {
         self.ends.len()
     }
 
+    /// Are all strings ASCII?
+    pub(super) fn is_ascii(&self) -> bool {
+        self.bytes.is_ascii()
+    }
+
     /// The string with this number.
     pub(super) fn value(&self, number: u32) -> &[u8] {
         let number = number as usize;

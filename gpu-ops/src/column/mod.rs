@@ -14,6 +14,7 @@ mod build;
 mod chunk;
 mod decode;
 mod dictionary;
+mod distinct;
 mod interner;
 mod native;
 mod parallel;
@@ -22,11 +23,13 @@ mod types;
 use arrow::array::ArrayRef;
 
 pub use assemble::ColumnAssembler;
+pub(crate) use build::distinct_strings;
 pub use chunk::{ChunkEncoder, Segment};
 pub use decode::{decode, decode_bytes, decode_codes};
 pub use dictionary::{merge_dictionaries, translate_codes};
 pub use native::check_type;
 pub(crate) use native::is_text;
+pub(crate) use parallel::map;
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};
 
 use std::sync::Arc;

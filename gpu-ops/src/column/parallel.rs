@@ -90,7 +90,7 @@ fn fill_window(
 }
 
 /// Apply `work` to every item on all cores, keeping the order.
-pub(super) fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
+pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> Result<Vec<R>> {
     let threads = threads().min(items.len());
     if threads <= 1 {
         return Ok(items.into_iter().map(work).collect());

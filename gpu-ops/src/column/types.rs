@@ -71,11 +71,15 @@ pub struct ColumnStatistics {
     pub range: Option<(i128, i128)>,
     /// Number of nulls.
     pub null_count: usize,
-    /// Distinct non-null values where counted exactly (dictionaries).
+    /// Distinct non-null values where counted exactly (dictionaries, numbers of a moderate range).
     pub distinct: Option<usize>,
+    /// Distinct non-null values, exactly or estimated to a few percent; `None` for strings that lie as bytes.
+    pub distinct_estimate: Option<u64>,
+    /// Strings alone: all of them are ASCII.
+    pub ascii: bool,
     /// Non-null values never descend from row to row and there are no nulls.
     pub sorted: bool,
-    /// No value occurs twice (known only when sorted strictly or by dictionary size).
+    /// No value occurs twice (known only when sorted strictly or where distinct values are counted exactly).
     pub unique: bool,
 }
 

@@ -7,7 +7,7 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
-use crate::codegen::{ColumnLayout, Meaning};
+use crate::codegen::{ColumnLayout, Meaning, unpack_array};
 use crate::column::{Dictionary, Encoding, decode as decode_encoded, decode_codes};
 use crate::error::{GpuError, Result};
 
@@ -41,6 +41,26 @@ pub(super) fn decode(
     match &layout.meaning {
         Meaning::Row(_) => Err(GpuError::Internal("strings that were not gathered".into())),
         Meaning::Code(dictionary) => strings(layout, dictionary, codes, bits, rows),
+        Meaning::Packed {
+            chars,
+            bits: char_bits,
+        } => {
+            let packed: Vec<i128> = match layout.width {
+                16 => {
+                    let words = codes.as_chunks::<16>().0.iter();
+                    words.map(|word| i128::from_le_bytes(*word)).collect()
+                }
+                // Packed strings are not negative.
+                _ => numbers(codes, layout)?
+                    .into_iter()
+                    .map(i128::from)
+                    .collect(),
+            };
+            let known = |row: usize| bits.as_ref().is_none_or(|bits| bits.value(row));
+            let packed = packed.into_iter().enumerate();
+            let packed = packed.map(|(row, number)| known(row).then_some(number));
+            unpack_array(packed, *chars, *char_bits, data_type)
+        }
         Meaning::Number if *data_type == DataType::Boolean => {
             let values = BooleanBuffer::collect_bool(rows, |row| codes[row] != 0);
             Ok(Arc::new(BooleanArray::new(values, nulls(bits))))

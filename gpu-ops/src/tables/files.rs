@@ -77,6 +77,18 @@ impl FileKey {
 }
 
 impl FileTable {
+    /// The same files, as they were listed, read in the same way?
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let same = |a: &PartitionedFile, b: &PartitionedFile| {
+            a.object_meta == b.object_meta && a.partition_values == b.partition_values
+        };
+        self.format == other.format
+            && self.config.object_store_url == other.config.object_store_url
+            && self.column_of_output == other.column_of_output
+            && self.files.len() == other.files.len()
+            && self.files.iter().zip(&other.files).all(|(a, b)| same(a, b))
+    }
+
     /// The table behind a scan of files that has no limit.
     pub(super) fn analyze(config: &FileScanConfig) -> Result<ScanAnalysis> {
         let source = config.file_source();

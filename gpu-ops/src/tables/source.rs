@@ -100,6 +100,16 @@ impl TableSource {
         &self.schema
     }
 
+    /// Do both stand for the same rows? Anonymous plans are never the same.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.schema == other.schema
+            && match (&self.kind, &other.kind) {
+                (Kind::Files(a), Kind::Files(b)) => a.is_same(b),
+                (Kind::Memory(a), Kind::Memory(b)) => a.key == b.key,
+                _ => false,
+            }
+    }
+
     /// Will loaded columns be kept for later queries?
     pub fn is_cacheable(&self) -> bool {
         !matches!(self.kind, Kind::Plan(_))

@@ -531,7 +531,8 @@ fn statistics_are_exact_across_chunks() {
         };
         assert_eq!(facts(&[&[1, 2], &[3, 9]]), (true, true, Some((1, 9))));
         assert_eq!(facts(&[&[1, 2], &[], &[2, 9]]), (true, false, Some((1, 9))));
-        assert_eq!(facts(&[&[1, 3], &[2, 9]]), (false, false, Some((1, 9))));
+        assert_eq!(facts(&[&[1, 3], &[2, 9]]), (false, true, Some((1, 9))));
+        assert_eq!(facts(&[&[1, 3], &[3, 2]]), (false, false, Some((1, 3))));
         assert_eq!(facts(&[&[2, 2]]), (true, false, Some((2, 2))));
         assert_eq!(facts(&[&[]]), (false, false, None));
         let booleans: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), None]));

@@ -10,7 +10,7 @@ use warpline_gpu::graph::{
 use super::{Columns, Lowerer, Open, absent, entered, read_by, scope};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, null, same, substitute_all};
-use crate::rel::{Join, JoinKind, RelKind, RelRef};
+use crate::rel::{BuildSide, Join, JoinKind, RelKind, RelRef};
 use crate::stats::Proof;
 
 /// An index that has been built, and from what.
@@ -84,11 +84,11 @@ impl Lowerer<'_> {
     }
 
     fn inner(&mut self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> Result<Open, Reason> {
-        let (probe, build) = if self.build_cost(left, right) < self.build_cost(right, left) {
-            (right, left)
-        } else {
-            (left, right)
+        let build_left = match join.build {
+            Some(side) => side == BuildSide::Left,
+            None => self.build_cost(left, right) < self.build_cost(right, left),
         };
+        let (probe, build) = if build_left { (right, left) } else { (left, right) };
         let purpose = Purpose {
             null_equal: join.null_equal,
             ..Purpose::default()
@@ -107,7 +107,8 @@ impl Lowerer<'_> {
         probe.needed.extend(equal.iter().map(|(_, ours)| *ours));
         let known = |c: &usize| equal.iter().any(|(theirs, _)| theirs == c);
         let payload: Vec<usize> = build.needed.iter().copied().filter(|c| !known(c)).collect();
-        let (index, unique) = self.build(build, &payload, purpose)?;
+        let one = self.unique_beside(build, &probe);
+        let (index, unique) = self.build(build, &payload, purpose, one)?;
         let mut open = self.stream_side(&probe)?;
         let keys = substitute_all(&probe.keys, &open.columns)?;
         let found = self.found(index, false);
@@ -138,7 +139,7 @@ impl Lowerer<'_> {
     fn build_cost(&self, build: &Side<'_>, probe: &Side<'_>) -> f64 {
         let rows = self.input.estimator.rows(build.rel);
         let probing = self.input.estimator.rows(probe.rel);
-        if self.assumed_unique(build) {
+        if self.unique_beside(build, probe) {
             4.0 * rows + probing
         } else {
             8.0 * rows + 4.0 * probing
@@ -152,6 +153,18 @@ impl Lowerer<'_> {
                 .input
                 .estimator
                 .unique(side.rel, &keys, Proof::Plausible)
+    }
+
+    /// As [`Self::assumed_unique`], in doubt about the side whose tables are larger: it refers to the other.
+    fn unique_beside(&self, side: &Side<'_>, other: &Side<'_>) -> bool {
+        if !self.assumed_unique(side) {
+            return false;
+        }
+        let estimator = self.input.estimator;
+        let keys: Columns = side.keys.iter().filter_map(as_column).collect();
+        estimator.unique(side.rel, &keys, Proof::Certain)
+            || !self.assumed_unique(other)
+            || estimator.base_rows(side.rel) < estimator.base_rows(other.rel)
     }
 
     /// Has a run seen equal keys in a build of this name? Builds of one name share the verdict.
@@ -175,6 +188,7 @@ impl Lowerer<'_> {
         side: &Side<'_>,
         payload: &[usize],
         purpose: Purpose,
+        one: bool,
     ) -> Result<(ResultId, bool), Reason> {
         let reusable = self.builds.iter().find(|b| {
             !purpose.track_matches
@@ -192,7 +206,7 @@ impl Lowerer<'_> {
         needed.extend(read_by(&side.keys));
         let open = self.stream(side.rel, &needed)?;
         let name = self.unique_name(build_name(side));
-        let unique = !purpose.existence && self.assumed_unique(side);
+        let unique = !purpose.existence && one;
         let columns: Vec<ResultColumn> = payload
             .iter()
             .map(|i| side.rel.columns[*i].clone())
@@ -302,8 +316,8 @@ impl Lowerer<'_> {
         left: &Side<'_>,
         right: &Side<'_>,
     ) -> Result<Open, Reason> {
-        let one = self.assumed_unique(right);
-        if !one && (!join.residual.is_empty() || self.assumed_unique(left)) {
+        let one = self.unique_beside(right, left);
+        if !one && (!join.residual.is_empty() || self.unique_beside(left, right)) {
             return self.preserve_build(rel, join, left, right);
         }
         let purpose = Purpose {
@@ -311,7 +325,7 @@ impl Lowerer<'_> {
             ..Purpose::default()
         };
         let payload: Vec<usize> = right.needed.iter().copied().collect();
-        let (index, unique) = self.build(right, &payload, purpose)?;
+        let (index, unique) = self.build(right, &payload, purpose, one)?;
         let open = self.stream_side(left)?;
         let keys = substitute_all(&left.keys, &open.columns)?;
         let found = self.found(index, true);
@@ -349,7 +363,8 @@ impl Lowerer<'_> {
             existence: false,
         };
         let payload: Vec<usize> = left.needed.iter().copied().collect();
-        let (index, unique) = self.build(left, &payload, purpose)?;
+        let one = self.unique_beside(left, right);
+        let (index, unique) = self.build(left, &payload, purpose, one)?;
         let wanted: Vec<usize> = left
             .needed
             .iter()
@@ -467,7 +482,8 @@ impl Lowerer<'_> {
             track_matches: false,
             existence: residual.is_empty(),
         };
-        let (index, _) = self.build(right, &payload, purpose)?;
+        let one = self.unique_beside(right, left);
+        let (index, _) = self.build(right, &payload, purpose, one)?;
         let mut open = self.stream_side(left)?;
         let mut probe = Probe {
             index,
@@ -521,7 +537,8 @@ impl Lowerer<'_> {
             existence: false,
         };
         let payload: Vec<usize> = left.needed.iter().copied().collect();
-        let (index, _) = self.build(left, &payload, purpose)?;
+        let one = self.unique_beside(left, right);
+        let (index, _) = self.build(left, &payload, purpose, one)?;
         let mut marks = self.stream_side(right)?;
         let found = self.found(index, false);
         let keys = substitute_all(&right.keys, &marks.columns)?;

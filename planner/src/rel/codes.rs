@@ -1,9 +1,14 @@
 //! Which string columns of tables must come as dictionary codes.
+//!
+//! Functions of one string column that the device runs on its bytes ([`bytes_supported`]) need none, and the
+//! short strings that some of them return can be grouped and ordered as they are. Everything else that
+//! looks into strings does: keys of joins, groups and orders, comparisons between columns, values of CASE.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use warpline_gpu::expr::Expr;
+use warpline_gpu::codegen::bytes_supported;
+use warpline_gpu::expr::{Expr, Node};
 use warpline_gpu::pipeline::AggregateFunction;
 
 use super::expr::columns;
@@ -13,56 +18,178 @@ use crate::translate::is_string;
 /// Columns by table (its address) and position in the table.
 pub type Coded = HashSet<(*const ScanTable, usize)>;
 
-/// The string columns that `rel` groups, joins or orders by, or of which it takes extremes or counts distinct values.
+/// What a string is needed for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Grouped or ordered by: a short string that a function returns will do.
+    Order,
+    /// Codes of a dictionary.
+    Codes,
+}
+
+/// The string columns of tables of which `rel` needs codes.
 pub fn coded(rel: &RelRef) -> Coded {
     let mut found = Coded::new();
     rel.for_each(&mut |rel| match &rel.kind {
+        RelKind::Scan { .. } | RelKind::One | RelKind::Scalar { .. } => {}
+        RelKind::Filter { input, conjuncts } => all(&[input], conjuncts, &mut found),
+        RelKind::Project { input, exprs } => all(&[input], exprs, &mut found),
         RelKind::Aggregate { input, aggregate } => {
             for key in &aggregate.keys {
-                expression(input, key, &mut found);
+                value(&[input], key, Use::Order, &mut found);
             }
             for call in &aggregate.calls {
                 let ordered = matches!(
                     call.function,
                     AggregateFunction::Min | AggregateFunction::Max
                 );
-                if let Some(argument) = call.argument.as_ref().filter(|_| ordered || call.distinct)
-                {
-                    expression(input, argument, &mut found);
+                if let Some(argument) = &call.argument {
+                    match ordered || call.distinct {
+                        true => value(&[input], argument, Use::Order, &mut found),
+                        false => inside(&[input], argument, &mut found),
+                    }
                 }
+                all(&[input], &call.filter, &mut found);
             }
         }
         RelKind::Join(join) => {
             for (l, r) in &join.on {
-                expression(&join.left, l, &mut found);
-                expression(&join.right, r, &mut found);
+                value(&[&join.left], l, Use::Codes, &mut found);
+                value(&[&join.right], r, Use::Codes, &mut found);
             }
+            all(&[&join.left, &join.right], &join.residual, &mut found);
         }
         RelKind::Sort { input, keys, .. } => {
             for key in keys {
-                column(input, key.column, &mut found);
+                column(&[input], key.column, Use::Order, &mut found);
             }
         }
-        _ => {}
+        RelKind::Union(inputs) => {
+            for index in 0..rel.columns.len() {
+                for input in inputs {
+                    column(&[input], index, Use::Codes, &mut found);
+                }
+            }
+        }
     });
     found
 }
 
-fn expression(rel: &RelRef, expr: &Expr, found: &mut Coded) {
-    if is_string(&expr.data_type) {
+fn all<'e>(inputs: &[&RelRef], exprs: impl IntoIterator<Item = &'e Expr>, found: &mut Coded) {
+    for expr in exprs {
+        inside(inputs, expr, found);
+    }
+}
+
+/// What the operators inside of `expr`, over the columns of `inputs` one after the other, need; its own value is
+/// only handed on.
+fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
+    match &expr.node {
+        Node::Column(_) | Node::Literal(_) => {}
+        Node::PerDistinct {
+            column: i,
+            function,
+        } => {
+            if bytes_supported(function).is_err() || is_computed(inputs, *i) {
+                column(inputs, *i, Use::Codes, found);
+            }
+        }
+        // Validity is known of any string.
+        Node::IsNull(operand) | Node::IsNotNull(operand) => inside(inputs, operand, found),
+        Node::Binary { left, right, .. } => {
+            operand(inputs, left, found);
+            operand(inputs, right, found);
+        }
+        Node::Not(e)
+        | Node::Negate(e)
+        | Node::Cast { value: e, .. }
+        | Node::InList { value: e, .. }
+        | Node::DatePart { value: e, .. } => operand(inputs, e, found),
+        Node::Case {
+            branches,
+            otherwise,
+        } => {
+            for (when, then) in branches {
+                inside(inputs, when, found);
+                operand(inputs, then, found);
+            }
+            if let Some(otherwise) = otherwise {
+                operand(inputs, otherwise, found);
+            }
+        }
+        Node::Coalesce(list) => list.iter().for_each(|e| operand(inputs, e, found)),
+    }
+}
+
+/// An operand whose value is looked into.
+fn operand(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
+    match is_string(&expr.data_type) {
+        true => value(inputs, expr, Use::Codes, found),
+        false => inside(inputs, expr, found),
+    }
+}
+
+/// An expression whose value is used so.
+fn value(inputs: &[&RelRef], expr: &Expr, wanted: Use, found: &mut Coded) {
+    inside(inputs, expr, found);
+    let packed = matches!(&expr.node, Node::PerDistinct { .. }) && wanted == Use::Order;
+    if is_string(&expr.data_type) && !packed {
         for i in columns(expr) {
-            column(rel, i, found);
+            column(inputs, i, Use::Codes, found);
         }
     }
 }
 
+/// Is the column of `inputs` computed, rather than one of a table?
+fn is_computed(inputs: &[&RelRef], index: usize) -> bool {
+    let Some((rel, index)) = resolve(inputs, index) else {
+        return true;
+    };
+    match &rel.kind {
+        RelKind::Scan { .. } => false,
+        RelKind::One | RelKind::Union(_) => true,
+        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => is_computed(&[input], index),
+        RelKind::Project { input, exprs } => match exprs.get(index).map(|expr| &expr.node) {
+            Some(Node::Column(i)) => is_computed(&[input], *i),
+            _ => true,
+        },
+        RelKind::Join(join) => is_computed(&[&join.left, &join.right], index),
+        RelKind::Scalar { input, subquery } => is_computed(&[input, subquery], index),
+        RelKind::Aggregate { input, aggregate } => {
+            let keys = aggregate.keys.len();
+            let from = match aggregate.keys.get(index) {
+                Some(key) => Some(key),
+                None => aggregate
+                    .calls
+                    .get(index - keys)
+                    .and_then(|call| call.argument.as_ref()),
+            };
+            match from.map(|expr| &expr.node) {
+                Some(Node::Column(i)) => is_computed(&[input], *i),
+                _ => true,
+            }
+        }
+    }
+}
+
+/// Which of the inputs column `index` of all of them belongs to, and which it is there.
+fn resolve<'r>(inputs: &[&'r RelRef], mut index: usize) -> Option<(&'r RelRef, usize)> {
+    for input in inputs {
+        match index.checked_sub(input.columns.len()) {
+            None => return Some((input, index)),
+            Some(rest) => index = rest,
+        }
+    }
+    None
+}
+
 /// Follow a column down to the tables that its values come from.
-fn column(rel: &RelRef, index: usize, found: &mut Coded) {
-    if !rel
-        .columns
-        .get(index)
-        .is_some_and(|c| is_string(&c.data_type))
-    {
+fn column(inputs: &[&RelRef], index: usize, wanted: Use, found: &mut Coded) {
+    let Some((rel, index)) = resolve(inputs, index) else {
+        return;
+    };
+    let described = rel.columns.get(index);
+    if !described.is_some_and(|c| is_string(&c.data_type)) {
         return;
     }
     match &rel.kind {
@@ -70,42 +197,34 @@ fn column(rel: &RelRef, index: usize, found: &mut Coded) {
             found.insert((Arc::as_ptr(table), columns[index]));
         }
         RelKind::One => {}
-        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => column(input, index, found),
-        RelKind::Project { input, exprs } => {
-            for i in columns(&exprs[index]) {
-                column(input, i, found);
-            }
+        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => {
+            column(&[input], index, wanted, found);
         }
-        RelKind::Join(join) => {
-            let n = join.left.columns.len();
-            if index < n {
-                column(&join.left, index, found);
-            } else {
-                column(&join.right, index - n, found);
-            }
-        }
+        RelKind::Project { input, exprs } => computed(input, &exprs[index], wanted, found),
+        RelKind::Join(join) => column(&[&join.left, &join.right], index, wanted, found),
         RelKind::Aggregate { input, aggregate } => {
             let keys = aggregate.keys.len();
             let from = match aggregate.keys.get(index) {
                 Some(key) => Some(key),
                 None => aggregate.calls[index - keys].argument.as_ref(),
             };
-            for i in from.map(columns).unwrap_or_default() {
-                column(input, i, found);
+            if let Some(expr) = from {
+                computed(input, expr, wanted, found);
             }
         }
         RelKind::Union(inputs) => {
             for input in inputs {
-                column(input, index, found);
+                column(&[input], index, wanted, found);
             }
         }
-        RelKind::Scalar { input, subquery } => {
-            let n = input.columns.len();
-            if index < n {
-                column(input, index, found);
-            } else {
-                column(subquery, index - n, found);
-            }
-        }
+        RelKind::Scalar { input, subquery } => column(&[input, subquery], index, wanted, found),
+    }
+}
+
+/// A column that is `expr` over `input`.
+fn computed(input: &RelRef, expr: &Expr, wanted: Use, found: &mut Coded) {
+    match &expr.node {
+        Node::Column(i) => column(&[input], *i, wanted, found),
+        _ => value(&[input], expr, wanted, found),
     }
 }

@@ -9,6 +9,7 @@ pub mod codes;
 pub mod convert;
 pub mod display;
 pub mod expr;
+pub mod rewrite;
 
 use std::fmt;
 use std::sync::Arc;
@@ -112,6 +113,17 @@ pub struct Join {
     pub residual: Vec<Expr>,
     /// NULL keys match NULL keys.
     pub null_equal: bool,
+    /// For inner joins, the side to build, once that is decided.
+    pub build: Option<BuildSide>,
+}
+
+/// The side of a join that is entered into an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BuildSide {
+    /// The left side.
+    Left,
+    /// The right side.
+    Right,
 }
 
 /// The kinds of joins; right-handed ones have been swapped.

@@ -92,6 +92,55 @@ impl<'a> Estimator<'a> {
         self.estimate(rel).rows
     }
 
+    /// Estimates for an expression over `rel`.
+    pub fn of_expr(&self, rel: &RelRef, expr: &Expr) -> ColumnEstimate {
+        of_expr(expr, &self.estimate(rel))
+    }
+
+    /// Rows of the largest table below `rel`.
+    pub fn base_rows(&self, rel: &RelRef) -> f64 {
+        let mut most: f64 = 0.0;
+        rel.for_each(&mut |rel| {
+            if let RelKind::Scan { table, .. } = &rel.kind {
+                most = most.max(self.facts.rows(table));
+            }
+        });
+        most
+    }
+
+    /// True when rows of `rel` are streamed in the order of a column: its table is, and only probes follow.
+    pub fn clustered(&self, rel: &RelRef, column: usize) -> bool {
+        match &rel.kind {
+            RelKind::Scan { table, columns } => columns
+                .get(column)
+                .and_then(|c| self.facts.column(table, *c))
+                .is_some_and(|s| s.sorted),
+            RelKind::Filter { input, .. } | RelKind::Scalar { input, .. } => {
+                column < input.columns.len() && self.clustered(input, column)
+            }
+            RelKind::Project { input, exprs } => exprs
+                .get(column)
+                .and_then(crate::rel::expr::as_column)
+                .is_some_and(|c| self.clustered(input, c)),
+            RelKind::Join(join) => {
+                let n = join.left.columns.len();
+                if column < n {
+                    return self.clustered(&join.left, column);
+                }
+                // The build side's key is the probing side's.
+                join.kind == JoinKind::Inner
+                    && join.on.iter().any(|(l, r)| {
+                        let (l, r) = (
+                            crate::rel::expr::as_column(l),
+                            crate::rel::expr::as_column(r),
+                        );
+                        r == Some(column - n) && l.is_some_and(|l| self.clustered(&join.left, l))
+                    })
+            }
+            _ => false,
+        }
+    }
+
     fn compute(&self, rel: &RelRef) -> Estimate {
         match &rel.kind {
             RelKind::Scan { table, columns } => self.scan(table, columns),

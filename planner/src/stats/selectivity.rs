@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, NotExpr,
+    BinaryExpr, Column, InListExpr, IsNotNullExpr, IsNullExpr, LikeExpr, Literal, NotExpr,
 };
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
@@ -16,6 +16,8 @@ use super::{ColumnEstimate, Estimate, of_expr};
 const UNKNOWN: f64 = 1.0 / 3.0;
 /// A pattern that is searched for in strings.
 const LIKE: f64 = 0.1;
+/// Distinct values of a function of strings.
+const FEW: f64 = 30.0;
 
 /// The share of `input` for which `expr` is true.
 pub(super) fn selectivity(expr: &Expr, input: &Estimate) -> f64 {
@@ -167,19 +169,22 @@ pub(super) fn narrow(conjunct: &Expr, columns: &mut [ColumnEstimate]) {
 
 /// The share of `distinct` strings for which a condition over them is true.
 fn of_string(function: &Arc<dyn PhysicalExpr>, distinct: f64) -> f64 {
+    // Functions of the strings have fewer values, nobody knows how many.
+    let computed = |e: &Arc<dyn PhysicalExpr>| !e.is::<Column>() && !e.is::<Literal>();
+    let few = |e: &Arc<dyn PhysicalExpr>| if computed(e) { distinct.min(FEW) } else { distinct };
     let share = if let Some(e) = function.downcast_ref::<BinaryExpr>() {
         let of = |e: &Arc<dyn PhysicalExpr>| of_string(e, distinct);
         match e.op() {
             Operator::And => of(e.left()) * of(e.right()),
             Operator::Or => of(e.left()) + of(e.right()) - of(e.left()) * of(e.right()),
-            Operator::Eq => 1.0 / distinct,
-            Operator::NotEq => 1.0 - 1.0 / distinct,
+            Operator::Eq => 1.0 / few(e.left()).min(few(e.right())),
+            Operator::NotEq => 1.0 - 1.0 / few(e.left()).min(few(e.right())),
             Operator::NotLikeMatch | Operator::NotILikeMatch => 1.0 - LIKE,
             Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => UNKNOWN,
             _ => LIKE,
         }
     } else if let Some(e) = function.downcast_ref::<InListExpr>() {
-        let hit = (e.list().len() as f64 / distinct).min(1.0);
+        let hit = (e.list().len() as f64 / few(e.expr())).min(1.0);
         if e.negated() { 1.0 - hit } else { hit }
     } else if let Some(e) = function.downcast_ref::<LikeExpr>() {
         if e.negated() { 1.0 - LIKE } else { LIKE }

@@ -16,6 +16,41 @@ pub enum Proof {
 }
 
 impl Estimator<'_> {
+    /// True when column `column` of `rel` comes from a table in which it is unique.
+    pub fn unique_somewhere(&self, rel: &RelRef, column: usize) -> bool {
+        match &rel.kind {
+            RelKind::Scan { .. } => self.unique(rel, &BTreeSet::from([column]), Proof::Certain),
+            RelKind::Filter { input, .. }
+            | RelKind::Sort { input, .. }
+            | RelKind::Scalar { input, .. } => {
+                column < input.columns.len() && self.unique_somewhere(input, column)
+            }
+            RelKind::Project { input, exprs } => exprs
+                .get(column)
+                .and_then(as_column)
+                .is_some_and(|c| self.unique_somewhere(input, c)),
+            RelKind::Join(join) => {
+                let n = join.left.columns.len();
+                let of = |c: usize| {
+                    if c < n {
+                        self.unique_somewhere(&join.left, c)
+                    } else {
+                        self.unique_somewhere(&join.right, c - n)
+                    }
+                };
+                of(column)
+                    || join.kind == JoinKind::Inner
+                        && join.on.iter().any(|(l, r)| match (as_column(l), as_column(r)) {
+                            (Some(l), Some(r)) if l == column => of(r + n),
+                            (Some(l), Some(r)) if r + n == column => of(l),
+                            _ => false,
+                        })
+            }
+            RelKind::Aggregate { aggregate, .. } => aggregate.keys.len() == 1 && column == 0,
+            RelKind::One | RelKind::Union(_) => false,
+        }
+    }
+
     /// True when no two rows of `rel` agree in all of `columns` (NULLs count as values).
     pub fn unique(&self, rel: &RelRef, columns: &BTreeSet<usize>, proof: Proof) -> bool {
         match &rel.kind {

@@ -81,12 +81,43 @@ WL_KERNEL(reserve_blocks, ProbeArgs, args) {
     for (u32 k = 0; k < mine; ++k) args.out[at + k] = i;
   }
 }
+// Eight consecutive rows a thread; `counter` counts the threads that met a bit twice.
+WL_KERNEL(set_runs, ProbeArgs, args) {
+  const u64 first = ((u64)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+  BitRun run = {};
+  for (u64 i = first; i < first + 8 && i < args.n; ++i) bit_run_set(run, args.bits, args.words[i]);
+  bit_run_flush(run, args.bits);
+  if (run.twice) atomicAdd(args.counter, (u64)1);
+}
+// Of eight consecutive rows a thread, those with odd words are kept.
+WL_KERNEL(reserve_rows, ProbeArgs, args) {
+  WL_SHARED(ReserveShared, shared);
+  const u64 step = (u64)gridDim.x * blockDim.x * 8;
+  for (u64 base = (u64)blockIdx.x * blockDim.x * 8; base < args.n; base += step) {
+    const u64 first = base + threadIdx.x * 8;
+    u32 live = 0;
+    for (u32 k = 0; k < 8; ++k) live |= (u32)(first + k < args.n && (args.words[first + k] & 1) != 0) << k;
+    u32 place[8];
+    const u64 at = block_reserve_rows<8>(live, args.counter, shared.scratch, place);
+    for (u32 k = 0; k < 8; ++k) if ((live >> k & 1) != 0) args.out[at + place[k]] = first + k;
+  }
+}
 WL_KERNEL(reserve_warps, ProbeArgs, args) {
   for (u64 base = (u64)blockIdx.x * blockDim.x; base < args.n; base += (u64)gridDim.x * blockDim.x) {
     const u64 i = base + threadIdx.x;
     const u32 mine = i < args.n ? (u32)args.words[i] : 0;
     const u64 at = warp_reserve(mine, args.counter);
     for (u32 k = 0; k < mine; ++k) args.out[at + k] = i;
+  }
+}
+";
+
+// Row i's lanes with the same byte; odd words are not live.
+const MATCH: &str = r"
+WL_KERNEL(match_bytes, ProbeArgs, args) {
+  for (u64 base = (u64)blockIdx.x * blockDim.x; base < args.n; base += (u64)gridDim.x * blockDim.x) {
+    const u64 word = args.words[base + threadIdx.x];
+    args.out[base + threadIdx.x] = match_byte((u32)(word >> 1), (word & 1) == 0);
   }
 }
 ";
@@ -105,7 +136,12 @@ fn blank() -> ProbeArgs {
 }
 
 fn run(machine: &Machine, name: &str, args: &ProbeArgs) {
-    let source = format!("#include \"join.cuh\"\n{}{KERNELS}", ProbeArgs::CUDA);
+    run_source(machine, name, args, "", KERNELS);
+}
+
+fn run_source(machine: &Machine, name: &str, args: &ProbeArgs, defines: &str, kernels: &str) {
+    let args_text = ProbeArgs::CUDA;
+    let source = format!("{defines}#include \"join.cuh\"\n{args_text}{kernels}");
     let (kernel, _) = machine.runtime.kernel(name, &source).unwrap();
     let config = LaunchConfig {
         grid: 3,
@@ -289,6 +325,101 @@ fn reserved_places_are_disjoint() {
                 rows.sort_unstable();
                 let expected = (0..n as u64).flat_map(|i| (0..counts[i as usize]).map(move |_| i));
                 assert!(expected.eq(rows), "{}", machine.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_of_bits() {
+    for machine in machines() {
+        let mut numbers = Numbers(13);
+        let ascending: Vec<u64> = (0..2000).map(|i| i / 2 * 3).collect();
+        let scattered: Vec<u64> = (0..2000u64).map(|i| i * 7919 % 2003).collect();
+        let repeated: Vec<u64> = (0..2000).map(|_| numbers.draw() % 900).collect();
+        for (wanted, distinct) in [(ascending, false), (scattered, true), (repeated, false)] {
+            let words = machine.upload(&wanted);
+            let bits = machine.upload(&vec![0u32; 100]);
+            let counter = machine.word();
+            let args = ProbeArgs {
+                words: words.ptr(),
+                bits: bits.ptr(),
+                counter: counter.ptr(),
+                n: 2000,
+                ..blank()
+            };
+            run(&machine, "set_runs", &args);
+            let set: BTreeSet<u64> = wanted.iter().copied().collect();
+            assert_eq!(set.len() == 2000, distinct);
+            let found = machine.read::<u32>(&bits, 100);
+            let is_set = |i: &u64| found[*i as usize / 32] >> (i % 32) & 1 == 1;
+            assert!((0..3200).filter(is_set).eq(set), "{}", machine.name);
+            assert_eq!(machine.read::<u64>(&counter, 1)[0] == 0, distinct);
+        }
+    }
+}
+
+#[test]
+fn kept_rows_have_disjoint_places() {
+    for machine in machines() {
+        let mut numbers = Numbers(14);
+        for n in [0, 1, 8, 255, 257, 5000] {
+            for modulus in [1, 2, 50] {
+                let drawn: Vec<u64> = (0..n)
+                    .map(|_| u64::from(numbers.draw() % modulus == 0))
+                    .collect();
+                let expected: Vec<u64> = (0..n).filter(|i| drawn[*i as usize] == 1).collect();
+                let words = machine.upload(&drawn);
+                let out = machine.space(expected.len() * 8);
+                let counter = machine.word();
+                let args = ProbeArgs {
+                    words: words.ptr(),
+                    out: out.ptr(),
+                    counter: counter.ptr(),
+                    n,
+                    ..blank()
+                };
+                run(&machine, "reserve_rows", &args);
+                let total = machine.read::<u64>(&counter, 1);
+                assert_eq!(total, [expected.len() as u64]);
+                let mut found = machine.read::<u64>(&out, expected.len());
+                found.sort_unstable();
+                assert!(found == expected, "{}", machine.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn lanes_with_the_same_byte() {
+    for machine in machines() {
+        let mut numbers = Numbers(12);
+        for range in [1, 4, 40, 512] {
+            let drawn: Vec<u64> = (0..960).map(|_| numbers.draw() % range).collect();
+            let words = machine.upload(&drawn);
+            let expected: Vec<u64> = (0..960)
+                .map(|i| {
+                    let warp = &drawn[i / 32 * 32..][..32];
+                    (0..32)
+                        .filter(|lane| warp[*lane] == drawn[i])
+                        .map(|lane| 1 << lane)
+                        .sum()
+                })
+                .collect();
+            for defines in ["", "#define WL_SHUFFLE_TREES\n"] {
+                let out = machine.space(960 * 8);
+                let args = ProbeArgs {
+                    words: words.ptr(),
+                    out: out.ptr(),
+                    n: 960,
+                    ..blank()
+                };
+                run_source(&machine, "match_bytes", &args, defines, MATCH);
+                assert!(
+                    machine.read::<u64>(&out, 960) == expected,
+                    "{}",
+                    machine.name
+                );
             }
         }
     }

@@ -73,6 +73,7 @@ pub(super) fn cross(left: &RelRef, right: &RelRef) -> RelRef {
         on: vec![],
         residual: vec![],
         null_equal: false,
+        build: None,
     })
 }
 
@@ -117,6 +118,7 @@ impl Sides<'_> {
             on,
             residual,
             null_equal: self.null_equal,
+            build: None,
         });
         if swapped && kind == JoinKind::Left {
             // The plan's columns are those of its left side first.

@@ -1,0 +1,159 @@
+//! Grouping keys that follow from other keys.
+//!
+//! `GROUP BY o_orderkey, o_orderdate` has the groups of `GROUP BY o_orderkey` when `o_orderkey` is
+//! unique in its table: the rest is the same for all rows of a group and is carried along as "any
+//! value". Hashing and comparing fewer and narrower keys is what high-cardinality groups live on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
+
+use crate::rel::expr::{as_column, columns};
+use crate::rel::{JoinKind, Rel, RelKind, RelRef};
+use crate::stats::{Estimator, Proof};
+use crate::translate::is_string;
+
+/// `rel`, an aggregation, without keys that follow from the others.
+pub(super) fn fewer_keys(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
+    let RelKind::Aggregate { input, aggregate } = &rel.kind else {
+        return Arc::clone(rel);
+    };
+    if aggregate.keys.len() < 2 {
+        return Arc::clone(rel);
+    }
+    let reads: Vec<BTreeSet<usize>> = aggregate.keys.iter().map(columns).collect();
+    let mut kept: Vec<usize> = (0..aggregate.keys.len()).collect();
+    // Strings go first, then what is no plain column, then wide values.
+    let mut order = kept.clone();
+    order.sort_by_key(|i| {
+        let key = &aggregate.keys[*i];
+        let bytes = key.data_type.primitive_width().unwrap_or(16);
+        let unique = as_column(key)
+            .is_some_and(|c| estimator.unique_somewhere(input, c));
+        (
+            unique,
+            !is_string(&key.data_type),
+            as_column(key).is_some(),
+            std::cmp::Reverse(bytes),
+        )
+    });
+    for candidate in order {
+        let known: BTreeSet<usize> = kept
+            .iter()
+            .filter(|k| **k != candidate)
+            .filter_map(|k| as_column(&aggregate.keys[*k]))
+            .collect();
+        if known.is_empty() {
+            continue;
+        }
+        let determined = determined(input, known, estimator);
+        if reads[candidate].is_subset(&determined) {
+            kept.retain(|k| *k != candidate);
+        }
+    }
+    if kept.len() == aggregate.keys.len() {
+        return Arc::clone(rel);
+    }
+    let mut calls = aggregate.calls.clone();
+    let before = calls.len();
+    let mut place = vec![0; aggregate.keys.len()];
+    for (i, key) in aggregate.keys.iter().enumerate() {
+        if let Some(at) = kept.iter().position(|k| *k == i) {
+            place[i] = at;
+            continue;
+        }
+        place[i] = kept.len() + calls.len();
+        calls.push(AggregateCall {
+            function: AggregateFunction::Any,
+            argument: Some(key.clone()),
+            filter: None,
+            distinct: false,
+            return_type: key.data_type.clone(),
+            name: rel.columns[i].name.clone(),
+        });
+    }
+    let names: Vec<String> = kept.iter().map(|k| rel.columns[*k].name.clone()).collect();
+    let keys = kept.iter().map(|k| aggregate.keys[*k].clone()).collect();
+    let groups = Rel::aggregate(Arc::clone(input), Aggregate { keys, calls }, &names);
+    place.extend(kept.len()..kept.len() + before);
+    let exprs = place
+        .iter()
+        .zip(&rel.columns)
+        .map(|(at, column)| {
+            let mut expr = groups.column(*at);
+            expr.nullable = column.nullable;
+            (expr, column.name.clone())
+        })
+        .collect();
+    Rel::project(groups, exprs)
+}
+
+/// The columns of `rel` of which rows that agree in `known` have one value.
+fn determined(
+    rel: &RelRef,
+    mut known: BTreeSet<usize>,
+    estimator: &Estimator<'_>,
+) -> BTreeSet<usize> {
+    match &rel.kind {
+        RelKind::Filter { input, .. }
+        | RelKind::Sort { input, .. }
+        | RelKind::Scalar { input, .. } => {
+            let inner = input.columns.len();
+            let below = known.iter().copied().filter(|c| *c < inner).collect();
+            known.extend(determined(input, below, estimator));
+            // A scalar subquery has one row.
+            known.extend(inner..rel.columns.len());
+        }
+        RelKind::Project { input, exprs } => {
+            let below = known
+                .iter()
+                .filter_map(|c| as_column(exprs.get(*c)?))
+                .collect();
+            let below = determined(input, below, estimator);
+            for (i, expr) in exprs.iter().enumerate() {
+                if columns(expr).is_subset(&below) {
+                    known.insert(i);
+                }
+            }
+        }
+        RelKind::Join(join) => {
+            let n = join.left.columns.len();
+            loop {
+                let before = known.len();
+                let left = known.iter().copied().filter(|c| *c < n).collect();
+                known.extend(determined(&join.left, left, estimator));
+                if join.kind == JoinKind::Inner {
+                    let right = known.iter().filter(|c| **c >= n).map(|c| c - n).collect();
+                    let right = determined(&join.right, right, estimator);
+                    known.extend(right.into_iter().map(|c| c + n));
+                    for (l, r) in &join.on {
+                        if let (Some(l), Some(r)) = (as_column(l), as_column(r)) {
+                            if known.contains(&l) {
+                                known.insert(r + n);
+                            } else if known.contains(&(r + n)) {
+                                known.insert(l);
+                            }
+                        }
+                    }
+                }
+                if known.len() == before {
+                    break;
+                }
+            }
+        }
+        RelKind::Aggregate { aggregate, .. } => {
+            if (0..aggregate.keys.len()).all(|k| known.contains(&k)) {
+                known.extend(0..rel.columns.len());
+            }
+        }
+        _ => {}
+    }
+    if known.len() < rel.columns.len()
+        && matches!(rel.kind, RelKind::Scan { .. })
+        && estimator.unique(rel, &known, Proof::Certain)
+    {
+        known.extend(0..rel.columns.len());
+    }
+    known
+}

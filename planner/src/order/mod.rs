@@ -1,0 +1,101 @@
+//! The order of joins, by cost.
+//!
+//! Trees of inner joins are flattened into a join graph ([`flatten`]): relations, classes of equal
+//! columns, and conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones
+//! included ([`search`]); beyond ten relations a greedy search does. Semi and anti joins above such a
+//! tree move down to the relation whose rows they drop when they drop many.
+//!
+//! What a tree costs is what the device does for it ([`cost`]): every relation is streamed once
+//! whatever the order, so only builds, probes and the expansion of many matches count.
+
+mod cost;
+mod flatten;
+mod groups;
+mod reduce;
+mod search;
+
+use std::sync::Arc;
+
+use crate::reason::Reason;
+use crate::rel::rewrite::interned;
+use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
+use crate::stats::Estimator;
+
+/// `rel` rewritten to what costs least: reduced aggregations, joins in a good order, few grouping keys.
+///
+/// # Errors
+/// When an expression outgrows a kernel once projections are substituted into it.
+pub fn optimize(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+    let reduced = reduce::reduce(rel, estimator);
+    Ok(interned(&order(&reduced, estimator)?))
+}
+
+/// `rel` with its joins in a good order.
+fn order(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+    if let Some(graph) = flatten::flatten(rel)? {
+        return graph.ordered(estimator);
+    }
+    let inputs = rel
+        .inputs()
+        .into_iter()
+        .map(|input| order(input, estimator))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(groups::fewer_keys(&rel.with_inputs(inputs), estimator))
+}
+
+/// Does `rel` hold an inner join below operators that a join graph absorbs?
+fn is_join_tree(rel: &RelRef) -> bool {
+    match &rel.kind {
+        RelKind::Join(join) if join.kind == JoinKind::Inner => !join.null_equal,
+        RelKind::Join(Join {
+            left,
+            kind: JoinKind::Semi | JoinKind::Anti,
+            ..
+        }) => is_join_tree(left),
+        RelKind::Filter { input, .. } | RelKind::Project { input, .. } => is_join_tree(input),
+        _ => false,
+    }
+}
+
+impl Rel {
+    /// The same operator over other inputs, which have the same columns.
+    pub fn with_inputs(self: &Arc<Self>, mut inputs: Vec<RelRef>) -> RelRef {
+        let unchanged = self
+            .inputs()
+            .into_iter()
+            .zip(&inputs)
+            .all(|(old, new)| Arc::ptr_eq(old, new));
+        if unchanged {
+            return Arc::clone(self);
+        }
+        let mut kind = self.kind.clone();
+        match &mut kind {
+            RelKind::Scan { .. } | RelKind::One => {}
+            RelKind::Filter { input, .. }
+            | RelKind::Project { input, .. }
+            | RelKind::Aggregate { input, .. }
+            | RelKind::Sort { input, .. } => {
+                if let Some(new) = inputs.pop() {
+                    *input = new;
+                }
+            }
+            RelKind::Join(join) => {
+                if let (Some(right), Some(left)) = (inputs.pop(), inputs.pop()) {
+                    join.left = left;
+                    join.right = right;
+                }
+            }
+            RelKind::Union(old) => *old = inputs,
+            RelKind::Scalar { input, subquery } => {
+                if let (Some(right), Some(left)) = (inputs.pop(), inputs.pop()) {
+                    *input = left;
+                    *subquery = right;
+                }
+            }
+        }
+        Arc::new(Self {
+            kind,
+            columns: self.columns.clone(),
+        })
+    }
+}

@@ -1,0 +1,164 @@
+//! Semi-join reduction of aggregations: groups that no row asks for are not computed.
+//!
+//! In `X ⋈ γ(R; k)` on `k`, where the groups are not preserved, only groups whose key occurs in `X`
+//! matter. When some small filtered table bounds the keys of `X`, a semi join with it goes below the
+//! aggregation.
+
+use std::sync::Arc;
+
+use warpline_gpu::expr::Expr;
+
+use crate::rel::expr::as_column;
+use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
+use crate::stats::Estimator;
+
+/// Groups left, as a share of all, at which the semi join pays.
+const PAYS: f64 = 0.5;
+
+/// `rel` with aggregations reduced.
+pub(super) fn reduce(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
+    let rel = match &rel.kind {
+        RelKind::Join(join) if !join.null_equal && !join.on.is_empty() => {
+            let (left, right) = sides(join, estimator);
+            rel.with_inputs(vec![left, right])
+        }
+        _ => Arc::clone(rel),
+    };
+    let inputs = rel.inputs().into_iter().map(|i| reduce(i, estimator));
+    rel.with_inputs(inputs.collect())
+}
+
+fn sides(join: &Join, estimator: &Estimator<'_>) -> (RelRef, RelRef) {
+    let (mut left, mut right) = (Arc::clone(&join.left), Arc::clone(&join.right));
+    if matches!(
+        join.kind,
+        JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Mark
+    ) {
+        right = side(&right, &left, join.on.iter().map(|(l, r)| (r, l)), estimator);
+    }
+    if matches!(join.kind, JoinKind::Inner | JoinKind::Semi) {
+        left = side(&left, &join.right, join.on.iter().map(|(l, r)| (l, r)), estimator);
+    }
+    (left, right)
+}
+
+/// `groups` reduced to the keys that `asking` can have; pairs are (key of groups, key of asking).
+fn side<'a>(
+    groups: &RelRef,
+    asking: &RelRef,
+    on: impl Iterator<Item = (&'a Expr, &'a Expr)>,
+    estimator: &Estimator<'_>,
+) -> RelRef {
+    let mut best: Option<(f64, RelRef)> = None;
+    for (theirs, ours) in on {
+        let (Some(theirs), Some(ours)) = (as_column(theirs), as_column(ours)) else {
+            continue;
+        };
+        let Some((input, key)) = group_key(groups, theirs) else {
+            continue;
+        };
+        let mut sources = Vec::new();
+        collect(asking, ours, &mut sources);
+        let all = estimator.of_expr(&input, &key).distinct;
+        for (source, column) in sources {
+            let some = estimator.estimate(&source).columns[column].distinct;
+            let share = some / all.max(1.0);
+            if share >= PAYS || best.as_ref().is_some_and(|(best, _)| *best <= share) {
+                continue;
+            }
+            let wanted = source.column(column);
+            if wanted.data_type != key.data_type {
+                continue;
+            }
+            let reduced = Rel::join(Join {
+                left: Arc::clone(&input),
+                right: Rel::select(Arc::clone(&source), &[column]),
+                kind: JoinKind::Semi,
+                on: vec![(key.clone(), Expr::column(0, wanted.data_type, wanted.nullable))],
+                residual: vec![],
+                null_equal: false,
+                build: None,
+            });
+            best = Some((share, with_group_input(groups, &reduced)));
+        }
+    }
+    best.map_or_else(|| Arc::clone(groups), |(_, reduced)| reduced)
+}
+
+/// The input of the aggregation that `rel` selects from, and the key that column `column` is there.
+fn group_key(rel: &RelRef, column: usize) -> Option<(RelRef, Expr)> {
+    match &rel.kind {
+        RelKind::Filter { input, .. } => group_key(input, column),
+        RelKind::Project { input, exprs } => group_key(input, as_column(exprs.get(column)?)?),
+        RelKind::Aggregate { input, aggregate } => {
+            Some((Arc::clone(input), aggregate.keys.get(column)?.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// `rel` with another input below its aggregation.
+fn with_group_input(rel: &RelRef, new: &RelRef) -> RelRef {
+    match &rel.kind {
+        RelKind::Aggregate { .. } => rel.with_inputs(vec![Arc::clone(new)]),
+        RelKind::Filter { input, .. } | RelKind::Project { input, .. } => {
+            rel.with_inputs(vec![with_group_input(input, new)])
+        }
+        _ => Arc::clone(rel),
+    }
+}
+
+/// Filtered tables whose column holds every value that column `column` of `rel` has.
+fn collect(rel: &RelRef, column: usize, found: &mut Vec<(RelRef, usize)>) {
+    match &rel.kind {
+        RelKind::Filter { input, .. } => {
+            if is_table(input) {
+                found.push((Arc::clone(rel), column));
+            } else {
+                collect(input, column, found);
+            }
+        }
+        RelKind::Project { input, exprs } => {
+            if let Some(column) = exprs.get(column).and_then(as_column) {
+                collect(input, column, found);
+            }
+        }
+        RelKind::Join(join) => {
+            let n = join.left.columns.len();
+            let keeps_left = join.kind != JoinKind::Full;
+            if column < n && keeps_left {
+                collect(&join.left, column, found);
+            } else if column >= n && join.kind == JoinKind::Inner {
+                collect(&join.right, column - n, found);
+            }
+            if join.null_equal {
+                return;
+            }
+            // The other side of a key has it too.
+            for (l, r) in &join.on {
+                let (Some(l), Some(r)) = (as_column(l), as_column(r)) else {
+                    continue;
+                };
+                if l == column && matches!(join.kind, JoinKind::Inner | JoinKind::Semi) {
+                    collect(&join.right, r, found);
+                } else if join.kind == JoinKind::Inner && r + n == column {
+                    collect(&join.left, l, found);
+                }
+            }
+        }
+        RelKind::Aggregate { input, aggregate } => {
+            if let Some(column) = aggregate.keys.get(column).and_then(as_column) {
+                collect(input, column, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_table(rel: &RelRef) -> bool {
+    match &rel.kind {
+        RelKind::Scan { .. } => true,
+        RelKind::Filter { input, .. } | RelKind::Project { input, .. } => is_table(input),
+        _ => false,
+    }
+}

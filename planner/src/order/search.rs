@@ -1,0 +1,380 @@
+//! The search for the cheapest tree of a join graph.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use warpline_gpu::expr::Expr;
+
+use super::cost::{Index, width};
+use super::flatten::{JoinGraph, Set};
+use super::order;
+use crate::reason::Reason;
+use crate::rel::convert::in_order;
+use crate::rel::expr::{as_column, columns, renumber};
+use crate::rel::{BuildSide, Join, JoinKind, Rel, RelRef};
+use crate::stats::{Estimator, Proof};
+
+/// Most relations for which all subsets are looked at.
+const MOST_EXHAUSTIVE: usize = 10;
+/// A semi join moves down when it keeps less than this share of the rows.
+const SELECTIVE: f64 = 0.7;
+
+/// The best tree found for a set of relations.
+#[derive(Debug, Clone)]
+struct Plan {
+    rel: RelRef,
+    /// The graph's number of each column of `rel`.
+    layout: Vec<usize>,
+    rows: f64,
+    cost: f64,
+}
+
+impl JoinGraph {
+    /// The tree in its best order, with the columns of the tree that the graph was made from.
+    pub(super) fn ordered(mut self, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+        for leaf in &mut self.leaves {
+            *leaf = order(leaf, estimator)?;
+        }
+        for semi in &mut self.semis {
+            semi.right = order(&semi.right, estimator)?;
+        }
+        self.push_semis(estimator);
+        let search = Search {
+            outside: self.read_outside(),
+            graph: &self,
+            estimator,
+        };
+        let mut plan = search.best();
+        for semi in &self.semis {
+            plan.rel = semi.over(Arc::clone(&plan.rel), self.width, &place(&plan.layout));
+        }
+        let outputs = self
+            .outputs
+            .iter()
+            .zip(&self.names)
+            .map(|(e, name)| (renumber(e, &place(&plan.layout)), name.clone()))
+            .collect();
+        Ok(Rel::project(plan.rel, outputs))
+    }
+
+    /// Move semi and anti joins down to the relation whose rows they drop, where they drop many.
+    fn push_semis(&mut self, estimator: &Estimator<'_>) {
+        for semi in std::mem::take(&mut self.semis) {
+            // A member of the class will do as well as the key itself.
+            let mut left = semi.on.iter().map(|(l, _)| l).chain(&semi.residual);
+            let set: Set = left.try_fold(0, |s: Set, e| Some(s | self.set(e))).unwrap_or(0);
+            let alone = set.count_ones() == 1 && semi.residual.is_empty();
+            if !alone {
+                self.semis.push(semi);
+                continue;
+            }
+            let leaf = set.trailing_zeros() as usize;
+            let start = self.starts[leaf];
+            let pushed = semi.over(Arc::clone(&self.leaves[leaf]), self.width, &|i| i - start);
+            let kept = estimator.rows(&pushed) / estimator.rows(&self.leaves[leaf]).max(1.0);
+            if kept < SELECTIVE {
+                self.leaves[leaf] = pushed;
+            } else {
+                self.semis.push(semi);
+            }
+        }
+    }
+}
+
+/// Where a column of the graph is among those of a tree.
+fn place(layout: &[usize]) -> impl Fn(usize) -> usize {
+    let places: HashMap<usize, usize> = layout
+        .iter()
+        .enumerate()
+        .map(|(place, column)| (*column, place))
+        .collect();
+    move |column| places.get(&column).copied().unwrap_or(usize::MAX)
+}
+
+struct Search<'a> {
+    graph: &'a JoinGraph,
+    estimator: &'a Estimator<'a>,
+    /// Columns that are read by more than keys.
+    outside: BTreeSet<usize>,
+}
+
+impl Search<'_> {
+    fn best(&self) -> Plan {
+        let leaves = self.graph.leaves.len();
+        let singles = (0..leaves).map(|i| (1 << i, self.leaf(i))).collect();
+        let mut parts = if leaves <= MOST_EXHAUSTIVE {
+            self.exhaustive(singles)
+        } else {
+            self.greedy(singles)
+        };
+        // What no key connects: the largest part streams, the others are entered whole.
+        parts.sort_by(|a, b| b.1.rows.total_cmp(&a.1.rows));
+        let mut parts = parts.into_iter();
+        let Some((mut set, mut plan)) = parts.next() else {
+            return Plan {
+                rel: Rel::one(),
+                layout: vec![],
+                rows: 1.0,
+                cost: 0.0,
+            };
+        };
+        for (other, part) in parts {
+            plan = self.joined((set, &plan), (other, &part), &[]);
+            set |= other;
+        }
+        plan
+    }
+
+    fn leaf(&self, leaf: usize) -> Plan {
+        let rel = Arc::clone(&self.graph.leaves[leaf]);
+        let start = self.graph.starts[leaf];
+        Plan {
+            layout: (start..start + rel.columns.len()).collect(),
+            rows: self.estimator.rows(&rel),
+            rel,
+            cost: 0.0,
+        }
+    }
+
+    /// Dynamic programming over all subsets; the best tree of each connected part.
+    fn exhaustive(&self, singles: Vec<(Set, Plan)>) -> Vec<(Set, Plan)> {
+        let all: Set = singles.iter().fold(0, |s, (one, _)| s | one);
+        let mut plans: HashMap<Set, Plan> = singles.into_iter().collect();
+        for set in 1..=all {
+            if set.count_ones() < 2 || set & !all != 0 {
+                continue;
+            }
+            let mut best: Option<Plan> = None;
+            // Every way to split, each half once as the probing side.
+            let mut probe = (set - 1) & set;
+            while probe != 0 {
+                let build = set & !probe;
+                if let (Some(p), Some(b)) = (plans.get(&probe), plans.get(&build)) {
+                    let on = self.keys(probe, build);
+                    if !on.is_empty() {
+                        let cost = p.cost + b.cost + self.cost((probe, p), (build, b), &on, &best);
+                        if best.as_ref().is_none_or(|best| cost < best.cost) {
+                            let rows = best.as_ref().map(|best| best.rows);
+                            let mut plan = self.joined((probe, p), (build, b), &on);
+                            plan.cost = cost;
+                            // All trees of a set have the same rows, whatever their estimates say.
+                            plan.rows = rows.unwrap_or(plan.rows);
+                            best = Some(plan);
+                        }
+                    }
+                }
+                probe = (probe - 1) & set;
+            }
+            if let Some(best) = best {
+                plans.insert(set, best);
+            }
+        }
+        let mut parts: Vec<(Set, Plan)> = Vec::new();
+        let mut rest = all;
+        while rest != 0 {
+            // The largest connected set that holds the first relation left.
+            let first = rest & rest.wrapping_neg();
+            let part = plans
+                .keys()
+                .copied()
+                .filter(|s| s & first != 0 && s & !rest == 0)
+                .max_by_key(|s| s.count_ones())
+                .unwrap_or(first);
+            rest &= !part;
+            if let Some(plan) = plans.remove(&part) {
+                parts.push((part, plan));
+            }
+        }
+        parts
+    }
+
+    /// Join the cheapest pair until no key connects any two parts.
+    fn greedy(&self, singles: Vec<(Set, Plan)>) -> Vec<(Set, Plan)> {
+        let mut parts = singles;
+        loop {
+            let mut best: Option<(usize, usize, Plan)> = None;
+            for i in 0..parts.len() {
+                for j in 0..parts.len() {
+                    if i == j {
+                        continue;
+                    }
+                    let ((probe, p), (build, b)) = (&parts[i], &parts[j]);
+                    let on = self.keys(*probe, *build);
+                    if on.is_empty() {
+                        continue;
+                    }
+                    let mut plan = self.joined((*probe, p), (*build, b), &on);
+                    let step = self.cost((*probe, p), (*build, b), &on, &Some(plan.clone()));
+                    plan.cost = step;
+                    // Small results first; among equal ones the cheaper step.
+                    let better = best.as_ref().is_none_or(|(_, _, best)| {
+                        (plan.rows, plan.cost) < (best.rows, best.cost)
+                    });
+                    if better {
+                        best = Some((i, j, plan));
+                    }
+                }
+            }
+            let Some((i, j, plan)) = best else {
+                return parts;
+            };
+            let set = parts[i].0 | parts[j].0;
+            parts.remove(i.max(j));
+            parts.remove(i.min(j));
+            parts.push((set, plan));
+        }
+    }
+
+    /// One pair of equal expressions a class that has members on both sides.
+    fn keys(&self, probe: Set, build: Set) -> Vec<(Expr, Expr)> {
+        let member = |class: &[Expr], side: Set| -> Option<Expr> {
+            let within = || class.iter().filter(|m| self.graph.set(m) & !side == 0);
+            within()
+                .find(|m| as_column(m).is_some())
+                .or_else(|| within().next())
+                .cloned()
+        };
+        self.graph
+            .classes
+            .iter()
+            .filter_map(|class| Some((member(class, probe)?, member(class, build)?)))
+            .filter(|(l, r)| {
+                l.data_type == r.data_type || crate::translate::is_string(&l.data_type)
+            })
+            .collect()
+    }
+
+    /// The join of two parts on `on`, with the conditions that it makes possible.
+    fn joined(
+        &self,
+        (probe, p): (Set, &Plan),
+        (build, b): (Set, &Plan),
+        on: &[(Expr, Expr)],
+    ) -> Plan {
+        let set = probe | build;
+        let rel = Rel::join(Join {
+            left: Arc::clone(&p.rel),
+            right: Arc::clone(&b.rel),
+            kind: JoinKind::Inner,
+            on: on
+                .iter()
+                .map(|(l, r)| (renumber(l, &place(&p.layout)), renumber(r, &place(&b.layout))))
+                .collect(),
+            residual: vec![],
+            null_equal: false,
+            build: Some(BuildSide::Right),
+        });
+        let mut layout = p.layout.clone();
+        layout.extend(&b.layout);
+        let conditions: Vec<Expr> = self
+            .graph
+            .conditions
+            .iter()
+            .filter(|c| {
+                let needs = self.graph.set(c);
+                needs & !set == 0 && needs & !probe != 0 && needs & !build != 0
+            })
+            .map(|c| renumber(c, &place(&layout)))
+            .collect();
+        let rel = Rel::filter(rel, in_order(conditions));
+        Plan {
+            rows: self.estimator.rows(&rel),
+            rel,
+            layout,
+            cost: f64::INFINITY,
+        }
+    }
+
+    /// What the last join of a tree costs.
+    fn cost(
+        &self,
+        (probe, p): (Set, &Plan),
+        (build, b): (Set, &Plan),
+        on: &[(Expr, Expr)],
+        known: &Option<Plan>,
+    ) -> f64 {
+        let pairs = match known {
+            Some(plan) => plan.rows,
+            None => self.joined((probe, p), (build, b), on).rows,
+        };
+        let keys: Vec<Expr> = on
+            .iter()
+            .map(|(_, r)| renumber(r, &place(&b.layout)))
+            .collect();
+        let unique = self.unique((p, probe), (b, build), on);
+        let index = Index::new(
+            self.estimator,
+            &b.rel,
+            &keys,
+            self.bytes((b, build), &keys),
+            unique,
+        );
+        let ordered = match on {
+            [(l, _)] => as_column(&renumber(l, &place(&p.layout)))
+                .is_some_and(|c| self.estimator.clustered(&p.rel, c)),
+            _ => false,
+        };
+        let hits = pairs / p.rows.max(1.0);
+        index.build()
+            + index.probe(p.rows, hits, ordered)
+            + index.expand(p.rows, pairs, self.bytes((p, probe), &[]))
+    }
+
+    /// May the build side be taken to have no equal keys? When both sides could, it is the one whose
+    /// tables are smaller: the other refers to it.
+    fn unique(&self, (p, _): (&Plan, Set), (b, _): (&Plan, Set), on: &[(Expr, Expr)]) -> bool {
+        let keys = |side: &Plan, build: bool| -> Option<BTreeSet<usize>> {
+            let of = |pair: &(Expr, Expr)| {
+                as_column(&renumber(if build { &pair.1 } else { &pair.0 }, &place(&side.layout)))
+            };
+            on.iter().map(of).collect()
+        };
+        let Some(build) = keys(b, true) else {
+            return false;
+        };
+        if self.estimator.unique(&b.rel, &build, Proof::Certain) {
+            return true;
+        }
+        if !self.estimator.unique(&b.rel, &build, Proof::Plausible) {
+            return false;
+        }
+        let Some(probe) = keys(p, false) else {
+            return true;
+        };
+        !self.estimator.unique(&p.rel, &probe, Proof::Plausible)
+            || self.estimator.base_rows(&b.rel) < self.estimator.base_rows(&p.rel)
+    }
+
+    /// Bytes of a row of `plan` that are needed beyond `keys`: what is read in the end, and one member of
+    /// each class that joins with others.
+    fn bytes(&self, (plan, set): (&Plan, Set), keys: &[Expr]) -> f64 {
+        let estimate = self.estimator.estimate(&plan.rel);
+        let to = place(&plan.layout);
+        let mut needed: BTreeSet<usize> = self.outside.iter().map(|c| to(*c)).collect();
+        for class in &self.graph.classes {
+            let within = |m: &&Expr| self.graph.set(m) & !set == 0;
+            if class.iter().all(|m| within(&m)) {
+                continue;
+            }
+            let members: Vec<BTreeSet<usize>> = class
+                .iter()
+                .filter(within)
+                .map(|m| columns(m).into_iter().map(&to).collect())
+                .collect();
+            let known = |c: &BTreeSet<usize>| {
+                c.iter().all(|c| needed.contains(c) || keys.iter().any(|k| columns(k).contains(c)))
+            };
+            if let Some(first) = members.first()
+                && !members.iter().any(known)
+            {
+                needed.extend(first);
+            }
+        }
+        let keys: BTreeSet<usize> = keys.iter().flat_map(columns).collect();
+        needed
+            .difference(&keys)
+            .filter_map(|place| estimate.columns.get(*place))
+            .map(width)
+            .sum()
+    }
+}
