@@ -5,6 +5,7 @@
 //! into CUDA C++.
 
 use super::aggregate::AccumulatorPlan;
+use super::distinct::DistinctSets;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words, probe_key};
 use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
 use super::scalar::{Emitter, KernelState, unsupported};
@@ -133,6 +134,7 @@ pub(super) enum EmittedSink {
         profile: GroupProfile,
         placement: GroupPlacement,
         slots: u64,
+        distinct_words: Vec<usize>,
     },
     Build {
         into: ResultId,
@@ -455,11 +457,9 @@ fn aggregate_sink(
         // Tells the groups that exist from empty slots of dense placements.
         aggregates.count("alive", rows_a_thread);
     }
+    let mut sets = DistinctSets::new(into, &keys);
     for call in &aggregate.calls {
-        if call.distinct {
-            return unsupported("DISTINCT aggregates");
-        }
-        aggregates.call(emitter, call, bound, rows_a_thread)?;
+        aggregates.call(emitter, call, bound, rows_a_thread, &mut sets)?;
     }
     let dense_domain = dense_strides(&mut keys);
     let key_words = pack_keys(&mut keys);
@@ -511,6 +511,7 @@ fn aggregate_sink(
         profile,
         placement,
         slots,
+        distinct_words: sets.words,
     })
 }
 
@@ -667,6 +668,7 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
             profile,
             placement,
             slots,
+            distinct_words,
         } => {
             let layout = super::program::GroupsLayout {
                 keys: keys.clone(),
@@ -674,7 +676,7 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
                 aggregates: aggregates.clone(),
                 placement: *placement,
                 slots: *slots,
-                distinct_words: vec![],
+                distinct_words: distinct_words.clone(),
             };
             context.known[*into] = Some(Known {
                 layout: ResultLayout::Groups(layout),

@@ -11,6 +11,7 @@ use arrow::datatypes::DataType;
 
 use super::aggregate::AccumulatorPlan;
 use super::arguments::Arguments;
+use super::distinct::DistinctSets;
 use super::lookup::LookupTable;
 use super::render::Writer;
 use super::scalar::{Emitter, KernelState, unsupported};
@@ -49,8 +50,10 @@ pub struct KeyPlan {
     pub word: usize,
     /// Hash placements: lowest bit in the word.
     pub shift: u32,
-    /// Bits of a code.
+    /// Bits of a code. Of more than 64 the lowest 64 are a word of their own.
     pub bits: u32,
+    /// Hash placements, codes of more than 64 bits: word and lowest bit of what is above these.
+    pub(super) high: (usize, u32),
     pub(super) value: Value,
 }
 
@@ -140,8 +143,12 @@ impl TilePlan {
             // Tells the groups that exist from empty slots of dense placements.
             aggregates.count("alive", thread_rows);
         }
+        let mut sets = DistinctSets::new(0, &keys);
         for call in &aggregate.calls {
-            aggregates.call(&mut emitter, call, rows, thread_rows)?;
+            if call.distinct {
+                return unsupported("DISTINCT aggregates");
+            }
+            aggregates.call(&mut emitter, call, rows, thread_rows, &mut sets)?;
         }
         let body = std::mem::take(&mut emitter.lines);
         let dense_domain = dense_strides(&mut keys);
@@ -297,6 +304,7 @@ fn key_plan(emitter: &mut Emitter<'_>, key: &Expr) -> Result<KeyPlan> {
         word: 0,
         shift: 0,
         bits,
+        high: (0, 0),
         value,
     })
 }
