@@ -118,7 +118,7 @@ fn candidate(
         || !estimator.unique(rel, &keys, Proof::Certain)
         || !on.iter().all(|(other, _)| follows.contains(other))
         || !graph.is_connected(without)
-        || graph.conditions.iter().any(reads)
+        || graph.conditions.iter().chain(&graph.late).any(reads)
         || graph.semis.iter().any(|s| {
             s.on.iter().any(|(l, _)| reads(l)) || s.residual.iter().any(reads)
         })

@@ -117,7 +117,8 @@ pub(super) fn determined(
                 }
             }
         }
-        RelKind::Join(join) => {
+        // Rows that a full join pads with NULLs agree with others in NULL keys alone.
+        RelKind::Join(join) if join.kind != JoinKind::Full => {
             let n = join.left.columns.len();
             loop {
                 let before = known.len();

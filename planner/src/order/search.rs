@@ -65,7 +65,8 @@ impl JoinGraph {
             estimator,
         };
         let plan = search.best(set);
-        let mut rel = plan.rel;
+        let late = self.late.iter().map(|c| renumber(c, &place(&plan.layout)));
+        let mut rel = Rel::filter(plan.rel, in_order(late.collect()));
         for semi in &self.semis {
             rel = semi.over(rel, self.width, &place(&plan.layout));
         }

@@ -33,7 +33,6 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         keys: vec![],
         unique,
         existence: false,
-        null_equal: false,
         track_matches: false,
         null_equal: false,
         columns: vec![u32_layout()],
