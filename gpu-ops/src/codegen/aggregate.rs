@@ -7,6 +7,7 @@
 
 use arrow::datatypes::DataType;
 
+use super::distinct::DistinctSets;
 use super::operators::is_decimal;
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
@@ -127,6 +128,7 @@ impl AccumulatorPlan {
         call: &AggregateCall,
         rows: u64,
         thread_rows: u64,
+        sets: &mut DistinctSets,
     ) -> Result<()> {
         let mut condition = "alive".to_string();
         if let Some(filter) = &call.filter {
@@ -143,6 +145,16 @@ impl AccumulatorPlan {
             .transpose()?;
         if let Some(valid) = argument.as_ref().and_then(|a| a.valid.clone()) {
             condition = emitter.bind_bool(format!("{condition} && {valid}"));
+        }
+        // Extremes do not care how often a value comes.
+        let counts = matches!(
+            call.function,
+            AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg
+        );
+        if let (true, true, Some(value), Some(expr)) =
+            (call.distinct, counts, &argument, &call.argument)
+        {
+            condition = sets.first(emitter, value, &expr.data_type, &condition)?;
         }
         let count = self.count(&condition, thread_rows);
         let argument_type = call.argument.as_ref().map(|a| a.data_type.clone());

@@ -5,12 +5,14 @@
 //! into CUDA C++.
 
 use super::aggregate::AccumulatorPlan;
+use super::distinct::DistinctSets;
+use super::kernel::BLOCK_THREADS;
+use super::keys::KeyPlan;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words, probe_key};
 use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
 use super::scalar::{Emitter, KernelState, unsupported};
 use super::scope::{Access, Bases, ScopeColumn, Shape, layout_of};
 use super::sources;
-use super::tile::{BLOCK_THREADS, KeyPlan};
 use super::value::{CType, Value};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
@@ -133,6 +135,7 @@ pub(super) enum EmittedSink {
         profile: GroupProfile,
         placement: GroupPlacement,
         slots: u64,
+        distinct_words: Vec<usize>,
     },
     Build {
         into: ResultId,
@@ -455,11 +458,9 @@ fn aggregate_sink(
         // Tells the groups that exist from empty slots of dense placements.
         aggregates.count("alive", rows_a_thread);
     }
+    let mut sets = DistinctSets::new(into, &keys);
     for call in &aggregate.calls {
-        if call.distinct {
-            return unsupported("DISTINCT aggregates");
-        }
-        aggregates.call(emitter, call, bound, rows_a_thread)?;
+        aggregates.call(emitter, call, bound, rows_a_thread, &mut sets)?;
     }
     let dense_domain = dense_strides(&mut keys);
     let key_words = pack_keys(&mut keys);
@@ -511,6 +512,7 @@ fn aggregate_sink(
         profile,
         placement,
         slots,
+        distinct_words: sets.words,
     })
 }
 
@@ -667,6 +669,7 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
             profile,
             placement,
             slots,
+            distinct_words,
         } => {
             let layout = super::program::GroupsLayout {
                 keys: keys.clone(),
@@ -674,7 +677,7 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
                 aggregates: aggregates.clone(),
                 placement: *placement,
                 slots: *slots,
-                distinct_words: vec![],
+                distinct_words: distinct_words.clone(),
             };
             context.known[*into] = Some(Known {
                 layout: ResultLayout::Groups(layout),

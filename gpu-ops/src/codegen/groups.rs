@@ -4,12 +4,12 @@ use arrow::datatypes::DataType;
 
 use super::aggregate::{CallPlan, StateKind};
 use super::emit::Context;
+use super::keys::KeyPlan;
 use super::program::{GroupsLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
 use super::sources::EmittedSource;
-use super::tile::KeyPlan;
 use super::value::{CType, Meaning};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
@@ -75,6 +75,17 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
     };
     let code = match keys {
         _ if key.bits == 0 => "0ull".to_string(),
+        Some(keys) if key.is_wide() => {
+            let part = |word: usize| format!("{keys}[(row + k) * {} + {word}]", layout.key_words);
+            let (word, shift) = key.high;
+            let high_mask = u64::MAX >> (128 - key.bits);
+            format!(
+                "(((u128)({} >> {shift} & {high_mask}ull) << 64) | ({} >> {}))",
+                part(word),
+                part(key.word),
+                key.shift
+            )
+        }
         Some(keys) => format!(
             "(({keys}[(row + k) * {} + {}] >> {}) & {mask}ull)",
             layout.key_words, key.word, key.shift
@@ -92,13 +103,14 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
     } else {
         CType::for_range(range)
     };
-    let mut lines = vec![format!("u64 code = {code};")];
+    let mut lines = vec![format!("{} code = {code};", key.code_type())];
     if key.nullable {
         lines.push("if (code != 0) { {n} |= 1u << k; code -= 1; }".to_string());
     }
     let wide = if c_type == CType::I128 { "(u128)" } else { "" };
     lines.push(match c_type {
         CType::Bool => "{c}[k] = code != 0;".to_string(),
+        _ if key.is_wide() => format!("{{c}}[k] = ({})(code + {});", c_type.name(), key.min_text()),
         // Modulo the width: the sum is a value of the key's range.
         _ => format!(
             "{{c}}[k] = ({})({wide}code + {wide}{}ull{});",

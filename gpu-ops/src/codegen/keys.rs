@@ -10,13 +10,38 @@ use arrow::datatypes::DataType;
 use super::lookup::LookupTable;
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
-use super::tile::KeyPlan;
 use super::value::{CType, Meaning, Value};
 use crate::column::Dictionary;
 use crate::error::Result;
 
 /// Largest number of dense codes that is considered at all.
 const LARGEST_DOMAIN: u128 = 1 << 32;
+
+/// How one key is packed and unpacked.
+#[derive(Debug, Clone)]
+pub struct KeyPlan {
+    /// Logical type of the key.
+    pub data_type: DataType,
+    /// What the numbers stand for.
+    pub meaning: Meaning,
+    /// Smallest value; codes count from it.
+    pub min: i128,
+    /// True when code 0 stands for NULL and values count from 1.
+    pub nullable: bool,
+    /// Number of codes.
+    pub domain: u128,
+    /// Dense placements: the group number is the sum of `code * stride`.
+    pub stride: u64,
+    /// Hash placements: word of the packed key.
+    pub word: usize,
+    /// Hash placements: lowest bit in the word.
+    pub shift: u32,
+    /// Bits of a code. Of more than 64 the lowest 64 are a word of their own.
+    pub bits: u32,
+    /// Hash placements, codes of more than 64 bits: word and lowest bit of what is above these.
+    pub(super) high: (usize, u32),
+    pub(super) value: Value,
+}
 
 /// Plan the code of one key whose value has been emitted. With `null_code`, code 0 stands for NULL
 /// where the value can be NULL; otherwise the caller leaves such rows out.
@@ -36,8 +61,8 @@ pub(super) fn key_plan(
     let nullable = null_code && value.valid.is_some();
     let domain = value.range.max.wrapping_sub(value.range.min) as u128;
     let domain = domain.saturating_add(1 + u128::from(nullable));
-    if domain > 1 << 64 {
-        return unsupported("keys of values of more than 64 bits");
+    if domain == u128::MAX {
+        return unsupported("keys of values of all of 128 bits");
     }
     let bits = 128 - (domain - 1).leading_zeros();
     Ok(KeyPlan {
@@ -50,6 +75,7 @@ pub(super) fn key_plan(
         word: 0,
         shift: 0,
         bits,
+        high: (0, 0),
         value,
     })
 }
@@ -83,30 +109,70 @@ pub(super) fn dense_strides(keys: &mut [KeyPlan]) -> Option<u64> {
 /// most 63 bits, so that it never equals the mark of an empty slot or of a row without key.
 pub(super) fn pack_keys(keys: &mut [KeyPlan]) -> usize {
     let (mut word, mut used) = (0, 0);
-    for key in keys.iter_mut() {
+    let mut place = |bits: u32| {
         let capacity = if word == 0 { 63 } else { 64 };
-        if used + key.bits > capacity {
+        if used + bits > capacity {
             word += 1;
             used = 0;
         }
-        key.word = word;
         // A key of one value has no bits and could come after a full word.
-        key.shift = if key.bits == 0 { 0 } else { used };
-        used += key.bits;
+        let at = (word, if bits == 0 { 0 } else { used });
+        used += bits;
+        at
+    };
+    for key in keys.iter_mut() {
+        if key.is_wide() {
+            // The part that may fit the first word comes first.
+            key.high = place(key.bits - 64);
+        }
+        (key.word, key.shift) = place(key.bits.min(64));
     }
     word + 1
 }
 
-/// C++ text of the code of a key at the row at hand, a u64.
-pub(super) fn code(key: &KeyPlan) -> String {
-    let mut text = format!("(u64){}", key.value.text);
-    if key.min != 0 {
-        // Counted from the smallest value modulo 2^64, in which every domain fits.
-        text = format!("({text} - {}ull)", key.min as u64);
+impl KeyPlan {
+    /// Does a code take more than a word?
+    pub(super) fn is_wide(&self) -> bool {
+        self.bits > 64
     }
+
+    /// C++ type of a code.
+    pub(super) fn code_type(&self) -> &'static str {
+        if self.is_wide() { "u128" } else { "u64" }
+    }
+
+    /// C++ text of the smallest value modulo the width of a code.
+    pub(super) fn min_text(&self) -> String {
+        let low = self.min as u64;
+        if self.is_wide() {
+            format!("(((u128){}ull << 64) | {low}ull)", (self.min >> 64) as u64)
+        } else {
+            format!("{low}ull")
+        }
+    }
+
+    /// C++ text of the code of a value, from the value's text: counted from the smallest value modulo the width of a
+    /// code, in which every domain fits. `first` is the code of the smallest value.
+    fn code_of(&self, value: &str, first: u32) -> String {
+        let mut text = format!("({}){value}", self.code_type());
+        if self.min != 0 {
+            text = format!("({text} - {})", self.min_text());
+        }
+        if first != 0 {
+            text = format!("({text} + {first}u)");
+        }
+        text
+    }
+}
+
+/// C++ text of the code of a key at the row at hand, of its [`KeyPlan::code_type`].
+pub(super) fn code(key: &KeyPlan) -> String {
     match &key.value.valid {
-        Some(valid) if key.nullable => format!("({valid} ? {text} + 1ull : 0ull)"),
-        _ => text,
+        Some(valid) if key.nullable => {
+            let text = key.code_of(&key.value.text, 1);
+            format!("({valid} ? {text} : ({})0)", key.code_type())
+        }
+        _ => key.code_of(&key.value.text, 0),
     }
 }
 
@@ -132,15 +198,25 @@ pub(super) fn dense_code(keys: &[KeyPlan], codes: &[String]) -> String {
 pub(super) fn packed_words(keys: &[KeyPlan], codes: &[String], words: usize) -> Vec<String> {
     (0..words)
         .map(|word| {
-            let parts: Vec<String> = keys
-                .iter()
-                .zip(codes)
-                .filter(|(key, _)| key.word == word && key.bits > 0)
-                .map(|(key, code)| match key.shift {
-                    0 => code.clone(),
-                    shift => format!("({code} << {shift})"),
-                })
-                .collect();
+            let shifted = |code: String, shift: u32| match shift {
+                0 => code,
+                shift => format!("({code} << {shift})"),
+            };
+            let mut parts = Vec::new();
+            for (key, code) in keys.iter().zip(codes).filter(|(key, _)| key.bits > 0) {
+                if key.is_wide() && key.high.0 == word {
+                    let high = format!("(u64)((u128){code} >> 64)");
+                    parts.push(shifted(high, key.high.1));
+                }
+                if key.word == word {
+                    let low = if key.is_wide() {
+                        format!("(u64){code}")
+                    } else {
+                        code.clone()
+                    };
+                    parts.push(shifted(low, key.shift));
+                }
+            }
             if parts.is_empty() {
                 "0ull".to_string()
             } else {
@@ -154,7 +230,7 @@ pub(super) fn packed_words(keys: &[KeyPlan], codes: &[String], words: usize) -> 
 pub(super) struct ProbeKey {
     /// C++ bool; `None`: always.
     pub(super) possible: Option<String>,
-    /// C++ u64, meaningful where `possible`.
+    /// C++ text of the index key's [`KeyPlan::code_type`], meaningful where `possible`.
     pub(super) code: String,
 }
 
@@ -205,34 +281,23 @@ pub(super) fn probe_key(
             "{text} >= ({name}){low} && {text} <= ({name}){high}"
         ));
     }
-    let mut code = format!("(u64){}", value.text);
-    if built.min != 0 {
-        code = format!("({code} - {}ull)", built.min as u64);
-    }
+    let code = built.code_of(&value.text, u32::from(built.nullable));
     let within = (!tests.is_empty()).then(|| emitter.bind_bool(tests.join(" && ")));
     Ok(match (&value.valid, built.nullable) {
-        (None, nullable) => ProbeKey {
+        (None, _) => ProbeKey {
             possible: within,
-            code: if nullable {
-                format!("({code} + 1ull)")
-            } else {
-                code
-            },
+            code,
         },
         (Some(valid), true) if null_equal => ProbeKey {
             possible: within.map(|w| emitter.bind_bool(format!("!{valid} || {w}"))),
-            code: format!("({valid} ? {code} + 1ull : 0ull)"),
+            code: format!("({valid} ? {code} : ({})0)", built.code_type()),
         },
-        (Some(valid), nullable) => ProbeKey {
+        (Some(valid), _) => ProbeKey {
             possible: Some(match within {
                 None => valid.clone(),
                 Some(w) => emitter.bind_bool(format!("{valid} && {w}")),
             }),
-            code: if nullable {
-                format!("({code} + 1ull)")
-            } else {
-                code
-            },
+            code,
         },
     })
 }

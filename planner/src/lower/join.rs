@@ -88,7 +88,11 @@ impl Lowerer<'_> {
             Some(side) => side == BuildSide::Left,
             None => self.build_cost(left, right) < self.build_cost(right, left),
         };
-        let (probe, build) = if build_left { (right, left) } else { (left, right) };
+        let (probe, build) = if build_left {
+            (right, left)
+        } else {
+            (left, right)
+        };
         let purpose = Purpose {
             null_equal: join.null_equal,
             ..Purpose::default()

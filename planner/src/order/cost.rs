@@ -56,10 +56,10 @@ impl Index {
             _ => None,
         };
         let perfect = domain.filter(|domain| {
-            domain / 8.0 + domain * payload
-                <= (64e6f64).max(TIMES_HASH * (hash + rows * payload))
+            domain / 8.0 + domain * payload <= (64e6f64).max(TIMES_HASH * (hash + rows * payload))
         });
-        let in_order = matches!(keys, [key] if as_column(key).is_some_and(|c| estimator.clustered(rel, c)));
+        let in_order =
+            matches!(keys, [key] if as_column(key).is_some_and(|c| estimator.clustered(rel, c)));
         match perfect {
             Some(domain) => Self {
                 rows,
@@ -89,8 +89,18 @@ impl Index {
         };
         let clear = self.keys;
         let writes = if self.perfect {
-            let scattered = access(self.keys) + if entry > 0.0 { access(self.payload) } else { 0.0 };
-            self.rows * if self.in_order { entry.min(SECTOR) + 1.0 } else { scattered }
+            let scattered = access(self.keys)
+                + if entry > 0.0 {
+                    access(self.payload)
+                } else {
+                    0.0
+                };
+            self.rows
+                * if self.in_order {
+                    entry.min(SECTOR) + 1.0
+                } else {
+                    scattered
+                }
         } else {
             self.rows * (access(self.keys) + INSERTION + 2.0 * (entry + 8.0))
         };

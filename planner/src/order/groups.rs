@@ -29,8 +29,7 @@ pub(super) fn fewer_keys(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
     order.sort_by_key(|i| {
         let key = &aggregate.keys[*i];
         let bytes = key.data_type.primitive_width().unwrap_or(16);
-        let unique = as_column(key)
-            .is_some_and(|c| estimator.unique_somewhere(input, c));
+        let unique = as_column(key).is_some_and(|c| estimator.unique_somewhere(input, c));
         (
             unique,
             !is_string(&key.data_type),

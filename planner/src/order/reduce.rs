@@ -34,10 +34,20 @@ fn sides(join: &Join, estimator: &Estimator<'_>) -> (RelRef, RelRef) {
         join.kind,
         JoinKind::Inner | JoinKind::Left | JoinKind::Semi | JoinKind::Anti | JoinKind::Mark
     ) {
-        right = side(&right, &left, join.on.iter().map(|(l, r)| (r, l)), estimator);
+        right = side(
+            &right,
+            &left,
+            join.on.iter().map(|(l, r)| (r, l)),
+            estimator,
+        );
     }
     if matches!(join.kind, JoinKind::Inner | JoinKind::Semi) {
-        left = side(&left, &join.right, join.on.iter().map(|(l, r)| (l, r)), estimator);
+        left = side(
+            &left,
+            &join.right,
+            join.on.iter().map(|(l, r)| (l, r)),
+            estimator,
+        );
     }
     (left, right)
 }
@@ -74,7 +84,10 @@ fn side<'a>(
                 left: Arc::clone(&input),
                 right: Rel::select(Arc::clone(&source), &[column]),
                 kind: JoinKind::Semi,
-                on: vec![(key.clone(), Expr::column(0, wanted.data_type, wanted.nullable))],
+                on: vec![(
+                    key.clone(),
+                    Expr::column(0, wanted.data_type, wanted.nullable),
+                )],
                 residual: vec![],
                 null_equal: false,
                 build: None,

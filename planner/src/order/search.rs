@@ -100,7 +100,9 @@ impl JoinGraph {
         for semi in std::mem::take(&mut self.semis) {
             // A member of the class will do as well as the key itself.
             let mut left = semi.on.iter().map(|(l, _)| l).chain(&semi.residual);
-            let set: Set = left.try_fold(0, |s: Set, e| Some(s | self.set(e))).unwrap_or(0);
+            let set: Set = left
+                .try_fold(0, |s: Set, e| Some(s | self.set(e)))
+                .unwrap_or(0);
             let alone = set.count_ones() == 1 && semi.residual.is_empty();
             if !alone {
                 self.semis.push(semi);
@@ -248,9 +250,9 @@ impl Search<'_> {
                     let step = self.cost((*probe, p), (*build, b), &on, &Some(plan.clone()));
                     plan.cost = step;
                     // Small results first; among equal ones the cheaper step.
-                    let better = best.as_ref().is_none_or(|(_, _, best)| {
-                        (plan.rows, plan.cost) < (best.rows, best.cost)
-                    });
+                    let better = best
+                        .as_ref()
+                        .is_none_or(|(_, _, best)| (plan.rows, plan.cost) < (best.rows, best.cost));
                     if better {
                         best = Some((i, j, plan));
                     }
@@ -299,7 +301,12 @@ impl Search<'_> {
             kind: JoinKind::Inner,
             on: on
                 .iter()
-                .map(|(l, r)| (renumber(l, &place(&p.layout)), renumber(r, &place(&b.layout))))
+                .map(|(l, r)| {
+                    (
+                        renumber(l, &place(&p.layout)),
+                        renumber(r, &place(&b.layout)),
+                    )
+                })
                 .collect(),
             residual: vec![],
             null_equal: false,
@@ -366,7 +373,10 @@ impl Search<'_> {
     fn unique(&self, (p, _): (&Plan, Set), (b, _): (&Plan, Set), on: &[(Expr, Expr)]) -> bool {
         let keys = |side: &Plan, build: bool| -> Option<BTreeSet<usize>> {
             let of = |pair: &(Expr, Expr)| {
-                as_column(&renumber(if build { &pair.1 } else { &pair.0 }, &place(&side.layout)))
+                as_column(&renumber(
+                    if build { &pair.1 } else { &pair.0 },
+                    &place(&side.layout),
+                ))
             };
             on.iter().map(of).collect()
         };
@@ -403,7 +413,8 @@ impl Search<'_> {
                 .map(|m| columns(m).into_iter().map(&to).collect())
                 .collect();
             let known = |c: &BTreeSet<usize>| {
-                c.iter().all(|c| needed.contains(c) || keys.iter().any(|k| columns(k).contains(c)))
+                c.iter()
+                    .all(|c| needed.contains(c) || keys.iter().any(|k| columns(k).contains(c)))
             };
             if let Some(first) = members.first()
                 && !members.iter().any(known)

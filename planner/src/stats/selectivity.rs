@@ -182,7 +182,13 @@ pub(super) fn narrow(conjunct: &Expr, columns: &mut [ColumnEstimate]) {
 fn of_string(function: &Arc<dyn PhysicalExpr>, distinct: f64) -> f64 {
     // Functions of the strings have fewer values, nobody knows how many.
     let computed = |e: &Arc<dyn PhysicalExpr>| !e.is::<Column>() && !e.is::<Literal>();
-    let few = |e: &Arc<dyn PhysicalExpr>| if computed(e) { distinct.min(FEW) } else { distinct };
+    let few = |e: &Arc<dyn PhysicalExpr>| {
+        if computed(e) {
+            distinct.min(FEW)
+        } else {
+            distinct
+        }
+    };
     let share = if let Some(e) = function.downcast_ref::<BinaryExpr>() {
         let of = |e: &Arc<dyn PhysicalExpr>| of_string(e, distinct);
         match e.op() {

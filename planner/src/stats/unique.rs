@@ -40,11 +40,14 @@ impl Estimator<'_> {
                 };
                 of(column)
                     || join.kind == JoinKind::Inner
-                        && join.on.iter().any(|(l, r)| match (as_column(l), as_column(r)) {
-                            (Some(l), Some(r)) if l == column => of(r + n),
-                            (Some(l), Some(r)) if r + n == column => of(l),
-                            _ => false,
-                        })
+                        && join
+                            .on
+                            .iter()
+                            .any(|(l, r)| match (as_column(l), as_column(r)) {
+                                (Some(l), Some(r)) if l == column => of(r + n),
+                                (Some(l), Some(r)) if r + n == column => of(l),
+                                _ => false,
+                            })
             }
             RelKind::Aggregate { aggregate, .. } => aggregate.keys.len() == 1 && column == 0,
             RelKind::One | RelKind::Union(_) => false,

@@ -31,10 +31,10 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         domain: 100,
         key_words: 1,
         keys: vec![],
+        null_equal: false,
         unique,
         existence: false,
         track_matches: false,
-        null_equal: false,
         columns: vec![u32_layout()],
     })
 }
