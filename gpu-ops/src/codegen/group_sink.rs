@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use super::aggregate::{AccumulatorPlan, StateKind};
 use super::emit::EmittedSink;
+use super::kernel::BLOCK_THREADS;
 use super::kernel::{KernelWriter, line};
 use super::keys;
+use super::keys::KeyPlan;
 use super::program::ControlWord;
-use super::tile::{BLOCK_THREADS, KeyPlan};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::pipeline::GroupPlacement;

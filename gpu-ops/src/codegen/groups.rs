@@ -4,12 +4,12 @@ use arrow::datatypes::DataType;
 
 use super::aggregate::{CallPlan, StateKind};
 use super::emit::Context;
+use super::keys::KeyPlan;
 use super::program::{GroupsLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
 use super::sources::EmittedSource;
-use super::tile::KeyPlan;
 use super::value::{CType, Meaning};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
@@ -97,11 +97,11 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
     let values = key.domain - u128::from(key.nullable);
     let max = key.min.wrapping_add_unsigned(values.max(1)).wrapping_sub(1);
     let range = Range { min: key.min, max };
-    let boolean = key.data_type == DataType::Boolean;
-    let c_type = if boolean {
-        CType::Bool
-    } else {
-        CType::for_range(range)
+    let c_type = match key.data_type {
+        DataType::Boolean => CType::Bool,
+        DataType::Float64 => CType::F64,
+        DataType::Float32 => CType::F32,
+        _ => CType::for_range(range),
     };
     let mut lines = vec![format!("{} code = {code};", key.code_type())];
     if key.nullable {
@@ -110,6 +110,8 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
     let wide = if c_type == CType::I128 { "(u128)" } else { "" };
     lines.push(match c_type {
         CType::Bool => "{c}[k] = code != 0;".to_string(),
+        CType::F64 => format!("{{c}}[k] = f64_of_order((i64)(code + {}));", key.min_text()),
+        CType::F32 => format!("{{c}}[k] = f32_of_order((i32)(code + {}));", key.min_text()),
         _ if key.is_wide() => format!("{{c}}[k] = ({})(code + {});", c_type.name(), key.min_text()),
         // Modulo the width: the sum is a value of the key's range.
         _ => format!(
@@ -123,7 +125,11 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
         shape: Shape::Computed {
             data_type: key.data_type.clone(),
             c_type,
-            range: if boolean { Range::new(0, 1) } else { range },
+            range: match c_type {
+                CType::Bool => Range::new(0, 1),
+                CType::F32 | CType::F64 => Range::FULL,
+                _ => range,
+            },
             meaning: key.meaning.clone(),
         },
         access: Access::Lines(lines),

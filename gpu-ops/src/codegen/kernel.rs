@@ -13,11 +13,14 @@ use super::program::{
     ColumnLayout, ControlWord, IndexLayout, KernelProgram, ResultLayout, SourceRows,
 };
 use super::scope::{Access, ScopeColumn, Shape};
-use super::tile::BLOCK_THREADS;
+
 use super::value::{CType, Meaning, Value};
 use crate::column::Encoding;
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId};
+
+/// Threads a block of every generated kernel.
+pub const BLOCK_THREADS: u32 = 256;
 
 macro_rules! line {
     ($writer:expr, $($arg:tt)*) => {{ let _ = writeln!($writer.text, $($arg)*); }};

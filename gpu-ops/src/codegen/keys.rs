@@ -10,13 +10,38 @@ use arrow::datatypes::DataType;
 use super::lookup::LookupTable;
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
-use super::tile::KeyPlan;
 use super::value::{CType, Meaning, Value};
 use crate::column::Dictionary;
 use crate::error::Result;
 
 /// Largest number of dense codes that is considered at all.
 const LARGEST_DOMAIN: u128 = 1 << 32;
+
+/// How one key is packed and unpacked.
+#[derive(Debug, Clone)]
+pub struct KeyPlan {
+    /// Logical type of the key.
+    pub data_type: DataType,
+    /// What the numbers stand for.
+    pub meaning: Meaning,
+    /// Smallest value; codes count from it.
+    pub min: i128,
+    /// True when code 0 stands for NULL and values count from 1.
+    pub nullable: bool,
+    /// Number of codes.
+    pub domain: u128,
+    /// Dense placements: the group number is the sum of `code * stride`.
+    pub stride: u64,
+    /// Hash placements: word of the packed key.
+    pub word: usize,
+    /// Hash placements: lowest bit in the word.
+    pub shift: u32,
+    /// Bits of a code. Of more than 64 the lowest 64 are a word of their own.
+    pub bits: u32,
+    /// Hash placements, codes of more than 64 bits: word and lowest bit of what is above these.
+    pub(super) high: (usize, u32),
+    pub(super) value: Value,
+}
 
 /// Plan the code of one key whose value has been emitted. With `null_code`, code 0 stands for NULL
 /// where the value can be NULL; otherwise the caller leaves such rows out.
@@ -27,6 +52,7 @@ pub(super) fn key_plan(
     null_code: bool,
 ) -> Result<KeyPlan> {
     let value = as_integer(emitter, value);
+    let value = ordered(emitter, value, true);
     if matches!(value.meaning, Meaning::Row(_)) {
         return unsupported("keys of strings that are not dictionary encoded");
     }
@@ -53,6 +79,37 @@ pub(super) fn key_plan(
         high: (0, 0),
         value,
     })
+}
+
+/// Floats as integers in their total order, so that equal integers are equal floats; with `one_zero` the zeros are
+/// one, as in DataFusion's groups. NaNs of different bits differ there as here.
+pub(super) fn ordered(emitter: &mut Emitter<'_>, value: Value, one_zero: bool) -> Value {
+    let (c_type, zero, range) = match value.c_type {
+        CType::F64 => (
+            CType::I64,
+            "0.0",
+            Range::new(i64::MIN.into(), i64::MAX.into()),
+        ),
+        CType::F32 => (
+            CType::I32,
+            "0.0f",
+            Range::new(i32::MIN.into(), i32::MAX.into()),
+        ),
+        _ => return value,
+    };
+    let text = &value.text;
+    let order = if one_zero {
+        format!("total_order({text} == {zero} ? {zero} : {text})")
+    } else {
+        format!("total_order({text})")
+    };
+    let text = emitter.bind(c_type, order);
+    Value {
+        text,
+        c_type,
+        range,
+        ..value
+    }
 }
 
 /// Booleans as 0 and 1.

@@ -10,7 +10,6 @@ mod arguments;
 mod build;
 mod calendar;
 mod cast;
-mod distinct;
 mod emit;
 mod group_sink;
 mod groups;
@@ -24,7 +23,6 @@ mod operators;
 mod packed;
 mod program;
 mod range;
-mod render;
 mod scalar;
 mod scope;
 mod sink;
@@ -34,11 +32,12 @@ mod strings;
 mod strings_plan;
 #[cfg(test)]
 mod strings_tests;
-mod tile;
 mod value;
 
 pub use aggregate::{Accumulator, AccumulatorPlan, CallPlan, StateKind};
 pub use arguments::{Argument, Arguments};
+pub use kernel::BLOCK_THREADS;
+pub use keys::KeyPlan;
 pub use lookup::LookupTable;
 pub use packed::{pack, unpack_array};
 pub use program::{
@@ -47,5 +46,4 @@ pub use program::{
 };
 pub use range::Range;
 pub use strings_plan::bytes_supported;
-pub use tile::{BLOCK_THREADS, HEADER_WORDS, KeyPlan, TILE_ROWS, TileKernel, TilePlan};
 pub use value::{CType, Meaning};

@@ -32,9 +32,9 @@ use arrow::datatypes::DataType;
 
 use super::aggregate::AccumulatorPlan;
 use super::arguments::Arguments;
+use super::keys::KeyPlan;
 use super::lookup::LookupTable;
 use super::range::Range;
-use super::tile::KeyPlan;
 use super::value::{CType, Meaning};
 use crate::column::Column;
 use crate::graph::{IndexKind, ResultId};

@@ -14,11 +14,11 @@ use arrow::datatypes::DataType;
 use super::CONTROL_WORDS;
 use super::arguments::Arguments;
 use super::emit::Known;
+use super::kernel::BLOCK_THREADS;
 use super::program::{
     ColumnLayout, ControlWord, KernelProgram, ResultLayout, SortProgram, SourceRows,
 };
 use super::scalar::unsupported;
-use super::tile::BLOCK_THREADS;
 use super::value::Meaning;
 use crate::error::{GpuError, Result};
 use crate::graph::{Sort, SortKey};
