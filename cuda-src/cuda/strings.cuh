@@ -1,16 +1,17 @@
 // Functions on strings that lie as bytes: search, comparison, patterns, characters, packing.
 //
-// One thread works on one string. A string is read in aligned words of eight bytes, from the word that holds its
-// first byte to the one that holds its last: a column's bytes start at a multiple of 8 and are padded to one,
-// so no word lies outside. Neighbouring threads hold neighbouring strings; what one word's sector brings
-// beside it serves the next words of the same thread from L1, and every byte of the column crosses the memory
-// bus once. An empty string reads nothing, so rows that do not matter may be given as [0, 0).
+// One thread works on one string. A string is read in aligned words of eight bytes, or pairs of them, from the
+// one that holds its first byte to the one that holds its last: a column's bytes start at a multiple of 16
+// and are padded to one, so none lies outside. Neighbouring threads hold neighbouring strings; what one
+// load's sector brings beside it serves the next loads of the same thread from L1, and every byte of the
+// column crosses the memory bus once. What limits a search are L1's accesses, hence the pairs.
+// An empty string reads nothing, so rows that do not matter may be given as [0, 0).
 //
 // Strings are UTF-8. Constants are tables of 64-bit words, zero after their last byte.
 #pragma once
 #include "simt.cuh"
 
-// Bytes [b, e) from p, which is aligned to 8.
+// Bytes [b, e) from p, which is aligned to 16.
 struct Text {
   const u8* p;
   u64 b, e;
@@ -95,26 +96,34 @@ WL_DEVICE bool text_in(const Text& t, const u64* table, u32 count) {
 
 // ---- search -------------------------------------------------------------------------------------------
 
+// One bit for each of the eight places of `word` where four bytes (of those in `mask`) begin that equal `head`;
+// `next` follows it.
+WL_DEVICE u32 text_heads(u64 word, u64 next, u32 mask, u32 head) {
+  u64 middle = (word >> 32) | (next << 32);
+  u32 hits = 0;
+  WL_UNROLL
+  for (u32 j = 0; j < 4; ++j) {
+    hits |= (u32)(((u32)(word >> (8 * j)) & mask) == head) << j;
+    hits |= (u32)(((u32)(middle >> (8 * j)) & mask) == head) << (j + 4);
+  }
+  return hits;
+}
 // Where the constant first occurs at or after byte `from` of the column, or -1. A negative `from` finds nothing.
-// All eight positions of a word are compared by the constant's first four bytes at once.
+// All sixteen places of a pair of words are compared by the constant's first four bytes at once.
 WL_DEVICE i64 text_find(const Text& t, i64 from, const u64* constant, u64 length) {
   if (from < 0 || t.e - (u64)from < length) return -1;
   if (length == 0) return from;
   u64 last = t.e - length;
   u32 mask = length < 4 ? ~0u >> (32 - 8 * (u32)length) : ~0u;
   u32 head = (u32)__ldg(constant) & mask;
-  u64 base = (u64)from & ~7ull;
-  u32 wanted = 0xffu << ((u32)from & 7);
-  u64 low = text_load(t, base);
-  for (; base <= last; base += 8) {
-    u64 high = base + 8 < t.e ? text_load(t, base + 8) : 0;
-    u64 middle = (low >> 32) | (high << 32);
-    u32 hits = 0;
-    WL_UNROLL
-    for (u32 j = 0; j < 4; ++j) {
-      hits |= (u32)(((u32)(low >> (8 * j)) & mask) == head) << j;
-      hits |= (u32)(((u32)(middle >> (8 * j)) & mask) == head) << (j + 4);
-    }
+  u64 base = (u64)from & ~15ull;
+  u32 wanted = 0xffffu << ((u32)from & 15);
+  u64 pair[2], next[2];
+  load_vec<u64, 2>((const u64*)(t.p + base), pair);
+  for (; base <= last; base += 16) {
+    next[0] = next[1] = 0;
+    if (base + 16 < t.e) load_vec<u64, 2>((const u64*)(t.p + base + 16), next);
+    u32 hits = text_heads(pair[0], pair[1], mask, head) | text_heads(pair[1], next[0], mask, head) << 8;
     hits &= wanted;
     while (hits != 0) {
       u64 at = base + (u32)__ffs((int)hits) - 1;
@@ -122,8 +131,9 @@ WL_DEVICE i64 text_find(const Text& t, i64 from, const u64* constant, u64 length
       if (length <= 4 || text_equals(text_at(t.p, at, at + length), constant, length)) return (i64)at;
       hits &= hits - 1;
     }
-    wanted = 0xff;
-    low = high;
+    wanted = 0xffff;
+    pair[0] = next[0];
+    pair[1] = next[1];
   }
   return -1;
 }
@@ -141,10 +151,22 @@ WL_DEVICE u64 text_starts_of_word(u64 word, u64 bytes) {
   u64 all = bytes >= 8 ? 0x0101010101010101ull : 0x0101010101010101ull & ((1ull << (8 * bytes)) - 1);
   return all & ~inside;
 }
+// Those of bytes [b, e) of the aligned word that begins at byte `at`.
+WL_DEVICE u64 text_starts_between(u64 word, u64 at, u64 b, u64 e) {
+  if (at >= e) return 0;
+  u64 starts = text_starts_of_word(word, e - at);
+  return at >= b ? starts : starts & (~0ull << (8 * (b - at)));
+}
 // Characters of bytes [t.b, end).
 WL_DEVICE i64 text_characters(const Text& t, u64 end) {
   i64 count = 0;
-  for (u64 at = t.b; at < end; at += 8) count += __popcll(text_starts_of_word(text_word(t, at), end - at));
+  if (t.b >= end) return 0;
+  for (u64 at = t.b & ~15ull; at < end; at += 16) {
+    u64 pair[2];
+    load_vec<u64, 2>((const u64*)(t.p + at), pair);
+    u64 first = at + 8 > t.b ? text_starts_between(pair[0], at, t.b, end) : 0;
+    count += __popcll(first) + __popcll(text_starts_between(pair[1], at + 8, t.b, end));
+  }
   return count;
 }
 WL_DEVICE i64 text_length(const Text& t) { return text_characters(t, t.e); }
@@ -193,21 +215,35 @@ WL_DEVICE i64 text_position(const Text& t, const u64* constant, u64 length) {
 
 // ---- patterns -----------------------------------------------------------------------------------------
 
-WL_DEVICE u64 text_next_character(const Text& t, u64 at) {
+// Bytes of a string, of which the word read last is kept.
+struct TextBytes {
+  Text t;
+  u64 base, word;
+};
+WL_DEVICE u32 text_byte(TextBytes& bytes, u64 at) {
+  u64 base = at & ~7ull;
+  if (base != bytes.base) {
+    bytes.base = base;
+    bytes.word = text_load(bytes.t, base);
+  }
+  return (u32)(bytes.word >> (8 * (at & 7))) & 0xff;
+}
+WL_DEVICE u64 text_next_character(TextBytes& bytes, u64 at) {
   ++at;
-  while (at < t.e && (text_byte(t, at) & 0xc0) == 0x80) ++at;
+  while (at < bytes.t.e && (text_byte(bytes, at) & 0xc0) == 0x80) ++at;
   return at;
 }
 // The byte after what `token` matches at byte `at`, or `at` if it does not match. With FOLD letters of the
 // pattern are lower case and match both cases, as well as U+212A (Kelvin) for k and U+017F (long s) for s.
 template <bool FOLD>
-WL_DEVICE u64 text_step(const Text& t, u64 at, u32 token) {
-  if (token == WL_ANY_CHAR) return text_next_character(t, at);
-  u32 byte = text_byte(t, at);
+WL_DEVICE u64 text_step(TextBytes& bytes, u64 at, u32 token) {
+  if (token == WL_ANY_CHAR) return text_next_character(bytes, at);
+  u32 byte = text_byte(bytes, at);
   if (FOLD) {
-    if (token == 'k' && byte == 0xe2 && at + 2 < t.e && text_byte(t, at + 1) == 0x84 && text_byte(t, at + 2) == 0xaa)
-      return at + 3;
-    if (token == 's' && byte == 0xc5 && at + 1 < t.e && text_byte(t, at + 1) == 0xbf) return at + 2;
+    u64 e = bytes.t.e;
+    if (token == 'k' && byte == 0xe2)
+      return at + 2 < e && text_byte(bytes, at + 1) == 0x84 && text_byte(bytes, at + 2) == 0xaa ? at + 3 : at;
+    if (token == 's' && byte == 0xc5) return at + 1 < e && text_byte(bytes, at + 1) == 0xbf ? at + 2 : at;
     if (byte >= 'A' && byte <= 'Z') byte += 'a' - 'A';
   }
   return byte == token ? at + 1 : at;
@@ -217,6 +253,10 @@ WL_DEVICE u64 text_step(const Text& t, u64 at, u32 token) {
 template <bool FOLD>
 WL_DEVICE bool text_like(const Text& t, const u16* tokens, u32 count) {
   const u32 none = ~0u;
+  TextBytes bytes;
+  bytes.t = t;
+  bytes.base = ~0ull;
+  bytes.word = 0;
   u64 at = t.b, again = t.b;
   u32 i = 0, resume = none;
   for (;;) {
@@ -231,7 +271,7 @@ WL_DEVICE bool text_like(const Text& t, const u16* tokens, u32 count) {
         continue;
       }
       if (at < t.e) {
-        u64 next = text_step<FOLD>(t, at, token);
+        u64 next = text_step<FOLD>(bytes, at, token);
         if (next != at) {
           at = next;
           ++i;
@@ -240,7 +280,7 @@ WL_DEVICE bool text_like(const Text& t, const u16* tokens, u32 count) {
       }
     }
     if (resume == none || again >= t.e) return false;
-    again = text_next_character(t, again);
+    again = text_next_character(bytes, again);
     at = again;
     i = resume;
   }

@@ -1,12 +1,12 @@
 //! The planner's side of a fragment: its relation, and the graph once its tables are resident.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
-use warpline_gpu::column::ColumnStatistics;
+use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Policy};
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
@@ -15,6 +15,7 @@ use warpline_gpu::tables::LoadedTable;
 use crate::choose::{CostedPolicy, index};
 use crate::config::{JoinAlgorithm, WarplineConfig};
 use crate::lower::Lowering;
+use crate::order::optimize;
 use crate::reason::Reason;
 use crate::rel::codes::coded;
 use crate::rel::convert::{Refusal, convert};
@@ -31,6 +32,8 @@ pub struct FragmentPlanner {
     /// The tables of `scans`.
     tables: Vec<Arc<ScanTable>>,
     scans: Vec<ScanSource>,
+    /// The same with more codes, once those of `scans` have turned out to be too few.
+    reloaded: OnceLock<Vec<ScanSource>>,
     groups: CostedPolicy,
     join: JoinAlgorithm,
 }
@@ -63,6 +66,7 @@ impl FragmentPlanner {
             schema,
             tables,
             scans,
+            reloaded: OnceLock::new(),
             groups: CostedPolicy {
                 group_by: config.group_by,
             },
@@ -103,7 +107,17 @@ impl FragmentPlanner {
         duplicates: &HashSet<String>,
     ) -> Result<Graph, Reason> {
         let estimator = Estimator::new(facts);
-        let rel = crate::order::optimize(&self.rel, &estimator)?;
+        let rel = optimize(&self.rel, &estimator)?;
+        self.lower(&rel, &estimator, duplicates)
+    }
+
+    /// The graph of the relation as it was optimized.
+    fn lower(
+        &self,
+        rel: &RelRef,
+        estimator: &Estimator<'_>,
+        duplicates: &HashSet<String>,
+    ) -> Result<Graph, Reason> {
         let place = |kind: &RelKind, column: usize| {
             let RelKind::Scan { table, columns } = kind else {
                 return None;
@@ -119,10 +133,34 @@ impl FragmentPlanner {
         Lowering {
             scans: &self.scans,
             place: &place,
-            estimator: &estimator,
+            estimator,
             duplicates,
         }
-        .graph(&rel, Arc::clone(&self.schema))
+        .graph(rel, Arc::clone(&self.schema))
+    }
+}
+
+impl FragmentPlanner {
+    /// Are there string columns without codes that `rel` needs codes of? From then on, scans ask for them.
+    fn needs_reload(&self, rel: &RelRef, tables: &[LoadedTable]) -> bool {
+        let needed = coded(rel, false);
+        let mut missing = false;
+        let mut scans = self.scans().to_vec();
+        for ((scan, table), loaded) in scans.iter_mut().zip(&self.tables).zip(tables) {
+            for (place, column) in scan.columns.iter().enumerate() {
+                let bytes = loaded
+                    .columns
+                    .get(place)
+                    .is_some_and(|c| matches!(c.encoding, Encoding::Bytes { .. }));
+                if bytes && needed.contains(&(Arc::as_ptr(table), *column)) {
+                    missing = true;
+                    if let Some(flag) = scan.needs_codes.get_mut(place) {
+                        *flag = true;
+                    }
+                }
+            }
+        }
+        missing && self.reloaded.set(scans).is_ok()
     }
 }
 
@@ -148,7 +186,7 @@ fn scans(rel: &RelRef) -> (Vec<Arc<ScanTable>>, Vec<ScanSource>) {
             }
         }
     });
-    let coded = coded(rel);
+    let coded = coded(rel, true);
     let scans = tables
         .iter()
         .zip(wanted)
@@ -224,7 +262,7 @@ impl PlacementPolicy for FragmentPlanner {
 
 impl Policy for FragmentPlanner {
     fn scans(&self) -> &[ScanSource] {
-        &self.scans
+        self.reloaded.get().unwrap_or(&self.scans)
     }
 
     fn graph(
@@ -236,8 +274,14 @@ impl Policy for FragmentPlanner {
             planner: self,
             tables,
         };
-        self.graph_with(&facts, duplicates)
-            .map_err(|reason| GpuError::Unsupported(reason.to_string()))
+        let unsupported = |reason: Reason| GpuError::Unsupported(reason.to_string());
+        let estimator = Estimator::new(&facts);
+        let rel = optimize(&self.rel, &estimator).map_err(unsupported)?;
+        if self.needs_reload(&rel, tables) {
+            return Err(GpuError::ReloadScans);
+        }
+        self.lower(&rel, &estimator, duplicates)
+            .map_err(unsupported)
     }
 
     fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {

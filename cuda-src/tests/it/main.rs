@@ -10,3 +10,4 @@ mod faults;
 mod kernels;
 mod memory;
 mod sanitizers;
+mod strings;

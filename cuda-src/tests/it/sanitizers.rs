@@ -87,7 +87,7 @@ fn child(test: &str, preload: bool) -> Output {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([
         "--exact",
-        &format!("sanitizers::{test}"),
+        test,
         "--ignored",
         "--nocapture",
         "--test-threads=1",
@@ -115,13 +115,13 @@ fn address_sanitizer_passes_a_right_kernel_and_finds_a_write_out_of_bounds() {
     if !available(Sanitizer::Address) {
         return;
     }
-    let clean = child("child_address_clean", true);
+    let clean = child("sanitizers::child_address_clean", true);
     assert!(
         clean.status.success() && text(&clean).contains("1 passed"),
         "{}",
         text(&clean)
     );
-    let found = child("child_address_overrun", true);
+    let found = child("sanitizers::child_address_overrun", true);
     let report = text(&found);
     assert!(!found.status.success(), "{report}");
     assert!(
@@ -140,7 +140,7 @@ fn address_sanitizer_finds_a_write_behind_shared_memory() {
     if !available(Sanitizer::Address) {
         return;
     }
-    let found = child("child_address_shared", true);
+    let found = child("sanitizers::child_address_shared", true);
     let report = text(&found);
     assert!(
         !found.status.success() && report.contains("AddressSanitizer: heap-buffer-overflow"),
@@ -153,19 +153,40 @@ fn undefined_behaviour_sanitizer_passes_a_right_kernel_and_finds_an_overflow() {
     if !available(Sanitizer::Undefined) {
         return;
     }
-    let clean = child("child_undefined_clean", false);
+    let clean = child("sanitizers::child_undefined_clean", false);
     assert!(
         clean.status.success() && text(&clean).contains("1 passed"),
         "{}",
         text(&clean)
     );
-    let found = child("child_undefined_overflow", false);
+    let found = child("sanitizers::child_undefined_overflow", false);
     let report = text(&found);
     assert!(!found.status.success(), "{report}");
     assert!(
         report.contains("signed integer overflow") && report.contains("sanitized.cu:"),
         "{report}"
     );
+}
+
+#[test]
+fn functions_on_strings_stay_inside_their_column() {
+    for (sanitizer, test, preload) in [
+        (Sanitizer::Address, "strings::child_address_strings", true),
+        (
+            Sanitizer::Undefined,
+            "strings::child_undefined_strings",
+            false,
+        ),
+    ] {
+        if available(sanitizer) {
+            let clean = child(test, preload);
+            assert!(
+                clean.status.success() && text(&clean).contains("1 passed"),
+                "{}",
+                text(&clean)
+            );
+        }
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use arrow::util::bit_mask::set_bits;
 
 use super::StringPolicy;
 use super::build::{Merged, string_array};
+use super::bytes::Strings;
 use super::chunk::{Chunk, Codes, Segment, Values};
 use super::distinct::{self, Count};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
@@ -25,15 +26,15 @@ pub struct ColumnAssembler {
 }
 
 /// A chunk at its place in the column.
-struct Placed<'a> {
+pub(super) struct Placed<'a> {
     start: usize,
-    chunk: &'a Chunk,
-    segment: usize,
+    pub(super) chunk: &'a Chunk,
+    pub(super) segment: usize,
 }
 
 /// All chunks in row order.
-struct Rows<'a> {
-    placed: Vec<Placed<'a>>,
+pub(super) struct Rows<'a> {
+    pub(super) placed: Vec<Placed<'a>>,
     rows: usize,
 }
 
@@ -111,18 +112,13 @@ impl ColumnAssembler {
                         (Encoding::Dictionary { width, dictionary }, data)
                     }
                     None => {
-                        let ends = all.string_ends(&segments);
-                        let total = ends.last().copied().unwrap_or(0) as usize;
+                        let strings = Strings::new(&all, &segments)?;
                         let offsets = upload((all.rows + 1) * 8, &|range, out| {
-                            let entries = range.start / 8..range.end / 8;
-                            for (out, entry) in out.as_chunks_mut::<8>().0.iter_mut().zip(entries) {
-                                let offset = if entry == 0 { 0 } else { ends[entry - 1] };
-                                *out = offset.to_le_bytes();
-                            }
+                            strings.write_offsets(range, out);
                             Ok(())
                         })?;
-                        let data = upload(total, &|range, out| {
-                            all.write_strings(&segments, &ends, range, out);
+                        let data = upload(strings.total, &|range, out| {
+                            strings.write_bytes(range, out);
                             Ok(())
                         })?;
                         (Encoding::Bytes { offsets }, data)
@@ -281,22 +277,23 @@ impl<'a> Rows<'a> {
             });
     }
 
-    /// Each chunk that overlaps `rows`: the chunk, its rows, and where they start in `rows`.
-    fn overlapping(
+    /// Each chunk that overlaps `rows`: its position, its rows, and where they start in `rows`.
+    pub(super) fn overlapping(
         &self,
         rows: Range<usize>,
-    ) -> impl Iterator<Item = (&Placed<'a>, Range<usize>, usize)> {
+    ) -> impl Iterator<Item = (usize, Range<usize>, usize)> {
         let first = self
             .placed
             .partition_point(|placed| placed.start + placed.chunk.rows <= rows.start);
         self.placed[first..]
             .iter()
-            .take_while(move |placed| placed.start < rows.end)
-            .map(move |placed| {
+            .enumerate()
+            .take_while(move |(_, placed)| placed.start < rows.end)
+            .map(move |(position, placed)| {
                 let start = rows.start.max(placed.start);
                 let end = rows.end.min(placed.start + placed.chunk.rows);
                 (
-                    placed,
+                    first + position,
                     start - placed.start..end - placed.start,
                     start - rows.start,
                 )
@@ -312,7 +309,8 @@ impl<'a> Rows<'a> {
         remaps: Option<&Remaps>,
         base: i128,
     ) -> Result<()> {
-        for (placed, rows, at) in self.overlapping(range.start / width..range.end / width) {
+        for (position, rows, at) in self.overlapping(range.start / width..range.end / width) {
+            let placed = &self.placed[position];
             let chunk = placed.chunk;
             let out = &mut out[at * width..(at + rows.len()) * width];
             match &chunk.values {
@@ -341,8 +339,8 @@ impl<'a> Rows<'a> {
 
     /// Bytes `range` of a boolean column.
     fn write_bits(&self, range: Range<usize>, out: &mut [u8]) -> Result<()> {
-        for (placed, rows, at) in self.overlapping(self.bit_rows(&range)) {
-            let Values::Bits(bits) = &placed.chunk.values else {
+        for (position, rows, at) in self.overlapping(self.bit_rows(&range)) {
+            let Values::Bits(bits) = &self.placed[position].chunk.values else {
                 return Err(mixed("no bits"));
             };
             set_bits(out, bits, at, rows.start, rows.len());
@@ -353,8 +351,8 @@ impl<'a> Rows<'a> {
     /// Bytes `range` of the validity bitmap.
     fn write_validity(&self, range: Range<usize>, out: &mut [u8]) {
         const ONES: [u8; 64] = [0xff; 64];
-        for (placed, rows, at) in self.overlapping(self.bit_rows(&range)) {
-            match &placed.chunk.validity {
+        for (position, rows, at) in self.overlapping(self.bit_rows(&range)) {
+            match &self.placed[position].chunk.validity {
                 Some(bits) => {
                     set_bits(out, bits, at, rows.start, rows.len());
                 }
@@ -371,57 +369,6 @@ impl<'a> Rows<'a> {
     /// The rows whose bits lie in the bytes `range`.
     fn bit_rows(&self, range: &Range<usize>) -> Range<usize> {
         range.start * 8..self.rows.min(range.end * 8)
-    }
-
-    /// End of each row's string in the concatenated bytes.
-    fn string_ends(&self, segments: &[Segment]) -> Vec<u64> {
-        let mut ends = Vec::with_capacity(self.rows);
-        let mut end = 0u64;
-        for placed in &self.placed {
-            for row in 0..placed.chunk.rows {
-                end += string(placed, segments, row).len() as u64;
-                ends.push(end);
-            }
-        }
-        ends
-    }
-
-    /// Bytes `range` of the concatenated strings.
-    fn write_strings(
-        &self,
-        segments: &[Segment],
-        ends: &[u64],
-        range: Range<usize>,
-        out: &mut [u8],
-    ) {
-        let first = ends.partition_point(|end| *end as usize <= range.start);
-        let last = ends.partition_point(|end| (*end as usize) < range.end);
-        for (placed, rows, _) in self.overlapping(first..(last + 1).min(self.rows)) {
-            for row in rows {
-                let end = ends[placed.start + row] as usize;
-                let value = string(placed, segments, row);
-                let start = end - value.len();
-                let from = start.clamp(range.start, range.end);
-                let to = end.clamp(range.start, range.end);
-                out[from - range.start..to - range.start]
-                    .copy_from_slice(&value[from - start..][..to - from]);
-            }
-        }
-    }
-}
-
-/// The bytes of one row of a string chunk; empty for nulls.
-fn string<'a>(placed: &Placed<'a>, segments: &'a [Segment], row: usize) -> &'a [u8] {
-    if !placed.chunk.is_valid(row) {
-        return &[];
-    }
-    let interner = &segments[placed.segment].interner;
-    match &placed.chunk.values {
-        Values::Bytes { ends, data } => &data[Chunk::byte_range(ends, row..row + 1)],
-        Values::Dictionary(Codes::U8(codes)) => interner.value(codes[row].into()),
-        Values::Dictionary(Codes::U16(codes)) => interner.value(codes[row].into()),
-        Values::Dictionary(Codes::U32(codes)) => interner.value(codes[row]),
-        _ => &[],
     }
 }
 

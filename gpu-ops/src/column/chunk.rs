@@ -1,7 +1,5 @@
 //! Packs Arrow arrays, one after the other, into narrow host chunks with local frames and dictionaries.
 
-use std::ops::Range;
-
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::buffer::NullBuffer;
 use arrow::compute::cast;
@@ -62,12 +60,6 @@ impl Chunk {
             None => true,
             Some(bits) => bits[row / 8] >> (row % 8) & 1 == 1,
         }
-    }
-
-    /// Bytes of the strings in `rows` of a bytes chunk.
-    pub(super) fn byte_range(ends: &[usize], rows: Range<usize>) -> Range<usize> {
-        let at = |row: usize| if row == 0 { 0 } else { ends[row - 1] };
-        at(rows.start)..at(rows.end)
     }
 }
 

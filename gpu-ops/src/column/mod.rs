@@ -11,6 +11,7 @@
 
 mod assemble;
 mod build;
+mod bytes;
 mod chunk;
 mod decode;
 mod dictionary;

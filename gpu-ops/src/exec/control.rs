@@ -7,9 +7,10 @@ use crate::device::{DevicePtr, Stream};
 use crate::error::{ArithmeticFault, GpuError, Result};
 use crate::memory::DeviceBuffer;
 
-/// The words lie at the start of a buffer that may hold other things behind them.
+/// The words lie in a buffer that may hold other things before and behind them.
 pub(super) struct Control {
     buffer: Arc<DeviceBuffer>,
+    offset: usize,
     words: usize,
 }
 
@@ -19,18 +20,18 @@ impl Control {
         ((results * CONTROL_WORDS + 1) * 8).next_multiple_of(256)
     }
 
-    /// Zeroed words at the start of `buffer`.
-    pub(super) fn new(buffer: Arc<DeviceBuffer>, results: usize, stream: &Stream) -> Result<Self> {
-        buffer.fill_range(stream, 0, Self::bytes(results), 0)?;
-        Ok(Self {
+    /// Zeroed words in `buffer` from byte `offset` on.
+    pub(super) fn new(buffer: Arc<DeviceBuffer>, offset: usize, results: usize) -> Self {
+        Self {
             buffer,
+            offset,
             words: results * CONTROL_WORDS + 1,
-        })
+        }
     }
 
-    /// The buffer that begins with the words.
-    pub(super) fn buffer(&self) -> &DeviceBuffer {
-        &self.buffer
+    /// The buffer that holds the words, and where in it they begin.
+    pub(super) fn location(&self) -> (&DeviceBuffer, usize) {
+        (&self.buffer, self.offset)
     }
 
     /// Number of words.
@@ -40,13 +41,13 @@ impl Control {
 
     /// Address of the first word.
     pub(super) fn address(&self) -> DevicePtr {
-        self.buffer.ptr()
+        DevicePtr(self.buffer.ptr().0 + self.offset as u64)
     }
 
     /// Address of one word.
     pub(super) fn word_address(&self, result: usize, word: ControlWord) -> DevicePtr {
         let index = result * CONTROL_WORDS + word as usize;
-        DevicePtr(self.buffer.ptr().0 + index as u64 * 8)
+        DevicePtr(self.address().0 + index as u64 * 8)
     }
 
     /// One of the words that were read.
@@ -62,7 +63,9 @@ impl Control {
     /// # Errors
     /// [`GpuError::Arithmetic`] when a kernel reported a fault.
     pub(super) fn read(&self, stream: &Stream) -> Result<Vec<u64>> {
-        let words = self.buffer.download_values(stream, 0, self.words)?;
+        let words = self
+            .buffer
+            .download_values(stream, self.offset, self.words)?;
         Self::check(&words)?;
         Ok(words)
     }
@@ -75,7 +78,7 @@ impl Control {
         word: ControlWord,
         value: u64,
     ) -> Result<()> {
-        let offset = (result * CONTROL_WORDS + word as usize) * 8;
+        let offset = self.offset + (result * CONTROL_WORDS + word as usize) * 8;
         self.buffer.upload_values(stream, offset, &[value])
     }
 

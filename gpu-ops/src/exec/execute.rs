@@ -131,20 +131,21 @@ fn times(
 /// Control words and as much of the output as came with them.
 struct Host {
     control: Vec<u64>,
-    /// The buffer that begins with the control words, from its first byte.
+    /// What lies from the control words on in their buffer.
     head: Vec<u8>,
 }
 
 impl Host {
     fn read(run: &Run<'_>) -> Result<Self> {
         let control = &run.control;
-        let buffer = control.buffer();
-        if buffer.len() > ONE_COPY {
-            let control = buffer.download_values(run.stream, 0, control.words())?;
+        let (buffer, start) = control.location();
+        let bytes = buffer.len().saturating_sub(start);
+        if bytes > ONE_COPY {
+            let control = buffer.download_values(run.stream, start, control.words())?;
             let head = Vec::new();
             return Ok(Self { control, head });
         }
-        let head: Vec<u8> = buffer.download_values(run.stream, 0, buffer.len())?;
+        let head: Vec<u8> = buffer.download_values(run.stream, start, bytes)?;
         let words = head.as_chunks::<8>().0.iter().take(control.words());
         Ok(Self {
             control: words.map(|w| u64::from_le_bytes(*w)).collect(),
@@ -155,8 +156,10 @@ impl Host {
     /// The first `bytes` bytes of a part of the output.
     fn part(&self, run: &Run<'_>, part: Part, bytes: usize) -> Result<Cow<'_, [u8]>> {
         let (buffer, offset) = run.output_part(part)?;
-        if std::ptr::eq(buffer, run.control.buffer())
-            && let Some(here) = self.head.get(offset..offset + bytes)
+        let (head, start) = run.control.location();
+        if std::ptr::eq(buffer, head)
+            && let Some(at) = offset.checked_sub(start)
+            && let Some(here) = self.head.get(at..at + bytes)
         {
             return Ok(Cow::Borrowed(here));
         }

@@ -1,13 +1,13 @@
 //! A fragment compiled for the columns at hand: everything that runs over the same columns share.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::compile::{Builtins, compile};
 use super::places::{ColumnPart, Name, Place, Template};
-use super::storage::Shape;
+use super::shapes::Shape;
 use crate::codegen::{
     BLOCK_THREADS, ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout,
     SourceRows, StepProgram,
@@ -151,7 +151,16 @@ impl Prepared {
             ));
         }
         let kernels: Vec<&KernelProgram> = program.steps.iter().flat_map(kernels_of).collect();
-        let compiled = compile(runtime, &kernels)?;
+        let shapes: Vec<Shape> = program.results.iter().map(Shape::of).collect();
+        let mut builtins = Builtins::default();
+        shapes.iter().for_each(|shape| builtins.of_shape(shape));
+        for step in &program.steps {
+            if let StepProgram::Sort(sort) = step {
+                let rows = graph.results.get(sort.rows).map_or(0, |r| r.estimate);
+                builtins.of_sort(&sort.word_bits, rows);
+            }
+        }
+        let compiled = compile(runtime, &kernels, builtins)?;
         let (lookups, offsets) = upload_lookups(runtime, stream, &kernels)?;
         let builder = Builder {
             program: &program,
@@ -190,7 +199,7 @@ impl Prepared {
         };
         Ok(Self {
             tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
-            shapes: program.results.iter().map(Shape::of).collect(),
+            shapes,
             dead_after: dead_after(&steps, graph.results.len(), graph.output),
             output,
             scalars: scalars(&graph),
@@ -248,37 +257,6 @@ fn kernels_of(step: &StepProgram) -> Vec<&KernelProgram> {
         StepProgram::Pipeline(kernel) => vec![kernel],
         StepProgram::Sort(sort) => sort.keys.iter().chain([&sort.gather]).collect(),
     }
-}
-
-/// Compile on as many threads as there are cores.
-fn compile(runtime: &Runtime, kernels: &[&KernelProgram]) -> Result<Vec<Kernel>> {
-    let one = |kernel: &KernelProgram| Ok(runtime.kernel(kernel.entry, &kernel.source)?.0);
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = cores.min(kernels.len());
-    if workers <= 1 {
-        return kernels.iter().map(|k| one(k)).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(kernels.len()));
-    let work = || {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            let Some(kernel) = kernels.get(number) else {
-                return;
-            };
-            let outcome = one(kernel);
-            done.lock().push((number, outcome));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..workers {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let mut done = done.into_inner();
-    done.sort_unstable_by_key(|(number, _)| *number);
-    done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 /// All lookup tables in one buffer, and by kernel the offset of each.

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use super::control::Control;
+use super::head::Head;
 use super::places::{Part, Place};
 use super::prepared::{Hint, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
-use super::storage::{BlockSizes, IndexShape, Recycler, Shape, Sizes, Store, slots_of_sets};
+use super::shapes::{Shape, Sizes, slots_of_sets};
+use super::storage::{Recycler, Store};
 use crate::codegen::{BLOCK_THREADS, ControlWord};
-use crate::device::{DevicePtr, Event, LaunchConfig, Stream};
+use crate::device::{Event, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::memory::DeviceBuffer;
-use crate::primitives::{self, HashTable, RowCount};
 use crate::runtime::Runtime;
 
 /// A first attempt takes room for every row there can be when that is at most this share of the free memory.
@@ -19,7 +20,7 @@ const SHARE_OF_MEMORY: usize = 8;
 /// Rows of a first attempt at least, when there is not room for all.
 const LEAST_ROWS: u64 = 1 << 20;
 /// Launches of one pipeline: every one but the last doubles a table or makes exact room.
-const MOST_ATTEMPTS: usize = 48;
+pub(super) const MOST_ATTEMPTS: usize = 48;
 /// Rows of an index or a sort: their numbers have 32 bits, the last is a mark.
 const MOST_NUMBERED: u64 = u32::MAX as u64 - 1;
 
@@ -29,14 +30,15 @@ pub(super) struct Run<'a> {
     pub(super) stream: &'a Stream,
     pub(super) prepared: &'a Prepared,
     pub(super) control: Control,
+    head: Head,
     pub(super) stores: Vec<Option<Store>>,
     pub(super) sizes: Vec<Sizes>,
     /// Rows of each result so far: exact, or with hints an upper bound.
     pub(super) rows: Vec<u64>,
     /// Pairs of each `Matches` result, likewise.
-    pairs: Vec<u64>,
+    pub(super) pairs: Vec<u64>,
     hints: Option<Arc<Vec<Hint>>>,
-    recycler: Recycler,
+    pub(super) recycler: Recycler,
     /// Kernels launched, those behind primitives counted as one each.
     pub(super) kernels: usize,
     /// Before the first step and after each one, when asked for.
@@ -59,26 +61,15 @@ impl<'a> Run<'a> {
         let mut sizes = vec![Sizes::default(); results];
         let mut stores: Vec<Option<Store>> = (0..results).map(|_| None).collect();
         let mut recycler = Recycler::new(runtime.pool());
+        let head = Head::new(prepared, hints.as_deref(), &mut recycler, stream)?;
         let output = prepared.graph.output;
-        let control_bytes = Control::bytes(results);
-        let head = match (&hints, &prepared.shapes[output]) {
-            // Control words and output in one buffer return in one copy.
-            (Some(hints), shape @ (Shape::Rows(_) | Shape::Sorted(_))) => {
-                sizes[output].capacity = with_slack(hints[output].rows);
-                let parts: Vec<_> = shape
-                    .filling(&sizes[output])
-                    .into_iter()
-                    .flat_map(|block| block.parts)
-                    .collect();
-                let bytes = control_bytes + Store::bytes_within(&parts)?;
-                let head = Arc::new(recycler.allocate(bytes, "the output")?);
-                stores[output] = Some(Store::within(&head, &parts, control_bytes)?);
-                head
-            }
-            _ => Arc::new(recycler.allocate(control_bytes, "control words")?),
-        };
+        if let (Some(hints), Some(store)) = (&hints, head.output()?) {
+            sizes[output] = sizes_by(&prepared.shapes[output], &hints[output]);
+            stores[output] = Some(store);
+        }
         Ok(Self {
-            control: Control::new(head, results, stream)?,
+            control: head.control(results),
+            head,
             runtime,
             stream,
             prepared,
@@ -151,16 +142,16 @@ impl<'a> Run<'a> {
             })
     }
 
-    fn careful(&self) -> bool {
+    pub(super) fn careful(&self) -> bool {
         self.hints.is_none()
     }
 
-    fn hint(&self, result: ResultId) -> Option<&Hint> {
+    pub(super) fn hint(&self, result: ResultId) -> Option<&Hint> {
         self.hints.as_ref().and_then(|h| h.get(result))
     }
 
     /// Upper bound of the rows that a kernel goes over.
-    fn bound(&self, source: PreparedSource) -> u64 {
+    pub(super) fn bound(&self, source: PreparedSource) -> u64 {
         match source {
             PreparedSource::Exactly(rows) => rows,
             PreparedSource::Rows(result) => self.rows[result],
@@ -169,7 +160,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn launch(&mut self, kernel: &PreparedKernel, rows: u64, (skip, fetch): Cut) -> Result<()> {
+    pub(super) fn launch(
+        &mut self,
+        kernel: &PreparedKernel,
+        rows: u64,
+        (skip, fetch): Cut,
+    ) -> Result<()> {
         let arguments = kernel.template.bytes(|place| match place {
             Place::Control => Some(self.control.address().0),
             Place::SourceRows => Some(rows),
@@ -250,7 +246,7 @@ impl<'a> Run<'a> {
         Err(self.hopeless(into))
     }
 
-    fn hopeless(&self, result: ResultId) -> GpuError {
+    pub(super) fn hopeless(&self, result: ResultId) -> GpuError {
         GpuError::Internal(format!(
             "{} found no room after {MOST_ATTEMPTS} attempts",
             self.prepared.graph.results[result].name
@@ -258,7 +254,7 @@ impl<'a> Run<'a> {
     }
 
     /// A build that was assumed to be unique must be.
-    fn check_unique(&self, words: &[u64], result: ResultId) -> Result<()> {
+    pub(super) fn check_unique(&self, words: &[u64], result: ResultId) -> Result<()> {
         if Control::word(words, result, ControlWord::Duplicate) == 0 {
             return Ok(());
         }
@@ -281,11 +277,7 @@ impl<'a> Run<'a> {
                 return Ok(());
             }
             self.sizes[into] = match self.hint(into) {
-                Some(hint) => Sizes {
-                    capacity: 0,
-                    slots: hint.slots,
-                    distinct_slots: hint.distinct_slots.clone(),
-                },
+                Some(hint) => sizes_by(shape, hint),
                 None => Sizes {
                     capacity: 0,
                     slots: *slots,
@@ -310,7 +302,7 @@ impl<'a> Run<'a> {
             if present {
                 return Ok(());
             }
-            self.sizes[into].capacity = with_slack(hint.rows);
+            self.sizes[into] = sizes_by(shape, hint);
             self.check_numbered(into, self.sizes[into].capacity)?;
             return self.make(into);
         }
@@ -339,7 +331,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn check_numbered(&self, result: ResultId, rows: u64) -> Result<()> {
+    pub(super) fn check_numbered(&self, result: ResultId, rows: u64) -> Result<()> {
         if rows <= MOST_NUMBERED || !self.prepared.shapes[result].numbers_rows() {
             return Ok(());
         }
@@ -350,16 +342,26 @@ impl<'a> Run<'a> {
     }
 
     /// Allocate what a result needs before its pipeline.
-    fn make(&mut self, result: ResultId) -> Result<()> {
+    pub(super) fn make(&mut self, result: ResultId) -> Result<()> {
         let blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
         let name = self.name(result);
         let mut store = Store::default();
-        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        for (number, block) in blocks.iter().enumerate() {
+            match self.head.block(result, number)? {
+                Some(placed) => store.join(placed),
+                None => store.extend(
+                    std::slice::from_ref(block),
+                    &mut self.recycler,
+                    self.stream,
+                    name,
+                )?,
+            }
+        }
         self.stores[result] = Some(store);
         Ok(())
     }
 
-    fn name(&self, result: ResultId) -> &'a str {
+    pub(super) fn name(&self, result: ResultId) -> &'a str {
         &self.prepared.graph.results[result].name
     }
 
@@ -416,218 +418,6 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// What follows a pipeline so that others can read its result.
-    fn finish(&mut self, result: ResultId) -> Result<()> {
-        match &self.prepared.shapes[result] {
-            Shape::Matches(_) => self.sum_pairs(result)?,
-            Shape::Index(index) if index.appends() && index.key_words > 0 => {
-                self.finish_index(result, index)?;
-            }
-            _ => {}
-        }
-        if let Some(store) = &mut self.stores[result] {
-            store.drop_temporary(&mut self.recycler);
-        }
-        Ok(())
-    }
-
-    /// How many rows a result has: known, or on the device.
-    fn count(&self, result: ResultId) -> RowCount {
-        if self.careful() {
-            RowCount::Known(self.rows[result])
-        } else {
-            RowCount::Device {
-                count: self.control.word_address(result, ControlWord::Count),
-                most: self.sizes[result].capacity,
-            }
-        }
-    }
-
-    fn address(&self, result: ResultId, part: Part) -> Result<DevicePtr> {
-        self.stores[result]
-            .as_ref()
-            .and_then(|s| s.address(part))
-            .ok_or_else(|| GpuError::Internal(format!("{} has no {part:?}", self.name(result))))
-    }
-
-    fn sum_pairs(&mut self, result: ResultId) -> Result<()> {
-        let lengths = self.address(result, Part::Length)?;
-        let pairs = self.address(result, Part::Pairs)?;
-        let rows = self.count(result);
-        self.kernels += 1;
-        // SAFETY: the store has a length a row of the capacity and one sum more.
-        unsafe {
-            primitives::exclusive_sum(self.runtime, self.stream, lengths, pairs, rows, true)?;
-        }
-        self.pairs[result] = match self.hint(result) {
-            Some(hint) => with_slack(hint.pairs),
-            None => {
-                let store = self.stores[result].as_ref();
-                let Some((buffer, offset)) = store.and_then(|s| s.location(Part::Pairs)) else {
-                    return Err(GpuError::Internal("matches without sums".into()));
-                };
-                let last = offset + self.rows[result] as usize * 8;
-                let total = buffer.download_values::<u64>(self.stream, last, 1)?;
-                total.first().copied().unwrap_or(0)
-            }
-        };
-        Ok(())
-    }
-
-    fn finish_index(&mut self, result: ResultId, index: &IndexShape) -> Result<()> {
-        let shape = &self.prepared.shapes[result];
-        if index.is_hash() {
-            self.sizes[result].slots = match self.hint(result) {
-                Some(hint) => hint.slots,
-                None => primitives::slots_for(self.rows[result]),
-            };
-        } else if !index.has_ranges() {
-            return Ok(());
-        }
-        for _ in 0..MOST_ATTEMPTS {
-            let blocks = shape.finishing(&self.sizes[result]);
-            let name = self.name(result);
-            let mut extra = Store::default();
-            extra.extend(&blocks, &mut self.recycler, self.stream, name)?;
-            self.enter(result, index, &extra)?;
-            let fitted = if self.careful() && index.is_hash() {
-                let words = self.control.read(self.stream)?;
-                self.check_unique(&words, result)?;
-                Control::word(&words, result, ControlWord::Overflow) == 0
-            } else {
-                true
-            };
-            if fitted {
-                if let Some(store) = &mut self.stores[result] {
-                    store.join(extra);
-                }
-                return Ok(());
-            }
-            extra.release(&mut self.recycler);
-            self.sizes[result].slots *= 2;
-            self.control
-                .set(self.stream, result, ControlWord::Overflow, 0)?;
-        }
-        Err(self.hopeless(result))
-    }
-
-    /// Enter the materialised rows of an index into its table or ranges, which lie in `extra`.
-    fn enter(&mut self, result: ResultId, index: &IndexShape, extra: &Store) -> Result<()> {
-        let words = (0..index.key_words)
-            .map(|w| self.address(result, Part::KeyWord(w)))
-            .collect::<Result<Vec<_>>>()?;
-        let new = |part: Part| {
-            extra
-                .address(part)
-                .ok_or_else(|| GpuError::Internal(format!("an index has no {part:?}")))
-        };
-        let rows = self.count(result);
-        let (runtime, stream) = (self.runtime, self.stream);
-        let duplicate = self.control.word_address(result, ControlWord::Duplicate);
-        let overflow = self.control.word_address(result, ControlWord::Overflow);
-        self.kernels += 1;
-        if !index.is_hash() {
-            let [word] = words[..] else {
-                return Err(GpuError::Internal(
-                    "a perfect index with keys of several words".into(),
-                ));
-            };
-            let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
-            self.kernels += 2;
-            // SAFETY: the store has a word for every row of the capacity; offsets and entries were made
-            // for this domain and capacity.
-            return unsafe {
-                primitives::build_dense_ranges(
-                    runtime,
-                    stream,
-                    word,
-                    rows,
-                    index.domain,
-                    offsets,
-                    entries,
-                )
-            };
-        }
-        let table = HashTable {
-            slots: self.sizes[result].slots,
-            keys: new(Part::Keys)?,
-            states: extra.address(Part::States).unwrap_or(DevicePtr::NULL),
-        };
-        // SAFETY: as above; the table was made for these slots and words, and the control words live
-        // as long as the run.
-        unsafe {
-            if index.existence {
-                primitives::insert_set(runtime, stream, &words, rows, table, overflow)
-            } else if index.unique {
-                let entry = new(Part::Entry)?;
-                primitives::insert_unique(
-                    runtime, stream, &words, rows, table, entry, duplicate, overflow,
-                )
-            } else {
-                let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
-                self.kernels += 2;
-                primitives::build_ranges(
-                    runtime, stream, &words, rows, table, offsets, entries, overflow,
-                )
-            }
-        }
-    }
-
-    fn sort(&mut self, sort: &PreparedSort) -> Result<()> {
-        let input = self.rows[sort.rows];
-        let fetch = cut(input, sort);
-        self.check_numbered(sort.into, input)?;
-        if self.stores[sort.into].is_none() {
-            self.sizes[sort.into].capacity = fetch;
-            self.make(sort.into)?;
-        }
-        let fetch = fetch.min(self.sizes[sort.into].capacity);
-        if let Some(keys) = &sort.keys {
-            let parts = super::storage::sort_parts(sort.word_bits.len(), input);
-            let blocks = [BlockSizes {
-                parts,
-                fill: None,
-                temporary: true,
-            }];
-            let purpose = self.name(sort.into);
-            if let Some(store) = &mut self.stores[sort.into] {
-                store.extend(&blocks, &mut self.recycler, self.stream, purpose)?;
-            }
-            self.launch(keys, input, (sort.skip, fetch))?;
-            let words = (0..sort.word_bits.len())
-                .map(|w| self.address(sort.into, Part::KeyWord(w)))
-                .collect::<Result<Vec<_>>>()?;
-            let order = self.address(sort.into, Part::Order)?;
-            let rows = match self.count(sort.rows) {
-                // The input may have been sized for more rows than were promised to this sort.
-                RowCount::Device { count, most } => RowCount::Device {
-                    count,
-                    most: most.min(input),
-                },
-                known => known,
-            };
-            self.kernels += 1;
-            // SAFETY: every word array and the order have room for `input` rows.
-            unsafe {
-                primitives::sort_rows(
-                    self.runtime,
-                    self.stream,
-                    &words,
-                    &sort.word_bits,
-                    rows,
-                    order,
-                )?;
-            }
-        }
-        self.rows[sort.into] = fetch;
-        let bound = self.bound(sort.gather.source);
-        self.launch(&sort.gather, bound, (sort.skip, fetch))?;
-        if let Some(store) = &mut self.stores[sort.into] {
-            store.drop_temporary(&mut self.recycler);
-        }
-        Ok(())
-    }
-
     /// The output's memory.
     pub(super) fn output(&self) -> Result<&Store> {
         self.stores[self.prepared.graph.output]
@@ -644,12 +434,31 @@ impl<'a> Run<'a> {
 }
 
 /// Rows that a sort keeps of `rows`.
-fn cut(rows: u64, sort: &PreparedSort) -> u64 {
+pub(super) fn cut(rows: u64, sort: &PreparedSort) -> u64 {
     rows.saturating_sub(sort.skip)
         .min(sort.fetch.unwrap_or(u64::MAX))
 }
 
+/// The sizes that a result gets for what an earlier run found out; slots of indexes follow once their rows are there.
+pub(super) fn sizes_by(shape: &Shape, hint: &Hint) -> Sizes {
+    match shape {
+        Shape::Groups { .. } => Sizes {
+            capacity: 0,
+            slots: hint.slots,
+            distinct_slots: hint.distinct_slots.clone(),
+        },
+        Shape::Index(index) if !index.appends() => Sizes {
+            capacity: index.domain,
+            ..Sizes::default()
+        },
+        _ => Sizes {
+            capacity: with_slack(hint.rows),
+            ..Sizes::default()
+        },
+    }
+}
+
 /// A little more than last time; counts cannot change over the same columns, but nothing relies on it.
-fn with_slack(rows: u64) -> u64 {
+pub(super) fn with_slack(rows: u64) -> u64 {
     rows.saturating_add(rows / 8).saturating_add(64)
 }

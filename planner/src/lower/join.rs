@@ -112,6 +112,18 @@ impl Lowerer<'_> {
         let known = |c: &usize| equal.iter().any(|(theirs, _)| theirs == c);
         let payload: Vec<usize> = build.needed.iter().copied().filter(|c| !known(c)).collect();
         let one = self.unique_beside(build, &probe);
+        let build_keys: Columns = build.keys.iter().filter_map(as_column).collect();
+        let set = payload.is_empty()
+            && !build.keys.is_empty()
+            && self
+                .input
+                .estimator
+                .unique(build.rel, &build_keys, Proof::Certain);
+        let purpose = Purpose {
+            // At most one match, of which nothing is wanted.
+            existence: set,
+            ..purpose
+        };
         let (index, unique) = self.build(build, &payload, purpose, one)?;
         let mut open = self.stream_side(&probe)?;
         let keys = substitute_all(&probe.keys, &open.columns)?;
@@ -119,11 +131,15 @@ impl Lowerer<'_> {
         let probed = Probe {
             index,
             keys,
-            kind: ProbeKind::Inner,
+            kind: if set {
+                ProbeKind::Semi
+            } else {
+                ProbeKind::Inner
+            },
             residual: vec![],
             mark_entries: false,
         };
-        open = if unique {
+        open = if unique || set {
             let mut open = open;
             open.stages.push(Stage::Probe(probed));
             open

@@ -11,7 +11,7 @@ use warpline_gpu::codegen::bytes_supported;
 use warpline_gpu::expr::{Expr, Node};
 use warpline_gpu::pipeline::AggregateFunction;
 
-use super::expr::columns;
+use super::expr::{as_column, columns};
 use super::{RelKind, RelRef, ScanTable};
 use crate::translate::is_string;
 
@@ -28,15 +28,23 @@ enum Use {
 }
 
 /// The string columns of tables of which `rel` needs codes.
-pub fn coded(rel: &RelRef) -> Coded {
+///
+/// With `hopeful`, grouping keys beside a key that is no string do not count: they may turn out to follow from
+/// it, and a column of few distinct strings has codes anyway.
+pub fn coded(rel: &RelRef, hopeful: bool) -> Coded {
     let mut found = Coded::new();
     rel.for_each(&mut |rel| match &rel.kind {
         RelKind::Scan { .. } | RelKind::One | RelKind::Scalar { .. } => {}
         RelKind::Filter { input, conjuncts } => all(&[input], conjuncts, &mut found),
         RelKind::Project { input, exprs } => all(&[input], exprs, &mut found),
         RelKind::Aggregate { input, aggregate } => {
+            let number = |key: &Expr| as_column(key).is_some() && !is_string(&key.data_type);
+            let follow = hopeful && aggregate.keys.iter().any(number);
             for key in &aggregate.keys {
-                value(&[input], key, Use::Order, &mut found);
+                match follow && as_column(key).is_some() {
+                    true => {}
+                    false => value(&[input], key, Use::Order, &mut found),
+                }
             }
             for call in &aggregate.calls {
                 let ordered = matches!(

@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use warpline_gpu::column::ColumnStatistics;
 use warpline_gpu::expr::{DatePart, Expr, Node};
+use warpline_gpu::pipeline::AggregateFunction;
 
 use crate::rel::expr::columns;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
@@ -46,6 +47,8 @@ pub struct ColumnEstimate {
     pub range: Option<(f64, f64)>,
     /// Share of NULLs.
     pub nulls: f64,
+    /// Mean, of sums and counts of groups.
+    pub mean: Option<f64>,
 }
 
 impl ColumnEstimate {
@@ -54,6 +57,7 @@ impl ColumnEstimate {
             distinct: rows.max(1.0),
             range: None,
             nulls: 0.0,
+            mean: None,
         }
     }
 }
@@ -176,11 +180,19 @@ impl<'a> Estimator<'a> {
                 let calls = aggregate.calls.iter().map(|call| {
                     let mut column = ColumnEstimate::unknown(rows);
                     if let Some(argument) = &call.argument {
-                        use warpline_gpu::pipeline::AggregateFunction::{Any, Max, Min};
+                        use AggregateFunction::{Any, Max, Min};
                         if matches!(call.function, Any | Max | Min) {
                             column.range = of_expr(argument, &input).range;
                         }
                     }
+                    let per_group = input.rows / rows.max(1.0);
+                    column.mean = match (call.function, &call.argument) {
+                        (AggregateFunction::Count, _) => Some(per_group),
+                        (AggregateFunction::Sum, Some(argument)) => of_expr(argument, &input)
+                            .range
+                            .map(|(low, high)| per_group * (low + high) / 2.0),
+                        _ => None,
+                    };
                     column
                 });
                 let mut result = Estimate {
@@ -215,6 +227,7 @@ impl<'a> Estimator<'a> {
                                 .reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
                         }),
                         nulls: 0.0,
+                        mean: None,
                     }
                 });
                 Estimate {
@@ -290,6 +303,7 @@ impl<'a> Estimator<'a> {
                     distinct: 2.0,
                     range: Some((0.0, 1.0)),
                     nulls: 0.0,
+                    mean: None,
                 });
                 (left.rows, columns)
             }
@@ -334,6 +348,7 @@ fn base(statistics: &ColumnStatistics, rows: f64) -> ColumnEstimate {
         distinct: distinct.max(1.0),
         range,
         nulls: statistics.null_count as f64 / rows.max(1.0),
+        mean: None,
     }
 }
 
@@ -366,6 +381,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 distinct: distinct.min(of.distinct),
                 range: None,
                 nulls: of.nulls,
+                mean: None,
             }
         }
         _ => {

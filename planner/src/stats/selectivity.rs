@@ -95,6 +95,17 @@ fn below(left: &Expr, right: &Expr, input: &Estimate) -> f64 {
     if let Some(share) = share(of_expr(right, input).range, constant(left)) {
         return 1.0 - share;
     }
+    // Sums of groups are taken to be exponential: few are several times the mean.
+    let over = |mean: Option<f64>, value: Option<f64>| {
+        let (mean, value) = (mean?, value?);
+        (mean > 0.0 && value >= 0.0).then(|| (-value / mean).exp())
+    };
+    if let Some(over) = over(of_expr(left, input).mean, constant(right)) {
+        return 1.0 - over;
+    }
+    if let Some(over) = over(of_expr(right, input).mean, constant(left)) {
+        return over;
+    }
     let computed = |e: &Expr| !matches!(e.node, Node::Column(_) | Node::Literal(_));
     if computed(left) || computed(right) {
         return UNKNOWN;

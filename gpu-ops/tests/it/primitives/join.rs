@@ -158,7 +158,7 @@ fn one_lane_sets_each_bit() {
         let mut numbers = Numbers(5);
         let wanted: Vec<u64> = (0..3000).map(|_| numbers.draw() % 700).collect();
         let words = machine.upload(&wanted);
-        let bits = machine.upload(&vec![0u32; 22]);
+        let bits = machine.upload(&[0u32; 22]);
         let out = machine.space(3000 * 8);
         let args = ProbeArgs {
             words: words.ptr(),
@@ -366,7 +366,7 @@ fn kept_rows_have_disjoint_places() {
         for n in [0, 1, 8, 255, 257, 5000] {
             for modulus in [1, 2, 50] {
                 let drawn: Vec<u64> = (0..n)
-                    .map(|_| u64::from(numbers.draw() % modulus == 0))
+                    .map(|_| u64::from(numbers.draw().is_multiple_of(modulus)))
                     .collect();
                 let expected: Vec<u64> = (0..n).filter(|i| drawn[*i as usize] == 1).collect();
                 let words = machine.upload(&drawn);

@@ -121,7 +121,7 @@ fn orders_of_a_number_of_rows_known_to_the_device() {
         ] {
             let ([_, device], _count) = machine.row_counts(rows, most);
             let used = rows.min(most) as usize;
-            check(&machine, &[word.clone()], &[11], device, used);
+            check(&machine, std::slice::from_ref(&word), &[11], device, used);
             check(&machine, &[], &[], device, used);
         }
     }

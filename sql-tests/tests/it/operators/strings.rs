@@ -236,3 +236,100 @@ fn many_distinct_values() {
         .map(String::from),
     );
 }
+
+/// Strings of which most differ lie as bytes on the device: filters, functions, payloads and short keys work on those.
+#[test]
+fn strings_that_do_not_repeat() {
+    let mut random = Random::new(31);
+    let pieces = [
+        "special", "requests", " ", "é", "a", "ab", "%", "_", "🦀", "packages", "13", "31",
+    ];
+    let texts: Vec<String> = (0..1500)
+        .map(|i| {
+            let words = random.below(9);
+            let tail: String = (0..words).map(|_| random.pick(&pieces)).collect();
+            format!("{tail}#{i}{}", random.pick(&pieces))
+        })
+        .collect();
+    let all: Vec<Option<&str>> = texts.iter().map(|text| Some(text.as_str())).collect();
+    let mut some = all.clone();
+    some.iter_mut().step_by(6).for_each(|text| *text = None);
+    let plain: Vec<String> = (0..1500)
+        .map(|i| format!("{}-{i}", 10 + i * 7 % 25))
+        .collect();
+    let fixture = Fixture::emulator()
+        .table(
+            "t",
+            [
+                ("id", row_numbers(texts.len())),
+                ("txt", strings(some)),
+                ("vw", string_views(all)),
+                (
+                    "phone",
+                    strings(plain.iter().map(|text| Some(text.as_str())).collect()),
+                ),
+                (
+                    "few",
+                    strings((0..texts.len()).map(|i| Some(["p", "q"][i % 2])).collect()),
+                ),
+            ],
+        )
+        .table(
+            "u",
+            [
+                ("uid", row_numbers(40)),
+                (
+                    "name",
+                    strings(
+                        texts
+                            .iter()
+                            .rev()
+                            .take(40)
+                            .map(|t| Some(t.as_str()))
+                            .collect(),
+                    ),
+                ),
+            ],
+        );
+    let conditions = [
+        "{} LIKE '%special%requests%'",
+        "{} NOT LIKE '%special%'",
+        "{} LIKE '%#1__%'",
+        "{} ILIKE '%PACK%'",
+        "{} LIKE 'a%3'",
+        "{} > 'm'",
+        "{} = '#0a'",
+        "{} IN ('#1a', '#2ab', '#3')",
+        "length({}) < 12",
+        "strpos({}, '#') = 4",
+        "substr({}, 1, 2) IN ('13', '31', 'ab')",
+        "{} IS NULL OR {} LIKE '%é%'",
+    ];
+    let conditions: Vec<String> = ["txt", "vw"]
+        .iter()
+        .flat_map(|column| conditions.map(|c| c.replace("{}", column)))
+        .collect();
+    let counts = conditions
+        .iter()
+        .map(|c| format!("SELECT count(*) AS n, sum(id) AS s FROM t WHERE {c}"));
+    check_all(&fixture, counts);
+    check_all(
+        &fixture,
+        [
+            "SELECT id, txt, vw FROM t WHERE id < 40 OR id > 1480",
+            "SELECT id, length(txt) AS l, substr(vw, 1, 3) AS k FROM t WHERE few = 'p'",
+            "SELECT substr(phone, 1, 2) AS k, count(*) AS n, sum(id) AS s FROM t GROUP BY substr(phone, 1, 2) ORDER BY k",
+            "SELECT substr(txt, 1, 2) AS k, count(*) AS n FROM t GROUP BY substr(txt, 1, 2) ORDER BY k",
+            "SELECT CASE WHEN vw LIKE '%special%' THEN 'yes' ELSE 'no' END AS k, few, count(*) AS n FROM t \
+             GROUP BY CASE WHEN vw LIKE '%special%' THEN 'yes' ELSE 'no' END, few",
+            "SELECT id, vw FROM t ORDER BY id DESC LIMIT 17",
+            "SELECT name, vw, id FROM u JOIN t ON uid = id WHERE name LIKE '%1%' AND vw LIKE '%a%'",
+            "SELECT uid, vw FROM u LEFT JOIN t ON uid + 1490 = id",
+            "SELECT name, id FROM u JOIN t ON name = vw",
+            "SELECT id, coalesce(txt, vw) AS c FROM t WHERE txt IS NULL OR txt < vw OR txt = vw",
+            "SELECT vw FROM t WHERE upper(vw) LIKE '%SPECIAL%' ORDER BY vw LIMIT 20",
+            "SELECT min(vw) AS lo, max(txt) AS hi, count(DISTINCT txt) AS d FROM t",
+        ]
+        .map(String::from),
+    );
+}

@@ -1,0 +1,130 @@
+//! All kernels that a program launches, compiled at once on as many threads as there are cores.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use warpline_cuda::kernels;
+
+use super::shapes::Shape;
+use crate::codegen::KernelProgram;
+use crate::device::Kernel;
+use crate::error::{GpuError, Result};
+use crate::runtime::Runtime;
+
+/// Sorts of at most this many rows (by estimate) need no more than the kernel for few rows.
+const FEW_ROWS: u64 = 1024;
+
+/// Hand-written kernels that a program will ask for: compiled beside the generated ones, or else each would
+/// hold up the first run.
+#[derive(Debug, Default)]
+pub(super) struct Builtins {
+    wanted: Vec<Builtin>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Builtin {
+    /// Sums of 32-bit and of 64-bit words are one module.
+    Sums,
+    /// Indexes with keys of this many words.
+    Index(usize),
+    SmallSort,
+    RadixSort,
+}
+
+impl Builtins {
+    fn add(&mut self, builtin: Builtin) {
+        if !self.wanted.contains(&builtin) {
+            self.wanted.push(builtin);
+        }
+    }
+
+    /// What finishes a result of this shape.
+    pub(super) fn of_shape(&mut self, shape: &Shape) {
+        match shape {
+            Shape::Matches(_) => self.add(Builtin::Sums),
+            Shape::Index(index) if index.appends() && index.key_words > 0 => {
+                self.add(Builtin::Index(index.key_words));
+                if index.has_ranges() {
+                    self.add(Builtin::Sums);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What orders about `rows` rows by keys of these bits.
+    pub(super) fn of_sort(&mut self, word_bits: &[u32], rows: u64) {
+        if word_bits.iter().any(|bits| *bits > 0) {
+            self.add(Builtin::SmallSort);
+            if rows > FEW_ROWS {
+                self.add(Builtin::RadixSort);
+            }
+        }
+    }
+}
+
+impl Builtin {
+    /// Any kernel of the module: a module is compiled as a whole.
+    fn compile(self, runtime: &Runtime) -> Result<()> {
+        match self {
+            Self::Sums => runtime.builtin("exclusive_sum_u64", 0, kernels::scan),
+            Self::Index(words) => {
+                runtime.builtin("insert_set", words, || kernels::hash_index(words))
+            }
+            Self::SmallSort => runtime.builtin("sort_small", 0, kernels::sort_small),
+            Self::RadixSort => runtime.builtin("sort_histogram", 0, kernels::radix_sort),
+        }
+        .map(|_| ())
+    }
+}
+
+/// The kernels, in order.
+///
+/// # Errors
+/// [`GpuError::Compile`], [`GpuError::Device`].
+pub(super) fn compile(
+    runtime: &Runtime,
+    kernels: &[&KernelProgram],
+    builtins: Builtins,
+) -> Result<Vec<Kernel>> {
+    let tasks = kernels.len() + builtins.wanted.len();
+    let one = |number: usize| -> Result<Option<Kernel>> {
+        match kernels.get(number) {
+            Some(kernel) => Ok(Some(runtime.kernel(kernel.entry, &kernel.source)?.0)),
+            None => {
+                let builtin = builtins.wanted.get(number - kernels.len());
+                builtin.map_or(Ok(()), |b| b.compile(runtime))?;
+                Ok(None)
+            }
+        }
+    };
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::with_capacity(tasks));
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= tasks {
+                return;
+            }
+            let outcome = one(number);
+            done.lock().push((number, outcome));
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 1..cores.min(tasks) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut done = done.into_inner();
+    done.sort_unstable_by_key(|(number, _)| *number);
+    let mut compiled = Vec::with_capacity(kernels.len());
+    for (_, outcome) in done {
+        compiled.extend(outcome?);
+    }
+    if compiled.len() != kernels.len() {
+        return Err(GpuError::Internal("a kernel was not compiled".into()));
+    }
+    Ok(compiled)
+}

@@ -1,0 +1,227 @@
+//! What follows a pipeline so that later steps can read its result: sums of matches, indexes, orders.
+
+use super::control::Control;
+use super::places::Part;
+use super::prepared::PreparedSort;
+use super::run::{MOST_ATTEMPTS, Run, cut, with_slack};
+use super::shapes::{BlockSizes, IndexShape, Shape, sort_parts};
+use super::storage::Store;
+use crate::codegen::ControlWord;
+use crate::device::DevicePtr;
+use crate::error::{GpuError, Result};
+use crate::graph::ResultId;
+use crate::primitives::{self, HashTable, RowCount};
+
+impl Run<'_> {
+    /// What follows a pipeline so that others can read its result.
+    pub(super) fn finish(&mut self, result: ResultId) -> Result<()> {
+        match &self.prepared.shapes[result] {
+            Shape::Matches(_) => self.sum_pairs(result)?,
+            Shape::Index(index) if index.appends() && index.key_words > 0 => {
+                self.finish_index(result, index)?;
+            }
+            _ => {}
+        }
+        if let Some(store) = &mut self.stores[result] {
+            store.drop_temporary(&mut self.recycler);
+        }
+        Ok(())
+    }
+
+    /// How many rows a result has: known, or on the device.
+    fn count(&self, result: ResultId) -> RowCount {
+        if self.careful() {
+            RowCount::Known(self.rows[result])
+        } else {
+            RowCount::Device {
+                count: self.control.word_address(result, ControlWord::Count),
+                most: self.sizes[result].capacity,
+            }
+        }
+    }
+
+    fn address(&self, result: ResultId, part: Part) -> Result<DevicePtr> {
+        self.stores[result]
+            .as_ref()
+            .and_then(|s| s.address(part))
+            .ok_or_else(|| GpuError::Internal(format!("{} has no {part:?}", self.name(result))))
+    }
+
+    fn sum_pairs(&mut self, result: ResultId) -> Result<()> {
+        let lengths = self.address(result, Part::Length)?;
+        let pairs = self.address(result, Part::Pairs)?;
+        let rows = self.count(result);
+        self.kernels += 1;
+        // SAFETY: the store has a length a row of the capacity and one sum more.
+        unsafe {
+            primitives::exclusive_sum(self.runtime, self.stream, lengths, pairs, rows, true)?;
+        }
+        self.pairs[result] = match self.hint(result) {
+            Some(hint) => with_slack(hint.pairs),
+            None => {
+                let store = self.stores[result].as_ref();
+                let Some((buffer, offset)) = store.and_then(|s| s.location(Part::Pairs)) else {
+                    return Err(GpuError::Internal("matches without sums".into()));
+                };
+                let last = offset + self.rows[result] as usize * 8;
+                let total = buffer.download_values::<u64>(self.stream, last, 1)?;
+                total.first().copied().unwrap_or(0)
+            }
+        };
+        Ok(())
+    }
+
+    fn finish_index(&mut self, result: ResultId, index: &IndexShape) -> Result<()> {
+        let shape = &self.prepared.shapes[result];
+        if index.is_hash() {
+            self.sizes[result].slots = match self.hint(result) {
+                Some(hint) => hint.slots,
+                None => primitives::slots_for(self.rows[result]),
+            };
+        } else if !index.has_ranges() {
+            return Ok(());
+        }
+        for _ in 0..MOST_ATTEMPTS {
+            let blocks = shape.finishing(&self.sizes[result]);
+            let name = self.name(result);
+            let mut extra = Store::default();
+            extra.extend(&blocks, &mut self.recycler, self.stream, name)?;
+            self.enter(result, index, &extra)?;
+            let fitted = if self.careful() && index.is_hash() {
+                let words = self.control.read(self.stream)?;
+                self.check_unique(&words, result)?;
+                Control::word(&words, result, ControlWord::Overflow) == 0
+            } else {
+                true
+            };
+            if fitted {
+                if let Some(store) = &mut self.stores[result] {
+                    store.join(extra);
+                }
+                return Ok(());
+            }
+            extra.release(&mut self.recycler);
+            self.sizes[result].slots *= 2;
+            self.control
+                .set(self.stream, result, ControlWord::Overflow, 0)?;
+        }
+        Err(self.hopeless(result))
+    }
+
+    /// Enter the materialised rows of an index into its table or ranges, which lie in `extra`.
+    fn enter(&mut self, result: ResultId, index: &IndexShape, extra: &Store) -> Result<()> {
+        let words = (0..index.key_words)
+            .map(|w| self.address(result, Part::KeyWord(w)))
+            .collect::<Result<Vec<_>>>()?;
+        let new = |part: Part| {
+            extra
+                .address(part)
+                .ok_or_else(|| GpuError::Internal(format!("an index has no {part:?}")))
+        };
+        let rows = self.count(result);
+        let (runtime, stream) = (self.runtime, self.stream);
+        let duplicate = self.control.word_address(result, ControlWord::Duplicate);
+        let overflow = self.control.word_address(result, ControlWord::Overflow);
+        self.kernels += 1;
+        if !index.is_hash() {
+            let [word] = words[..] else {
+                return Err(GpuError::Internal(
+                    "a perfect index with keys of several words".into(),
+                ));
+            };
+            let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
+            self.kernels += 2;
+            // SAFETY: the store has a word for every row of the capacity; offsets and entries were made
+            // for this domain and capacity.
+            return unsafe {
+                primitives::build_dense_ranges(
+                    runtime,
+                    stream,
+                    word,
+                    rows,
+                    index.domain,
+                    offsets,
+                    entries,
+                )
+            };
+        }
+        let table = HashTable {
+            slots: self.sizes[result].slots,
+            keys: new(Part::Keys)?,
+            states: extra.address(Part::States).unwrap_or(DevicePtr::NULL),
+        };
+        // SAFETY: as above; the table was made for these slots and words, and the control words live
+        // as long as the run.
+        unsafe {
+            if index.existence {
+                primitives::insert_set(runtime, stream, &words, rows, table, overflow)
+            } else if index.unique {
+                let entry = new(Part::Entry)?;
+                primitives::insert_unique(
+                    runtime, stream, &words, rows, table, entry, duplicate, overflow,
+                )
+            } else {
+                let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
+                self.kernels += 2;
+                primitives::build_ranges(
+                    runtime, stream, &words, rows, table, offsets, entries, overflow,
+                )
+            }
+        }
+    }
+
+    pub(super) fn sort(&mut self, sort: &PreparedSort) -> Result<()> {
+        let input = self.rows[sort.rows];
+        let fetch = cut(input, sort);
+        self.check_numbered(sort.into, input)?;
+        if self.stores[sort.into].is_none() {
+            self.sizes[sort.into].capacity = fetch;
+            self.make(sort.into)?;
+        }
+        let fetch = fetch.min(self.sizes[sort.into].capacity);
+        if let Some(keys) = &sort.keys {
+            let parts = sort_parts(sort.word_bits.len(), input);
+            let blocks = [BlockSizes {
+                parts,
+                fill: None,
+                temporary: true,
+            }];
+            let purpose = self.name(sort.into);
+            if let Some(store) = &mut self.stores[sort.into] {
+                store.extend(&blocks, &mut self.recycler, self.stream, purpose)?;
+            }
+            self.launch(keys, input, (sort.skip, fetch))?;
+            let words = (0..sort.word_bits.len())
+                .map(|w| self.address(sort.into, Part::KeyWord(w)))
+                .collect::<Result<Vec<_>>>()?;
+            let order = self.address(sort.into, Part::Order)?;
+            let rows = match self.count(sort.rows) {
+                // The input may have been sized for more rows than were promised to this sort.
+                RowCount::Device { count, most } => RowCount::Device {
+                    count,
+                    most: most.min(input),
+                },
+                known => known,
+            };
+            self.kernels += 1;
+            // SAFETY: every word array and the order have room for `input` rows.
+            unsafe {
+                primitives::sort_rows(
+                    self.runtime,
+                    self.stream,
+                    &words,
+                    &sort.word_bits,
+                    rows,
+                    order,
+                )?;
+            }
+        }
+        self.rows[sort.into] = fetch;
+        let bound = self.bound(sort.gather.source);
+        self.launch(&sort.gather, bound, (sort.skip, fetch))?;
+        if let Some(store) = &mut self.stores[sort.into] {
+            store.drop_temporary(&mut self.recycler);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,457 @@
+//! What each shape of result needs of device memory.
+
+use super::places::Part;
+use crate::codegen::{ColumnLayout, ResultLayout};
+use crate::error::{GpuError, Result};
+use crate::graph::IndexKind;
+use crate::pipeline::GroupPlacement;
+use crate::primitives::slots_for;
+
+/// Parts of a block begin at multiples of this, and end there: kernels may load whole vectors.
+pub(super) const ALIGNMENT: usize = 256;
+
+/// Bytes of a column's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ColumnShape {
+    pub(super) width: usize,
+    pub(super) nullable: bool,
+}
+
+/// A result's layout as far as memory goes. Unlike [`ResultLayout`] it holds no resident column.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// Columns of a `Rows` result.
+    Rows(Vec<ColumnShape>),
+    /// Columns of a `Sorted` result.
+    Sorted(Vec<ColumnShape>),
+    /// Columns of a `Matches` result.
+    Matches(Vec<ColumnShape>),
+    /// Aggregation states.
+    Groups {
+        /// Slots to begin with.
+        slots: u64,
+        /// Words of a state.
+        state_words: usize,
+        /// Words of a key in a hash table; 0 when the slot number is the key.
+        key_words: usize,
+        /// Words of a key in the set of each DISTINCT call.
+        distinct_words: Vec<usize>,
+    },
+    /// A join index.
+    Index(IndexShape),
+}
+
+/// An index's layout as far as memory goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct IndexShape {
+    pub(super) kind: IndexKind,
+    pub(super) domain: u64,
+    pub(super) key_words: usize,
+    pub(super) unique: bool,
+    pub(super) existence: bool,
+    pub(super) track_matches: bool,
+    pub(super) columns: Vec<ColumnShape>,
+}
+
+/// Rows and slots that a result has room for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Sizes {
+    /// Rows.
+    pub(super) capacity: u64,
+    /// Slots of its hash table.
+    pub(super) slots: u64,
+    /// Slots of the set of each DISTINCT call.
+    pub(super) distinct_slots: Vec<u64>,
+}
+
+/// One part and its size: `rows` of `unit` bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PartSize {
+    pub(super) part: Part,
+    pub(super) unit: usize,
+    pub(super) rows: u64,
+}
+
+impl PartSize {
+    fn new(part: Part, unit: usize, rows: u64) -> Self {
+        Self { part, unit, rows }
+    }
+
+    /// Rounded up to whole units of alignment.
+    pub(super) fn bytes(&self) -> Result<usize> {
+        usize::try_from(self.rows)
+            .ok()
+            .and_then(|rows| rows.checked_mul(self.unit))
+            .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT))
+            .ok_or_else(|| GpuError::Unsupported("a result of more than 2^63 bytes".into()))
+    }
+}
+
+/// Parts that are initialised alike.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct BlockSizes {
+    pub(super) parts: Vec<PartSize>,
+    /// Every byte before the first use; `None`: whatever is there.
+    pub(super) fill: Option<u8>,
+    /// Not needed once the step that fills the result is over.
+    pub(super) temporary: bool,
+}
+
+fn shapes(columns: &[ColumnLayout]) -> Vec<ColumnShape> {
+    columns
+        .iter()
+        .map(|c| ColumnShape {
+            width: usize::from(c.width),
+            nullable: c.nullable,
+        })
+        .collect()
+}
+
+fn column_parts(columns: &[ColumnShape], rows: u64) -> Vec<PartSize> {
+    let mut parts = Vec::with_capacity(columns.len() * 2);
+    for (i, column) in columns.iter().enumerate() {
+        parts.push(PartSize::new(Part::Column(i), column.width, rows));
+        if column.nullable {
+            parts.push(PartSize::new(Part::Valid(i), 1, rows));
+        }
+    }
+    parts
+}
+
+fn bitmap(part: Part, bits: u64) -> PartSize {
+    PartSize::new(part, 4, bits.div_ceil(32))
+}
+
+impl IndexShape {
+    /// Rows are appended to it in no order, as far as there is room; else they are addressed by key.
+    pub(super) fn appends(&self) -> bool {
+        self.key_words == 0 || self.kind == IndexKind::Hash || !(self.unique || self.existence)
+    }
+
+    /// It has offset ranges of entries.
+    pub(super) fn has_ranges(&self) -> bool {
+        self.key_words > 0 && !self.unique && !self.existence
+    }
+
+    /// It has a hash table.
+    pub(super) fn is_hash(&self) -> bool {
+        self.key_words > 0 && self.kind == IndexKind::Hash
+    }
+
+    /// Words of the packed key that the pipeline writes for every row.
+    fn stored_words(&self) -> usize {
+        if self.appends() { self.key_words } else { 0 }
+    }
+}
+
+impl Shape {
+    /// The shape of a layout.
+    pub(super) fn of(layout: &ResultLayout) -> Self {
+        match layout {
+            ResultLayout::Rows(columns) => Self::Rows(shapes(columns)),
+            ResultLayout::Sorted(columns) => Self::Sorted(shapes(columns)),
+            ResultLayout::Matches { columns, .. } => Self::Matches(shapes(columns)),
+            ResultLayout::Groups(groups) => {
+                let hashed = matches!(groups.placement, GroupPlacement::GlobalHash { .. })
+                    && groups.key_words > 0;
+                Self::Groups {
+                    slots: groups.slots.max(1),
+                    state_words: groups.aggregates.words,
+                    key_words: if hashed { groups.key_words } else { 0 },
+                    distinct_words: groups.distinct_words.clone(),
+                }
+            }
+            ResultLayout::Index(index) => Self::Index(IndexShape {
+                kind: index.kind,
+                domain: index.domain,
+                key_words: index.key_words,
+                unique: index.unique,
+                existence: index.existence,
+                track_matches: index.track_matches,
+                columns: shapes(&index.columns),
+            }),
+        }
+    }
+
+    /// Does the pipeline append rows, as far as there is room for them?
+    pub(super) fn appends(&self) -> bool {
+        match self {
+            Self::Rows(_) | Self::Sorted(_) | Self::Matches(_) => true,
+            Self::Groups { .. } => false,
+            Self::Index(index) => index.appends(),
+        }
+    }
+
+    /// Are rows counted in 32 bits?
+    pub(super) fn numbers_rows(&self) -> bool {
+        matches!(self, Self::Index(_) | Self::Sorted(_))
+    }
+
+    /// Bytes of one appended row, everything that grows with the rows included.
+    pub(super) fn row_bytes(&self) -> usize {
+        let columns = |columns: &[ColumnShape]| -> usize {
+            columns
+                .iter()
+                .map(|c| c.width + usize::from(c.nullable))
+                .sum()
+        };
+        match self {
+            Self::Rows(c) | Self::Sorted(c) => columns(c),
+            // Start, length, sum.
+            Self::Matches(c) => columns(c) + 16,
+            Self::Groups { .. } => 0,
+            Self::Index(index) => columns(&index.columns) + index.stored_words() * 8,
+        }
+    }
+
+    /// What must be there before the pipeline runs.
+    pub(super) fn filling(&self, sizes: &Sizes) -> Vec<BlockSizes> {
+        let rows = sizes.capacity;
+        let plain = |parts| BlockSizes {
+            parts,
+            fill: None,
+            temporary: false,
+        };
+        let filled = |parts, value| BlockSizes {
+            parts,
+            fill: Some(value),
+            temporary: false,
+        };
+        match self {
+            Self::Rows(columns) | Self::Sorted(columns) => {
+                vec![plain(column_parts(columns, rows))]
+            }
+            Self::Matches(columns) => {
+                let mut parts = column_parts(columns, rows);
+                parts.push(PartSize::new(Part::Start, 4, rows));
+                parts.push(PartSize::new(Part::Length, 4, rows));
+                parts.push(PartSize::new(Part::Pairs, 8, rows + 1));
+                vec![plain(parts)]
+            }
+            Self::Groups {
+                state_words,
+                key_words,
+                distinct_words,
+                ..
+            } => {
+                let slots = sizes.slots;
+                let mut zeros = vec![PartSize::new(Part::State, state_words * 8, slots)];
+                let mut blocks = Vec::new();
+                if *key_words > 0 {
+                    let keys = vec![PartSize::new(Part::Keys, key_words * 8, slots)];
+                    blocks.push(filled(keys, 0xFF));
+                }
+                if *key_words > 1 {
+                    zeros.push(PartSize::new(Part::States, 4, slots));
+                }
+                blocks.push(filled(zeros, 0));
+                for (call, (words, slots)) in
+                    distinct_words.iter().zip(&sizes.distinct_slots).enumerate()
+                {
+                    blocks.push(BlockSizes {
+                        parts: vec![PartSize::new(Part::DistinctKeys(call), words * 8, *slots)],
+                        fill: Some(0xFF),
+                        temporary: true,
+                    });
+                    if *words > 1 {
+                        blocks.push(BlockSizes {
+                            parts: vec![PartSize::new(Part::DistinctStates(call), 4, *slots)],
+                            fill: Some(0),
+                            temporary: true,
+                        });
+                    }
+                }
+                blocks
+            }
+            Self::Index(index) => {
+                let mut blocks = Vec::new();
+                let rows = if index.appends() { rows } else { index.domain };
+                if !index.columns.is_empty() {
+                    blocks.push(plain(column_parts(&index.columns, rows)));
+                }
+                if index.stored_words() > 0 {
+                    let words = (0..index.stored_words())
+                        .map(|w| PartSize::new(Part::KeyWord(w), 8, rows))
+                        .collect();
+                    blocks.push(BlockSizes {
+                        parts: words,
+                        fill: None,
+                        temporary: true,
+                    });
+                }
+                let mut zeros = Vec::new();
+                if index.kind == IndexKind::Perfect && index.key_words > 0 {
+                    zeros.push(bitmap(Part::Bits, index.domain));
+                }
+                if index.track_matches {
+                    zeros.push(bitmap(Part::Marks, rows));
+                }
+                if !zeros.is_empty() {
+                    blocks.push(filled(zeros, 0));
+                }
+                blocks
+            }
+        }
+    }
+
+    /// What an index gets once its rows are known; the primitives clear it.
+    pub(super) fn finishing(&self, sizes: &Sizes) -> Vec<BlockSizes> {
+        let Self::Index(index) = self else {
+            return vec![];
+        };
+        let mut blocks = Vec::new();
+        let plain = |parts| BlockSizes {
+            parts,
+            ..Default::default()
+        };
+        let slots = if index.is_hash() {
+            let words = index.key_words;
+            let mut parts = vec![PartSize::new(Part::Keys, words * 8, sizes.slots)];
+            if words > 1 {
+                parts.push(PartSize::new(Part::States, 4, sizes.slots));
+            }
+            if index.unique && !index.existence {
+                parts.push(PartSize::new(Part::Entry, 4, sizes.slots));
+            }
+            blocks.push(plain(parts));
+            sizes.slots
+        } else {
+            index.domain
+        };
+        if index.has_ranges() {
+            blocks.push(plain(vec![
+                PartSize::new(Part::Offsets, 4, slots + 1),
+                PartSize::new(Part::Entries, 4, sizes.capacity),
+            ]));
+        }
+        blocks
+    }
+}
+
+/// Parts of a sort over `rows` rows: the words of its keys and the order.
+pub(super) fn sort_parts(words: usize, rows: u64) -> Vec<PartSize> {
+    let words = (0..words).map(|w| PartSize::new(Part::KeyWord(w), 8, rows));
+    words.chain([PartSize::new(Part::Order, 4, rows)]).collect()
+}
+
+/// Slots for a first attempt at the sets of DISTINCT calls over at most `rows` rows in about `groups` groups: enough
+/// for every row when that is a small share of the `available` bytes.
+pub(super) fn slots_of_sets(words: &[usize], rows: u64, groups: u64, available: usize) -> Vec<u64> {
+    let share = available as u64 / 16 / words.len().max(1) as u64;
+    words
+        .iter()
+        .map(|words| {
+            let all = slots_for(rows);
+            if all.saturating_mul(*words as u64 * 8 + 4) <= share {
+                all
+            } else {
+                slots_for(rows.min(groups.saturating_mul(2).max(1 << 22)))
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
+        Shape::Index(IndexShape {
+            kind,
+            domain: 1000,
+            key_words: 1,
+            unique,
+            existence,
+            track_matches: true,
+            columns: if existence {
+                vec![]
+            } else {
+                vec![ColumnShape {
+                    width: 4,
+                    nullable: true,
+                }]
+            },
+        })
+    }
+
+    fn parts(blocks: &[BlockSizes]) -> Vec<(Part, u64)> {
+        blocks
+            .iter()
+            .flat_map(|b| b.parts.iter().map(|p| (p.part, p.rows)))
+            .collect()
+    }
+
+    #[test]
+    fn indexes_get_what_their_kind_needs() {
+        let sizes = Sizes {
+            capacity: 10,
+            slots: 32,
+            ..Default::default()
+        };
+        let perfect = index(IndexKind::Perfect, true, false);
+        assert!(!perfect.appends());
+        assert_eq!(
+            parts(&perfect.filling(&sizes)),
+            [
+                (Part::Column(0), 1000),
+                (Part::Valid(0), 1000),
+                (Part::Bits, 32),
+                (Part::Marks, 32)
+            ]
+        );
+        assert!(perfect.finishing(&sizes).is_empty());
+
+        let ranges = index(IndexKind::Perfect, false, false);
+        assert!(ranges.appends());
+        assert_eq!(
+            parts(&ranges.filling(&sizes)),
+            [
+                (Part::Column(0), 10),
+                (Part::Valid(0), 10),
+                (Part::KeyWord(0), 10),
+                (Part::Bits, 32),
+                (Part::Marks, 1)
+            ]
+        );
+        assert_eq!(
+            parts(&ranges.finishing(&sizes)),
+            [(Part::Offsets, 1001), (Part::Entries, 10)]
+        );
+
+        let hash = index(IndexKind::Hash, true, false);
+        assert_eq!(
+            parts(&hash.finishing(&sizes)),
+            [(Part::Keys, 32), (Part::Entry, 32)]
+        );
+        let set = index(IndexKind::Hash, false, true);
+        assert_eq!(
+            parts(&set.filling(&sizes)),
+            [(Part::KeyWord(0), 10), (Part::Marks, 1)]
+        );
+        assert_eq!(parts(&set.finishing(&sizes)), [(Part::Keys, 32)]);
+    }
+
+    #[test]
+    fn row_bytes_count_everything_that_grows() {
+        let columns = vec![
+            ColumnShape {
+                width: 8,
+                nullable: false,
+            },
+            ColumnShape {
+                width: 2,
+                nullable: true,
+            },
+        ];
+        assert_eq!(Shape::Rows(columns.clone()).row_bytes(), 11);
+        assert_eq!(Shape::Matches(columns).row_bytes(), 27);
+        assert_eq!(index(IndexKind::Hash, true, false).row_bytes(), 13);
+    }
+
+    #[test]
+    fn sizes_beyond_memory_are_an_error() {
+        let part = PartSize::new(Part::State, 16, u64::MAX / 4);
+        assert!(part.bytes().is_err());
+    }
+}
