@@ -34,9 +34,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         null_equal: false,
         unique,
         existence: false,
-        null_equal: false,
         track_matches: false,
-        null_equal: false,
         columns: vec![u32_layout()],
     })
 }
