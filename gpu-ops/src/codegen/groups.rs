@@ -192,10 +192,11 @@ fn call_column(
         }
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             meaning = call.meaning.clone();
-            let decode = if value.kind == StateKind::Min {
-                "value_of_min"
-            } else {
-                "value_of_max"
+            let (decode, word) = match value.kind {
+                StateKind::Min => ("value_of_min", word),
+                StateKind::Min128 => ("value_of_min128", wide_text(value.word)),
+                StateKind::Max128 => ("value_of_max128", wide_text(value.word)),
+                _ => ("value_of_max", word),
             };
             match call.c_type {
                 CType::F64 => {
@@ -237,9 +238,14 @@ fn call_column(
     })
 }
 
+/// C++ text of the 128 bits at a word and the next.
+fn wide_text(word: usize) -> String {
+    format!("(((u128)at[{}] << 64) | (u128)at[{word}])", word + 1)
+}
+
 fn sum_text(kind: StateKind, word: usize, return_type: &DataType) -> String {
     match kind {
-        StateKind::Sum128 => format!("(i128)(((u128)at[{}] << 64) | (u128)at[{word}])", word + 1),
+        StateKind::Sum128 => format!("(i128){}", wide_text(word)),
         _ if *return_type == DataType::UInt64 => format!("(i128)at[{word}]"),
         _ => format!("(i64)at[{word}]"),
     }
