@@ -7,15 +7,12 @@
 
 use arrow::datatypes::DataType;
 
-use super::keys::KeyPlan;
-use super::keys::{code, key_plan, ordered, pack_keys, packed_words};
+use super::distinct::DistinctSets;
 use super::operators::is_decimal;
-use super::program::{CONTROL_WORDS, ControlWord};
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
-use crate::graph::ResultId;
 use crate::pipeline::{AggregateCall, AggregateFunction};
 
 /// What an accumulator keeps.
@@ -99,57 +96,6 @@ pub struct AccumulatorPlan {
     pub grouped: bool,
 }
 
-/// The sets of values that DISTINCT calls have seen, one a call: keys are the group's keys and the value.
-pub(super) struct Distinct<'a> {
-    /// The `Groups` result.
-    pub(super) result: ResultId,
-    /// The group's keys.
-    pub(super) keys: &'a [KeyPlan],
-    /// Words of a key of each set so far.
-    pub(super) words: &'a mut Vec<usize>,
-}
-
-impl Distinct<'_> {
-    /// A C++ bool: `condition` holds, and no row before has had this value in this group. The statement
-    /// enters the value, so it must run once a row.
-    fn condition(
-        &mut self,
-        emitter: &mut Emitter<'_>,
-        value: &Value,
-        data_type: &DataType,
-        condition: &str,
-    ) -> Result<String> {
-        /// Past this many probes the set counts as overflowing and is made larger (C6).
-        const PROBES: u32 = 128;
-        let mut keys = self.keys.to_vec();
-        // Unlike in groups, the zeros are two values here.
-        let value = ordered(emitter, value.clone(), false);
-        keys.push(key_plan(emitter, value, data_type, false)?);
-        let words = pack_keys(&mut keys);
-        let codes: Vec<String> = keys.iter().map(code).collect();
-        let packed = packed_words(&keys, &codes, words).join(", ");
-        let n = self.words.len();
-        self.words.push(words);
-        let arguments = &mut emitter.state.arguments;
-        let table = arguments.pointer(&format!("d{n}keys"), "u64*");
-        let slots = arguments.size(&format!("d{n}slots"));
-        let control = arguments.pointer("control", "u64*");
-        let states = if words > 1 {
-            arguments.pointer(&format!("d{n}states"), "u32*")
-        } else {
-            "(u32*)0".to_string()
-        };
-        let overflow = self.result * CONTROL_WORDS + ControlWord::Overflow as usize;
-        let name = format!("new{n}");
-        emitter.lines.push(format!(
-            "bool {name} = false; if ({condition}) {{ const u64 value[{words}] = {{{packed}}}; bool full = false; \
-             {name} = insert_new<{words}>({states}, {table}, {slots} - 1, value, {PROBES}, full); \
-             if (full) store_relaxed(&{control}[{overflow}], (u64)1); }}"
-        ));
-        Ok(name)
-    }
-}
-
 impl AccumulatorPlan {
     fn add(&mut self, kind: StateKind, condition: String, value: String, partial: CType) -> usize {
         let same = |a: &Accumulator| a.kind == kind && a.condition == condition && a.value == value;
@@ -188,9 +134,9 @@ impl AccumulatorPlan {
         &mut self,
         emitter: &mut Emitter<'_>,
         call: &AggregateCall,
-        distinct: &mut Distinct<'_>,
         rows: u64,
         thread_rows: u64,
+        sets: &mut DistinctSets,
     ) -> Result<()> {
         let mut condition = "alive".to_string();
         if let Some(filter) = &call.filter {
@@ -208,14 +154,15 @@ impl AccumulatorPlan {
         if let Some(valid) = argument.as_ref().and_then(|a| a.valid.clone()) {
             condition = emitter.bind_bool(format!("{condition} && {valid}"));
         }
-        // Repeated values change neither the least nor the greatest.
-        let counts_once = call.distinct
-            && matches!(
-                call.function,
-                AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg
-            );
-        if let (true, Some(value), Some(expr)) = (counts_once, &argument, &call.argument) {
-            condition = distinct.condition(emitter, value, &expr.data_type, &condition)?;
+        // Extremes do not care how often a value comes.
+        let counts = matches!(
+            call.function,
+            AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg
+        );
+        if let (true, true, Some(value), Some(expr)) =
+            (call.distinct, counts, &argument, &call.argument)
+        {
+            condition = sets.first(emitter, value, &expr.data_type, &condition)?;
         }
         let count = self.count(&condition, thread_rows);
         let argument_type = call.argument.as_ref().map(|a| a.data_type.clone());

@@ -4,7 +4,8 @@
 //! build or an aggregation, and it settles the layouts of results. [`super::kernel`] turns the outcome
 //! into CUDA C++.
 
-use super::aggregate::{AccumulatorPlan, Distinct};
+use super::aggregate::AccumulatorPlan;
+use super::distinct::DistinctSets;
 use super::kernel::BLOCK_THREADS;
 use super::keys::KeyPlan;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words, probe_key};
@@ -131,10 +132,10 @@ pub(super) enum EmittedSink {
         keys: Vec<KeyPlan>,
         key_words: usize,
         aggregates: AccumulatorPlan,
-        distinct_words: Vec<usize>,
         profile: GroupProfile,
         placement: GroupPlacement,
         slots: u64,
+        distinct_words: Vec<usize>,
     },
     Build {
         into: ResultId,
@@ -451,20 +452,15 @@ fn aggregate_sink(
         let value = emitter.emit(key)?;
         keys.push(key_plan(emitter, value, &key.data_type, true)?);
     }
-    let mut distinct_words = Vec::new();
     let mut aggregates = AccumulatorPlan::default();
     if !keys.is_empty() {
         aggregates.grouped = true;
         // Tells the groups that exist from empty slots of dense placements.
         aggregates.count("alive", rows_a_thread);
     }
+    let mut sets = DistinctSets::new(into, &keys);
     for call in &aggregate.calls {
-        let mut distinct = Distinct {
-            result: into,
-            keys: &keys,
-            words: &mut distinct_words,
-        };
-        aggregates.call(emitter, call, &mut distinct, bound, rows_a_thread)?;
+        aggregates.call(emitter, call, bound, rows_a_thread, &mut sets)?;
     }
     let dense_domain = dense_strides(&mut keys);
     let key_words = pack_keys(&mut keys);
@@ -513,10 +509,10 @@ fn aggregate_sink(
         keys,
         key_words,
         aggregates,
-        distinct_words,
         profile,
         placement,
         slots,
+        distinct_words: sets.words,
     })
 }
 
@@ -670,10 +666,10 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
             keys,
             key_words,
             aggregates,
-            distinct_words,
             profile,
             placement,
             slots,
+            distinct_words,
         } => {
             let layout = super::program::GroupsLayout {
                 keys: keys.clone(),

@@ -10,6 +10,7 @@ mod arguments;
 mod build;
 mod calendar;
 mod cast;
+mod distinct;
 mod emit;
 mod group_sink;
 mod groups;

@@ -1,35 +1,12 @@
-//! Pipelines as data: what a fragment reads, filters, computes and where its rows end.
-//!
-//! A [`Fragment`] is the part of a physical plan that runs on the device, cut at blocking operators
-//! into [`Pipeline`]s. The code generator turns each pipeline into one kernel.
+//! What steps of a fragment are made of: scanned columns, aggregations, and where group states live.
 
 use std::fmt;
 
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::datatypes::{DataType, FieldRef};
 
 use crate::device::DeviceInfo;
 use crate::expr::Expr;
 use crate::tables::TableSource;
-
-/// A subtree of the plan that runs on the device.
-#[derive(Debug, Clone)]
-pub struct Fragment {
-    /// In launch order; the last one yields the fragment's rows.
-    pub pipelines: Vec<Pipeline>,
-    /// Schema of the fragment's rows, equal to that of the plan it stands for.
-    pub schema: SchemaRef,
-}
-
-/// A scan, what happens to each row, and a blocking sink.
-#[derive(Debug, Clone)]
-pub struct Pipeline {
-    /// Where rows come from.
-    pub source: ScanSource,
-    /// Row-wise steps in order.
-    pub stages: Vec<Stage>,
-    /// Where rows end.
-    pub sink: Sink,
-}
 
 /// Columns of a resident table.
 #[derive(Debug, Clone)]
@@ -46,21 +23,6 @@ pub struct ScanSource {
     /// values, because the fragment compares, groups, joins or orders by them; by position in `columns`.
     /// Missing entries are false.
     pub needs_codes: Vec<bool>,
-}
-
-/// One row-wise step.
-#[derive(Debug, Clone)]
-pub enum Stage {
-    /// Keep the rows for which every conjunct is true. Conjuncts are in evaluation order.
-    Filter(Vec<Expr>),
-}
-
-/// Where the rows of a pipeline end.
-#[derive(Debug, Clone)]
-pub enum Sink {
-    /// Ungrouped (`keys` empty: exactly one output row) or grouped aggregation.
-    /// Output columns: the keys, then the calls.
-    Aggregate(Aggregate),
 }
 
 /// Grouped or ungrouped aggregation.
