@@ -128,6 +128,34 @@ WL_DEVICE u64 min_u64(u64 a, u64 b) { return a < b ? a : b; }
 // Back from keys to values.
 WL_DEVICE i64 value_of_max(u64 key) { return (i64)(key ^ 0x8000000000000000ull); }
 WL_DEVICE i64 value_of_min(u64 key) { return value_of_max(~key); }
+// The same for values of up to 128 bits.
+WL_DEVICE u128 max_key128(i128 value) { return (u128)value ^ ((u128)1 << 127); }
+WL_DEVICE u128 min_key128(i128 value) { return ~max_key128(value); }
+WL_DEVICE i128 value_of_max128(u128 key) { return (i128)(key ^ ((u128)1 << 127)); }
+WL_DEVICE i128 value_of_min128(u128 key) { return value_of_max128(~key); }
+WL_DEVICE u128 max_u128(u128 a, u128 b) { return a > b ? a : b; }
+// Raises the 128 bits at words[0], words[1] (low first) to `key`; words[2] is a lock, 0 when free. A key below the
+// upper half, which only grows, costs a load; others queue at the lock, which nobody holds for longer than two
+// loads and two stores.
+WL_DEVICE void atomic_max_u128(u64* words, u128 key) {
+  const u64 high = (u64)(key >> 64);
+  if (load_relaxed(words + 1) > high) return;
+  // What the lock protects is inside of the loop: lanes of one warp that wait must not keep its holder from going on.
+  for (bool done = false; !done;) {
+    if (atomicCAS(words + 2, (u64)0, (u64)1) == 0) {
+      __threadfence();
+      const u128 held = ((u128)load_relaxed(words + 1) << 64) | load_relaxed(words);
+      if (key > held) {
+        store_relaxed(words, (u64)key);
+        store_relaxed(words + 1, high);
+      }
+      store_release(words + 2, (u64)0);
+      done = true;
+    } else {
+      spin_pause(20);
+    }
+  }
+}
 // Back from the total order to floats.
 WL_DEVICE f64 f64_of_order(i64 order) {
   union { f64 value; i64 bits; } pun;

@@ -198,8 +198,8 @@ fn column_reference(column: &Column, scope: &mut Scope<'_>) -> Result<Expr, Reas
 fn literal_value(literal: &Literal) -> Result<Expr, Reason> {
     let value = literal.value();
     let data_type = value.data_type();
-    let null = value.is_null() && (data_type == DataType::Null || is_string(&data_type));
-    if !is_value(&data_type) && !null {
+    let null = value.is_null() && data_type == DataType::Null;
+    if !is_value(&data_type) && !is_string(&data_type) && !null {
         return refuse(format!(
             "a constant of type {data_type} outside a string expression"
         ));
@@ -208,7 +208,7 @@ fn literal_value(literal: &Literal) -> Result<Expr, Reason> {
 }
 
 fn value_type(data_type: &DataType, expr: &Arc<dyn PhysicalExpr>) -> Result<(), Reason> {
-    if is_value(data_type) {
+    if is_value(data_type) || is_string(data_type) {
         return Ok(());
     }
     refuse(format!("{} is of type {data_type}", short(expr)))

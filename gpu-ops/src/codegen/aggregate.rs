@@ -30,12 +30,20 @@ pub enum StateKind {
     Max,
     /// Largest complement of a key; one word.
     Min,
+    /// Largest key of 128 bits; its two words, low first, and a lock.
+    Max128,
+    /// Largest complement of a key of 128 bits; the same.
+    Min128,
 }
 
 impl StateKind {
     /// 64-bit words of state.
     pub fn words(self) -> usize {
-        if self == Self::Sum128 { 2 } else { 1 }
+        match self {
+            Self::Sum128 => 2,
+            Self::Max128 | Self::Min128 => 3,
+            _ => 1,
+        }
     }
 }
 
@@ -254,7 +262,14 @@ impl AccumulatorPlan {
         condition: String,
     ) -> Result<usize> {
         let number = match value.c_type {
-            CType::I128 => return unsupported("MIN and MAX over values of more than 64 bits"),
+            CType::I128 => {
+                let (kind, function) = match kind {
+                    StateKind::Min => (StateKind::Min128, "min_key128"),
+                    _ => (StateKind::Max128, "max_key128"),
+                };
+                let key = format!("{function}({})", value.text);
+                return Ok(self.add(kind, condition, key, CType::I128));
+            }
             CType::F32 | CType::F64 => {
                 let order = match (self.grouped, kind) {
                     (false, _) => "total_order",
@@ -313,6 +328,7 @@ impl Accumulator {
     pub(super) fn partial_type(&self) -> &'static str {
         match self.kind {
             StateKind::Min | StateKind::Max => "u64",
+            StateKind::Min128 | StateKind::Max128 => "u128",
             _ => self.partial.name(),
         }
     }
@@ -324,6 +340,12 @@ impl Accumulator {
             StateKind::Min | StateKind::Max => {
                 format!(
                     "{target} = max_u64({target}, {hit} ? {} : 0ull);",
+                    self.value
+                )
+            }
+            StateKind::Min128 | StateKind::Max128 => {
+                format!(
+                    "{target} = max_u128({target}, {hit} ? {} : (u128)0);",
                     self.value
                 )
             }
@@ -352,6 +374,7 @@ impl Accumulator {
             StateKind::Sum128 => format!("atomic_add_u128({at}, (u128)(i128)({value}));"),
             StateKind::SumFloat => format!("atomicAdd((f64*)({at}), {value});"),
             StateKind::Min | StateKind::Max => format!("atomicMax({at}, {value});"),
+            StateKind::Min128 | StateKind::Max128 => format!("atomic_max_u128({at}, {value});"),
         }
     }
 }

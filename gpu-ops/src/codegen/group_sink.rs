@@ -300,6 +300,13 @@ impl KernelWriter<'_> {
                     ),
                     StateKind::SumFloat => ("f64", format!("t += *(const f64*)&{from}")),
                     StateKind::Min | StateKind::Max => ("u64", format!("t = max_u64(t, {from})")),
+                    StateKind::Min128 | StateKind::Max128 => (
+                        "u128",
+                        format!(
+                            "t = max_u128(t, ((u128){} << 64) | {from})",
+                            word(a.word + 1)
+                        ),
+                    ),
                 };
                 line!(
                     self,
@@ -322,7 +329,9 @@ impl KernelWriter<'_> {
             for a in &groups.aggregates.accumulators {
                 let w = a.word;
                 let value = match a.kind {
-                    StateKind::Sum128 => format!("(((u128)from[{}] << 64) | from[{w}])", w + 1),
+                    StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => {
+                        format!("(((u128)from[{}] << 64) | from[{w}])", w + 1)
+                    }
                     StateKind::SumFloat => format!("*(const f64*)(from + {w})"),
                     _ => format!("from[{w}]"),
                 };
@@ -368,6 +377,18 @@ impl KernelWriter<'_> {
                     self,
                     "    {{ const f64 t = warp_sum({partial}); if (lane_id() == 0) mine[{w}] = (u64)f64_bits(t); }}"
                 ),
+                StateKind::Min128 | StateKind::Max128 => {
+                    // Signed as the warp compares them, and back.
+                    line!(
+                        self,
+                        "    {{ const u128 t = max_key128(warp_max(value_of_max128({partial})));"
+                    );
+                    line!(
+                        self,
+                        "      if (lane_id() == 0) {{ mine[{w}] = (u64)t; mine[{}] = (u64)(t >> 64); }} }}",
+                        w + 1
+                    );
+                }
                 StateKind::Min | StateKind::Max => line!(
                     self,
                     "    {{ const u64 t = warp_max({partial}); if (lane_id() == 0) mine[{w}] = t; }}"

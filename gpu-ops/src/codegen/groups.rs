@@ -97,11 +97,11 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
     let values = key.domain - u128::from(key.nullable);
     let max = key.min.wrapping_add_unsigned(values.max(1)).wrapping_sub(1);
     let range = Range { min: key.min, max };
-    let boolean = key.data_type == DataType::Boolean;
-    let c_type = if boolean {
-        CType::Bool
-    } else {
-        CType::for_range(range)
+    let c_type = match key.data_type {
+        DataType::Boolean => CType::Bool,
+        DataType::Float64 => CType::F64,
+        DataType::Float32 => CType::F32,
+        _ => CType::for_range(range),
     };
     let mut lines = vec![format!("{} code = {code};", key.code_type())];
     if key.nullable {
@@ -110,6 +110,8 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
     let wide = if c_type == CType::I128 { "(u128)" } else { "" };
     lines.push(match c_type {
         CType::Bool => "{c}[k] = code != 0;".to_string(),
+        CType::F64 => format!("{{c}}[k] = f64_of_order((i64)(code + {}));", key.min_text()),
+        CType::F32 => format!("{{c}}[k] = f32_of_order((i32)(code + {}));", key.min_text()),
         _ if key.is_wide() => format!("{{c}}[k] = ({})(code + {});", c_type.name(), key.min_text()),
         // Modulo the width: the sum is a value of the key's range.
         _ => format!(
@@ -123,7 +125,11 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
         shape: Shape::Computed {
             data_type: key.data_type.clone(),
             c_type,
-            range: if boolean { Range::new(0, 1) } else { range },
+            range: match c_type {
+                CType::Bool => Range::new(0, 1),
+                CType::F32 | CType::F64 => Range::FULL,
+                _ => range,
+            },
             meaning: key.meaning.clone(),
         },
         access: Access::Lines(lines),
@@ -186,10 +192,11 @@ fn call_column(
         }
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             meaning = call.meaning.clone();
-            let decode = if value.kind == StateKind::Min {
-                "value_of_min"
-            } else {
-                "value_of_max"
+            let (decode, word) = match value.kind {
+                StateKind::Min => ("value_of_min", word),
+                StateKind::Min128 => ("value_of_min128", wide_text(value.word)),
+                StateKind::Max128 => ("value_of_max128", wide_text(value.word)),
+                _ => ("value_of_max", word),
             };
             match call.c_type {
                 CType::F64 => {
@@ -231,9 +238,14 @@ fn call_column(
     })
 }
 
+/// C++ text of the 128 bits at a word and the next.
+fn wide_text(word: usize) -> String {
+    format!("(((u128)at[{}] << 64) | (u128)at[{word}])", word + 1)
+}
+
 fn sum_text(kind: StateKind, word: usize, return_type: &DataType) -> String {
     match kind {
-        StateKind::Sum128 => format!("(i128)(((u128)at[{}] << 64) | (u128)at[{word}])", word + 1),
+        StateKind::Sum128 => format!("(i128){}", wide_text(word)),
         _ if *return_type == DataType::UInt64 => format!("(i128)at[{word}]"),
         _ => format!("(i64)at[{word}]"),
     }

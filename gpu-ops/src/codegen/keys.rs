@@ -52,6 +52,7 @@ pub(super) fn key_plan(
     null_code: bool,
 ) -> Result<KeyPlan> {
     let value = as_integer(emitter, value);
+    let value = ordered(emitter, value, true);
     if matches!(value.meaning, Meaning::Row(_)) {
         return unsupported("keys of strings that are not dictionary encoded");
     }
@@ -78,6 +79,37 @@ pub(super) fn key_plan(
         high: (0, 0),
         value,
     })
+}
+
+/// Floats as integers in their total order, so that equal integers are equal floats; with `one_zero` the zeros are
+/// one, as in DataFusion's groups. NaNs of different bits differ there as here.
+pub(super) fn ordered(emitter: &mut Emitter<'_>, value: Value, one_zero: bool) -> Value {
+    let (c_type, zero, range) = match value.c_type {
+        CType::F64 => (
+            CType::I64,
+            "0.0",
+            Range::new(i64::MIN.into(), i64::MAX.into()),
+        ),
+        CType::F32 => (
+            CType::I32,
+            "0.0f",
+            Range::new(i32::MIN.into(), i32::MAX.into()),
+        ),
+        _ => return value,
+    };
+    let text = &value.text;
+    let order = if one_zero {
+        format!("total_order({text} == {zero} ? {zero} : {text})")
+    } else {
+        format!("total_order({text})")
+    };
+    let text = emitter.bind(c_type, order);
+    Value {
+        text,
+        c_type,
+        range,
+        ..value
+    }
 }
 
 /// Booleans as 0 and 1.

@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::Operator;
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{BinaryExpr, NegativeExpr};
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
-use super::{Scope, boxed, is_decimal, is_string, short};
+use super::{Scope, boxed, is_decimal};
 use crate::reason::{Reason, refuse};
 
 pub(super) fn binary(
@@ -44,7 +43,7 @@ pub(super) fn binary(
             ));
         }
     } else if !matches!(op, BinaryOp::And | BinaryOp::Or) {
-        check_comparison(&left, &right, expr)?;
+        check_comparison(&left, &right)?;
     }
     Ok(Node::Binary { op, left, right })
 }
@@ -129,14 +128,8 @@ fn same_decimal_width(a: &DataType, b: &DataType) -> bool {
     is_decimal(a) && std::mem::discriminant(a) == std::mem::discriminant(b)
 }
 
-fn check_comparison(left: &Expr, right: &Expr, expr: &BinaryExpr) -> Result<(), Reason> {
+fn check_comparison(left: &Expr, right: &Expr) -> Result<(), Reason> {
     let (l, r) = (&left.data_type, &right.data_type);
-    if is_string(l) && is_string(r) {
-        return refuse(format!(
-            "{} compares two string columns",
-            short(&(Arc::new(expr.clone()) as Arc<dyn PhysicalExpr>))
-        ));
-    }
     if l != r && *l != DataType::Null && *r != DataType::Null {
         return refuse(format!("a comparison of {l} with {r} runs on the CPU"));
     }

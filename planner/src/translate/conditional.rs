@@ -13,9 +13,6 @@ pub(super) fn case(
     data_type: &DataType,
     scope: &mut Scope<'_>,
 ) -> Result<Node, Reason> {
-    if is_string(data_type) {
-        return refuse("CASE with string results over more than one column runs on the CPU");
-    }
     let base = expr.expr().map(|base| node(base, scope)).transpose()?;
     let mut branches = Vec::with_capacity(expr.when_then_expr().len());
     for (when, then) in expr.when_then_expr() {
@@ -38,9 +35,6 @@ pub(super) fn case(
 
 /// `a = b` over values of one type, as CASE with a base expression and NULLIF compare them.
 pub(super) fn equals(a: Expr, b: Expr) -> Result<Expr, Reason> {
-    if is_string(&a.data_type) || is_string(&b.data_type) {
-        return refuse("a comparison of two string columns runs on the CPU");
-    }
     if a.data_type != b.data_type && a.data_type != DataType::Null && b.data_type != DataType::Null
     {
         return refuse(format!(

@@ -22,12 +22,6 @@ pub(super) fn scalar_function(
     if function.is::<DatePartFunc>() {
         return date_part(expr, data_type, scope);
     }
-    if is_string(data_type) {
-        return refuse(format!(
-            "{} over more than one column runs on the CPU",
-            expr.name()
-        ));
-    }
     if function.is::<CoalesceFunc>() {
         let list = expr
             .args()
@@ -45,6 +39,12 @@ pub(super) fn scalar_function(
             branches: vec![(condition, null)],
             otherwise: Some(Box::new(value)),
         });
+    }
+    if is_string(data_type) {
+        return refuse(format!(
+            "{} over more than one column runs on the CPU",
+            expr.name()
+        ));
     }
     refuse(format!("the function {} runs on the CPU", expr.name()))
 }

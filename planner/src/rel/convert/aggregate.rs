@@ -213,7 +213,7 @@ fn check_argument(
 
 fn check_key(key: &Expr, name: &str) -> Result<(), Reason> {
     let data_type = &key.data_type;
-    if is_string(data_type) || is_value(data_type) && !data_type.is_floating() {
+    if is_string(data_type) || is_value(data_type) {
         return Ok(());
     }
     refuse(format!(

@@ -208,6 +208,10 @@ fn floats_as_keys() {
         [
             "SELECT id, f FROM t ORDER BY f DESC NULLS LAST, id",
             "SELECT id, f FROM t ORDER BY f, id LIMIT 4",
+            "SELECT f, count(*) AS n FROM t GROUP BY f",
+            "SELECT f, f > 1 AS g, max(id) AS m FROM t GROUP BY f, f > 1",
+            "SELECT DISTINCT f, id % 2 AS p FROM t",
+            "SELECT count(DISTINCT f) AS a, count(DISTINCT id) AS b, sum(DISTINCT f) AS c FROM t WHERE f < 10",
         ]
         .map(String::from),
     );
