@@ -257,7 +257,7 @@ fn strings_that_do_not_repeat() {
     let plain: Vec<String> = (0..1500)
         .map(|i| format!("{}-{i}", 10 + i * 7 % 25))
         .collect();
-    let fixture = Fixture::emulator()
+    let fixture = Fixture::device()
         .table(
             "t",
             [
