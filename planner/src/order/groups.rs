@@ -89,7 +89,7 @@ pub(super) fn fewer_keys(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
 }
 
 /// The columns of `rel` of which rows that agree in `known` have one value.
-fn determined(
+pub(super) fn determined(
     rel: &RelRef,
     mut known: BTreeSet<usize>,
     estimator: &Estimator<'_>,
