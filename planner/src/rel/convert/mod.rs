@@ -229,8 +229,10 @@ impl Converter {
             })?;
             Ok(moved.data)
         };
-        let over = |exprs: &[Arc<dyn PhysicalExpr>]| exprs.iter().map(within).collect();
-        let filters: Vec<_> = (over(&scan.filters) as Result<_, Reason>)?;
+        let over = |exprs: &[Arc<dyn PhysicalExpr>]| {
+            exprs.iter().map(within).collect::<Result<Vec<_>, Reason>>()
+        };
+        let filters = over(&scan.filters)?;
         let columns: Vec<_> = (over(&scan.columns) as Result<_, Reason>)?;
         let table = Rel::scan(Arc::new(scan.table), used.clone());
         let (rows, filters) = self.translate_all(table, &filters)?;
