@@ -124,6 +124,10 @@ WL_DEVICE bool float_in_range(f64 value, f64 min, f64 max_exclusive) {
 WL_DEVICE u64 max_key(i64 value) { return (u64)value ^ 0x8000000000000000ull; }
 WL_DEVICE u64 min_key(i64 value) { return ~max_key(value); }
 WL_DEVICE u64 max_u64(u64 a, u64 b) { return a > b ? a : b; }
+// Stores the one value that all writers of a word agree on; later writers only look.
+WL_DEVICE void store_once(u64* word, u64 value) {
+  if (load_relaxed(word) != value) store_relaxed(word, value);
+}
 WL_DEVICE u64 min_u64(u64 a, u64 b) { return a < b ? a : b; }
 // Back from keys to values.
 WL_DEVICE i64 value_of_max(u64 key) { return (i64)(key ^ 0x8000000000000000ull); }

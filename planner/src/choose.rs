@@ -29,8 +29,13 @@ mod limits {
     pub(super) const DENSE_ENTRIES_PER_ROW: u64 = 4;
     /// … but this many entries always,
     pub(super) const DENSE_ENTRIES: u64 = 1 << 16;
-    /// … and no more bytes than this.
+    /// … and up to this many bytes whatever the hash table would take,
     pub(super) const DENSE_BYTES: u64 = 1 << 28;
+    /// … beyond that as long as clearing and reading it moves at most this many times the bytes of the
+    /// hash table (whose rows cost two places at random where those of an array cost one),
+    pub(super) const DENSE_TO_HASH: u64 = 2;
+    /// … and at most this share of the device's memory.
+    pub(super) const DENSE_SHARE: u64 = 6;
     /// Bytes a hash slot needs beside the state: the key's hash and a lock word.
     pub(super) const SLOT_OVERHEAD: u64 = 16;
     /// Smallest hash table.
@@ -139,7 +144,14 @@ fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let entries =
             limits::DENSE_ENTRIES.max(profile.rows.saturating_mul(limits::DENSE_ENTRIES_PER_ROW));
         let bytes = groups.saturating_mul(profile.state_bytes as u64);
-        if groups <= entries && bytes <= limits::DENSE_BYTES {
+        let expected = profile.estimate.min(profile.max_groups).max(1);
+        let slots = expected.saturating_mul(2).checked_next_power_of_two();
+        let hashed = slots
+            .unwrap_or(1 << 63)
+            .saturating_mul(profile.state_bytes as u64 + limits::SLOT_OVERHEAD);
+        let cheap = bytes <= hashed.saturating_mul(limits::DENSE_TO_HASH)
+            && bytes <= device.memory as u64 / limits::DENSE_SHARE;
+        if groups <= entries && (bytes <= limits::DENSE_BYTES || cheap) {
             return PlacementChoice {
                 placement: GroupPlacement::GlobalDense,
                 reason: format!(
@@ -157,8 +169,13 @@ fn hash(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
     let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
     let cached = (device.l2_cache as u64 / slot).max(limits::HASH_SLOTS);
     let most = profile.max_groups.min(profile.rows).max(1);
-    // The bound is often loose: begin with a table of moderate size and let it grow.
-    let groups = most.min(cached.max(limits::HASH_FIRST_SLOTS) / 2);
+    // Bounds are often loose, and estimates rarely low: begin with what is expected and let it grow.
+    let moderate = cached.max(limits::HASH_FIRST_SLOTS) / 2;
+    let groups = most.min(
+        profile
+            .estimate
+            .max(moderate.min(profile.estimate.saturating_mul(4))),
+    );
     let half_full = groups
         .saturating_mul(2)
         .checked_next_power_of_two()

@@ -30,6 +30,8 @@ pub enum StateKind {
     Max,
     /// Largest complement of a key; one word.
     Min,
+    /// Key of any value: all rows of a group have the same one, so it is stored and not compared.
+    Any,
     /// Largest key of 128 bits; its two words, low first, and a lock.
     Max128,
     /// Largest complement of a key of 128 bits; the same.
@@ -189,8 +191,11 @@ impl AccumulatorPlan {
             (AggregateFunction::Min, Some(v)) => {
                 self.extreme(emitter, StateKind::Min, &v, condition)?
             }
-            (AggregateFunction::Max | AggregateFunction::Any, Some(v)) => {
+            (AggregateFunction::Max, Some(v)) => {
                 self.extreme(emitter, StateKind::Max, &v, condition)?
+            }
+            (AggregateFunction::Any, Some(v)) => {
+                self.extreme(emitter, StateKind::Any, &v, condition)?
             }
             (function, None) => {
                 return Err(GpuError::Internal(format!(
@@ -272,7 +277,7 @@ impl AccumulatorPlan {
             }
             CType::F32 | CType::F64 => {
                 let order = match (self.grouped, kind) {
-                    (false, _) => "total_order",
+                    (false, _) | (_, StateKind::Any) => "total_order",
                     (true, StateKind::Min) => "grouped_min_order",
                     (true, _) => "grouped_max_order",
                 };
@@ -327,7 +332,7 @@ impl Accumulator {
     /// C++ type of one thread's partial result.
     pub(super) fn partial_type(&self) -> &'static str {
         match self.kind {
-            StateKind::Min | StateKind::Max => "u64",
+            StateKind::Min | StateKind::Max | StateKind::Any => "u64",
             StateKind::Min128 | StateKind::Max128 => "u128",
             _ => self.partial.name(),
         }
@@ -337,7 +342,7 @@ impl Accumulator {
     pub(super) fn add_to_partial(&self, target: &str, hit: &str) -> String {
         let t = self.partial_type();
         match self.kind {
-            StateKind::Min | StateKind::Max => {
+            StateKind::Min | StateKind::Max | StateKind::Any => {
                 format!(
                     "{target} = max_u64({target}, {hit} ? {} : 0ull);",
                     self.value
@@ -374,6 +379,7 @@ impl Accumulator {
             StateKind::Sum128 => format!("atomic_add_u128({at}, (u128)(i128)({value}));"),
             StateKind::SumFloat => format!("atomicAdd((f64*)({at}), {value});"),
             StateKind::Min | StateKind::Max => format!("atomicMax({at}, {value});"),
+            StateKind::Any => format!("store_once({at}, {value});"),
             StateKind::Min128 | StateKind::Max128 => format!("atomic_max_u128({at}, {value});"),
         }
     }

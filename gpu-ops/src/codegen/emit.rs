@@ -16,7 +16,7 @@ use super::sources;
 use super::value::{CType, Value};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
-use crate::expr::Expr;
+use crate::expr::{Expr, Node};
 use crate::graph::{
     Build, Graph, IndexKind, IndexProfile, Pipeline, Policy, Probe, ProbeKind, ResultId, Sink,
     Stage,
@@ -135,6 +135,8 @@ pub(super) enum EmittedSink {
         profile: GroupProfile,
         placement: GroupPlacement,
         slots: u64,
+        /// Rows of one group follow each other.
+        clustered: bool,
         distinct_words: Vec<usize>,
     },
     Build {
@@ -472,6 +474,7 @@ fn aggregate_sink(
         rows: bound,
         dense_domain,
         max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
+        estimate: context.graph.results[into].estimate.max(1),
         state_bytes: aggregates.words * 8,
         state_registers: aggregates.accumulators.iter().map(|a| a.registers()).sum(),
         registers_possible: true,
@@ -480,18 +483,12 @@ fn aggregate_sink(
     let name = &context.graph.results[into].name;
     let mut placement = GroupPlacement::Registers;
     let mut slots = 1;
+    let clustered = clustered(emitter, aggregate);
     if !keys.is_empty() {
         let choice = context.policy.place_groups(&profile, context.device);
         placement = choice.placement;
         slots = match placement {
-            GroupPlacement::GlobalHash { capacity } => {
-                // The estimate of the planner knows more than the bound does.
-                let estimate = context.graph.results[into].estimate;
-                let wanted = estimate.saturating_mul(2).next_power_of_two().max(1 << 10);
-                let slots = capacity.min(wanted);
-                placement = GroupPlacement::GlobalHash { capacity: slots };
-                slots
-            }
+            GroupPlacement::GlobalHash { capacity } => capacity,
             _ => match dense_domain {
                 Some(domain) => domain,
                 None => {
@@ -513,7 +510,22 @@ fn aggregate_sink(
         placement,
         slots,
         distinct_words: sets.words,
+        clustered,
     })
+}
+
+/// Does each group's rows' key come from a column in order? Then they follow each other.
+fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
+    let [key] = aggregate.keys.as_slice() else {
+        return false;
+    };
+    let Node::Column(index) = &key.node else {
+        return false;
+    };
+    matches!(
+        emitter.columns.get(*index).map(|c| &c.shape),
+        Some(Shape::Resident(column)) if column.statistics.sorted
+    )
 }
 
 fn build_sink(
@@ -670,6 +682,7 @@ fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<(
             placement,
             slots,
             distinct_words,
+            ..
         } => {
             let layout = super::program::GroupsLayout {
                 keys: keys.clone(),

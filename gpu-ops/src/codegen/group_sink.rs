@@ -11,7 +11,7 @@ use super::keys::KeyPlan;
 use super::program::ControlWord;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::pipeline::GroupPlacement;
+use crate::pipeline::{AggregateFunction, GroupPlacement};
 
 /// Private states of more registers than this go to shared memory, a column a thread: in registers
 /// every row would update every group, and the arithmetic pipe becomes the limit (on an H200, TPC-H Q1
@@ -31,6 +31,10 @@ struct Groups {
     aggregates: AccumulatorPlan,
     placement: GroupPlacement,
     slots: u64,
+    /// Rows of one group follow each other: a thread adds up a run of them before it touches the table.
+    runs: bool,
+    /// The first accumulator, which counts rows to tell groups from empty places, is of no use to anyone.
+    uncounted: bool,
     /// States in registers or in a thread's column of shared memory.
     private: bool,
     /// Bytes of shared memory for private states; 0: they are in registers.
@@ -65,6 +69,8 @@ impl KernelWriter<'_> {
             aggregates,
             placement,
             slots,
+            clustered,
+            distinct_words,
             ..
         } = &self.pipeline.sink
         else {
@@ -81,7 +87,19 @@ impl KernelWriter<'_> {
             && !keys.is_empty()
             && slots * state > PRIVATE_REGISTERS
             && bytes <= PRIVATE_BYTES;
+        let hashed = !keys.is_empty() && matches!(placement, GroupPlacement::GlobalHash { .. });
+        let uncounted = hashed
+            && aggregates
+                .calls
+                .iter()
+                .all(|c| c.value != 0 && (c.count != 0 || c.function != AggregateFunction::Avg));
         Ok(Groups {
+            runs: *clustered
+                && self.pipeline.thread_rows > 1
+                && distinct_words.is_empty()
+                && *key_words == 1
+                && (hashed || *placement == GroupPlacement::GlobalDense),
+            uncounted,
             into: *into,
             keys: keys.clone(),
             key_words: *key_words,
@@ -158,10 +176,63 @@ impl KernelWriter<'_> {
         self.load(&needs);
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
         line!(self, "    if (live != 0) {{");
-        self.row_loop(&lines, "live");
-        self.update(&groups);
-        line!(self, "      }}\n    }}");
+        if groups.runs {
+            self.runs(&groups, &lines);
+        } else {
+            self.row_loop(&lines, "live");
+            self.update(&groups);
+            line!(self, "      }}");
+        }
+        line!(self, "    }}");
         Ok(())
+    }
+
+    /// Add up rows as long as their key stays the same, and only then go to the table: the rows of a
+    /// sorted column take as many atomics as they have keys.
+    fn runs(&mut self, groups: &Groups, lines: &[String]) {
+        let accumulators = &groups.aggregates.accumulators;
+        let first = usize::from(groups.uncounted);
+        let codes: Vec<String> = groups.keys.iter().map(keys::code).collect();
+        let code = if groups.hashed() {
+            keys::packed_words(&groups.keys, &codes, 1).remove(0)
+        } else {
+            keys::dense_code(&groups.keys, &codes)
+        };
+        line!(self, "      bool open = false; u64 run = 0;");
+        for (i, a) in accumulators.iter().enumerate().skip(first) {
+            line!(self, "      {} q{i} = 0;", a.partial_type());
+        }
+        line!(self, "      const auto close_run = [&]() {{");
+        if groups.hashed() {
+            self.find_slot(groups, &["run".to_string()], "return");
+        } else {
+            line!(self, "          const u64 slot = run;");
+        }
+        line!(
+            self,
+            "          u64* const at = states + slot * {};",
+            groups.words()
+        );
+        for (i, a) in accumulators.iter().enumerate().skip(first) {
+            let add = a.add_to_state("at", &format!("q{i}"));
+            line!(self, "          if (q{i} != 0) {{ {add} }}");
+        }
+        line!(self, "      }};");
+        self.row_loop(lines, "live");
+        line!(self, "        const u64 code = alive ? {code} : run;");
+        line!(self, "        if (alive && open && code != run) {{");
+        line!(self, "          close_run();");
+        for i in first..accumulators.len() {
+            line!(self, "          q{i} = 0;");
+        }
+        line!(self, "        }}");
+        line!(self, "        run = code; open = open || alive;");
+        for (i, a) in accumulators.iter().enumerate().skip(first) {
+            let text = a.add_to_partial(&format!("q{i}"), &a.condition);
+            line!(self, "        {text}");
+        }
+        line!(self, "      }}");
+        line!(self, "      if (open) close_run();");
     }
 
     fn update(&mut self, groups: &Groups) {
@@ -219,7 +290,8 @@ impl KernelWriter<'_> {
         line!(self, "        if (alive) {{");
         let words = groups.words();
         if groups.hashed() {
-            self.find_slot(groups, &codes);
+            let packed = keys::packed_words(&groups.keys, &codes, groups.key_words);
+            self.find_slot(groups, &packed, "continue");
             line!(self, "          u64* const at = states + slot * {words};");
         } else if groups.placement == GroupPlacement::Shared {
             line!(
@@ -229,7 +301,7 @@ impl KernelWriter<'_> {
         } else {
             line!(self, "          u64* const at = states + group * {words};");
         }
-        for a in accumulators {
+        for a in accumulators.iter().skip(usize::from(groups.uncounted)) {
             let add = a.add_to_state("at", &a.value);
             if a.condition == "alive" {
                 line!(self, "          {add}");
@@ -240,13 +312,12 @@ impl KernelWriter<'_> {
         line!(self, "        }}");
     }
 
-    /// Find or make the slot of the row's group; a row without one sets the overflow word.
-    fn find_slot(&mut self, groups: &Groups, codes: &[String]) {
+    /// Find or make the slot of the packed key; a row without one sets the overflow word and goes `otherwise`.
+    fn find_slot(&mut self, groups: &Groups, packed: &[String], otherwise: &str) {
         let r = groups.into;
         let arguments = &mut self.pipeline.state.arguments;
         let keys = arguments.pointer(&format!("r{r}keys"), "u64*");
         let slots = arguments.size(&format!("slots{r}"));
-        let packed = keys::packed_words(&groups.keys, codes, groups.key_words);
         if groups.key_words == 1 {
             line!(
                 self,
@@ -273,7 +344,7 @@ impl KernelWriter<'_> {
         let overflow = self.control(r, ControlWord::Overflow);
         line!(
             self,
-            "          if (slot == WL_NO_SLOT) {{ store_relaxed(&{overflow}, (u64)1); continue; }}"
+            "          if (slot == WL_NO_SLOT) {{ store_relaxed(&{overflow}, (u64)1); {otherwise}; }}"
         );
     }
 
@@ -299,7 +370,9 @@ impl KernelWriter<'_> {
                         format!("t += ((u128){} << 64) | {from}", word(a.word + 1)),
                     ),
                     StateKind::SumFloat => ("f64", format!("t += *(const f64*)&{from}")),
-                    StateKind::Min | StateKind::Max => ("u64", format!("t = max_u64(t, {from})")),
+                    StateKind::Min | StateKind::Max | StateKind::Any => {
+                        ("u64", format!("t = max_u64(t, {from})"))
+                    }
                     StateKind::Min128 | StateKind::Max128 => (
                         "u128",
                         format!(
@@ -389,7 +462,7 @@ impl KernelWriter<'_> {
                         w + 1
                     );
                 }
-                StateKind::Min | StateKind::Max => line!(
+                StateKind::Min | StateKind::Max | StateKind::Any => line!(
                     self,
                     "    {{ const u64 t = warp_max({partial}); if (lane_id() == 0) mine[{w}] = t; }}"
                 ),

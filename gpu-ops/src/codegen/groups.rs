@@ -157,8 +157,13 @@ fn call_column(
     let value = &accumulators[call.value];
     let count = format!("at[{}]", accumulators[call.count].word);
     let word = format!("at[{}]", value.word);
-    let nullable = call.function != AggregateFunction::Count;
+    // A group has a row: a call over every row of it has a value.
+    let always = !layout.keys.is_empty() && accumulators[call.count].condition == "alive";
+    let nullable = call.function != AggregateFunction::Count && !always;
     let mut lines = vec![at.to_string()];
+    if always && call.function != AggregateFunction::Count {
+        lines.push("const bool valid = true;".to_string());
+    }
     if nullable {
         lines.push(format!("const bool valid = {count} != 0;"));
         lines.push("{n} |= (u32)valid << k;".to_string());

@@ -23,6 +23,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         rows: 6_000_000,
         dense_domain: domain,
         max_groups: domain.unwrap_or(6_000_000),
+        estimate: domain.unwrap_or(6_000_000),
         state_bytes: 64,
         state_registers: 12,
         registers_possible: true,
@@ -70,8 +71,17 @@ fn shared_memory_must_hold_two_blocks() {
 #[test]
 fn dense_arrays_end_at_their_byte_and_row_limits() {
     assert_eq!(place(&profile(Some(1 << 22))), GroupPlacement::GlobalDense);
-    assert!(matches!(
+    // As long as most of the places are thought to be used, more bytes are worth it.
+    assert_eq!(
         place(&profile(Some((1 << 22) + 1))),
+        GroupPlacement::GlobalDense
+    );
+    let mostly_empty = GroupProfile {
+        estimate: 10_000,
+        ..profile(Some((1 << 22) + 1))
+    };
+    assert!(matches!(
+        place(&mostly_empty),
         GroupPlacement::GlobalHash { .. }
     ));
     let few_rows = GroupProfile {
@@ -107,6 +117,7 @@ fn hash_tables_begin_less_than_half_full() {
     }
     let huge = GroupProfile {
         max_groups: u64::MAX,
+        estimate: 1 << 20,
         rows: u64::MAX,
         ..profile(None)
     };

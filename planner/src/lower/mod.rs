@@ -9,6 +9,7 @@
 
 mod join;
 mod root;
+mod sideways;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -58,13 +59,15 @@ impl Lowering<'_> {
             names: HashMap::new(),
         };
         let output = lowerer.root(rel)?;
-        Ok(Graph {
+        let mut graph = Graph {
             scans: self.scans.to_vec(),
             results: lowerer.results,
             steps: lowerer.steps,
             output,
             schema,
-        })
+        };
+        sideways::pass_filters(&mut graph);
+        Ok(graph)
     }
 }
 
