@@ -472,6 +472,7 @@ fn aggregate_sink(
         rows: bound,
         dense_domain,
         max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
+        estimate: context.graph.results[into].estimate,
         state_bytes: aggregates.words * 8,
         state_registers: aggregates.accumulators.iter().map(|a| a.registers()).sum(),
         registers_possible: true,

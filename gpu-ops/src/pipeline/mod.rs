@@ -112,7 +112,8 @@ impl fmt::Display for GroupPlacement {
     }
 }
 
-/// What a placement is chosen from; all figures are exact or upper bounds from resident statistics.
+/// What a placement is chosen from; all figures but the estimate are exact or upper bounds from resident
+/// statistics.
 #[derive(Debug, Clone)]
 pub struct GroupProfile {
     /// Rows of the scanned table.
@@ -121,6 +122,8 @@ pub struct GroupProfile {
     pub dense_domain: Option<u64>,
     /// Upper bound of the number of groups.
     pub max_groups: u64,
+    /// The planner's estimate of the number of groups.
+    pub estimate: u64,
     /// Bytes of one group's state.
     pub state_bytes: usize,
     /// 32-bit registers one group's state takes in a thread.

@@ -215,7 +215,10 @@ impl Converter {
             })?;
         }
         let used: Vec<usize> = used.into_iter().collect();
-        if used.iter().any(|i| *i >= scan.table.source.schema().fields().len()) {
+        if used
+            .iter()
+            .any(|i| *i >= scan.table.source.schema().fields().len())
+        {
             return refuse("the scan reads a column that its table lacks");
         }
         let within = |expr: &Arc<dyn PhysicalExpr>| -> Result<Arc<dyn PhysicalExpr>, Reason> {
@@ -229,9 +232,12 @@ impl Converter {
             })?;
             Ok(moved.data)
         };
-        let over = |exprs: &[Arc<dyn PhysicalExpr>]| exprs.iter().map(within).collect();
-        let filters: Vec<_> = (over(&scan.filters) as Result<_, Reason>)?;
-        let columns: Vec<_> = (over(&scan.columns) as Result<_, Reason>)?;
+        let over = |exprs: &[Arc<dyn PhysicalExpr>]| {
+            let moved = exprs.iter().map(within);
+            moved.collect::<Result<Vec<_>, Reason>>()
+        };
+        let filters = over(&scan.filters)?;
+        let columns = over(&scan.columns)?;
         let table = Rel::scan(Arc::new(scan.table), used.clone());
         let (rows, filters) = self.translate_all(table, &filters)?;
         let mut conjuncts = Vec::new();
