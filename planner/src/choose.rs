@@ -29,19 +29,19 @@ mod limits {
     pub(super) const DENSE_ENTRIES_PER_ROW: u64 = 4;
     /// … but this many entries always,
     pub(super) const DENSE_ENTRIES: u64 = 1 << 16;
-    /// … and up to this many bytes whatever the hash table would take,
-    pub(super) const DENSE_BYTES: u64 = 1 << 28;
-    /// … beyond that as long as clearing and reading it moves at most this many times the bytes of the
-    /// hash table (whose rows cost two places at random where those of an array cost one),
-    pub(super) const DENSE_TO_HASH: u64 = 2;
-    /// … and at most this share of the device's memory.
-    pub(super) const DENSE_SHARE: u64 = 6;
+    /// … and this many bytes, about what the L2 cache holds,
+    pub(super) const DENSE_BYTES: u64 = 1 << 26;
+    /// … or this many times the bytes of a hash table for the groups to expect: an access to the array needs no
+    /// key and no retry,
+    pub(super) const DENSE_TIMES_HASH: u64 = 3;
+    /// … but never more than this share of device memory.
+    pub(super) const DENSE_MEMORY_SHARE: u64 = 8;
     /// Bytes a hash slot needs beside the state: the key's hash and a lock word.
     pub(super) const SLOT_OVERHEAD: u64 = 16;
+    /// A table begins with at most this share of device memory.
+    pub(super) const HASH_MEMORY_SHARE: u64 = 4;
     /// Smallest hash table.
     pub(super) const HASH_SLOTS: u64 = 1 << 10;
-    /// Slots to begin with when only a loose bound of the groups is known; the table grows from there.
-    pub(super) const HASH_FIRST_SLOTS: u64 = 1 << 22;
     /// Reach of the translation lookaside buffer: beyond it, a denser table beats an emptier one.
     pub(super) const TLB_REACH: u64 = 2 << 30;
 }
@@ -144,14 +144,13 @@ fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let entries =
             limits::DENSE_ENTRIES.max(profile.rows.saturating_mul(limits::DENSE_ENTRIES_PER_ROW));
         let bytes = groups.saturating_mul(profile.state_bytes as u64);
-        let expected = profile.estimate.min(profile.max_groups).max(1);
-        let slots = expected.saturating_mul(2).checked_next_power_of_two();
-        let hashed = slots
-            .unwrap_or(1 << 63)
-            .saturating_mul(profile.state_bytes as u64 + limits::SLOT_OVERHEAD);
-        let cheap = bytes <= hashed.saturating_mul(limits::DENSE_TO_HASH)
-            && bytes <= device.memory as u64 / limits::DENSE_SHARE;
-        if groups <= entries && (bytes <= limits::DENSE_BYTES || cheap) {
+        let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
+        let hashed = expected(profile).saturating_mul(2).saturating_mul(slot);
+        let limit = hashed
+            .saturating_mul(limits::DENSE_TIMES_HASH)
+            .min(device.memory as u64 / limits::DENSE_MEMORY_SHARE)
+            .max(limits::DENSE_BYTES);
+        if groups <= entries && bytes <= limit {
             return PlacementChoice {
                 placement: GroupPlacement::GlobalDense,
                 reason: format!(
@@ -164,18 +163,23 @@ fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
     hash(profile, device)
 }
 
+/// Groups to make room for: a quarter more than the estimate, within the bounds.
+fn expected(profile: &GroupProfile) -> u64 {
+    let most = profile.max_groups.min(profile.rows).max(1);
+    profile
+        .estimate
+        .saturating_add(profile.estimate / 4)
+        .clamp(1, most)
+}
+
 /// Fill below one half while the table fits the L2 cache or the TLB's reach, else below 83 %.
 fn hash(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
     let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
     let cached = (device.l2_cache as u64 / slot).max(limits::HASH_SLOTS);
     let most = profile.max_groups.min(profile.rows).max(1);
-    // Bounds are often loose, and estimates rarely low: begin with what is expected and let it grow.
-    let moderate = cached.max(limits::HASH_FIRST_SLOTS) / 2;
-    let groups = most.min(
-        profile
-            .estimate
-            .max(moderate.min(profile.estimate.saturating_mul(4))),
-    );
+    // The bound is often loose, and the estimate may be wrong: the table grows.
+    let room = device.memory as u64 / limits::HASH_MEMORY_SHARE / slot / 2;
+    let groups = expected(profile).min(room.max(limits::HASH_SLOTS));
     let half_full = groups
         .saturating_mul(2)
         .checked_next_power_of_two()

@@ -70,18 +70,19 @@ fn shared_memory_must_hold_two_blocks() {
 
 #[test]
 fn dense_arrays_end_at_their_byte_and_row_limits() {
-    assert_eq!(place(&profile(Some(1 << 22))), GroupPlacement::GlobalDense);
-    // As long as most of the places are thought to be used, more bytes are worth it.
-    assert_eq!(
-        place(&profile(Some((1 << 22) + 1))),
-        GroupPlacement::GlobalDense
-    );
-    let mostly_empty = GroupProfile {
-        estimate: 10_000,
-        ..profile(Some((1 << 22) + 1))
+    // 64 MiB always; beyond, as long as a hash table for the expected groups would not be far smaller.
+    let few = |domain: u64, estimate: u64| GroupProfile {
+        estimate,
+        ..profile(Some(domain))
     };
+    assert_eq!(place(&few(1 << 20, 1)), GroupPlacement::GlobalDense);
     assert!(matches!(
-        place(&mostly_empty),
+        place(&few((1 << 20) + 1, 1)),
+        GroupPlacement::GlobalHash { .. }
+    ));
+    assert_eq!(place(&few(1 << 22, 1 << 20)), GroupPlacement::GlobalDense);
+    assert!(matches!(
+        place(&few(1 << 22, 1 << 17)),
         GroupPlacement::GlobalHash { .. }
     ));
     let few_rows = GroupProfile {
@@ -115,16 +116,26 @@ fn hash_tables_begin_less_than_half_full() {
             "{groups} groups in {capacity} slots"
         );
     }
-    let huge = GroupProfile {
+    // A loose bound does not count: room for a quarter more than the estimate.
+    let loose = GroupProfile {
         max_groups: u64::MAX,
-        estimate: 1 << 20,
         rows: u64::MAX,
+        estimate: 1_000_000,
         ..profile(None)
     };
     assert_eq!(
-        place(&huge),
+        place(&loose),
         GroupPlacement::GlobalHash { capacity: 1 << 22 }
     );
+    // Nor does an estimate beyond what memory holds.
+    let huge = GroupProfile {
+        estimate: u64::MAX,
+        ..loose
+    };
+    let GroupPlacement::GlobalHash { capacity } = place(&huge) else {
+        panic!("not a hash table")
+    };
+    assert!(capacity * 80 <= h200().memory as u64 / 2, "{capacity}");
 }
 
 #[test]

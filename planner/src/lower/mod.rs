@@ -31,12 +31,15 @@ use crate::stats::Estimator;
 /// Positions of columns.
 type Columns = BTreeSet<usize>;
 
+/// The scan and the column of it that column `i` of a `Scan` is.
+type Place<'a> = dyn Fn(&RelKind, usize) -> Option<(usize, usize)> + 'a;
+
 /// What lowering starts from.
 pub struct Lowering<'a> {
     /// The tables to scan.
     pub scans: &'a [ScanSource],
     /// Which scan serves a table, and where a column of the table is among the scan's.
-    pub place: &'a dyn Fn(&RelKind, usize) -> Option<(usize, usize)>,
+    pub place: &'a Place<'a>,
     /// Sizes.
     pub estimator: &'a Estimator<'a>,
     /// Builds that are known to have duplicate keys.

@@ -142,10 +142,10 @@ pub(super) fn determined(
                 }
             }
         }
-        RelKind::Aggregate { aggregate, .. } => {
-            if (0..aggregate.keys.len()).all(|k| known.contains(&k)) {
-                known.extend(0..rel.columns.len());
-            }
+        RelKind::Aggregate { aggregate, .. }
+            if (0..aggregate.keys.len()).all(|k| known.contains(&k)) =>
+        {
+            known.extend(0..rel.columns.len());
         }
         _ => {}
     }

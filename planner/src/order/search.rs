@@ -19,6 +19,16 @@ const MOST_EXHAUSTIVE: usize = 10;
 /// A semi join moves down when it keeps less than this share of the rows.
 const SELECTIVE: f64 = 0.7;
 
+/// Most relations of a graph in which builds are reduced, and most reductions that are tried.
+const MOST_REDUCED: usize = 9;
+const MOST_TRIED: usize = 6;
+/// A relation that keeps less than this share of its table may reduce others.
+const FILTERED: f64 = 0.3;
+/// A reduction must save this much, for estimates are estimates.
+const PAYS: f64 = 0.8;
+/// Bytes that streaming a filtered relation once more reads of a row.
+const STREAMED: f64 = 16.0;
+
 /// The best tree found for a set of relations.
 #[derive(Debug, Clone)]
 struct Plan {
@@ -32,9 +42,9 @@ struct Plan {
 impl JoinGraph {
     /// The tree in its best order, with the columns of the tree that the graph was made from.
     pub(super) fn ordered(self, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
-        let graph = self.prepared(estimator)?;
-        let all = (0..graph.leaves.len()).fold(0, |s, i| s | 1 << i);
-        let (rel, layout) = graph.best(all, estimator);
+        let mut graph = self.prepared(estimator)?;
+        graph.reduce_builds(estimator);
+        let (rel, layout) = graph.best(graph.all(), estimator);
         let outputs = graph
             .outputs
             .iter()
@@ -93,6 +103,83 @@ impl JoinGraph {
                 return reached == set;
             }
         }
+    }
+
+    /// All relations.
+    pub(super) fn all(&self) -> Set {
+        (0..self.leaves.len()).fold(0, |s, i| s | 1 << i)
+    }
+
+    /// Semi joins of large relations with small filtered ones that they are only related to through others,
+    /// where entering fewer rows pays for them.
+    fn reduce_builds(&mut self, estimator: &Estimator<'_>) {
+        let cost = |graph: &Self| {
+            let outside = graph.read_outside();
+            let search = Search {
+                outside,
+                graph,
+                estimator,
+            };
+            search.best(graph.all()).cost
+        };
+        if self.leaves.len() > MOST_REDUCED {
+            return;
+        }
+        let mut before = cost(self);
+        for (leaf, by, on) in self.reductions(estimator) {
+            let reduced = Rel::join(Join {
+                left: Arc::clone(&self.leaves[leaf]),
+                right: Arc::clone(&self.leaves[by]),
+                kind: JoinKind::Semi,
+                on: vec![on.clone()],
+                residual: vec![],
+                null_equal: false,
+                build: None,
+            });
+            let set = Index::new(estimator, &self.leaves[by], &[on.1], 0.0, true);
+            // The small relation is streamed once more unless the same set serves its own join.
+            let rows = estimator.rows(&self.leaves[leaf]);
+            let again = estimator.base_rows(&self.leaves[by]) * STREAMED + set.build();
+            let step = set.probe(rows, 0.0, false) + again;
+            let plain = std::mem::replace(&mut self.leaves[leaf], reduced);
+            let after = cost(self);
+            if after + step < PAYS * before {
+                before = after + step;
+            } else {
+                self.leaves[leaf] = plain;
+            }
+        }
+    }
+
+    /// What [`Self::reduce_builds`] tries: a large relation, a small filtered one, and the key over each.
+    fn reductions(&self, estimator: &Estimator<'_>) -> Vec<(usize, usize, (Expr, Expr))> {
+        let mut found = Vec::new();
+        let rows = |leaf: usize| estimator.rows(&self.leaves[leaf]);
+        // The largest relation streams whatever happens.
+        let largest = (0..self.leaves.len()).max_by(|a, b| rows(*a).total_cmp(&rows(*b)));
+        for class in &self.classes {
+            for ours in class {
+                for theirs in class {
+                    let (a, b) = (self.set(ours), self.set(theirs));
+                    if a == b || as_column(ours).is_none() || as_column(theirs).is_none() {
+                        continue;
+                    }
+                    let (leaf, by) = (a.trailing_zeros() as usize, b.trailing_zeros() as usize);
+                    let (large, small) = (&self.leaves[leaf], &self.leaves[by]);
+                    let kept = estimator.rows(small) / estimator.base_rows(small).max(1.0);
+                    if kept < FILTERED
+                        && largest != Some(leaf)
+                        && estimator.base_rows(small) < estimator.rows(large)
+                        && class.len() > 2
+                    {
+                        let on = (self.local(ours, leaf), self.local(theirs, by));
+                        found.push((leaf, by, on));
+                    }
+                }
+            }
+        }
+        found.truncate(MOST_TRIED);
+        found
     }
 
     /// Move semi and anti joins down to the relation whose rows they drop, where they drop many.

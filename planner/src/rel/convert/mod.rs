@@ -233,10 +233,11 @@ impl Converter {
             Ok(moved.data)
         };
         let over = |exprs: &[Arc<dyn PhysicalExpr>]| {
-            exprs.iter().map(within).collect::<Result<Vec<_>, Reason>>()
+            let moved = exprs.iter().map(within);
+            moved.collect::<Result<Vec<_>, Reason>>()
         };
         let filters = over(&scan.filters)?;
-        let columns: Vec<_> = (over(&scan.columns) as Result<_, Reason>)?;
+        let columns = over(&scan.columns)?;
         let table = Rel::scan(Arc::new(scan.table), used.clone());
         let (rows, filters) = self.translate_all(table, &filters)?;
         let mut conjuncts = Vec::new();
