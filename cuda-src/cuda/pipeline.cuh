@@ -242,6 +242,7 @@ static const u64 WL_NO_SLOT = 0xFFFFFFFFFFFFFFFFull;
 // Keys never equal WL_EMPTY_KEY. WL_NO_SLOT after `limit` probes: the table is too full.
 WL_DEVICE u64 find_or_insert(u64* keys, u64 mask, u64 key, u32 limit) {
   u64 slot = hash64(key) & mask;
+  WL_NO_UNROLL
   for (u32 probe = 0; probe < limit; ++probe) {
     u64 seen = load_relaxed(keys + slot);
     if (seen == key) return slot;
@@ -262,6 +263,7 @@ WL_DEVICE u64 find_or_insert_wide(u32* states, u64* keys, u64 mask, const u64 (&
   u64 hash = 0;
   for (u32 w = 0; w < WORDS; ++w) hash = hash64(hash ^ key[w]);
   u64 slot = hash & mask;
+  WL_NO_UNROLL
   for (u32 probe = 0; probe < limit; ++probe) {
     u32 state = load_acquire(states + slot);
     if (state == 0) {

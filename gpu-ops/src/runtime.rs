@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 
@@ -128,6 +128,7 @@ pub struct Runtime {
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,
     idle_streams: Arc<Mutex<Vec<Stream>>>,
+    used: AtomicBool,
 }
 
 impl Runtime {
@@ -184,6 +185,7 @@ impl Runtime {
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
             idle_streams: Arc::default(),
+            used: AtomicBool::new(false),
         }))
     }
 
@@ -217,6 +219,11 @@ impl Runtime {
             stream,
             idle: Arc::clone(&self.idle_streams),
         })
+    }
+
+    /// True for the first caller.
+    pub(crate) fn first_use(&self) -> bool {
+        !self.used.swap(true, Ordering::Relaxed)
     }
 
     /// The kernel `name` of `source`, compiled at most once: from memory, else from the cache on

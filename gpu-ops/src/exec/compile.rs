@@ -1,5 +1,6 @@
 //! All kernels that a program launches, compiled at once on as many threads as there are cores.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -29,6 +30,7 @@ enum Builtin {
     Index(usize),
     SmallSort,
     RadixSort,
+    Strings,
 }
 
 impl Builtins {
@@ -52,6 +54,11 @@ impl Builtins {
         }
     }
 
+    /// What fetches strings by row.
+    pub(super) fn of_strings(&mut self) {
+        self.add(Builtin::Strings);
+    }
+
     /// What orders about `rows` rows by keys of these bits.
     pub(super) fn of_sort(&mut self, word_bits: &[u32], rows: u64) {
         if word_bits.iter().any(|bits| *bits > 0) {
@@ -73,9 +80,44 @@ impl Builtin {
             }
             Self::SmallSort => runtime.builtin("sort_small", 0, kernels::sort_small),
             Self::RadixSort => runtime.builtin("sort_histogram", 0, kernels::radix_sort),
+            Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
         }
         .map(|_| ())
     }
+}
+
+/// Compile the hand-written kernels that most queries need on the runtime's first use: while the first tables
+/// load, so that no query waits for them. Failures show up where a kernel is used.
+pub(super) fn warm_up(runtime: &Arc<Runtime>) {
+    // The emulator's compiler takes the cores that its kernels run on.
+    if !runtime.first_use() || runtime.device().info().emulated {
+        return;
+    }
+    let runtime = Arc::clone(runtime);
+    // Not waited for here, but by the end of tokio's runtime.
+    drop(tokio::task::spawn_blocking(move || {
+        compile_common(&runtime)
+    }));
+}
+
+fn compile_common(runtime: &Runtime) {
+    let wanted = [
+        Builtin::RadixSort,
+        Builtin::Sums,
+        Builtin::Index(1),
+        Builtin::Index(2),
+        Builtin::SmallSort,
+        Builtin::Strings,
+    ];
+    std::thread::scope(|scope| {
+        for builtin in wanted {
+            scope.spawn(move || {
+                if let Err(error) = builtin.compile(runtime) {
+                    log::debug!("a kernel was not compiled ahead of its use: {error}");
+                }
+            });
+        }
+    });
 }
 
 /// The kernels, in order.

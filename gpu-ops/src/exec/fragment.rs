@@ -22,6 +22,7 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 
+use super::compile::warm_up;
 use super::execute::{Finished, execute};
 use super::prepared::Prepared;
 use super::report::{Counters, FragmentOptions, FragmentReport};
@@ -269,6 +270,7 @@ async fn run(
     context: Arc<TaskContext>,
 ) -> Result<(RecordBatch, FragmentReport)> {
     let mut load_ms = 0.0;
+    warm_up(&shared.runtime);
     for _ in 0..MOST_RELOADS {
         let stream = shared.runtime.lease_stream()?;
         let begin = Instant::now();

@@ -151,6 +151,12 @@ impl Prepared {
             ));
         }
         let kernels: Vec<&KernelProgram> = program.steps.iter().flat_map(kernels_of).collect();
+        let output = match program.results.get(graph.output) {
+            Some(ResultLayout::Rows(columns) | ResultLayout::Sorted(columns)) => {
+                columns.iter().map(OutputColumn::new).collect::<Vec<_>>()
+            }
+            _ => return Err(GpuError::Internal("a fragment's output has no rows".into())),
+        };
         let shapes: Vec<Shape> = program.results.iter().map(Shape::of).collect();
         let mut builtins = Builtins::default();
         shapes.iter().for_each(|shape| builtins.of_shape(shape));
@@ -159,6 +165,9 @@ impl Prepared {
                 let rows = graph.results.get(sort.rows).map_or(0, |r| r.estimate);
                 builtins.of_sort(&sort.word_bits, rows);
             }
+        }
+        if output.iter().any(|column| column.text.is_some()) {
+            builtins.of_strings();
         }
         let compiled = compile(runtime, &kernels, builtins)?;
         let (lookups, offsets) = upload_lookups(runtime, stream, &kernels)?;
@@ -191,12 +200,6 @@ impl Prepared {
                 }),
             });
         }
-        let output = match program.results.get(graph.output) {
-            Some(ResultLayout::Rows(columns) | ResultLayout::Sorted(columns)) => {
-                columns.iter().map(OutputColumn::new).collect()
-            }
-            _ => return Err(GpuError::Internal("a fragment's output has no rows".into())),
-        };
         Ok(Self {
             tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
             shapes,
