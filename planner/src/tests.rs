@@ -1,6 +1,7 @@
 //! What the tests of this crate share: sessions over small tables, and the settings themselves.
 
 mod check;
+mod plans;
 mod warehouse;
 
 use std::sync::{Arc, OnceLock};
@@ -162,6 +163,8 @@ async fn settings_are_set_shown_and_validated() {
         ("warpline.require_gpu", "true"),
         ("warpline.device", "cuda:3"),
         ("warpline.group_by", "shared"),
+        ("warpline.join", "nphj"),
+        ("warpline.pipeline", "tile"),
         ("warpline.device_memory", "1048576"),
     ] {
         context
@@ -184,6 +187,8 @@ async fn settings_are_set_shown_and_validated() {
             "SET warpline.group_by = 'fastest'",
             "auto, private, shared, global",
         ),
+        ("SET warpline.join = 'merge'", "auto, perfect, nphj"),
+        ("SET warpline.pipeline = 'tree'", "do not exist yet"),
         (
             "SET warpline.device = 'tpu'",
             "auto, cpu, emulator, cuda or cuda:N",

@@ -1,4 +1,5 @@
 //! Strings of different dictionaries in one expression, on the emulator.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -87,6 +87,7 @@ pub fn unpack_array(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use arrow::array::{Array, AsArray};
 

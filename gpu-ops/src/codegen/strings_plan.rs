@@ -317,7 +317,8 @@ impl Plan {
             (None, None) => {
                 let (left, right) = (Self::new(left)?, Self::new(right)?);
                 let logic = matches!(op, BinaryOp::And | BinaryOp::Or);
-                if !logic && !(left.is_integer() && right.is_integer()) {
+                let numbers = left.is_integer() && right.is_integer();
+                if !logic && !numbers {
                     return Err(refused());
                 }
                 return Ok(Self::Binary(op, Box::new(left), Box::new(right)));

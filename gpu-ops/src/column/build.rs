@@ -166,7 +166,7 @@ fn sorted(interner: &Interner, numbers: Vec<u32>) -> Vec<u32> {
 }
 
 /// Union of ascending lists, merged in pairs.
-fn merge_distinct<'a>(mut lists: Vec<Vec<&'a [u8]>>) -> Vec<&'a [u8]> {
+fn merge_distinct(mut lists: Vec<Vec<&[u8]>>) -> Vec<&[u8]> {
     while lists.len() > 1 {
         let mut rest = lists.into_iter();
         let mut merged = Vec::new();

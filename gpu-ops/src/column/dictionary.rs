@@ -178,6 +178,7 @@ fn too_many() -> GpuError {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
     fn dictionary(mut values: Vec<String>) -> Arc<Dictionary> {

@@ -156,6 +156,7 @@ fn estimate(registers: &[u8]) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use crate::column::{ChunkEncoder, StringPolicy};
     use arrow::array::{ArrayRef, Decimal128Array, Float64Array, Int64Array};

@@ -10,11 +10,13 @@ use super::control::Control;
 use super::decode::{as_type, decode};
 use super::places::Part;
 use super::prepared::{Hint, OutputColumn, Prepared};
+use super::report::StepReport;
 use super::run::Run;
 use super::text::gather;
 use crate::codegen::ControlWord;
-use crate::device::{Event, Stream};
+use crate::device::Stream;
 use crate::error::{GpuError, Result};
+use crate::graph::ResultId;
 use crate::runtime::Runtime;
 
 /// Control words and output up to this many bytes come back in one copy, whatever part of it is in use.
@@ -30,8 +32,8 @@ pub(super) struct Finished {
     pub(super) kernels: usize,
     /// Time between the events around the launches, in milliseconds.
     pub(super) kernel_ms: f64,
-    /// Label and milliseconds of each step, when asked for.
-    pub(super) steps: Vec<(String, f64)>,
+    /// What each step did, when asked for.
+    pub(super) steps: Vec<StepReport>,
     /// Whether sizes were read between the steps.
     pub(super) careful: bool,
 }
@@ -92,7 +94,7 @@ fn attempt(
     }
 
     let batch = host.batch(&run, schema)?;
-    let (kernel_ms, steps) = times(runtime, prepared, &run.events, profile)?;
+    let (kernel_ms, steps) = times(&run, &host.control, profile)?;
     Ok(Some(Finished {
         batch,
         kernels: run.kernels,
@@ -102,27 +104,24 @@ fn attempt(
     }))
 }
 
-/// Time of all steps and of each one.
-fn times(
-    runtime: &Runtime,
-    prepared: &Prepared,
-    events: &[Event],
-    profile: bool,
-) -> Result<(f64, Vec<(String, f64)>)> {
-    let device = runtime.device();
-    let (Some(first), Some(last)) = (events.first(), events.last()) else {
-        return Ok((0.0, vec![]));
-    };
-    let total = if events.len() > 1 {
-        device.elapsed_ms(first, last)?
-    } else {
-        0.0
+/// Time of all steps, and what each one did.
+fn times(run: &Run<'_>, control: &[u64], profile: bool) -> Result<(f64, Vec<StepReport>)> {
+    let device = run.runtime.device();
+    let events = &run.events;
+    let total = match (events.first(), events.last()) {
+        (Some(first), Some(last)) if events.len() > 1 => device.elapsed_ms(first, last)?,
+        _ => 0.0,
     };
     let mut steps = Vec::new();
     if profile {
-        for (step, pair) in prepared.steps.iter().zip(events.windows(2)) {
-            let label = step.label().to_string();
-            steps.push((label, device.elapsed_ms(&pair[0], &pair[1])?));
+        for (step, pair) in run.prepared.steps.iter().zip(events.windows(2)) {
+            let counted = |r: &ResultId| run.prepared.shapes[*r].appends();
+            let rows = |r| Control::word(control, r, ControlWord::Count);
+            steps.push(StepReport {
+                label: step.label().to_string(),
+                milliseconds: device.elapsed_ms(&pair[0], &pair[1])?,
+                rows: step.into().filter(counted).map(rows),
+            });
         }
     }
     Ok((total, steps))

@@ -29,4 +29,4 @@ mod tests;
 mod text;
 
 pub use fragment::GpuFragmentExec;
-pub use report::{FragmentOptions, FragmentReport};
+pub use report::{FragmentOptions, FragmentReport, StepReport};

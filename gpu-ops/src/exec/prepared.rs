@@ -449,6 +449,14 @@ fn bytes_read(kernels: &[&KernelProgram], tables: &[Arc<LoadedTable>]) -> usize 
 }
 
 impl PreparedStep {
+    /// The result that the step fills.
+    pub(super) fn into(&self) -> Option<ResultId> {
+        match self {
+            Self::Pipeline(kernel) => kernel.into,
+            Self::Sort(sort) => Some(sort.into),
+        }
+    }
+
     /// Short text for profiles.
     pub(super) fn label(&self) -> &str {
         match self {

@@ -41,8 +41,20 @@ pub struct FragmentReport {
     pub choices: Vec<String>,
     /// Sizes were read between the steps, as in a first run over the resident columns.
     pub sizes_read: bool,
-    /// Label and milliseconds of each step, when profiling was asked for.
-    pub steps: Vec<(String, f64)>,
+    /// What each step did, when profiling was asked for.
+    pub steps: Vec<StepReport>,
+}
+
+/// One step of a profiled run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StepReport {
+    /// Short text, e.g. `index orders`.
+    pub label: String,
+    /// Between device events before and after the step, in milliseconds; includes waits of the host when sizes are
+    /// read between the steps.
+    pub milliseconds: f64,
+    /// Rows, entries or pairs in the step's result; `None` for groups and marks.
+    pub rows: Option<u64>,
 }
 
 /// The counters of a node, each registered once however often the node runs.
@@ -90,9 +102,12 @@ impl Counters {
             );
         }
         self.add("sizes_read", usize::from(report.sizes_read));
-        for (number, (label, milliseconds)) in report.steps.iter().enumerate() {
-            let name = format!("step {number} {label} us");
-            self.add(&name, (milliseconds * 1e3) as usize);
+        for (number, step) in report.steps.iter().enumerate() {
+            let name = |unit: &str| format!("step {number} ({}) {unit}", step.label);
+            self.add(&name("us"), (step.milliseconds * 1e3) as usize);
+            if let Some(rows) = step.rows {
+                self.add(&name("rows"), rows as usize);
+            }
         }
     }
 }

@@ -177,7 +177,7 @@ impl Lowerer<'_> {
 
     /// As [`Self::assumed_unique`], in doubt about the side whose tables are larger: it refers to the other.
     fn unique_beside(&self, side: &Side<'_>, other: &Side<'_>) -> bool {
-        if !self.assumed_unique(side) {
+        if side.keys.is_empty() || !self.assumed_unique(side) {
             return false;
         }
         let estimator = self.input.estimator;

@@ -10,7 +10,7 @@ use crate::reason::Reason;
 use crate::rel::convert::in_order;
 use crate::rel::expr::{columns, renumber, same, substitute, substitute_all};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
-use crate::translate::is_string;
+use crate::translate::{is_string, may_fault};
 
 /// A set of relations, bit `i` for relation `i`.
 pub(super) type Set = u64;
@@ -30,6 +30,8 @@ pub(super) struct JoinGraph {
     pub(super) classes: Vec<Vec<Expr>>,
     /// Conditions over several relations that are no such equality.
     pub(super) conditions: Vec<Expr>,
+    /// Conditions that can fail: tested after all joins.
+    pub(super) late: Vec<Expr>,
     /// Semi and anti joins.
     pub(super) semis: Vec<Semi>,
     /// The columns of the tree.
@@ -53,7 +55,8 @@ pub(super) struct Semi {
 struct Gathered {
     leaves: Vec<RelRef>,
     width: usize,
-    conditions: Vec<Expr>,
+    /// With true for those of one relation alone, before any join.
+    conditions: Vec<(Expr, bool)>,
     /// With the width at which the right side began when it was found.
     semis: Vec<(Semi, usize)>,
 }
@@ -89,6 +92,7 @@ pub(super) fn flatten(rel: &RelRef) -> Result<Option<JoinGraph>, Reason> {
         width,
         classes: Vec::new(),
         conditions: Vec::new(),
+        late: Vec::new(),
         semis,
         outputs,
         names: rel.columns.iter().map(|c| c.name.clone()).collect(),
@@ -108,10 +112,10 @@ impl Gathered {
                 for (l, r) in &join.on {
                     let left = substitute(l, &outputs[..n])?;
                     let right = substitute(r, &outputs[n..])?;
-                    self.conditions.push(equal(left, right));
+                    self.conditions.push((equal(left, right), false));
                 }
                 for residual in &join.residual {
-                    self.conditions.push(substitute(residual, &outputs)?);
+                    self.conditions.push((substitute(residual, &outputs)?, false));
                 }
                 Ok(outputs)
             }
@@ -145,8 +149,11 @@ impl Gathered {
                 substitute_all(exprs, &outputs)
             }
             RelKind::Filter { input, conjuncts } => {
+                let alone = !is_join_tree(input);
                 let outputs = self.add(input)?;
-                self.conditions.extend(substitute_all(conjuncts, &outputs)?);
+                let conjuncts = substitute_all(conjuncts, &outputs)?;
+                self.conditions
+                    .extend(conjuncts.into_iter().map(|c| (c, alone)));
                 Ok(outputs)
             }
             _ => {
@@ -187,12 +194,18 @@ impl JoinGraph {
     }
 
     /// Put conditions where they belong: into relations, classes or the rest.
-    fn sort_conditions(&mut self, conditions: Vec<Expr>) {
+    fn sort_conditions(&mut self, conditions: Vec<(Expr, bool)>) {
         let mut into: Vec<Vec<Expr>> = vec![Vec::new(); self.leaves.len()];
-        for condition in conditions {
+        for (condition, alone) in conditions {
             let set = self.set(&condition);
-            if set.count_ones() == 1 {
-                let leaf = set.trailing_zeros() as usize;
+            // What can fail must not see rows that a join would have dropped.
+            if may_fault(&condition) && !alone {
+                self.late.push(condition);
+                continue;
+            }
+            if set.count_ones() <= 1 {
+                // A constant may as well be tested first of all.
+                let leaf = if set == 0 { 0 } else { set.trailing_zeros() as usize };
                 into[leaf].push(self.local(&condition, leaf));
                 continue;
             }
@@ -266,6 +279,7 @@ impl JoinGraph {
         self.outputs
             .iter()
             .chain(&self.conditions)
+            .chain(&self.late)
             .chain(semis)
             .flat_map(columns)
             .filter(|c| *c < self.width)

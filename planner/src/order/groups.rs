@@ -89,7 +89,7 @@ pub(super) fn fewer_keys(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
 }
 
 /// The columns of `rel` of which rows that agree in `known` have one value.
-fn determined(
+pub(super) fn determined(
     rel: &RelRef,
     mut known: BTreeSet<usize>,
     estimator: &Estimator<'_>,
@@ -116,7 +116,8 @@ fn determined(
                 }
             }
         }
-        RelKind::Join(join) => {
+        // Rows that a full join pads with NULLs agree with others in NULL keys alone.
+        RelKind::Join(join) if join.kind != JoinKind::Full => {
             let n = join.left.columns.len();
             loop {
                 let before = known.len();

@@ -9,6 +9,7 @@
 //! whatever the order, so only builds, probes and the expansion of many matches count.
 
 mod cost;
+mod eager;
 mod flatten;
 mod groups;
 mod reduce;
@@ -35,12 +36,39 @@ fn order(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
     if let Some(graph) = flatten::flatten(rel)? {
         return graph.ordered(estimator);
     }
+    if let RelKind::Aggregate { .. } = rel.kind {
+        return aggregation(rel, estimator);
+    }
+    inputs_ordered(rel, estimator)
+}
+
+fn inputs_ordered(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
     let inputs = rel
         .inputs()
         .into_iter()
         .map(|input| order(input, estimator))
         .collect::<Result<Vec<_>, _>>()?;
-    Ok(groups::fewer_keys(&rel.with_inputs(inputs), estimator))
+    Ok(rel.with_inputs(inputs))
+}
+
+fn aggregation(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+    if let Some(joined) = eager::group_join(rel, estimator)? {
+        return order(&joined, estimator);
+    }
+    let fewer = groups::fewer_keys(rel, estimator);
+    // Dropped keys leave a projection above the groups.
+    let (groups, above) = match &fewer.kind {
+        RelKind::Project { input, .. } => (Arc::clone(input), Some(&fewer)),
+        _ => (Arc::clone(&fewer), None),
+    };
+    let groups = match eager::pull_up(&groups, estimator)? {
+        Some(joined) => order(&joined, estimator)?,
+        None => inputs_ordered(&groups, estimator)?,
+    };
+    Ok(match above {
+        Some(projection) => projection.with_inputs(vec![groups]),
+        None => groups,
+    })
 }
 
 /// Does `rel` hold an inner join below operators that a join graph absorbs?

@@ -31,7 +31,21 @@ struct Plan {
 
 impl JoinGraph {
     /// The tree in its best order, with the columns of the tree that the graph was made from.
-    pub(super) fn ordered(mut self, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+    pub(super) fn ordered(self, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
+        let graph = self.prepared(estimator)?;
+        let all = (0..graph.leaves.len()).fold(0, |s, i| s | 1 << i);
+        let (rel, layout) = graph.best(all, estimator);
+        let outputs = graph
+            .outputs
+            .iter()
+            .zip(&graph.names)
+            .map(|(e, name)| (renumber(e, &place(&layout)), name.clone()))
+            .collect();
+        Ok(Rel::project(rel, outputs))
+    }
+
+    /// The graph with its relations ordered and with semi joins where they drop most.
+    pub(super) fn prepared(mut self, estimator: &Estimator<'_>) -> Result<Self, Reason> {
         for leaf in &mut self.leaves {
             *leaf = order(leaf, estimator)?;
         }
@@ -39,22 +53,46 @@ impl JoinGraph {
             semi.right = order(&semi.right, estimator)?;
         }
         self.push_semis(estimator);
+        Ok(self)
+    }
+
+    /// The best tree of some of the relations, and the graph's number of each of its columns. What semi
+    /// joins and conditions read must be among the relations.
+    pub(super) fn best(&self, set: Set, estimator: &Estimator<'_>) -> (RelRef, Vec<usize>) {
         let search = Search {
             outside: self.read_outside(),
-            graph: &self,
+            graph: self,
             estimator,
         };
-        let mut plan = search.best();
+        let plan = search.best(set);
+        let late = self.late.iter().map(|c| renumber(c, &place(&plan.layout)));
+        let mut rel = Rel::filter(plan.rel, in_order(late.collect()));
         for semi in &self.semis {
-            plan.rel = semi.over(Arc::clone(&plan.rel), self.width, &place(&plan.layout));
+            rel = semi.over(rel, self.width, &place(&plan.layout));
         }
-        let outputs = self
-            .outputs
-            .iter()
-            .zip(&self.names)
-            .map(|(e, name)| (renumber(e, &place(&plan.layout)), name.clone()))
-            .collect();
-        Ok(Rel::project(plan.rel, outputs))
+        (rel, plan.layout)
+    }
+
+    /// The relation that a column belongs to, as a set.
+    pub(super) fn set_of(&self, column: usize) -> Set {
+        1 << self.leaf_of(column)
+    }
+
+    /// Do keys connect all relations of `set`?
+    pub(super) fn is_connected(&self, set: Set) -> bool {
+        let mut reached = set & set.wrapping_neg();
+        loop {
+            let before = reached;
+            for class in &self.classes {
+                let members = class.iter().fold(0, |s, m| s | self.set(m)) & set;
+                if members & reached != 0 {
+                    reached |= members;
+                }
+            }
+            if reached == before {
+                return reached == set;
+            }
+        }
     }
 
     /// Move semi and anti joins down to the relation whose rows they drop, where they drop many.
@@ -101,10 +139,10 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn best(&self) -> Plan {
-        let leaves = self.graph.leaves.len();
-        let singles = (0..leaves).map(|i| (1 << i, self.leaf(i))).collect();
-        let mut parts = if leaves <= MOST_EXHAUSTIVE {
+    fn best(&self, set: Set) -> Plan {
+        let leaves = (0..self.graph.leaves.len()).filter(|i| set & 1 << i != 0);
+        let singles: Vec<(Set, Plan)> = leaves.map(|i| (1 << i, self.leaf(i))).collect();
+        let mut parts = if singles.len() <= MOST_EXHAUSTIVE {
             self.exhaustive(singles)
         } else {
             self.greedy(singles)
@@ -142,8 +180,11 @@ impl Search<'_> {
     fn exhaustive(&self, singles: Vec<(Set, Plan)>) -> Vec<(Set, Plan)> {
         let all: Set = singles.iter().fold(0, |s, (one, _)| s | one);
         let mut plans: HashMap<Set, Plan> = singles.into_iter().collect();
-        for set in 1..=all {
-            if set.count_ones() < 2 || set & !all != 0 {
+        // All subsets, smaller numbers first: a set comes after its parts.
+        let mut set: Set = 0;
+        while set != all {
+            set = set.wrapping_sub(all) & all;
+            if set.count_ones() < 2 {
                 continue;
             }
             let mut best: Option<Plan> = None;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::physical_expr::Partitioning;
+use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -25,6 +26,7 @@ pub(super) fn replace(
     Replacement {
         runtime,
         require_gpu,
+        profile: classification.plan.is::<AnalyzeExec>(),
     }
     .node(classification, &mut Vec::new(), false)
 }
@@ -32,6 +34,8 @@ pub(super) fn replace(
 struct Replacement<'a> {
     runtime: &'a Arc<Runtime>,
     require_gpu: bool,
+    /// EXPLAIN ANALYZE shows the time of every step.
+    profile: bool,
 }
 
 impl Replacement<'_> {
@@ -54,7 +58,7 @@ impl Replacement<'_> {
                 require_gpu: self.require_gpu,
                 max_tail_rows: (!tail.is_empty()).then_some(MAX_TAIL_ROWS),
                 tail: (!tail.is_empty()).then(|| tail.join(", ")),
-                profile: false,
+                profile: self.profile,
             };
             let runtime = Arc::clone(self.runtime);
             let exec = GpuFragmentExec::try_new(fragment, Arc::clone(&plan), runtime, options)?;

@@ -126,7 +126,7 @@ fn casts_that_kernels_do() {
         );
     }
     for sql in [
-        "CAST(f AS DECIMAL(10, 2))",
+        "CAST(f AS DECIMAL(10, -2))",
         "CAST(b AS VARCHAR)",
         "CAST(flag AS DOUBLE)",
     ] {

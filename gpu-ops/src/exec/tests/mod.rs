@@ -1,5 +1,6 @@
 //! Programs written by hand, run on the emulator: room, retries, indexes, output.
 
+mod failures;
 mod programs;
 mod runs;
 
@@ -16,16 +17,18 @@ use crate::codegen::{
 };
 use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;
+use crate::device::faulty::FaultyDevice;
 use crate::error::Result;
 use crate::graph::{Graph, ResultColumn, ResultId, ResultKind, ResultSpec};
 use crate::pipeline::ScanSource;
 use crate::runtime::Runtime;
 use crate::tables::{LoadedTable, TableSource};
 
-/// A runtime on the emulator with a budget in bytes.
-pub(super) fn runtime(budget: usize) -> Arc<Runtime> {
-    let device = Arc::new(EmulatedDevice::open().unwrap());
-    Runtime::with_device(device, Some(budget)).unwrap()
+/// A runtime on the emulator with a budget in bytes, and its device, which can be made to fail.
+pub(super) fn runtime(budget: usize) -> (Arc<Runtime>, Arc<FaultyDevice>) {
+    let device = FaultyDevice::new(Arc::new(EmulatedDevice::open().unwrap()));
+    let runtime = Runtime::with_device(device.clone(), Some(budget)).unwrap();
+    (runtime, device)
 }
 
 /// A resident table of columns.
@@ -121,6 +124,7 @@ pub(super) fn schema() -> SchemaRef {
 /// A program by hand, prepared for its tables.
 pub(super) struct Case {
     pub(super) runtime: Arc<Runtime>,
+    pub(super) device: Arc<FaultyDevice>,
     pub(super) tables: Vec<Arc<LoadedTable>>,
     pub(super) prepared: Prepared,
 }
@@ -134,7 +138,7 @@ impl Case {
         steps: Vec<StepProgram>,
         output: ResultId,
     ) -> Self {
-        let runtime = runtime(budget);
+        let (runtime, device) = runtime(budget);
         let tables: Vec<_> = columns
             .iter()
             .map(|c| table(&runtime, std::slice::from_ref(c)))
@@ -164,6 +168,7 @@ impl Case {
         .unwrap();
         Self {
             runtime,
+            device,
             tables,
             prepared,
         }

@@ -19,7 +19,7 @@ use crate::graph::{Graph, IndexKind, ResultKind};
 use crate::pipeline::GroupPlacement;
 use crate::tables::LoadedTable;
 
-const BUDGET: usize = 64 << 20;
+pub(super) const BUDGET: usize = 64 << 20;
 
 fn rows_layout() -> ResultLayout {
     ResultLayout::Rows(vec![u32_layout()])
@@ -54,6 +54,7 @@ fn rows_pass_a_filter() {
     let finished = case.run().unwrap();
     assert_eq!(finished.kernels, 1);
     assert_eq!(finished.steps.len(), 1);
+    assert_eq!(finished.steps[0].rows, Some(70));
     assert_eq!(case.prepared.bytes, 70_001 * 4);
     let hints = case.prepared.hints.lock().clone().unwrap();
     assert_eq!(hints[0].rows, 70);
@@ -207,7 +208,7 @@ fn a_group_table_grows_until_all_groups_fit() {
     assert!(hints[0].slots >= 512, "{hints:?}");
 }
 
-fn join_case(kind: IndexKind, unique: bool, modulus: u32) -> Case {
+pub(super) fn join_case(kind: IndexKind, unique: bool, modulus: u32) -> Case {
     Case::new(
         BUDGET,
         &[numbers(1000), numbers(200)],
@@ -380,7 +381,7 @@ fn sorts_skip_and_fetch() {
 fn strings_by_row_are_fetched() {
     let strings: Vec<String> = (0..1000).map(|i| format!("Zeile {i}, ärgerlich")).collect();
     let column: ArrayRef = Arc::new(StringArray::from(strings.clone()));
-    let runtime = super::runtime(BUDGET);
+    let (runtime, _) = super::runtime(BUDGET);
     let stream = runtime.lease_stream().unwrap();
     let policy = StringPolicy::AlwaysBytes;
     let column = Arc::new(encode(&column, policy, runtime.pool(), &stream).unwrap());

@@ -9,6 +9,7 @@ mod join;
 mod order;
 mod scan;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{Field, Schema};
@@ -206,28 +207,52 @@ impl Converter {
             return nulls(plan, Rel::one());
         }
         let scan = scan::scan(plan)?;
-        let schema = Arc::clone(scan.table.source.schema());
-        let mut scope = Scope::new(&schema);
+        let mut used = BTreeSet::new();
+        for expr in scan.filters.iter().chain(&scan.columns) {
+            expr.apply(|e| {
+                used.extend(e.downcast_ref::<Column>().map(Column::index));
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        let used: Vec<usize> = used.into_iter().collect();
+        if used.iter().any(|i| *i >= scan.table.source.schema().fields().len()) {
+            return refuse("the scan reads a column that its table lacks");
+        }
+        let within = |expr: &Arc<dyn PhysicalExpr>| -> Result<Arc<dyn PhysicalExpr>, Reason> {
+            let moved = Arc::clone(expr).transform_up(|e| {
+                let Some(column) = e.downcast_ref::<Column>() else {
+                    return Ok(Transformed::no(e));
+                };
+                let place = used.iter().position(|u| *u == column.index());
+                let column = Column::new(column.name(), place.unwrap_or(usize::MAX));
+                Ok(Transformed::yes(Arc::new(column) as _))
+            })?;
+            Ok(moved.data)
+        };
+        let over = |exprs: &[Arc<dyn PhysicalExpr>]| {
+            exprs.iter().map(within).collect::<Result<Vec<_>, Reason>>()
+        };
+        let filters = over(&scan.filters)?;
+        let columns: Vec<_> = (over(&scan.columns) as Result<_, Reason>)?;
+        let table = Rel::scan(Arc::new(scan.table), used.clone());
+        let (rows, filters) = self.translate_all(table, &filters)?;
         let mut conjuncts = Vec::new();
-        for filter in &scan.filters {
-            split(translate(filter, &mut scope)?, &mut conjuncts);
+        for filter in filters {
+            split(filter, &mut conjuncts);
         }
-        let mut columns = Vec::new();
-        for (column, field) in scan.columns.iter().zip(plan.schema().fields()) {
-            columns.push((translate(column, &mut scope)?, field.name().clone()));
-        }
-        let table = Rel::scan(Arc::new(scan.table), scope.used().to_vec());
-        let rows = Rel::filter(table, in_order(conjuncts));
+        let rows = Rel::filter(rows, in_order(conjuncts));
+        let (rows, columns) = self.translate_all(rows, &columns)?;
         let in_place = columns.len() == rows.columns.len()
             && columns
                 .iter()
                 .enumerate()
-                .all(|(i, (e, _))| super::expr::as_column(e) == Some(i));
-        Ok(if in_place {
-            rows
-        } else {
-            Rel::project(rows, columns)
-        })
+                .all(|(i, e)| super::expr::as_column(e) == Some(i));
+        if in_place {
+            return Ok(rows);
+        }
+        let schema = plan.schema();
+        let names = schema.fields().iter().map(|f| f.name().clone());
+        Ok(Rel::project(rows, columns.into_iter().zip(names).collect()))
     }
 
     fn filter(&self, exec: &FilterExec, input: RelRef) -> Result<RelRef, Reason> {

@@ -1,0 +1,402 @@
+//! Aggregating before joining.
+//!
+//! Two shapes of Yan and Larson's "Eager aggregation and lazy aggregation" (VLDB 1995), both without
+//! a second aggregation above:
+//!
+//! - [`pull_up`]: a table that only contributes values which follow from the grouping keys is joined to
+//!   the groups instead of to the rows. It may still drop groups, all rows of which it would have dropped.
+//! - [`group_join`]: `γ(L ⟕ R; k)` where `k` is unique in `L` and all calls are over `R` becomes
+//!   `L ⟕ γ(R)`: one group a left row, found by its key.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::scalar::ScalarValue;
+use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
+
+use super::flatten::{JoinGraph, Set, flatten};
+use super::groups::determined;
+use crate::reason::{Reason, refuse};
+use crate::rel::expr::{as_column, children, columns, renumber, substitute, substitute_all};
+use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
+use crate::stats::{Estimator, Proof};
+
+/// A table may drop this share of the rows and still be joined late.
+const KEEPS: f64 = 0.8;
+
+/// A table to be joined to the groups: its number, and the pairs (column elsewhere, its column).
+struct Late {
+    leaf: usize,
+    on: Vec<(usize, usize)>,
+}
+
+/// The aggregation `rel` with tables joined to its groups, if there are any that can be.
+pub(super) fn pull_up(
+    rel: &RelRef,
+    estimator: &Estimator<'_>,
+) -> Result<Option<RelRef>, Reason> {
+    let RelKind::Aggregate { input, aggregate } = &rel.kind else {
+        return Ok(None);
+    };
+    let carried = |call: &AggregateCall| call.function == AggregateFunction::Any;
+    if !aggregate.calls.iter().any(carried) {
+        return Ok(None);
+    }
+    let Some(graph) = flatten(input)? else {
+        return Ok(None);
+    };
+    let mut aggregate = over(aggregate, &graph.outputs)?;
+    let graph = graph.prepared(estimator)?;
+    let everything: Set = (0..graph.leaves.len()).fold(0, |s, i| s | 1 << i);
+    let (tree, layout) = graph.best(everything, estimator);
+    let place: HashMap<usize, usize> = layout.iter().enumerate().map(|(p, c)| (*c, p)).collect();
+    let known = aggregate
+        .keys
+        .iter()
+        .filter_map(|k| place.get(&as_column(k)?).copied())
+        .collect();
+    let follows: BTreeSet<usize> = determined(&tree, known, estimator)
+        .into_iter()
+        .filter_map(|p| layout.get(p).copied())
+        .collect();
+    let mut rest = everything;
+    let mut late: Vec<Late> = Vec::new();
+    while let Some(found) = (0..graph.leaves.len())
+        .filter(|leaf| rest & 1 << leaf != 0)
+        .find_map(|leaf| candidate(&graph, &mut aggregate, leaf, rest, &late, &follows, estimator))
+    {
+        rest &= !(1 << found.leaf);
+        late.push(found);
+    }
+    if late.is_empty() {
+        return Ok(None);
+    }
+    joined_late(rel, &graph, &aggregate, rest, &late, estimator).map(Some)
+}
+
+/// `leaf`, if it can be joined to the groups of the relations in `rest` without it.
+fn candidate(
+    graph: &JoinGraph,
+    aggregate: &mut Aggregate,
+    leaf: usize,
+    rest: Set,
+    late: &[Late],
+    follows: &BTreeSet<usize>,
+    estimator: &Estimator<'_>,
+) -> Option<Late> {
+    let bit: Set = 1 << leaf;
+    let without = rest & !bit;
+    let rel = &graph.leaves[leaf];
+    if without == 0 || estimator.rows(rel) < KEEPS * estimator.base_rows(rel) {
+        return None;
+    }
+    let reads = |e: &Expr| graph.set(e) & bit != 0;
+    // Its keys, and what they are equal to among the relations that stay.
+    let mut on = Vec::new();
+    for class in &graph.classes {
+        let Some(own) = class.iter().find(|m| reads(m)) else {
+            continue;
+        };
+        // A class that only ties relations which are joined late to this one has been seen to.
+        let stays = |m: &&Expr| graph.set(m) & without != 0;
+        let Some(other) = class.iter().find(|m| stays(m) && as_column(m).is_some()) else {
+            if class.iter().any(|m| stays(&m)) {
+                return None;
+            }
+            continue;
+        };
+        if own.data_type != other.data_type {
+            return None;
+        }
+        on.push((as_column(other)?, as_column(own)?));
+    }
+    let start = graph.starts[leaf];
+    let keys: BTreeSet<usize> = on.iter().map(|(_, own)| own - start).collect();
+    if on.is_empty()
+        || !estimator.unique(rel, &keys, Proof::Certain)
+        || !on.iter().all(|(other, _)| follows.contains(other))
+        || !graph.is_connected(without)
+        || graph.conditions.iter().chain(&graph.late).any(reads)
+        || graph.semis.iter().any(|s| {
+            s.on.iter().any(|(l, _)| reads(l)) || s.residual.iter().any(reads)
+        })
+    {
+        return None;
+    }
+    // It must carry values along, not only exist.
+    let carried = |c: &AggregateCall| c.function == AggregateFunction::Any;
+    let ties = |l: &Late| l.on.iter().any(|(other, _)| graph.leaf_of(*other) == leaf);
+    let useful = late.iter().any(ties)
+        || aggregate
+            .calls
+            .iter()
+            .any(|c| carried(c) && c.argument.as_ref().is_some_and(reads));
+    let alone = |c: &AggregateCall| {
+        let argument = c.argument.as_ref();
+        match carried(c) {
+            true => argument.is_none_or(|e| !reads(e) || graph.set(e) == bit),
+            false => !argument.is_some_and(reads) && !c.filter.as_ref().is_some_and(reads),
+        }
+    };
+    if !useful || !aggregate.calls.iter().all(alone) {
+        return None;
+    }
+    // Group by what its keys are equal to.
+    let mut grouped = aggregate.keys.clone();
+    for key in &mut grouped {
+        if !reads(key) {
+            continue;
+        }
+        let own = as_column(key)?;
+        let (other, _) = on.iter().find(|(_, o)| *o == own)?;
+        *key = renumber(key, &|_| *other);
+    }
+    aggregate.keys = grouped;
+    Some(Late { leaf, on })
+}
+
+/// The groups of the relations in `rest`, joined with the late ones.
+fn joined_late(
+    rel: &RelRef,
+    graph: &JoinGraph,
+    aggregate: &Aggregate,
+    rest: Set,
+    late: &[Late],
+    estimator: &Estimator<'_>,
+) -> Result<RelRef, Reason> {
+    let (input, layout) = graph.best(rest, estimator);
+    let place: HashMap<usize, usize> = layout.iter().enumerate().map(|(p, c)| (*c, p)).collect();
+    let to = |c: usize| place.get(&c).copied().unwrap_or(usize::MAX);
+    let mut calls: Vec<AggregateCall> = Vec::new();
+    // Where each call of the aggregation is among those kept.
+    let mut kept = Vec::new();
+    for call in &aggregate.calls {
+        let stays = call.argument.as_ref().is_none_or(|e| graph.set(e) & !rest == 0);
+        kept.push(stays.then_some(calls.len()));
+        if stays {
+            calls.push(AggregateCall {
+                argument: call.argument.as_ref().map(|e| renumber(e, &to)),
+                filter: call.filter.as_ref().map(|e| renumber(e, &to)),
+                ..call.clone()
+            });
+        }
+    }
+    // Keys of the late tables travel with the groups.
+    let n = aggregate.keys.len();
+    let mut carried: HashMap<usize, usize> = HashMap::new();
+    for (i, key) in aggregate.keys.iter().enumerate() {
+        if let Some(column) = as_column(key) {
+            carried.entry(column).or_insert(i);
+        }
+    }
+    for (other, _) in late.iter().flat_map(|l| &l.on) {
+        if graph.set_of(*other) & rest == 0 || carried.contains_key(other) {
+            continue;
+        }
+        let argument = input.column(to(*other));
+        let name = input.columns[to(*other)].name.clone();
+        carried.insert(*other, n + calls.len());
+        calls.push(AggregateCall {
+            function: AggregateFunction::Any,
+            return_type: argument.data_type.clone(),
+            argument: Some(argument),
+            filter: None,
+            distinct: false,
+            name,
+        });
+    }
+    let names: Vec<String> = rel.columns[..n].iter().map(|c| c.name.clone()).collect();
+    let keys = aggregate.keys.iter().map(|k| renumber(k, &to)).collect();
+    let mut joined = Rel::aggregate(input, Aggregate { keys, calls }, &names);
+    // The last to be found late is tied to the groups, earlier ones perhaps to it.
+    for table in late.iter().rev() {
+        let right = Arc::clone(&graph.leaves[table.leaf]);
+        let start = graph.starts[table.leaf];
+        let on = table
+            .on
+            .iter()
+            .map(|(other, own)| {
+                let Some(left) = carried.get(other) else {
+                    return refuse("a key of a table that is joined late is lost");
+                };
+                Ok((joined.column(*left), right.column(own - start)))
+            })
+            .collect::<Result<_, Reason>>()?;
+        let at = joined.columns.len();
+        for i in 0..right.columns.len() {
+            carried.entry(start + i).or_insert(at + i);
+        }
+        joined = Rel::join(Join {
+            left: joined,
+            right,
+            kind: JoinKind::Inner,
+            on,
+            residual: vec![],
+            null_equal: false,
+            build: None,
+        });
+    }
+    let to = |c: usize| carried.get(&c).copied().unwrap_or(usize::MAX);
+    let outputs = rel
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(i, column)| {
+            let mut expr = match i.checked_sub(n) {
+                None => joined.column(i),
+                Some(call) => match (kept[call], &aggregate.calls[call].argument) {
+                    (Some(place), _) => joined.column(n + place),
+                    (None, Some(argument)) => renumber(argument, &to),
+                    (None, None) => return refuse("a call without an argument is joined late"),
+                },
+            };
+            expr.nullable = column.nullable;
+            Ok((expr, column.name.clone()))
+        })
+        .collect::<Result<_, Reason>>()?;
+    Ok(Rel::project(joined, outputs))
+}
+
+/// `aggregate` over what its input's columns are.
+fn over(aggregate: &Aggregate, columns: &[Expr]) -> Result<Aggregate, Reason> {
+    let within = |e: &Option<Expr>| e.as_ref().map(|e| substitute(e, columns)).transpose();
+    let calls = aggregate
+        .calls
+        .iter()
+        .map(|call| {
+            Ok(AggregateCall {
+                argument: within(&call.argument)?,
+                filter: within(&call.filter)?,
+                ..call.clone()
+            })
+        })
+        .collect::<Result<_, Reason>>()?;
+    Ok(Aggregate {
+        keys: substitute_all(&aggregate.keys, columns)?,
+        calls,
+    })
+}
+
+/// The aggregation `rel` as a join with groups, if it has the shape.
+pub(super) fn group_join(
+    rel: &RelRef,
+    estimator: &Estimator<'_>,
+) -> Result<Option<RelRef>, Reason> {
+    let RelKind::Aggregate { input, aggregate } = &rel.kind else {
+        return Ok(None);
+    };
+    let mut aggregate = aggregate.clone();
+    let mut input = Arc::clone(input);
+    while let RelKind::Project { input: below, exprs } = &input.kind {
+        aggregate = over(&aggregate, exprs)?;
+        input = Arc::clone(below);
+    }
+    let RelKind::Join(join) = &input.kind else {
+        return Ok(None);
+    };
+    let n = join.left.columns.len();
+    let plain = |e: &Expr| as_column(e).filter(|c| *c < n);
+    let keys: Option<BTreeSet<usize>> = aggregate.keys.iter().map(plain).collect();
+    let shape = join.kind == JoinKind::Left
+        && !join.null_equal
+        && !join.on.is_empty()
+        && join.residual.is_empty()
+        && !aggregate.calls.is_empty()
+        && aggregate.calls.iter().all(|c| {
+            c.filter.is_none()
+                && !c.distinct
+                && c.argument.as_ref().is_some_and(|e| {
+                    is_strict(e) && !columns(e).is_empty() && columns(e).iter().all(|c| *c >= n)
+                })
+        });
+    let Some(keys) = keys.filter(|_| shape) else {
+        return Ok(None);
+    };
+    let (left, right) = (estimator.rows(&join.left), estimator.estimate(&join.right));
+    // Groups that no left row asks for are work for nothing.
+    if !estimator.unique(&join.left, &keys, Proof::Certain) || left * 4.0 < right.rows.sqrt() {
+        return Ok(None);
+    }
+    let calls = aggregate
+        .calls
+        .iter()
+        .map(|c| AggregateCall {
+            argument: c.argument.as_ref().map(|e| renumber(e, &|i| i - n)),
+            ..c.clone()
+        })
+        .collect();
+    let by: Vec<Expr> = join.on.iter().map(|(_, r)| r.clone()).collect();
+    let names: Vec<String> = by
+        .iter()
+        .map(|e| as_column(e).map_or("key".into(), |c| join.right.columns[c].name.clone()))
+        .collect();
+    let groups = Rel::aggregate(
+        Arc::clone(&join.right),
+        Aggregate { keys: by, calls },
+        &names,
+    );
+    let on = join
+        .on
+        .iter()
+        .enumerate()
+        .map(|(i, (l, _))| (l.clone(), groups.column(i)))
+        .collect();
+    let joined = Rel::join(Join {
+        left: Arc::clone(&join.left),
+        right: groups,
+        kind: JoinKind::Left,
+        on,
+        residual: vec![],
+        null_equal: false,
+        build: None,
+    });
+    let first = n + join.on.len();
+    let outputs = rel
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(i, column)| {
+            let expr = match i.checked_sub(aggregate.keys.len()) {
+                None => aggregate.keys[i].clone(),
+                Some(call) => {
+                    let value = joined.column(first + call);
+                    if aggregate.calls[call].function == AggregateFunction::Count {
+                        or_zero(value)
+                    } else {
+                        value
+                    }
+                }
+            };
+            (expr, column.name.clone())
+        })
+        .collect();
+    Ok(Some(Rel::project(joined, outputs)))
+}
+
+/// Is `expr` NULL whenever its columns are?
+fn is_strict(expr: &Expr) -> bool {
+    match &expr.node {
+        Node::Column(_) => true,
+        Node::Literal(value) => !value.is_null(),
+        Node::Binary { op, .. } => {
+            matches!(
+                op,
+                BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply
+            ) && children(expr).into_iter().all(is_strict)
+        }
+        Node::Negate(e) | Node::Cast { value: e, .. } => is_strict(e),
+        _ => false,
+    }
+}
+
+/// A count, zero where there is no group.
+fn or_zero(count: Expr) -> Expr {
+    let zero = Expr::literal(ScalarValue::Int64(Some(0)));
+    Expr {
+        data_type: DataType::Int64,
+        nullable: false,
+        node: Node::Coalesce(vec![count, zero]),
+    }
+}
