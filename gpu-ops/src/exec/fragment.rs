@@ -395,11 +395,12 @@ impl Shared {
         }
     }
 
-    /// The fragment for EXPLAIN: its steps once they are known, else what the planner says.
+    /// The fragment for EXPLAIN: its steps and the chosen algorithms once its columns are resident, else what the
+    /// planner says.
     fn describe(&self) -> Vec<String> {
         let prepared = self.prepared.lock().clone();
         if let Some(prepared) = prepared {
-            return steps_of(&prepared.graph);
+            return steps_of(&prepared.graph, &prepared.choices);
         }
         let scans = self.policy.scans().iter();
         let resident: Option<Vec<LoadedTable>> = scans
@@ -409,20 +410,24 @@ impl Shared {
                     .peek(&scan.table, &scan.columns, &scan.needs_codes)
             })
             .collect();
-        let graph = resident.and_then(|tables| {
+        let steps = resident.and_then(|tables| {
             let duplicates = self.duplicates.lock().clone();
-            self.policy.graph(&tables, &duplicates).ok()
+            let graph = self.policy.graph(&tables, &duplicates).ok()?;
+            // The choices are made with the figures that code generation comes to.
+            let device = self.runtime.device().info();
+            let program = Program::new(&graph, &tables, self.policy.as_ref(), device);
+            let choices = program.map_or_else(|error| vec![error.to_string()], |p| p.choices);
+            Some(steps_of(&graph, &choices))
         });
-        match graph {
-            Some(graph) => steps_of(&graph),
-            None => self.policy.describe().lines().map(str::to_string).collect(),
-        }
+        steps.unwrap_or_else(|| self.policy.describe().lines().map(str::to_string).collect())
     }
 }
 
-/// One line a step.
-fn steps_of(graph: &Graph) -> Vec<String> {
-    graph.to_string().lines().map(str::to_string).collect()
+/// One line a step, then one a choice.
+fn steps_of(graph: &Graph, choices: &[String]) -> Vec<String> {
+    let steps = graph.to_string();
+    let steps = steps.lines().map(str::to_string);
+    steps.chain(choices.iter().cloned()).collect()
 }
 
 fn complete(

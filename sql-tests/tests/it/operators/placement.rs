@@ -82,7 +82,7 @@ fn check_placed(fixture: &Fixture, queries: &[(&str, &str)]) {
         // The columns are resident now, so the plan shows the choice.
         let plan = fixture.explain(&sql);
         assert!(
-            plan.contains(&format!("groups={place}")),
+            plan.contains(&format!(" in {place}")),
             "not in {place}: {keys}\n{plan}"
         );
     }
