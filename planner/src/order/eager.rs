@@ -33,10 +33,7 @@ struct Late {
 }
 
 /// The aggregation `rel` with tables joined to its groups, if there are any that can be.
-pub(super) fn pull_up(
-    rel: &RelRef,
-    estimator: &Estimator<'_>,
-) -> Result<Option<RelRef>, Reason> {
+pub(super) fn pull_up(rel: &RelRef, estimator: &Estimator<'_>) -> Result<Option<RelRef>, Reason> {
     let RelKind::Aggregate { input, aggregate } = &rel.kind else {
         return Ok(None);
     };
@@ -65,7 +62,17 @@ pub(super) fn pull_up(
     let mut late: Vec<Late> = Vec::new();
     while let Some(found) = (0..graph.leaves.len())
         .filter(|leaf| rest & 1 << leaf != 0)
-        .find_map(|leaf| candidate(&graph, &mut aggregate, leaf, rest, &late, &follows, estimator))
+        .find_map(|leaf| {
+            candidate(
+                &graph,
+                &mut aggregate,
+                leaf,
+                rest,
+                &late,
+                &follows,
+                estimator,
+            )
+        })
     {
         rest &= !(1 << found.leaf);
         late.push(found);
@@ -119,9 +126,10 @@ fn candidate(
         || !on.iter().all(|(other, _)| follows.contains(other))
         || !graph.is_connected(without)
         || graph.conditions.iter().chain(&graph.late).any(reads)
-        || graph.semis.iter().any(|s| {
-            s.on.iter().any(|(l, _)| reads(l)) || s.residual.iter().any(reads)
-        })
+        || graph
+            .semis
+            .iter()
+            .any(|s| s.on.iter().any(|(l, _)| reads(l)) || s.residual.iter().any(reads))
     {
         return None;
     }
@@ -173,7 +181,10 @@ fn joined_late(
     // Where each call of the aggregation is among those kept.
     let mut kept = Vec::new();
     for call in &aggregate.calls {
-        let stays = call.argument.as_ref().is_none_or(|e| graph.set(e) & !rest == 0);
+        let stays = call
+            .argument
+            .as_ref()
+            .is_none_or(|e| graph.set(e) & !rest == 0);
         kept.push(stays.then_some(calls.len()));
         if stays {
             calls.push(AggregateCall {
@@ -289,7 +300,11 @@ pub(super) fn group_join(
     };
     let mut aggregate = aggregate.clone();
     let mut input = Arc::clone(input);
-    while let RelKind::Project { input: below, exprs } = &input.kind {
+    while let RelKind::Project {
+        input: below,
+        exprs,
+    } = &input.kind
+    {
         aggregate = over(&aggregate, exprs)?;
         input = Arc::clone(below);
     }
@@ -381,10 +396,8 @@ fn is_strict(expr: &Expr) -> bool {
         Node::Column(_) => true,
         Node::Literal(value) => !value.is_null(),
         Node::Binary { op, .. } => {
-            matches!(
-                op,
-                BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply
-            ) && children(expr).into_iter().all(is_strict)
+            matches!(op, BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply)
+                && children(expr).into_iter().all(is_strict)
         }
         Node::Negate(e) | Node::Cast { value: e, .. } => is_strict(e),
         _ => false,

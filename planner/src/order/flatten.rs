@@ -115,7 +115,8 @@ impl Gathered {
                     self.conditions.push((equal(left, right), false));
                 }
                 for residual in &join.residual {
-                    self.conditions.push((substitute(residual, &outputs)?, false));
+                    self.conditions
+                        .push((substitute(residual, &outputs)?, false));
                 }
                 Ok(outputs)
             }
@@ -205,7 +206,11 @@ impl JoinGraph {
             }
             if set.count_ones() <= 1 {
                 // A constant may as well be tested first of all.
-                let leaf = if set == 0 { 0 } else { set.trailing_zeros() as usize };
+                let leaf = if set == 0 {
+                    0
+                } else {
+                    set.trailing_zeros() as usize
+                };
                 into[leaf].push(self.local(&condition, leaf));
                 continue;
             }

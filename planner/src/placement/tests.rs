@@ -49,7 +49,11 @@ async fn whole_queries_become_one_fragment_under_the_report() {
         "SELECT a FROM t LIMIT 5",
     ] {
         let plan = plan(&context, sql).await;
-        assert!(plan.children()[0].is::<GpuFragmentExec>(), "{}", text(&plan));
+        assert!(
+            plan.children()[0].is::<GpuFragmentExec>(),
+            "{}",
+            text(&plan)
+        );
         assert_eq!(cpu(&plan), Vec::<String>::new(), "{sql}");
     }
 }
@@ -57,7 +61,11 @@ async fn whole_queries_become_one_fragment_under_the_report() {
 #[tokio::test]
 async fn rows_are_not_moved_for_little_work() {
     let context = placed(any_size());
-    for sql in ["SELECT a FROM t", "SELECT a + 1 FROM t WHERE b > 3", "SELECT a FROM t LIMIT 5"] {
+    for sql in [
+        "SELECT a FROM t",
+        "SELECT a + 1 FROM t WHERE b > 3",
+        "SELECT a FROM t LIMIT 5",
+    ] {
         assert_eq!(fragments(&plan(&context, sql).await), 0, "{sql}");
     }
 }
@@ -146,11 +154,15 @@ async fn an_order_that_operators_above_rely_on_is_restored() {
     assert_eq!(fragments(&plan), 1, "{}", text(&plan));
     // DataFusion took its sort away, since the file is in order already.
     assert!(!text(&plan).contains("SortExec"), "{}", text(&plan));
-    let answer = collect(Arc::clone(&plan), context.task_ctx()).await.unwrap();
+    let answer = collect(Arc::clone(&plan), context.task_ctx())
+        .await
+        .unwrap();
     let expected = session(None, any_size());
     expected
-        .sql("CREATE EXTERNAL TABLE sorted (k BIGINT NOT NULL, v BIGINT) STORED AS CSV \
-              LOCATION 'tests/data/sorted.csv' OPTIONS ('format.has_header' 'true')")
+        .sql(
+            "CREATE EXTERNAL TABLE sorted (k BIGINT NOT NULL, v BIGINT) STORED AS CSV \
+              LOCATION 'tests/data/sorted.csv' OPTIONS ('format.has_header' 'true')",
+        )
         .await
         .unwrap();
     let expected = expected.sql(sql).await.unwrap().collect().await.unwrap();

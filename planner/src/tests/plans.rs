@@ -31,7 +31,10 @@ async fn the_largest_table_probes_and_dimensions_are_built() {
     )
     .await;
     step(&graph, &["scan nation", "filter", "build"]);
-    step(&graph, &["scan supplier", "on (s_nationkey)", "build", "(s_suppkey)"]);
+    step(
+        &graph,
+        &["scan supplier", "on (s_nationkey)", "build", "(s_suppkey)"],
+    );
     step(&graph, &["scan lineitem", "on (l_suppkey)", "aggregate by"]);
     assert_eq!(graph.matches(":= scan").count(), 3, "{graph}");
 }
@@ -66,7 +69,10 @@ async fn duplicates_on_both_sides_become_pairs() {
     )
     .await;
     let matches = step(&graph, &["matches probe"]);
-    assert!(matches.contains("scan lineitem") || matches.contains("scan partsupp"), "{graph}");
+    assert!(
+        matches.contains("scan lineitem") || matches.contains("scan partsupp"),
+        "{graph}"
+    );
     let pairs = step(&graph, &[":= pairs"]);
     assert!(pairs.contains("filter"), "{graph}");
 }
@@ -119,7 +125,10 @@ async fn tables_that_only_carry_values_are_joined_to_the_groups() {
     )
     .await;
     let groups = step(&graph, &["aggregate by o_custkey"]);
-    assert!(!groups.contains("c_name") && !groups.contains("customer"), "{graph}");
+    assert!(
+        !groups.contains("c_name") && !groups.contains("customer"),
+        "{graph}"
+    );
     step(&graph, &["groups groups of", "c_name"]);
 }
 
@@ -236,12 +245,16 @@ async fn every_operator_has_a_graph() {
 #[tokio::test]
 async fn orders_hold_to_the_end() {
     // A projection above the sort, and a sort key that is not put out.
-    let planner = fragment("SELECT n_name FROM nation ORDER BY n_regionkey, n_nationkey DESC").await;
+    let planner =
+        fragment("SELECT n_name FROM nation ORDER BY n_regionkey, n_nationkey DESC").await;
     let graph = planner
         .graph_with(&super::warehouse::Facts::new(), &Default::default())
         .unwrap();
     let last = graph.steps.last().unwrap();
-    assert!(matches!(last, warpline_gpu::graph::Step::Sort(_)), "{graph}");
+    assert!(
+        matches!(last, warpline_gpu::graph::Step::Sort(_)),
+        "{graph}"
+    );
     assert_eq!(graph.results[graph.output].kind.columns().len(), 1);
 }
 
@@ -269,14 +282,26 @@ async fn refusals_name_the_operator_in_the_way() {
             "ROLLUP",
         ),
         ("SELECT random() FROM nation", "", "volatile"),
-        ("SELECT n_nationkey, sqrt(n_nationkey) FROM nation", "", "sqrt"),
+        (
+            "SELECT n_nationkey, sqrt(n_nationkey) FROM nation",
+            "",
+            "sqrt",
+        ),
     ] {
         let plan = crate::tests::plan(&session().await, sql).await;
         match FragmentPlanner::try_new(&plan, &crate::WarplineConfig::default()) {
             Ok(planner) => panic!("{sql} became\n{}", planner.rel()),
             Err(refusal) => {
-                assert!(refusal.at.name().contains(operator), "{sql}: {}", refusal.at.name());
-                assert!(refusal.reason.as_str().contains(why), "{sql}: {}", refusal.reason);
+                assert!(
+                    refusal.at.name().contains(operator),
+                    "{sql}: {}",
+                    refusal.at.name()
+                );
+                assert!(
+                    refusal.reason.as_str().contains(why),
+                    "{sql}: {}",
+                    refusal.reason
+                );
             }
         }
     }

@@ -215,7 +215,10 @@ impl Converter {
             })?;
         }
         let used: Vec<usize> = used.into_iter().collect();
-        if used.iter().any(|i| *i >= scan.table.source.schema().fields().len()) {
+        if used
+            .iter()
+            .any(|i| *i >= scan.table.source.schema().fields().len())
+        {
             return refuse("the scan reads a column that its table lacks");
         }
         let within = |expr: &Arc<dyn PhysicalExpr>| -> Result<Arc<dyn PhysicalExpr>, Reason> {
