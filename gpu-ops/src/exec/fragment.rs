@@ -14,6 +14,7 @@ use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::MetricsSet;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning,
@@ -83,7 +84,11 @@ impl GpuFragmentExec {
     ) -> Result<Self> {
         let schema = original.schema();
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(Arc::clone(&schema)),
+            // Operators above may rely on the order that the policy promises.
+            EquivalenceProperties::new_with_orderings(
+                Arc::clone(&schema),
+                original.output_ordering().cloned(),
+            ),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -248,6 +253,8 @@ async fn answer(
             let single: Arc<dyn ExecutionPlan> =
                 if original.output_partitioning().partition_count() == 1 {
                     original
+                } else if let Some(order) = original.output_ordering().cloned() {
+                    Arc::new(SortPreservingMergeExec::new(order, original))
                 } else {
                     Arc::new(CoalescePartitionsExec::new(original))
                 };

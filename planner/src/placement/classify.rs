@@ -20,6 +20,9 @@ use crate::policy::FragmentPlanner;
 use crate::reason::Reason;
 use crate::rel::convert::{exchange, is_constant, is_substantial, raw_aggregate};
 
+/// The reason of an operator whose only obstacle is below it.
+const INPUT_FROM_CPU: &str = "an input of it comes from the CPU";
+
 /// What an operator is.
 #[derive(Debug)]
 pub(super) enum Kind {
@@ -53,7 +56,7 @@ pub(super) struct Classification {
 impl Classification {
     /// Classify `plan` from the root down; nothing below a fragment is looked at.
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Self {
-        let kind = kind_of(plan, config);
+        let mut kind = kind_of(plan, config);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_), _) => vec![],
             // Both phases of a refused aggregation share one reason.
@@ -67,6 +70,12 @@ impl Classification {
             .into_iter()
             .map(|child| Self::of(child, config))
             .collect();
+        if let Kind::Heavy(reason) = &mut kind
+            && reason == INPUT_FROM_CPU
+            && let Some(obstacle) = children.iter().find_map(Self::obstacle)
+        {
+            *reason += &format!(" ({obstacle})");
+        }
         let (table_rows, device_rows) = match &kind {
             Kind::Fragment(_) => (false, true),
             Kind::Scan => (true, false),
@@ -82,6 +91,15 @@ impl Classification {
             children,
             table_rows,
             device_rows,
+        }
+    }
+
+    /// Why the first operator here or below that has a reason of its own stays on the CPU.
+    fn obstacle(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Tail(_, Some(reason)) | Kind::Heavy(reason) => Some(reason),
+            Kind::Fragment(_) => None,
+            _ => self.children.iter().find_map(Self::obstacle),
         }
     }
 
@@ -209,7 +227,7 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Kind {
     if plumbing {
         return Kind::Plumbing;
     }
-    Kind::Heavy(reason().unwrap_or_else(|| "an input of it comes from the CPU".to_string()))
+    Kind::Heavy(reason().unwrap_or_else(|| INPUT_FROM_CPU.to_string()))
 }
 
 /// The fragment that computes what `plan` computes; otherwise the operator's own reason to stay on

@@ -105,10 +105,12 @@ fn other_queries() {
     check_all(
         &fixture,
         [
-            // Orders of one customer within ten days of each other.
+            // Orders of one customer in the same month.
             "SELECT count(*) AS n, min(a.o_totalprice + b.o_totalprice) AS t FROM orders a JOIN orders b \
              ON a.o_custkey = b.o_custkey AND a.o_orderkey < b.o_orderkey \
-             WHERE b.o_orderdate <= a.o_orderdate + INTERVAL '10' DAY AND b.o_orderdate >= a.o_orderdate",
+             WHERE b.o_orderdate >= a.o_orderdate \
+             AND date_part('year', a.o_orderdate) * 12 + date_part('month', a.o_orderdate) \
+             = date_part('year', b.o_orderdate) * 12 + date_part('month', b.o_orderdate)",
             // Suppliers and customers of one nation: a join of many with many.
             "SELECT n_name, count(*) AS pairs, sum(c_acctbal - s_acctbal) AS d FROM supplier, customer, nation \
              WHERE s_nationkey = c_nationkey AND n_nationkey = s_nationkey GROUP BY n_name ORDER BY pairs DESC, n_name",
