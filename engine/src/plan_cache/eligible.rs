@@ -47,23 +47,23 @@ pub(super) fn changes_something(statement: &Statement) -> bool {
 pub(super) fn is_repeatable(plan: &LogicalPlan) -> Result<bool> {
     let mut repeatable = true;
     plan.apply_with_subqueries(|node| {
-        repeatable &= match node {
+        repeatable &= matches!(
+            node,
             LogicalPlan::Projection(_)
-            | LogicalPlan::Filter(_)
-            | LogicalPlan::Window(_)
-            | LogicalPlan::Aggregate(_)
-            | LogicalPlan::Sort(_)
-            | LogicalPlan::Join(_)
-            | LogicalPlan::Union(_)
-            | LogicalPlan::TableScan(_)
-            | LogicalPlan::EmptyRelation(_)
-            | LogicalPlan::Subquery(_)
-            | LogicalPlan::SubqueryAlias(_)
-            | LogicalPlan::Limit(_)
-            | LogicalPlan::Values(_)
-            | LogicalPlan::Distinct(_) => true,
-            _ => false,
-        };
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::Window(_)
+                | LogicalPlan::Aggregate(_)
+                | LogicalPlan::Sort(_)
+                | LogicalPlan::Join(_)
+                | LogicalPlan::Union(_)
+                | LogicalPlan::TableScan(_)
+                | LogicalPlan::EmptyRelation(_)
+                | LogicalPlan::Subquery(_)
+                | LogicalPlan::SubqueryAlias(_)
+                | LogicalPlan::Limit(_)
+                | LogicalPlan::Values(_)
+                | LogicalPlan::Distinct(_)
+        );
         node.apply_expressions(|expr| {
             expr.apply(|part| {
                 repeatable &= is_repeatable_node(part);

@@ -16,12 +16,9 @@ pub(super) fn normalised(sql: &str) -> String {
     let mut space = false;
     for c in sql.chars() {
         match quote {
-            Some(open) => {
-                // A doubled quote closes and opens again, which comes to the same.
-                if c == open {
-                    quote = None;
-                }
-            }
+            // A doubled quote closes and opens again, which comes to the same.
+            Some(open) if c == open => quote = None,
+            Some(_) => {}
             None if c.is_ascii_whitespace() => {
                 space = true;
                 continue;

@@ -60,7 +60,7 @@ impl Program {
                 }
                 Emitted::Sort(sort) => {
                     let kept = graph.results[sort.into].kind.columns().len();
-                    StepProgram::Sort(sort::program(&sort, &known, kept)?)
+                    StepProgram::Sort(Box::new(sort::program(&sort, &known, kept)?))
                 }
             });
         }

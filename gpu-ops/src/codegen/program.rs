@@ -76,7 +76,7 @@ pub enum StepProgram {
     /// from the key words afterwards; when it is `Matches`, it sums up the counts.
     Pipeline(KernelProgram),
     /// Keys, sort, gather.
-    Sort(SortProgram),
+    Sort(Box<SortProgram>),
 }
 
 /// One generated kernel.

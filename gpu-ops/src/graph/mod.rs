@@ -35,9 +35,9 @@ pub struct Graph {
     /// What the steps produce.
     pub results: Vec<ResultSpec>,
     /// In an order in which whatever a step reads is complete before it. Several steps may append
-    /// to one [`ResultSpec::Rows`] (UNION ALL); none reads it before the last of them.
+    /// to one [`ResultKind::Rows`] (UNION ALL); none reads it before the last of them.
     pub steps: Vec<Step>,
-    /// The result, a [`ResultSpec::Rows`] or [`ResultSpec::Sorted`], that holds the fragment's rows:
+    /// The result, a [`ResultKind::Rows`] or [`ResultKind::Sorted`], that holds the fragment's rows:
     /// its columns are those of `schema`, in order.
     pub output: ResultId,
     /// Schema of the fragment's rows, equal to that of the plan it stands for.

@@ -1,11 +1,11 @@
 //! The order of joins, by cost.
 //!
-//! Trees of inner joins are flattened into a join graph ([`flatten`]): relations, classes of equal
+//! Trees of inner joins are flattened into a join graph (`flatten`): relations, classes of equal
 //! columns, and conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones
-//! included ([`search`]); beyond ten relations a greedy search does. Semi and anti joins above such a
+//! included (`search`); beyond ten relations a greedy search does. Semi and anti joins above such a
 //! tree move down to the relation whose rows they drop when they drop many.
 //!
-//! What a tree costs is what the device does for it ([`cost`]): every relation is streamed once
+//! What a tree costs is what the device does for it (`cost`): every relation is streamed once
 //! whatever the order, so only builds, probes and the expansion of many matches count.
 
 mod cost;

@@ -355,7 +355,7 @@ fn sorts_skip_and_fetch() {
             ],
             vec![
                 StepProgram::Pipeline(filter(0, 0, 1, 1)),
-                StepProgram::Sort(sort(0, 1, skip, fetch)),
+                StepProgram::Sort(Box::new(sort(0, 1, skip, fetch))),
                 StepProgram::Pipeline(copy(1, 2, 0)),
             ],
             1,
