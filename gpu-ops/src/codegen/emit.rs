@@ -92,7 +92,7 @@ pub(super) enum EmittedStep {
 
 /// A probe of an index.
 pub(super) struct EmittedProbe {
-    /// Number in the kernel, for the names of its variables: `e{p}` entries, `h{p}` mask of hits, `s{p}`, `l{p}` ranges.
+    /// Number in the kernel, for the names of its variables: `e{p}` entries, `h{p}` mask of hits, `first{p}`, `length{p}` ranges.
     pub(super) number: usize,
     pub(super) index: ResultId,
     pub(super) kind: ProbeKind,

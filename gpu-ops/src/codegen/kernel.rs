@@ -420,7 +420,7 @@ impl KernelWriter<'_> {
         if probe.ranges {
             line!(
                 self,
-                "    u32 s{p}[WL_ROWS] = {{}}; u32 l{p}[WL_ROWS] = {{}};"
+                "    u32 first{p}[WL_ROWS] = {{}}; u32 length{p}[WL_ROWS] = {{}};"
             );
         }
         line!(self, "    if (live != 0) {{");
@@ -507,7 +507,7 @@ impl KernelWriter<'_> {
                 "        h{p} |= (u32)(possible && entries != 0) << k;"
             );
             if probe.ranges {
-                line!(self, "        l{p}[k] = possible ? entries : 0;");
+                line!(self, "        length{p}[k] = possible ? entries : 0;");
             }
             return Ok(());
         }
@@ -571,7 +571,10 @@ impl KernelWriter<'_> {
             };
             line!(self, "        if (found) e{p}[k] = {entry};");
             if probe.ranges {
-                line!(self, "        s{p}[k] = e{p}[k]; l{p}[k] = (u32)found;");
+                line!(
+                    self,
+                    "        first{p}[k] = e{p}[k]; length{p}[k] = (u32)found;"
+                );
             }
             return Ok(());
         }
@@ -587,7 +590,10 @@ impl KernelWriter<'_> {
         );
         line!(self, "          h{p} |= (u32)(length != 0) << k;");
         if probe.ranges {
-            line!(self, "          s{p}[k] = first; l{p}[k] = length;");
+            line!(
+                self,
+                "          first{p}[k] = first; length{p}[k] = length;"
+            );
         }
         line!(self, "        }}");
         Ok(())
@@ -623,7 +629,7 @@ impl KernelWriter<'_> {
             self,
             "    if ((live & h{p}) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h{p}) >> k & 1) {{"
         );
-        line!(self, "      for (u32 j = 0; j < l{p}[k]; ++j) {{");
+        line!(self, "      for (u32 j = 0; j < length{p}[k]; ++j) {{");
         let listed = !index.keys.is_empty() && !index.unique;
         if listed {
             let rows = self
@@ -631,9 +637,9 @@ impl KernelWriter<'_> {
                 .state
                 .arguments
                 .pointer(&format!("r{r}rows"), "const u32*");
-            line!(self, "        const u32 entry = {rows}[s{p}[k] + j];");
+            line!(self, "        const u32 entry = {rows}[first{p}[k] + j];");
         } else {
-            line!(self, "        const u32 entry = s{p}[k] + j;");
+            line!(self, "        const u32 entry = first{p}[k] + j;");
         }
         line!(self, "        const bool alive = true;");
         for text in loads {

@@ -139,15 +139,15 @@ impl KernelWriter<'_> {
                 // One pair without an entry.
                 line!(
                     self,
-                    "          {start}[at] = l{p}[k] != 0 ? s{p}[k] : 0xffffffffu;"
+                    "          {start}[at] = length{p}[k] != 0 ? first{p}[k] : 0xffffffffu;"
                 );
                 line!(
                     self,
-                    "          {length}[at] = l{p}[k] != 0 ? l{p}[k] : 1u;"
+                    "          {length}[at] = length{p}[k] != 0 ? length{p}[k] : 1u;"
                 );
             } else {
-                line!(self, "          {start}[at] = s{p}[k];");
-                line!(self, "          {length}[at] = l{p}[k];");
+                line!(self, "          {start}[at] = first{p}[k];");
+                line!(self, "          {length}[at] = length{p}[k];");
             }
         }
         line!(self, "        }}");

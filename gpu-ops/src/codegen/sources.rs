@@ -115,13 +115,13 @@ fn pairs(
         matches * super::CONTROL_WORDS
     );
     let prologue = vec![
-        "u32 p0[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;".to_string(),
+        "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;".to_string(),
         format!(
             "if (live != 0) {{ const u64 parents = {count}; WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) {{"
         ),
         format!("  const u64 parent = pair_parent({sums}, parents, row + k);"),
         format!("  const u32 first = {start}[parent];"),
-        "  p0[k] = (u32)parent;".to_string(),
+        "  parent_row[k] = (u32)parent;".to_string(),
         format!(
             "  if (first != 0xffffffffu) {{ const u64 at = first + (row + k - {sums}[parent]); pe[k] = {entry}; pm |= 1u << k; }}"
         ),
@@ -135,7 +135,7 @@ fn pairs(
             access: Access::Gather {
                 result: matches,
                 column,
-                entry: "p0".into(),
+                entry: "parent_row".into(),
                 mask: "live".into(),
             },
             nullable: layout.nullable,

@@ -14,8 +14,14 @@ use crate::error::{GpuError, Result};
 /// Environment variable with the path of the NVRTC library file.
 pub const NVRTC_VARIABLE: &str = "WARPLINE_NVRTC";
 
-/// Compiler options besides the architecture. Contraction to FMA stays on: it touches floats only.
-const OPTIONS: [&str; 3] = ["--std=c++17", "--device-int128", "--generate-line-info"];
+/// Compiler options besides the architecture. No contraction to fused multiply-adds: a product that overflows must
+/// overflow, as it does on the CPU.
+const OPTIONS: [&str; 4] = [
+    "--std=c++17",
+    "--device-int128",
+    "--generate-line-info",
+    "--fmad=false",
+];
 
 /// Longest compiler log that goes into an error, in bytes.
 const LOG_LIMIT: usize = 16 << 10;
