@@ -3,6 +3,15 @@
 use crate::DevicePtr;
 use crate::kernel_args;
 
+mod partition;
+
+pub use partition::{
+    COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
+    PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
+    PartitionHistogramArgs, PartitionOffsetsArgs, PartitionPassArgs, PartitionShape,
+    RUN_SHARED_BYTES, RUN_TILE, RunStartsArgs, columns, partition_histogram, run_lengths,
+};
+
 kernel_args! {
     /// Arguments of `count_groups` and `emit_groups` (`group_compact.cu`).
     pub struct GroupCompactArgs {
@@ -245,7 +254,7 @@ pub fn group_compact() -> String {
 
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
-    vec![
+    let mut all = vec![
         ("group_compact", group_compact()),
         ("scan", scan()),
         ("hash_index_1", hash_index(1)),
@@ -254,5 +263,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("sort_small", sort_small()),
         ("radix_sort", radix_sort()),
         ("strings_gather", strings_gather()),
-    ]
+    ];
+    all.extend(partition::all());
+    all
 }

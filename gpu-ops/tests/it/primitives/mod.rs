@@ -1,8 +1,10 @@
 //! Hand-written kernels against host code, under every schedule of the emulator and on a GPU when asked.
 
+mod columns;
 mod index;
 mod join;
 mod large;
+mod partition;
 mod scan;
 mod sort;
 mod strings;
