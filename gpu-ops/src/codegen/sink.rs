@@ -123,7 +123,7 @@ impl KernelWriter<'_> {
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
         line!(self, "    if (live != 0) {{");
         self.row_loop(&lines, "live");
-        let capacity = self.pipeline.state.arguments.size(&format!("cap{into}"));
+        let capacity = self.size(&format!("cap{into}"));
         line!(
             self,
             "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
@@ -132,9 +132,8 @@ impl KernelWriter<'_> {
             self.store(into, column, layout, value, "at")?;
         }
         if let Some((p, outer)) = matches {
-            let arguments = &mut self.pipeline.state.arguments;
-            let start = arguments.pointer(&format!("r{into}start"), "u32*");
-            let length = arguments.pointer(&format!("r{into}len"), "u32*");
+            let start = self.pointer(&format!("r{into}start"), "u32*");
+            let length = self.pointer(&format!("r{into}len"), "u32*");
             if outer {
                 // One pair without an entry.
                 line!(
@@ -185,7 +184,7 @@ impl KernelWriter<'_> {
         self.reserve(into);
         line!(self, "    if (live != 0) {{");
         self.row_loop(&lines, "live");
-        let capacity = self.pipeline.state.arguments.size(&format!("cap{into}"));
+        let capacity = self.size(&format!("cap{into}"));
         line!(
             self,
             "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
@@ -194,11 +193,7 @@ impl KernelWriter<'_> {
             self.store(into, column, stored, value, "at")?;
         }
         for (word, code) in codes.iter().enumerate() {
-            let words = self
-                .pipeline
-                .state
-                .arguments
-                .pointer(&format!("r{into}k{word}"), "u64*");
+            let words = self.pointer(&format!("r{into}k{word}"), "u64*");
             match has_key {
                 // The first word says that there is no key.
                 Some(has_key) if keep_without_key => {
@@ -227,11 +222,7 @@ impl KernelWriter<'_> {
         let needs = self.pipeline.sink_columns.clone();
         self.load(&needs);
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        let bits = self
-            .pipeline
-            .state
-            .arguments
-            .pointer(&format!("r{into}bits"), "u32*");
+        let bits = self.pointer(&format!("r{into}bits"), "u32*");
         line!(self, "    if (live != 0) {{\n      BitRun run = {{}};");
         self.row_loop(&lines, "live");
         match has_key {

@@ -179,13 +179,13 @@ fn entries(
     let arguments = &mut state.arguments;
     let marks = arguments.pointer(&format!("r{index}marks"), "const u8*");
     let mut prologue = vec![format!(
-        "if (live != 0) live &= {}load_bits8({marks}, row);",
+        "if (live != 0) live &= {}load_bits<WL_ROWS>({marks}, row);",
         if marked { "" } else { "~" }
     )];
     let rows = if layout.kind == IndexKind::Perfect && layout.unique {
         let bits = arguments.pointer(&format!("r{index}bits"), "const u32*");
         prologue.push(format!(
-            "if (live != 0) live &= load_bits8((const u8*){bits}, row);"
+            "if (live != 0) live &= load_bits<WL_ROWS>((const u8*){bits}, row);"
         ));
         SourceRows::Domain(index)
     } else {
