@@ -76,9 +76,4 @@ pub trait Policy: PlacementPolicy {
 
     /// The fragment as operators, for EXPLAIN before the tables are resident.
     fn describe(&self) -> String;
-
-    /// The name of a build for `duplicates`.
-    fn build_name(&self, graph: &Graph, index: ResultId) -> String {
-        graph.results[index].name.clone()
-    }
 }
