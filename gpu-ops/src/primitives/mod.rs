@@ -8,6 +8,7 @@
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
 
 mod index;
+mod pairs;
 mod scan;
 mod sort;
 mod strings;
@@ -17,6 +18,7 @@ pub use stub::*;
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
+pub use pairs::{Keys, PairKind, PairList, Side, join_partitions, merge_join, partition_bits};
 pub use scan::exclusive_sum;
 pub use sort::sort_rows;
 pub use strings::gather_strings;

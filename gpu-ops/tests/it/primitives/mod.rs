@@ -3,6 +3,7 @@
 mod index;
 mod join;
 mod large;
+mod pairs;
 mod scan;
 mod sort;
 mod strings;
