@@ -201,11 +201,11 @@ impl Run<'_> {
         unsafe {
             if keys.join.sorts() {
                 primitives::merge_join(
-                    runtime, stream, &build, &probe, kind, unique, duplicate, &pairs, marks,
+                    runtime, stream, &build, &probe, kind, unique, &pairs, marks,
                 )
             } else {
                 primitives::join_partitions(
-                    runtime, stream, &build, &probe, bits, kind, unique, duplicate, &pairs, marks,
+                    runtime, stream, &build, &probe, bits, kind, unique, &pairs, marks,
                 )
             }
         }
