@@ -3,6 +3,15 @@
 use crate::DevicePtr;
 use crate::kernel_args;
 
+mod partition;
+
+pub use partition::{
+    COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
+    PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
+    PartitionHistogramArgs, PartitionOffsetsArgs, PartitionPassArgs, PartitionShape,
+    RUN_SHARED_BYTES, RUN_TILE, RunStartsArgs, columns, partition_histogram, run_lengths,
+};
+
 kernel_args! {
     /// Arguments of `exclusive_sum_u64` and `exclusive_sum_u32` (`scan.cu`).
     pub struct ScanArgs {
@@ -403,7 +412,7 @@ const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool) -> PhjShape {
 
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
-    vec![
+    let mut all = vec![
         ("scan", scan()),
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
@@ -418,5 +427,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("smj_4_unique", smj(4, true)),
         ("smj_8", smj(8, false)),
         ("smj_16", smj(16, false)),
-    ]
+    ];
+    all.extend(partition::all());
+    all
 }
