@@ -150,6 +150,8 @@ impl FragmentPlanner {
             place: &place,
             estimator,
             duplicates,
+            join: self.join,
+            machine: &self.machine,
         }
         .graph(rel, Arc::clone(&self.schema))
     }

@@ -5,6 +5,7 @@ mod columns;
 mod index;
 mod join;
 mod large;
+mod pairs;
 mod partition;
 mod scan;
 mod sort;
