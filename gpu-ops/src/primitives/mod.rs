@@ -16,7 +16,10 @@ mod strings;
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
-pub use pairs::{Keys, PairKind, PairList, Side, join_partitions, merge_join, partition_bits};
+pub use pairs::{
+    Keys, PairKind, PairList, Side, join_dense_partitions, join_partitions, merge_join,
+    partition_bits,
+};
 pub use scan::exclusive_sum;
 pub use sort::sort_rows;
 pub use strings::gather_strings;
