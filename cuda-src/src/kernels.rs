@@ -3,25 +3,14 @@
 use crate::DevicePtr;
 use crate::kernel_args;
 
-kernel_args! {
-    /// Arguments of `count_groups` and `emit_groups` (`group_compact.cu`).
-    pub struct GroupCompactArgs {
-        /// Header words, then `slots` states of `state_words` words.
-        pub table: DevicePtr as "u64*",
-        /// `slots` keys of `key_words` words; null for tables indexed by the group number.
-        pub keys: DevicePtr as "const u64*",
-        /// Slot states of tables with wide keys; null otherwise.
-        pub states: DevicePtr as "const u32*",
-        /// Output rows of `key_words + state_words` words; unused by `count_groups`.
-        pub rows: DevicePtr as "u64*",
-        /// Slots of the table.
-        pub slots: u64,
-        /// Words of a key; 1 (the group number) when `keys` is null.
-        pub key_words: u64,
-        /// Words of a state.
-        pub state_words: u64,
-    }
-}
+mod partition;
+
+pub use partition::{
+    COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
+    PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
+    PartitionHistogramArgs, PartitionOffsetsArgs, PartitionPassArgs, PartitionShape,
+    RUN_SHARED_BYTES, RUN_TILE, RunStartsArgs, columns, partition_histogram, run_lengths,
+};
 
 kernel_args! {
     /// Arguments of `exclusive_sum_u64` and `exclusive_sum_u32` (`scan.cu`).
@@ -451,17 +440,6 @@ pub fn smj(key_bytes: u32, unique: bool) -> String {
     )
 }
 
-/// Source of `count_groups` and `emit_groups`, to be preceded by [`GroupCompactArgs::CUDA`].
-const GROUP_COMPACT: &str = include_str!("../cuda/group_compact.cu");
-
-/// Complete source of the module with `count_groups` and `emit_groups`.
-pub fn group_compact() -> String {
-    format!(
-        "#include \"simt.cuh\"\n{}{GROUP_COMPACT}",
-        GroupCompactArgs::CUDA
-    )
-}
-
 const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array: u32) -> PhjShape {
     PhjShape {
         key_bytes,
@@ -474,8 +452,7 @@ const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array
 
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
-    vec![
-        ("group_compact", group_compact()),
+    let mut all = vec![
         ("scan", scan()),
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
@@ -495,5 +472,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("smj_4_unique", smj(4, true)),
         ("smj_8", smj(8, false)),
         ("smj_16", smj(16, false)),
-    ]
+    ];
+    all.extend(partition::all());
+    all
 }

@@ -5,7 +5,7 @@ use warpline_cuda::kernels::{
     SMJ_TILE, SmjArgs, smj_shared_bytes,
 };
 
-use super::{BLOCK, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch};
+use super::{BLOCK, Keys, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch};
 use crate::device::{DeviceInfo, DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
@@ -24,15 +24,6 @@ const LEAST_PROBE_CHUNK: u64 = 4096;
 const MOST_PROBE_CHUNK: u64 = 1 << 16;
 /// Blocks a multiprocessor that wait for the tasks skew brings forth.
 const EXTRA_BLOCKS: u64 = 4;
-
-/// Keys of 4, 8 or 16 bytes, unsigned little-endian integers, aligned to their width.
-#[derive(Debug, Clone, Copy)]
-pub struct Keys {
-    /// The first.
-    pub ptr: DevicePtr,
-    /// Bytes of one.
-    pub width: u32,
-}
 
 /// One side of a join.
 #[derive(Debug, Clone, Copy)]
