@@ -17,7 +17,7 @@
 //! | private | `N g u` register updates |
 //! | shared | `N u` shared-memory atomics, and every block's table added to the global one |
 //! | global | `N` look-ups in a hash table (none for dense keys), `N u` atomics over `T` |
-//! | hgb | `N` look-ups in a hash table, numbers written and read, then shared or global atomics |
+//! | hgb | rows written; `N` look-ups in a hash table, numbers written and read; shared or global atomics |
 //! | sgb | rows written; sorted by the bits of the key (DE: looked up, then by the bits of `g`); runs reduced; UR: `N` random reads a column, as unclustered as there are groups for a warp: `min(24, g) / 24` |
 //! | pgb | rows written; partitioned; shared-memory atomics a partition; UR: `N` random reads a column |
 //!
@@ -362,22 +362,17 @@ impl Model<'_> {
         let (w, machine) = (self.w, self.machine);
         let groups = self.groups();
         let table = groups * f64::from(w.state_bytes);
-        // Dense keys are numbers already.
-        let find = match w.dense_domain {
-            Some(domain) if domain as f64 <= 2.0 * groups => 0.0,
-            _ => {
-                let written = 8.0 + widths(&w.payload).sum::<f64>() * 2.0;
-                self.look_ups(w.rows) + machine.stream(w.rows * written)
-            }
-        };
+        let find = self.look_ups(w.rows) + machine.stream(w.rows * (self.key() + 4.0));
+        let read = machine.stream(w.rows * (4.0 + widths(&w.payload).sum::<f64>()));
         let aggregate = if table <= machine.shared {
             self.shared_updates(groups)
         } else {
             self.global_updates(table)
         };
         Price::default()
+            .with("write", self.written())
             .with("find", find + machine.launches(3.0))
-            .with("aggregate", aggregate + machine.launches(2.0))
+            .with("aggregate", read + aggregate + machine.launches(2.0))
     }
 
     /// Keys and payload written down.

@@ -21,7 +21,8 @@
 //! | gather | `m` random reads a build column | the same, and of entry numbers | UR: `m` random reads a column of both sides; TR: sectors in order |
 //!
 //! Random accesses cost what the machine's curves say of the bytes that they spread over; with a skewed key,
-//! the hottest keys are in the L2 cache ([`super::zipf`]).
+//! the hottest keys are in the L2 cache ([`super::zipf`]). Rows in the order of the key make accesses to a perfect index
+//! sequential; a hash table knows no order but that of equal keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -127,6 +128,8 @@ pub struct JoinWorkload {
     pub probe_streams_from_scan: bool,
     /// The probing rows come in the order of the key: neighbours look into neighbouring places.
     pub probe_clustered: bool,
+    /// The build rows come in the order of the key: neighbours are entered into neighbouring places.
+    pub build_clustered: bool,
 }
 
 /// An algorithm's price for `w`; `None` when it is impossible ([`obstacle`] says why).
@@ -259,15 +262,23 @@ impl Model<'_> {
         let domain = w.key_domain.unwrap_or(1) as f64;
         let probes = self.probes();
         let bitmap = domain / 8.0;
-        let set = w.build_rows * machine.atomics.at(bitmap) * 1e-9 + machine.stream(bitmap);
+        let atomic = |bytes: f64| self.entering(machine.atomics.at(bytes)) * w.build_rows * 1e-9;
+        let enter = |width: f64, bytes: f64| {
+            if w.build_clustered {
+                machine.stream(bytes)
+            } else {
+                machine.scatter(width, bytes) * w.build_rows * 1e-9
+            }
+        };
+        let set = atomic(bitmap) + machine.stream(bitmap);
         if w.existence {
             return Price::default()
                 .with("build", set + machine.launches(2.0))
                 .with("match", probes.gather(w.probe_rows, 4.0, bitmap));
         }
         if w.build_unique {
-            let enter = |width: f64| machine.scatter(width, domain * width) * w.build_rows * 1e-9;
-            let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
+            let columns = widths(&w.build_payload).map(|width| enter(width, domain * width));
+            let build = set + columns.sum::<f64>();
             let read = |width: f64| probes.gather(w.matches, width, domain * width);
             return Price::default()
                 .with("build", build + machine.launches(2.0))
@@ -276,10 +287,10 @@ impl Model<'_> {
         }
         // Offsets by key: entries are counted, the counts summed up, and entries written to their places.
         let offsets = domain * 4.0;
-        let enter = |width: f64| machine.scatter(width, w.build_rows * width) * w.build_rows * 1e-9;
-        let build = 2.0 * w.build_rows * machine.atomics.at(offsets) * 1e-9
+        let columns = widths(&w.build_payload).map(|width| enter(width, w.build_rows * width));
+        let build = 2.0 * atomic(offsets)
             + machine.stream(3.0 * offsets + 2.0 * (self.build_bytes() + w.build_rows * 12.0))
-            + widths(&w.build_payload).map(enter).sum::<f64>();
+            + columns.sum::<f64>();
         Price::default()
             .with("build", build + machine.launches(6.0))
             .with(
@@ -287,6 +298,16 @@ impl Model<'_> {
                 probes.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
             )
             .with("gather", self.gather_entries())
+    }
+
+    /// What an atomic costs that costs `each` at a random place: those of neighbours in one sector go together.
+    fn entering(&self, each: f64) -> f64 {
+        const TOGETHER: f64 = 4.0;
+        if self.w.build_clustered {
+            self.machine.atomics.at(self.machine.l2 / 4.0).min(each) / TOGETHER
+        } else {
+            each
+        }
     }
 
     /// Probing rows with the ranges of their matches, and the pairs read back.
@@ -320,10 +341,19 @@ impl Model<'_> {
         let (w, machine) = (self.w, self.machine);
         let word = (f64::from(w.key_bytes) / 8.0).ceil().max(1.0) * 8.0;
         let slots = 2f64.powf((2.0 * w.build_rows.max(512.0)).log2().ceil());
-        let probes = self.probes();
+        // Hashes of neighbours lie apart, but equal keys that follow each other look into one slot.
+        let probes = Accesses {
+            clustered: false,
+            ..self.probes()
+        };
+        let looking = if w.probe_clustered {
+            w.probe_rows.min(w.build_rows)
+        } else {
+            w.probe_rows
+        };
         let insert = w.build_rows * machine.inserts.at(slots * word) * 1e-9;
         let cleared = machine.stream(slots * (word + 4.0));
-        let look = probes.gather(PROBES * w.probe_rows, word, slots * word);
+        let look = probes.gather(PROBES * looking, word, slots * word);
         if w.existence {
             return Price::default()
                 .with("build", insert + cleared + machine.launches(2.0))
@@ -331,7 +361,7 @@ impl Model<'_> {
         }
         let number = machine.scatter(4.0, slots * 4.0) * w.build_rows * 1e-9;
         let entries = machine.stream(self.build_bytes() + w.build_rows * word);
-        let found = probes.gather(w.probe_rows.min(w.matches), 4.0, slots * 4.0);
+        let found = probes.gather(looking.min(w.matches), 4.0, slots * 4.0);
         if w.build_unique {
             return Price::default()
                 .with(

@@ -184,7 +184,14 @@ fn more_of_anything_never_costs_less() {
         build_rows: M,
         ..base
     };
-    assert!(cost(&ordered, Nphj) < cost(&uniform, Nphj));
+    assert!(cost(&ordered, Perfect) < cost(&uniform, Perfect));
+    assert_eq!(cost(&ordered, PhjTr), cost(&uniform, PhjTr));
+    let built = JoinWorkload {
+        build_clustered: true,
+        ..uniform.clone()
+    };
+    assert!(cost(&built, Perfect) < cost(&uniform, Perfect));
+    assert_eq!(cost(&built, Nphj), cost(&uniform, Nphj));
 }
 
 #[test]
