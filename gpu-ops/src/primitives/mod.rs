@@ -18,7 +18,7 @@ pub use columns::{gather, histogram, run_lengths, scatter};
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
-pub use partition::{Digits, Keys, Payload, radix_partition};
+pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;
 pub use sort::sort_rows;
 pub use strings::gather_strings;
