@@ -46,11 +46,11 @@ fn bits(bench: &Bench) -> Result<Vec<Point>> {
 fn rows(bench: &Bench) -> Result<Vec<Point>> {
     let mut points = Vec::new();
     for bits in [32, 64] {
-        let mut rows = bench.rows() >> 11;
+        let mut rows = (bench.rows() >> 11).max(1);
         while rows <= bench.rows() {
             let series = format!("{bits} bits");
             points.push(point(bench, &series, rows as f64, rows, &[bits])?);
-            rows = (rows * 2).max(1);
+            rows *= 2;
         }
     }
     Ok(points)
