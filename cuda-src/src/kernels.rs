@@ -177,6 +177,8 @@ kernel_args! {
         pub oversize: DevicePtr as "u32*",
         /// Zeroed bitmap over probe places: rows of such partitions with a match; null when nobody asks.
         pub matched: DevicePtr as "u32*",
+        /// Set to 1 when two build rows have equal keys though they are said to be unique; null when nobody asks.
+        pub duplicate: DevicePtr as "u64*",
         /// Bitmap over build row numbers: rows with a match; null when nobody asks.
         pub marks: DevicePtr as "u32*",
         /// Build row numbers of the pairs.
@@ -193,6 +195,10 @@ kernel_args! {
         pub probe_chunk: u32,
         /// What is written: [`PAIR_MATCHED`], [`PAIR_UNMATCHED`], [`PAIR_ENTRIES`].
         pub kind: u32,
+        /// Bits of the key that the partition is; unused unless the table is an array.
+        pub shift: u32,
+        /// Fills up the struct.
+        pub padding: u32,
     }
 
     /// Arguments of `smj_split`, `smj_join` and `smj_long` (`smj.cu`).
@@ -215,6 +221,8 @@ kernel_args! {
         pub pieces: DevicePtr as "void*",
         /// A zeroed word: pieces there are.
         pub piece_count: DevicePtr as "u64*",
+        /// Set to 1 when two build rows have equal keys though they are said to be unique; null when nobody asks.
+        pub duplicate: DevicePtr as "u64*",
         /// Bitmap over build row numbers: rows with a match; null when nobody asks.
         pub marks: DevicePtr as "u32*",
         /// Build row numbers of the pairs.
@@ -317,7 +325,7 @@ pub fn hash_index(key_words: usize) -> String {
 }
 
 /// How `phj.cu` is compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PhjShape {
     /// Bytes of a key: 4, 8 or 16.
     pub key_bytes: u32,
@@ -325,59 +333,83 @@ pub struct PhjShape {
     pub unique: bool,
     /// The build side has row numbers.
     pub numbers: bool,
+    /// Build rows that partitions have on average, at most: 2048, 4096 or (keys of up to 8 bytes) 8192.
+    pub rows: u32,
+    /// Slots of an array that the key without its lowest bits is the index of, a multiple of 8 up to 2^15; 0 for
+    /// a hash table.
+    pub array: u32,
 }
 
 impl PhjShape {
-    /// Threads of a block.
+    /// Threads of a block: 8 build rows each, and one more so that a partition somewhat above the average is still one chunk.
     pub const fn threads(self) -> u32 {
-        512
-    }
-
-    /// Slots of the table in shared memory, twice as many as rows usually are.
-    const fn slots(self) -> u32 {
-        match self.key_bytes {
-            4 => 8192,
-            _ => 4096,
-        }
+        self.rows / 8
     }
 
     /// Build rows that the table has room for.
-    pub const fn rows(self) -> u32 {
-        self.slots() / 16 * 9
+    pub const fn chunk(self) -> u32 {
+        // The largest table fits twice into a multiprocessor.
+        self.rows / 16 * if self.rows > 4096 { 17 } else { 18 }
+    }
+
+    /// Slots of the table: not quite twice as many as rows in the largest.
+    const fn slots(self) -> u32 {
+        match (self.array, self.rows) {
+            (0, 8192) => 14_336,
+            (0, rows) => rows * 2,
+            (slots, _) => slots,
+        }
     }
 
     /// Dynamic shared memory of `phj_join`, in bytes.
     pub const fn shared_bytes(self) -> usize {
-        let rows = self.rows() as usize;
-        let numbers = if self.numbers { 4 * rows } else { 0 };
-        let runs = if self.unique { 0 } else { 6 * rows + 4 };
-        self.slots() as usize * 4
-            + rows * self.key_bytes as usize
-            + numbers
-            + rows.div_ceil(32) * 4
-            + runs
-            + 256
+        let chunk = self.chunk() as usize;
+        let table = match self.array {
+            0 => self.slots() as usize * 4 + chunk * (2 + self.key_bytes as usize),
+            slots => slots as usize * 2,
+        };
+        let numbers = if self.numbers { 4 * chunk } else { 0 };
+        let runs = if self.unique { 0 } else { 6 * chunk };
+        table + numbers + chunk.div_ceil(32) * 4 + runs + 256
+    }
+
+    /// Blocks a multiprocessor that registers are kept for; 0 when the compiler may take what it likes.
+    const fn min_blocks(self) -> u32 {
+        if !self.unique {
+            return 0;
+        }
+        match self.key_bytes {
+            4 if self.rows > 4096 => 2,
+            4 => 1536 / self.threads(),
+            _ => 1024 / self.threads(),
+        }
     }
 }
 
-/// Dynamic shared memory of a block of `phj_rest`, in bytes.
-pub const PHJ_REST_SHARED_BYTES: usize = 256;
-
 /// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
 pub fn phj(shape: PhjShape) -> String {
+    let min_blocks = match shape.min_blocks() {
+        0 => String::new(),
+        blocks => format!("#define WL_MIN_BLOCKS {blocks}\n"),
+    };
     format!(
-        "#define WL_BLOCK_THREADS {}\n#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n#define PHJ_ROWS {}u\n\
-         #define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#include \"simt.cuh\"\n{}{}",
+        "#define WL_BLOCK_THREADS {}\n{min_blocks}#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n\
+         #define PHJ_ROWS {}u\n#define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#define PHJ_ARRAY {}\n\
+         #include \"simt.cuh\"\n{}{}",
         shape.threads(),
         shape.key_bytes,
         shape.slots(),
-        shape.rows(),
+        shape.chunk(),
         u8::from(shape.unique),
         u8::from(shape.numbers),
+        u8::from(shape.array > 0),
         PhjArgs::CUDA,
         include_str!("../cuda/phj.cu")
     )
 }
+
+/// Dynamic shared memory of a block of `phj_rest`, in bytes.
+pub const PHJ_REST_SHARED_BYTES: usize = 256;
 
 /// Rows of both sides that a block of `smj_join` takes.
 pub const SMJ_TILE: u64 = 3840;
@@ -394,19 +426,27 @@ pub const fn smj_shared_bytes(key_bytes: u32) -> usize {
 /// Complete source of the module with `smj_split`, `smj_join` and `smj_long` for keys of `key_bytes` bytes (4, 8, 16).
 pub fn smj(key_bytes: u32, unique: bool) -> String {
     format!(
-        "#define PAIR_KEY_BYTES {key_bytes}\n#define SMJ_TILE {SMJ_TILE}u\n#define SMJ_UNIQUE {}\n\
-         #include \"simt.cuh\"\n{}{}",
+        "#define WL_MIN_BLOCKS {}\n#define PAIR_KEY_BYTES {key_bytes}\n#define SMJ_TILE {SMJ_TILE}u\n\
+         #define SMJ_UNIQUE {}\n#include \"simt.cuh\"\n{}{}",
+        match (unique, key_bytes) {
+            (true, 4) => 8,
+            (true, 8) => 6,
+            (false, 4) => 5,
+            _ => 3,
+        },
         u8::from(unique),
         SmjArgs::CUDA,
         include_str!("../cuda/smj.cu")
     )
 }
 
-const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool) -> PhjShape {
+const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array: u32) -> PhjShape {
     PhjShape {
         key_bytes,
         unique,
         numbers,
+        rows,
+        array,
     }
 }
 
@@ -420,10 +460,15 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("sort_small", sort_small()),
         ("radix_sort", radix_sort()),
         ("strings_gather", strings_gather()),
-        ("phj_4_unique", phj(phj_shape(4, true, false))),
-        ("phj_4", phj(phj_shape(4, false, true))),
-        ("phj_8", phj(phj_shape(8, false, false))),
-        ("phj_16", phj(phj_shape(16, false, true))),
+        ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
+        ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),
+        ("phj_8", phj(phj_shape(8, false, false, 2048, 0))),
+        ("phj_16", phj(phj_shape(16, false, true, 4096, 0))),
+        ("phj_4_array", phj(phj_shape(4, true, true, 2048, 4096))),
+        (
+            "phj_8_array",
+            phj(phj_shape(8, false, false, 8192, 1 << 15)),
+        ),
         ("smj_4_unique", smj(4, true)),
         ("smj_8", smj(8, false)),
         ("smj_16", smj(16, false)),

@@ -19,7 +19,9 @@ pub use columns::{gather, histogram, run_lengths, scatter};
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
-pub use pairs::{PairKind, PairList, Side, join_partitions, merge_join, partition_bits};
+pub use pairs::{
+    PairKind, PairList, Side, join_dense_partitions, join_partitions, merge_join, partition_bits,
+};
 pub use partition::{Digits, Keys, Payload, radix_partition};
 pub use scan::exclusive_sum;
 pub use sort::sort_rows;
