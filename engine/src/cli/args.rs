@@ -26,6 +26,8 @@ pub(super) enum Command {
     Devices,
     /// Run the TPC-H benchmark, or generate its data as files
     Tpch(Box<TpchArguments>),
+    /// Measure what accesses cost on the device; plans are priced with it from then on
+    Calibrate(CalibrateArguments),
 }
 
 /// Which device, and which settings.
@@ -60,6 +62,16 @@ impl SessionArguments {
         }
         builder
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CalibrateArguments {
+    /// Device: auto, cuda, cuda:N or emulator [default: auto]
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) device: Option<DeviceChoice>,
+    /// Show the constants in use, and measure nothing
+    #[arg(long)]
+    pub(super) show: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,7 @@
 //! The command line: its arguments, and what each command does.
 
 mod args;
+mod calibrate;
 mod generate;
 mod script;
 mod shell;
@@ -27,6 +28,7 @@ pub(crate) async fn run() -> warpline::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),
         Some(Command::Tpch(tpch)) => match tpch.command {
             None => tpch::run(tpch.run).await,
             Some(TpchCommand::Generate(arguments)) => generate::run(arguments).await,

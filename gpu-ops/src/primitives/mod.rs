@@ -80,7 +80,7 @@ fn grid(runtime: &Runtime, items: u64, per_block: u64) -> u32 {
 ///
 /// # Safety
 /// As [`crate::device::Device::launch`].
-unsafe fn launch(
+pub(crate) unsafe fn launch(
     runtime: &Runtime,
     stream: &Stream,
     kernel: &Kernel,
