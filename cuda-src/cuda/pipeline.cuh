@@ -12,15 +12,6 @@
 // Values of the fault word; they agree with `ArithmeticFault` on the host.
 enum : u32 { WL_FAULT_DIVIDE_BY_ZERO = 1, WL_FAULT_OVERFLOW = 2, WL_FAULT_CAST = 3 };
 
-// Words of the header in front of every aggregation state.
-enum : u32 {
-  WL_HEADER_FAULT = 0,
-  WL_HEADER_OVERFLOW = 1,
-  WL_HEADER_GROUPS = 2,
-  WL_HEADER_EMITTED = 3,
-  WL_HEADER_WORDS = 4
-};
-
 // ---- checked 128-bit arithmetic: decimals fault when they leave 128 bits ------------------------
 
 WL_DEVICE i128 wrap_add(i128 a, i128 b) { return (i128)((u128)a + (u128)b); }
@@ -217,8 +208,13 @@ WL_DEVICE i32 iso_week(i32 days) {
 
 // ---- columns ----------------------------------------------------------------------------------------
 
-// Eight validity or boolean bits of rows [row, row + 8), `row` a multiple of 8.
-WL_DEVICE u32 load_bits8(const u8* bits, u64 row) { return __ldg(bits + (row >> 3)); }
+// The validity or boolean bits of a thread's ROWS rows from `row` on; ROWS is 1, 2, 4 or 8 and divides `row`.
+template <u32 ROWS>
+WL_DEVICE u32 load_bits(const u8* bits, u64 row) {
+  const u32 byte = __ldg(bits + (row >> 3));
+  if constexpr (ROWS == 8) return byte;
+  return (byte >> (row & 7)) & ((1u << ROWS) - 1u);
+}
 
 // Binary search in an ascending array: is `value` in `list`?
 WL_DEVICE bool contains_sorted(const i64* list, u32 length, i64 value) {

@@ -13,26 +13,6 @@ pub use partition::{
 };
 
 kernel_args! {
-    /// Arguments of `count_groups` and `emit_groups` (`group_compact.cu`).
-    pub struct GroupCompactArgs {
-        /// Header words, then `slots` states of `state_words` words.
-        pub table: DevicePtr as "u64*",
-        /// `slots` keys of `key_words` words; null for tables indexed by the group number.
-        pub keys: DevicePtr as "const u64*",
-        /// Slot states of tables with wide keys; null otherwise.
-        pub states: DevicePtr as "const u32*",
-        /// Output rows of `key_words + state_words` words; unused by `count_groups`.
-        pub rows: DevicePtr as "u64*",
-        /// Slots of the table.
-        pub slots: u64,
-        /// Words of a key; 1 (the group number) when `keys` is null.
-        pub key_words: u64,
-        /// Words of a state.
-        pub state_words: u64,
-    }
-}
-
-kernel_args! {
     /// Arguments of `exclusive_sum_u64` and `exclusive_sum_u32` (`scan.cu`).
     pub struct ScanArgs {
         /// Counts, 8-byte aligned.
@@ -142,6 +122,109 @@ kernel_args! {
     }
 }
 
+kernel_args! {
+    /// Arguments of `phj_tasks`, `phj_join` and `phj_rest` (`phj.cu`).
+    pub struct PhjArgs {
+        /// Keys of the build side by partition.
+        pub build_keys: DevicePtr as "const void*",
+        /// Row numbers of the build side; null: places are numbers.
+        pub build_numbers: DevicePtr as "const u32*",
+        /// First build row of each partition, and the end of the last.
+        pub build_offsets: DevicePtr as "const u32*",
+        /// Keys of the probe side by partition.
+        pub probe_keys: DevicePtr as "const void*",
+        /// Row numbers of the probe side; null: places are numbers.
+        pub probe_numbers: DevicePtr as "const u32*",
+        /// First probe row of each partition, and the end of the last.
+        pub probe_offsets: DevicePtr as "const u32*",
+        /// Tasks of each partition beyond its first; `phj_tasks` writes them.
+        pub extra: DevicePtr as "u32*",
+        /// Exclusive sums of `extra`, one more than partitions.
+        pub first_extra: DevicePtr as "const u64*",
+        /// A zeroed word: extra tasks taken.
+        pub ticket: DevicePtr as "u64*",
+        /// Number of partitions with several build chunks (zeroed), then those; unused without `matched`.
+        pub oversize: DevicePtr as "u32*",
+        /// Zeroed bitmap over probe places: rows of such partitions with a match; null when nobody asks.
+        pub matched: DevicePtr as "u32*",
+        /// Set to 1 when two build rows have equal keys though they are said to be unique; null when nobody asks.
+        pub duplicate: DevicePtr as "u64*",
+        /// Bitmap over build row numbers: rows with a match; null when nobody asks.
+        pub marks: DevicePtr as "u32*",
+        /// Build row numbers of the pairs.
+        pub entries: DevicePtr as "u32*",
+        /// Probe row numbers of the pairs.
+        pub rows: DevicePtr as "u32*",
+        /// Number of pairs, zeroed.
+        pub pairs: DevicePtr as "u64*",
+        /// Room for pairs.
+        pub capacity: u64,
+        /// Number of partitions.
+        pub partitions: u64,
+        /// Probe rows of a task.
+        pub probe_chunk: u32,
+        /// What is written: [`PAIR_MATCHED`], [`PAIR_UNMATCHED`], [`PAIR_ENTRIES`].
+        pub kind: u32,
+        /// Bits of the key that the partition is; unused unless the table is an array.
+        pub shift: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+
+    /// Arguments of `smj_split`, `smj_join` and `smj_long` (`smj.cu`).
+    pub struct SmjArgs {
+        /// Sorted keys of the build side.
+        pub build_keys: DevicePtr as "const void*",
+        /// Row numbers of the build side; null: places are numbers.
+        pub build_numbers: DevicePtr as "const u32*",
+        /// Number of build rows on the device; null when it is `build_most`.
+        pub build_count: DevicePtr as "const u64*",
+        /// Sorted keys of the probe side.
+        pub probe_keys: DevicePtr as "const void*",
+        /// Row numbers of the probe side; null: places are numbers.
+        pub probe_numbers: DevicePtr as "const u32*",
+        /// Number of probe rows on the device; null when it is `probe_most`.
+        pub probe_count: DevicePtr as "const u64*",
+        /// Build rows before each tile, one more than tiles; `smj_split` writes them.
+        pub cuts: DevicePtr as "u32*",
+        /// Pieces of long runs, [`SMJ_PIECE_BYTES`] each.
+        pub pieces: DevicePtr as "void*",
+        /// A zeroed word: pieces there are.
+        pub piece_count: DevicePtr as "u64*",
+        /// Set to 1 when two build rows have equal keys though they are said to be unique; null when nobody asks.
+        pub duplicate: DevicePtr as "u64*",
+        /// Bitmap over build row numbers: rows with a match; null when nobody asks.
+        pub marks: DevicePtr as "u32*",
+        /// Build row numbers of the pairs.
+        pub entries: DevicePtr as "u32*",
+        /// Probe row numbers of the pairs.
+        pub rows: DevicePtr as "u32*",
+        /// Number of pairs, zeroed.
+        pub pairs: DevicePtr as "u64*",
+        /// Room for pairs.
+        pub capacity: u64,
+        /// Most build rows.
+        pub build_most: u64,
+        /// Most probe rows.
+        pub probe_most: u64,
+        /// Tiles of the walk.
+        pub tiles: u64,
+        /// Room for pieces.
+        pub most_pieces: u64,
+        /// What is written, as for `phj_join`.
+        pub kind: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+}
+
+/// Rows with a match are written.
+pub const PAIR_MATCHED: u32 = 1;
+/// Rows without a match are written, once, without build row.
+pub const PAIR_UNMATCHED: u32 = 2;
+/// Rows with a match are written once for each, with its build row; otherwise once without.
+pub const PAIR_ENTRIES: u32 = 4;
+
 /// Most words of the keys of a sort.
 pub const MOST_SORT_WORDS: usize = 16;
 /// Most rows of `sort_small`.
@@ -201,21 +284,158 @@ pub fn hash_index(key_words: usize) -> String {
     )
 }
 
-/// Source of `count_groups` and `emit_groups`, to be preceded by [`GroupCompactArgs::CUDA`].
-const GROUP_COMPACT: &str = include_str!("../cuda/group_compact.cu");
+/// How `phj.cu` is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PhjShape {
+    /// Bytes of a key: 4, 8 or 16.
+    pub key_bytes: u32,
+    /// No two build rows have equal keys, or which of them is found does not matter.
+    pub unique: bool,
+    /// The build side has row numbers.
+    pub numbers: bool,
+    /// Build rows that partitions have on average, at most: 2048, 4096 or (keys of up to 8 bytes) 8192.
+    pub rows: u32,
+    /// Slots of an array that the key without its lowest bits is the index of, a multiple of 8 up to 2^15; 0 for
+    /// a hash table.
+    pub array: u32,
+}
 
-/// Complete source of the module with `count_groups` and `emit_groups`.
-pub fn group_compact() -> String {
+impl PhjShape {
+    /// Threads of a block: 8 build rows each, and one more so that a partition somewhat above the average is still one chunk.
+    pub const fn threads(self) -> u32 {
+        self.rows / 8
+    }
+
+    /// Build rows that the table has room for.
+    pub const fn chunk(self) -> u32 {
+        // The largest table fits twice into a multiprocessor.
+        self.rows / 16 * if self.rows > 4096 { 17 } else { 18 }
+    }
+
+    /// Slots of the table: not quite twice as many as rows in the largest.
+    const fn slots(self) -> u32 {
+        match (self.array, self.rows) {
+            (0, 8192) => 14_336,
+            (0, rows) => rows * 2,
+            (slots, _) => slots,
+        }
+    }
+
+    /// Dynamic shared memory of `phj_join`, in bytes.
+    pub const fn shared_bytes(self) -> usize {
+        let chunk = self.chunk() as usize;
+        let table = match self.array {
+            0 => self.slots() as usize * 4 + chunk * (2 + self.key_bytes as usize),
+            slots => slots as usize * 2,
+        };
+        let numbers = if self.numbers { 4 * chunk } else { 0 };
+        let runs = if self.unique { 0 } else { 6 * chunk };
+        table + numbers + chunk.div_ceil(32) * 4 + runs + 256
+    }
+
+    /// Blocks a multiprocessor that registers are kept for; 0 when the compiler may take what it likes.
+    const fn min_blocks(self) -> u32 {
+        if !self.unique {
+            return 0;
+        }
+        match self.key_bytes {
+            4 if self.rows > 4096 => 2,
+            4 => 1536 / self.threads(),
+            _ => 1024 / self.threads(),
+        }
+    }
+}
+
+/// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
+pub fn phj(shape: PhjShape) -> String {
+    let min_blocks = match shape.min_blocks() {
+        0 => String::new(),
+        blocks => format!("#define WL_MIN_BLOCKS {blocks}\n"),
+    };
     format!(
-        "#include \"simt.cuh\"\n{}{GROUP_COMPACT}",
-        GroupCompactArgs::CUDA
+        "#define WL_BLOCK_THREADS {}\n{min_blocks}#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n\
+         #define PHJ_ROWS {}u\n#define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#define PHJ_ARRAY {}\n\
+         #include \"simt.cuh\"\n{}{}",
+        shape.threads(),
+        shape.key_bytes,
+        shape.slots(),
+        shape.chunk(),
+        u8::from(shape.unique),
+        u8::from(shape.numbers),
+        u8::from(shape.array > 0),
+        PhjArgs::CUDA,
+        include_str!("../cuda/phj.cu")
     )
+}
+
+/// Dynamic shared memory of a block of `phj_rest`, in bytes.
+pub const PHJ_REST_SHARED_BYTES: usize = 256;
+kernel_args! {
+    /// Arguments of the kernels that measure a device (`calibrate.cu`).
+    pub struct CalibrateArgs {
+        /// `mask + 1` values of the kernel's width; `calibrate_read`: 16 bytes an access.
+        pub data: DevicePtr as "void*",
+        /// 256 words that what was seen is added to.
+        pub sums: DevicePtr as "u64*",
+        /// Number of accesses.
+        pub accesses: u64,
+        /// Places less one: a power of two less one.
+        pub mask: u32,
+        /// Makes other places.
+        pub seed: u32,
+    }
+}
+
+const CALIBRATE: &str = include_str!("../cuda/calibrate.cu");
+
+/// Complete source of the module that measures a device.
+pub fn calibrate() -> String {
+    format!("#include \"simt.cuh\"\n{}{CALIBRATE}", CalibrateArgs::CUDA)
+}
+
+/// Rows of both sides that a block of `smj_join` takes.
+pub const SMJ_TILE: u64 = 3840;
+/// Bytes of a piece of a long run.
+pub const SMJ_PIECE_BYTES: u64 = 24;
+/// Build rows of a piece of a long run.
+pub const SMJ_LONG: u64 = 4096;
+
+/// Dynamic shared memory of `smj_join` with keys of `key_bytes` bytes, in bytes.
+pub const fn smj_shared_bytes(key_bytes: u32) -> usize {
+    (SMJ_TILE as usize + 1) * key_bytes as usize + 256
+}
+
+/// Complete source of the module with `smj_split`, `smj_join` and `smj_long` for keys of `key_bytes` bytes (4, 8, 16).
+pub fn smj(key_bytes: u32, unique: bool) -> String {
+    format!(
+        "#define WL_MIN_BLOCKS {}\n#define PAIR_KEY_BYTES {key_bytes}\n#define SMJ_TILE {SMJ_TILE}u\n\
+         #define SMJ_UNIQUE {}\n#include \"simt.cuh\"\n{}{}",
+        match (unique, key_bytes) {
+            (true, 4) => 8,
+            (true, 8) => 6,
+            (false, 4) => 5,
+            _ => 3,
+        },
+        u8::from(unique),
+        SmjArgs::CUDA,
+        include_str!("../cuda/smj.cu")
+    )
+}
+
+const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array: u32) -> PhjShape {
+    PhjShape {
+        key_bytes,
+        unique,
+        numbers,
+        rows,
+        array,
+    }
 }
 
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
     let mut all = vec![
-        ("group_compact", group_compact()),
+        ("calibrate", calibrate()),
         ("scan", scan()),
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
@@ -223,6 +443,18 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("sort_small", sort_small()),
         ("sort_keys", sort_keys()),
         ("strings_gather", strings_gather()),
+        ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
+        ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),
+        ("phj_8", phj(phj_shape(8, false, false, 2048, 0))),
+        ("phj_16", phj(phj_shape(16, false, true, 4096, 0))),
+        ("phj_4_array", phj(phj_shape(4, true, true, 2048, 4096))),
+        (
+            "phj_8_array",
+            phj(phj_shape(8, false, false, 8192, 1 << 15)),
+        ),
+        ("smj_4_unique", smj(4, true)),
+        ("smj_8", smj(8, false)),
+        ("smj_16", smj(16, false)),
     ];
     all.extend(partition::all());
     all

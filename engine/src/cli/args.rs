@@ -28,6 +28,8 @@ pub(super) enum Command {
     Tpch(Box<TpchArguments>),
     /// Run micro-benchmarks of the device, checked on the CPU; without a name: list them
     Bench(Box<BenchArguments>),
+    /// Measure what accesses cost on the device; plans are priced with it from then on
+    Calibrate(CalibrateArguments),
 }
 
 /// Which device, and which settings.
@@ -62,6 +64,16 @@ impl SessionArguments {
         }
         builder
     }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CalibrateArguments {
+    /// Device: auto, cuda, cuda:N or emulator [default: auto]
+    #[arg(long, value_name = "DEVICE")]
+    pub(super) device: Option<DeviceChoice>,
+    /// Show the constants in use, and measure nothing
+    #[arg(long)]
+    pub(super) show: bool,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod args;
 mod bench;
+mod calibrate;
 mod generate;
 mod output;
 mod script;
@@ -30,6 +31,7 @@ pub(crate) async fn run() -> warpline::Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Some(Command::Bench(arguments)) => bench::run(*arguments).await,
+        Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),
         Some(Command::Tpch(tpch)) => match tpch.command {
             None => tpch::run(tpch.run).await,
             Some(TpchCommand::Generate(arguments)) => generate::run(arguments).await,

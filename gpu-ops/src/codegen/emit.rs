@@ -5,23 +5,20 @@
 //! into CUDA C++.
 
 use super::aggregate::AccumulatorPlan;
-use super::distinct::DistinctSets;
 use super::kernel::BLOCK_THREADS;
 use super::keys::KeyPlan;
-use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words, probe_key};
-use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
-use super::scalar::{Emitter, KernelState, unsupported};
-use super::scope::{Access, Bases, ScopeColumn, Shape, layout_of};
+use super::keys::{dense_code, packed_words, probe_key};
+use super::program::{IndexLayout, JoinedMatches, ResultLayout, SourceRows};
+use super::scalar::{Emitter, KernelState};
+use super::scope::{Access, Bases, ScopeColumn, Shape};
+use super::sinks::{aggregate_sink, build_sink, settle};
 use super::sources;
 use super::value::{CType, Value};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
-use crate::expr::{Expr, Node};
-use crate::graph::{
-    Build, Graph, IndexKind, IndexProfile, Pipeline, Policy, Probe, ProbeKind, ResultId, Sink,
-    Stage,
-};
-use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile};
+use crate::expr::Expr;
+use crate::graph::{Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, Sink, Stage};
+use crate::pipeline::{GroupPlacement, GroupProfile};
 use crate::tables::LoadedTable;
 
 /// What is known about a result once all that fills it has been emitted.
@@ -125,7 +122,9 @@ pub(super) enum EmittedSink {
         into: ResultId,
         values: Vec<Value>,
         probe: usize,
-        outer: bool,
+        kind: ProbeKind,
+        /// Nothing is looked up: the keys are stored.
+        joined: Option<JoinedMatches>,
     },
     Aggregate {
         into: ResultId,
@@ -178,9 +177,11 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
     }
     // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
     // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch.
-    let thread_rows = match loops || state.text {
-        true => 1,
-        false => source.thread_rows,
+    // Look-ups wait for memory whether a thread has four rows or eight, and code for four is compiled in half the time.
+    let thread_rows = match (loops || state.text, probes > 0) {
+        (true, _) => 1,
+        (false, true) => source.thread_rows.min(4),
+        (false, false) => source.thread_rows,
     };
     // Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
     let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
@@ -208,8 +209,16 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         } => {
             let kept = scope.len();
             let mut emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+            let joined = context
+                .index(probe.index)?
+                .join_keys
+                .map(|keys| JoinedMatches {
+                    keys,
+                    kind: probe.kind,
+                    marks: probe.mark_entries,
+                });
             // Whatever the index, pairs are enumerated from ranges.
-            emitted.ranges = true;
+            emitted.ranges = joined.is_none();
             scope.truncate(kept);
             emitted.payload = (kept, 0);
             let number = emitted.number;
@@ -222,7 +231,8 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
                 into: *into,
                 values,
                 probe: number,
-                outer: probe.kind == ProbeKind::Left,
+                kind: probe.kind,
+                joined,
             }
         }
         Sink::Aggregate { into, aggregate } => {
@@ -269,7 +279,7 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
     })
 }
 
-fn emit_all(emitter: &mut Emitter<'_>, columns: &[Expr]) -> Result<Vec<Value>> {
+pub(super) fn emit_all(emitter: &mut Emitter<'_>, columns: &[Expr]) -> Result<Vec<Value>> {
     columns.iter().map(|column| emitter.emit(column)).collect()
 }
 
@@ -368,7 +378,9 @@ fn emit_probe(
     let codes = match layout.kind {
         IndexKind::Perfect => vec![dense_code(&layout.keys, &codes)],
         IndexKind::Hash if layout.keys.is_empty() => vec![],
-        IndexKind::Hash => packed_words(&layout.keys, &codes, layout.key_words),
+        IndexKind::Hash | IndexKind::Materialized(_) => {
+            packed_words(&layout.keys, &codes, layout.key_words)
+        }
     };
     let possible = if possible.is_empty() {
         "true".to_string()
@@ -439,275 +451,4 @@ fn emit_probe(
         payload,
         mark_entries: probe.mark_entries,
     })
-}
-
-fn aggregate_sink(
-    context: &mut Context<'_>,
-    emitter: &mut Emitter<'_>,
-    into: ResultId,
-    aggregate: &Aggregate,
-    bound: u64,
-    rows_a_thread: u64,
-) -> Result<EmittedSink> {
-    let mut keys = Vec::new();
-    for key in &aggregate.keys {
-        let value = emitter.emit(key)?;
-        keys.push(key_plan(emitter, value, &key.data_type, true)?);
-    }
-    let mut aggregates = AccumulatorPlan::default();
-    if !keys.is_empty() {
-        aggregates.grouped = true;
-        // Tells the groups that exist from empty slots of dense placements.
-        aggregates.count("alive", rows_a_thread);
-    }
-    let mut sets = DistinctSets::new(into, &keys);
-    for call in &aggregate.calls {
-        aggregates.call(emitter, call, bound, rows_a_thread, &mut sets)?;
-    }
-    let dense_domain = dense_strides(&mut keys);
-    let key_words = pack_keys(&mut keys);
-    let domain = keys
-        .iter()
-        .try_fold(1u128, |p, k| p.checked_mul(k.domain))
-        .unwrap_or(u128::MAX);
-    let profile = GroupProfile {
-        rows: bound,
-        dense_domain,
-        max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
-        estimate: context.graph.results[into].estimate.max(1),
-        state_bytes: aggregates.words * 8,
-        state_registers: aggregates.accumulators.iter().map(|a| a.registers()).sum(),
-        registers_possible: true,
-        shared_possible: true,
-    };
-    let name = &context.graph.results[into].name;
-    let mut placement = GroupPlacement::Registers;
-    let mut slots = 1;
-    let clustered = clustered(emitter, aggregate);
-    if !keys.is_empty() {
-        let choice = context.policy.place_groups(&profile, context.device);
-        placement = choice.placement;
-        slots = match placement {
-            GroupPlacement::GlobalHash { capacity } => capacity,
-            _ => match dense_domain {
-                Some(domain) => domain,
-                None => {
-                    return unsupported("a dense group placement for keys without a small domain");
-                }
-            },
-        };
-        context.choices.push(format!(
-            "groups of {name} in {placement}: {}",
-            choice.reason
-        ));
-    }
-    Ok(EmittedSink::Aggregate {
-        into,
-        keys,
-        key_words,
-        aggregates,
-        profile,
-        placement,
-        slots,
-        distinct_words: sets.words,
-        clustered,
-    })
-}
-
-/// Does each group's rows' key come from a column in order? Then they follow each other.
-fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
-    let [key] = aggregate.keys.as_slice() else {
-        return false;
-    };
-    let Node::Column(index) = &key.node else {
-        return false;
-    };
-    matches!(
-        emitter.columns.get(*index).map(|c| &c.shape),
-        Some(Shape::Resident(column)) if column.statistics.sorted
-    )
-}
-
-fn build_sink(
-    context: &mut Context<'_>,
-    emitter: &mut Emitter<'_>,
-    into: ResultId,
-    build: &Build,
-    bound: u64,
-) -> Result<EmittedSink> {
-    let mut keys = Vec::new();
-    let mut needed = Vec::new();
-    for key in &build.keys {
-        let value = emitter.emit(key)?;
-        if !build.null_equal {
-            needed.extend(value.valid.clone());
-        }
-        keys.push(key_plan(emitter, value, &key.data_type, build.null_equal)?);
-    }
-    let values = emit_all(emitter, &build.payload)?;
-    let columns: Vec<ColumnLayout> = values
-        .iter()
-        .zip(&build.payload)
-        .map(|(value, expr)| layout_of(value, &expr.data_type))
-        .collect();
-    needed.dedup();
-    let has_key = (!needed.is_empty()).then(|| emitter.bind_bool(needed.join(" && ")));
-    let keep_without_key = build.track_matches && has_key.is_some();
-    let domain = dense_strides(&mut keys).filter(|_| !keys.is_empty() && !keep_without_key);
-    let key_words = if keys.is_empty() {
-        0
-    } else {
-        pack_keys(&mut keys)
-    };
-    let existence = build.existence && !build.track_matches;
-    let spec = &context.graph.results[into];
-    let profile = IndexProfile {
-        domain,
-        max_entries: bound,
-        estimate: spec.estimate,
-        payload_bytes: columns
-            .iter()
-            .map(|c| usize::from(c.width) + usize::from(c.nullable))
-            .sum(),
-        key_words,
-        unique: build.unique,
-        existence,
-    };
-    let (kind, reason) = if keys.is_empty() {
-        (IndexKind::Hash, "no keys: every entry matches".to_string())
-    } else {
-        let choice = context.policy.place_index(&profile, context.device);
-        if choice.kind == IndexKind::Perfect && domain.is_none() {
-            (IndexKind::Hash, "keys without a moderate range".to_string())
-        } else {
-            (choice.kind, choice.reason)
-        }
-    };
-    context
-        .choices
-        .push(format!("index {} is {kind}: {reason}", spec.name));
-    let unique = build.unique && !keys.is_empty();
-    let raw: Vec<String> = keys.iter().map(super::keys::code).collect();
-    let codes = match kind {
-        _ if keys.is_empty() => vec![],
-        IndexKind::Perfect => vec![dense_code(&keys, &raw)],
-        IndexKind::Hash => packed_words(&keys, &raw, key_words),
-    };
-    let key_words = match kind {
-        _ if keys.is_empty() => 0,
-        IndexKind::Perfect => 1,
-        IndexKind::Hash => key_words,
-    };
-    let layout = IndexLayout {
-        kind,
-        domain: if kind == IndexKind::Perfect {
-            domain.unwrap_or(0)
-        } else {
-            0
-        },
-        key_words,
-        keys,
-        unique,
-        null_equal: build.null_equal,
-        existence,
-        track_matches: build.track_matches,
-        columns: if existence { vec![] } else { columns },
-    };
-    Ok(EmittedSink::Build {
-        into,
-        layout,
-        has_key,
-        codes,
-        values: if existence { vec![] } else { values },
-        keep_without_key,
-    })
-}
-
-/// Record the layout of what the sink fills; rows that several pipelines append are settled by the last.
-fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<()> {
-    let graph = context.graph;
-    let types = |id: ResultId| graph.results[id].kind.columns();
-    let layouts = |id: ResultId, values: &[Value]| -> Vec<ColumnLayout> {
-        values
-            .iter()
-            .zip(types(id))
-            .map(|(value, column)| layout_of(value, &column.data_type))
-            .collect()
-    };
-    match sink {
-        EmittedSink::Rows { into, values } => {
-            let mut new = layouts(*into, values);
-            let mut total = bound;
-            if let Some(Known {
-                layout: ResultLayout::Rows(old),
-                bound,
-            }) = &context.known[*into]
-            {
-                new = old
-                    .iter()
-                    .zip(new)
-                    .map(|(a, b)| super::merge::layouts(a, &b))
-                    .collect::<Result<_>>()?;
-                total = total.saturating_add(*bound);
-            }
-            context.known[*into] = Some(Known {
-                layout: ResultLayout::Rows(new),
-                bound: total,
-            });
-        }
-        EmittedSink::Matches {
-            into,
-            values,
-            probe: _,
-            ..
-        } => {
-            let index = graph
-                .probed_by(*into)
-                .map(|(index, _)| index)
-                .ok_or_else(|| GpuError::Internal("matches without a probe".into()))?;
-            context.known[*into] = Some(Known {
-                layout: ResultLayout::Matches {
-                    columns: layouts(*into, values),
-                    index,
-                },
-                bound,
-            });
-        }
-        EmittedSink::Aggregate {
-            into,
-            keys,
-            key_words,
-            aggregates,
-            profile,
-            placement,
-            slots,
-            distinct_words,
-            ..
-        } => {
-            let layout = super::program::GroupsLayout {
-                keys: keys.clone(),
-                key_words: *key_words,
-                aggregates: aggregates.clone(),
-                placement: *placement,
-                slots: *slots,
-                distinct_words: distinct_words.clone(),
-            };
-            context.known[*into] = Some(Known {
-                layout: ResultLayout::Groups(layout),
-                bound: if keys.is_empty() {
-                    1
-                } else {
-                    profile.max_groups.max(1)
-                },
-            });
-        }
-        EmittedSink::Build { into, layout, .. } => {
-            context.known[*into] = Some(Known {
-                layout: ResultLayout::Index(layout.clone()),
-                bound,
-            });
-        }
-        EmittedSink::Discard => {}
-    }
-    Ok(())
 }

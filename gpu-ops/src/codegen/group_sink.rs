@@ -115,11 +115,7 @@ impl KernelWriter<'_> {
     pub(super) fn begin_groups(&mut self) -> Result<()> {
         let groups = self.group_plan()?;
         let (slots, words) = (groups.slots, groups.words());
-        let states = self
-            .pipeline
-            .state
-            .arguments
-            .pointer(&format!("r{}state", groups.into), "u64*");
+        let states = self.pointer(&format!("r{}state", groups.into), "u64*");
         line!(self, "  u64* const states = {states};");
         if groups.private_bytes > 0 {
             self.share(
@@ -315,9 +311,8 @@ impl KernelWriter<'_> {
     /// Find or make the slot of the packed key; a row without one sets the overflow word and goes `otherwise`.
     fn find_slot(&mut self, groups: &Groups, packed: &[String], otherwise: &str) {
         let r = groups.into;
-        let arguments = &mut self.pipeline.state.arguments;
-        let keys = arguments.pointer(&format!("r{r}keys"), "u64*");
-        let slots = arguments.size(&format!("slots{r}"));
+        let keys = self.pointer(&format!("r{r}keys"), "u64*");
+        let slots = self.size(&format!("slots{r}"));
         if groups.key_words == 1 {
             line!(
                 self,
@@ -325,11 +320,7 @@ impl KernelWriter<'_> {
                 packed[0]
             );
         } else {
-            let slot_states = self
-                .pipeline
-                .state
-                .arguments
-                .pointer(&format!("r{r}states"), "u32*");
+            let slot_states = self.pointer(&format!("r{r}states"), "u32*");
             let w = groups.key_words;
             line!(
                 self,

@@ -8,16 +8,13 @@
 use std::fmt::Write as _;
 
 use super::CONTROL_WORDS;
-use super::emit::{EmittedPipeline, EmittedProbe, EmittedSink, EmittedStep, Known, Test};
+use super::emit::{EmittedPipeline, EmittedSink, EmittedStep, Known, Test};
 use super::program::{
     ColumnLayout, ControlWord, IndexLayout, KernelProgram, ResultLayout, SourceRows,
 };
-use super::scope::{Access, ScopeColumn, Shape};
-
 use super::value::{CType, Meaning, Value};
-use crate::column::Encoding;
 use crate::error::{GpuError, Result};
-use crate::graph::{IndexKind, ProbeKind, ResultId};
+use crate::graph::ResultId;
 
 /// Threads a block of every generated kernel.
 pub const BLOCK_THREADS: u32 = 256;
@@ -37,8 +34,9 @@ pub(super) struct KernelWriter<'a> {
     /// Members of the kernel's struct in shared memory.
     pub(super) shared: String,
     pub(super) shared_bytes: usize,
-    loaded: Vec<usize>,
-    scan_columns: Vec<usize>,
+    /// Columns that some step has read already.
+    pub(super) loaded: Vec<usize>,
+    pub(super) scan_columns: Vec<usize>,
 }
 
 /// Write the kernel of `pipeline`.
@@ -103,9 +101,19 @@ pub(super) fn write(
 }
 
 impl KernelWriter<'_> {
+    /// C++ text of a pointer among the arguments.
+    pub(super) fn pointer(&mut self, name: &str, c_type: &'static str) -> String {
+        self.pipeline.state.arguments.pointer(name, c_type)
+    }
+
+    /// C++ text of a size among the arguments.
+    pub(super) fn size(&mut self, name: &str) -> String {
+        self.pipeline.state.arguments.size(name)
+    }
+
     /// C++ text of the control word of a result.
     pub(super) fn control(&mut self, result: ResultId, word: ControlWord) -> String {
-        let control = self.pipeline.state.arguments.pointer("control", "u64*");
+        let control = self.pointer("control", "u64*");
         format!("{control}[{}]", result * CONTROL_WORDS + word as usize)
     }
 
@@ -114,7 +122,18 @@ impl KernelWriter<'_> {
         self.known.get(result)?.as_ref().map(|k| &k.layout)
     }
 
-    fn index(&self, result: ResultId) -> Result<&IndexLayout> {
+    /// Are the pairs of this result a list?
+    fn is_listed(&self, result: ResultId) -> bool {
+        matches!(
+            self.known(result),
+            Some(ResultLayout::Matches {
+                joined: Some(_),
+                ..
+            })
+        )
+    }
+
+    pub(super) fn index(&self, result: ResultId) -> Result<&IndexLayout> {
         match self.known(result) {
             Some(ResultLayout::Index(layout)) => Ok(layout),
             _ => Err(GpuError::Internal(format!(
@@ -132,20 +151,21 @@ impl KernelWriter<'_> {
     fn kernel(&mut self) -> Result<()> {
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
-        let rows = self.pipeline.state.arguments.size("rows");
+        let rows = self.size("rows");
         match self.pipeline.source_rows {
             SourceRows::Rows(result) => {
                 let count = self.control(result, ControlWord::Count);
                 line!(self, "  const u64 rows = min_u64({count}, {rows});");
             }
+            SourceRows::Pairs(result) if self.is_listed(result) => {
+                let count = self.control(result, ControlWord::Pairs);
+                let capacity = self.size(&format!("pairs{result}"));
+                line!(self, "  const u64 rows = min_u64({count}, {capacity});");
+            }
             SourceRows::Pairs(result) => {
                 let count = self.control(result, ControlWord::Count);
-                let capacity = self.pipeline.state.arguments.size(&format!("cap{result}"));
-                let pairs = self
-                    .pipeline
-                    .state
-                    .arguments
-                    .pointer(&format!("r{result}pairs"), "const u64*");
+                let capacity = self.size(&format!("cap{result}"));
+                let pairs = self.pointer(&format!("r{result}pairs"), "const u64*");
                 line!(
                     self,
                     "  const u64 rows = {pairs}[min_u64({count}, {capacity})];"
@@ -183,7 +203,7 @@ impl KernelWriter<'_> {
         line!(self, "  }}");
         self.finish_sink()?;
         if self.pipeline.state.faults {
-            let control = self.pipeline.state.arguments.pointer("control", "u64*");
+            let control = self.pointer("control", "u64*");
             line!(
                 self,
                 "  if (fault != 0) atomicMax({control} + {}, (u64)fault);",
@@ -194,7 +214,7 @@ impl KernelWriter<'_> {
     }
 
     /// Keep the rows of `mask` that pass.
-    fn filter(&mut self, test: &Test, mask: &str) {
+    pub(super) fn filter(&mut self, test: &Test, mask: &str) {
         self.load(&test.columns);
         line!(self, "    if ({mask} != 0) {{ u32 pass = 0;");
         self.row_loop(&test.lines, mask);
@@ -209,478 +229,6 @@ impl KernelWriter<'_> {
         for text in lines {
             line!(self, "        {text}");
         }
-    }
-
-    /// Read columns that no earlier step has read.
-    pub(super) fn load(&mut self, columns: &[usize]) {
-        for &i in columns {
-            if self.loaded.contains(&i) {
-                continue;
-            }
-            self.loaded.push(i);
-            let column = self.pipeline.scope[i].clone();
-            match &column.access {
-                Access::Scan => self.load_scan(i, &column),
-                Access::Direct { result, column: of } => {
-                    let Shape::Stored(layout) = &column.shape else {
-                        continue;
-                    };
-                    self.declare(i, layout.storage(), layout.nullable);
-                    let t = layout.storage();
-                    let data = self.column_pointer(*result, *of, layout);
-                    line!(self, "    if (live != 0) {{");
-                    line!(
-                        self,
-                        "      load_vec_stream<{t}, WL_ROWS>({data} + row, c{i});"
-                    );
-                    // Past the last row, and at unused places of an index, there may be anything.
-                    line!(
-                        self,
-                        "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if (((live >> k) & 1) == 0) c{i}[k] = 0;"
-                    );
-                    if layout.nullable {
-                        let valid = self.valid_pointer(*result, *of);
-                        line!(
-                            self,
-                            "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) n{i} |= (u32)({valid}[row + k] != 0) << k;"
-                        );
-                    }
-                    line!(self, "    }}");
-                }
-                Access::Gather {
-                    result,
-                    column: of,
-                    entry,
-                    mask,
-                } => {
-                    let Shape::Stored(layout) = &column.shape else {
-                        continue;
-                    };
-                    self.declare(i, layout.storage(), column.nullable);
-                    line!(self, "    if ((live & {mask}) != 0) {{");
-                    line!(
-                        self,
-                        "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & {mask}) >> k & 1) {{"
-                    );
-                    let text = self.gather(
-                        i,
-                        layout,
-                        *result,
-                        *of,
-                        &format!("{entry}[k]"),
-                        column.nullable,
-                    );
-                    line!(self, "        {text}");
-                    line!(self, "      }}\n    }}");
-                }
-                Access::Broadcast { result, column: of } => {
-                    let Shape::Stored(layout) = &column.shape else {
-                        continue;
-                    };
-                    self.declare(i, layout.storage(), true);
-                    let count = self.control(*result, ControlWord::Count);
-                    let text = self.gather(i, layout, *result, *of, "0", true);
-                    line!(self, "    if (live != 0 && {count} != 0) {{");
-                    line!(
-                        self,
-                        "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {{ {text} }}"
-                    );
-                    line!(self, "    }}");
-                }
-                Access::Lines(lines) => {
-                    let Shape::Computed { c_type, .. } = &column.shape else {
-                        continue;
-                    };
-                    self.declare(i, c_type.name(), column.nullable);
-                    line!(
-                        self,
-                        "    if (live != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) {{"
-                    );
-                    for text in lines {
-                        let text = text
-                            .replace("{c}", &format!("c{i}"))
-                            .replace("{n}", &format!("n{i}"));
-                        line!(self, "      {text}");
-                    }
-                    line!(self, "    }}");
-                }
-                Access::None => {}
-            }
-        }
-    }
-
-    fn declare(&mut self, i: usize, storage: &str, nullable: bool) {
-        line!(self, "    {storage} c{i}[WL_ROWS] = {{}};");
-        if nullable {
-            line!(self, "    u32 n{i} = 0;");
-        }
-    }
-
-    /// Statement: read entry `entry` of a result's column into `c{i}[k]`, `n{i}`.
-    fn gather(
-        &mut self,
-        i: usize,
-        layout: &ColumnLayout,
-        result: ResultId,
-        column: usize,
-        entry: &str,
-        masked: bool,
-    ) -> String {
-        let data = self.column_pointer(result, column, layout);
-        let mut text = format!("c{i}[k] = {data}[{entry}];");
-        if layout.nullable {
-            let valid = self.valid_pointer(result, column);
-            let _ = write!(text, " n{i} |= (u32)({valid}[{entry}] != 0) << k;");
-        } else if masked {
-            let _ = write!(text, " n{i} |= 1u << k;");
-        }
-        text
-    }
-
-    fn column_pointer(&mut self, result: ResultId, column: usize, layout: &ColumnLayout) -> String {
-        let t = match layout.storage() {
-            "u8" => "u8*",
-            "u16" => "u16*",
-            "u32" => "u32*",
-            "u64" => "u64*",
-            "f32" => "f32*",
-            "f64" => "f64*",
-            _ => "i128*",
-        };
-        self.pipeline
-            .state
-            .arguments
-            .pointer(&format!("r{result}c{column}"), t)
-    }
-
-    fn valid_pointer(&mut self, result: ResultId, column: usize) -> String {
-        self.pipeline
-            .state
-            .arguments
-            .pointer(&format!("r{result}n{column}"), "u8*")
-    }
-
-    fn load_scan(&mut self, i: usize, column: &ScopeColumn) {
-        let Shape::Resident(resident) = &column.shape else {
-            return;
-        };
-        self.scan_columns.push(i);
-        let arguments = &mut self.pipeline.state.arguments;
-        // Eight rows of a byte, or as many of them as the thread has.
-        let bits = |name: &str| match self.pipeline.thread_rows {
-            8 => format!("load_bits8({name}, row)"),
-            rows => format!(
-                "(load_bits8({name}, row) >> (row & 7)) & {}u",
-                (1u32 << rows) - 1
-            ),
-        };
-        if resident.validity.is_some() {
-            let name = arguments.pointer(&format!("n{i}"), "const u8*");
-            let bits = bits(&name);
-            line!(self, "    u32 n{i} = 0; if (live != 0) n{i} = {bits};");
-        }
-        let arguments = &mut self.pipeline.state.arguments;
-        let (c_type, pointer) = match &resident.encoding {
-            Encoding::Bits => {
-                let name = arguments.pointer(&format!("c{i}"), "const u8*");
-                let bits = bits(&name);
-                line!(self, "    u32 c{i} = 0; if (live != 0) c{i} = {bits};");
-                return;
-            }
-            Encoding::Integer { width: 1, .. } | Encoding::Dictionary { width: 1, .. } => {
-                ("u8", "const u8*")
-            }
-            Encoding::Integer { width: 2, .. } | Encoding::Dictionary { width: 2, .. } => {
-                ("u16", "const u16*")
-            }
-            Encoding::Integer { width: 4, .. } | Encoding::Dictionary { .. } => {
-                ("u32", "const u32*")
-            }
-            Encoding::Integer { width: 16, .. } => ("i128", "const i128*"),
-            Encoding::Integer { .. } => ("u64", "const u64*"),
-            Encoding::Float { width: 4 } => ("f32", "const f32*"),
-            Encoding::Float { .. } => ("f64", "const f64*"),
-            // Such strings are read where they are used, by row.
-            Encoding::Bytes { .. } => return,
-        };
-        let name = arguments.pointer(&format!("c{i}"), pointer);
-        line!(self, "    {c_type} c{i}[WL_ROWS] = {{}};");
-        line!(
-            self,
-            "    if (live != 0) load_vec_stream<{c_type}, WL_ROWS>({name} + row, c{i});"
-        );
-    }
-
-    /// Look up the keys of the live rows.
-    fn probe(&mut self, probe: &EmittedProbe) -> Result<()> {
-        let index = self.index(probe.index)?.clone();
-        let (p, r) = (probe.number, probe.index);
-        self.load(&probe.columns);
-        line!(self, "    u32 h{p} = 0; u32 e{p}[WL_ROWS] = {{}};");
-        if probe.ranges {
-            line!(
-                self,
-                "    u32 first{p}[WL_ROWS] = {{}}; u32 length{p}[WL_ROWS] = {{}};"
-            );
-        }
-        line!(self, "    if (live != 0) {{");
-        self.row_loop(&probe.lines, "live");
-        line!(
-            self,
-            "        const bool possible = alive && {};",
-            probe.possible
-        );
-        self.look_up(probe, &index)?;
-        line!(self, "      }}\n    }}");
-        if probe.ranges
-            && !matches!(self.pipeline.sink, EmittedSink::Matches { probe, .. } if probe == p)
-        {
-            self.match_loop(probe, &index)?;
-        } else if let Some(residual) = &probe.residual {
-            line!(self, "    u32 m{p} = live & h{p};");
-            // The payload is read for rows with an entry, and only where the entry passes does it count.
-            self.residual(probe, residual, &format!("m{p}"));
-            line!(self, "    h{p} = m{p};");
-            // What was read for the test is NULL where it failed.
-            for i in probe.payload.0..probe.payload.0 + probe.payload.1 {
-                if probe.kind == ProbeKind::Left && self.loaded.contains(&i) {
-                    line!(self, "    n{i} &= h{p};");
-                }
-            }
-        }
-        if probe.mark_entries && !probe.ranges {
-            let marks = self
-                .pipeline
-                .state
-                .arguments
-                .pointer(&format!("r{r}marks"), "u32*");
-            line!(
-                self,
-                "    if ((live & h{p}) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h{p}) >> k & 1) wl_set_bit({marks}, e{p}[k]);"
-            );
-        }
-        match probe.kind {
-            ProbeKind::Inner | ProbeKind::Semi => line!(self, "    live &= h{p};"),
-            ProbeKind::Anti => line!(self, "    live &= ~h{p};"),
-            ProbeKind::NullAwareAnti => self.null_aware(probe),
-            ProbeKind::Left | ProbeKind::Mark => {}
-        }
-        Ok(())
-    }
-
-    /// Test the one entry of each row of `mask`.
-    fn residual(&mut self, probe: &EmittedProbe, residual: &Test, mask: &str) {
-        if probe.hidden.is_empty() {
-            return self.filter(residual, mask);
-        }
-        // Later steps have other columns in these places of the scope: the payload lives in a block of its own.
-        let first = probe.payload.0;
-        let seen: Vec<usize> = residual
-            .columns
-            .iter()
-            .copied()
-            .filter(|c| *c < first)
-            .collect();
-        self.load(&seen);
-        let later = self.pipeline.scope.split_off(first);
-        self.pipeline.scope.extend(probe.hidden.iter().cloned());
-        line!(self, "    {{");
-        self.filter(residual, mask);
-        line!(self, "    }}");
-        self.pipeline.scope.truncate(first);
-        self.pipeline.scope.extend(later);
-        self.loaded.retain(|c| *c < first);
-    }
-
-    /// Set `h`, `e` or `s`, `l` of row `k` from its key.
-    fn look_up(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
-        let (p, r) = (probe.number, probe.index);
-        if index.keys.is_empty() {
-            let count = self.control(r, ControlWord::Count);
-            let capacity = self.pipeline.state.arguments.size(&format!("cap{r}"));
-            line!(
-                self,
-                "        const u32 entries = (u32)min_u64({count}, {capacity});"
-            );
-            line!(
-                self,
-                "        h{p} |= (u32)(possible && entries != 0) << k;"
-            );
-            if probe.ranges {
-                line!(self, "        length{p}[k] = possible ? entries : 0;");
-            }
-            return Ok(());
-        }
-        let arguments = &mut self.pipeline.state.arguments;
-        // The place that the key leads to: a key code, or a slot of the table.
-        let direct = index.kind == IndexKind::Perfect && (index.unique || index.existence);
-        match index.kind {
-            IndexKind::Perfect => {
-                line!(
-                    self,
-                    "        const u64 place = possible ? {} : 0ull;",
-                    probe.codes[0]
-                );
-                if direct {
-                    let bits = arguments.pointer(&format!("r{r}bits"), "const u32*");
-                    line!(
-                        self,
-                        "        const bool found = possible && wl_bit({bits}, place);"
-                    );
-                } else {
-                    line!(self, "        const bool found = possible;");
-                }
-            }
-            IndexKind::Hash => {
-                let keys = arguments.pointer(&format!("r{r}keys"), "const u64*");
-                let slots = arguments.size(&format!("slots{r}"));
-                if index.key_words == 1 {
-                    line!(
-                        self,
-                        "        const u64 place = possible ? hash_find({keys}, {slots} - 1, {}) : WL_NO_SLOT;",
-                        probe.codes[0]
-                    );
-                } else {
-                    let states = arguments.pointer(&format!("r{r}states"), "const u32*");
-                    let w = index.key_words;
-                    line!(
-                        self,
-                        "        const u64 packed[{w}] = {{{}}};",
-                        probe.codes.join(", ")
-                    );
-                    line!(
-                        self,
-                        "        const u64 place = possible ? hash_find_wide<{w}>({keys}, {states}, {slots} - 1, packed) : WL_NO_SLOT;"
-                    );
-                }
-                line!(self, "        const bool found = place != WL_NO_SLOT;");
-            }
-        }
-        if index.unique || index.existence {
-            line!(self, "        h{p} |= (u32)found << k;");
-            if index.existence {
-                return Ok(());
-            }
-            let arguments = &mut self.pipeline.state.arguments;
-            let entry = match index.kind {
-                IndexKind::Perfect => "(u32)place".to_string(),
-                IndexKind::Hash => {
-                    let entry = arguments.pointer(&format!("r{r}entry"), "const u32*");
-                    format!("{entry}[place]")
-                }
-            };
-            line!(self, "        if (found) e{p}[k] = {entry};");
-            if probe.ranges {
-                line!(
-                    self,
-                    "        first{p}[k] = e{p}[k]; length{p}[k] = (u32)found;"
-                );
-            }
-            return Ok(());
-        }
-        let offsets = self
-            .pipeline
-            .state
-            .arguments
-            .pointer(&format!("r{r}offsets"), "const u32*");
-        line!(self, "        if (found) {{");
-        line!(
-            self,
-            "          const u32 first = {offsets}[place], length = {offsets}[place + 1] - first;"
-        );
-        line!(self, "          h{p} |= (u32)(length != 0) << k;");
-        if probe.ranges {
-            line!(
-                self,
-                "          first{p}[k] = first; length{p}[k] = length;"
-            );
-        }
-        line!(self, "        }}");
-        Ok(())
-    }
-
-    /// Go over the entries of each row's range until one passes, or over all of them to mark them.
-    fn match_loop(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
-        let (p, r) = (probe.number, probe.index);
-        let residual = probe.residual.as_ref();
-        let payload = probe.payload.0..probe.payload.0 + probe.payload.1;
-        let (inside, outside): (Vec<usize>, Vec<usize>) = residual
-            .map(|t| t.columns.clone())
-            .unwrap_or_default()
-            .into_iter()
-            .partition(|c| payload.contains(c));
-        self.load(&outside);
-        let mut loads = Vec::new();
-        for &i in &inside {
-            let Some(layout) = index.columns.get(i - payload.start) else {
-                return Err(GpuError::Internal("a residual outside the payload".into()));
-            };
-            let mut text = String::new();
-            let nullable = layout.nullable;
-            let _ = write!(text, "{} c{i}[WL_ROWS]; ", layout.storage());
-            if nullable {
-                let _ = write!(text, "u32 n{i} = 0; ");
-            }
-            text += &self.gather(i, layout, r, i - payload.start, "entry", nullable);
-            loads.push(text);
-        }
-        line!(self, "    u32 any{p} = 0;");
-        line!(
-            self,
-            "    if ((live & h{p}) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h{p}) >> k & 1) {{"
-        );
-        line!(self, "      for (u32 j = 0; j < length{p}[k]; ++j) {{");
-        let listed = !index.keys.is_empty() && !index.unique;
-        if listed {
-            let rows = self
-                .pipeline
-                .state
-                .arguments
-                .pointer(&format!("r{r}rows"), "const u32*");
-            line!(self, "        const u32 entry = {rows}[first{p}[k] + j];");
-        } else {
-            line!(self, "        const u32 entry = first{p}[k] + j;");
-        }
-        line!(self, "        const bool alive = true;");
-        for text in loads {
-            line!(self, "        {text}");
-        }
-        if let Some(residual) = residual {
-            for text in &residual.lines {
-                line!(self, "        {text}");
-            }
-            line!(self, "        if (!({})) continue;", residual.passes);
-        }
-        line!(
-            self,
-            "        (void)alive; any{p} |= 1u << k; e{p}[k] = entry;"
-        );
-        if probe.mark_entries {
-            let marks = self
-                .pipeline
-                .state
-                .arguments
-                .pointer(&format!("r{r}marks"), "u32*");
-            line!(self, "        wl_set_bit({marks}, entry);");
-        } else {
-            line!(self, "        break;");
-        }
-        line!(self, "      }}\n    }}\n    h{p} = any{p};");
-        Ok(())
-    }
-
-    /// NOT IN: nothing matches an empty list; an unknown on either side keeps a row out otherwise.
-    fn null_aware(&mut self, probe: &EmittedProbe) {
-        let (p, r) = (probe.number, probe.index);
-        let count = self.control(r, ControlWord::Count);
-        let null = self.control(r, ControlWord::NullKey);
-        line!(self, "    if ({null} != 0) live = 0;");
-        line!(self, "    else if ({count} != 0) {{ u32 known = 0;");
-        // Rows with an unknown key are those that are not `valid`; a key out of the index's range is known.
-        let lines = probe.lines.clone();
-        self.row_loop(&lines, "live");
-        line!(self, "        known |= (u32)({}) << k;", probe.known);
-        line!(self, "      }}\n      live &= ~h{p} & known;\n    }}");
     }
 
     /// Store a value at `place` of a result's column.

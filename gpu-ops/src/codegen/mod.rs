@@ -16,17 +16,20 @@ mod group_sink;
 mod groups;
 mod kernel;
 mod keys;
+mod loads;
 mod lookup;
 #[cfg(test)]
 mod lookup_tests;
 mod merge;
 mod operators;
 mod packed;
+mod probe;
 mod program;
 mod range;
 mod scalar;
 mod scope;
 mod sink;
+mod sinks;
 mod sort;
 mod sources;
 mod strings;
@@ -42,8 +45,8 @@ pub use keys::KeyPlan;
 pub use lookup::LookupTable;
 pub use packed::{pack, unpack_array};
 pub use program::{
-    CONTROL_WORDS, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, KernelProgram, Program,
-    ResultLayout, SortProgram, SourceRows, StepProgram,
+    CONTROL_WORDS, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys, JoinedMatches,
+    KernelProgram, Program, ResultLayout, SortProgram, SourceRows, StepProgram,
 };
 pub use range::Range;
 pub use strings_plan::bytes_supported;

@@ -57,18 +57,6 @@ pub(super) fn program(sort: &Sort, known: &[Option<Known>], kept: usize) -> Resu
     })
 }
 
-fn pointer_type(layout: &ColumnLayout) -> &'static str {
-    match layout.storage() {
-        "u8" => "u8*",
-        "u16" => "u16*",
-        "u32" => "u32*",
-        "u64" => "u64*",
-        "f32" => "f32*",
-        "f64" => "f64*",
-        _ => "i128*",
-    }
-}
-
 fn key_kernel(sort: &Sort, columns: &[ColumnLayout]) -> Result<(KernelProgram, Vec<u32>)> {
     let mut arguments = Arguments::default();
     let mut body = String::new();
@@ -130,7 +118,7 @@ fn key_parts(
         return unsupported("an order by strings that are not dictionary encoded");
     }
     let (r, i) = (sort.rows, key.column);
-    let data = arguments.pointer(&format!("r{r}c{i}"), pointer_type(layout));
+    let data = arguments.pointer(&format!("r{r}c{i}"), layout.pointer());
     let value = format!("{data}[row]");
     // Codes as unsigned numbers, with how many bits each.
     let mut codes: Vec<(String, u32)> = if layout.float {
@@ -211,7 +199,7 @@ fn gather_kernel(sort: &Sort, columns: &[ColumnLayout]) -> KernelProgram {
     };
     let _ = writeln!(body, "    const u64 from = {source};");
     for (i, layout) in columns.iter().enumerate() {
-        let t = pointer_type(layout);
+        let t = layout.pointer();
         let from = arguments.pointer(&format!("r{}c{i}", sort.rows), t);
         let to = arguments.pointer(&format!("r{}c{i}", sort.into), t);
         let _ = writeln!(body, "    {to}[row] = {from}[from];");

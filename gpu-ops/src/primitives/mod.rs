@@ -9,6 +9,7 @@
 
 mod columns;
 mod index;
+mod pairs;
 mod partition;
 mod scan;
 mod sort;
@@ -17,6 +18,9 @@ mod strings;
 pub use columns::{gather, histogram, run_lengths, scatter};
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
+};
+pub use pairs::{
+    PairKind, PairList, Side, join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
 pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;
@@ -76,7 +80,7 @@ fn grid(runtime: &Runtime, items: u64, per_block: u64) -> u32 {
 ///
 /// # Safety
 /// As [`crate::device::Device::launch`].
-unsafe fn launch(
+pub(crate) unsafe fn launch(
     runtime: &Runtime,
     stream: &Stream,
     kernel: &Kernel,

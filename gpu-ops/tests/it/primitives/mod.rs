@@ -1,9 +1,11 @@
 //! Hand-written kernels against host code, under every schedule of the emulator and on a GPU when asked.
 
+mod calibrate;
 mod columns;
 mod index;
 mod join;
 mod large;
+mod pairs;
 mod partition;
 mod scan;
 mod sort;

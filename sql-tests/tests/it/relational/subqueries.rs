@@ -65,6 +65,20 @@ fn exists_and_not_exists() {
     );
 }
 
+/// The rows that one existence test has marked, or left unmarked, go through ranges of matches in the next.
+#[test]
+fn existence_after_existence() {
+    let small = "SELECT 1 FROM r WHERE r.z = p.z AND r.x <> p.x AND r.id < 20";
+    let queries = ["EXISTS", "NOT EXISTS"].into_iter().flat_map(|first| {
+        ["EXISTS", "NOT EXISTS"].map(|second| {
+            format!(
+                "SELECT id, s FROM p WHERE {first} (SELECT 1 FROM l WHERE l.z = p.z AND l.x < p.x) AND {second} ({small})"
+            )
+        })
+    });
+    check_all(&fixture(), queries);
+}
+
 #[test]
 fn existence_as_a_value() {
     check_all(

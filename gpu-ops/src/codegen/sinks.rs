@@ -1,0 +1,314 @@
+//! What the sinks of a pipeline fill: keys, placements and the layouts of results.
+
+use super::aggregate::AccumulatorPlan;
+use super::distinct::DistinctSets;
+use super::emit::{Context, EmittedSink, Known, emit_all};
+use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
+use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
+use super::scalar::{Emitter, unsupported};
+use super::scope::{Shape, layout_of};
+use super::value::Value;
+use crate::error::{GpuError, Result};
+use crate::expr::Node;
+use crate::graph::{Build, IndexKind, IndexProfile, ResultId};
+use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile};
+
+pub(super) fn aggregate_sink(
+    context: &mut Context<'_>,
+    emitter: &mut Emitter<'_>,
+    into: ResultId,
+    aggregate: &Aggregate,
+    bound: u64,
+    rows_a_thread: u64,
+) -> Result<EmittedSink> {
+    let mut keys = Vec::new();
+    for key in &aggregate.keys {
+        let value = emitter.emit(key)?;
+        keys.push(key_plan(emitter, value, &key.data_type, true)?);
+    }
+    let mut aggregates = AccumulatorPlan::default();
+    if !keys.is_empty() {
+        aggregates.grouped = true;
+        // Tells the groups that exist from empty slots of dense placements.
+        aggregates.count("alive", rows_a_thread);
+    }
+    let mut sets = DistinctSets::new(into, &keys);
+    for call in &aggregate.calls {
+        aggregates.call(emitter, call, bound, rows_a_thread, &mut sets)?;
+    }
+    let dense_domain = dense_strides(&mut keys);
+    let key_words = pack_keys(&mut keys);
+    let domain = keys
+        .iter()
+        .try_fold(1u128, |p, k| p.checked_mul(k.domain))
+        .unwrap_or(u128::MAX);
+    let profile = GroupProfile {
+        rows: bound,
+        dense_domain,
+        max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
+        estimate: context.graph.results[into].estimate.max(1),
+        state_bytes: aggregates.words * 8,
+        state_registers: aggregates.accumulators.iter().map(|a| a.registers()).sum(),
+        registers_possible: true,
+        shared_possible: true,
+    };
+    let name = &context.graph.results[into].name;
+    let mut placement = GroupPlacement::Registers;
+    let mut slots = 1;
+    let clustered = clustered(emitter, aggregate);
+    if !keys.is_empty() {
+        let choice = context.policy.place_groups(&profile, context.device);
+        placement = choice.placement;
+        slots = match placement {
+            GroupPlacement::GlobalHash { capacity } => capacity,
+            _ => match dense_domain {
+                Some(domain) => domain,
+                None => {
+                    return unsupported("a dense group placement for keys without a small domain");
+                }
+            },
+        };
+        context.choices.push(format!(
+            "groups of {name} in {placement}: {}",
+            choice.reason
+        ));
+    }
+    Ok(EmittedSink::Aggregate {
+        into,
+        keys,
+        key_words,
+        aggregates,
+        profile,
+        placement,
+        slots,
+        distinct_words: sets.words,
+        clustered,
+    })
+}
+
+/// Does each group's rows' key come from a column in order? Then they follow each other.
+fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
+    let [key] = aggregate.keys.as_slice() else {
+        return false;
+    };
+    let Node::Column(index) = &key.node else {
+        return false;
+    };
+    matches!(
+        emitter.columns.get(*index).map(|c| &c.shape),
+        Some(Shape::Resident(column)) if column.statistics.sorted
+    )
+}
+
+pub(super) fn build_sink(
+    context: &mut Context<'_>,
+    emitter: &mut Emitter<'_>,
+    into: ResultId,
+    build: &Build,
+    bound: u64,
+) -> Result<EmittedSink> {
+    let mut keys = Vec::new();
+    let mut needed = Vec::new();
+    for key in &build.keys {
+        let value = emitter.emit(key)?;
+        if !build.null_equal {
+            needed.extend(value.valid.clone());
+        }
+        keys.push(key_plan(emitter, value, &key.data_type, build.null_equal)?);
+    }
+    let values = emit_all(emitter, &build.payload)?;
+    let columns: Vec<ColumnLayout> = values
+        .iter()
+        .zip(&build.payload)
+        .map(|(value, expr)| layout_of(value, &expr.data_type))
+        .collect();
+    needed.dedup();
+    let has_key = (!needed.is_empty()).then(|| emitter.bind_bool(needed.join(" && ")));
+    let keep_without_key = build.track_matches && has_key.is_some();
+    let domain = dense_strides(&mut keys).filter(|_| !keys.is_empty() && !keep_without_key);
+    let key_words = if keys.is_empty() {
+        0
+    } else {
+        pack_keys(&mut keys)
+    };
+    let existence = build.existence && !build.track_matches;
+    let spec = &context.graph.results[into];
+    let profile = IndexProfile {
+        domain,
+        max_entries: bound,
+        estimate: spec.estimate,
+        payload_bytes: columns
+            .iter()
+            .map(|c| usize::from(c.width) + usize::from(c.nullable))
+            .sum(),
+        key_words,
+        unique: build.unique,
+        existence,
+    };
+    let join_keys = build.join.map(|join| {
+        let bits: u32 = keys.iter().map(|key| key.bits).sum();
+        // Codes below the two that stand for rows without a key that could match; of several words the first has
+        // a bit to spare.
+        let width = match (key_words, bits) {
+            (1, ..31) => Some(4),
+            (1, _) => Some(8),
+            (2, _) => Some(16),
+            _ => None,
+        };
+        let bits = if key_words == 2 { 127 } else { bits };
+        width.map(|width| JoinKeys { join, width, bits })
+    });
+    let (kind, mut reason) = if let Some(Some(keys)) = join_keys {
+        (IndexKind::Materialized(keys.join), String::new())
+    } else if keys.is_empty() {
+        (IndexKind::Hash, "no keys: every entry matches".to_string())
+    } else {
+        let mut choice = context.policy.place_index(&profile, context.device);
+        if let Some(join) = build.join {
+            choice.reason += &format!("; keys of {key_words} words are too wide for {join}");
+        }
+        if choice.kind == IndexKind::Perfect && domain.is_none() {
+            (IndexKind::Hash, "keys without a moderate range".to_string())
+        } else {
+            (choice.kind, choice.reason)
+        }
+    };
+    if !build.reason.is_empty() {
+        if !reason.is_empty() {
+            reason += "; ";
+        }
+        reason += &build.reason;
+    }
+    context
+        .choices
+        .push(format!("index {} is {kind}: {reason}", spec.name));
+    let unique = build.unique && !keys.is_empty();
+    let raw: Vec<String> = keys.iter().map(super::keys::code).collect();
+    let codes = match kind {
+        _ if keys.is_empty() => vec![],
+        IndexKind::Perfect => vec![dense_code(&keys, &raw)],
+        IndexKind::Hash | IndexKind::Materialized(_) => packed_words(&keys, &raw, key_words),
+    };
+    let key_words = match kind {
+        _ if keys.is_empty() => 0,
+        IndexKind::Perfect => 1,
+        IndexKind::Hash | IndexKind::Materialized(_) => key_words,
+    };
+    let layout = IndexLayout {
+        kind,
+        join_keys: match kind {
+            IndexKind::Materialized(_) => join_keys.flatten(),
+            _ => None,
+        },
+        domain: if kind == IndexKind::Perfect {
+            domain.unwrap_or(0)
+        } else {
+            0
+        },
+        key_words,
+        keys,
+        unique,
+        null_equal: build.null_equal,
+        existence,
+        track_matches: build.track_matches,
+        columns: if existence { vec![] } else { columns },
+    };
+    Ok(EmittedSink::Build {
+        into,
+        layout,
+        has_key,
+        codes,
+        values: if existence { vec![] } else { values },
+        keep_without_key,
+    })
+}
+
+/// Record the layout of what the sink fills; rows that several pipelines append are settled by the last.
+pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<()> {
+    let graph = context.graph;
+    let types = |id: ResultId| graph.results[id].kind.columns();
+    let layouts = |id: ResultId, values: &[Value]| -> Vec<ColumnLayout> {
+        values
+            .iter()
+            .zip(types(id))
+            .map(|(value, column)| layout_of(value, &column.data_type))
+            .collect()
+    };
+    match sink {
+        EmittedSink::Rows { into, values } => {
+            let mut new = layouts(*into, values);
+            let mut total = bound;
+            if let Some(Known {
+                layout: ResultLayout::Rows(old),
+                bound,
+            }) = &context.known[*into]
+            {
+                new = old
+                    .iter()
+                    .zip(new)
+                    .map(|(a, b)| super::merge::layouts(a, &b))
+                    .collect::<Result<_>>()?;
+                total = total.saturating_add(*bound);
+            }
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Rows(new),
+                bound: total,
+            });
+        }
+        EmittedSink::Matches {
+            into,
+            values,
+            joined,
+            ..
+        } => {
+            let index = graph
+                .probed_by(*into)
+                .map(|probe| probe.index)
+                .ok_or_else(|| GpuError::Internal("matches without a probe".into()))?;
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Matches {
+                    columns: layouts(*into, values),
+                    index,
+                    joined: *joined,
+                },
+                bound,
+            });
+        }
+        EmittedSink::Aggregate {
+            into,
+            keys,
+            key_words,
+            aggregates,
+            profile,
+            placement,
+            slots,
+            distinct_words,
+            ..
+        } => {
+            let layout = GroupsLayout {
+                keys: keys.clone(),
+                key_words: *key_words,
+                aggregates: aggregates.clone(),
+                placement: *placement,
+                slots: *slots,
+                distinct_words: distinct_words.clone(),
+            };
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Groups(layout),
+                bound: if keys.is_empty() {
+                    1
+                } else {
+                    profile.max_groups.max(1)
+                },
+            });
+        }
+        EmittedSink::Build { into, layout, .. } => {
+            context.known[*into] = Some(Known {
+                layout: ResultLayout::Index(layout.clone()),
+                bound,
+            });
+        }
+        EmittedSink::Discard => {}
+    }
+    Ok(())
+}
