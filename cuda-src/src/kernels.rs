@@ -81,48 +81,18 @@ kernel_args! {
         pub padding: u32,
     }
 
-    /// Arguments of `sort_histogram` (`radix_sort.cu`).
-    pub struct SortHistogramArgs {
-        /// The key word of each row.
+    /// Arguments of `sort_keys` and `number_rows` (`sort_keys.cu`).
+    pub struct SortKeysArgs {
+        /// The key word of each row; unused by `number_rows`.
         pub word: DevicePtr as "const u64*",
-        /// Zeroed counts: 256 for each 8 bits, least significant first.
-        pub histogram: DevicePtr as "u32*",
-        /// Number of rows on the device; null when it is `most`.
-        pub count: DevicePtr as "const u64*",
-        /// Most rows.
-        pub most: u64,
-        /// Used bits of the word.
-        pub bits: u32,
-        /// Fills up the struct.
-        pub padding: u32,
-    }
-
-    /// Arguments of `sort_pass_u32`, `sort_pass_u64` and `number_rows` (`radix_sort.cu`).
-    pub struct SortPassArgs {
-        /// The key word of each row, read by row number when there are no `keys_in`.
-        pub word: DevicePtr as "const u64*",
-        /// Keys in the order so far; null in the first pass of a word.
-        pub keys_in: DevicePtr as "const void*",
         /// Row numbers in the order so far; null for the order of the rows.
-        pub rows_in: DevicePtr as "const u32*",
-        /// Keys in the new order; null in the last pass of a word.
-        pub keys_out: DevicePtr as "void*",
-        /// Row numbers in the new order.
-        pub rows_out: DevicePtr as "u32*",
-        /// Counts of the 256 digits.
-        pub histogram: DevicePtr as "const u32*",
-        /// 256 zeroed words a tile of [`SORT_TILE`] rows.
-        pub states: DevicePtr as "u64*",
-        /// A zeroed word.
-        pub ticket: DevicePtr as "u32*",
+        pub order: DevicePtr as "const u32*",
+        /// Keys of 4 bytes, or the numbers of the rows.
+        pub out: DevicePtr as "u32*",
         /// Number of rows on the device; null when it is `most`.
         pub count: DevicePtr as "const u64*",
         /// Most rows.
         pub most: u64,
-        /// Bits below the digit.
-        pub shift: u32,
-        /// Mask of the digit after the shift.
-        pub mask: u32,
     }
 
     /// Arguments of `string_lengths` and `copy_strings` (`strings_gather.cu`).
@@ -261,15 +231,6 @@ pub const MOST_SORT_WORDS: usize = 16;
 pub const SORT_SMALL_ROWS: u64 = 2048;
 /// Dynamic shared memory of `sort_small`, in bytes.
 pub const SORT_SMALL_SHARED_BYTES: usize = SORT_SMALL_ROWS as usize * 12;
-/// Rows of a block of `sort_pass_*`.
-pub const SORT_TILE: u64 = 4096;
-/// Dynamic shared memory of a block of `sort_histogram`, in bytes.
-pub const SORT_HISTOGRAM_SHARED_BYTES: usize = 8 * 256 * 4;
-/// Dynamic shared memory of a block of `sort_pass_*` with keys of `key_bytes` bytes, in bytes.
-pub const fn sort_pass_shared_bytes(key_bytes: usize) -> usize {
-    8 * 256 * 4 + 2 * 256 * 4 + 32 * 4 + 16 + SORT_TILE as usize * key_bytes
-}
-
 /// Complete source of the module with `sort_small`, whose blocks have up to 1024 threads.
 pub fn sort_small() -> String {
     format!(
@@ -279,13 +240,12 @@ pub fn sort_small() -> String {
     )
 }
 
-/// Complete source of the module with `sort_histogram`, `sort_pass_u32`, `sort_pass_u64` and `number_rows`.
-pub fn radix_sort() -> String {
+/// Complete source of the module with `sort_keys` and `number_rows`.
+pub fn sort_keys() -> String {
     format!(
-        "#include \"simt.cuh\"\n{}{}{}",
-        SortHistogramArgs::CUDA,
-        SortPassArgs::CUDA,
-        include_str!("../cuda/radix_sort.cu")
+        "#include \"simt.cuh\"\n{}{}",
+        SortKeysArgs::CUDA,
+        include_str!("../cuda/sort_keys.cu")
     )
 }
 
@@ -409,6 +369,28 @@ pub fn phj(shape: PhjShape) -> String {
 
 /// Dynamic shared memory of a block of `phj_rest`, in bytes.
 pub const PHJ_REST_SHARED_BYTES: usize = 256;
+kernel_args! {
+    /// Arguments of the kernels that measure a device (`calibrate.cu`).
+    pub struct CalibrateArgs {
+        /// `mask + 1` values of the kernel's width; `calibrate_read`: 16 bytes an access.
+        pub data: DevicePtr as "void*",
+        /// 256 words that what was seen is added to.
+        pub sums: DevicePtr as "u64*",
+        /// Number of accesses.
+        pub accesses: u64,
+        /// Places less one: a power of two less one.
+        pub mask: u32,
+        /// Makes other places.
+        pub seed: u32,
+    }
+}
+
+const CALIBRATE: &str = include_str!("../cuda/calibrate.cu");
+
+/// Complete source of the module that measures a device.
+pub fn calibrate() -> String {
+    format!("#include \"simt.cuh\"\n{}{CALIBRATE}", CalibrateArgs::CUDA)
+}
 
 /// Rows of both sides that a block of `smj_join` takes.
 pub const SMJ_TILE: u64 = 3840;
@@ -452,12 +434,13 @@ const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
     let mut all = vec![
+        ("calibrate", calibrate()),
         ("scan", scan()),
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
         ("hash_index_5", hash_index(5)),
         ("sort_small", sort_small()),
-        ("radix_sort", radix_sort()),
+        ("sort_keys", sort_keys()),
         ("strings_gather", strings_gather()),
         ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
         ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),
