@@ -333,23 +333,22 @@ impl PhjShape {
         table + numbers + chunk.div_ceil(32) * 4 + runs + 256
     }
 
-    /// Blocks a multiprocessor that registers are kept for; 0 when the compiler may take what it likes.
+    /// Blocks a multiprocessor that registers are kept for.
     const fn min_blocks(self) -> u32 {
-        if !self.unique {
-            return 0;
-        }
-        match self.key_bytes {
-            4 if self.rows > 4096 => 2,
-            4 => 1536 / self.threads(),
-            _ => 1024 / self.threads(),
-        }
+        let threads = match (self.key_bytes, self.unique) {
+            (4, true) => 1280,
+            (4, false) => 1280,
+            (8, _) => 1024,
+            _ => 768,
+        };
+        threads / self.threads()
     }
 }
 
 /// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
 pub fn phj(shape: PhjShape) -> String {
     let min_blocks = match shape.min_blocks() {
-        0 => String::new(),
+        0 | 1 => String::new(),
         blocks => format!("#define WL_MIN_BLOCKS {blocks}\n"),
     };
     format!(
