@@ -3,8 +3,10 @@
 use crate::DevicePtr;
 use crate::kernel_args;
 
+mod calibrate;
 mod partition;
 
+pub use calibrate::{CalibrateArgs, calibrate};
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
     PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
@@ -369,28 +371,6 @@ pub fn phj(shape: PhjShape) -> String {
 
 /// Dynamic shared memory of a block of `phj_rest`, in bytes.
 pub const PHJ_REST_SHARED_BYTES: usize = 256;
-kernel_args! {
-    /// Arguments of the kernels that measure a device (`calibrate.cu`).
-    pub struct CalibrateArgs {
-        /// `mask + 1` values of the kernel's width; `calibrate_read`: 16 bytes an access.
-        pub data: DevicePtr as "void*",
-        /// 256 words that what was seen is added to.
-        pub sums: DevicePtr as "u64*",
-        /// Number of accesses.
-        pub accesses: u64,
-        /// Places less one: a power of two less one.
-        pub mask: u32,
-        /// Makes other places.
-        pub seed: u32,
-    }
-}
-
-const CALIBRATE: &str = include_str!("../cuda/calibrate.cu");
-
-/// Complete source of the module that measures a device.
-pub fn calibrate() -> String {
-    format!("#include \"simt.cuh\"\n{}{CALIBRATE}", CalibrateArgs::CUDA)
-}
 
 /// Rows of both sides that a block of `smj_join` takes.
 pub const SMJ_TILE: u64 = 3840;

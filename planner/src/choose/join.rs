@@ -186,11 +186,15 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
     }
 }
 
-/// Bits by which both sides are partitioned so that the build rows of a partition fit a table in shared memory.
+/// Bits by which both sides are partitioned so that the build rows of a partition fit a table in shared
+/// memory, as [`warpline_gpu::primitives::partition_bits`] has it: one pass as long as the largest table allows it.
 pub fn partition_bits(build_rows: f64) -> f64 {
-    /// Build rows of a partition to aim at.
-    const ROWS: f64 = 2048.0;
-    (build_rows / ROWS).max(2.0).log2().ceil().clamp(1.0, 16.0)
+    const SMALLEST: f64 = 2048.0;
+    const LARGEST: f64 = 8192.0;
+    const PASS: f64 = 8.0;
+    let bits_for = |rows: f64| (build_rows / rows).max(1.0).log2().ceil();
+    let passes = (bits_for(LARGEST) / PASS).ceil().max(1.0);
+    bits_for(SMALLEST).min(passes * PASS).min(24.0)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -381,7 +385,8 @@ impl Model<'_> {
             Transform::Sort => 2.0 * machine.merge_row,
         };
         let number = if moved { 0.0 } else { 4.0 };
-        let matching = rows * each * 1e-9
+        let further = (w.matches - w.probe_rows).max(0.0);
+        let matching = (rows * each + further * machine.match_pair) * 1e-9
             + machine.stream(rows * (key + number) + 8.0 * w.matches)
             + machine.launches(4.0);
         Price::default()

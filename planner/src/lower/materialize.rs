@@ -101,7 +101,7 @@ impl Lowerer<'_> {
             probe_payload: probe.needed.iter().map(|c| width(probe, *c)).collect(),
             matches: pairing.matches,
             build_unique: pairing.unique,
-            skew: 0.0,
+            skew: estimator.skew(probe.rel, &probe.keys),
             existence: pairing.existence,
             probe_streams_from_scan: true,
             probe_clustered: clustered,
