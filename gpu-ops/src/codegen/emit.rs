@@ -4,11 +4,10 @@
 //! build or an aggregation, and it settles the layouts of results. [`super::kernel`] turns the outcome
 //! into CUDA C++.
 
-use super::aggregate::AccumulatorPlan;
+use super::group_sink;
 use super::kernel::BLOCK_THREADS;
-use super::keys::KeyPlan;
 use super::keys::{dense_code, packed_words, probe_key};
-use super::program::{IndexLayout, ResultLayout, SourceRows};
+use super::program::{GroupsLayout, IndexLayout, ResultLayout, SourceRows};
 use super::scalar::{Emitter, KernelState};
 use super::scope::{Access, Bases, ScopeColumn, Shape};
 use super::sinks::{aggregate_sink, build_sink, settle};
@@ -18,7 +17,7 @@ use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::{Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, Sink, Stage};
-use crate::pipeline::{GroupPlacement, GroupProfile};
+use crate::pipeline::GroupProfile;
 use crate::tables::LoadedTable;
 
 /// What is known about a result once all that fills it has been emitted.
@@ -63,6 +62,8 @@ pub(super) struct EmittedPipeline {
     pub(super) source_rows: SourceRows,
     /// Rows that one thread handles at a time: 8, 4, 2 or 1.
     pub(super) thread_rows: u32,
+    /// Threads of a block.
+    pub(super) block_threads: u32,
     /// Statements before the first step, at the head of each tile; they may use `row` and change `live`.
     pub(super) prologue: Vec<String>,
     pub(super) scope: Vec<ScopeColumn>,
@@ -126,15 +127,10 @@ pub(super) enum EmittedSink {
     },
     Aggregate {
         into: ResultId,
-        keys: Vec<KeyPlan>,
-        key_words: usize,
-        aggregates: AccumulatorPlan,
+        layout: Box<GroupsLayout>,
         profile: GroupProfile,
-        placement: GroupPlacement,
-        slots: u64,
         /// Rows of one group follow each other.
         clustered: bool,
-        distinct_words: Vec<usize>,
     },
     Build {
         into: ResultId,
@@ -187,6 +183,7 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
 
     let mut sink_lines = Vec::new();
     let mut sink_columns = Vec::new();
+    let mut block_threads = BLOCK_THREADS;
     let sink = match &pipeline.sink {
         Sink::Rows { into, columns } => {
             let mut emitter = Emitter::new(&scope, &mut state);
@@ -233,6 +230,7 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
                 rows_a_thread,
             )?;
             sink_lines = std::mem::take(&mut emitter.lines);
+            block_threads = group_sink::block_threads(&sink, context.device);
             sink_columns = columns_of(
                 aggregate.keys.iter().chain(
                     aggregate
@@ -257,6 +255,7 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         state,
         source_rows: source.rows,
         thread_rows,
+        block_threads,
         prologue: source.prologue,
         scope,
         steps,

@@ -94,7 +94,9 @@ pub struct KernelProgram {
     pub shared_bytes: usize,
     /// Where rows come from.
     pub source_rows: SourceRows,
-    /// Rows that a block of [`super::BLOCK_THREADS`] threads takes at a time.
+    /// Threads of a block.
+    pub block_threads: u32,
+    /// Rows that a block takes at a time.
     pub tile_rows: u64,
     /// The result that the sink fills; `None` for [`crate::graph::Sink::Discard`].
     pub into: Option<ResultId>,
@@ -184,8 +186,9 @@ pub enum ResultLayout {
     Index(IndexLayout),
 }
 
-/// Where groups live: `r{r}state` holds `slots * words` zero-initialised words, `r{r}keys` (hash only) `slots * key_words`
-/// words of 0xFF bytes, `r{r}states` (wide keys) `slots` zeroed u32.
+/// Where groups live: `r{r}state` holds `slots` zero-initialised states of `stride` bytes. In a hash table a key of one
+/// word lies in its slot behind the state, increased by one, so that 0 is a free slot; longer keys lie apart:
+/// `r{r}keys` `slots * key_words` words of 0xFF bytes, `r{r}states` `slots` zeroed u32.
 #[derive(Debug, Clone)]
 pub struct GroupsLayout {
     /// Packed keys; empty for an ungrouped aggregate.
@@ -198,9 +201,65 @@ pub struct GroupsLayout {
     pub placement: GroupPlacement,
     /// Slots to begin with.
     pub slots: u64,
+    /// Bytes from one state to the next.
+    pub stride: usize,
+    /// Bytes of a key in its slot, 4 or 8; 0 when it is not there.
+    pub key_bytes: usize,
+    /// First byte of the key in its slot.
+    pub key_offset: usize,
     /// DISTINCT arguments: one set a call, each an extra hash table named `d{n}keys`, `d{n}states`, `d{n}slots`
     /// with this many words a key. Its overflow is the result's.
     pub distinct_words: Vec<usize>,
+}
+
+impl GroupsLayout {
+    /// The layout of groups by `keys`, packed into `key_words` words, with the accumulators of `aggregates`.
+    pub(super) fn new(
+        keys: Vec<KeyPlan>,
+        key_words: usize,
+        aggregates: &AccumulatorPlan,
+        (placement, slots): (GroupPlacement, u64),
+        distinct_words: Vec<usize>,
+    ) -> Self {
+        let hashed = !keys.is_empty() && matches!(placement, GroupPlacement::GlobalHash { .. });
+        let aggregates = aggregates.finished(!keys.is_empty() && !hashed);
+        let bits: u32 = keys.iter().map(|k| k.bits).sum();
+        let key_bytes = match (hashed, key_words) {
+            // One more than the largest code must fit.
+            (true, 1) if bits < 32 => 4,
+            (true, 1) => 8,
+            _ => 0,
+        };
+        let key_offset = aggregates.bytes.next_multiple_of(key_bytes.max(1));
+        let used = (key_offset + key_bytes).max(1);
+        // A state is read in whole sectors: it should not lie in more of them than it must.
+        let stride = match used {
+            0..=16 => used.next_power_of_two().max(4),
+            17..=32 if hashed => 32,
+            _ => used.next_multiple_of(if used > 32 { 16 } else { 8 }),
+        };
+        Self {
+            keys,
+            key_words,
+            aggregates,
+            placement,
+            slots,
+            stride,
+            key_bytes,
+            key_offset,
+            distinct_words,
+        }
+    }
+
+    /// Is there a hash table?
+    pub fn hashed(&self) -> bool {
+        self.key_words > 0 && matches!(self.placement, GroupPlacement::GlobalHash { .. })
+    }
+
+    /// C++ type of a key in its slot.
+    pub(super) fn key_type(&self) -> &'static str {
+        if self.key_bytes == 4 { "u32" } else { "u64" }
+    }
 }
 
 /// A join index.

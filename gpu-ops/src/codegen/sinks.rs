@@ -1,6 +1,6 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
-use super::aggregate::AccumulatorPlan;
+use super::aggregate::{AccumulatorPlan, EVERY_ROW};
 use super::distinct::DistinctSets;
 use super::emit::{Context, EmittedSink, Known, emit_all};
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
@@ -30,7 +30,7 @@ pub(super) fn aggregate_sink(
     if !keys.is_empty() {
         aggregates.grouped = true;
         // Tells the groups that exist from empty slots of dense placements.
-        aggregates.count("alive", rows_a_thread);
+        aggregates.seen(EVERY_ROW);
     }
     let mut sets = DistinctSets::new(into, &keys);
     for call in &aggregate.calls {
@@ -42,13 +42,14 @@ pub(super) fn aggregate_sink(
         .iter()
         .try_fold(1u128, |p, k| p.checked_mul(k.domain))
         .unwrap_or(u128::MAX);
+    let dense = aggregates.finished(true);
     let profile = GroupProfile {
         rows: bound,
         dense_domain,
         max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
         estimate: context.graph.results[into].estimate.max(1),
-        state_bytes: aggregates.words * 8,
-        state_registers: aggregates.accumulators.iter().map(|a| a.registers()).sum(),
+        state_bytes: dense.bytes,
+        state_registers: dense.accumulators.iter().map(|a| a.registers()).sum(),
         registers_possible: true,
         shared_possible: true,
     };
@@ -73,15 +74,11 @@ pub(super) fn aggregate_sink(
             choice.reason
         ));
     }
+    let layout = GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
     Ok(EmittedSink::Aggregate {
         into,
-        keys,
-        key_words,
-        aggregates,
+        layout: Box::new(layout),
         profile,
-        placement,
-        slots,
-        distinct_words: sets.words,
         clustered,
     })
 }
@@ -247,30 +244,17 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
         }
         EmittedSink::Aggregate {
             into,
-            keys,
-            key_words,
-            aggregates,
+            layout,
             profile,
-            placement,
-            slots,
-            distinct_words,
             ..
         } => {
-            let layout = GroupsLayout {
-                keys: keys.clone(),
-                key_words: *key_words,
-                aggregates: aggregates.clone(),
-                placement: *placement,
-                slots: *slots,
-                distinct_words: distinct_words.clone(),
-            };
             context.known[*into] = Some(Known {
-                layout: ResultLayout::Groups(layout),
-                bound: if keys.is_empty() {
+                bound: if layout.keys.is_empty() {
                     1
                 } else {
                     profile.max_groups.max(1)
                 },
+                layout: ResultLayout::Groups(layout.as_ref().clone()),
             });
         }
         EmittedSink::Build { into, layout, .. } => {

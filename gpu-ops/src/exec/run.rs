@@ -8,7 +8,7 @@ use super::places::{Part, Place};
 use super::prepared::{Hint, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::{Recycler, Store};
-use crate::codegen::{BLOCK_THREADS, ControlWord};
+use crate::codegen::ControlWord;
 use crate::device::{Event, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         let blocks = rows.div_ceil(kernel.tile_rows).clamp(1, kernel.most_blocks);
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
-            block: BLOCK_THREADS,
+            block: kernel.block_threads,
             shared_bytes: kernel.shared_bytes,
         };
         self.kernels += 1;
@@ -391,18 +391,18 @@ impl<'a> Run<'a> {
     /// Twice the slots for groups (SEEDS C6), four times for the sets of DISTINCT calls; empty.
     fn grow_groups(&mut self, result: ResultId) -> Result<()> {
         let Shape::Groups {
-            key_words,
+            hashed,
             distinct_words,
             ..
         } = &self.prepared.shapes[result]
         else {
             return Err(GpuError::Internal("rows that overflow a table".into()));
         };
-        if *key_words == 0 && distinct_words.is_empty() {
+        if !*hashed && distinct_words.is_empty() {
             return Err(GpuError::Internal("a dense group table overflowed".into()));
         }
         let sizes = &mut self.sizes[result];
-        if *key_words > 0 {
+        if *hashed {
             sizes.slots = sizes.slots.saturating_mul(2);
         }
         for slots in &mut sizes.distinct_slots {

@@ -4,7 +4,6 @@ use super::places::Part;
 use crate::codegen::{ColumnLayout, ResultLayout};
 use crate::error::{GpuError, Result};
 use crate::graph::IndexKind;
-use crate::pipeline::GroupPlacement;
 use crate::primitives::slots_for;
 
 /// Parts of a block begin at multiples of this, and end there: kernels may load whole vectors.
@@ -30,10 +29,12 @@ pub(super) enum Shape {
     Groups {
         /// Slots to begin with.
         slots: u64,
-        /// Words of a state.
-        state_words: usize,
-        /// Words of a key in a hash table; 0 when the slot number is the key.
+        /// Bytes of a slot.
+        slot_bytes: usize,
+        /// Words of a key that lies beside the slots of a hash table; 0 when it lies in them or there is none.
         key_words: usize,
+        /// It is a hash table, which can be made larger.
+        hashed: bool,
         /// Words of a key in the set of each DISTINCT call.
         distinct_words: Vec<usize>,
     },
@@ -152,12 +153,12 @@ impl Shape {
             ResultLayout::Sorted(columns) => Self::Sorted(shapes(columns)),
             ResultLayout::Matches { columns, .. } => Self::Matches(shapes(columns)),
             ResultLayout::Groups(groups) => {
-                let hashed = matches!(groups.placement, GroupPlacement::GlobalHash { .. })
-                    && groups.key_words > 0;
+                let apart = groups.hashed() && groups.key_bytes == 0;
                 Self::Groups {
                     slots: groups.slots.max(1),
-                    state_words: groups.aggregates.words,
-                    key_words: if hashed { groups.key_words } else { 0 },
+                    slot_bytes: groups.stride,
+                    key_words: if apart { groups.key_words } else { 0 },
+                    hashed: groups.hashed(),
                     distinct_words: groups.distinct_words.clone(),
                 }
             }
@@ -229,19 +230,19 @@ impl Shape {
                 vec![plain(parts)]
             }
             Self::Groups {
-                state_words,
+                slot_bytes,
                 key_words,
                 distinct_words,
                 ..
             } => {
                 let slots = sizes.slots;
-                let mut zeros = vec![PartSize::new(Part::State, state_words * 8, slots)];
+                let mut zeros = vec![PartSize::new(Part::State, *slot_bytes, slots)];
                 let mut blocks = Vec::new();
                 if *key_words > 0 {
                     let keys = vec![PartSize::new(Part::Keys, key_words * 8, slots)];
                     blocks.push(filled(keys, 0xFF));
                 }
-                if *key_words > 1 {
+                if *key_words > 0 {
                     zeros.push(PartSize::new(Part::States, 4, slots));
                 }
                 blocks.push(filled(zeros, 0));

@@ -170,14 +170,12 @@ fn group_case(slots: u64, modulus: u32) -> Case {
     let layout = ResultLayout::Groups(GroupsLayout {
         keys: vec![],
         key_words: 1,
-        aggregates: AccumulatorPlan {
-            accumulators: vec![],
-            calls: vec![],
-            words: 1,
-            grouped: true,
-        },
+        aggregates: AccumulatorPlan::default(),
         placement: GroupPlacement::GlobalHash { capacity: slots },
         slots,
+        stride: 8,
+        key_bytes: 0,
+        key_offset: 0,
         distinct_words: vec![],
     });
     Case::new(
