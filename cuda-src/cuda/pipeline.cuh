@@ -12,15 +12,6 @@
 // Values of the fault word; they agree with `ArithmeticFault` on the host.
 enum : u32 { WL_FAULT_DIVIDE_BY_ZERO = 1, WL_FAULT_OVERFLOW = 2, WL_FAULT_CAST = 3 };
 
-// Words of the header in front of every aggregation state.
-enum : u32 {
-  WL_HEADER_FAULT = 0,
-  WL_HEADER_OVERFLOW = 1,
-  WL_HEADER_GROUPS = 2,
-  WL_HEADER_EMITTED = 3,
-  WL_HEADER_WORDS = 4
-};
-
 // ---- checked 128-bit arithmetic: decimals fault when they leave 128 bits ------------------------
 
 WL_DEVICE i128 wrap_add(i128 a, i128 b) { return (i128)((u128)a + (u128)b); }

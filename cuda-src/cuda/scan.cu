@@ -115,12 +115,10 @@ WL_DEVICE void scan_all(const ScanArgs& args, ScanShared& shared) {
   // No rows have a tile as well: it writes the total.
   const u64 tiles = rows == 0 ? 1 : (rows + SCAN_TILE - 1) / SCAN_TILE;
   u64 carry = 0;
-  if (args.states == 0) {
-    for (u64 tile = 0; tile < tiles; ++tile) scan_tile<Out>(args, rows, tile, carry, shared);
-    return;
-  }
-  while (true) {
-    if (threadIdx.x == 0) shared.tile = atomicAdd(args.ticket, 1u);
+  // One loop for both ways, so that the code of a tile is there once: it is most of what there is to compile.
+  WL_NO_UNROLL
+  for (u32 round = 0;; ++round) {
+    if (threadIdx.x == 0) shared.tile = args.states == 0 ? round : atomicAdd(args.ticket, 1u);
     __syncthreads();
     const u64 tile = shared.tile;
     if (tile >= tiles) return;

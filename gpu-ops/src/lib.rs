@@ -21,6 +21,7 @@ pub mod error;
 pub mod exec;
 pub mod expr;
 pub mod graph;
+pub mod machine;
 pub mod memory;
 pub mod pipeline;
 pub mod primitives;

@@ -5,12 +5,23 @@
 //! it fits shared memory, a global table beyond, with the fill that its place in the memory
 //! hierarchy allows.
 
+pub mod group;
 pub mod index;
+pub mod join;
+#[cfg(test)]
+mod papers;
+mod price;
+pub mod zipf;
+
+pub use group::{GroupAlgorithm, GroupDecision, GroupWorkload, choose_group};
+pub use join::{JoinAlgorithm, JoinDecision, JoinWorkload, choose_join};
+pub use price::Price;
 
 use warpline_gpu::device::DeviceInfo;
+use warpline_gpu::machine::{Machine, Origin};
 use warpline_gpu::pipeline::{GroupPlacement, GroupProfile, PlacementChoice, PlacementPolicy};
 
-use crate::config::GroupBy;
+use crate::config::GroupSetting;
 
 /// The constants of the decision.
 mod limits {
@@ -50,20 +61,24 @@ mod limits {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CostedPolicy {
     /// What `warpline.group_by` asks for.
-    pub group_by: GroupBy,
+    pub group_by: GroupSetting,
 }
 
 impl PlacementPolicy for CostedPolicy {
     fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
-        let asked = match self.group_by {
-            GroupBy::Auto => return automatic(profile, device),
-            GroupBy::Private => registers(
+        let algorithm = match self.group_by {
+            GroupSetting::Auto => return automatic(profile, device),
+            GroupSetting::Force(algorithm) => algorithm,
+        };
+        let asked = match algorithm {
+            GroupAlgorithm::Private => registers(
                 profile,
                 limits::FORCED_REGISTER_GROUPS,
                 limits::FORCED_STATE_REGISTERS,
             ),
-            GroupBy::Shared => shared(profile, device, 1),
-            GroupBy::Global => Ok(global(profile, device)),
+            GroupAlgorithm::Shared => shared(profile, device, 1),
+            GroupAlgorithm::Global => Ok(global(profile, device)),
+            _ => Err("the states of this aggregation live in one table".to_string()),
         };
         match asked {
             Ok(choice) => PlacementChoice {
@@ -79,6 +94,14 @@ impl PlacementPolicy for CostedPolicy {
                 PlacementChoice { reason, ..choice }
             }
         }
+    }
+}
+
+/// Where the constants behind prices come from, for EXPLAIN.
+fn constants(machine: &Machine) -> String {
+    match machine.origin {
+        Origin::Measured => format!("constants measured on {}", machine.device),
+        Origin::Default => "default constants (`warpline calibrate` measures the device)".into(),
     }
 }
 

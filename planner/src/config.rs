@@ -10,6 +10,8 @@ use datafusion::error::{DataFusionError, Result};
 use warpline_gpu::GpuError;
 use warpline_gpu::runtime::DeviceChoice;
 
+use crate::choose::group::GroupAlgorithm;
+use crate::choose::join::JoinAlgorithm;
 use crate::error::PlannerError;
 
 /// Warpline's settings; `SET warpline.require_gpu = true` changes one, `SHOW warpline.min_rows` shows one.
@@ -24,14 +26,14 @@ pub struct WarplineConfig {
     pub min_rows: usize,
     /// `warpline.device_memory`: budget in bytes, 0 for all but a reserve; read when the session is opened.
     pub device_memory: usize,
-    /// `warpline.group_by`: where the states of grouped aggregations live.
-    pub group_by: GroupBy,
+    /// `warpline.group_by`: how grouped aggregations are done.
+    pub group_by: GroupSetting,
     /// `warpline.plan_cache`: plans of earlier queries are used again.
     pub plan_cache: bool,
     /// `warpline.plan_cache_size`: most texts whose plans a session keeps.
     pub plan_cache_size: usize,
-    /// `warpline.join`: what stands behind the build sides of joins.
-    pub join: JoinAlgorithm,
+    /// `warpline.join`: how joins are done.
+    pub join: JoinSetting,
     /// `warpline.pipeline`: the shape of kernels.
     pub pipeline: PipelineShape,
 }
@@ -43,10 +45,10 @@ impl Default for WarplineConfig {
             require_gpu: false,
             min_rows: DEFAULT_MIN_ROWS,
             device_memory: 0,
-            group_by: GroupBy::Auto,
+            group_by: GroupSetting::Auto,
             plan_cache: true,
             plan_cache_size: DEFAULT_PLAN_CACHE_SIZE,
-            join: JoinAlgorithm::Auto,
+            join: JoinSetting::Auto,
             pipeline: PipelineShape::Auto,
         }
     }
@@ -97,85 +99,63 @@ impl FromStr for DeviceSetting {
     }
 }
 
-/// Where the states of grouped aggregations live.
+/// How grouped aggregations are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GroupBy {
-    /// By the number of groups and the size of their states.
+pub enum GroupSetting {
+    /// By the decision tree and prices.
     #[default]
     Auto,
-    /// In each thread's registers.
-    Private,
-    /// In each block's shared memory.
-    Shared,
-    /// In device memory.
-    Global,
+    /// By this algorithm where it is possible.
+    Force(GroupAlgorithm),
 }
 
-impl fmt::Display for GroupBy {
+impl fmt::Display for GroupSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Private => "private",
-            Self::Shared => "shared",
-            Self::Global => "global",
-        })
-    }
-}
-
-impl FromStr for GroupBy {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Ok(Self::Auto),
-            "private" => Ok(Self::Private),
-            "shared" => Ok(Self::Shared),
-            "global" => Ok(Self::Global),
-            _ => Err(PlannerError::Setting {
-                setting: "warpline.group_by",
-                value: text.to_string(),
-                valid: "auto, private, shared, global",
-            }),
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Force(algorithm) => algorithm.fmt(f),
         }
     }
 }
 
-/// What stands behind the build sides of joins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JoinAlgorithm {
-    /// By the range of the keys and their number.
-    #[default]
-    Auto,
-    /// An array over all possible keys.
-    Perfect,
-    /// A hash table in device memory.
-    Nphj,
-}
-
-impl fmt::Display for JoinAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Perfect => "perfect",
-            Self::Nphj => "nphj",
-        })
-    }
-}
-
-impl FromStr for JoinAlgorithm {
+impl FromStr for GroupSetting {
     type Err = PlannerError;
 
     fn from_str(text: &str) -> Result<Self, PlannerError> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Ok(Self::Auto),
-            "perfect" => Ok(Self::Perfect),
-            "nphj" => Ok(Self::Nphj),
-            _ => Err(PlannerError::Setting {
-                setting: "warpline.join",
-                value: text.to_string(),
-                valid: "auto, perfect, nphj",
-            }),
+        if text.trim().eq_ignore_ascii_case("auto") {
+            return Ok(Self::Auto);
         }
+        text.parse().map(Self::Force)
+    }
+}
+
+/// How joins are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum JoinSetting {
+    /// By the decision tree and prices.
+    #[default]
+    Auto,
+    /// By this algorithm where it is possible.
+    Force(JoinAlgorithm),
+}
+
+impl fmt::Display for JoinSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Force(algorithm) => algorithm.fmt(f),
+        }
+    }
+}
+
+impl FromStr for JoinSetting {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        if text.trim().eq_ignore_ascii_case("auto") {
+            return Ok(Self::Auto);
+        }
+        text.parse().map(Self::Force)
     }
 }
 
@@ -286,9 +266,10 @@ impl ExtensionOptions for WarplineConfig {
             entry(
                 "group_by",
                 self.group_by.to_string(),
-                "Where the states of grouped aggregations live: auto, private (registers), shared (shared \
-                 memory) or global (device memory). Where a query makes the placement impossible, auto applies \
-                 and EXPLAIN says why.",
+                "How grouped aggregations are done: auto (by price), private (states in registers), shared (in \
+                 shared memory), global (in device memory), hgb (numbered by a hash table), sgb_ur, sgb_tr or \
+                 sgb_de_tr (sorted; payload gathered, sorted along, keys replaced by numbers), pgb_ur or pgb_tr \
+                 (partitioned). Where a query makes the algorithm impossible, auto applies and EXPLAIN says why.",
             ),
             entry(
                 "plan_cache",
@@ -304,8 +285,10 @@ impl ExtensionOptions for WarplineConfig {
             entry(
                 "join",
                 self.join.to_string(),
-                "What stands behind the build sides of joins: auto, perfect (an array over all possible keys) or \
-                 nphj (a hash table in device memory). Where keys have no small range, perfect gives way to nphj.",
+                "How joins are done: auto (by price), perfect (an array over all possible keys), nphj (a hash \
+                 table in device memory), phj_ur or phj_tr (partitioned hash join; payload gathered or partitioned \
+                 along), smj_ur or smj_tr (sort-merge join; payload gathered or sorted along). Where a query makes \
+                 the algorithm impossible, auto applies and EXPLAIN says why.",
             ),
             entry(
                 "pipeline",

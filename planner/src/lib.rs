@@ -23,8 +23,8 @@ pub mod rel;
 pub mod stats;
 pub mod translate;
 
-pub use choose::CostedPolicy;
-pub use config::{GroupBy, JoinAlgorithm, PipelineShape, WarplineConfig};
+pub use choose::{CostedPolicy, GroupAlgorithm, JoinAlgorithm};
+pub use config::{GroupSetting, JoinSetting, PipelineShape, WarplineConfig};
 pub use error::PlannerError;
 pub use metrics::FragmentTotals;
 pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};

@@ -13,7 +13,7 @@ use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, Sca
 use warpline_gpu::tables::LoadedTable;
 
 use crate::choose::{CostedPolicy, index};
-use crate::config::{JoinAlgorithm, WarplineConfig};
+use crate::config::{JoinSetting, WarplineConfig};
 use crate::lower::Lowering;
 use crate::order::optimize;
 use crate::reason::Reason;
@@ -35,7 +35,7 @@ pub struct FragmentPlanner {
     /// The same with more codes, once those of `scans` have turned out to be too few.
     reloaded: OnceLock<Vec<ScanSource>>,
     groups: CostedPolicy,
-    join: JoinAlgorithm,
+    join: JoinSetting,
 }
 
 impl FragmentPlanner {

@@ -162,7 +162,9 @@ async fn settings_are_set_shown_and_validated() {
         ("warpline.min_rows", "7"),
         ("warpline.require_gpu", "true"),
         ("warpline.device", "cuda:3"),
+        ("warpline.group_by", "sgb_de_tr"),
         ("warpline.group_by", "shared"),
+        ("warpline.join", "phj_tr"),
         ("warpline.join", "nphj"),
         ("warpline.pipeline", "tile"),
         ("warpline.device_memory", "1048576"),
@@ -179,7 +181,10 @@ async fn settings_are_set_shown_and_validated() {
     let config = WarplineConfig::of(context.state().config().options());
     assert_eq!((config.min_rows, config.require_gpu), (7, true));
     assert_eq!(config.device.0, DeviceChoice::Cuda(Some(3)));
-    assert_eq!(config.group_by, crate::GroupBy::Shared);
+    assert_eq!(
+        config.group_by,
+        crate::GroupSetting::Force(crate::GroupAlgorithm::Shared)
+    );
     assert_eq!(config.effective_min_rows(), 0);
 
     for (statement, hint) in [

@@ -7,7 +7,7 @@
 use super::group_sink;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{dense_code, packed_words, probe_key};
-use super::program::{GroupsLayout, IndexLayout, ResultLayout, SourceRows};
+use super::program::{GroupsLayout, IndexLayout, JoinedMatches, ResultLayout, SourceRows};
 use super::scalar::{Emitter, KernelState};
 use super::scope::{Access, Bases, ScopeColumn, Shape};
 use super::sinks::{aggregate_sink, build_sink, settle};
@@ -123,7 +123,9 @@ pub(super) enum EmittedSink {
         into: ResultId,
         values: Vec<Value>,
         probe: usize,
-        outer: bool,
+        kind: ProbeKind,
+        /// Nothing is looked up: the keys are stored.
+        joined: Option<JoinedMatches>,
     },
     Aggregate {
         into: ResultId,
@@ -171,9 +173,11 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
     }
     // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
     // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch.
-    let thread_rows = match loops || state.text {
-        true => 1,
-        false => source.thread_rows,
+    // Look-ups wait for memory whether a thread has four rows or eight, and code for four is compiled in half the time.
+    let thread_rows = match (loops || state.text, probes > 0) {
+        (true, _) => 1,
+        (false, true) => source.thread_rows.min(4),
+        (false, false) => source.thread_rows,
     };
     // Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
     let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
@@ -202,8 +206,16 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         } => {
             let kept = scope.len();
             let mut emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+            let joined = context
+                .index(probe.index)?
+                .join_keys
+                .map(|keys| JoinedMatches {
+                    keys,
+                    kind: probe.kind,
+                    marks: probe.mark_entries,
+                });
             // Whatever the index, pairs are enumerated from ranges.
-            emitted.ranges = true;
+            emitted.ranges = joined.is_none();
             scope.truncate(kept);
             emitted.payload = (kept, 0);
             let number = emitted.number;
@@ -216,7 +228,8 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
                 into: *into,
                 values,
                 probe: number,
-                outer: probe.kind == ProbeKind::Left,
+                kind: probe.kind,
+                joined,
             }
         }
         Sink::Aggregate { into, aggregate } => {
@@ -364,7 +377,9 @@ fn emit_probe(
     let codes = match layout.kind {
         IndexKind::Perfect => vec![dense_code(&layout.keys, &codes)],
         IndexKind::Hash if layout.keys.is_empty() => vec![],
-        IndexKind::Hash => packed_words(&layout.keys, &codes, layout.key_words),
+        IndexKind::Hash | IndexKind::Materialized(_) => {
+            packed_words(&layout.keys, &codes, layout.key_words)
+        }
     };
     let possible = if possible.is_empty() {
         "true".to_string()

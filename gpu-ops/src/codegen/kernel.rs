@@ -124,6 +124,17 @@ impl KernelWriter<'_> {
         self.known.get(result)?.as_ref().map(|k| &k.layout)
     }
 
+    /// Are the pairs of this result a list?
+    fn is_listed(&self, result: ResultId) -> bool {
+        matches!(
+            self.known(result),
+            Some(ResultLayout::Matches {
+                joined: Some(_),
+                ..
+            })
+        )
+    }
+
     pub(super) fn index(&self, result: ResultId) -> Result<&IndexLayout> {
         match self.known(result) {
             Some(ResultLayout::Index(layout)) => Ok(layout),
@@ -147,6 +158,11 @@ impl KernelWriter<'_> {
             SourceRows::Rows(result) => {
                 let count = self.control(result, ControlWord::Count);
                 line!(self, "  const u64 rows = min_u64({count}, {rows});");
+            }
+            SourceRows::Pairs(result) if self.is_listed(result) => {
+                let count = self.control(result, ControlWord::Pairs);
+                let capacity = self.size(&format!("pairs{result}"));
+                line!(self, "  const u64 rows = min_u64({count}, {capacity});");
             }
             SourceRows::Pairs(result) => {
                 let count = self.control(result, ControlWord::Count);

@@ -45,8 +45,8 @@ pub use keys::KeyPlan;
 pub use lookup::LookupTable;
 pub use packed::{pack, unpack_array};
 pub use program::{
-    CONTROL_WORDS, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, KernelProgram, Program,
-    ResultLayout, SortProgram, SourceRows, StepProgram,
+    CONTROL_WORDS, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys, JoinedMatches,
+    KernelProgram, Program, ResultLayout, SortProgram, SourceRows, StepProgram,
 };
 pub use range::Range;
 pub use strings_plan::bytes_supported;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::emit::{EmittedProbe, EmittedSink, Test};
 use super::kernel::{KernelWriter, line};
-use super::program::{ControlWord, IndexLayout};
+use super::program::{ControlWord, IndexLayout, JoinKeys};
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind};
 
@@ -14,6 +14,10 @@ impl KernelWriter<'_> {
         let index = self.index(probe.index)?.clone();
         let (p, r) = (probe.number, probe.index);
         self.load(&probe.columns);
+        if let Some(keys) = &index.join_keys {
+            self.key_to_join(probe, keys);
+            return Ok(());
+        }
         line!(self, "    u32 h{p} = 0; u32 e{p}[WL_ROWS] = {{}};");
         if probe.ranges {
             line!(
@@ -30,9 +34,9 @@ impl KernelWriter<'_> {
         );
         self.look_up(probe, &index)?;
         line!(self, "      }}\n    }}");
-        if probe.ranges
-            && !matches!(self.pipeline.sink, EmittedSink::Matches { probe, .. } if probe == p)
-        {
+        let to_pairs =
+            matches!(self.pipeline.sink, EmittedSink::Matches { probe, .. } if probe == p);
+        if probe.ranges && (!to_pairs || probe.mark_entries) {
             self.match_loop(probe, &index)?;
         } else if let Some(residual) = &probe.residual {
             line!(self, "    u32 m{p} = live & h{p};");
@@ -60,6 +64,31 @@ impl KernelWriter<'_> {
             ProbeKind::Left | ProbeKind::Mark => {}
         }
         Ok(())
+    }
+
+    /// The packed key of each row whose index is joined later, `j{p}`; rows that match nothing go only as far as the
+    /// kind of the join wants them.
+    fn key_to_join(&mut self, probe: &EmittedProbe, keys: &JoinKeys) {
+        let p = probe.number;
+        let t = keys.c_type();
+        line!(self, "    u32 h{p} = 0; {t} j{p}[WL_ROWS] = {{}};");
+        line!(self, "    if (live != 0) {{");
+        self.row_loop(&probe.lines, "live");
+        line!(
+            self,
+            "        const bool possible = alive && {};",
+            probe.possible
+        );
+        line!(self, "        h{p} |= (u32)possible << k;");
+        line!(
+            self,
+            "        j{p}[k] = possible ? {} : ~({t})1;",
+            keys.packed(&probe.codes)
+        );
+        line!(self, "      }}\n    }}");
+        if matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi) {
+            line!(self, "    live &= h{p};");
+        }
     }
 
     /// Test the one entry of each row of `mask`.
@@ -148,6 +177,11 @@ impl KernelWriter<'_> {
                 }
                 line!(self, "        const bool found = place != WL_NO_SLOT;");
             }
+            IndexKind::Materialized(_) => {
+                return Err(GpuError::Internal(
+                    "a look-up in rows that are joined in memory".into(),
+                ));
+            }
         }
         if index.unique || index.existence {
             line!(self, "        h{p} |= (u32)found << k;");
@@ -156,7 +190,7 @@ impl KernelWriter<'_> {
             }
             let entry = match index.kind {
                 IndexKind::Perfect => "(u32)place".to_string(),
-                IndexKind::Hash => {
+                _ => {
                     let entry = self.pointer(&format!("r{r}entry"), "const u32*");
                     format!("{entry}[place]")
                 }

@@ -15,7 +15,7 @@
 //! | `cap{r}` | rows for which a `Rows`, `Matches` or hash `Index` result has room |
 //! | `slots{r}` | slots of a group table or a hash index (a power of two) |
 //! | `r{r}c{i}`, `r{r}n{i}` | column `i` of result `r` and its validity, a byte a row |
-//! | `r{r}k{w}` | packed key word `w` of every row of an index under construction or of a sort, `u64*` |
+//! | `r{r}k{w}` | packed key word `w` of every row of an index under construction or of a sort, `u64*`; of a side of a materialised join [`JoinKeys`] |
 //! | `r{r}state`, `r{r}keys`, `r{r}states` | group states; slots' keys and slot states of a hash table |
 //! | `r{r}bits` | `u32*` bitmap of existing keys of a perfect index |
 //! | `r{r}marks` | `u32*` bitmap of marked entries |
@@ -23,6 +23,7 @@
 //! | `r{r}offsets`, `r{r}rows` | `u32*` offset ranges by key code or slot (one more than those), and the entries in them |
 //! | `r{r}start`, `r{r}len` | `u32*` first place in `r{index}rows` (or entry, without keys) and number of matches of each `Matches` row; a start of all ones: one pair without entry |
 //! | `r{r}pairs` | `u64*` exclusive sum of `r{r}len` (rows + 1) |
+//! | `r{r}pairrow`, `r{r}pairentry`, `pairs{r}` | `u32*` row and entry (all ones: none) of each listed pair of a `Matches` result, and for how many there is room |
 //! | `r{r}order` | `u32*` permutation of a sort |
 //! | lookup names | [`LookupTable::name`] |
 
@@ -37,11 +38,11 @@ use super::lookup::LookupTable;
 use super::range::Range;
 use super::value::{CType, Meaning};
 use crate::column::Column;
-use crate::graph::{IndexKind, ResultId};
+use crate::graph::{IndexKind, MaterializedJoin, ProbeKind, ResultId};
 use crate::pipeline::GroupPlacement;
 
 /// Control words of each result.
-pub const CONTROL_WORDS: usize = 4;
+pub const CONTROL_WORDS: usize = 5;
 
 /// What the control words of a result say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub enum ControlWord {
     Duplicate = 2,
     /// Non-zero: an entry's key was NULL.
     NullKey = 3,
+    /// Pairs of a `Matches` result of a materialised join, whether or not there was room for them.
+    Pairs = 4,
 }
 
 /// A compiled fragment.
@@ -117,7 +120,7 @@ pub enum SourceRows {
     Slots(ResultId),
     /// Every possible key of a perfect index.
     Domain(ResultId),
-    /// The pairs of a `Matches` result: the last of its `pairs`.
+    /// The pairs of a `Matches` result: the last of its `pairs`, or as many as are listed.
     Pairs(ResultId),
     /// Exactly one.
     One,
@@ -179,6 +182,8 @@ pub enum ResultLayout {
         columns: Vec<ColumnLayout>,
         /// The probed index.
         index: ResultId,
+        /// What is joined once the rows are there; `None`: ranges of entries have been looked up.
+        joined: Option<JoinedMatches>,
     },
     /// Aggregation states.
     Groups(GroupsLayout),
@@ -262,11 +267,66 @@ impl GroupsLayout {
     }
 }
 
+/// The key of every row of a side of a materialised join: `r{r}k0`, unsigned integers of `width` bytes.
+///
+/// Keys of entries and of rows are codes below `2^bits`. The key of an entry that matches nothing is all ones, that of
+/// a probing row that matches nothing one less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinKeys {
+    /// How the sides are joined.
+    pub join: MaterializedJoin,
+    /// 4, 8 or 16.
+    pub width: u32,
+    /// Bits of a code; fewer than the width has.
+    pub bits: u32,
+}
+
+impl JoinKeys {
+    /// The C++ type of a key.
+    pub(super) fn c_type(&self) -> &'static str {
+        match self.width {
+            4 => "u32",
+            8 => "u64",
+            _ => "u128",
+        }
+    }
+
+    /// The C++ type of a pointer to keys.
+    pub(super) fn pointer(&self) -> &'static str {
+        match self.width {
+            4 => "u32*",
+            8 => "u64*",
+            _ => "u128*",
+        }
+    }
+
+    /// C++ text of the key, from the text of its packed words.
+    pub(super) fn packed(&self, words: &[String]) -> String {
+        match words {
+            [high, low] => format!("((u128)({high}) << 64 | (u128)({low}))"),
+            _ => format!("({})({})", self.c_type(), words.join(" | ")),
+        }
+    }
+}
+
+/// A `Matches` result that is joined with its index when its rows are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinedMatches {
+    /// As those of the index.
+    pub keys: JoinKeys,
+    /// `Inner`, `Left`, `Semi` or `Anti`.
+    pub kind: ProbeKind,
+    /// Set `r{index}marks` for entries with a match.
+    pub marks: bool,
+}
+
 /// A join index.
 #[derive(Debug, Clone)]
 pub struct IndexLayout {
-    /// Perfect or hash.
+    /// Perfect, hash, or rows to be joined in memory.
     pub kind: IndexKind,
+    /// Of rows to be joined in memory.
+    pub join_keys: Option<JoinKeys>,
     /// Perfect: number of possible keys. `r{r}bits` has one bit for each, zeroed.
     pub domain: u64,
     /// Words of a packed key (`r{r}k{w}`); 0 for a cross join. A first word of all ones: the row has a NULL

@@ -2,10 +2,10 @@
 
 use super::emit::EmittedSink;
 use super::kernel::{KernelWriter, line};
-use super::program::{ColumnLayout, ControlWord, IndexLayout, ResultLayout};
+use super::program::{ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout};
 use super::value::Value;
 use crate::error::{GpuError, Result};
-use crate::graph::{IndexKind, ResultId};
+use crate::graph::{IndexKind, ProbeKind, ResultId};
 use std::fmt::Write as _;
 
 /// Bytes of `ReserveScratch` of `join.cuh`.
@@ -43,8 +43,9 @@ impl KernelWriter<'_> {
                 into,
                 values,
                 probe,
-                outer,
-            } => self.rows(*into, values, Some((*probe, *outer))),
+                kind,
+                joined,
+            } => self.rows(*into, values, Some((*probe, *kind, *joined))),
             EmittedSink::Build {
                 into,
                 layout,
@@ -114,7 +115,7 @@ impl KernelWriter<'_> {
         &mut self,
         into: ResultId,
         values: &[Value],
-        matches: Option<(usize, bool)>,
+        matches: Option<(usize, ProbeKind, Option<JoinedMatches>)>,
     ) -> Result<()> {
         let columns = self.result_columns(into)?;
         self.reserve(into);
@@ -131,10 +132,19 @@ impl KernelWriter<'_> {
         for (column, (layout, value)) in columns.iter().zip(values).enumerate() {
             self.store(into, column, layout, value, "at")?;
         }
-        if let Some((p, outer)) = matches {
+        if let Some((p, _, Some(joined))) = matches {
+            let keys = self.pointer(&format!("r{into}k0"), joined.keys.pointer());
+            line!(self, "          {keys}[at] = j{p}[k];");
+        } else if let Some((p, kind, None)) = matches {
             let start = self.pointer(&format!("r{into}start"), "u32*");
             let length = self.pointer(&format!("r{into}len"), "u32*");
-            if outer {
+            if !kind.appends_payload() {
+                // The row alone.
+                line!(
+                    self,
+                    "          {start}[at] = 0xffffffffu; {length}[at] = 1u;"
+                );
+            } else if kind == ProbeKind::Left {
                 // One pair without an entry.
                 line!(
                     self,
@@ -192,7 +202,24 @@ impl KernelWriter<'_> {
         for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
             self.store(into, column, stored, value, "at")?;
         }
-        for (word, code) in codes.iter().enumerate() {
+        if let Some(keys) = &layout.join_keys {
+            let (t, packed) = (keys.c_type(), keys.packed(codes));
+            let words = self.pointer(&format!("r{into}k0"), keys.pointer());
+            match has_key.filter(|_| keep_without_key) {
+                Some(has_key) => {
+                    line!(
+                        self,
+                        "          {words}[at] = {has_key} ? {packed} : ~({t})0;"
+                    )
+                }
+                None => line!(self, "          {words}[at] = {packed};"),
+            }
+        }
+        let words_apart = match layout.join_keys {
+            Some(_) => &[],
+            None => codes,
+        };
+        for (word, code) in words_apart.iter().enumerate() {
             let words = self.pointer(&format!("r{into}k{word}"), "u64*");
             match has_key {
                 // The first word says that there is no key.

@@ -4,7 +4,7 @@ use super::aggregate::{AccumulatorPlan, EVERY_ROW};
 use super::distinct::DistinctSets;
 use super::emit::{Context, EmittedSink, Known, emit_all};
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
-use super::program::{ColumnLayout, GroupsLayout, IndexLayout, ResultLayout};
+use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
 use super::scalar::{Emitter, unsupported};
 use super::scope::{Shape, layout_of};
 use super::value::Value;
@@ -142,10 +142,33 @@ pub(super) fn build_sink(
         unique: build.unique,
         existence,
     };
-    let (kind, reason) = if keys.is_empty() {
+    let join_keys = build.join.as_ref().map(|join| {
+        let bits: u32 = keys.iter().map(|key| key.bits).sum();
+        // Codes below the two that stand for rows without a key that could match; of several words the first has
+        // a bit to spare.
+        let width = match (key_words, bits) {
+            (1, ..31) => Some(4),
+            (1, _) => Some(8),
+            (2, _) => Some(16),
+            _ => None,
+        };
+        let bits = if key_words == 2 { 127 } else { bits };
+        let join = join.algorithm;
+        width.map(|width| JoinKeys { join, width, bits })
+    });
+    let (kind, reason) = if let (Some(join), Some(Some(keys))) = (&build.join, join_keys) {
+        (IndexKind::Materialized(keys.join), join.reason.clone())
+    } else if keys.is_empty() {
         (IndexKind::Hash, "no keys: every entry matches".to_string())
     } else {
-        let choice = context.policy.place_index(&profile, context.device);
+        let mut choice = context.policy.place_index(&profile, context.device);
+        if let Some(join) = &build.join {
+            let asked = join.algorithm;
+            choice.reason = format!(
+                "{}; keys of {key_words} words are too wide for {asked}",
+                choice.reason
+            );
+        }
         if choice.kind == IndexKind::Perfect && domain.is_none() {
             (IndexKind::Hash, "keys without a moderate range".to_string())
         } else {
@@ -160,15 +183,19 @@ pub(super) fn build_sink(
     let codes = match kind {
         _ if keys.is_empty() => vec![],
         IndexKind::Perfect => vec![dense_code(&keys, &raw)],
-        IndexKind::Hash => packed_words(&keys, &raw, key_words),
+        IndexKind::Hash | IndexKind::Materialized(_) => packed_words(&keys, &raw, key_words),
     };
     let key_words = match kind {
         _ if keys.is_empty() => 0,
         IndexKind::Perfect => 1,
-        IndexKind::Hash => key_words,
+        IndexKind::Hash | IndexKind::Materialized(_) => key_words,
     };
     let layout = IndexLayout {
         kind,
+        join_keys: match kind {
+            IndexKind::Materialized(_) => join_keys.flatten(),
+            _ => None,
+        },
         domain: if kind == IndexKind::Perfect {
             domain.unwrap_or(0)
         } else {
@@ -227,17 +254,18 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
         EmittedSink::Matches {
             into,
             values,
-            probe: _,
+            joined,
             ..
         } => {
             let index = graph
                 .probed_by(*into)
-                .map(|(index, _)| index)
+                .map(|probe| probe.index)
                 .ok_or_else(|| GpuError::Internal("matches without a probe".into()))?;
             context.known[*into] = Some(Known {
                 layout: ResultLayout::Matches {
                     columns: layouts(*into, values),
                     index,
+                    joined: *joined,
                 },
                 bound,
             });

@@ -2,11 +2,14 @@
 
 use super::emit::Context;
 use super::groups;
-use super::program::{ColumnLayout, ResultLayout, SourceRows};
+use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
 use super::scalar::KernelState;
 use super::scope::{Access, ScopeColumn, Shape};
 use crate::error::{GpuError, Result};
-use crate::graph::{IndexKind, ResultId, Source};
+use crate::graph::{IndexKind, ProbeKind, ResultId, Source};
+
+/// Listed pairs that one thread handles at a time.
+const LISTED_ROWS: u32 = 4;
 
 /// A source, emitted.
 pub(super) struct EmittedSource {
@@ -79,24 +82,104 @@ fn direct(result: ResultId, columns: &[ColumnLayout]) -> Vec<ScopeColumn> {
         .collect()
 }
 
-/// Pair `i` belongs to the row `p` with `pairs[p] <= i < pairs[p + 1]`; its entry is number
-/// `i - pairs[p]` of the row's range.
+/// Every pair of a probing row and an entry.
 fn pairs(
     context: &Context<'_>,
     matches: ResultId,
     state: &mut KernelState,
 ) -> Result<EmittedSource> {
     let known = context.known(matches)?;
-    let ResultLayout::Matches { columns, index } = &known.layout else {
+    let ResultLayout::Matches {
+        columns,
+        index,
+        joined,
+    } = &known.layout
+    else {
         return Err(GpuError::Internal(format!(
             "result {matches} is not matches"
         )));
     };
     let layout = context.index(*index)?;
-    let (_, outer) = context
+    let kind = context
         .graph
         .probed_by(matches)
+        .map(|probe| probe.kind)
         .ok_or_else(|| GpuError::Internal("matches without a probe".into()))?;
+    let prologue = match joined {
+        Some(_) => listed_pairs(matches, state),
+        None => ranges_of_pairs(matches, *index, layout, state),
+    };
+    let mut scope: Vec<ScopeColumn> = columns
+        .iter()
+        .enumerate()
+        .map(|(column, layout)| ScopeColumn {
+            shape: Shape::Stored(layout.clone()),
+            access: Access::Gather {
+                result: matches,
+                column,
+                entry: "parent_row".into(),
+                mask: "live".into(),
+            },
+            nullable: layout.nullable,
+        })
+        .collect();
+    let payload: &[ColumnLayout] = match kind.appends_payload() {
+        true => &layout.columns,
+        false => &[],
+    };
+    scope.extend(
+        payload
+            .iter()
+            .enumerate()
+            .map(|(column, layout)| ScopeColumn {
+                shape: Shape::Stored(layout.clone()),
+                access: Access::Gather {
+                    result: *index,
+                    column,
+                    entry: "pe".into(),
+                    mask: "pm".into(),
+                },
+                nullable: layout.nullable || kind == ProbeKind::Left,
+            }),
+    );
+    let built = context.known(*index)?.bound;
+    let (bound, thread_rows) = match (kind.appends_payload() && !layout.unique, joined) {
+        (false, Some(_)) => (known.bound, LISTED_ROWS),
+        (true, Some(_)) => (known.bound.saturating_mul(built.max(1)), LISTED_ROWS),
+        (_, None) => (known.bound.saturating_mul(built.max(1)), 1),
+    };
+    Ok(EmittedSource {
+        rows: SourceRows::Pairs(matches),
+        bound,
+        thread_rows,
+        prologue,
+        scope,
+    })
+}
+
+/// Pairs that have been listed: a row and an entry each.
+fn listed_pairs(matches: ResultId, state: &mut KernelState) -> Vec<String> {
+    let arguments = &mut state.arguments;
+    let rows = arguments.pointer(&format!("r{matches}pairrow"), "const u32*");
+    let entries = arguments.pointer(&format!("r{matches}pairentry"), "const u32*");
+    vec![
+        "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;".to_string(),
+        format!(
+            "if (live != 0) {{ load_vec_stream<u32, WL_ROWS>({rows} + row, parent_row); load_vec_stream<u32, WL_ROWS>({entries} + row, pe);"
+        ),
+        "  WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) pm |= (u32)((live >> k & 1) && pe[k] != 0xffffffffu) << k; }"
+            .to_string(),
+    ]
+}
+
+/// Pairs of ranges: pair `i` belongs to the row `p` with `pairs[p] <= i < pairs[p + 1]`; its entry is number
+/// `i - pairs[p]` of the row's range.
+fn ranges_of_pairs(
+    matches: ResultId,
+    index: ResultId,
+    layout: &IndexLayout,
+    state: &mut KernelState,
+) -> Vec<String> {
     let arguments = &mut state.arguments;
     let control = arguments.pointer("control", "u64*");
     let capacity = arguments.size(&format!("cap{matches}"));
@@ -114,7 +197,7 @@ fn pairs(
         "min_u64({control}[{}], {capacity})",
         matches * super::CONTROL_WORDS
     );
-    let prologue = vec![
+    vec![
         "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;".to_string(),
         format!(
             "if (live != 0) {{ const u64 parents = {count}; WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) {{"
@@ -126,45 +209,7 @@ fn pairs(
             "  if (first != 0xffffffffu) {{ const u64 at = first + (row + k - {sums}[parent]); pe[k] = {entry}; pm |= 1u << k; }}"
         ),
         "} }".to_string(),
-    ];
-    let mut scope: Vec<ScopeColumn> = columns
-        .iter()
-        .enumerate()
-        .map(|(column, layout)| ScopeColumn {
-            shape: Shape::Stored(layout.clone()),
-            access: Access::Gather {
-                result: matches,
-                column,
-                entry: "parent_row".into(),
-                mask: "live".into(),
-            },
-            nullable: layout.nullable,
-        })
-        .collect();
-    scope.extend(
-        layout
-            .columns
-            .iter()
-            .enumerate()
-            .map(|(column, layout)| ScopeColumn {
-                shape: Shape::Stored(layout.clone()),
-                access: Access::Gather {
-                    result: *index,
-                    column,
-                    entry: "pe".into(),
-                    mask: "pm".into(),
-                },
-                nullable: layout.nullable || outer,
-            }),
-    );
-    let built = context.known(*index)?.bound;
-    Ok(EmittedSource {
-        rows: SourceRows::Pairs(matches),
-        bound: known.bound.saturating_mul(built.max(1)),
-        thread_rows: 1,
-        prologue,
-        scope,
-    })
+    ]
 }
 
 /// Entries that were marked, or that were not.

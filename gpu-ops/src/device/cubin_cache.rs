@@ -40,11 +40,16 @@ pub struct CubinCache {
     warned: AtomicBool,
 }
 
-/// Where compiled kernels are kept: `kernels` in `WARPLINE_CACHE_DIR`, else `warpline/kernels` in
-/// `XDG_CACHE_HOME` or `~/.cache`; `None` when none of these is set or the first is empty.
+/// Where compiled kernels are kept: `kernels` in the [`cache_directory`].
 pub fn default_directory() -> Option<PathBuf> {
+    cache_directory("kernels")
+}
+
+/// A folder of Warpline's cache on disk: `name` in `WARPLINE_CACHE_DIR`, else `warpline/<name>` in
+/// `XDG_CACHE_HOME` or `~/.cache`; `None` when none of these is set or the first is empty.
+pub fn cache_directory(name: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(CACHE_VARIABLE) {
-        return (!folder.is_empty()).then(|| PathBuf::from(folder).join("kernels"));
+        return (!folder.is_empty()).then(|| PathBuf::from(folder).join(name));
     }
     let variable = |name: &str| {
         std::env::var_os(name)
@@ -53,7 +58,7 @@ pub fn default_directory() -> Option<PathBuf> {
     };
     let base =
         variable("XDG_CACHE_HOME").or_else(|| variable("HOME").map(|home| home.join(".cache")))?;
-    Some(base.join("warpline").join("kernels"))
+    Some(base.join("warpline").join(name))
 }
 
 impl CubinCache {

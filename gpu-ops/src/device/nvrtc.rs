@@ -14,6 +14,9 @@ use crate::error::{GpuError, Result};
 /// Environment variable with the path of the NVRTC library file.
 pub const NVRTC_VARIABLE: &str = "WARPLINE_NVRTC";
 
+/// Environment variable with further compiler options, separated by spaces; cubins are cached apart for each.
+pub const NVRTC_OPTIONS_VARIABLE: &str = "WARPLINE_NVRTC_OPTIONS";
+
 /// Compiler options besides the architecture. No contraction to fused multiply-adds: a product that overflows must
 /// overflow, as it does on the CPU.
 const OPTIONS: [&str; 4] = [
@@ -115,6 +118,9 @@ pub(super) fn options(architecture: (u32, u32)) -> Vec<String> {
         architecture.0, architecture.1
     )];
     options.extend(OPTIONS.iter().map(|option| option.to_string()));
+    if let Ok(more) = std::env::var(NVRTC_OPTIONS_VARIABLE) {
+        options.extend(more.split_whitespace().map(str::to_string));
+    }
     options
 }
 

@@ -43,7 +43,7 @@ impl Builtins {
     /// What finishes a result of this shape.
     pub(super) fn of_shape(&mut self, shape: &Shape) {
         match shape {
-            Shape::Matches(_) => self.add(Builtin::Sums),
+            Shape::Matches(_, None) => self.add(Builtin::Sums),
             Shape::Index(index) if index.appends() && index.key_words > 0 => {
                 self.add(Builtin::Index(index.key_words));
                 if index.has_ranges() {

@@ -16,7 +16,9 @@ impl Run<'_> {
     /// What follows a pipeline so that others can read its result.
     pub(super) fn finish(&mut self, result: ResultId) -> Result<()> {
         match &self.prepared.shapes[result] {
-            Shape::Matches(_) => self.sum_pairs(result)?,
+            Shape::Matches(_, None) => self.sum_pairs(result)?,
+            Shape::Matches(columns, Some(join)) => self.list_pairs(result, columns, join)?,
+            Shape::Index(index) if index.join.is_some() => self.arrange_index(result, index)?,
             Shape::Index(index) if index.appends() && index.key_words > 0 => {
                 self.finish_index(result, index)?;
             }
@@ -29,7 +31,7 @@ impl Run<'_> {
     }
 
     /// How many rows a result has: known, or on the device.
-    fn count(&self, result: ResultId) -> RowCount {
+    pub(super) fn count(&self, result: ResultId) -> RowCount {
         if self.careful() {
             RowCount::Known(self.rows[result])
         } else {
@@ -40,7 +42,7 @@ impl Run<'_> {
         }
     }
 
-    fn address(&self, result: ResultId, part: Part) -> Result<DevicePtr> {
+    pub(super) fn address(&self, result: ResultId, part: Part) -> Result<DevicePtr> {
         self.stores[result]
             .as_ref()
             .and_then(|s| s.address(part))

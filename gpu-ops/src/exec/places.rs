@@ -35,6 +35,12 @@ pub(super) enum Part {
     Length,
     /// Exclusive sum of the lengths.
     Pairs,
+    /// Row of each listed pair.
+    PairRow,
+    /// Entry of each listed pair.
+    PairEntry,
+    /// The row behind each place of keys that have been partitioned or sorted.
+    Numbers,
     /// Permutation of a sort.
     Order,
     /// Keys of the set of DISTINCT call `i`.
@@ -58,6 +64,8 @@ pub(super) enum Place {
     Capacity(ResultId),
     /// Slots of a result's hash table.
     Slots(ResultId),
+    /// Listed pairs for which a result has room.
+    Pairs(ResultId),
     /// Slots of the set of a DISTINCT call of a result.
     DistinctSlots(ResultId, usize),
     /// Address of a part of a result.
@@ -127,6 +135,8 @@ fn part_of_result(text: &str) -> Option<Part> {
         "start" => Part::Start,
         "len" => Part::Length,
         "pairs" => Part::Pairs,
+        "pairrow" => Part::PairRow,
+        "pairentry" => Part::PairEntry,
         "order" => Part::Order,
         _ => match lettered(text)? {
             ("c", i) => Part::Column(i),
@@ -150,6 +160,8 @@ pub(super) fn parse(name: &str, into: Option<ResultId>) -> Name<'_> {
                     Place::Capacity(result)
                 } else if let Some((result, "")) = name.strip_prefix("slots").and_then(number) {
                     Place::Slots(result)
+                } else if let Some((result, "")) = name.strip_prefix("pairs").and_then(number) {
+                    Place::Pairs(result)
                 } else if let Some((result, rest)) = name.strip_prefix('r').and_then(number) {
                     Place::Of(result, part_of_result(rest)?)
                 } else {
@@ -267,6 +279,9 @@ mod tests {
             ("fetch", Name::Place(Place::Fetch)),
             ("cap12", Name::Place(Place::Capacity(12))),
             ("slots3", Name::Place(Place::Slots(3))),
+            ("pairs3", Name::Place(Place::Pairs(3))),
+            ("r3pairs", of(3, Part::Pairs)),
+            ("r3pairrow", of(3, Part::PairRow)),
             ("r10c2", of(10, Part::Column(2))),
             ("r0n11", of(0, Part::Valid(11))),
             ("r4k1", of(4, Part::KeyWord(1))),

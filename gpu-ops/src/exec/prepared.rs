@@ -203,8 +203,8 @@ impl Prepared {
         }
         Ok(Self {
             tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
+            dead_after: dead_after(&steps, &shapes, graph.output),
             shapes,
-            dead_after: dead_after(&steps, graph.results.len(), graph.output),
             output,
             scalars: scalars(&graph),
             choices: program.choices.clone(),
@@ -383,8 +383,8 @@ impl Builder<'_> {
 }
 
 /// By step: the results whose memory no later step uses.
-fn dead_after(steps: &[PreparedStep], results: usize, output: ResultId) -> Vec<Vec<ResultId>> {
-    let mut last = vec![None; results];
+fn dead_after(steps: &[PreparedStep], shapes: &[Shape], output: ResultId) -> Vec<Vec<ResultId>> {
+    let mut last = vec![None; shapes.len()];
     for (number, step) in steps.iter().enumerate() {
         let (kernels, named): (Vec<&PreparedKernel>, Vec<ResultId>) = match step {
             PreparedStep::Pipeline(kernel) => (vec![kernel], kernel.into.into_iter().collect()),
@@ -401,7 +401,12 @@ fn dead_after(steps: &[PreparedStep], results: usize, output: ResultId) -> Vec<V
                     Place::Of(result, _) => Some(result),
                     _ => None,
                 });
-        for result in used.chain(named) {
+        // The rows of an index are joined in the step that materialises what probes it.
+        let joined = named.iter().filter_map(|into| match shapes.get(*into) {
+            Some(Shape::Matches(_, Some(join))) => Some(join.index),
+            _ => None,
+        });
+        for result in used.chain(joined.collect::<Vec<_>>()).chain(named) {
             if let Some(last) = last.get_mut(result) {
                 *last = Some(number);
             }

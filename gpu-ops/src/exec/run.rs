@@ -118,7 +118,11 @@ impl<'a> Run<'a> {
             .enumerate()
             .map(|(result, sizes)| Hint {
                 rows: Control::word(control, result, ControlWord::Count),
-                pairs: self.pairs[result],
+                pairs: if self.prepared.shapes[result].lists_pairs() {
+                    Control::word(control, result, ControlWord::Pairs)
+                } else {
+                    self.pairs[result]
+                },
                 slots: sizes.slots,
                 distinct_slots: sizes.distinct_slots.clone(),
             })
@@ -131,6 +135,7 @@ impl<'a> Run<'a> {
         let fitted = self.prepared.shapes.iter().enumerate().all(|(r, shape)| {
             word(r, ControlWord::Overflow) == 0
                 && (!shape.appends() || word(r, ControlWord::Count) <= self.sizes[r].capacity)
+                && (!shape.lists_pairs() || word(r, ControlWord::Pairs) <= self.sizes[r].pairs)
         });
         fitted
             && self.prepared.steps.iter().all(|step| match step {
@@ -173,6 +178,7 @@ impl<'a> Run<'a> {
             Place::Fetch => Some(fetch),
             Place::Capacity(result) => self.sizes.get(result).map(|s| s.capacity),
             Place::Slots(result) => self.sizes.get(result).map(|s| s.slots),
+            Place::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
             Place::DistinctSlots(result, set) => {
                 self.sizes.get(result)?.distinct_slots.get(set).copied()
             }
@@ -279,7 +285,6 @@ impl<'a> Run<'a> {
             self.sizes[into] = match self.hint(into) {
                 Some(hint) => sizes_by(shape, hint),
                 None => Sizes {
-                    capacity: 0,
                     slots: *slots,
                     distinct_slots: slots_of_sets(
                         distinct_words,
@@ -287,6 +292,7 @@ impl<'a> Run<'a> {
                         self.prepared.graph.results[into].estimate,
                         self.recycler.pool().available(),
                     ),
+                    ..Sizes::default()
                 },
             };
             return self.make(into);
@@ -443,9 +449,9 @@ pub(super) fn cut(rows: u64, sort: &PreparedSort) -> u64 {
 pub(super) fn sizes_by(shape: &Shape, hint: &Hint) -> Sizes {
     match shape {
         Shape::Groups { .. } => Sizes {
-            capacity: 0,
             slots: hint.slots,
             distinct_slots: hint.distinct_slots.clone(),
+            ..Sizes::default()
         },
         Shape::Index(index) if !index.appends() => Sizes {
             capacity: index.domain,

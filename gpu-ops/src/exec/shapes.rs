@@ -1,9 +1,9 @@
 //! What each shape of result needs of device memory.
 
 use super::places::Part;
-use crate::codegen::{ColumnLayout, ResultLayout};
+use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, ResultLayout};
 use crate::error::{GpuError, Result};
-use crate::graph::IndexKind;
+use crate::graph::{IndexKind, ResultId};
 use crate::primitives::slots_for;
 
 /// Parts of a block begin at multiples of this, and end there: kernels may load whole vectors.
@@ -23,8 +23,8 @@ pub(super) enum Shape {
     Rows(Vec<ColumnShape>),
     /// Columns of a `Sorted` result.
     Sorted(Vec<ColumnShape>),
-    /// Columns of a `Matches` result.
-    Matches(Vec<ColumnShape>),
+    /// Columns of a `Matches` result, and how it is joined when its pairs are listed.
+    Matches(Vec<ColumnShape>, Option<JoinShape>),
     /// Aggregation states.
     Groups {
         /// Slots to begin with.
@@ -42,10 +42,19 @@ pub(super) enum Shape {
     Index(IndexShape),
 }
 
+/// How a `Matches` result is joined with its index once its rows are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct JoinShape {
+    pub(super) index: ResultId,
+    pub(super) matches: JoinedMatches,
+}
+
 /// An index's layout as far as memory goes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IndexShape {
     pub(super) kind: IndexKind,
+    /// Of an index whose rows are joined in memory.
+    pub(super) join: Option<JoinKeys>,
     pub(super) domain: u64,
     pub(super) key_words: usize,
     pub(super) unique: bool,
@@ -61,6 +70,10 @@ pub(super) struct Sizes {
     pub(super) capacity: u64,
     /// Slots of its hash table.
     pub(super) slots: u64,
+    /// Listed pairs.
+    pub(super) pairs: u64,
+    /// Hash bits by which its rows are partitioned.
+    pub(super) bits: u32,
     /// Slots of the set of each DISTINCT call.
     pub(super) distinct_slots: Vec<u64>,
 }
@@ -119,6 +132,36 @@ fn column_parts(columns: &[ColumnShape], rows: u64) -> Vec<PartSize> {
     parts
 }
 
+fn key_part(keys: JoinKeys, rows: u64) -> PartSize {
+    PartSize::new(Part::KeyWord(0), keys.width as usize, rows)
+}
+
+/// Parts of a side of a materialised join whose rows have been partitioned by `bits` hash bits or sorted.
+pub(super) fn arranged_parts(
+    columns: &[ColumnShape],
+    keys: JoinKeys,
+    bits: u32,
+    rows: u64,
+) -> Vec<PartSize> {
+    let mut parts = vec![key_part(keys, rows)];
+    if keys.join.transforms() {
+        parts.extend(column_parts(columns, rows));
+    } else {
+        parts.push(PartSize::new(Part::Numbers, 4, rows));
+    }
+    if !keys.join.sorts() {
+        parts.push(PartSize::new(Part::Offsets, 4, (1 << bits) + 1));
+    }
+    parts
+}
+
+/// Parts of a list of pairs.
+pub(super) fn pair_parts(pairs: u64) -> Vec<PartSize> {
+    [Part::PairRow, Part::PairEntry]
+        .map(|part| PartSize::new(part, 4, pairs))
+        .to_vec()
+}
+
 fn bitmap(part: Part, bits: u64) -> PartSize {
     PartSize::new(part, 4, bits.div_ceil(32))
 }
@@ -126,12 +169,12 @@ fn bitmap(part: Part, bits: u64) -> PartSize {
 impl IndexShape {
     /// Rows are appended to it in no order, as far as there is room; else they are addressed by key.
     pub(super) fn appends(&self) -> bool {
-        self.key_words == 0 || self.kind == IndexKind::Hash || !(self.unique || self.existence)
+        self.key_words == 0 || self.kind != IndexKind::Perfect || !(self.unique || self.existence)
     }
 
     /// It has offset ranges of entries.
     pub(super) fn has_ranges(&self) -> bool {
-        self.key_words > 0 && !self.unique && !self.existence
+        self.key_words > 0 && !self.unique && !self.existence && self.join.is_none()
     }
 
     /// It has a hash table.
@@ -141,7 +184,11 @@ impl IndexShape {
 
     /// Words of the packed key that the pipeline writes for every row.
     fn stored_words(&self) -> usize {
-        if self.appends() { self.key_words } else { 0 }
+        if self.appends() && self.join.is_none() {
+            self.key_words
+        } else {
+            0
+        }
     }
 }
 
@@ -151,7 +198,15 @@ impl Shape {
         match layout {
             ResultLayout::Rows(columns) => Self::Rows(shapes(columns)),
             ResultLayout::Sorted(columns) => Self::Sorted(shapes(columns)),
-            ResultLayout::Matches { columns, .. } => Self::Matches(shapes(columns)),
+            ResultLayout::Matches {
+                columns,
+                index,
+                joined,
+            } => {
+                let index = *index;
+                let join = joined.map(|matches| JoinShape { index, matches });
+                Self::Matches(shapes(columns), join)
+            }
             ResultLayout::Groups(groups) => {
                 let apart = groups.hashed() && groups.key_bytes == 0;
                 Self::Groups {
@@ -164,6 +219,7 @@ impl Shape {
             }
             ResultLayout::Index(index) => Self::Index(IndexShape {
                 kind: index.kind,
+                join: index.join_keys,
                 domain: index.domain,
                 key_words: index.key_words,
                 unique: index.unique,
@@ -177,7 +233,7 @@ impl Shape {
     /// Does the pipeline append rows, as far as there is room for them?
     pub(super) fn appends(&self) -> bool {
         match self {
-            Self::Rows(_) | Self::Sorted(_) | Self::Matches(_) => true,
+            Self::Rows(_) | Self::Sorted(_) | Self::Matches(..) => true,
             Self::Groups { .. } => false,
             Self::Index(index) => index.appends(),
         }
@@ -185,7 +241,15 @@ impl Shape {
 
     /// Are rows counted in 32 bits?
     pub(super) fn numbers_rows(&self) -> bool {
-        matches!(self, Self::Index(_) | Self::Sorted(_))
+        matches!(
+            self,
+            Self::Index(_) | Self::Sorted(_) | Self::Matches(_, Some(_))
+        )
+    }
+
+    /// Are the pairs of its rows a list?
+    pub(super) fn lists_pairs(&self) -> bool {
+        matches!(self, Self::Matches(_, Some(_)))
     }
 
     /// Bytes of one appended row, everything that grows with the rows included.
@@ -199,9 +263,13 @@ impl Shape {
         match self {
             Self::Rows(c) | Self::Sorted(c) => columns(c),
             // Start, length, sum.
-            Self::Matches(c) => columns(c) + 16,
+            Self::Matches(c, None) => columns(c) + 16,
+            Self::Matches(c, Some(join)) => columns(c) + join.matches.keys.width as usize,
             Self::Groups { .. } => 0,
-            Self::Index(index) => columns(&index.columns) + index.stored_words() * 8,
+            Self::Index(index) => {
+                let key = index.join.map_or(0, |keys| keys.width as usize);
+                columns(&index.columns) + index.stored_words() * 8 + key
+            }
         }
     }
 
@@ -222,7 +290,11 @@ impl Shape {
             Self::Rows(columns) | Self::Sorted(columns) => {
                 vec![plain(column_parts(columns, rows))]
             }
-            Self::Matches(columns) => {
+            Self::Matches(columns, Some(join)) => {
+                let keys = key_part(join.matches.keys, rows);
+                vec![plain(column_parts(columns, rows)), plain(vec![keys])]
+            }
+            Self::Matches(columns, None) => {
                 let mut parts = column_parts(columns, rows);
                 parts.push(PartSize::new(Part::Start, 4, rows));
                 parts.push(PartSize::new(Part::Length, 4, rows));
@@ -269,6 +341,9 @@ impl Shape {
                 let rows = if index.appends() { rows } else { index.domain };
                 if !index.columns.is_empty() {
                     blocks.push(plain(column_parts(&index.columns, rows)));
+                }
+                if let Some(keys) = index.join {
+                    blocks.push(plain(vec![key_part(keys, rows)]));
                 }
                 if index.stored_words() > 0 {
                     let words = (0..index.stored_words())
@@ -360,6 +435,7 @@ mod tests {
     fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
         Shape::Index(IndexShape {
             kind,
+            join: None,
             domain: 1000,
             key_words: 1,
             unique,
@@ -446,7 +522,7 @@ mod tests {
             },
         ];
         assert_eq!(Shape::Rows(columns.clone()).row_bytes(), 11);
-        assert_eq!(Shape::Matches(columns).row_bytes(), 27);
+        assert_eq!(Shape::Matches(columns, None).row_bytes(), 27);
         assert_eq!(index(IndexKind::Hash, true, false).row_bytes(), 13);
     }
 

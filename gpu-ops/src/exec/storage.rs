@@ -140,6 +140,18 @@ impl Store {
         self.blocks.extend(other.blocks);
     }
 
+    /// Put the blocks of another store in the place of those that hold any part of it.
+    pub(super) fn replace(&mut self, other: Store, recycler: &mut Recycler) {
+        let replaced = |block: &Block| {
+            let has = |part: Part| other.find(part).is_some();
+            block.parts.iter().any(|placed| has(placed.size.part))
+        };
+        let (gone, kept): (Vec<_>, Vec<_>) = self.blocks.drain(..).partition(replaced);
+        self.blocks = kept;
+        recycler.take_back(gone);
+        self.join(other);
+    }
+
     /// Let the temporary blocks go.
     pub(super) fn drop_temporary(&mut self, recycler: &mut Recycler) {
         let (gone, kept) = self.blocks.drain(..).partition(|b| b.temporary);

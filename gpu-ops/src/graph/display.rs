@@ -182,6 +182,9 @@ fn describe_build(build: &Build, scope: &[FieldRef]) -> String {
     if build.track_matches {
         text += " tracking";
     }
+    if let Some(join) = &build.join {
+        text += &format!(" for {}", join.algorithm);
+    }
     text
 }
 

@@ -19,7 +19,7 @@ mod policy;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
-pub use policy::{IndexChoice, IndexKind, IndexProfile, Policy};
+pub use policy::{IndexChoice, IndexKind, IndexProfile, MaterializedJoin, Policy};
 
 use crate::expr::Expr;
 use crate::pipeline::{Aggregate, ScanSource};
@@ -127,7 +127,7 @@ pub enum Source {
     /// aggregation has exactly one.
     Groups(ResultId),
     /// Every pair of a `Matches` result; scope: its columns, then the payload of the index that was
-    /// probed. Rows of an outer probe without a match come once, with a payload of NULLs.
+    /// probed (none for `Semi` and `Anti`). Rows of an outer probe without a match come once, with a payload of NULLs.
     Pairs(ResultId),
     /// Entries of an index built with `track_matches` that some probe marked (`true`) or none did (`false`);
     /// scope: the payload.
@@ -182,6 +182,13 @@ pub enum ProbeKind {
     Mark,
 }
 
+impl ProbeKind {
+    /// Do the columns of an entry follow those of the row?
+    pub fn appends_payload(self) -> bool {
+        matches!(self, Self::Inner | Self::Left)
+    }
+}
+
 /// Where the rows of a pipeline end.
 #[derive(Debug, Clone)]
 pub enum Sink {
@@ -210,7 +217,7 @@ pub enum Sink {
     Matches {
         /// The result.
         into: ResultId,
-        /// `Inner` or `Left`, without residual and marks.
+        /// `Inner`, `Left`, `Semi` or `Anti` (the rows themselves, each at most once), without residual.
         probe: Probe,
         /// The columns of the row to keep.
         columns: Vec<Expr>,
@@ -235,6 +242,18 @@ pub struct Build {
     pub track_matches: bool,
     /// No probe needs the payload or the number of entries of a key: a set is enough.
     pub existence: bool,
+    /// Rather than looking keys up, join both sides in memory; every probe is then a [`Sink::Matches`]. Keys
+    /// that are too wide for that are looked up in an index all the same.
+    pub join: Option<JoinChoice>,
+}
+
+/// A join algorithm and why it was chosen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JoinChoice {
+    /// Which.
+    pub algorithm: MaterializedJoin,
+    /// One line for EXPLAIN.
+    pub reason: String,
 }
 
 /// Orders the rows of a result.
@@ -280,9 +299,9 @@ impl Graph {
             Source::Rows(id) | Source::Groups(id) | Source::Entries(id, _) => of_result(*id),
             Source::Pairs(id) => {
                 let mut columns = of_result(*id);
-                if let Some((index, outer)) = self.probed_by(*id) {
-                    columns.extend(of_result(index).into_iter().map(|mut c| {
-                        c.nullable |= outer;
+                if let Some(probe) = self.probed_by(*id).filter(|p| p.kind.appends_payload()) {
+                    columns.extend(of_result(probe.index).into_iter().map(|mut c| {
+                        c.nullable |= probe.kind == ProbeKind::Left;
                         c
                     }));
                 }
@@ -292,13 +311,13 @@ impl Graph {
         }
     }
 
-    /// The index that the `Matches` result was made with, and whether rows without a match are kept.
-    pub fn probed_by(&self, matches: ResultId) -> Option<(ResultId, bool)> {
+    /// The probe that the `Matches` result was made with.
+    pub fn probed_by(&self, matches: ResultId) -> Option<&Probe> {
         self.steps.iter().find_map(|step| match step {
             Step::Pipeline(Pipeline {
                 sink: Sink::Matches { into, probe, .. },
                 ..
-            }) if *into == matches => Some((probe.index, probe.kind == ProbeKind::Left)),
+            }) if *into == matches => Some(probe),
             _ => None,
         })
     }

@@ -11,6 +11,8 @@ mod index;
 mod scan;
 mod sort;
 mod strings;
+mod stub;
+pub use stub::*;
 
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,

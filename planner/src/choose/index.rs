@@ -8,7 +8,8 @@
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{IndexChoice, IndexKind, IndexProfile};
 
-use crate::config::JoinAlgorithm;
+use super::join::JoinAlgorithm;
+use crate::config::JoinSetting;
 
 /// A perfect index may be this many times larger than the hash table in its place …
 const TIMES_HASH: u64 = 16;
@@ -17,31 +18,41 @@ const ALWAYS: u64 = 64 << 20;
 /// At most this share of device memory.
 const MEMORY_SHARE: u64 = 8;
 
-/// The index for a build side.
-pub fn place(asked: JoinAlgorithm, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {
+/// The index for a build side. Where an algorithm without an index is asked for, a stage that looks rows up
+/// one by one still needs one: the one that `auto` takes.
+pub fn place(asked: JoinSetting, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {
+    let forced = match asked {
+        JoinSetting::Force(algorithm) if algorithm.is_index() => Some(algorithm),
+        _ => None,
+    };
     let hash_bytes = hash(profile);
-    let perfect = perfect(profile, hash_bytes, device, asked == JoinAlgorithm::Perfect);
+    let perfect = perfect(
+        profile,
+        hash_bytes,
+        device,
+        forced == Some(JoinAlgorithm::Perfect),
+    );
     let choice = |kind, reason| IndexChoice { kind, reason };
-    match (asked, perfect) {
-        (JoinAlgorithm::Nphj, _) => choice(
+    match (forced, perfect) {
+        (Some(JoinAlgorithm::Nphj), _) => choice(
             IndexKind::Hash,
             format!("warpline.join = nphj: {}", size(hash_bytes)),
         ),
-        (JoinAlgorithm::Auto, Ok(reason)) => choice(IndexKind::Perfect, reason),
-        (JoinAlgorithm::Auto, Err(obstacle)) => choice(
-            IndexKind::Hash,
-            format!("{}, since {obstacle}", size(hash_bytes)),
-        ),
-        (JoinAlgorithm::Perfect, Ok(reason)) => choice(
+        (Some(_), Ok(reason)) => choice(
             IndexKind::Perfect,
             format!("warpline.join = perfect: {reason}"),
         ),
-        (JoinAlgorithm::Perfect, Err(obstacle)) => choice(
+        (Some(_), Err(obstacle)) => choice(
             IndexKind::Hash,
             format!(
                 "warpline.join = perfect is impossible ({obstacle}): {}",
                 size(hash_bytes)
             ),
+        ),
+        (None, Ok(reason)) => choice(IndexKind::Perfect, reason),
+        (None, Err(obstacle)) => choice(
+            IndexKind::Hash,
+            format!("{}, since {obstacle}", size(hash_bytes)),
         ),
     }
 }

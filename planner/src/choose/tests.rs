@@ -140,20 +140,25 @@ fn hash_tables_begin_less_than_half_full() {
 
 #[test]
 fn a_forced_placement_is_taken_where_it_is_possible_and_explained_where_not() {
-    let force = |group_by, p: &GroupProfile| CostedPolicy { group_by }.place_groups(p, &h200());
+    let force = |group_by, p: &GroupProfile| {
+        CostedPolicy {
+            group_by: GroupSetting::Force(group_by),
+        }
+        .place_groups(p, &h200())
+    };
     assert_eq!(
-        force(GroupBy::Shared, &profile(Some(4))).placement,
+        force(GroupAlgorithm::Shared, &profile(Some(4))).placement,
         GroupPlacement::Shared
     );
     assert_eq!(
-        force(GroupBy::Global, &profile(Some(4))).placement,
+        force(GroupAlgorithm::Global, &profile(Some(4))).placement,
         GroupPlacement::GlobalDense
     );
     assert_eq!(
-        force(GroupBy::Private, &profile(Some(13))).placement,
+        force(GroupAlgorithm::Private, &profile(Some(13))).placement,
         GroupPlacement::Registers
     );
-    let refused = force(GroupBy::Private, &profile(Some(1000)));
+    let refused = force(GroupAlgorithm::Private, &profile(Some(1000)));
     assert_eq!(refused.placement, GroupPlacement::Shared);
     assert!(
         refused
@@ -162,7 +167,7 @@ fn a_forced_placement_is_taken_where_it_is_possible_and_explained_where_not() {
         "{}",
         refused.reason
     );
-    let unknown = force(GroupBy::Shared, &profile(None));
+    let unknown = force(GroupAlgorithm::Shared, &profile(None));
     assert!(matches!(
         unknown.placement,
         GroupPlacement::GlobalHash { .. }

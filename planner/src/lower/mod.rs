@@ -396,5 +396,6 @@ fn entered(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
         null_equal: false,
         track_matches: false,
         existence: false,
+        join: None,
     }
 }

@@ -6,9 +6,9 @@ use datafusion::prelude::SessionContext;
 use warpline_gpu::exec::GpuFragmentExec;
 
 use super::*;
-use crate::GroupBy;
 use crate::metrics;
 use crate::tests::{any_size, placed, plan, runtime, session, text};
+use crate::{GroupAlgorithm, GroupSetting};
 
 fn required() -> WarplineConfig {
     let mut config = any_size();
@@ -266,7 +266,7 @@ async fn small_tables_stay_on_the_cpu() {
 #[tokio::test]
 async fn device_and_cpu_answers_are_equal() {
     let mut shared = required();
-    shared.group_by = GroupBy::Shared;
+    shared.group_by = GroupSetting::Force(GroupAlgorithm::Shared);
     for sql in [
         "SELECT sum(price * qty), count(*), avg(b), min(day), max(s) FROM t WHERE qty < 20 AND s LIKE 'name%'",
         "SELECT u, s, sum(qty), avg(price), count(b), max(f) FROM t WHERE a <> 3 GROUP BY u, s ORDER BY u, s",

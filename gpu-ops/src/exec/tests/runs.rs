@@ -27,6 +27,7 @@ fn rows_layout() -> ResultLayout {
 
 fn index(kind: IndexKind, unique: bool) -> ResultLayout {
     ResultLayout::Index(IndexLayout {
+        join_keys: None,
         kind,
         domain: 100,
         key_words: 1,
@@ -219,6 +220,7 @@ pub(super) fn join_case(kind: IndexKind, unique: bool, modulus: u32) -> Case {
             index(kind, unique),
             ResultLayout::Matches {
                 columns: vec![u32_layout()],
+                joined: None,
                 index: 0,
             },
             rows_layout(),

@@ -1,0 +1,213 @@
+//! Joins of two sides that lie in memory: their rows are partitioned or sorted, then paired.
+
+use super::control::Control;
+use super::places::Part;
+use super::run::{MOST_ATTEMPTS, Run, with_slack};
+use super::shapes::{
+    BlockSizes, ColumnShape, IndexShape, JoinShape, Shape, arranged_parts, pair_parts,
+};
+use super::storage::Store;
+use crate::codegen::{ControlWord, JoinKeys};
+use crate::device::DevicePtr;
+use crate::error::{GpuError, Result};
+use crate::graph::{ProbeKind, ResultId};
+use crate::primitives::{self, Digits, Keys, PairKind, PairList, Payload, Side};
+
+impl Run<'_> {
+    /// Bring the entries of an index into the order in which they are joined.
+    pub(super) fn arrange_index(&mut self, result: ResultId, index: &IndexShape) -> Result<()> {
+        let Some(keys) = index.join else {
+            return Err(GpuError::Internal("an index that is not joined".into()));
+        };
+        let device = self.runtime.device().info();
+        let bits = primitives::partition_bits(self.rows[result], keys.width, device);
+        self.sizes[result].bits = bits;
+        self.arrange(result, &index.columns, keys, bits)
+    }
+
+    /// Pair the rows of a `Matches` result with the entries of its index.
+    pub(super) fn list_pairs(
+        &mut self,
+        result: ResultId,
+        columns: &[ColumnShape],
+        join: &JoinShape,
+    ) -> Result<()> {
+        let keys = join.matches.keys;
+        let bits = self.sizes[join.index].bits;
+        self.arrange(result, columns, keys, bits)?;
+        let unique = match &self.prepared.shapes[join.index] {
+            Shape::Index(index) => index.unique,
+            _ => false,
+        };
+        // Enough at the first attempt when no row has several pairs.
+        let mut room = match self.hint(result) {
+            Some(hint) => with_slack(hint.pairs),
+            None => self.rows[result],
+        };
+        for _ in 0..MOST_ATTEMPTS {
+            self.sizes[result].pairs = room;
+            let mut list = Store::default();
+            let name = self.name(result);
+            let parts = pair_parts(room);
+            let blocks = [BlockSizes {
+                parts,
+                ..Default::default()
+            }];
+            list.extend(&blocks, &mut self.recycler, self.stream, name)?;
+            self.pair(result, join, unique, bits, &list)?;
+            let pairs = if self.careful() {
+                let words = self.control.read(self.stream)?;
+                self.check_unique(&words, join.index)?;
+                Control::word(&words, result, ControlWord::Pairs)
+            } else {
+                room
+            };
+            if pairs <= room {
+                self.pairs[result] = pairs;
+                if let Some(store) = &mut self.stores[result] {
+                    store.join(list);
+                }
+                return Ok(());
+            }
+            list.release(&mut self.recycler);
+            room = pairs;
+        }
+        Err(self.hopeless(result))
+    }
+
+    /// Partition or sort the rows of a result: its keys and, by kind, its columns or their numbers.
+    fn arrange(
+        &mut self,
+        result: ResultId,
+        columns: &[ColumnShape],
+        keys: JoinKeys,
+        bits: u32,
+    ) -> Result<()> {
+        let capacity = self.sizes[result].capacity;
+        let parts = arranged_parts(columns, keys, bits, capacity);
+        let name = self.name(result);
+        let mut arranged = Store::default();
+        let blocks = [BlockSizes {
+            parts: parts.clone(),
+            ..Default::default()
+        }];
+        arranged.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        let new = |part: Part| {
+            arranged
+                .address(part)
+                .ok_or_else(|| GpuError::Internal(format!("an arranged side has no {part:?}")))
+        };
+        let mut payloads = Vec::new();
+        for part in &parts {
+            let from = match part.part {
+                Part::Column(_) | Part::Valid(_) => Some(self.address(result, part.part)?),
+                Part::Numbers => None,
+                _ => continue,
+            };
+            payloads.push(Payload {
+                from,
+                to: new(part.part)?,
+                width: part.unit as u32,
+            });
+        }
+        let from = Keys {
+            ptr: self.address(result, Part::KeyWord(0))?,
+            width: keys.width,
+        };
+        let (digits, bits, offsets) = if keys.join.sorts() {
+            // One bit more than codes have: keys that match nothing come last.
+            (Digits::Key, 0..(keys.bits + 1).min(keys.width * 8), None)
+        } else {
+            (Digits::Hash, 0..bits, Some(new(Part::Offsets)?))
+        };
+        let to = new(Part::KeyWord(0))?;
+        let rows = self.count(result);
+        self.kernels += 1;
+        // SAFETY: both stores have room for the result's capacity in each part, of the widths given; the
+        // offsets were made for this many partitions.
+        unsafe {
+            primitives::radix_partition(
+                self.runtime,
+                self.stream,
+                from,
+                to,
+                &payloads,
+                rows,
+                digits,
+                bits,
+                offsets,
+            )?;
+        }
+        if let Some(store) = &mut self.stores[result] {
+            store.replace(arranged, &mut self.recycler);
+        }
+        Ok(())
+    }
+
+    /// Fill the list of pairs.
+    fn pair(
+        &mut self,
+        result: ResultId,
+        join: &JoinShape,
+        unique: bool,
+        bits: u32,
+        list: &Store,
+    ) -> Result<()> {
+        let keys = join.matches.keys;
+        let side = |id: ResultId| -> Result<Side> {
+            let store = self.stores[id].as_ref();
+            let optional = |part| store.and_then(|s| s.address(part));
+            Ok(Side {
+                keys: Keys {
+                    ptr: self.address(id, Part::KeyWord(0))?,
+                    width: keys.width,
+                },
+                rows: self.count(id),
+                numbers: optional(Part::Numbers),
+                offsets: optional(Part::Offsets).unwrap_or(DevicePtr::NULL),
+            })
+        };
+        let (build, probe) = (side(join.index)?, side(result)?);
+        let kind = match join.matches.kind {
+            ProbeKind::Inner => PairKind::Inner,
+            ProbeKind::Left => PairKind::Left,
+            ProbeKind::Semi => PairKind::Semi,
+            ProbeKind::Anti => PairKind::Anti,
+            ProbeKind::NullAwareAnti | ProbeKind::Mark => {
+                return Err(GpuError::Internal("a join of a kind without pairs".into()));
+            }
+        };
+        let new = |part: Part| {
+            list.address(part)
+                .ok_or_else(|| GpuError::Internal(format!("a list of pairs has no {part:?}")))
+        };
+        let pairs = PairList {
+            entries: new(Part::PairEntry)?,
+            rows: new(Part::PairRow)?,
+            capacity: self.sizes[result].pairs,
+            count: self.control.word_address(result, ControlWord::Pairs),
+        };
+        let marks = match join.matches.marks {
+            true => Some(self.address(join.index, Part::Marks)?),
+            false => None,
+        };
+        let duplicate = self
+            .control
+            .word_address(join.index, ControlWord::Duplicate);
+        self.kernels += 1;
+        let (runtime, stream) = (self.runtime, self.stream);
+        // SAFETY: both sides lie in memory as `arrange` left them, for as many rows as are counted; the list has
+        // room for its capacity, the marks for every entry; the control word lives as long as the run.
+        unsafe {
+            if keys.join.sorts() {
+                primitives::merge_join(
+                    runtime, stream, &build, &probe, kind, unique, duplicate, &pairs, marks,
+                )
+            } else {
+                primitives::join_partitions(
+                    runtime, stream, &build, &probe, bits, kind, unique, duplicate, &pairs, marks,
+                )
+            }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Curves between their points, and constants to disk and back.
+
+use super::store::{parse, text};
+use super::*;
+
+#[test]
+fn curves_are_straight_over_the_logarithm_and_flat_beyond_their_ends() {
+    let curve = Curve::new([(16.0, 4.0), (4.0, 2.0), (64.0, 4.0)]);
+    assert_eq!(curve.at(1.0), 2.0);
+    assert_eq!(curve.at(4.0), 2.0);
+    assert_eq!(curve.at(8.0), 3.0);
+    assert_eq!(curve.at(16.0), 4.0);
+    assert_eq!(curve.at(1e9), 4.0);
+    assert_eq!(curve.scaled(2.0).at(8.0), 6.0);
+    assert_eq!(Curve::default().at(8.0), 0.0);
+    assert_eq!(
+        Curve::new([(0.0, 1.0), (f64::NAN, 2.0), (2.0, f64::NAN)]),
+        Curve::default()
+    );
+}
+
+#[test]
+fn constants_survive_the_disk_and_damaged_files_do_not() {
+    let machine = Machine {
+        device: "some \"device\"".into(),
+        copy: 1.25e12,
+        ..Machine::h200()
+    };
+    let written = text(&machine);
+    let read = parse(&written).unwrap();
+    assert_eq!(read.origin, Origin::Measured);
+    assert_eq!(
+        Machine {
+            origin: Origin::Default,
+            ..read
+        },
+        machine
+    );
+    assert!(parse("").is_none());
+    assert!(parse(&written[..written.len() / 2]).is_none());
+    assert!(parse(&written.replace("\"version\": 1", "\"version\": 0")).is_none());
+    assert!(parse(&written.replace("\"copy\": 1250000000000.0", "\"copy\": -1")).is_none());
+    assert!(parse(&written.replace("\"copy\": 1250000000000.0", "\"copy\": 0")).is_none());
+    assert!(parse(&written.replace("match_row", "other")).is_none());
+}
+
+#[test]
+fn wider_values_and_wider_passes_cost_more() {
+    let m = Machine::h200();
+    for bytes in [1e3, 1e6, 1e8, 1e10] {
+        assert!(m.gather(4.0, bytes) <= m.gather(16.0, bytes));
+        assert!(m.gather(32.0, bytes) >= 2.0 * m.gather(16.0, bytes));
+    }
+    let rows = (1u64 << 27) as f64;
+    let narrow = m.partition(rows, 4.0, &[4.0], 16.0);
+    // Two passes over 8 bytes a row, read and written, and one read of the keys, are 1.1 ms at copy speed.
+    assert!((1.1..4.0).contains(&narrow), "{narrow}");
+    assert!(m.partition(rows, 4.0, &[4.0], 8.0) < narrow);
+    assert!(m.partition(rows, 8.0, &[4.0], 16.0) > narrow);
+    assert!(m.partition(rows, 4.0, &[4.0, 4.0], 16.0) > narrow);
+}

@@ -1,0 +1,92 @@
+//! Prices: milliseconds by part, and what the parts are made of.
+
+use std::fmt;
+
+use warpline_gpu::machine::Machine;
+
+use super::zipf;
+
+/// What an algorithm is expected to take.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Price {
+    /// Milliseconds in all.
+    pub ms: f64,
+    /// Milliseconds by phase, in order.
+    pub parts: Vec<(&'static str, f64)>,
+}
+
+impl Price {
+    /// The same with another phase.
+    #[must_use]
+    pub(super) fn with(mut self, part: &'static str, ms: f64) -> Self {
+        self.ms += ms;
+        self.parts.push((part, ms));
+        self
+    }
+
+    /// The milliseconds of a phase, 0 when there is none of this name.
+    pub fn part(&self, name: &str) -> f64 {
+        self.parts
+            .iter()
+            .filter(|(part, _)| *part == name)
+            .map(|(_, ms)| ms)
+            .sum()
+    }
+}
+
+impl fmt::Display for Price {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (", ms(self.ms))?;
+        for (i, (part, time)) in self.parts.iter().enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            write!(f, "{comma}{part} {}", ms(*time))?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// Milliseconds with three digits.
+pub(super) fn ms(ms: f64) -> String {
+    let digits = match ms {
+        t if t >= 100.0 => 0,
+        t if t >= 10.0 => 1,
+        t if t >= 1.0 => 2,
+        _ => 3,
+    };
+    format!("{ms:.digits$} ms")
+}
+
+/// Random accesses by keys that follow a Zipf distribution.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Accesses<'a> {
+    pub machine: &'a Machine,
+    /// Distinct keys that are accessed.
+    pub keys: f64,
+    /// Their Zipf exponent.
+    pub skew: f64,
+    /// Accesses come in the order of the keys.
+    pub clustered: bool,
+}
+
+impl Accesses<'_> {
+    /// Milliseconds for `n` reads of `width` bytes from `bytes` bytes. The keys that are hot enough stay in the
+    /// L2 cache, a sector each.
+    pub(super) fn gather(&self, n: f64, width: f64, bytes: f64) -> f64 {
+        const SECTOR: f64 = 32.0;
+        let machine = self.machine;
+        if self.clustered {
+            // Neighbours share sectors: as much is read as there is, or a sector an access.
+            return machine.stream((n * width.max(SECTOR)).min(bytes.max(n * width)));
+        }
+        let cold = machine.gather(width, bytes);
+        let each = if self.skew <= 0.0 {
+            cold
+        } else {
+            let cached = machine.l2 / 2.0;
+            let hit = zipf::top_share(cached / SECTOR, self.keys, self.skew);
+            let warm = machine.gather(width, cached.min(bytes));
+            hit * warm.min(cold) + (1.0 - hit) * cold
+        };
+        n * each * 1e-9
+    }
+}
