@@ -7,18 +7,6 @@
 #include "primitives.cuh"
 #include "pipeline.cuh"
 
-// ---- rows whose number only the device knows -------------------------------------------------------
-
-// Rows to go over: `*count`, at most `most`; `most` itself when `count` is null.
-WL_DEVICE u64 bounded_rows(const u64* count, u64 most) {
-  if (count == 0) return most;
-  const u64 rows = load_relaxed(count);
-  return rows < most ? rows : most;
-}
-
-// The lowest `bits` bits.
-WL_DEVICE u64 low_bits(u32 bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
-
 // ---- bitmaps ----------------------------------------------------------------------------------------
 
 // Bit `i` of a bitmap that nobody writes during this kernel.
@@ -221,25 +209,4 @@ WL_DEVICE u64 warp_reserve(u32 mine, u64* counter) {
   u64 base = 0;
   if (lane_id() == WL_WARP - 1 && before + mine != 0) base = atomicAdd(counter, (u64)(before + mine));
   return __shfl_sync(WL_FULL_MASK, base, WL_WARP - 1) + before;
-}
-
-// ---- equal values in a warp -----------------------------------------------------------------------------
-
-// The lanes that have this lane's `byte` (below 256), itself among them, when all 32 call; those with `live` and
-// those without are told apart. Nine votes, whose cost does not depend on the values; the emulator meets once
-// instead, unless WL_SHUFFLE_TREES is defined.
-WL_DEVICE u32 match_byte(u32 byte, bool live) {
-#if WL_RENDEZVOUS
-  return __match_any_sync(WL_FULL_MASK, live ? byte : byte | 256u);
-#else
-  const u32 alive = __ballot_sync(WL_FULL_MASK, live);
-  u32 same = live ? alive : ~alive;
-  WL_UNROLL
-  for (u32 bit = 0; bit < 8; ++bit) {
-    const bool set = (byte >> bit & 1u) != 0;
-    const u32 votes = __ballot_sync(WL_FULL_MASK, set);
-    same &= set ? votes : ~votes;
-  }
-  return same;
-#endif
 }

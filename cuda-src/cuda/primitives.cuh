@@ -265,3 +265,64 @@ WL_DEVICE u32 hash32(u32 x) {
     x ^= x >> 16;
     return x;
 }
+
+// Rows to go over: `*count`, at most `most`; `most` itself when `count` is null.
+WL_DEVICE u64 bounded_rows(const u64* count, u64 most) {
+    if (count == 0) return most;
+    const u64 rows = load_relaxed(count);
+    return rows < most ? rows : most;
+}
+
+// The lowest `bits` bits.
+WL_DEVICE u64 low_bits(u32 bits) { return bits >= 64 ? ~0ull : (1ull << bits) - 1; }
+
+// A tile's word of a look-back: nothing yet (0), its sum, or the sum of it and all before. Sums stay below 2^62.
+static const u64 WL_TILE_SUM = 1ull << 62;
+static const u64 WL_TILE_PREFIX = 2ull << 62;
+static const u64 WL_TILE_VALUE = WL_TILE_SUM - 1;
+
+// The sum of all tiles before `tile`, for every lane of one warp; publishes `total` first and the prefix last
+// (Merrill and Garland 2016, "Single-pass parallel prefix scan with decoupled look-back"). Tiles are taken by
+// ticket, so that a tile only waits for tiles that have begun.
+WL_DEVICE u64 tile_look_back(u64* states, u64 tile, u64 total) {
+    u64 before = 0;
+    if (tile > 0) {
+        // The word is all there is to see, so nothing need be ordered with it.
+        if (lane_id() == 0) store_relaxed(states + tile, WL_TILE_SUM | total);
+        for (u64 end = tile;;) {
+            const bool exists = lane_id() < end;
+            const u64* at = states + (exists ? end - 1 - lane_id() : 0);
+            u64 state = exists ? load_relaxed(at) : WL_TILE_PREFIX;
+            while (__any_sync(WL_FULL_MASK, state == 0)) {
+                spin_pause(20);
+                if (state == 0) state = load_relaxed(at);
+            }
+            const u32 prefixes = __ballot_sync(WL_FULL_MASK, (state & WL_TILE_PREFIX) != 0);
+            const u32 last = prefixes == 0 ? WL_WARP : (u32)__ffs((int)prefixes) - 1;
+            before += warp_sum(lane_id() <= last ? state & WL_TILE_VALUE : (u64)0);
+            if (prefixes != 0) break;
+            end -= WL_WARP;
+        }
+    }
+    if (lane_id() == 0) store_relaxed(states + tile, WL_TILE_PREFIX | (before + total));
+    return before;
+}
+
+// The lanes that have this lane's `byte` (below 256), itself among them, when all 32 call; those with `live` and
+// those without are told apart. Nine votes, whose cost does not depend on the values; the emulator meets once
+// instead, unless WL_SHUFFLE_TREES is defined.
+WL_DEVICE u32 match_byte(u32 byte, bool live) {
+#if WL_RENDEZVOUS
+    return __match_any_sync(WL_FULL_MASK, live ? byte : byte | 256u);
+#else
+    const u32 alive = __ballot_sync(WL_FULL_MASK, live);
+    u32 same = live ? alive : ~alive;
+    WL_UNROLL
+    for (u32 bit = 0; bit < 8; ++bit) {
+        const bool set = (byte >> bit & 1u) != 0;
+        const u32 votes = __ballot_sync(WL_FULL_MASK, set);
+        same &= set ? votes : ~votes;
+    }
+    return same;
+#endif
+}

@@ -8,48 +8,17 @@
 // with u64 sums, 0.51 ms with u32 sums.
 #include "simt.cuh"
 #include "primitives.cuh"
-#include "join.cuh"
 
 static const u32 SCAN_ROUNDS = 8;
 // Each round a warp takes 64 neighbouring counts, a lane two.
 static const u32 SCAN_WARP_ITEMS = SCAN_ROUNDS * 2 * WL_WARP;
 static const u32 SCAN_TILE = WL_BLOCK_THREADS * SCAN_ROUNDS * 2;
 
-// A tile's word: nothing yet (0), its sum, or the sum of it and all before. Sums stay below 2^62.
-static const u64 SCAN_SUM = 1ull << 62;
-static const u64 SCAN_PREFIX = 2ull << 62;
-static const u64 SCAN_VALUE = SCAN_SUM - 1;
-
 struct ScanShared {
   BlockScratch<u64> scratch;
   u64 before;
   u32 tile;
 };
-
-// The sum of all tiles before `tile`, for every lane of one warp; publishes `total` first and the prefix last.
-WL_DEVICE u64 look_back(u64* states, u64 tile, u64 total) {
-  u64 before = 0;
-  if (tile > 0) {
-    // The word is all there is to see, so nothing need be ordered with it.
-    if (lane_id() == 0) store_relaxed(states + tile, SCAN_SUM | total);
-    for (u64 end = tile;;) {
-      const bool exists = lane_id() < end;
-      const u64* at = states + (exists ? end - 1 - lane_id() : 0);
-      u64 state = exists ? load_relaxed(at) : SCAN_PREFIX;
-      while (__any_sync(WL_FULL_MASK, state == 0)) {
-        spin_pause(20);
-        if (state == 0) state = load_relaxed(at);
-      }
-      const u32 prefixes = __ballot_sync(WL_FULL_MASK, (state & SCAN_PREFIX) != 0);
-      const u32 last = prefixes == 0 ? WL_WARP : (u32)__ffs((int)prefixes) - 1;
-      before += warp_sum(lane_id() <= last ? state & SCAN_VALUE : (u64)0);
-      if (prefixes != 0) break;
-      end -= WL_WARP;
-    }
-  }
-  if (lane_id() == 0) store_relaxed(states + tile, SCAN_PREFIX | (before + total));
-  return before;
-}
 
 // One tile; `carry` is the sum before it when there is a single block, and becomes the sum after it.
 template <class Out>
@@ -86,7 +55,7 @@ WL_DEVICE void scan_tile(const ScanArgs& args, u64 rows, u64 tile, u64& carry, S
     carry += total;
   } else {
     if (warp_id() == 0) {
-      const u64 tiles_before = look_back(args.states, tile, total);
+      const u64 tiles_before = tile_look_back(args.states, tile, total);
       if (lane_id() == 0) shared.before = tiles_before;
     }
     // Also: all counts of the tile are read, so that sums may take their place.

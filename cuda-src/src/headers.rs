@@ -6,6 +6,9 @@ pub const SIMT_HEADER: &str = include_str!("../cuda/simt.cuh");
 /// Reductions and scans of warps and blocks, hashing, wide atomics.
 pub const PRIMITIVES_HEADER: &str = include_str!("../cuda/primitives.cuh");
 
+/// Digits and hashes of packed keys that radix partitions and their readers share.
+pub(crate) const RADIX_HEADER: &str = include_str!("../cuda/radix.cuh");
+
 /// What generated pipeline kernels call: SQL arithmetic, calendar fields, group tables.
 pub const PIPELINE_HEADER: &str = include_str!("../cuda/pipeline.cuh");
 
@@ -22,9 +25,11 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("simt.cuh", SIMT_HEADER),
         ("simt_gpu.cuh", include_str!("../cuda/simt_gpu.cuh")),
         ("primitives.cuh", PRIMITIVES_HEADER),
+        ("radix.cuh", RADIX_HEADER),
         ("pipeline.cuh", PIPELINE_HEADER),
         ("join.cuh", JOIN_HEADER),
         ("strings.cuh", STRINGS_HEADER),
+        ("pairs.cuh", include_str!("../cuda/pairs.cuh")),
     ]
 }
 

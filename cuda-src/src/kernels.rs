@@ -3,6 +3,15 @@
 use crate::DevicePtr;
 use crate::kernel_args;
 
+mod partition;
+
+pub use partition::{
+    COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
+    PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
+    PartitionHistogramArgs, PartitionOffsetsArgs, PartitionPassArgs, PartitionShape,
+    RUN_SHARED_BYTES, RUN_TILE, RunStartsArgs, columns, partition_histogram, run_lengths,
+};
+
 kernel_args! {
     /// Arguments of `exclusive_sum_u64` and `exclusive_sum_u32` (`scan.cu`).
     pub struct ScanArgs {
@@ -143,6 +152,101 @@ kernel_args! {
     }
 }
 
+kernel_args! {
+    /// Arguments of `phj_tasks`, `phj_join` and `phj_rest` (`phj.cu`).
+    pub struct PhjArgs {
+        /// Keys of the build side by partition.
+        pub build_keys: DevicePtr as "const void*",
+        /// Row numbers of the build side; null: places are numbers.
+        pub build_numbers: DevicePtr as "const u32*",
+        /// First build row of each partition, and the end of the last.
+        pub build_offsets: DevicePtr as "const u32*",
+        /// Keys of the probe side by partition.
+        pub probe_keys: DevicePtr as "const void*",
+        /// Row numbers of the probe side; null: places are numbers.
+        pub probe_numbers: DevicePtr as "const u32*",
+        /// First probe row of each partition, and the end of the last.
+        pub probe_offsets: DevicePtr as "const u32*",
+        /// Tasks of each partition beyond its first; `phj_tasks` writes them.
+        pub extra: DevicePtr as "u32*",
+        /// Exclusive sums of `extra`, one more than partitions.
+        pub first_extra: DevicePtr as "const u64*",
+        /// A zeroed word: extra tasks taken.
+        pub ticket: DevicePtr as "u64*",
+        /// Number of partitions with several build chunks (zeroed), then those; unused without `matched`.
+        pub oversize: DevicePtr as "u32*",
+        /// Zeroed bitmap over probe places: rows of such partitions with a match; null when nobody asks.
+        pub matched: DevicePtr as "u32*",
+        /// Bitmap over build row numbers: rows with a match; null when nobody asks.
+        pub marks: DevicePtr as "u32*",
+        /// Build row numbers of the pairs.
+        pub entries: DevicePtr as "u32*",
+        /// Probe row numbers of the pairs.
+        pub rows: DevicePtr as "u32*",
+        /// Number of pairs, zeroed.
+        pub pairs: DevicePtr as "u64*",
+        /// Room for pairs.
+        pub capacity: u64,
+        /// Number of partitions.
+        pub partitions: u64,
+        /// Probe rows of a task.
+        pub probe_chunk: u32,
+        /// What is written: [`PAIR_MATCHED`], [`PAIR_UNMATCHED`], [`PAIR_ENTRIES`].
+        pub kind: u32,
+    }
+
+    /// Arguments of `smj_split`, `smj_join` and `smj_long` (`smj.cu`).
+    pub struct SmjArgs {
+        /// Sorted keys of the build side.
+        pub build_keys: DevicePtr as "const void*",
+        /// Row numbers of the build side; null: places are numbers.
+        pub build_numbers: DevicePtr as "const u32*",
+        /// Number of build rows on the device; null when it is `build_most`.
+        pub build_count: DevicePtr as "const u64*",
+        /// Sorted keys of the probe side.
+        pub probe_keys: DevicePtr as "const void*",
+        /// Row numbers of the probe side; null: places are numbers.
+        pub probe_numbers: DevicePtr as "const u32*",
+        /// Number of probe rows on the device; null when it is `probe_most`.
+        pub probe_count: DevicePtr as "const u64*",
+        /// Build rows before each tile, one more than tiles; `smj_split` writes them.
+        pub cuts: DevicePtr as "u32*",
+        /// Pieces of long runs, [`SMJ_PIECE_BYTES`] each.
+        pub pieces: DevicePtr as "void*",
+        /// A zeroed word: pieces there are.
+        pub piece_count: DevicePtr as "u64*",
+        /// Bitmap over build row numbers: rows with a match; null when nobody asks.
+        pub marks: DevicePtr as "u32*",
+        /// Build row numbers of the pairs.
+        pub entries: DevicePtr as "u32*",
+        /// Probe row numbers of the pairs.
+        pub rows: DevicePtr as "u32*",
+        /// Number of pairs, zeroed.
+        pub pairs: DevicePtr as "u64*",
+        /// Room for pairs.
+        pub capacity: u64,
+        /// Most build rows.
+        pub build_most: u64,
+        /// Most probe rows.
+        pub probe_most: u64,
+        /// Tiles of the walk.
+        pub tiles: u64,
+        /// Room for pieces.
+        pub most_pieces: u64,
+        /// What is written, as for `phj_join`.
+        pub kind: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+}
+
+/// Rows with a match are written.
+pub const PAIR_MATCHED: u32 = 1;
+/// Rows without a match are written, once, without build row.
+pub const PAIR_UNMATCHED: u32 = 2;
+/// Rows with a match are written once for each, with its build row; otherwise once without.
+pub const PAIR_ENTRIES: u32 = 4;
+
 /// Most words of the keys of a sort.
 pub const MOST_SORT_WORDS: usize = 16;
 /// Most rows of `sort_small`.
@@ -212,9 +316,103 @@ pub fn hash_index(key_words: usize) -> String {
     )
 }
 
+/// How `phj.cu` is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhjShape {
+    /// Bytes of a key: 4, 8 or 16.
+    pub key_bytes: u32,
+    /// No two build rows have equal keys, or which of them is found does not matter.
+    pub unique: bool,
+    /// The build side has row numbers.
+    pub numbers: bool,
+}
+
+impl PhjShape {
+    /// Threads of a block.
+    pub const fn threads(self) -> u32 {
+        512
+    }
+
+    /// Slots of the table in shared memory, twice as many as rows usually are.
+    const fn slots(self) -> u32 {
+        match self.key_bytes {
+            4 => 8192,
+            _ => 4096,
+        }
+    }
+
+    /// Build rows that the table has room for.
+    pub const fn rows(self) -> u32 {
+        self.slots() / 16 * 9
+    }
+
+    /// Dynamic shared memory of `phj_join`, in bytes.
+    pub const fn shared_bytes(self) -> usize {
+        let rows = self.rows() as usize;
+        let numbers = if self.numbers { 4 * rows } else { 0 };
+        let runs = if self.unique { 0 } else { 6 * rows + 4 };
+        self.slots() as usize * 4
+            + rows * self.key_bytes as usize
+            + numbers
+            + rows.div_ceil(32) * 4
+            + runs
+            + 256
+    }
+}
+
+/// Dynamic shared memory of a block of `phj_rest`, in bytes.
+pub const PHJ_REST_SHARED_BYTES: usize = 256;
+
+/// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
+pub fn phj(shape: PhjShape) -> String {
+    format!(
+        "#define WL_BLOCK_THREADS {}\n#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n#define PHJ_ROWS {}u\n\
+         #define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#include \"simt.cuh\"\n{}{}",
+        shape.threads(),
+        shape.key_bytes,
+        shape.slots(),
+        shape.rows(),
+        u8::from(shape.unique),
+        u8::from(shape.numbers),
+        PhjArgs::CUDA,
+        include_str!("../cuda/phj.cu")
+    )
+}
+
+/// Rows of both sides that a block of `smj_join` takes.
+pub const SMJ_TILE: u64 = 3840;
+/// Bytes of a piece of a long run.
+pub const SMJ_PIECE_BYTES: u64 = 24;
+/// Build rows of a piece of a long run.
+pub const SMJ_LONG: u64 = 4096;
+
+/// Dynamic shared memory of `smj_join` with keys of `key_bytes` bytes, in bytes.
+pub const fn smj_shared_bytes(key_bytes: u32) -> usize {
+    (SMJ_TILE as usize + 1) * key_bytes as usize + 256
+}
+
+/// Complete source of the module with `smj_split`, `smj_join` and `smj_long` for keys of `key_bytes` bytes (4, 8, 16).
+pub fn smj(key_bytes: u32, unique: bool) -> String {
+    format!(
+        "#define PAIR_KEY_BYTES {key_bytes}\n#define SMJ_TILE {SMJ_TILE}u\n#define SMJ_UNIQUE {}\n\
+         #include \"simt.cuh\"\n{}{}",
+        u8::from(unique),
+        SmjArgs::CUDA,
+        include_str!("../cuda/smj.cu")
+    )
+}
+
+const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool) -> PhjShape {
+    PhjShape {
+        key_bytes,
+        unique,
+        numbers,
+    }
+}
+
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
-    vec![
+    let mut all = vec![
         ("scan", scan()),
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
@@ -222,5 +420,14 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("sort_small", sort_small()),
         ("radix_sort", radix_sort()),
         ("strings_gather", strings_gather()),
-    ]
+        ("phj_4_unique", phj(phj_shape(4, true, false))),
+        ("phj_4", phj(phj_shape(4, false, true))),
+        ("phj_8", phj(phj_shape(8, false, false))),
+        ("phj_16", phj(phj_shape(16, false, true))),
+        ("smj_4_unique", smj(4, true)),
+        ("smj_8", smj(8, false)),
+        ("smj_16", smj(16, false)),
+    ];
+    all.extend(partition::all());
+    all
 }

@@ -15,6 +15,7 @@ use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
+use crate::machine::Machine;
 use crate::memory::{MemoryPool, PressureHandler};
 use crate::tables::TableCache;
 
@@ -120,6 +121,7 @@ impl Drop for StreamLease {
 /// An open device and what is shared on it. `Send + Sync`; several sessions use one.
 pub struct Runtime {
     device: Arc<dyn Device>,
+    machine: Arc<Machine>,
     pool: Arc<MemoryPool>,
     tables: Arc<TableCache>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
@@ -177,6 +179,7 @@ impl Runtime {
         let handler: Weak<dyn PressureHandler> = Arc::<TableCache>::downgrade(&tables);
         pool.set_pressure_handler(handler);
         Ok(Arc::new(Self {
+            machine: Arc::new(Machine::of(device.info())),
             device,
             pool,
             tables,
@@ -192,6 +195,11 @@ impl Runtime {
     /// The device.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
+    }
+
+    /// What accesses, atomics and passes cost on it: as calibrated when the runtime was opened.
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
     }
 
     /// All memory of the device.

@@ -10,6 +10,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
 use crate::config::WarplineConfig;
@@ -48,7 +49,11 @@ impl PhysicalOptimizerRule for GpuPlacement {
         if plan.is::<PlacementReportExec>() || (self.runtime.is_none() && !config.require_gpu) {
             return Ok(plan);
         }
-        let classification = Classification::of(&plan, &config);
+        let machine = match &self.runtime {
+            Some(runtime) => Arc::clone(runtime.machine()),
+            None => Arc::new(Machine::h200()),
+        };
+        let classification = Classification::of(&plan, &config, &machine);
         if !classification.reads_tables() {
             return Ok(plan);
         }

@@ -9,6 +9,7 @@ use warpline_gpu::GpuError;
 use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Policy};
+use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::LoadedTable;
 
@@ -36,6 +37,8 @@ pub struct FragmentPlanner {
     reloaded: OnceLock<Vec<ScanSource>>,
     groups: CostedPolicy,
     join: JoinSetting,
+    /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
+    machine: Arc<Machine>,
 }
 
 impl FragmentPlanner {
@@ -71,10 +74,17 @@ impl FragmentPlanner {
                 group_by: config.group_by,
             },
             join: config.join,
+            machine: Arc::new(Machine::h200()),
         };
         // What cannot be lowered is known before anything is loaded.
         planner.graph_with(&Unknown, &HashSet::new())?;
         Ok(planner)
+    }
+
+    /// The same, priced for a device.
+    #[must_use]
+    pub fn on(self, machine: Arc<Machine>) -> Self {
+        Self { machine, ..self }
     }
 
     /// The relation that the fragment computes.
@@ -85,6 +95,11 @@ impl FragmentPlanner {
     /// The schema of its rows.
     pub fn schema(&self) -> &SchemaRef {
         &self.schema
+    }
+
+    /// How joins are asked to be done, and the constants to price them with.
+    pub fn join_choice(&self) -> (JoinSetting, &Machine) {
+        (self.join, &self.machine)
     }
 
     /// Tables that the fragment scans.
@@ -135,6 +150,8 @@ impl FragmentPlanner {
             place: &place,
             estimator,
             duplicates,
+            join: self.join,
+            machine: &self.machine,
         }
         .graph(rel, Arc::clone(&self.schema))
     }

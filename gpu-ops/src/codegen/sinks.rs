@@ -142,7 +142,7 @@ pub(super) fn build_sink(
         unique: build.unique,
         existence,
     };
-    let join_keys = build.join.as_ref().map(|join| {
+    let join_keys = build.join.map(|join| {
         let bits: u32 = keys.iter().map(|key| key.bits).sum();
         // Codes below the two that stand for rows without a key that could match; of several words the first has
         // a bit to spare.
@@ -153,21 +153,16 @@ pub(super) fn build_sink(
             _ => None,
         };
         let bits = if key_words == 2 { 127 } else { bits };
-        let join = join.algorithm;
         width.map(|width| JoinKeys { join, width, bits })
     });
-    let (kind, reason) = if let (Some(join), Some(Some(keys))) = (&build.join, join_keys) {
-        (IndexKind::Materialized(keys.join), join.reason.clone())
+    let (kind, mut reason) = if let Some(Some(keys)) = join_keys {
+        (IndexKind::Materialized(keys.join), String::new())
     } else if keys.is_empty() {
         (IndexKind::Hash, "no keys: every entry matches".to_string())
     } else {
         let mut choice = context.policy.place_index(&profile, context.device);
-        if let Some(join) = &build.join {
-            let asked = join.algorithm;
-            choice.reason = format!(
-                "{}; keys of {key_words} words are too wide for {asked}",
-                choice.reason
-            );
+        if let Some(join) = build.join {
+            choice.reason += &format!("; keys of {key_words} words are too wide for {join}");
         }
         if choice.kind == IndexKind::Perfect && domain.is_none() {
             (IndexKind::Hash, "keys without a moderate range".to_string())
@@ -175,6 +170,12 @@ pub(super) fn build_sink(
             (choice.kind, choice.reason)
         }
     };
+    if !build.reason.is_empty() {
+        if !reason.is_empty() {
+            reason += "; ";
+        }
+        reason += &build.reason;
+    }
     context
         .choices
         .push(format!("index {} is {kind}: {reason}", spec.name));

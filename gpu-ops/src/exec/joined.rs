@@ -200,12 +200,10 @@ impl Run<'_> {
         // room for its capacity, the marks for every entry; the control word lives as long as the run.
         unsafe {
             if keys.join.sorts() {
-                primitives::merge_join(
-                    runtime, stream, &build, &probe, kind, unique, duplicate, &pairs, marks,
-                )
+                primitives::merge_join(runtime, stream, &build, &probe, kind, unique, &pairs, marks)
             } else {
                 primitives::join_partitions(
-                    runtime, stream, &build, &probe, bits, kind, unique, duplicate, &pairs, marks,
+                    runtime, stream, &build, &probe, bits, kind, unique, &pairs, marks,
                 )
             }
         }

@@ -183,7 +183,7 @@ fn describe_build(build: &Build, scope: &[FieldRef]) -> String {
         text += " tracking";
     }
     if let Some(join) = &build.join {
-        text += &format!(" for {}", join.algorithm);
+        text += &format!(" for {join}");
     }
     text
 }

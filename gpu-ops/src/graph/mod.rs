@@ -244,15 +244,8 @@ pub struct Build {
     pub existence: bool,
     /// Rather than looking keys up, join both sides in memory; every probe is then a [`Sink::Matches`]. Keys
     /// that are too wide for that are looked up in an index all the same.
-    pub join: Option<JoinChoice>,
-}
-
-/// A join algorithm and why it was chosen.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JoinChoice {
-    /// Which.
-    pub algorithm: MaterializedJoin,
-    /// One line for EXPLAIN.
+    pub join: Option<MaterializedJoin>,
+    /// Why that, or why an index: one line for EXPLAIN; may be empty.
     pub reason: String,
 }
 

@@ -7,16 +7,20 @@
 //! Addresses come in as [`DevicePtr`]s, because the data are often parts of larger buffers; hence the functions
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
 
+mod columns;
 mod index;
+mod pairs;
+mod partition;
 mod scan;
 mod sort;
 mod strings;
-mod stub;
-pub use stub::*;
 
+pub use columns::{gather, histogram, run_lengths, scatter};
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
+pub use pairs::{PairKind, PairList, Side, join_partitions, merge_join, partition_bits};
+pub use partition::{Digits, Keys, Payload, radix_partition};
 pub use scan::exclusive_sum;
 pub use sort::sort_rows;
 pub use strings::gather_strings;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{
-    Probe, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
+    MaterializedJoin, Probe, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
 };
 
+use super::materialize::{Algorithm, Pairing};
 use super::{Columns, Lowerer, Open, absent, entered, read_by, scope};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, null, same, substitute_all};
@@ -21,25 +22,27 @@ pub(super) struct Built {
     payload: Vec<usize>,
     null_equal: bool,
     existence: bool,
+    join: Option<MaterializedJoin>,
     id: ResultId,
     unique: bool,
 }
 
 /// What an index is built for.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Purpose {
     null_equal: bool,
     track_matches: bool,
     existence: bool,
+    algorithm: Algorithm,
 }
 
 /// One side of a join.
 #[derive(Clone)]
-struct Side<'a> {
-    rel: &'a RelRef,
-    keys: Vec<Expr>,
+pub(super) struct Side<'a> {
+    pub(super) rel: &'a RelRef,
+    pub(super) keys: Vec<Expr>,
     /// Columns that are needed above or by the residual condition.
-    needed: Columns,
+    pub(super) needed: Columns,
     /// Where its columns begin among those of the join.
     at: usize,
 }
@@ -70,20 +73,28 @@ impl Lowerer<'_> {
             at: n,
         };
         match join.kind {
-            JoinKind::Inner => self.inner(join, &left, &right),
+            JoinKind::Inner => self.inner(rel, join, &left, &right),
             JoinKind::Left => self.left(rel, join, &left, &right),
             JoinKind::Full => self.preserve_build(rel, join, &left, &right),
             JoinKind::Semi | JoinKind::Anti if self.left_is_smaller(join) => {
-                self.mark_left(join, &left, &right)
+                self.mark_left(rel, join, &left, &right)
             }
-            JoinKind::Semi => self.lookup(join, &left, &right, ProbeKind::Semi),
-            JoinKind::Anti => self.lookup(join, &left, &right, ProbeKind::Anti),
-            JoinKind::NullAwareAnti => self.lookup(join, &left, &right, ProbeKind::NullAwareAnti),
-            JoinKind::Mark => self.lookup(join, &left, &right, ProbeKind::Mark),
+            JoinKind::Semi => self.lookup(rel, join, &left, &right, ProbeKind::Semi),
+            JoinKind::Anti => self.lookup(rel, join, &left, &right, ProbeKind::Anti),
+            JoinKind::NullAwareAnti => {
+                self.lookup(rel, join, &left, &right, ProbeKind::NullAwareAnti)
+            }
+            JoinKind::Mark => self.lookup(rel, join, &left, &right, ProbeKind::Mark),
         }
     }
 
-    fn inner(&mut self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> Result<Open, Reason> {
+    fn inner(
+        &mut self,
+        rel: &RelRef,
+        join: &Join,
+        left: &Side<'_>,
+        right: &Side<'_>,
+    ) -> Result<Open, Reason> {
         let build_left = match join.build {
             Some(side) => side == BuildSide::Left,
             None => self.build_cost(left, right) < self.build_cost(right, left),
@@ -119,9 +130,19 @@ impl Lowerer<'_> {
                 .input
                 .estimator
                 .unique(build.rel, &build_keys, Proof::Certain);
+        let algorithm = self.algorithm(&Pairing {
+            build,
+            probe: &probe,
+            payload: &payload,
+            matches: self.input.estimator.rows(rel),
+            unique: one || set,
+            existence: set,
+        });
+        let materialized = algorithm.materialized();
         let purpose = Purpose {
             // At most one match, of which nothing is wanted.
             existence: set,
+            algorithm,
             ..purpose
         };
         let (index, unique) = self.build(build, &payload, purpose, one)?;
@@ -139,7 +160,7 @@ impl Lowerer<'_> {
             residual: vec![],
             mark_entries: false,
         };
-        open = if unique || set {
+        open = if (unique || set) && !materialized {
             let mut open = open;
             open.stages.push(Stage::Probe(probed));
             open
@@ -215,6 +236,7 @@ impl Lowerer<'_> {
                 && std::ptr::eq(Arc::as_ptr(&b.rel), Arc::as_ptr(side.rel))
                 && b.null_equal == purpose.null_equal
                 && b.existence == purpose.existence
+                && b.join == purpose.algorithm.join
                 && b.payload == payload
                 && b.keys.len() == side.keys.len()
                 && b.keys.iter().zip(&side.keys).all(|(a, b)| same(a, b))
@@ -240,6 +262,8 @@ impl Lowerer<'_> {
         build.null_equal = purpose.null_equal;
         build.track_matches = purpose.track_matches;
         build.existence = purpose.existence;
+        build.join = purpose.algorithm.join;
+        build.reason = purpose.algorithm.reason;
         self.close(open, Sink::Build { into, build });
         if !purpose.track_matches {
             self.builds.push(Built {
@@ -248,6 +272,7 @@ impl Lowerer<'_> {
                 payload: payload.to_vec(),
                 null_equal: purpose.null_equal,
                 existence: purpose.existence,
+                join: purpose.algorithm.join,
                 id: into,
                 unique,
             });
@@ -340,11 +365,25 @@ impl Lowerer<'_> {
         if !one && (!join.residual.is_empty() || self.unique_beside(left, right)) {
             return self.preserve_build(rel, join, left, right);
         }
+        let payload: Vec<usize> = right.needed.iter().copied().collect();
+        let algorithm = if join.residual.is_empty() {
+            self.algorithm(&Pairing {
+                build: right,
+                probe: left,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: false,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
         let purpose = Purpose {
             null_equal: join.null_equal,
+            algorithm,
             ..Purpose::default()
         };
-        let payload: Vec<usize> = right.needed.iter().copied().collect();
         let (index, unique) = self.build(right, &payload, purpose, one)?;
         let open = self.stream_side(left)?;
         let keys = substitute_all(&left.keys, &open.columns)?;
@@ -356,7 +395,7 @@ impl Lowerer<'_> {
             residual: vec![],
             mark_entries: false,
         };
-        if unique {
+        if unique && !materialized {
             let mut after = open.clone();
             self.beside(&mut after, join, (left, right), &payload, &found);
             probe.residual = substitute_all(&join.residual, &after.columns)?;
@@ -377,14 +416,29 @@ impl Lowerer<'_> {
         left: &Side<'_>,
         right: &Side<'_>,
     ) -> Result<Open, Reason> {
+        let payload: Vec<usize> = left.needed.iter().copied().collect();
+        let one = self.unique_beside(left, right);
+        let algorithm = if join.residual.is_empty() {
+            self.algorithm(&Pairing {
+                build: left,
+                probe: right,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: false,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
         let purpose = Purpose {
             null_equal: join.null_equal,
             track_matches: true,
             existence: false,
+            algorithm,
         };
-        let payload: Vec<usize> = left.needed.iter().copied().collect();
-        let one = self.unique_beside(left, right);
         let (index, unique) = self.build(left, &payload, purpose, one)?;
+        let full = join.kind == JoinKind::Full;
         let wanted: Vec<usize> = left
             .needed
             .iter()
@@ -395,7 +449,7 @@ impl Lowerer<'_> {
         let name = self.unique_name(rel.label());
         let estimate = self.rows(rel);
         let into = self.result(ResultKind::Rows(columns.clone()), estimate, name);
-        let found = self.found(index, false);
+        let found = self.found(index, materialized && full);
         let probe = |open: &Open, kind, mark_entries| -> Result<Probe, Reason> {
             Ok(Probe {
                 index,
@@ -413,7 +467,16 @@ impl Lowerer<'_> {
 
         // Pairs.
         let open = self.stream_side(right)?;
-        let mut pairs = if unique {
+        let mut pairs = if materialized {
+            // Marks are set on the way, and for a full join the right rows without a match are among the pairs.
+            let kind = if full {
+                ProbeKind::Left
+            } else {
+                ProbeKind::Inner
+            };
+            let probed = probe(&open, kind, true)?;
+            self.pairs(open, probed, right)?
+        } else if unique {
             let mut probed = probe(&open, ProbeKind::Inner, true)?;
             probed.residual = over_payload(self, &open)?;
             let mut pairs = open;
@@ -424,7 +487,7 @@ impl Lowerer<'_> {
             self.pairs(open, probed, right)?
         };
         self.beside(&mut pairs, join, (right, left), &payload, &found);
-        if !unique {
+        if !unique && !materialized {
             let residual = substitute_all(&join.residual, &pairs.columns)?;
             pairs.filter(residual);
         }
@@ -432,15 +495,14 @@ impl Lowerer<'_> {
         self.close(pairs, Sink::Rows { into, columns });
 
         // Marks, where pairs could not set them; and right rows without a match.
-        let full = join.kind == JoinKind::Full;
-        if !unique {
+        if !unique && !materialized {
             let mut marks = self.stream_side(right)?;
             let mut probed = probe(&marks, ProbeKind::Semi, true)?;
             probed.residual = over_payload(self, &marks)?;
             marks.stages.push(Stage::Probe(probed));
             self.close(marks, Sink::Discard);
         }
-        if full {
+        if full && !materialized {
             let mut rest = self.stream_side(right)?;
             let mut probed = probe(&rest, ProbeKind::Anti, false)?;
             probed.residual = over_payload(self, &rest)?;
@@ -459,7 +521,7 @@ impl Lowerer<'_> {
         }
 
         // Left rows without a match.
-        let unmatched = Open::of_result(Source::Entries(index, false), &found);
+        let unmatched = Open::of_result(Source::Entries(index, false), &self.found(index, false));
         let columns = wanted
             .iter()
             .map(|i| match payload.iter().position(|p| p == i) {
@@ -485,6 +547,7 @@ impl Lowerer<'_> {
     /// Semi, anti and mark joins: look each left row up in an index over the right side.
     fn lookup(
         &mut self,
+        rel: &RelRef,
         join: &Join,
         left: &Side<'_>,
         right: &Side<'_>,
@@ -497,12 +560,27 @@ impl Lowerer<'_> {
             .filter(|c| *c >= n)
             .map(|c| c - n)
             .collect();
+        let one = self.unique_beside(right, left);
+        let algorithm = if residual.is_empty() && matches!(kind, ProbeKind::Semi | ProbeKind::Anti)
+        {
+            self.algorithm(&Pairing {
+                build: right,
+                probe: left,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: true,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
         let purpose = Purpose {
             null_equal: join.null_equal,
             track_matches: false,
             existence: residual.is_empty(),
+            algorithm,
         };
-        let one = self.unique_beside(right, left);
         let (index, _) = self.build(right, &payload, purpose, one)?;
         let mut open = self.stream_side(left)?;
         let mut probe = Probe {
@@ -512,6 +590,9 @@ impl Lowerer<'_> {
             residual: vec![],
             mark_entries: false,
         };
+        if materialized {
+            return self.pairs(open, probe, left);
+        }
         if !residual.is_empty() {
             let mut after = open.clone();
             let found = self.found(index, false);
@@ -547,17 +628,32 @@ impl Lowerer<'_> {
     /// Semi and anti joins from the small left side: the right side marks its entries.
     fn mark_left(
         &mut self,
+        rel: &RelRef,
         join: &Join,
         left: &Side<'_>,
         right: &Side<'_>,
     ) -> Result<Open, Reason> {
+        let payload: Vec<usize> = left.needed.iter().copied().collect();
+        let one = self.unique_beside(left, right);
+        let algorithm = if join.residual.is_empty() {
+            self.algorithm(&Pairing {
+                build: left,
+                probe: right,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: true,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
         let purpose = Purpose {
             null_equal: join.null_equal,
             track_matches: true,
             existence: false,
+            algorithm,
         };
-        let payload: Vec<usize> = left.needed.iter().copied().collect();
-        let one = self.unique_beside(left, right);
         let (index, _) = self.build(left, &payload, purpose, one)?;
         let mut marks = self.stream_side(right)?;
         let found = self.found(index, false);
@@ -565,14 +661,24 @@ impl Lowerer<'_> {
         let mut after = marks.clone();
         self.beside(&mut after, join, (right, left), &payload, &found);
         let residual = substitute_all(&join.residual, &after.columns)?;
-        marks.stages.push(Stage::Probe(Probe {
+        let probe = Probe {
             index,
             keys,
             kind: ProbeKind::Semi,
             residual,
             mark_entries: true,
-        }));
-        self.close(marks, Sink::Discard);
+        };
+        if materialized {
+            // Only the marks are read afterwards.
+            let nothing = Side {
+                needed: Columns::new(),
+                ..right.clone()
+            };
+            self.pairs(marks, probe, &nothing)?;
+        } else {
+            marks.stages.push(Stage::Probe(probe));
+            self.close(marks, Sink::Discard);
+        }
         let matched = join.kind == JoinKind::Semi;
         let mut columns: Vec<Expr> = left.rel.columns.iter().map(absent).collect();
         for (i, expr) in payload.iter().zip(scope(&found, 0)) {

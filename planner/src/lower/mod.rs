@@ -8,6 +8,7 @@
 //! needed are ever written to memory.
 
 mod join;
+mod materialize;
 mod root;
 mod sideways;
 
@@ -20,8 +21,10 @@ use warpline_gpu::graph::{
     Build, Graph, Pipeline, ResultColumn, ResultId, ResultKind, ResultSpec, Sink, Sort, Source,
     Stage, Step,
 };
+use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{Aggregate, ScanSource};
 
+use crate::config::JoinSetting;
 use crate::reason::{Reason, refuse};
 use crate::rel::convert::in_order;
 use crate::rel::expr::{columns, substitute, substitute_all};
@@ -44,6 +47,10 @@ pub struct Lowering<'a> {
     pub estimator: &'a Estimator<'a>,
     /// Builds that are known to have duplicate keys.
     pub duplicates: &'a HashSet<String>,
+    /// The setting `warpline.join`.
+    pub join: JoinSetting,
+    /// What prices are computed from.
+    pub machine: &'a Machine,
 }
 
 impl Lowering<'_> {
@@ -397,5 +404,6 @@ fn entered(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
         track_matches: false,
         existence: false,
         join: None,
+        reason: String::new(),
     }
 }

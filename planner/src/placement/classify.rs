@@ -12,6 +12,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
+use warpline_gpu::machine::Machine;
 
 use super::MAX_TAIL_ROWS;
 use super::report::{CpuOperator, PlacementReportExec};
@@ -55,8 +56,12 @@ pub(super) struct Classification {
 
 impl Classification {
     /// Classify `plan` from the root down; nothing below a fragment is looked at.
-    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Self {
-        let mut kind = kind_of(plan, config);
+    pub(super) fn of(
+        plan: &Arc<dyn ExecutionPlan>,
+        config: &WarplineConfig,
+        machine: &Arc<Machine>,
+    ) -> Self {
+        let mut kind = kind_of(plan, config, machine);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_), _) => vec![],
             // Both phases of a refused aggregation share one reason.
@@ -68,7 +73,7 @@ impl Classification {
         };
         let children: Vec<_> = below
             .into_iter()
-            .map(|child| Self::of(child, config))
+            .map(|child| Self::of(child, config, machine))
             .collect();
         if let Kind::Heavy(reason) = &mut kind
             && reason == INPUT_FROM_CPU
@@ -175,14 +180,14 @@ fn is_final(aggregate: &AggregateExec) -> bool {
     )
 }
 
-fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Kind {
+fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig, machine: &Arc<Machine>) -> Kind {
     if is_constant(plan.as_ref()) {
         return Kind::Constant;
     }
     if plan.is::<PlacementReportExec>() {
         return Kind::Plumbing;
     }
-    let reason = match placed(plan, config) {
+    let reason = match placed(plan, config, machine) {
         Ok(fragment) => return Kind::Fragment(Arc::new(fragment)),
         Err(reason) => reason,
     };
@@ -235,9 +240,11 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig) -> Kind {
 fn placed(
     plan: &Arc<dyn ExecutionPlan>,
     config: &WarplineConfig,
+    machine: &Arc<Machine>,
 ) -> Result<FragmentPlanner, Option<Reason>> {
     let fragment = FragmentPlanner::try_new(plan, config)
-        .map_err(|refusal| Arc::ptr_eq(&refusal.at, plan).then_some(refusal.reason))?;
+        .map_err(|refusal| Arc::ptr_eq(&refusal.at, plan).then_some(refusal.reason))?
+        .on(Arc::clone(machine));
     if fragment.tables() == 0 {
         return Err(Some(Reason::new("no table is read")));
     }

@@ -1,8 +1,11 @@
 //! Hand-written kernels against host code, under every schedule of the emulator and on a GPU when asked.
 
+mod columns;
 mod index;
 mod join;
 mod large;
+mod pairs;
+mod partition;
 mod scan;
 mod sort;
 mod strings;

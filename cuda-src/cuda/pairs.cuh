@@ -1,0 +1,84 @@
+// What the joins of partitioned and of sorted sides share: keys of 4, 8 or 16 bytes, and writing lists of pairs.
+//
+// A pair is a build row and a probe row, each by number, in two arrays. What a join writes is told by `kind`:
+// rows with a match, rows without (their build row is PAIR_NONE), and whether a row comes once for each of its
+// matches with that build row, or once with PAIR_NONE.
+#pragma once
+#include "simt.cuh"
+#include "primitives.cuh"
+#include "join.cuh"
+
+static const u32 PAIR_NONE = 0xFFFFFFFFu;
+static const u32 PAIR_MATCHED = 1;
+static const u32 PAIR_UNMATCHED = 2;
+static const u32 PAIR_ENTRIES = 4;
+
+// A key of 16 bytes, least significant half first.
+struct alignas(16) WideKey {
+  u64 low, high;
+};
+
+#if PAIR_KEY_BYTES == 4
+typedef u32 PairKey;
+#elif PAIR_KEY_BYTES == 8
+typedef u64 PairKey;
+#else
+typedef WideKey PairKey;
+#endif
+
+template <class Key>
+WL_DEVICE bool key_equal(Key a, Key b) {
+  return a == b;
+}
+WL_DEVICE bool key_equal(WideKey a, WideKey b) { return a.low == b.low && a.high == b.high; }
+
+template <class Key>
+WL_DEVICE bool key_less(Key a, Key b) {
+  return a < b;
+}
+WL_DEVICE bool key_less(WideKey a, WideKey b) { return a.high < b.high || (a.high == b.high && a.low < b.low); }
+
+// A hash of 32 bits that has nothing to do with the hash that partitions go by.
+WL_DEVICE u32 key_hash(u32 key) {
+  u32 h = key * 0x9e3779b1u;
+  h ^= h >> 15;
+  h *= 0x2c1b3c6du;
+  h ^= h >> 13;
+  return h * 0x297a2d39u;
+}
+WL_DEVICE u32 key_hash(u64 key) {
+  const u32 high = (u32)(key >> 32) * 0x85ebca77u;
+  return key_hash((u32)key ^ high ^ high >> 16);
+}
+WL_DEVICE u32 key_hash(WideKey key) { return key_hash(key.low ^ (u64)key_hash(key.high) * 0xff51afd7ed558ccdull); }
+
+// The list that pairs go to.
+struct PairWriter {
+  u32* entries;
+  u32* rows;
+  u64* count;
+  u64 capacity;
+};
+
+// One pair; beyond the capacity nothing.
+WL_DEVICE void write_pair(const PairWriter& out, u64 at, u32 entry, u32 row) {
+  if (at < out.capacity) {
+    out.entries[at] = entry;
+    out.rows[at] = row;
+  }
+}
+
+// Number of a place of a side: as `numbers` has it, the place itself without.
+WL_DEVICE u32 number_of(const u32* numbers, u32 place) { return numbers == 0 ? place : numbers[place]; }
+
+// The lane that item `j` of a warp belongs to: the last whose `before`, an exclusive sum over the lanes, is at most j.
+// All 32 lanes call; `before` of lane 0 is 0.
+WL_DEVICE u32 lane_of_item(u32 before, u32 j) {
+  u32 lane = 0;
+  WL_UNROLL
+  for (u32 step = WL_WARP / 2; step > 0; step /= 2) {
+    const u32 at = __shfl_sync(WL_FULL_MASK, before, (int)(lane + step));
+    if (at <= j) lane += step;
+  }
+  return lane;
+}

@@ -1,0 +1,335 @@
+// Join of two radix-partitioned sides: a hash table in shared memory for each build partition.
+//
+// A4 with the direct output of D2: no second probe; a block reserves room for the pairs of up to 4096 probe rows at
+// once, so pairs of a partition lie near each other and gathers by them are clustered. Partitions are cut into chunks:
+// of the build side what fits the table, of the probe side what one block shall do (D3), and each pair of chunks is
+// a task. The first task of every partition is the block of its number; the others, which only skew
+// brings forth, are shared by the blocks behind those by ticket. So nothing is read back by the host.
+//
+// The table holds 32-bit words, 16 bits of the hash and 16 bits of the row's place in the chunk, by linear probing;
+// keys lie beside it. With duplicates the rows of a key form a run, and a warp writes the runs of its rows together, so
+// that a frequent key costs no more than its pairs.
+//
+// Launch: `phj_tasks` any grid; `phj_join` partitions + any number of blocks of PHJ_THREADS; `phj_rest` any number.
+// Bytes moved: keys of both sides once (and row numbers, 4 bytes), 8 a pair: 2^27 rows of 4-byte keys on both sides with
+// one match each 2.1 GB, 0.51 ms at 4.2 TB/s.
+#include "pairs.cuh"
+
+static const u32 PHJ_EMPTY = 0xFFFFFFFFu;
+static const u32 PHJ_ABSENT = 0xFFFFu;
+static const u32 PHJ_ITEMS = 8;
+static const u32 PHJ_ROUND = WL_BLOCK_THREADS * PHJ_ITEMS;
+static const u32 PHJ_BUILD_ITEMS = (PHJ_ROWS + WL_BLOCK_THREADS - 1) / WL_BLOCK_THREADS;
+// No partition has more tasks: beyond, its probe chunks grow.
+static const u64 PHJ_MOST_TASKS = 1u << 30;
+
+struct PhjShared {
+  u32 slots[PHJ_SLOTS];
+  PairKey keys[PHJ_ROWS];
+#if PHJ_NUMBERS
+  u32 numbers[PHJ_ROWS];
+#endif
+  // Build rows of the chunk with a match.
+  u32 hits[(PHJ_ROWS + 31) / 32];
+#if !PHJ_UNIQUE
+  // Of the row that stands for its key: the rows of the key, then their number and (above 16 bits) first place in `order`.
+  u32 runs[PHJ_ROWS];
+  u16 order[PHJ_ROWS];
+  u32 cursor;
+#endif
+  ReserveScratch reserve;
+  u64 ticket;
+  u32 partition;
+};
+
+// How a partition is cut.
+struct PhjCut {
+  u32 build_chunks;
+  u32 probe_rows;
+  u64 tasks;
+};
+
+WL_DEVICE PhjCut phj_cut(const PhjArgs& args, u64 build, u64 probe) {
+  PhjCut cut = {0, args.probe_chunk, 0};
+  if (probe == 0 || (build == 0 && (args.kind & PAIR_UNMATCHED) == 0)) return cut;
+  cut.build_chunks = build == 0 ? 1 : (u32)((build + PHJ_ROWS - 1) / PHJ_ROWS);
+  const u64 most = PHJ_MOST_TASKS / cut.build_chunks;
+  const u64 least_rows = (probe + most - 1) / most;
+  if (cut.probe_rows < least_rows) cut.probe_rows = (u32)least_rows;
+  cut.tasks = (probe + cut.probe_rows - 1) / cut.probe_rows * cut.build_chunks;
+  return cut;
+}
+
+// Tasks of each partition beyond its first; which partitions phj_rest has to go over.
+WL_KERNEL(phj_tasks, PhjArgs, args) {
+  for (u64 p = (u64)blockIdx.x * blockDim.x + threadIdx.x; p < args.partitions; p += (u64)gridDim.x * blockDim.x) {
+    const PhjCut cut = phj_cut(args, args.build_offsets[p + 1] - args.build_offsets[p],
+                               args.probe_offsets[p + 1] - args.probe_offsets[p]);
+    args.extra[p] = cut.tasks == 0 ? 0 : (u32)(cut.tasks - 1);
+    if (cut.build_chunks > 1 && args.matched != 0) args.oversize[1 + atomicAdd(args.oversize, 1u)] = (u32)p;
+  }
+}
+
+WL_DEVICE u32 phj_first_slot(u32 hash) {
+  return (PHJ_SLOTS & (PHJ_SLOTS - 1)) == 0 ? hash / (0xFFFFFFFFu / PHJ_SLOTS + 1)
+                                            : (u32)((u64)hash * PHJ_SLOTS >> 32);
+}
+WL_DEVICE u32 phj_next_slot(u32 slot) { return slot + 1 == PHJ_SLOTS ? 0 : slot + 1; }
+
+// The chunk's row that stands for the key, PHJ_ABSENT when it has none.
+WL_DEVICE u32 phj_find(const PhjShared& shared, PairKey key) {
+  const u32 hash = key_hash(key);
+  const u32 tag = hash << 16;
+  u32 slot = phj_first_slot(hash);
+  // The table has more slots than rows.
+  while (true) {
+    const u32 word = shared.slots[slot];
+    if (word == PHJ_EMPTY) return PHJ_ABSENT;
+    if ((word ^ tag) < 0x10000u && key_equal(shared.keys[word & 0xFFFFu], key)) return word & 0xFFFFu;
+    slot = phj_next_slot(slot);
+  }
+}
+
+// Enters row `row`, whose key is in its place; the answer is the row that stands for the key, itself or an earlier one.
+WL_DEVICE u32 phj_insert(PhjShared& shared, PairKey key, u32 row) {
+  const u32 hash = key_hash(key);
+  const u32 tag = hash << 16;
+  u32 slot = phj_first_slot(hash);
+  while (true) {
+    const u32 word = atomicCAS(&shared.slots[slot], PHJ_EMPTY, tag | row);
+    if (word == PHJ_EMPTY) return row;
+    if ((word ^ tag) < 0x10000u && key_equal(shared.keys[word & 0xFFFFu], key)) return word & 0xFFFFu;
+    slot = phj_next_slot(slot);
+  }
+}
+
+// The table of build rows first .. first + rows.
+WL_DEVICE void phj_build(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
+  const PairKey* keys = (const PairKey*)args.build_keys;
+  const u32 empty[4] = {PHJ_EMPTY, PHJ_EMPTY, PHJ_EMPTY, PHJ_EMPTY};
+  for (u32 i = threadIdx.x * 4; i < PHJ_SLOTS; i += WL_BLOCK_THREADS * 4) store_vec(shared.slots + i, empty);
+  if (args.marks != 0) {
+    for (u32 i = threadIdx.x; i < (PHJ_ROWS + 31) / 32; i += WL_BLOCK_THREADS) shared.hits[i] = 0;
+  }
+  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) {
+    shared.keys[i] = keys[(u64)first + i];
+#if PHJ_NUMBERS
+    shared.numbers[i] = args.build_numbers[(u64)first + i];
+#endif
+#if !PHJ_UNIQUE
+    shared.runs[i] = 0;
+#endif
+  }
+#if PHJ_UNIQUE
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) phj_insert(shared, shared.keys[i], i);
+#else
+  if (threadIdx.x == 0) shared.cursor = 0;
+  __syncthreads();
+  // The row that stands for the key, and above 16 bits the place among the rows of the key.
+  u32 spots[PHJ_BUILD_ITEMS];
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+    spots[k] = 0;
+    if (i < rows) {
+      const u32 head = phj_insert(shared, shared.keys[i], i);
+      spots[k] = head | atomicAdd(&shared.runs[head], 1u) << 16;
+    }
+  }
+  __syncthreads();
+  // Each run gets its places.
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+    const bool head = i < rows && (spots[k] & 0xFFFFu) == i;
+    const u32 length = head ? shared.runs[i] : 0;
+    const u32 before = warp_scan_exclusive_sum(length);
+    u32 base = 0;
+    if (lane_id() == WL_WARP - 1 && before + length != 0) base = atomicAdd(&shared.cursor, before + length);
+    base = __shfl_sync(WL_FULL_MASK, base, WL_WARP - 1);
+    if (head) shared.runs[i] = (base + before) << 16 | length;
+  }
+  __syncthreads();
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+    if (i < rows) shared.order[(shared.runs[spots[k] & 0xFFFFu] >> 16) + (spots[k] >> 16)] = (u16)i;
+  }
+#endif
+  __syncthreads();
+}
+
+// Number of a build row of the chunk.
+WL_DEVICE u32 phj_number(const PhjShared& shared, u32 first, u32 row) {
+#if PHJ_NUMBERS
+  return shared.numbers[row];
+#else
+  return first + row;
+#endif
+}
+
+// The probe rows begin .. end against the table; `single`: the partition has no other build chunk.
+WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u64 begin, u64 end, bool single) {
+  const PairKey* keys = (const PairKey*)args.probe_keys;
+  const PairWriter out = {args.entries, args.rows, args.pairs, args.capacity};
+  // Only the last word on a row can say that it has no match, or has one at all: phj_rest does.
+  const bool matched = (args.kind & PAIR_MATCHED) != 0 && (single || (args.kind & PAIR_ENTRIES) != 0);
+  const bool unmatched = (args.kind & PAIR_UNMATCHED) != 0 && single;
+  const bool note = !single && args.matched != 0;
+  for (u64 base = begin; base < end; base += PHJ_ROUND) {
+    const u64 at = base + warp_id() * WL_WARP * PHJ_ITEMS + lane_id();
+    PairKey key[PHJ_ITEMS];
+    WL_UNROLL
+    for (u32 k = 0; k < PHJ_ITEMS; ++k) {
+      if (at + k * WL_WARP < end) key[k] = keys[at + k * WL_WARP];
+    }
+    u32 found[PHJ_ITEMS];
+    u32 live = 0;
+    WL_UNROLL
+    for (u32 k = 0; k < PHJ_ITEMS; ++k) {
+      found[k] = PHJ_ABSENT;
+      if (at + k * WL_WARP >= end) continue;
+      found[k] = phj_find(shared, key[k]);
+      const bool hit = found[k] != PHJ_ABSENT;
+      if (hit && args.marks != 0) wl_set_bit(shared.hits, found[k]);
+      if (hit && note) wl_set_bit(args.matched, at + k * WL_WARP);
+      if (hit ? matched : unmatched) live |= 1u << k;
+    }
+#if PHJ_UNIQUE
+    u32 place[PHJ_ITEMS];
+    const u64 to = block_reserve_rows<PHJ_ITEMS>(live, out.count, shared.reserve, place);
+    WL_UNROLL
+    for (u32 k = 0; k < PHJ_ITEMS; ++k) {
+      if ((live >> k & 1u) == 0) continue;
+      const bool entry = found[k] != PHJ_ABSENT && (args.kind & PAIR_ENTRIES) != 0;
+      write_pair(out, to + place[k], entry ? phj_number(shared, first, found[k]) : PAIR_NONE,
+                 number_of(args.probe_numbers, (u32)(at + k * WL_WARP)));
+    }
+#else
+    // Pairs of item k of the lanes before.
+    u32 before[PHJ_ITEMS];
+    u32 pairs = 0;
+    WL_UNROLL
+    for (u32 k = 0; k < PHJ_ITEMS; ++k) {
+      const bool lives = (live >> k & 1u) != 0;
+      const u32 mine = !lives ? 0 : found[k] == PHJ_ABSENT ? 1 : shared.runs[found[k]] & 0xFFFFu;
+      before[k] = warp_scan_exclusive_sum(mine);
+      pairs += __shfl_sync(WL_FULL_MASK, before[k] + mine, WL_WARP - 1);
+    }
+    u64 to = block_reserve(lane_id() == 0 ? pairs : 0, out.count, shared.reserve);
+    to = __shfl_sync(WL_FULL_MASK, to, 0);
+    WL_UNROLL
+    for (u32 k = 0; k < PHJ_ITEMS; ++k) {
+      const bool hit = found[k] != PHJ_ABSENT;
+      const bool lives = (live >> k & 1u) != 0;
+      const u32 run = hit ? shared.runs[found[k]] : PAIR_NONE;
+      const u32 mine = !lives ? 0 : hit ? run & 0xFFFFu : 1;
+      const u32 total = __shfl_sync(WL_FULL_MASK, before[k] + mine, WL_WARP - 1);
+      const u32 row = lives ? number_of(args.probe_numbers, (u32)(at + k * WL_WARP)) : 0;
+      for (u32 item = 0; item < total; item += WL_WARP) {
+        const u32 j = item + lane_id();
+        const u32 lane = lane_of_item(before[k], j);
+        const u32 start = __shfl_sync(WL_FULL_MASK, before[k], (int)lane);
+        const u32 its_run = __shfl_sync(WL_FULL_MASK, run, (int)lane);
+        const u32 its_row = __shfl_sync(WL_FULL_MASK, row, (int)lane);
+        if (j >= total) continue;
+        const u32 entry = its_run == PAIR_NONE
+                              ? PAIR_NONE
+                              : phj_number(shared, first, shared.order[(its_run >> 16) + (j - start)]);
+        write_pair(out, to + j, entry, its_row);
+      }
+      to += total;
+    }
+#endif
+  }
+}
+
+// Marks the chunk's build rows whose key had a match.
+WL_DEVICE void phj_mark(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) {
+    if (wl_bit(shared.hits, phj_find(shared, shared.keys[i]))) wl_set_bit(args.marks, phj_number(shared, first, i));
+  }
+}
+
+// The partition of extra task `task`: first[p] <= task < first[p + 1]. All 32 lanes of a warp call: each looks at another
+// place, so that 2^16 partitions take four rounds.
+WL_DEVICE u32 phj_partition(const u64* first, u64 partitions, u64 task) {
+  u64 low = 0, high = partitions;
+  while (high - low > 1) {
+    const u64 step = (high - low + WL_WARP - 1) / WL_WARP;
+    const u64 at = low + lane_id() * step;
+    const u32 before = (u32)__popc(__ballot_sync(WL_FULL_MASK, at < high && first[at] <= task));
+    low += (u64)(before - 1) * step;
+    if (low + step < high) high = low + step;
+  }
+  return (u32)low;
+}
+
+// The next extra task of this block and its partition; false when there are none.
+WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, u64& task) {
+  __syncthreads();
+  if (warp_id() == 0) {
+    u64 mine = 0;
+    if (lane_id() == 0) mine = atomicAdd(args.ticket, (u64)1);
+    mine = __shfl_sync(WL_FULL_MASK, mine, 0);
+    const bool exists = mine < args.first_extra[args.partitions];
+    const u32 partition = exists ? phj_partition(args.first_extra, args.partitions, mine) : 0;
+    if (lane_id() == 0) {
+      shared.partition = partition;
+      shared.ticket = exists ? mine - args.first_extra[partition] + 1 : 0;
+    }
+  }
+  __syncthreads();
+  task = shared.ticket;
+  return task != 0;
+}
+
+WL_KERNEL(phj_join, PhjArgs, args) {
+  WL_SHARED(PhjShared, shared);
+  const bool extra = blockIdx.x >= args.partitions;
+  while (true) {
+    u64 task = 0;
+    if (extra && !phj_take(args, shared, task)) return;
+    const u32 p = extra ? shared.partition : blockIdx.x;
+    const u32 build_begin = args.build_offsets[p], build_end = args.build_offsets[p + 1];
+    const u32 probe_begin = args.probe_offsets[p], probe_end = args.probe_offsets[p + 1];
+    const PhjCut cut = phj_cut(args, build_end - build_begin, probe_end - probe_begin);
+    if (cut.tasks == 0) return;
+    const u32 first = build_begin + (u32)(task % cut.build_chunks) * PHJ_ROWS;
+    const u32 rows = build_end - first < PHJ_ROWS ? build_end - first : PHJ_ROWS;
+    const u64 begin = probe_begin + task / cut.build_chunks * cut.probe_rows;
+    const u64 end = begin + cut.probe_rows < probe_end ? begin + cut.probe_rows : probe_end;
+    phj_build(args, shared, first, rows);
+    phj_probe(args, shared, first, begin, end, cut.build_chunks == 1);
+    if (args.marks != 0) phj_mark(args, shared, first, rows);
+    if (!extra) return;
+  }
+}
+
+struct PhjRestShared {
+  ReserveScratch reserve;
+};
+
+// Probe rows of partitions with several build chunks, once all of them have noted which rows have matches.
+WL_KERNEL(phj_rest, PhjArgs, args) {
+  WL_SHARED(PhjRestShared, shared);
+  const PairWriter out = {args.entries, args.rows, args.pairs, args.capacity};
+  const u32 partitions = args.oversize[0];
+  for (u32 i = 0; i < partitions; ++i) {
+    const u32 p = args.oversize[1 + i];
+    const u64 end = args.probe_offsets[p + 1];
+    for (u64 base = args.probe_offsets[p] + (u64)blockIdx.x * blockDim.x; base < end;
+         base += (u64)gridDim.x * blockDim.x) {
+      const u64 at = base + threadIdx.x;
+      bool lives = false;
+      if (at < end) {
+        const bool hit = wl_bit(args.matched, at);
+        lives = (args.kind & (hit ? PAIR_MATCHED : PAIR_UNMATCHED)) != 0 && !(hit && (args.kind & PAIR_ENTRIES) != 0);
+      }
+      const u64 to = block_reserve(lives ? 1 : 0, out.count, shared.reserve);
+      if (lives) write_pair(out, to, PAIR_NONE, number_of(args.probe_numbers, (u32)at));
+    }
+  }
+}

@@ -1,0 +1,342 @@
+//! Joins of partitioned and of sorted sides: lists of pairs of row numbers.
+
+use warpline_cuda::kernels::{
+    self, PAIR_ENTRIES, PAIR_MATCHED, PAIR_UNMATCHED, PhjArgs, PhjShape, SMJ_LONG, SMJ_PIECE_BYTES,
+    SMJ_TILE, SmjArgs, smj_shared_bytes,
+};
+
+use super::{BLOCK, Keys, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch};
+use crate::device::{DeviceInfo, DevicePtr, LaunchConfig, Stream};
+use crate::error::{GpuError, Result};
+use crate::runtime::Runtime;
+
+/// Most bits of a partitioning: offsets of more partitions are a burden of their own.
+const MOST_PARTITION_BITS: u32 = 24;
+/// Probe rows that a task has at least: fewer would not pay for the table.
+const LEAST_PROBE_CHUNK: u64 = 4096;
+/// Probe rows that a task has at most.
+const MOST_PROBE_CHUNK: u64 = 1 << 16;
+/// Blocks a multiprocessor that wait for the tasks skew brings forth.
+const EXTRA_BLOCKS: u64 = 4;
+
+/// One side of a join.
+#[derive(Debug, Clone, Copy)]
+pub struct Side {
+    /// Partitioned (for [`join_partitions`]) or ascending (for [`merge_join`]).
+    pub keys: Keys,
+    /// How many.
+    pub rows: RowCount,
+    /// `u32*`: the number of the row behind each place (the columns lie as before). `None`: the place
+    /// is the number (the columns lie as the keys do).
+    pub numbers: Option<DevicePtr>,
+    /// `u32*`: the first place of each partition and, last, the number of rows; unused by [`merge_join`].
+    pub offsets: DevicePtr,
+}
+
+/// Which pairs are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PairKind {
+    /// Every pair of rows with equal keys.
+    Inner,
+    /// The same, and each probe row without match once, with `u32::MAX` for a build row.
+    Left,
+    /// Each probe row with a match once, with `u32::MAX`.
+    Semi,
+    /// Each probe row without match once, with `u32::MAX`.
+    Anti,
+}
+
+impl PairKind {
+    /// As the kernels have it.
+    const fn flags(self) -> u32 {
+        match self {
+            Self::Inner => PAIR_MATCHED | PAIR_ENTRIES,
+            Self::Left => PAIR_MATCHED | PAIR_ENTRIES | PAIR_UNMATCHED,
+            Self::Semi => PAIR_MATCHED,
+            Self::Anti => PAIR_UNMATCHED,
+        }
+    }
+
+    /// Does a probe row come at most once, without build row?
+    const fn without_entries(self) -> bool {
+        matches!(self, Self::Semi | Self::Anti)
+    }
+}
+
+/// Where pairs go.
+#[derive(Debug, Clone, Copy)]
+pub struct PairList {
+    /// `u32*`: numbers of build rows.
+    pub entries: DevicePtr,
+    /// `u32*`: numbers of probe rows.
+    pub rows: DevicePtr,
+    /// Room in both, in pairs.
+    pub capacity: u64,
+    /// `u64*`: how many pairs there are, whether or not there was room for them.
+    pub count: DevicePtr,
+}
+
+/// Bits to partition by, so that the build rows of a partition fit a table in shared memory.
+///
+/// Half the room of the table is used on average (D1): with fewer partitions more rows would not fit, with more the
+/// blocks have too little to do.
+pub fn partition_bits(build_rows: u64, key_width: u32, device: &DeviceInfo) -> u32 {
+    let _ = device;
+    let rows = u64::from(shape(key_width, true, false).rows()) / 9 * 8;
+    build_rows
+        .div_ceil(rows)
+        .max(1)
+        .next_power_of_two()
+        .trailing_zeros()
+        .min(MOST_PARTITION_BITS)
+}
+
+/// Pairs of rows with equal keys of sides that are partitioned alike by `bits` bits, partition by partition.
+///
+/// The pairs of a partition lie near each other, in no particular order. Build partitions larger than the table in shared
+/// memory are joined in pieces, as are large probe partitions by many blocks, so any skew is fine. `unique`
+/// promises that no two build rows have equal keys; where that is wrong, pairs are missing. `marks` (`u32*`, a bit
+/// a build row number) gets a bit for each build row with a match; bits are only ever set. Costs: see `phj.cu`.
+///
+/// # Errors
+/// [`GpuError::Unsupported`] beyond 2^32 - 2 rows a side, [`GpuError::Internal`] for keys of another width than 4, 8 or 16 or
+/// sides of different widths, [`GpuError::OutOfDeviceMemory`] for 16 bytes a partition and a bit a probe row of
+/// scratch, [`GpuError::Device`] from the driver.
+///
+/// # Safety
+/// The sides are as [`Side`] says with 2^bits partitions, the list as [`PairList`] says, all live;
+/// `marks` has a bit for every build row number.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn join_partitions(
+    runtime: &Runtime,
+    stream: &Stream,
+    build: &Side,
+    probe: &Side,
+    bits: u32,
+    kind: PairKind,
+    unique: bool,
+    pairs: &PairList,
+    marks: Option<DevicePtr>,
+) -> Result<()> {
+    check(build, probe)?;
+    if bits > MOST_PARTITION_BITS {
+        return Err(GpuError::Internal(format!(
+            "a join of 2^{bits} partitions (2^{MOST_PARTITION_BITS} at most)"
+        )));
+    }
+    let partitions = 1u64 << bits;
+    // Of equal keys any one will do when only probe rows are asked for.
+    let shape = shape(
+        build.keys.width,
+        unique || kind.without_entries(),
+        build.numbers.is_some(),
+    );
+    let oversize = kind != PairKind::Inner && build.rows.most() > u64::from(shape.rows());
+    // Zeroed: a ticket, a bit a probe row, the number of listed partitions; then the list.
+    let matched_bytes = if oversize {
+        probe.rows.most().div_ceil(32) * 4
+    } else {
+        0
+    };
+    let zeroed = 8 + matched_bytes + 4;
+    let listed = if oversize {
+        partitions.min(build.rows.most() / u64::from(shape.rows()))
+    } else {
+        0
+    };
+    let control = scratch(runtime, zeroed + listed * 4, 1, "tasks of a join")?;
+    let extra = scratch(runtime, partitions, 4, "tasks of join partitions")?;
+    let first_extra = scratch(runtime, partitions + 1, 8, "tasks of join partitions")?;
+    let or_null = |wanted: bool, ptr: DevicePtr| if wanted { ptr } else { DevicePtr::NULL };
+    let matched = control.ptr().offset(8);
+    let args = PhjArgs {
+        build_keys: build.keys.ptr,
+        build_numbers: build.numbers.unwrap_or(DevicePtr::NULL),
+        build_offsets: build.offsets,
+        probe_keys: probe.keys.ptr,
+        probe_numbers: probe.numbers.unwrap_or(DevicePtr::NULL),
+        probe_offsets: probe.offsets,
+        extra: extra.ptr(),
+        first_extra: first_extra.ptr(),
+        ticket: control.ptr(),
+        oversize: or_null(oversize, matched.offset(matched_bytes)),
+        matched: or_null(oversize, matched),
+        marks: marks.unwrap_or(DevicePtr::NULL),
+        entries: pairs.entries,
+        rows: pairs.rows,
+        pairs: pairs.count,
+        capacity: pairs.capacity,
+        partitions,
+        probe_chunk: probe_chunk(probe.rows.most(), partitions),
+        kind: kind.flags(),
+    };
+    let variant = usize::from(shape.unique)
+        | usize::from(shape.numbers) << 1
+        | (shape.key_bytes as usize) << 2;
+    let kernel = |name| runtime.builtin(name, variant, || kernels::phj(shape));
+    let threads = u64::from(shape.threads());
+    let over = |items: u64, shared_bytes: usize| LaunchConfig {
+        grid: grid(runtime, items, threads),
+        block: shape.threads(),
+        shared_bytes,
+    };
+    let extra_blocks = u64::from(runtime.device().info().multiprocessors.max(1)) * EXTRA_BLOCKS;
+    // SAFETY: the scratch is sized as the struct says, and the pool reuses it only behind these launches;
+    // for the rest the caller vouches.
+    unsafe {
+        fill(runtime, stream, pairs.count, 0, 8)?;
+        if probe.rows.most() == 0 || (build.rows.most() == 0 && args.kind & PAIR_UNMATCHED == 0) {
+            return Ok(());
+        }
+        fill(runtime, stream, control.ptr(), 0, zeroed)?;
+        launch(
+            runtime,
+            stream,
+            &kernel("phj_tasks")?,
+            over(partitions, 0),
+            &args,
+        )?;
+        exclusive_sum(
+            runtime,
+            stream,
+            extra.ptr(),
+            first_extra.ptr(),
+            RowCount::Known(partitions),
+            true,
+        )?;
+        let join = LaunchConfig {
+            grid: u32::try_from(partitions + extra_blocks).unwrap_or(u32::MAX),
+            block: shape.threads(),
+            shared_bytes: shape.shared_bytes(),
+        };
+        launch(runtime, stream, &kernel("phj_join")?, join, &args)?;
+        if oversize {
+            let rest = over(probe.rows.most(), kernels::PHJ_REST_SHARED_BYTES);
+            launch(runtime, stream, &kernel("phj_rest")?, rest, &args)?;
+        }
+    }
+    Ok(())
+}
+
+/// Pairs of rows with equal keys of sides sorted ascending by them.
+///
+/// The pairs of neighbouring probe rows lie near each other, in no particular order. Any skew is fine. `unique` and
+/// `marks` as for [`join_partitions`]. Costs: see `smj.cu`.
+///
+/// # Errors
+/// As [`join_partitions`]; the scratch is 4 bytes for each 3840 rows and 24 for each 2048 pairs of the capacity.
+///
+/// # Safety
+/// As [`join_partitions`], with sides that are sorted.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn merge_join(
+    runtime: &Runtime,
+    stream: &Stream,
+    build: &Side,
+    probe: &Side,
+    kind: PairKind,
+    unique: bool,
+    pairs: &PairList,
+    marks: Option<DevicePtr>,
+) -> Result<()> {
+    check(build, probe)?;
+    let width = build.keys.width;
+    let tiles = (build.rows.most() + probe.rows.most()).div_ceil(SMJ_TILE);
+    let most_pieces = pairs.capacity / SMJ_LONG * 2 + 2;
+    let cuts = scratch(runtime, tiles + 1, 4, "cuts of a merge join")?;
+    let pieces = scratch(
+        runtime,
+        8 + most_pieces * SMJ_PIECE_BYTES,
+        1,
+        "long runs of a merge join",
+    )?;
+    let args = SmjArgs {
+        build_keys: build.keys.ptr,
+        build_numbers: build.numbers.unwrap_or(DevicePtr::NULL),
+        build_count: build.rows.count(),
+        probe_keys: probe.keys.ptr,
+        probe_numbers: probe.numbers.unwrap_or(DevicePtr::NULL),
+        probe_count: probe.rows.count(),
+        cuts: cuts.ptr(),
+        pieces: pieces.ptr().offset(8),
+        piece_count: pieces.ptr(),
+        marks: marks.unwrap_or(DevicePtr::NULL),
+        entries: pairs.entries,
+        rows: pairs.rows,
+        pairs: pairs.count,
+        capacity: pairs.capacity,
+        build_most: build.rows.most(),
+        probe_most: probe.rows.most(),
+        tiles,
+        most_pieces,
+        kind: kind.flags(),
+        padding: 0,
+    };
+    let variant = usize::from(unique) | (width as usize) << 1;
+    let kernel = |name| runtime.builtin(name, variant, || kernels::smj(width, unique));
+    let over = |items: u64, per_block: u64| LaunchConfig {
+        grid: grid(runtime, items, per_block),
+        block: BLOCK,
+        shared_bytes: 0,
+    };
+    // SAFETY: as in `join_partitions`.
+    unsafe {
+        fill(runtime, stream, pairs.count, 0, 8)?;
+        if probe.rows.most() == 0 || (build.rows.most() == 0 && args.kind & PAIR_UNMATCHED == 0) {
+            return Ok(());
+        }
+        fill(runtime, stream, pieces.ptr(), 0, 8)?;
+        launch(
+            runtime,
+            stream,
+            &kernel("smj_split")?,
+            over(tiles + 1, u64::from(BLOCK)),
+            &args,
+        )?;
+        let join = LaunchConfig {
+            grid: u32::try_from(tiles).unwrap_or(u32::MAX),
+            block: BLOCK,
+            shared_bytes: smj_shared_bytes(width),
+        };
+        launch(runtime, stream, &kernel("smj_join")?, join, &args)?;
+        if !unique && !kind.without_entries() {
+            launch(
+                runtime,
+                stream,
+                &kernel("smj_long")?,
+                over(most_pieces, 1),
+                &args,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The kernels' shape for keys of `key_bytes`.
+const fn shape(key_bytes: u32, unique: bool, numbers: bool) -> PhjShape {
+    PhjShape {
+        key_bytes,
+        unique,
+        numbers,
+    }
+}
+
+/// Probe rows of a task: twice as many as partitions have on average, so that only skew divides them, but not so many
+/// that a few blocks would have all the work.
+fn probe_chunk(rows: u64, partitions: u64) -> u32 {
+    (rows / partitions * 2)
+        .next_power_of_two()
+        .clamp(LEAST_PROBE_CHUNK, MOST_PROBE_CHUNK) as u32
+}
+
+fn check(build: &Side, probe: &Side) -> Result<()> {
+    check_numbered("a join with rows", build.rows.most())?;
+    check_numbered("a join with rows", probe.rows.most())?;
+    if build.keys.width != probe.keys.width || ![4, 8, 16].contains(&build.keys.width) {
+        return Err(GpuError::Internal(format!(
+            "a join of keys of {} and {} bytes (4, 8 or 16 on both sides are supported)",
+            build.keys.width, probe.keys.width
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,544 @@
+//! Joins of partitioned and of sorted sides against nested maps on the host.
+
+use std::collections::HashMap;
+
+use warpline_gpu::GpuError;
+use warpline_gpu::device::DevicePtr;
+use warpline_gpu::memory::DeviceBuffer;
+use warpline_gpu::primitives::{
+    Keys, PairKind, PairList, RowCount, Side, join_partitions, merge_join, partition_bits,
+};
+
+use super::{Machine, Numbers, assert_untouched, machines};
+
+/// What a side's rows look like, and how they are joined.
+struct Case<'a> {
+    build: &'a [u128],
+    probe: &'a [u128],
+    width: u32,
+    kind: PairKind,
+    unique: bool,
+    numbers: bool,
+    marks: bool,
+    /// Room for pairs; as many as there are without.
+    capacity: Option<usize>,
+}
+
+/// Partitioned joins by this many bits, or a merge join.
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Partitioned(u32),
+    Sorted,
+}
+
+const KINDS: [PairKind; 4] = [
+    PairKind::Inner,
+    PairKind::Left,
+    PairKind::Semi,
+    PairKind::Anti,
+];
+const WIDTHS: [u32; 3] = [4, 8, 16];
+
+/// Row numbers in the order of their partitions, and the first place of each.
+fn arranged(keys: &[u128], how: How) -> (Vec<u32>, Vec<u32>) {
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    let mut offsets = vec![0u32];
+    match how {
+        How::Sorted => order.sort_by_key(|row| keys[*row as usize]),
+        How::Partitioned(bits) => {
+            let partition = |row: &u32| keys[*row as usize] & ((1 << bits) - 1);
+            order.sort_by_key(partition);
+            for p in 0..1u128 << bits {
+                offsets.push(order.partition_point(|row| partition(row) <= p) as u32);
+            }
+        }
+    }
+    (order, offsets)
+}
+
+struct Uploaded {
+    keys: DeviceBuffer,
+    numbers: DeviceBuffer,
+    offsets: DeviceBuffer,
+    order: Vec<u32>,
+}
+
+impl Uploaded {
+    fn new(machine: &Machine, keys: &[u128], width: u32, how: How) -> Self {
+        let (order, offsets) = arranged(keys, how);
+        let bytes: Vec<u8> = order
+            .iter()
+            .flat_map(|row| keys[*row as usize].to_le_bytes()[..width as usize].to_vec())
+            .collect();
+        Self {
+            keys: machine.upload(&bytes),
+            numbers: machine.upload(&order),
+            offsets: machine.upload(&offsets),
+            order,
+        }
+    }
+
+    fn side(&self, width: u32, rows: RowCount, numbers: bool) -> Side {
+        Side {
+            keys: Keys {
+                ptr: self.keys.ptr(),
+                width,
+            },
+            rows,
+            numbers: numbers.then(|| self.numbers.ptr()),
+            offsets: self.offsets.ptr(),
+        }
+    }
+
+    /// The number of a place.
+    fn number(&self, place: usize, numbers: bool) -> u32 {
+        if numbers {
+            self.order[place]
+        } else {
+            place as u32
+        }
+    }
+}
+
+/// Pairs and marked build rows that the case has.
+fn expected(case: &Case<'_>, build: &Uploaded, probe: &Uploaded) -> (Vec<(u32, u32)>, Vec<u32>) {
+    let mut rows_of: HashMap<u128, Vec<u32>> = HashMap::new();
+    for (place, row) in build.order.iter().enumerate() {
+        let number = build.number(place, case.numbers);
+        rows_of
+            .entry(case.build[*row as usize])
+            .or_default()
+            .push(number);
+    }
+    let mut pairs = Vec::new();
+    let mut marks = Vec::new();
+    for (place, row) in probe.order.iter().enumerate() {
+        let number = probe.number(place, case.numbers);
+        let matches = rows_of
+            .get(&case.probe[*row as usize])
+            .map_or(&[][..], Vec::as_slice);
+        marks.extend(matches);
+        match (case.kind, matches.is_empty()) {
+            (PairKind::Inner | PairKind::Left, false) => {
+                pairs.extend(matches.iter().map(|entry| (*entry, number)));
+            }
+            (PairKind::Left | PairKind::Anti, true) | (PairKind::Semi, false) => {
+                pairs.push((u32::MAX, number));
+            }
+            _ => {}
+        }
+    }
+    pairs.sort_unstable();
+    marks.sort_unstable();
+    marks.dedup();
+    (pairs, marks)
+}
+
+fn check(machine: &Machine, case: &Case<'_>, how: How) {
+    let label = format!(
+        "{}: {how:?}, {} x {} rows of {} bytes, {:?}, unique {}, numbers {}, marks {}, room {:?}",
+        machine.name,
+        case.build.len(),
+        case.probe.len(),
+        case.width,
+        case.kind,
+        case.unique,
+        case.numbers,
+        case.marks,
+        case.capacity
+    );
+    let build = Uploaded::new(machine, case.build, case.width, how);
+    let probe = Uploaded::new(machine, case.probe, case.width, how);
+    let (want, want_marks) = expected(case, &build, &probe);
+    let capacity = case.capacity.unwrap_or(want.len());
+    let entries = machine.space(capacity * 4);
+    let rows = machine.space(capacity * 4);
+    let count = machine.upload(&[77u64]);
+    let words = case.build.len().div_ceil(32);
+    let marks = machine.upload(&vec![0u32; words]);
+    let list = PairList {
+        entries: entries.ptr(),
+        rows: rows.ptr(),
+        capacity: capacity as u64,
+        count: count.ptr(),
+    };
+    let build_rows = RowCount::Known(case.build.len() as u64);
+    // The probe side's number of rows is the device's secret.
+    let probe_rows = machine.upload(&[case.probe.len() as u64]);
+    let build_side = build.side(case.width, build_rows, case.numbers);
+    let probe_side = probe.side(
+        case.width,
+        RowCount::Device {
+            count: probe_rows.ptr(),
+            most: case.probe.len() as u64 + 100,
+        },
+        case.numbers,
+    );
+    let marked = case.marks.then(|| marks.ptr());
+    let (runtime, stream) = (&machine.runtime, &machine.stream);
+    let (kind, unique) = (case.kind, case.unique);
+    unsafe {
+        match how {
+            How::Partitioned(bits) => join_partitions(
+                runtime,
+                stream,
+                &build_side,
+                &probe_side,
+                bits,
+                kind,
+                unique,
+                &list,
+                marked,
+            ),
+            How::Sorted => merge_join(
+                runtime,
+                stream,
+                &build_side,
+                &probe_side,
+                kind,
+                unique,
+                &list,
+                marked,
+            ),
+        }
+        .unwrap();
+    }
+    assert_eq!(
+        machine.read::<u64>(&count, 1),
+        [want.len() as u64],
+        "{label}"
+    );
+    let written = capacity.min(want.len());
+    let mut got: Vec<(u32, u32)> = machine
+        .read::<u32>(&entries, written)
+        .into_iter()
+        .zip(machine.read::<u32>(&rows, written))
+        .collect();
+    got.sort_unstable();
+    if written == want.len() {
+        assert!(got == want, "{label}");
+    } else {
+        assert!(
+            got.iter().all(|pair| want.binary_search(pair).is_ok()),
+            "{label}"
+        );
+        let mut distinct = got.clone();
+        distinct.dedup();
+        assert_eq!(distinct.len(), got.len(), "{label}");
+    }
+    assert_untouched(machine, &entries, written * 4);
+    assert_untouched(machine, &rows, written * 4);
+    if case.marks {
+        let bits: Vec<u32> = machine.read(&marks, words);
+        let got: Vec<u32> = (0..case.build.len() as u32)
+            .filter(|row| bits[*row as usize / 32] >> (row % 32) & 1 != 0)
+            .collect();
+        assert!(got == want_marks, "marks of {label}");
+    }
+}
+
+/// A key of `width` bytes out of a small number: the extremes are among them.
+fn key(number: u64, width: u32) -> u128 {
+    let most = u128::MAX >> (128 - 8 * width);
+    match number {
+        0 => most,
+        1 => 0,
+        // Differs from others in the high half alone, too.
+        _ => (u128::from(number / 2) << (8 * width - 20) | u128::from(number)) & most,
+    }
+}
+
+fn keys(numbers: impl IntoIterator<Item = u64>, width: u32) -> Vec<u128> {
+    numbers.into_iter().map(|n| key(n, width)).collect()
+}
+
+/// `count` different keys in a mixed order.
+fn unique_keys(seed: u64, count: u64, step: u64, width: u32) -> Vec<u128> {
+    let mut order: Vec<(u64, u64)> = (0..count)
+        .map(|i| (Numbers(seed ^ i << 20).draw(), i * step))
+        .collect();
+    order.sort_unstable();
+    keys(order.into_iter().map(|(_, n)| n), width)
+}
+
+#[test]
+fn every_kind_width_and_side() {
+    for machine in machines() {
+        for width in WIDTHS {
+            let mut numbers = Numbers(u64::from(width));
+            for (build, probe) in [
+                (0, 0),
+                (0, 40),
+                (40, 0),
+                (1, 1),
+                (31, 33),
+                (32, 32),
+                (33, 31),
+                (700, 900),
+            ] {
+                let unique_build = unique_keys(3, build, 2, width);
+                let doubled: Vec<u128> =
+                    keys((0..build).map(|_| numbers.draw() % (build / 3 + 2)), width);
+                let probed = keys((0..probe).map(|_| numbers.draw() % (build * 2 + 2)), width);
+                for kind in KINDS {
+                    let turn = build + u64::from(kind == PairKind::Left);
+                    for unique in [true, false] {
+                        let case = Case {
+                            build: if unique { &unique_build } else { &doubled },
+                            probe: &probed,
+                            width,
+                            kind,
+                            unique,
+                            numbers: turn % 2 == 0,
+                            marks: turn % 3 != 1,
+                            capacity: None,
+                        };
+                        for how in [How::Partitioned(0), How::Partitioned(3), How::Sorted] {
+                            check(&machine, &case, how);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn many_partitions_and_many_blocks() {
+    for machine in machines().into_iter().take(4).skip(2) {
+        for (width, numbers) in [(4, false), (8, true)] {
+            let build = unique_keys(9, 12_000, 1, width);
+            let probe = unique_keys(11, 15_000, 1, width);
+            for kind in KINDS {
+                let case = Case {
+                    build: &build,
+                    probe: &probe,
+                    width,
+                    kind,
+                    unique: true,
+                    numbers,
+                    marks: false,
+                    capacity: None,
+                };
+                check(&machine, &case, How::Partitioned(4));
+                check(&machine, &case, How::Sorted);
+            }
+        }
+    }
+}
+
+#[test]
+fn skew_on_either_side() {
+    for machine in machines().into_iter().take(4).skip(2) {
+        for width in WIDTHS {
+            // One key in most rows of a side; the partition of it is larger than a table, or than a task.
+            let mut hot = keys((0..10_500).map(|i| if i % 50 == 0 { i } else { 7 }), width);
+            hot.extend(keys([0, 1, 2, 3], width));
+            let others = keys(
+                (0..600).map(|i| if i % 200 == 3 { 7 } else { i * 5 }),
+                width,
+            );
+            let distinct = unique_keys(5, 2000, 3, width);
+            for kind in KINDS {
+                for (build, probe, unique) in [
+                    (&hot, &others, false),
+                    (&others, &hot, false),
+                    (&distinct, &hot, true),
+                ] {
+                    let case = Case {
+                        build,
+                        probe,
+                        width,
+                        kind,
+                        unique,
+                        numbers: width == 8,
+                        marks: width != 16,
+                        capacity: None,
+                    };
+                    check(&machine, &case, How::Partitioned(2));
+                    check(&machine, &case, How::Sorted);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_key_in_all_rows() {
+    for machine in machines().into_iter().skip(3) {
+        let build = vec![key(5, 4); 10_000];
+        let probe = vec![key(5, 4); 100];
+        for (build, probe) in [(&build, &probe), (&probe, &build)] {
+            for kind in KINDS {
+                let case = Case {
+                    build,
+                    probe,
+                    width: 4,
+                    kind,
+                    unique: false,
+                    numbers: true,
+                    marks: true,
+                    capacity: None,
+                };
+                check(&machine, &case, How::Partitioned(1));
+                check(&machine, &case, How::Sorted);
+            }
+        }
+    }
+}
+
+#[test]
+fn too_little_room_for_pairs() {
+    for machine in machines() {
+        let build = keys((0..3000).map(|i| i % 5), 8);
+        let probe = keys((0..40).map(|i| i % 7), 8);
+        let long = vec![key(3, 8); 9000];
+        for (build, kind) in [
+            (&build, PairKind::Left),
+            (&build, PairKind::Anti),
+            (&long, PairKind::Inner),
+        ] {
+            for capacity in [0, 1, 5000, 9001] {
+                let case = Case {
+                    build,
+                    probe: &probe,
+                    width: 8,
+                    kind,
+                    unique: false,
+                    numbers: false,
+                    marks: false,
+                    capacity: Some(capacity),
+                };
+                check(&machine, &case, How::Partitioned(2));
+                check(&machine, &case, How::Sorted);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_promise_of_uniqueness_that_is_wrong_harms_nobody() {
+    for machine in machines() {
+        let keys = keys((0..6000).map(|i| i % 50), 4);
+        let how = How::Partitioned(1);
+        let side = Uploaded::new(&machine, &keys, 4, how);
+        let sorted = Uploaded::new(&machine, &keys, 4, How::Sorted);
+        let rows = RowCount::Known(6000);
+        for sort in [false, true] {
+            let side = if sort { &sorted } else { &side }.side(4, rows, false);
+            let entries = machine.space(12_000 * 4);
+            let probes = machine.space(12_000 * 4);
+            let count = machine.word();
+            let list = PairList {
+                entries: entries.ptr(),
+                rows: probes.ptr(),
+                capacity: 12_000,
+                count: count.ptr(),
+            };
+            let (runtime, stream) = (&machine.runtime, &machine.stream);
+            let kind = PairKind::Inner;
+            unsafe {
+                if sort {
+                    merge_join(runtime, stream, &side, &side, kind, true, &list, None).unwrap();
+                } else {
+                    join_partitions(runtime, stream, &side, &side, 1, kind, true, &list, None)
+                        .unwrap();
+                }
+            }
+            let pairs = machine.read::<u64>(&count, 1)[0];
+            assert!(
+                (6000..=12_000).contains(&pairs),
+                "{}: {pairs}",
+                machine.name
+            );
+        }
+    }
+}
+
+#[test]
+fn wrong_joins_are_refused() {
+    let machine = &machines()[0];
+    let side = |width, rows| Side {
+        keys: Keys {
+            ptr: DevicePtr(256),
+            width,
+        },
+        rows: RowCount::Known(rows),
+        numbers: None,
+        offsets: DevicePtr(256),
+    };
+    let list = PairList {
+        entries: DevicePtr::NULL,
+        rows: DevicePtr::NULL,
+        capacity: 0,
+        count: DevicePtr::NULL,
+    };
+    let join = |build: Side, probe: Side, bits| unsafe {
+        let (runtime, stream) = (&machine.runtime, &machine.stream);
+        join_partitions(
+            runtime,
+            stream,
+            &build,
+            &probe,
+            bits,
+            PairKind::Inner,
+            true,
+            &list,
+            None,
+        )
+    };
+    let merge = |build: Side, probe: Side| unsafe {
+        let (runtime, stream) = (&machine.runtime, &machine.stream);
+        merge_join(
+            runtime,
+            stream,
+            &build,
+            &probe,
+            PairKind::Inner,
+            true,
+            &list,
+            None,
+        )
+    };
+    assert!(matches!(
+        join(side(4, 1), side(8, 1), 1),
+        Err(GpuError::Internal(_))
+    ));
+    assert!(matches!(
+        join(side(2, 1), side(2, 1), 1),
+        Err(GpuError::Internal(_))
+    ));
+    assert!(matches!(
+        join(side(4, 1), side(4, 1), 40),
+        Err(GpuError::Internal(_))
+    ));
+    assert!(matches!(
+        join(side(4, 1 << 32), side(4, 1), 1),
+        Err(GpuError::Unsupported(_))
+    ));
+    assert!(matches!(
+        merge(side(4, 1), side(16, 1)),
+        Err(GpuError::Internal(_))
+    ));
+    assert!(matches!(
+        merge(side(4, 1), side(4, 1 << 32)),
+        Err(GpuError::Unsupported(_))
+    ));
+}
+
+#[test]
+fn partitions_fit_a_table() {
+    let info = machines()[0].runtime.device().info().clone();
+    for width in WIDTHS {
+        let mut last = 0;
+        for rows in [0, 1, 1000, 5000, 1 << 20, 1 << 27, 1 << 31] {
+            let bits = partition_bits(rows, width, &info);
+            assert!(
+                bits >= last && rows >> bits <= 4096,
+                "{rows} rows in 2^{bits}"
+            );
+            last = bits;
+        }
+        assert_eq!(partition_bits(1000, width, &info), 0);
+    }
+}

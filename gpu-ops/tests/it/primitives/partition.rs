@@ -1,0 +1,340 @@
+//! Stable radix partitions of keys with payload columns.
+
+use std::ops::Range;
+
+use warpline_gpu::GpuError;
+use warpline_gpu::device::DevicePtr;
+use warpline_gpu::memory::DeviceBuffer;
+use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
+
+use super::{Machine, Numbers, SIZES, assert_untouched, machines};
+
+/// What is partitioned by what.
+struct Case<'a> {
+    keys: &'a [u128],
+    width: u32,
+    /// Widths of payload columns; 0 stands for the row numbers.
+    payloads: &'a [u32],
+    digits: Digits,
+    bits: Range<u32>,
+    keep_keys: bool,
+}
+
+/// Little-endian bytes of the lowest `width` bytes of each value.
+fn pack(values: &[u128], width: u32) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|v| v.to_le_bytes()[..width as usize].to_vec())
+        .collect()
+}
+
+fn hash64(mut x: u64) -> u64 {
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    x ^= x >> 33;
+    x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    x ^ (x >> 33)
+}
+
+fn hash32(mut x: u32) -> u32 {
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x85eb_ca6b);
+    x ^= x >> 13;
+    x = x.wrapping_mul(0xc2b2_ae35);
+    x ^ (x >> 16)
+}
+
+/// The partition of a key.
+fn digit(case: &Case<'_>, key: u128) -> u128 {
+    let word = match (case.digits, case.width) {
+        (Digits::Key, 16) => key,
+        (Digits::Key, width) => key & ((1 << (width * 8)) - 1),
+        (Digits::Hash, 4) => u128::from(hash32(key as u32)),
+        (Digits::Hash, 8) => u128::from(hash64(key as u64)),
+        (Digits::Hash, _) => u128::from(hash64(hash64(key as u64) ^ (key >> 64) as u64)),
+    };
+    match case.bits.len() {
+        128 => word,
+        length => (word >> case.bits.start) & ((1 << length) - 1),
+    }
+}
+
+fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
+    let rows = case.keys.len();
+    let mut order: Vec<usize> = (0..rows).collect();
+    order.sort_by_key(|row| digit(case, case.keys[*row]));
+    let label = format!(
+        "{}: {rows} keys of {} bytes, payloads {:?}, {:?} {:?}",
+        machine.name, case.width, case.payloads, case.digits, case.bits
+    );
+
+    let key_bytes = pack(case.keys, case.width);
+    let source = machine.upload(&key_bytes);
+    let target = machine.space(key_bytes.len());
+    let mut numbers = Numbers(77);
+    let columns: Vec<(Vec<u8>, Option<DeviceBuffer>, DeviceBuffer, u32)> = case
+        .payloads
+        .iter()
+        .map(|column| {
+            let (values, width): (Vec<u128>, u32) = if *column == 0 {
+                ((0..rows as u128).collect(), 4)
+            } else {
+                let mut draw = || u128::from(numbers.draw()) << 64 | u128::from(numbers.draw());
+                ((0..rows).map(|_| draw()).collect(), *column)
+            };
+            let bytes = pack(&values, width);
+            let from = (*column != 0).then(|| machine.upload(&bytes));
+            let to = machine.space(bytes.len());
+            (bytes, from, to, width)
+        })
+        .collect();
+    let payloads: Vec<Payload> = columns
+        .iter()
+        .map(|(_, from, to, width)| Payload {
+            from: from.as_ref().map(DeviceBuffer::ptr),
+            to: to.ptr(),
+            width: *width,
+        })
+        .collect();
+    let with_offsets = case.keep_keys && case.bits.len() <= 12;
+    let partitions = 1usize << if with_offsets { case.bits.len() } else { 0 };
+    let offsets = machine.space((partitions + 1) * 4);
+    unsafe {
+        radix_partition(
+            &machine.runtime,
+            &machine.stream,
+            Keys {
+                ptr: source.ptr(),
+                width: case.width,
+            },
+            if case.keep_keys {
+                target.ptr()
+            } else {
+                DevicePtr::NULL
+            },
+            &payloads,
+            count,
+            case.digits,
+            case.bits.clone(),
+            with_offsets.then(|| offsets.ptr()),
+        )
+        .unwrap();
+    }
+
+    let ordered = |bytes: &[u8], width: u32| -> Vec<u8> {
+        let width = width as usize;
+        order
+            .iter()
+            .flat_map(|row| bytes[row * width..(row + 1) * width].to_vec())
+            .collect()
+    };
+    if case.keep_keys {
+        let got: Vec<u8> = machine.read(&target, key_bytes.len());
+        assert!(got == ordered(&key_bytes, case.width), "{label}: keys");
+        assert_untouched(machine, &target, key_bytes.len());
+    } else {
+        assert_untouched(machine, &target, 0);
+    }
+    assert!(
+        machine.read::<u8>(&source, key_bytes.len()) == key_bytes,
+        "{label}: the source"
+    );
+    for (number, (bytes, _, to, width)) in columns.iter().enumerate() {
+        let got: Vec<u8> = machine.read(to, bytes.len());
+        assert!(got == ordered(bytes, *width), "{label}: payload {number}");
+        assert_untouched(machine, to, bytes.len());
+    }
+    if with_offsets {
+        let expected: Vec<u32> = (0..=partitions as u128)
+            .map(|p| order.partition_point(|row| digit(case, case.keys[*row]) < p) as u32)
+            .collect();
+        assert!(
+            machine.read::<u32>(&offsets, partitions + 1) == expected,
+            "{label}: offsets"
+        );
+        assert_untouched(machine, &offsets, (partitions + 1) * 4);
+    }
+}
+
+fn random(numbers: &mut Numbers, rows: usize) -> Vec<u128> {
+    (0..rows)
+        .map(|_| u128::from(numbers.draw()) << 64 | u128::from(numbers.draw()))
+        .collect()
+}
+
+#[test]
+fn every_size_and_key_width() {
+    for machine in machines() {
+        let mut numbers = Numbers(1);
+        for rows in SIZES {
+            let keys = random(&mut numbers, rows);
+            let shapes: &[(u32, &[u32], Digits, Range<u32>)] = &[
+                (4, &[0], Digits::Key, 3..11),
+                (8, &[0], Digits::Hash, 0..11),
+                (16, &[4], Digits::Key, 60..68),
+            ];
+            for (width, payloads, digits, bits) in shapes {
+                // Wide keys of many rows are slow in the emulator.
+                if rows > 5000 && *width != 4 {
+                    continue;
+                }
+                let case = Case {
+                    keys: &keys,
+                    width: *width,
+                    payloads,
+                    digits: *digits,
+                    bits: bits.clone(),
+                    keep_keys: true,
+                };
+                check(&machine, &case, RowCount::Known(rows as u64));
+            }
+        }
+    }
+}
+
+#[test]
+fn payloads_of_every_width() {
+    for machine in machines() {
+        let mut numbers = Numbers(2);
+        let keys = random(&mut numbers, 3000);
+        let shapes: &[(u32, &[u32])] = &[
+            (4, &[]),
+            (4, &[4, 4]),
+            (4, &[1, 2, 8, 16, 1, 0]),
+            (8, &[8, 8]),
+            (16, &[16, 2]),
+            // More than one group.
+            (4, &[4, 1, 1, 1, 1, 2, 2, 8, 0, 4]),
+        ];
+        for (width, payloads) in shapes {
+            let case = Case {
+                keys: &keys,
+                width: *width,
+                payloads,
+                digits: Digits::Key,
+                bits: 0..10,
+                keep_keys: true,
+            };
+            check(&machine, &case, RowCount::Known(3000));
+        }
+    }
+}
+
+#[test]
+fn whole_keys_are_sorted() {
+    for machine in machines() {
+        let mut numbers = Numbers(3);
+        let keys = random(&mut numbers, 700);
+        for (width, digits, keep_keys) in [
+            (4, Digits::Key, true),
+            (8, Digits::Key, false),
+            (16, Digits::Key, true),
+            (16, Digits::Hash, false),
+        ] {
+            let bits = match digits {
+                Digits::Key => width * 8,
+                Digits::Hash => 64,
+            };
+            let case = Case {
+                keys: &keys,
+                width,
+                payloads: &[0],
+                digits,
+                bits: 0..bits,
+                keep_keys,
+            };
+            check(&machine, &case, RowCount::Known(700));
+        }
+    }
+}
+
+#[test]
+fn skew_duplicates_and_extremes() {
+    for machine in machines() {
+        let mut numbers = Numbers(4);
+        let mut draw = |rows: usize, f: &dyn Fn(u64) -> u128| -> Vec<u128> {
+            (0..rows).map(|_| f(numbers.draw())).collect()
+        };
+        let inputs = [
+            draw(20_000, &|_| 7),
+            draw(10_000, &|x| if x % 10 == 0 { u128::from(x) } else { 0xff }),
+            draw(10_000, &|x| u128::from(x % 3)),
+            draw(5000, &|x| if x % 2 == 0 { u128::MAX } else { 0 }),
+        ];
+        for keys in &inputs {
+            let case = Case {
+                keys,
+                width: 4,
+                payloads: &[0],
+                digits: Digits::Key,
+                bits: 0..9,
+                keep_keys: true,
+            };
+            check(&machine, &case, RowCount::Known(keys.len() as u64));
+        }
+    }
+}
+
+#[test]
+fn rows_that_the_device_counts_and_no_bits() {
+    for machine in machines() {
+        let mut numbers = Numbers(5);
+        for rows in [0, 33, 1000] {
+            let keys = random(&mut numbers, rows);
+            for bits in [0..0, 5..6, 0..8] {
+                let (counts, _kept) = machine.row_counts(rows as u64, rows as u64 + 12_000);
+                for count in counts {
+                    let case = Case {
+                        keys: &keys,
+                        width: 4,
+                        payloads: &[0, 8],
+                        digits: Digits::Key,
+                        bits: bits.clone(),
+                        keep_keys: true,
+                    };
+                    check(&machine, &case, count);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_does_not_exist_is_refused() {
+    let machine = &machines()[0];
+    let buffer = machine.space(64);
+    let keys = |width| Keys {
+        ptr: buffer.ptr(),
+        width,
+    };
+    let run = |keys: Keys, payload: Payload, rows: u64, bits: Range<u32>| unsafe {
+        radix_partition(
+            &machine.runtime,
+            &machine.stream,
+            keys,
+            buffer.ptr(),
+            &[payload],
+            RowCount::Known(rows),
+            Digits::Key,
+            bits,
+            None,
+        )
+    };
+    let payload = |width, from| Payload {
+        from,
+        to: buffer.ptr(),
+        width,
+    };
+    let some = Some(buffer.ptr());
+    for (keys, payload, bits) in [
+        (keys(3), payload(4, some), 0..8),
+        (keys(4), payload(3, some), 0..8),
+        (keys(4), payload(8, None), 0..8),
+        (keys(4), payload(4, some), 0..33),
+    ] {
+        let error = run(keys, payload, 1, bits).unwrap_err();
+        assert!(matches!(error, GpuError::Internal(_)), "{error}");
+    }
+    let error = run(keys(4), payload(4, some), u64::from(u32::MAX), 0..8).unwrap_err();
+    assert!(matches!(error, GpuError::Unsupported(_)), "{error}");
+}
