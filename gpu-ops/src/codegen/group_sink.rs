@@ -385,7 +385,7 @@ impl KernelWriter<'_> {
             let t = layout.key_type();
             line!(
                 self,
-                "          u8* const at = find_or_insert_slot<{stride}, {}, {t}>(states, {slots} - 1, ({t})({} + 1), {PROBES});",
+                "          u8* const at = find_or_insert_slot<{stride}, {}, {t}>(states, {slots} - 1, ({t})(({}) + 1), {PROBES});",
                 layout.key_offset,
                 packed[0]
             );
