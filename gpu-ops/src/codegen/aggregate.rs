@@ -13,6 +13,7 @@ use super::distinct::DistinctSets;
 use super::operators::is_decimal;
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
+use super::scope::layout_of;
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::pipeline::{AggregateCall, AggregateFunction};
@@ -99,6 +100,8 @@ pub struct AccumulatorPlan {
     pub grouped: bool,
     /// The accumulator that is not 0 for groups that have rows, where nothing else tells.
     pub existence: Option<usize>,
+    /// Each distinct argument and its bytes as a column would keep it.
+    pub(super) arguments: Vec<(String, u32)>,
     /// Variables that hold codes: kind, number and name.
     codes: Vec<(StateKind, String, String)>,
 }
@@ -224,6 +227,13 @@ impl AccumulatorPlan {
             .transpose()?;
         if let Some(valid) = argument.as_ref().and_then(|a| a.valid.clone()) {
             condition = emitter.bind_bool(format!("{condition} && {valid}"));
+        }
+        if let (Some(value), Some(expr)) = (&argument, &call.argument)
+            && !self.arguments.iter().any(|(text, _)| *text == value.text)
+        {
+            let stored = layout_of(value, &expr.data_type);
+            let bytes = u32::from(stored.width) + u32::from(stored.nullable);
+            self.arguments.push((value.text.clone(), bytes));
         }
         // Extremes do not care how often a value comes.
         let counts = matches!(
@@ -517,6 +527,16 @@ impl Accumulator {
             StateKind::Min | StateKind::Max => format!("raise_block({cell}, ({t}){value});"),
             StateKind::Any | StateKind::Seen => format!("store_once_block({cell}, ({t}){value});"),
             _ => self.add_to_state(cell, value),
+        }
+    }
+
+    /// Statement: put `value`, as [`Self::content`] gives it, into a cell that nobody else writes.
+    pub(super) fn store(&self, cell: &str, value: &str) -> String {
+        match self.kind {
+            StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => format!(
+                "{{ const u128 v = {value}; ({cell})[0] = (u64)v; ({cell})[1] = (u64)(v >> 64); }}"
+            ),
+            _ => format!("*({cell}) = {value};"),
         }
     }
 

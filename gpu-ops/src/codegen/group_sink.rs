@@ -6,11 +6,11 @@ use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW, StateKind};
 use super::emit::EmittedSink;
 use super::kernel::{BLOCK_THREADS, KernelWriter, line};
 use super::keys;
-use super::program::{ControlWord, GroupsLayout};
+use super::program::{ControlWord, GroupsLayout, RegroupedLayout};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::pipeline::GroupPlacement;
+use crate::pipeline::{GroupPlacement, Regroup};
 
 /// Private states of more registers than this go to shared memory, a column a thread: in registers
 /// every row would update every group, and the arithmetic pipe becomes the limit (on an H200, TPC-H Q1
@@ -19,14 +19,19 @@ const PRIVATE_REGISTERS: u64 = 24;
 /// Most shared memory a block may take for them: two blocks a multiprocessor.
 const PRIVATE_BYTES: u64 = 104 << 10;
 /// Past this many probes a group table counts as overflowing and is made larger (C6).
-const PROBES: u32 = 128;
+pub(super) const PROBES: u32 = 128;
+/// Bytes of `ReserveScratch` of `join.cuh`.
+pub(super) const RESERVE_BYTES: usize = 136;
+/// Shared memory that a block has for the groups of a partition at most, when that makes do: four blocks a multiprocessor.
+const PARTITION_BYTES: u64 = 48 << 10;
 
 /// What the text of the sink depends on.
-struct Groups {
-    into: ResultId,
-    layout: GroupsLayout,
+pub(super) struct Groups {
+    pub(super) into: ResultId,
+    pub(super) layout: GroupsLayout,
+    /// Groups that a thread or a block has states for.
     slots: u64,
-    threads: u64,
+    pub(super) threads: u64,
     /// Rows of one group follow each other: a thread adds up a run of them before it touches the table.
     runs: bool,
     /// States in registers or in a thread's column of shared memory.
@@ -36,7 +41,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn plan(&self) -> &AccumulatorPlan {
+    pub(super) fn plan(&self) -> &AccumulatorPlan {
         &self.layout.aggregates
     }
 
@@ -46,6 +51,20 @@ impl Groups {
 
     fn shared(&self) -> bool {
         !self.private && self.layout.placement == GroupPlacement::Shared
+    }
+
+    /// Does a block have states of its own, an array an accumulator?
+    fn has_arrays(&self) -> bool {
+        self.shared() || self.layout.regrouped.is_some_and(|r| r.window > 0)
+    }
+
+    /// C++ type of a pointer to packed keys.
+    pub(super) fn key_pointer(&self, of: RegroupedLayout) -> &'static str {
+        match of.key_bytes {
+            4 => "u32*",
+            8 => "u64*",
+            _ => "u128*",
+        }
     }
 
     /// C++ text of a thread's partial result of accumulator `i` for group `g`.
@@ -70,7 +89,7 @@ impl Groups {
     }
 
     /// C++ text of a pointer to the cell of accumulator `i` of group `g` in these arrays.
-    fn array_cell(&self, i: usize, g: &str) -> String {
+    pub(super) fn array_cell(&self, i: usize, g: &str) -> String {
         let a = &self.plan().accumulators[i];
         let words = a.bytes() as u64 / if a.narrow { 4 } else { 8 };
         match words {
@@ -86,6 +105,48 @@ pub(super) fn shared_bytes(plan: &AccumulatorPlan, slots: u64) -> u64 {
     cells.fold(0u64, |end, bytes| {
         end.next_multiple_of(16).saturating_add(slots.saturating_mul(bytes))
     })
+}
+
+/// Size what blocks keep of regrouped groups, and blocks by it.
+pub(super) fn place_regrouped(layout: &mut GroupsLayout, device: &DeviceInfo) -> Result<u32> {
+    let (Some(regrouped), GroupPlacement::Regrouped { how, bits, groups }) =
+        (&mut layout.regrouped, layout.placement)
+    else {
+        return Err(GpuError::Internal("groups that are not regrouped".into()));
+    };
+    let each = shared_bytes(&layout.aggregates, 1 << 10).div_ceil(1 << 10).max(1);
+    let most = (device.shared_memory_per_block as u64).saturating_sub(2 << 10);
+    if how.partitions() {
+        let each = each + u64::from(regrouped.key_bytes);
+        // Twice as many slots as groups, if need be three of four.
+        let mean = (groups >> bits).max(1);
+        let mut slots = mean.saturating_mul(2).clamp(256, 1 << 20).next_power_of_two();
+        let generous = slots * each > PARTITION_BYTES;
+        if generous && slots / 2 >= mean + mean / 3 {
+            slots /= 2;
+        }
+        while slots > 32 && slots * each > most {
+            slots /= 2;
+        }
+        regrouped.window = slots;
+        return Ok(match slots * each {
+            0..=32_000 if slots >= BLOCK_THREADS.into() => BLOCK_THREADS,
+            0..=100_000 if slots >= 2 * u64::from(BLOCK_THREADS) => 2 * BLOCK_THREADS,
+            _ if slots >= 4 * u64::from(BLOCK_THREADS) => 4 * BLOCK_THREADS,
+            _ if slots >= BLOCK_THREADS.into() => BLOCK_THREADS,
+            _ => slots as u32,
+        });
+    }
+    if how == Regroup::Number {
+        // A share of all groups is worth having while it is a good one.
+        let budget = (device.shared_memory_per_multiprocessor as u64 / 2).min(most);
+        let room = budget.saturating_sub(4 << 10) / each;
+        if groups <= room.saturating_mul(2) {
+            regrouped.window = room.min(groups.saturating_mul(2)).max(1);
+            return Ok(2 * BLOCK_THREADS);
+        }
+    }
+    Ok(BLOCK_THREADS)
 }
 
 /// Threads of a block: where shared memory lets few blocks live on a multiprocessor, they are larger.
@@ -105,7 +166,7 @@ pub(super) fn block_threads(sink: &EmittedSink, device: &DeviceInfo) -> u32 {
 }
 
 impl KernelWriter<'_> {
-    fn group_plan(&self) -> Result<Groups> {
+    pub(super) fn group_plan(&self) -> Result<Groups> {
         let EmittedSink::Aggregate {
             into,
             layout,
@@ -124,8 +185,8 @@ impl KernelWriter<'_> {
             .iter()
             .map(|a| a.registers() as u64)
             .sum();
-        let slots = layout.slots;
-        let bytes = slots * state * 4 * threads;
+        let slots = layout.regrouped.map_or(layout.slots, |r| r.window);
+        let bytes = slots.saturating_mul(state * 4 * threads);
         let in_shared = private
             && !keys.is_empty()
             && slots * state > PRIVATE_REGISTERS
@@ -134,8 +195,9 @@ impl KernelWriter<'_> {
             runs: *clustered
                 && self.pipeline.thread_rows > 1
                 && layout.distinct_words.is_empty()
-                && layout.key_words == 1
-                && (layout.hashed() || layout.placement == GroupPlacement::GlobalDense),
+                && (layout.regrouped.is_some()
+                    || layout.key_words == 1
+                        && (layout.hashed() || layout.placement == GroupPlacement::GlobalDense)),
             into: *into,
             slots,
             threads,
@@ -152,6 +214,22 @@ impl KernelWriter<'_> {
         let states = self.pointer(&format!("r{}state", groups.into), "u8*");
         line!(self, "  u8* const states = {states};");
         let accumulators = groups.plan().accumulators.clone();
+        if let Some(of) = groups.layout.regrouped {
+            let room = self.size(&format!("cap{}", groups.into));
+            line!(self, "  const u64 cap = {room};");
+            if of.how.partitions() {
+                self.begin_partitions(&groups, of);
+            } else {
+                // The collected rows know how many groups there are.
+                let known = self.control(of.rows, ControlWord::Pairs);
+                let count = self.control(groups.into, ControlWord::Count);
+                line!(self, "  const u64 groups = {known};");
+                line!(
+                    self,
+                    "  if (blockIdx.x == 0 && threadIdx.x == 0) store_relaxed(&{count}, groups);"
+                );
+            }
+        }
         if groups.private_bytes > 0 {
             self.share(
                 &format!("u8 private_states[{}]", groups.private_bytes),
@@ -181,7 +259,7 @@ impl KernelWriter<'_> {
             for (i, a) in accumulators.iter().enumerate() {
                 line!(self, "  {} s{i}[{slots}] = {{}};", a.partial_type());
             }
-        } else if groups.shared() {
+        } else if groups.has_arrays() {
             // An array an accumulator: neighbouring groups lie in neighbouring banks.
             let (starts, bytes) = groups.arrays();
             let bytes = bytes.next_multiple_of(16).max(16);
@@ -190,14 +268,31 @@ impl KernelWriter<'_> {
                 let t = a.cell_type();
                 line!(self, "  {t}* const p{i} = ({t}*)(shared.states + {start});");
             }
-            line!(
-                self,
-                "  for (u32 i = threadIdx.x; i < {}; i += {threads}) ((u64*)shared.states)[i] = 0;",
-                bytes / 8
-            );
-            line!(self, "  __syncthreads();");
+            if !self.is_partitioned() {
+                self.clear_arrays(&groups);
+                line!(self, "  __syncthreads();");
+            }
         }
         Ok(())
+    }
+
+    /// Clear the states that a block has of its own.
+    pub(super) fn clear_arrays(&mut self, groups: &Groups) {
+        let (_, bytes) = groups.arrays();
+        line!(
+            self,
+            "  for (u32 i = threadIdx.x; i < {}; i += {}) ((u64*)shared.states)[i] = 0;",
+            bytes.next_multiple_of(16).max(16) / 8,
+            groups.threads
+        );
+    }
+
+    /// Add the row at hand to the block's own state of `group` (C++).
+    pub(super) fn add_to_arrays(&mut self, groups: &Groups, group: &str) {
+        for (i, a) in groups.plan().accumulators.iter().enumerate() {
+            let add = a.add_to_block(&groups.array_cell(i, group), &a.value);
+            self.add_if(a, &add);
+        }
     }
 
     /// Add the live rows of a tile.
@@ -224,7 +319,9 @@ impl KernelWriter<'_> {
         let accumulators = &groups.plan().accumulators;
         let layout = &groups.layout;
         let codes: Vec<String> = layout.keys.iter().map(keys::code).collect();
-        let code = if groups.hashed() {
+        let code = if layout.regrouped.is_some() {
+            "group_of[k]".to_string()
+        } else if groups.hashed() {
             keys::packed_words(&layout.keys, &codes, 1).remove(0)
         } else {
             keys::dense_code(&layout.keys, &codes)
@@ -237,6 +334,9 @@ impl KernelWriter<'_> {
         if groups.hashed() {
             self.find_slot(groups, &["run".to_string()], "return");
         } else {
+            if layout.regrouped.is_some() {
+                line!(self, "          if (run >= cap) return;");
+            }
             line!(
                 self,
                 "          u8* const at = states + run * {};",
@@ -276,7 +376,9 @@ impl KernelWriter<'_> {
             return;
         }
         let codes: Vec<String> = layout.keys.iter().map(keys::code).collect();
-        if !groups.hashed() {
+        if layout.regrouped.is_some() {
+            line!(self, "        const u64 group = group_of[k];");
+        } else if !groups.hashed() {
             line!(
                 self,
                 "        const u64 group = {};",
@@ -317,18 +419,22 @@ impl KernelWriter<'_> {
         }
         line!(self, "        if (alive) {{");
         if groups.shared() {
-            for (i, a) in accumulators.iter().enumerate() {
-                let cell = groups.array_cell(i, "(u32)group");
-                let add = a.add_to_block(&cell, &a.value);
-                self.add_if(a, &add);
-            }
+            self.add_to_arrays(groups, "(u32)group");
             line!(self, "        }}");
             return;
+        }
+        if let Some(of) = layout.regrouped.filter(|r| r.window > 0) {
+            line!(self, "          if (group < {}) {{", of.window);
+            self.add_to_arrays(groups, "(u32)group");
+            line!(self, "          continue; }}");
         }
         if groups.hashed() {
             let packed = keys::packed_words(&layout.keys, &codes, layout.key_words);
             self.find_slot(groups, &packed, "continue");
         } else {
+            if layout.regrouped.is_some() {
+                line!(self, "          if (group >= cap) continue;");
+            }
             line!(
                 self,
                 "          u8* const at = states + group * {};",
@@ -340,7 +446,7 @@ impl KernelWriter<'_> {
     }
 
     /// Add the row at hand to the state at `at`. Two extremes in neighbouring cells are looked at together.
-    fn add_row(&mut self, plan: &AccumulatorPlan) {
+    pub(super) fn add_row(&mut self, plan: &AccumulatorPlan) {
         let raised = |a: &Accumulator| {
             a.narrow
                 && matches!(a.kind, StateKind::Min | StateKind::Max)
@@ -455,12 +561,15 @@ impl KernelWriter<'_> {
                 line!(self, "      if (t != 0) {add} }}");
             }
             line!(self, "  }}");
-        } else if groups.shared() {
+        } else if groups.has_arrays() {
             line!(self, "  __syncthreads();");
             line!(
                 self,
                 "  for (u32 g = threadIdx.x; g < {slots}; g += {threads}) {{"
             );
+            if groups.layout.regrouped.is_some() {
+                line!(self, "    if (g >= min_u64(groups, cap)) break;");
+            }
             line!(self, "    u8* const at = states + (u64)g * {stride};");
             for (i, a) in accumulators.iter().enumerate() {
                 let value = a.content(&groups.array_cell(i, "g"));

@@ -5,7 +5,7 @@ use arrow::datatypes::DataType;
 use super::aggregate::{Accumulator, CallPlan, StateKind};
 use super::emit::Context;
 use super::keys::KeyPlan;
-use super::program::{GroupsLayout, ResultLayout, SourceRows};
+use super::program::{GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
@@ -30,7 +30,9 @@ pub(super) fn source(
         .arguments
         .pointer(&format!("r{result}state"), "const u8*");
     let apart = layout.hashed() && layout.key_bytes == 0;
-    let keys = if apart {
+    let keys = if let Some(of) = layout.regrouped {
+        Some(Keys::Packed(packed_keys(result, of, state)))
+    } else if apart {
         let keys = state
             .arguments
             .pointer(&format!("r{result}keys"), "const u64*");
@@ -53,6 +55,7 @@ pub(super) fn source(
             format!("{slots}[row + k] == 2")
         }
         (Some(Keys::InSlot(key)), _) => format!("{key} != 0"),
+        (Some(Keys::Packed(_)), _) => "true".to_string(),
         (None, Some(existence)) => {
             let cell = layout.aggregates.accumulators[existence]
                 .cell(&format!("({states} + (row + k) * {stride})"));
@@ -60,7 +63,7 @@ pub(super) fn source(
         }
         (None, None) => "true".to_string(),
     };
-    let prologue = vec![format!(
+    let mut prologue = vec![format!(
         "if (live != 0) {{ u32 occupied = 0; WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) occupied |= (u32)({occupied}) << k; live &= occupied; }}"
     )];
     let at = format!("const u8* const at = {states} + (row + k) * {stride};");
@@ -71,8 +74,14 @@ pub(super) fn source(
     for call in &layout.aggregates.calls {
         scope.push(call_column(layout, call, &at, state)?);
     }
+    let mut rows = SourceRows::Slots(result);
+    if layout.regrouped.is_some() {
+        // Groups without gaps.
+        rows = SourceRows::Rows(result);
+        prologue.clear();
+    }
     Ok(EmittedSource {
-        rows: SourceRows::Slots(result),
+        rows,
         bound: known.bound,
         thread_rows: 1,
         prologue,
@@ -80,8 +89,33 @@ pub(super) fn source(
     })
 }
 
+/// C++ text of the packed key of group `row + k` of collected rows.
+fn packed_keys(result: ResultId, of: RegroupedLayout, state: &mut KernelState) -> (String, u32) {
+    let arguments = &mut state.arguments;
+    let t = match of.key_bytes {
+        4 => "const u32*",
+        8 => "const u64*",
+        _ => "const u128*",
+    };
+    let rows = of.rows;
+    let text = if of.how.partitions() {
+        let keys = arguments.pointer(&format!("r{result}keys"), t);
+        format!("{keys}[row + k]")
+    } else if of.how.numbers() {
+        let keys = arguments.pointer(&format!("r{rows}groupkeys"), t);
+        format!("{keys}[row + k]")
+    } else {
+        let keys = arguments.pointer(&format!("r{rows}k0"), t);
+        let starts = arguments.pointer(&format!("r{rows}starts"), "const u32*");
+        format!("{keys}[{starts}[row + k]]")
+    };
+    (text, of.key_bytes)
+}
+
 /// C++ text of packed keys of slots.
 enum Keys {
+    /// One number of this many bytes.
+    Packed((String, u32)),
     /// Up to the number of the word.
     Apart(String),
     /// One more than the only word.
@@ -93,6 +127,9 @@ impl Keys {
         match self {
             Self::Apart(words) => format!("{words} + {word}]"),
             Self::InSlot(key) => format!("((u64){key} - 1)"),
+            // The first word is the high one.
+            Self::Packed((key, 16)) if word == 0 => format!("(u64)({key} >> 64)"),
+            Self::Packed((key, _)) => format!("(u64){key}"),
         }
     }
 }

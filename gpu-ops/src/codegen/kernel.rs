@@ -70,12 +70,13 @@ pub(super) fn write(
         EmittedSink::Rows { into, .. }
         | EmittedSink::Matches { into, .. }
         | EmittedSink::Aggregate { into, .. }
+        | EmittedSink::Collect { into, .. }
         | EmittedSink::Build { into, .. } => Some(*into),
         EmittedSink::Discard => None,
     };
     let mut source = format!(
         "#define WL_BLOCK_THREADS {block_threads}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
-         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"strings.cuh\"\n\n{}\n",
+         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n\n{}\n",
         pipeline.state.arguments.declaration("Args"),
     );
     if !shared.is_empty() {
@@ -151,6 +152,9 @@ impl KernelWriter<'_> {
     }
 
     fn kernel(&mut self) -> Result<()> {
+        if self.is_partitioned() {
+            return self.partition_kernel();
+        }
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
         let rows = self.size("rows");
@@ -204,6 +208,12 @@ impl KernelWriter<'_> {
         self.sink()?;
         line!(self, "  }}");
         self.finish_sink()?;
+        self.report_faults();
+        Ok(())
+    }
+
+    /// Faults of this thread's rows, for the host.
+    pub(super) fn report_faults(&mut self) {
         if self.pipeline.state.faults {
             let control = self.pointer("control", "u64*");
             line!(
@@ -212,7 +222,6 @@ impl KernelWriter<'_> {
                 self.fault_word
             );
         }
-        Ok(())
     }
 
     /// Keep the rows of `mask` that pass.

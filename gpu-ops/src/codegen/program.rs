@@ -38,8 +38,8 @@ use super::lookup::LookupTable;
 use super::range::Range;
 use super::value::{CType, Meaning};
 use crate::column::Column;
-use crate::graph::{IndexKind, MaterializedJoin, ProbeKind, ResultId};
-use crate::pipeline::GroupPlacement;
+use crate::graph::{IndexKind, MaterializedJoin, ProbeKind, ResultId, ResultSpec};
+use crate::pipeline::{GroupPlacement, Regroup};
 
 /// Control words of each result.
 pub const CONTROL_WORDS: usize = 5;
@@ -70,6 +70,8 @@ pub struct Program {
     pub bases: Vec<Arc<Column>>,
     /// Chosen algorithms with their reasons, for reports.
     pub choices: Vec<String>,
+    /// Results that the graph does not have; they follow its own.
+    pub hidden: Vec<ResultSpec>,
 }
 
 /// One step.
@@ -185,10 +187,85 @@ pub enum ResultLayout {
         /// What is joined once the rows are there; `None`: ranges of entries have been looked up.
         joined: Option<JoinedMatches>,
     },
+    /// Rows with packed keys, brought together by key.
+    Collected(CollectedLayout),
     /// Aggregation states.
     Groups(GroupsLayout),
     /// A join index.
     Index(IndexLayout),
+}
+
+/// Rows whose packed keys and arguments have been written down for an aggregation; in a result that the graph does not
+/// have, behind those that it has. The executor brings them together by key as `how` says:
+///
+/// | | |
+/// |---|---|
+/// | numbers | `r{r}ids` `u32*`: the number of each row's group; `r{r}groupkeys`: the key of each group |
+/// | sorts keys | `r{r}starts` `u32*`: the first row of each group |
+/// | partitions | `r{r}offsets` `u32*`: the first row of each partition, and the number of rows |
+/// | gathers | `r{r}numbers` `u32*`: the row behind each key |
+///
+/// The number of groups, where it is known before they are aggregated, is [`ControlWord::Pairs`].
+#[derive(Debug, Clone)]
+pub struct CollectedLayout {
+    /// Arguments.
+    pub columns: Vec<ColumnLayout>,
+    /// Bytes of a packed key in `r{r}k0`: 4, 8 or 16.
+    pub key_bytes: u32,
+    /// Bits in use of a packed key; fewer than it has.
+    pub key_bits: u32,
+    /// How rows are brought together.
+    pub how: Regroup,
+    /// Hash bits by which they are partitioned.
+    pub bits: u32,
+    /// Slots of the table that numbers groups, at first.
+    pub slots: u64,
+}
+
+impl CollectedLayout {
+    /// C++ type of a packed key.
+    pub(super) fn key_type(&self) -> &'static str {
+        key_type(self.key_bytes)
+    }
+
+    /// C++ type of a pointer to packed keys.
+    pub(super) fn key_pointer(&self) -> &'static str {
+        match self.key_bytes {
+            4 => "u32*",
+            8 => "u64*",
+            _ => "u128*",
+        }
+    }
+}
+
+fn key_type(bytes: u32) -> &'static str {
+    match bytes {
+        4 => "u32",
+        8 => "u64",
+        _ => "u128",
+    }
+}
+
+/// Groups whose rows have been collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegroupedLayout {
+    /// The collected rows.
+    pub rows: ResultId,
+    /// As theirs.
+    pub how: Regroup,
+    /// As theirs.
+    pub key_bytes: u32,
+    /// As theirs.
+    pub bits: u32,
+    /// Groups of lower numbers that each block keeps in shared memory, or slots of its table for a partition.
+    pub window: u64,
+}
+
+impl RegroupedLayout {
+    /// C++ type of a packed key.
+    pub(super) fn key_type(&self) -> &'static str {
+        key_type(self.key_bytes)
+    }
 }
 
 /// Where groups live: `r{r}state` holds `slots` zero-initialised states of `stride` bytes. In a hash table a key of one
@@ -212,6 +289,10 @@ pub struct GroupsLayout {
     pub key_bytes: usize,
     /// First byte of the key in its slot.
     pub key_offset: usize,
+    /// Groups of collected rows: there are `cap{r}` states, of which [`ControlWord::Count`] are groups, without gaps. Those of
+    /// partitions have keys `r{r}keys`, of 4, 8 or 16 bytes, and for rows that found no place in a block a table of
+    /// `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
+    pub regrouped: Option<RegroupedLayout>,
     /// DISTINCT arguments: one set a call, each an extra hash table named `d{n}keys`, `d{n}states`, `d{n}slots`
     /// with this many words a key. Its overflow is the result's.
     pub distinct_words: Vec<usize>,
@@ -237,12 +318,7 @@ impl GroupsLayout {
         };
         let key_offset = aggregates.bytes.next_multiple_of(key_bytes.max(1));
         let used = (key_offset + key_bytes).max(1);
-        // A state is read in whole sectors: it should not lie in more of them than it must.
-        let stride = match used {
-            0..=16 => used.next_power_of_two().max(4),
-            17..=32 if hashed => 32,
-            _ => used.next_multiple_of(if used > 32 { 16 } else { 8 }),
-        };
+        let stride = stride(used, hashed);
         Self {
             keys,
             key_words,
@@ -252,8 +328,27 @@ impl GroupsLayout {
             stride,
             key_bytes,
             key_offset,
+            regrouped: None,
             distinct_words,
         }
+    }
+
+    /// The same for groups of collected rows.
+    pub(super) fn regrouped(
+        keys: Vec<KeyPlan>,
+        key_words: usize,
+        aggregates: &AccumulatorPlan,
+        placement: (GroupPlacement, u64),
+        regrouped: RegroupedLayout,
+        distinct_words: Vec<usize>,
+    ) -> Self {
+        // Every state belongs to a group: nothing must tell which do.
+        let exists = AccumulatorPlan::finished(aggregates, false);
+        let mut layout = Self::new(keys, key_words, aggregates, placement, distinct_words);
+        layout.stride = stride(exists.bytes.max(1), false);
+        layout.aggregates = exists;
+        layout.regrouped = Some(regrouped);
+        layout
     }
 
     /// Is there a hash table?
@@ -318,6 +413,16 @@ pub struct JoinedMatches {
     pub kind: ProbeKind,
     /// Set `r{index}marks` for entries with a match.
     pub marks: bool,
+}
+
+/// Bytes from one state of `used` bytes to the next. A state is read in whole sectors: it should not lie in more of them
+/// than it must.
+fn stride(used: usize, hashed: bool) -> usize {
+    match used {
+        0..=16 => used.next_power_of_two().max(4),
+        17..=32 if hashed => 32,
+        _ => used.next_multiple_of(if used > 32 { 16 } else { 8 }),
+    }
 }
 
 /// A join index.

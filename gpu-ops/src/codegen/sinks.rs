@@ -1,6 +1,7 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
 use super::aggregate::{AccumulatorPlan, EVERY_ROW};
+use super::collect::packed_width;
 use super::distinct::DistinctSets;
 use super::emit::{Context, EmittedSink, Known, emit_all};
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
@@ -50,18 +51,23 @@ pub(super) fn aggregate_sink(
         estimate: context.graph.results[into].estimate.max(1),
         state_bytes: dense.bytes,
         state_registers: dense.accumulators.iter().map(|a| a.registers()).sum(),
+        key_bytes: packed_width(&keys, key_words).unwrap_or(8 * key_words as u32),
+        key_words,
+        payload: aggregates.arguments.iter().map(|(_, bytes)| *bytes).collect(),
+        distinct: !sets.words.is_empty(),
+        clustered: clustered(emitter, aggregate),
         registers_possible: true,
         shared_possible: true,
     };
     let name = &context.graph.results[into].name;
     let mut placement = GroupPlacement::Registers;
     let mut slots = 1;
-    let clustered = clustered(emitter, aggregate);
     if !keys.is_empty() {
         let choice = context.policy.place_groups(&profile, context.device);
         placement = choice.placement;
         slots = match placement {
             GroupPlacement::GlobalHash { capacity } => capacity,
+            GroupPlacement::Regrouped { groups, .. } => groups,
             _ => match dense_domain {
                 Some(domain) => domain,
                 None => {
@@ -78,8 +84,8 @@ pub(super) fn aggregate_sink(
     Ok(EmittedSink::Aggregate {
         into,
         layout: Box::new(layout),
+        clustered: profile.clustered,
         profile,
-        clustered,
     })
 }
 
@@ -292,7 +298,7 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
                 bound,
             });
         }
-        EmittedSink::Discard => {}
+        EmittedSink::Collect { .. } | EmittedSink::Discard => {}
     }
     Ok(())
 }

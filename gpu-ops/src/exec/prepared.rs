@@ -139,13 +139,14 @@ impl Prepared {
     /// [`GpuError::Compile`]; [`GpuError::OutOfDeviceMemory`] for the lookup tables;
     /// [`GpuError::Internal`] when program and graph do not go together.
     pub(super) fn new(
-        graph: Graph,
+        mut graph: Graph,
         duplicates: HashSet<String>,
         program: Program,
         tables: &[Arc<LoadedTable>],
         runtime: &Runtime,
         stream: &Stream,
     ) -> Result<Self> {
+        graph.results.extend(program.hidden.iter().cloned());
         if program.results.len() != graph.results.len() || graph.scans.len() != tables.len() {
             return Err(GpuError::Internal(
                 "a program and its graph differ in their results or tables".into(),

@@ -152,6 +152,7 @@ impl Case {
             schema: schema(),
         };
         let program = Program {
+            hidden: vec![],
             results: layouts,
             steps,
             bases: vec![],

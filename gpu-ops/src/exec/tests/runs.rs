@@ -177,6 +177,7 @@ fn group_case(slots: u64, modulus: u32) -> Case {
         stride: 8,
         key_bytes: 0,
         key_offset: 0,
+        regrouped: None,
         distinct_words: vec![],
     });
     Case::new(
@@ -408,6 +409,7 @@ fn strings_by_row_are_fetched() {
         schema: Arc::clone(&schema),
     };
     let program = Program {
+            hidden: vec![],
         results: vec![ResultLayout::Rows(vec![layout])],
         steps: vec![StepProgram::Pipeline(row_numbers(0, 0))],
         bases: vec![column],
