@@ -32,6 +32,13 @@ WL_DEVICE bool key_equal(Key a, Key b) {
 }
 WL_DEVICE bool key_equal(WideKey a, WideKey b) { return a.low == b.low && a.high == b.high; }
 
+// Is it all ones? A build row with that has no key: it matches nothing.
+template <class Key>
+WL_DEVICE bool key_none(Key a) {
+  return a == (Key)~(Key)0;
+}
+WL_DEVICE bool key_none(WideKey a) { return (a.low & a.high) == ~0ull; }
+
 template <class Key>
 WL_DEVICE bool key_less(Key a, Key b) {
   return a < b;
@@ -52,17 +59,21 @@ WL_DEVICE u32 key_hash(u64 key) {
 }
 WL_DEVICE u32 key_hash(WideKey key) { return key_hash(key.low ^ (u64)key_hash(key.high) * 0xff51afd7ed558ccdull); }
 
-// The list that pairs go to.
-struct PairWriter {
+// Where some pairs go: a place in the list, and how many fit from there on.
+struct PairSpan {
   u32* entries;
   u32* rows;
-  u64* count;
-  u64 capacity;
+  u32 room;
 };
 
-// One pair; beyond the capacity nothing.
-WL_DEVICE void write_pair(const PairWriter& out, u64 at, u32 entry, u32 row) {
-  if (at < out.capacity) {
+WL_DEVICE PairSpan pair_span(u32* entries, u32* rows, u64 capacity, u64 first) {
+  const u64 room = first < capacity ? capacity - first : 0;
+  return {entries + first, rows + first, room < 0xFFFFFFFFu ? (u32)room : 0xFFFFFFFFu};
+}
+
+// One pair; where there is no room nothing.
+WL_DEVICE void write_pair(const PairSpan& out, u32 at, u32 entry, u32 row) {
+  if (at < out.room) {
     out.entries[at] = entry;
     out.rows[at] = row;
   }

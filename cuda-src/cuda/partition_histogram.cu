@@ -21,6 +21,7 @@ struct PartitionHistogramShared {
 };
 
 WL_DEVICE void count_digits(const PartitionHistogramArgs& args, u32* counts, WL_KEY key) {
+  WL_NO_UNROLL
   for (u32 d = 0; d < args.digits; ++d) {
     atomicAdd(counts + d * 256 + radix_digit<WL_HASHED>(key, args.shifts[d], args.masks[d]), 1u);
   }

@@ -23,9 +23,17 @@ static const u32 PHJ_BUILD_ITEMS = (PHJ_ROWS + WL_BLOCK_THREADS - 1) / WL_BLOCK_
 // No partition has more tasks: beyond, its probe chunks grow.
 static const u64 PHJ_MOST_TASKS = 1u << 30;
 
+// The heads of the table's chains, by hash.
 struct PhjShared {
-  u32 slots[PHJ_SLOTS];
-  PairKey keys[PHJ_ROWS];
+#if PHJ_ARRAY
+  u16 slots[PHJ_SLOTS];
+#else
+  // The last row that came to a slot: above 16 bits of its hash, below its place in the chunk.
+  u32 heads[PHJ_SLOTS];
+  // The row that was there before, PHJ_ABSENT if none.
+  u16 next[PHJ_ROWS];
+  alignas(16) PairKey keys[PHJ_ROWS];
+#endif
 #if PHJ_NUMBERS
   u32 numbers[PHJ_ROWS];
 #endif
@@ -51,6 +59,8 @@ struct PhjCut {
 
 WL_DEVICE PhjCut phj_cut(const PhjArgs& args, u64 build, u64 probe) {
   PhjCut cut = {0, args.probe_chunk, 0};
+  // Keys that nobody asks for may still be wanted to be unique.
+  if (probe == 0 && build != 0 && args.duplicate != 0) return {(u32)((build + PHJ_ROWS - 1) / PHJ_ROWS), args.probe_chunk, 1};
   if (probe == 0 || (build == 0 && (args.kind & PAIR_UNMATCHED) == 0)) return cut;
   cut.build_chunks = build == 0 ? 1 : (u32)((build + PHJ_ROWS - 1) / PHJ_ROWS);
   const u64 most = PHJ_MOST_TASKS / cut.build_chunks;
@@ -70,79 +80,146 @@ WL_KERNEL(phj_tasks, PhjArgs, args) {
   }
 }
 
-WL_DEVICE u32 phj_first_slot(u32 hash) {
+#if PHJ_ARRAY
+// The chunk's row with the key (one of them), PHJ_ABSENT when there is none.
+WL_DEVICE u32 phj_find(const PhjArgs& args, const PhjShared& shared, PairKey key) {
+  const PairKey slot = key >> args.shift;
+  return slot < PHJ_SLOTS ? shared.slots[slot] : PHJ_ABSENT;
+}
+#else
+WL_DEVICE u32 phj_slot(u32 hash) {
   return (PHJ_SLOTS & (PHJ_SLOTS - 1)) == 0 ? hash / (0xFFFFFFFFu / PHJ_SLOTS + 1)
                                             : (u32)((u64)hash * PHJ_SLOTS >> 32);
 }
-WL_DEVICE u32 phj_next_slot(u32 slot) { return slot + 1 == PHJ_SLOTS ? 0 : slot + 1; }
 
-// The chunk's row that stands for the key, PHJ_ABSENT when it has none.
-WL_DEVICE u32 phj_find(const PhjShared& shared, PairKey key) {
+WL_DEVICE u32 phj_find(const PhjArgs&, const PhjShared& shared, PairKey key) {
   const u32 hash = key_hash(key);
-  const u32 tag = hash << 16;
-  u32 slot = phj_first_slot(hash);
-  // The table has more slots than rows.
-  while (true) {
-    const u32 word = shared.slots[slot];
-    if (word == PHJ_EMPTY) return PHJ_ABSENT;
-    if ((word ^ tag) < 0x10000u && key_equal(shared.keys[word & 0xFFFFu], key)) return word & 0xFFFFu;
-    slot = phj_next_slot(slot);
-  }
+  const u32 word = shared.heads[phj_slot(hash)];
+  u32 row = word & 0xFFFFu;
+  if (row == PHJ_ABSENT) return row;
+  if ((word ^ hash << 16) < 0x10000u && key_equal(shared.keys[row], key)) return row;
+  do {
+    row = shared.next[row];
+  } while (row != PHJ_ABSENT && !key_equal(shared.keys[row], key));
+  return row;
+}
+#endif
+
+// What the rows of a chunk are.
+enum PhjChunk { PHJ_NO_KEYS, PHJ_DISTINCT, PHJ_REPEATED };
+
+// An empty table. The caller meets the block before it enters rows.
+WL_DEVICE void phj_clear(PhjShared& shared) {
+  const u32 empty[4] = {PHJ_EMPTY, PHJ_EMPTY, PHJ_EMPTY, PHJ_EMPTY};
+#if PHJ_ARRAY
+  for (u32 i = threadIdx.x * 4; i < PHJ_SLOTS / 2; i += WL_BLOCK_THREADS * 4) store_vec((u32*)shared.slots + i, empty);
+#else
+  for (u32 i = threadIdx.x * 4; i < PHJ_SLOTS; i += WL_BLOCK_THREADS * 4) store_vec(shared.heads + i, empty);
+#endif
 }
 
-// Enters row `row`, whose key is in its place; the answer is the row that stands for the key, itself or an earlier one.
-WL_DEVICE u32 phj_insert(PhjShared& shared, PairKey key, u32 row) {
+// Enters row i; the row that was in its slot before.
+WL_DEVICE u32 phj_enter(const PhjArgs& args, PhjShared& shared, PairKey key, u32 i) {
+#if PHJ_ARRAY
+  const PairKey slot = key >> args.shift;
+  if (slot >= PHJ_SLOTS) return PHJ_ABSENT;
+  const u32 before = shared.slots[slot];
+  shared.slots[slot] = (u16)i;
+  return before;
+#else
   const u32 hash = key_hash(key);
-  const u32 tag = hash << 16;
-  u32 slot = phj_first_slot(hash);
-  while (true) {
-    const u32 word = atomicCAS(&shared.slots[slot], PHJ_EMPTY, tag | row);
-    if (word == PHJ_EMPTY) return row;
-    if ((word ^ tag) < 0x10000u && key_equal(shared.keys[word & 0xFFFFu], key)) return word & 0xFFFFu;
-    slot = phj_next_slot(slot);
-  }
+  const u32 before = atomicExch(&shared.heads[phj_slot(hash)], hash << 16 | i) & 0xFFFFu;
+  shared.keys[i] = key;
+  shared.next[i] = (u16)before;
+  return before;
+#endif
+}
+
+// Was another row with the key of row i entered? One of the rows of a key says so. All have been entered.
+WL_DEVICE bool phj_entered_twice(const PhjArgs& args, const PhjShared& shared, PairKey key, u32 i, u32 before) {
+#if PHJ_ARRAY
+  const u32 row = phj_find(args, shared, key);
+  return before != PHJ_ABSENT || (row != i && row != PHJ_ABSENT);
+#else
+  while (before != PHJ_ABSENT && !key_equal(shared.keys[before], key)) before = shared.next[before];
+  return before != PHJ_ABSENT;
+#endif
 }
 
 // The table of build rows first .. first + rows.
-WL_DEVICE void phj_build(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
-  const PairKey* keys = (const PairKey*)args.build_keys;
-  const u32 empty[4] = {PHJ_EMPTY, PHJ_EMPTY, PHJ_EMPTY, PHJ_EMPTY};
-  for (u32 i = threadIdx.x * 4; i < PHJ_SLOTS; i += WL_BLOCK_THREADS * 4) store_vec(shared.slots + i, empty);
-  if (args.marks != 0) {
-    for (u32 i = threadIdx.x; i < (PHJ_ROWS + 31) / 32; i += WL_BLOCK_THREADS) shared.hits[i] = 0;
-  }
-  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) {
-    shared.keys[i] = keys[(u64)first + i];
-#if PHJ_NUMBERS
-    shared.numbers[i] = args.build_numbers[(u64)first + i];
-#endif
-#if !PHJ_UNIQUE
-    shared.runs[i] = 0;
-#endif
-  }
-#if PHJ_UNIQUE
-  __syncthreads();
-  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) phj_insert(shared, shared.keys[i], i);
-#else
-  if (threadIdx.x == 0) shared.cursor = 0;
-  __syncthreads();
-  // The row that stands for the key, and above 16 bits the place among the rows of the key.
-  u32 spots[PHJ_BUILD_ITEMS];
+WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
+  const PairKey* keys = (const PairKey*)args.build_keys + first;
+  PairKey mine[PHJ_BUILD_ITEMS];
   WL_UNROLL
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-    spots[k] = 0;
-    if (i < rows) {
-      const u32 head = phj_insert(shared, shared.keys[i], i);
-      spots[k] = head | atomicAdd(&shared.runs[head], 1u) << 16;
+    if (i < rows) mine[k] = keys[i];
+  }
+  phj_clear(shared);
+  if (args.marks != 0) {
+    for (u32 i = threadIdx.x; i < (PHJ_ROWS + 31) / 32; i += WL_BLOCK_THREADS) shared.hits[i] = 0;
+  }
+#if PHJ_NUMBERS
+  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) shared.numbers[i] = args.build_numbers[(u64)first + i];
+#endif
+#if !PHJ_UNIQUE
+  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) shared.runs[i] = 0;
+  if (threadIdx.x == 0) shared.cursor = 0;
+#endif
+  __syncthreads();
+  bool keys_there = false;
+#if PHJ_UNIQUE
+  u32 before[PHJ_BUILD_ITEMS];
+#endif
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+#if PHJ_UNIQUE
+    before[k] = PHJ_ABSENT;
+#endif
+    if (i >= rows || key_none(mine[k])) continue;
+    keys_there = true;
+#if PHJ_UNIQUE
+    before[k] = phj_enter(args, shared, mine[k], i);
+#else
+    phj_enter(args, shared, mine[k], i);
+#endif
+  }
+  if (!__syncthreads_or(keys_there)) return PHJ_NO_KEYS;
+#if PHJ_UNIQUE
+  if (args.duplicate != 0) {
+    bool twice = false;
+    WL_UNROLL
+    for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+      const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+      if (PHJ_ARRAY ? i < rows && !key_none(mine[k]) : before[k] != PHJ_ABSENT) {
+        twice = twice || phj_entered_twice(args, shared, mine[k], i, before[k]);
+      }
     }
+    if (twice) store_relaxed(args.duplicate, (u64)1);
+  }
+  return PHJ_DISTINCT;
+#else
+  // The row that stands for the key, and above 16 bits the place among the rows of the key.
+  u32 spots[PHJ_BUILD_ITEMS];
+  bool twice = false;
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+    spots[k] = i < rows && !key_none(mine[k]) ? phj_find(args, shared, mine[k]) : PHJ_ABSENT;
+    twice = twice || (spots[k] != PHJ_ABSENT && spots[k] != i);
+  }
+  if (!__syncthreads_or(twice)) return PHJ_DISTINCT;
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    if (spots[k] != PHJ_ABSENT) spots[k] |= atomicAdd(&shared.runs[spots[k]], 1u) << 16;
   }
   __syncthreads();
   // Each run gets its places.
   WL_UNROLL
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-    const bool head = i < rows && (spots[k] & 0xFFFFu) == i;
+    const bool head = (spots[k] & 0xFFFFu) == i;
     const u32 length = head ? shared.runs[i] : 0;
     const u32 before = warp_scan_exclusive_sum(length);
     u32 base = 0;
@@ -154,11 +231,42 @@ WL_DEVICE void phj_build(const PhjArgs& args, PhjShared& shared, u32 first, u32 
   WL_UNROLL
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-    if (i < rows) shared.order[(shared.runs[spots[k] & 0xFFFFu] >> 16) + (spots[k] >> 16)] = (u16)i;
+    const u32 head = spots[k] & 0xFFFFu;
+    if (head != PHJ_ABSENT) shared.order[(shared.runs[head] >> 16) + (spots[k] >> 16)] = (u16)i;
   }
-#endif
   __syncthreads();
+  return PHJ_REPEATED;
+#endif
 }
+
+#if PHJ_UNIQUE
+// Are there equal keys in different chunks of a partition? Rows without key may be many, but where the others do not
+// fit into a table the answer is yes, to be on the safe side.
+WL_DEVICE void phj_distinct(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
+  const PairKey* keys = (const PairKey*)args.build_keys + first;
+  __syncthreads();
+  phj_clear(shared);
+  if (threadIdx.x == 0) shared.partition = 0;
+  __syncthreads();
+  for (u32 base = 0; base < rows; base += WL_BLOCK_THREADS) {
+    const u32 i = base + threadIdx.x;
+    bool twice = false;
+    u32 before = PHJ_ABSENT, place = 0;
+    const bool live = i < rows && !key_none(keys[i]);
+    if (live) {
+      place = atomicAdd(&shared.partition, 1u);
+      twice = place >= PHJ_ROWS;
+      if (!twice) before = phj_enter(args, shared, keys[i], place);
+    }
+    __syncthreads();
+    if (live && !twice) twice = phj_entered_twice(args, shared, keys[i], place, before);
+    if (__syncthreads_or(twice)) {
+      store_relaxed(args.duplicate, (u64)1);
+      return;
+    }
+  }
+}
+#endif
 
 // Number of a build row of the chunk.
 WL_DEVICE u32 phj_number(const PhjShared& shared, u32 first, u32 row) {
@@ -169,44 +277,64 @@ WL_DEVICE u32 phj_number(const PhjShared& shared, u32 first, u32 row) {
 #endif
 }
 
-// The probe rows begin .. end against the table; `single`: the partition has no other build chunk.
-WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u64 begin, u64 end, bool single) {
-  const PairKey* keys = (const PairKey*)args.probe_keys;
-  const PairWriter out = {args.entries, args.rows, args.pairs, args.capacity};
+// Reserves places for the `pairs` of each warp; the warp's first.
+WL_DEVICE u64 phj_reserve(const PhjArgs& args, PhjShared& shared, u32 pairs) {
+  const u64 first = block_reserve(lane_id() == 0 ? pairs : 0, args.pairs, shared.reserve);
+  return __shfl_sync(WL_FULL_MASK, first, 0);
+}
+
+// `rows` probe rows from `begin` on against the table; `single`: the partition has no other build chunk; `distinct`: no
+// two rows of the chunk have equal keys.
+WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 begin, u32 rows, bool single,
+                         bool distinct) {
+  const bool entries = (args.kind & PAIR_ENTRIES) != 0;
   // Only the last word on a row can say that it has no match, or has one at all: phj_rest does.
-  const bool matched = (args.kind & PAIR_MATCHED) != 0 && (single || (args.kind & PAIR_ENTRIES) != 0);
+  const bool matched = (args.kind & PAIR_MATCHED) != 0 && (single || entries);
   const bool unmatched = (args.kind & PAIR_UNMATCHED) != 0 && single;
   const bool note = !single && args.matched != 0;
-  for (u64 base = begin; base < end; base += PHJ_ROUND) {
-    const u64 at = base + warp_id() * WL_WARP * PHJ_ITEMS + lane_id();
+  const u32 lane_first = warp_id() * WL_WARP * PHJ_ITEMS + lane_id();
+  for (u32 base = 0; base < rows; base += PHJ_ROUND) {
+    const u32 left = rows - base;
+    const u32 at = begin + base + lane_first;
+    const PairKey* keys = (const PairKey*)args.probe_keys + at;
     PairKey key[PHJ_ITEMS];
     WL_UNROLL
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {
-      if (at + k * WL_WARP < end) key[k] = keys[at + k * WL_WARP];
+      if (lane_first + k * WL_WARP < left) key[k] = keys[k * WL_WARP];
     }
     u32 found[PHJ_ITEMS];
     u32 live = 0;
     WL_UNROLL
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {
       found[k] = PHJ_ABSENT;
-      if (at + k * WL_WARP >= end) continue;
-      found[k] = phj_find(shared, key[k]);
+      if (lane_first + k * WL_WARP >= left) continue;
+      found[k] = phj_find(args, shared, key[k]);
       const bool hit = found[k] != PHJ_ABSENT;
       if (hit && args.marks != 0) wl_set_bit(shared.hits, found[k]);
-      if (hit && note) wl_set_bit(args.matched, at + k * WL_WARP);
+      if (hit && note) wl_set_bit(args.matched, (u64)at + k * WL_WARP);
       if (hit ? matched : unmatched) live |= 1u << k;
     }
-#if PHJ_UNIQUE
-    u32 place[PHJ_ITEMS];
-    const u64 to = block_reserve_rows<PHJ_ITEMS>(live, out.count, shared.reserve, place);
-    WL_UNROLL
-    for (u32 k = 0; k < PHJ_ITEMS; ++k) {
-      if ((live >> k & 1u) == 0) continue;
-      const bool entry = found[k] != PHJ_ABSENT && (args.kind & PAIR_ENTRIES) != 0;
-      write_pair(out, to + place[k], entry ? phj_number(shared, first, found[k]) : PAIR_NONE,
-                 number_of(args.probe_numbers, (u32)(at + k * WL_WARP)));
+    __syncwarp();
+    if (PHJ_UNIQUE || distinct) {
+      u32 pairs = 0;
+      WL_UNROLL
+      for (u32 k = 0; k < PHJ_ITEMS; ++k) pairs += (u32)__popc(__ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0));
+      const PairSpan out = pair_span(args.entries, args.rows, args.capacity, phj_reserve(args, shared, pairs));
+      u32 place = 0;
+      WL_UNROLL
+      for (u32 k = 0; k < PHJ_ITEMS; ++k) {
+        const u32 votes = __ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0);
+        if ((live >> k & 1u) != 0) {
+          const bool entry = found[k] != PHJ_ABSENT && entries;
+          write_pair(out, place + (u32)__popc(votes & ((1u << lane_id()) - 1u)),
+                     entry ? phj_number(shared, first, found[k]) : PAIR_NONE,
+                     number_of(args.probe_numbers, at + k * WL_WARP));
+        }
+        place += (u32)__popc(votes);
+      }
+      continue;
     }
-#else
+#if !PHJ_UNIQUE
     // Pairs of item k of the lanes before.
     u32 before[PHJ_ITEMS];
     u32 pairs = 0;
@@ -217,8 +345,8 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u64 
       before[k] = warp_scan_exclusive_sum(mine);
       pairs += __shfl_sync(WL_FULL_MASK, before[k] + mine, WL_WARP - 1);
     }
-    u64 to = block_reserve(lane_id() == 0 ? pairs : 0, out.count, shared.reserve);
-    to = __shfl_sync(WL_FULL_MASK, to, 0);
+    const PairSpan out = pair_span(args.entries, args.rows, args.capacity, phj_reserve(args, shared, pairs));
+    u32 place = 0;
     WL_UNROLL
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {
       const bool hit = found[k] != PHJ_ABSENT;
@@ -226,7 +354,7 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u64 
       const u32 run = hit ? shared.runs[found[k]] : PAIR_NONE;
       const u32 mine = !lives ? 0 : hit ? run & 0xFFFFu : 1;
       const u32 total = __shfl_sync(WL_FULL_MASK, before[k] + mine, WL_WARP - 1);
-      const u32 row = lives ? number_of(args.probe_numbers, (u32)(at + k * WL_WARP)) : 0;
+      const u32 row = lives ? number_of(args.probe_numbers, at + k * WL_WARP) : 0;
       for (u32 item = 0; item < total; item += WL_WARP) {
         const u32 j = item + lane_id();
         const u32 lane = lane_of_item(before[k], j);
@@ -237,9 +365,9 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u64 
         const u32 entry = its_run == PAIR_NONE
                               ? PAIR_NONE
                               : phj_number(shared, first, shared.order[(its_run >> 16) + (j - start)]);
-        write_pair(out, to + j, entry, its_row);
+        write_pair(out, place + j, entry, its_row);
       }
-      to += total;
+      place += total;
     }
 #endif
   }
@@ -249,7 +377,8 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u64 
 WL_DEVICE void phj_mark(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
   __syncthreads();
   for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) {
-    if (wl_bit(shared.hits, phj_find(shared, shared.keys[i]))) wl_set_bit(args.marks, phj_number(shared, first, i));
+    const u32 row = phj_find(args, shared, ((const PairKey*)args.build_keys)[(u64)first + i]);
+    if (row != PHJ_ABSENT && wl_bit(shared.hits, row)) wl_set_bit(args.marks, phj_number(shared, first, i));
   }
 }
 
@@ -299,11 +428,17 @@ WL_KERNEL(phj_join, PhjArgs, args) {
     if (cut.tasks == 0) return;
     const u32 first = build_begin + (u32)(task % cut.build_chunks) * PHJ_ROWS;
     const u32 rows = build_end - first < PHJ_ROWS ? build_end - first : PHJ_ROWS;
-    const u64 begin = probe_begin + task / cut.build_chunks * cut.probe_rows;
-    const u64 end = begin + cut.probe_rows < probe_end ? begin + cut.probe_rows : probe_end;
-    phj_build(args, shared, first, rows);
-    phj_probe(args, shared, first, begin, end, cut.build_chunks == 1);
-    if (args.marks != 0) phj_mark(args, shared, first, rows);
+    const u32 begin = probe_begin + (u32)(task / cut.build_chunks) * cut.probe_rows;
+    const u32 probes = probe_end - begin < cut.probe_rows ? probe_end - begin : cut.probe_rows;
+    const PhjChunk chunk = phj_build(args, shared, first, rows);
+    const bool single = cut.build_chunks == 1;
+    if (chunk != PHJ_NO_KEYS || (single && (args.kind & PAIR_UNMATCHED) != 0)) {
+      phj_probe(args, shared, first, begin, probes, single, chunk != PHJ_REPEATED);
+      if (args.marks != 0) phj_mark(args, shared, first, rows);
+    }
+#if PHJ_UNIQUE
+    if (args.duplicate != 0 && !single && task == 0) phj_distinct(args, shared, build_begin, build_end - build_begin);
+#endif
     if (!extra) return;
   }
 }
@@ -315,7 +450,6 @@ struct PhjRestShared {
 // Probe rows of partitions with several build chunks, once all of them have noted which rows have matches.
 WL_KERNEL(phj_rest, PhjArgs, args) {
   WL_SHARED(PhjRestShared, shared);
-  const PairWriter out = {args.entries, args.rows, args.pairs, args.capacity};
   const u32 partitions = args.oversize[0];
   for (u32 i = 0; i < partitions; ++i) {
     const u32 p = args.oversize[1 + i];
@@ -328,8 +462,11 @@ WL_KERNEL(phj_rest, PhjArgs, args) {
         const bool hit = wl_bit(args.matched, at);
         lives = (args.kind & (hit ? PAIR_MATCHED : PAIR_UNMATCHED)) != 0 && !(hit && (args.kind & PAIR_ENTRIES) != 0);
       }
-      const u64 to = block_reserve(lives ? 1 : 0, out.count, shared.reserve);
-      if (lives) write_pair(out, to, PAIR_NONE, number_of(args.probe_numbers, (u32)at));
+      const u64 to = block_reserve(lives ? 1 : 0, args.pairs, shared.reserve);
+      if (lives) {
+        write_pair(pair_span(args.entries, args.rows, args.capacity, to), 0, PAIR_NONE,
+                   number_of(args.probe_numbers, (u32)at));
+      }
     }
   }
 }

@@ -82,17 +82,17 @@ struct SmjPiece {
 };
 
 // A pair of a row with build place `place`.
-WL_DEVICE void smj_pair(const SmjArgs& args, const PairWriter& out, u64 to, u32 place, u32 row) {
+WL_DEVICE void smj_pair(const SmjArgs& args, const PairSpan& out, u32 to, u32 place, u32 row) {
   const u32 entry = number_of(args.build_numbers, place);
   write_pair(out, to, entry, row);
   if (args.marks != 0) wl_set_bit(args.marks, entry);
 }
 
 // Leaves a run to smj_long, as far as there is room for its pairs.
-WL_DEVICE void smj_put_off(const SmjArgs& args, const PairWriter& out, u32 begin, u32 length, u32 row) {
-  u64 to = atomicAdd(out.count, (u64)length);
+WL_DEVICE void smj_put_off(const SmjArgs& args, u32 begin, u32 length, u32 row) {
+  u64 to = atomicAdd(args.pairs, (u64)length);
   SmjPiece* pieces = (SmjPiece*)args.pieces;
-  while (length > 0 && to < out.capacity) {
+  while (length > 0 && to < args.capacity) {
     const u32 part = length < SMJ_LONG ? length : SMJ_LONG;
     const u64 piece = atomicAdd(args.piece_count, (u64)1);
     if (piece < args.most_pieces) pieces[piece] = {to, begin, part, row, 0};
@@ -104,7 +104,7 @@ WL_DEVICE void smj_put_off(const SmjArgs& args, const PairWriter& out, u32 begin
 
 // Writes the pairs of the rows of a warp: of a lane its row `row` with the build rows begin .. begin + length, `before`
 // of the lanes before it, from `to` on. SMJ_NONE as begin: a row without match, length 1.
-WL_DEVICE void smj_expand(const SmjArgs& args, const PairWriter& out, u64 to, u32 before, u32 total, u32 begin, u32 row) {
+WL_DEVICE void smj_expand(const SmjArgs& args, const PairSpan& out, u32 to, u32 before, u32 total, u32 begin, u32 row) {
   for (u32 item = 0; item < total; item += WL_WARP) {
     const u32 j = item + lane_id();
     const u32 lane = lane_of_item(before, j);
@@ -115,6 +115,12 @@ WL_DEVICE void smj_expand(const SmjArgs& args, const PairWriter& out, u64 to, u3
     if (its_begin == SMJ_NONE) write_pair(out, to + j, PAIR_NONE, its_row);
     else smj_pair(args, out, to + j, its_begin + (j - start), its_row);
   }
+}
+
+// Reserves places for the `pairs` of each warp; the warp's first.
+WL_DEVICE u64 smj_reserve(const SmjArgs& args, SmjShared& shared, u32 pairs) {
+  const u64 first = block_reserve(lane_id() == 0 ? pairs : 0, args.pairs, shared.reserve);
+  return __shfl_sync(WL_FULL_MASK, first, 0);
 }
 
 // Marks the build rows of the runs of a warp's rows.
@@ -132,14 +138,18 @@ WL_KERNEL(smj_join, SmjArgs, args) {
   WL_SHARED(SmjShared, shared);
   const PairKey* build = (const PairKey*)args.build_keys;
   const PairKey* probe = (const PairKey*)args.probe_keys;
-  const PairWriter out = {args.entries, args.rows, args.pairs, args.capacity};
   const u64 all = bounded_rows(args.build_count, args.build_most) + bounded_rows(args.probe_count, args.probe_most);
   const u64 tile_begin = (u64)blockIdx.x * SMJ_TILE;
   if (tile_begin >= all) return;
   const u64 tile_end = all - tile_begin < SMJ_TILE ? all : tile_begin + SMJ_TILE;
   const u32 build_begin = args.cuts[blockIdx.x], build_end = args.cuts[blockIdx.x + 1];
   const u32 probe_begin = (u32)(tile_begin - build_begin), probe_end = (u32)(tile_end - build_end);
-  if (probe_begin == probe_end) return;
+#if SMJ_UNIQUE
+  const bool look = args.duplicate != 0;
+#else
+  const bool look = false;
+#endif
+  if (probe_begin == probe_end && !look) return;
   // The build row that keys[0] is of.
   const u32 origin = build_begin == 0 ? 0 : build_begin - 1;
   const u32 rows = build_end - origin;
@@ -156,6 +166,14 @@ WL_KERNEL(smj_join, SmjArgs, args) {
   }
 #endif
   __syncthreads();
+  if (look) {
+    // Every two neighbours lie in one tile together.
+    bool twice = false;
+    for (u32 i = threadIdx.x + 1; i < rows; i += WL_BLOCK_THREADS) {
+      twice = twice || (key_equal(shared.keys[i - 1], shared.keys[i]) && !key_none(shared.keys[i]));
+    }
+    if (twice) store_relaxed(args.duplicate, (u64)1);
+  }
   for (u64 base = probe_begin; base < probe_end; base += SMJ_ROUND) {
     const u64 warp_first = base + warp_id() * WL_WARP * SMJ_ITEMS;
     const u64 at = warp_first + lane_id();
@@ -187,7 +205,7 @@ WL_KERNEL(smj_join, SmjArgs, args) {
       length[k] = 1;
       if (at + k * WL_WARP >= probe_end) continue;
       const u32 upper = smj_bound(shared.keys, low, high, key[k], false);
-      const bool hit = upper > 0 && key_equal(shared.keys[upper - 1], key[k]);
+      const bool hit = upper > 0 && key_equal(shared.keys[upper - 1], key[k]) && !key_none(key[k]);
       if (hit) {
         begin[k] = origin + upper - 1;
 #if !SMJ_UNIQUE
@@ -214,15 +232,29 @@ WL_KERNEL(smj_join, SmjArgs, args) {
         smj_mark(args, begin[k], first ? length[k] : 0);
       }
     }
-    if (SMJ_UNIQUE || !entries) {
-      u32 place[SMJ_ITEMS];
-      const u64 to = block_reserve_rows<SMJ_ITEMS>(live, out.count, shared.reserve, place);
+    bool several = false;
+#if !SMJ_UNIQUE
+    WL_UNROLL
+    for (u32 k = 0; k < SMJ_ITEMS; ++k) several = several || length[k] > 1;
+    // Runs of one row, as most are in many joins, need no sharing out.
+    several = entries && __syncthreads_or(several);
+#endif
+    if (!several) {
+      u32 pairs = 0;
+      WL_UNROLL
+      for (u32 k = 0; k < SMJ_ITEMS; ++k) pairs += (u32)__popc(__ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0));
+      const PairSpan out = pair_span(args.entries, args.rows, args.capacity, smj_reserve(args, shared, pairs));
+      u32 place = 0;
       WL_UNROLL
       for (u32 k = 0; k < SMJ_ITEMS; ++k) {
-        if ((live >> k & 1u) == 0) continue;
-        const u32 row = number_of(args.probe_numbers, (u32)at + k * WL_WARP);
-        if (entries && begin[k] != SMJ_NONE) smj_pair(args, out, to + place[k], begin[k], row);
-        else write_pair(out, to + place[k], PAIR_NONE, row);
+        const u32 votes = __ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0);
+        if ((live >> k & 1u) != 0) {
+          const u32 row = number_of(args.probe_numbers, (u32)at + k * WL_WARP);
+          const u32 to = place + (u32)__popc(votes & ((1u << lane_id()) - 1u));
+          if (entries && begin[k] != SMJ_NONE) smj_pair(args, out, to, begin[k], row);
+          else write_pair(out, to, PAIR_NONE, row);
+        }
+        place += (u32)__popc(votes);
       }
       continue;
     }
@@ -231,7 +263,7 @@ WL_KERNEL(smj_join, SmjArgs, args) {
     WL_UNROLL
     for (u32 k = 0; k < SMJ_ITEMS; ++k) {
       if ((live >> k & 1u) != 0 && length[k] > SMJ_LONG) {
-        smj_put_off(args, out, begin[k], length[k], number_of(args.probe_numbers, (u32)at + k * WL_WARP));
+        smj_put_off(args, begin[k], length[k], number_of(args.probe_numbers, (u32)at + k * WL_WARP));
         live &= ~(1u << k);
       }
       __syncwarp();
@@ -239,26 +271,26 @@ WL_KERNEL(smj_join, SmjArgs, args) {
       before[k] = warp_scan_exclusive_sum(length[k]);
       pairs += __shfl_sync(WL_FULL_MASK, before[k] + length[k], WL_WARP - 1);
     }
-    u64 to = block_reserve(lane_id() == 0 ? pairs : 0, out.count, shared.reserve);
-    to = __shfl_sync(WL_FULL_MASK, to, 0);
+    const PairSpan out = pair_span(args.entries, args.rows, args.capacity, smj_reserve(args, shared, pairs));
+    u32 place = 0;
     WL_UNROLL
     for (u32 k = 0; k < SMJ_ITEMS; ++k) {
       const u32 total = __shfl_sync(WL_FULL_MASK, before[k] + length[k], WL_WARP - 1);
       const u32 row = (live >> k & 1u) != 0 ? number_of(args.probe_numbers, (u32)at + k * WL_WARP) : 0;
       __syncwarp();
-      smj_expand(args, out, to, before[k], total, begin[k], row);
-      to += total;
+      smj_expand(args, out, place, before[k], total, begin[k], row);
+      place += total;
     }
   }
 }
 
 // The long runs, piece by piece.
 WL_KERNEL(smj_long, SmjArgs, args) {
-  const PairWriter out = {args.entries, args.rows, args.pairs, args.capacity};
   const SmjPiece* pieces = (const SmjPiece*)args.pieces;
   const u64 count = *args.piece_count < args.most_pieces ? *args.piece_count : args.most_pieces;
   for (u64 i = blockIdx.x; i < count; i += gridDim.x) {
     const SmjPiece piece = pieces[i];
-    for (u32 j = threadIdx.x; j < piece.length; j += blockDim.x) smj_pair(args, out, piece.to + j, piece.begin + j, piece.row);
+    const PairSpan out = pair_span(args.entries, args.rows, args.capacity, piece.to);
+    for (u32 j = threadIdx.x; j < piece.length; j += blockDim.x) smj_pair(args, out, j, piece.begin + j, piece.row);
   }
 }

@@ -113,48 +113,18 @@ kernel_args! {
         pub padding: u32,
     }
 
-    /// Arguments of `sort_histogram` (`radix_sort.cu`).
-    pub struct SortHistogramArgs {
-        /// The key word of each row.
+    /// Arguments of `sort_keys` and `number_rows` (`sort_keys.cu`).
+    pub struct SortKeysArgs {
+        /// The key word of each row; unused by `number_rows`.
         pub word: DevicePtr as "const u64*",
-        /// Zeroed counts: 256 for each 8 bits, least significant first.
-        pub histogram: DevicePtr as "u32*",
-        /// Number of rows on the device; null when it is `most`.
-        pub count: DevicePtr as "const u64*",
-        /// Most rows.
-        pub most: u64,
-        /// Used bits of the word.
-        pub bits: u32,
-        /// Fills up the struct.
-        pub padding: u32,
-    }
-
-    /// Arguments of `sort_pass_u32`, `sort_pass_u64` and `number_rows` (`radix_sort.cu`).
-    pub struct SortPassArgs {
-        /// The key word of each row, read by row number when there are no `keys_in`.
-        pub word: DevicePtr as "const u64*",
-        /// Keys in the order so far; null in the first pass of a word.
-        pub keys_in: DevicePtr as "const void*",
         /// Row numbers in the order so far; null for the order of the rows.
-        pub rows_in: DevicePtr as "const u32*",
-        /// Keys in the new order; null in the last pass of a word.
-        pub keys_out: DevicePtr as "void*",
-        /// Row numbers in the new order.
-        pub rows_out: DevicePtr as "u32*",
-        /// Counts of the 256 digits.
-        pub histogram: DevicePtr as "const u32*",
-        /// 256 zeroed words a tile of [`SORT_TILE`] rows.
-        pub states: DevicePtr as "u64*",
-        /// A zeroed word.
-        pub ticket: DevicePtr as "u32*",
+        pub order: DevicePtr as "const u32*",
+        /// Keys of 4 bytes, or the numbers of the rows.
+        pub out: DevicePtr as "u32*",
         /// Number of rows on the device; null when it is `most`.
         pub count: DevicePtr as "const u64*",
         /// Most rows.
         pub most: u64,
-        /// Bits below the digit.
-        pub shift: u32,
-        /// Mask of the digit after the shift.
-        pub mask: u32,
     }
 
     /// Arguments of `string_lengths` and `copy_strings` (`strings_gather.cu`).
@@ -209,6 +179,8 @@ kernel_args! {
         pub oversize: DevicePtr as "u32*",
         /// Zeroed bitmap over probe places: rows of such partitions with a match; null when nobody asks.
         pub matched: DevicePtr as "u32*",
+        /// Set to 1 when two build rows have equal keys though they are said to be unique; null when nobody asks.
+        pub duplicate: DevicePtr as "u64*",
         /// Bitmap over build row numbers: rows with a match; null when nobody asks.
         pub marks: DevicePtr as "u32*",
         /// Build row numbers of the pairs.
@@ -225,6 +197,10 @@ kernel_args! {
         pub probe_chunk: u32,
         /// What is written: [`PAIR_MATCHED`], [`PAIR_UNMATCHED`], [`PAIR_ENTRIES`].
         pub kind: u32,
+        /// Bits of the key that the partition is; unused unless the table is an array.
+        pub shift: u32,
+        /// Fills up the struct.
+        pub padding: u32,
     }
 
     /// Arguments of `smj_split`, `smj_join` and `smj_long` (`smj.cu`).
@@ -247,6 +223,8 @@ kernel_args! {
         pub pieces: DevicePtr as "void*",
         /// A zeroed word: pieces there are.
         pub piece_count: DevicePtr as "u64*",
+        /// Set to 1 when two build rows have equal keys though they are said to be unique; null when nobody asks.
+        pub duplicate: DevicePtr as "u64*",
         /// Bitmap over build row numbers: rows with a match; null when nobody asks.
         pub marks: DevicePtr as "u32*",
         /// Build row numbers of the pairs.
@@ -285,15 +263,6 @@ pub const MOST_SORT_WORDS: usize = 16;
 pub const SORT_SMALL_ROWS: u64 = 2048;
 /// Dynamic shared memory of `sort_small`, in bytes.
 pub const SORT_SMALL_SHARED_BYTES: usize = SORT_SMALL_ROWS as usize * 12;
-/// Rows of a block of `sort_pass_*`.
-pub const SORT_TILE: u64 = 4096;
-/// Dynamic shared memory of a block of `sort_histogram`, in bytes.
-pub const SORT_HISTOGRAM_SHARED_BYTES: usize = 8 * 256 * 4;
-/// Dynamic shared memory of a block of `sort_pass_*` with keys of `key_bytes` bytes, in bytes.
-pub const fn sort_pass_shared_bytes(key_bytes: usize) -> usize {
-    8 * 256 * 4 + 2 * 256 * 4 + 32 * 4 + 16 + SORT_TILE as usize * key_bytes
-}
-
 /// Complete source of the module with `sort_small`, whose blocks have up to 1024 threads.
 pub fn sort_small() -> String {
     format!(
@@ -303,13 +272,12 @@ pub fn sort_small() -> String {
     )
 }
 
-/// Complete source of the module with `sort_histogram`, `sort_pass_u32`, `sort_pass_u64` and `number_rows`.
-pub fn radix_sort() -> String {
+/// Complete source of the module with `sort_keys` and `number_rows`.
+pub fn sort_keys() -> String {
     format!(
-        "#include \"simt.cuh\"\n{}{}{}",
-        SortHistogramArgs::CUDA,
-        SortPassArgs::CUDA,
-        include_str!("../cuda/radix_sort.cu")
+        "#include \"simt.cuh\"\n{}{}",
+        SortKeysArgs::CUDA,
+        include_str!("../cuda/sort_keys.cu")
     )
 }
 
@@ -358,7 +326,7 @@ pub fn group_number(key_bytes: u32) -> String {
 }
 
 /// How `phj.cu` is compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PhjShape {
     /// Bytes of a key: 4, 8 or 16.
     pub key_bytes: u32,
@@ -366,58 +334,104 @@ pub struct PhjShape {
     pub unique: bool,
     /// The build side has row numbers.
     pub numbers: bool,
+    /// Build rows that partitions have on average, at most: 2048, 4096 or (keys of up to 8 bytes) 8192.
+    pub rows: u32,
+    /// Slots of an array that the key without its lowest bits is the index of, a multiple of 8 up to 2^15; 0 for
+    /// a hash table.
+    pub array: u32,
 }
 
 impl PhjShape {
-    /// Threads of a block.
+    /// Threads of a block: 8 build rows each, and one more so that a partition somewhat above the average is still one chunk.
     pub const fn threads(self) -> u32 {
-        512
-    }
-
-    /// Slots of the table in shared memory, twice as many as rows usually are.
-    const fn slots(self) -> u32 {
-        match self.key_bytes {
-            4 => 8192,
-            _ => 4096,
-        }
+        self.rows / 8
     }
 
     /// Build rows that the table has room for.
-    pub const fn rows(self) -> u32 {
-        self.slots() / 16 * 9
+    pub const fn chunk(self) -> u32 {
+        // The largest table fits twice into a multiprocessor.
+        self.rows / 16 * if self.rows > 4096 { 17 } else { 18 }
+    }
+
+    /// Slots of the table: not quite twice as many as rows in the largest.
+    const fn slots(self) -> u32 {
+        match (self.array, self.rows) {
+            (0, 8192) => 14_336,
+            (0, rows) => rows * 2,
+            (slots, _) => slots,
+        }
     }
 
     /// Dynamic shared memory of `phj_join`, in bytes.
     pub const fn shared_bytes(self) -> usize {
-        let rows = self.rows() as usize;
-        let numbers = if self.numbers { 4 * rows } else { 0 };
-        let runs = if self.unique { 0 } else { 6 * rows + 4 };
-        self.slots() as usize * 4
-            + rows * self.key_bytes as usize
-            + numbers
-            + rows.div_ceil(32) * 4
-            + runs
-            + 256
+        let chunk = self.chunk() as usize;
+        let table = match self.array {
+            0 => self.slots() as usize * 4 + chunk * (2 + self.key_bytes as usize),
+            slots => slots as usize * 2,
+        };
+        let numbers = if self.numbers { 4 * chunk } else { 0 };
+        let runs = if self.unique { 0 } else { 6 * chunk };
+        table + numbers + chunk.div_ceil(32) * 4 + runs + 256
     }
+
+    /// Blocks a multiprocessor that registers are kept for; 0 when the compiler may take what it likes.
+    const fn min_blocks(self) -> u32 {
+        if !self.unique {
+            return 0;
+        }
+        match self.key_bytes {
+            4 if self.rows > 4096 => 2,
+            4 => 1536 / self.threads(),
+            _ => 1024 / self.threads(),
+        }
+    }
+}
+
+/// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
+pub fn phj(shape: PhjShape) -> String {
+    let min_blocks = match shape.min_blocks() {
+        0 => String::new(),
+        blocks => format!("#define WL_MIN_BLOCKS {blocks}\n"),
+    };
+    format!(
+        "#define WL_BLOCK_THREADS {}\n{min_blocks}#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n\
+         #define PHJ_ROWS {}u\n#define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#define PHJ_ARRAY {}\n\
+         #include \"simt.cuh\"\n{}{}",
+        shape.threads(),
+        shape.key_bytes,
+        shape.slots(),
+        shape.chunk(),
+        u8::from(shape.unique),
+        u8::from(shape.numbers),
+        u8::from(shape.array > 0),
+        PhjArgs::CUDA,
+        include_str!("../cuda/phj.cu")
+    )
 }
 
 /// Dynamic shared memory of a block of `phj_rest`, in bytes.
 pub const PHJ_REST_SHARED_BYTES: usize = 256;
+kernel_args! {
+    /// Arguments of the kernels that measure a device (`calibrate.cu`).
+    pub struct CalibrateArgs {
+        /// `mask + 1` values of the kernel's width; `calibrate_read`: 16 bytes an access.
+        pub data: DevicePtr as "void*",
+        /// 256 words that what was seen is added to.
+        pub sums: DevicePtr as "u64*",
+        /// Number of accesses.
+        pub accesses: u64,
+        /// Places less one: a power of two less one.
+        pub mask: u32,
+        /// Makes other places.
+        pub seed: u32,
+    }
+}
 
-/// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
-pub fn phj(shape: PhjShape) -> String {
-    format!(
-        "#define WL_BLOCK_THREADS {}\n#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n#define PHJ_ROWS {}u\n\
-         #define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#include \"simt.cuh\"\n{}{}",
-        shape.threads(),
-        shape.key_bytes,
-        shape.slots(),
-        shape.rows(),
-        u8::from(shape.unique),
-        u8::from(shape.numbers),
-        PhjArgs::CUDA,
-        include_str!("../cuda/phj.cu")
-    )
+const CALIBRATE: &str = include_str!("../cuda/calibrate.cu");
+
+/// Complete source of the module that measures a device.
+pub fn calibrate() -> String {
+    format!("#include \"simt.cuh\"\n{}{CALIBRATE}", CalibrateArgs::CUDA)
 }
 
 /// Rows of both sides that a block of `smj_join` takes.
@@ -435,25 +449,34 @@ pub const fn smj_shared_bytes(key_bytes: u32) -> usize {
 /// Complete source of the module with `smj_split`, `smj_join` and `smj_long` for keys of `key_bytes` bytes (4, 8, 16).
 pub fn smj(key_bytes: u32, unique: bool) -> String {
     format!(
-        "#define PAIR_KEY_BYTES {key_bytes}\n#define SMJ_TILE {SMJ_TILE}u\n#define SMJ_UNIQUE {}\n\
-         #include \"simt.cuh\"\n{}{}",
+        "#define WL_MIN_BLOCKS {}\n#define PAIR_KEY_BYTES {key_bytes}\n#define SMJ_TILE {SMJ_TILE}u\n\
+         #define SMJ_UNIQUE {}\n#include \"simt.cuh\"\n{}{}",
+        match (unique, key_bytes) {
+            (true, 4) => 8,
+            (true, 8) => 6,
+            (false, 4) => 5,
+            _ => 3,
+        },
         u8::from(unique),
         SmjArgs::CUDA,
         include_str!("../cuda/smj.cu")
     )
 }
 
-const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool) -> PhjShape {
+const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array: u32) -> PhjShape {
     PhjShape {
         key_bytes,
         unique,
         numbers,
+        rows,
+        array,
     }
 }
 
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
     let mut all = vec![
+        ("calibrate", calibrate()),
         ("scan", scan()),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),
@@ -462,12 +485,17 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("hash_index_2", hash_index(2)),
         ("hash_index_5", hash_index(5)),
         ("sort_small", sort_small()),
-        ("radix_sort", radix_sort()),
+        ("sort_keys", sort_keys()),
         ("strings_gather", strings_gather()),
-        ("phj_4_unique", phj(phj_shape(4, true, false))),
-        ("phj_4", phj(phj_shape(4, false, true))),
-        ("phj_8", phj(phj_shape(8, false, false))),
-        ("phj_16", phj(phj_shape(16, false, true))),
+        ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
+        ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),
+        ("phj_8", phj(phj_shape(8, false, false, 2048, 0))),
+        ("phj_16", phj(phj_shape(16, false, true, 4096, 0))),
+        ("phj_4_array", phj(phj_shape(4, true, true, 2048, 4096))),
+        (
+            "phj_8_array",
+            phj(phj_shape(8, false, false, 8192, 1 << 15)),
+        ),
         ("smj_4_unique", smj(4, true)),
         ("smj_8", smj(8, false)),
         ("smj_16", smj(16, false)),

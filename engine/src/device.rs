@@ -1,6 +1,7 @@
 //! The device of a session; the only module here that knows the device crates.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use datafusion::config::ConfigOptions;
@@ -10,8 +11,11 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
+use warpline_gpu::GpuError;
+use warpline_gpu::calibrate::calibrate;
 use warpline_gpu::device::probe;
 use warpline_gpu::exec::GpuFragmentExec;
+use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
 use warpline_planner::config::DeviceSetting;
@@ -70,6 +74,11 @@ impl Device {
         self.0.lock().runtime.is_some()
     }
 
+    /// The device itself, for work below SQL; `None` when the CPU answers.
+    pub(crate) fn runtime(&self) -> Option<Arc<Runtime>> {
+        self.0.lock().runtime.clone()
+    }
+
     /// The device in words: `NVIDIA H200 (cuda:0)`, `emulator`, `cpu`.
     pub fn name(&self) -> String {
         match &self.0.lock().runtime {
@@ -93,6 +102,39 @@ impl Device {
         measured
             .inspect_err(|error| log::warn!("the copy bandwidth is unknown: {error}"))
             .ok()
+    }
+
+    /// What accesses, atomics and passes cost on the device, as plans are priced with, in lines of text; `None` when
+    /// the CPU answers.
+    pub fn constants(&self) -> Option<String> {
+        let opened = self.0.lock();
+        opened
+            .runtime
+            .as_ref()
+            .map(|runtime| runtime.machine().to_string())
+    }
+
+    /// Measures the constants now and keeps them for the sessions to come, on disk, for all devices of the name: the
+    /// constants in lines of text, and the file. The emulator's are measured and not kept: its times mean nothing.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the CPU answers, when a measurement fails, and when the file cannot be written.
+    pub fn calibrate(&self) -> Result<(String, Option<PathBuf>)> {
+        let failed = |error: GpuError| Error::Device(error.to_string());
+        let runtime = self.0.lock().runtime.clone().ok_or_else(|| {
+            Error::Device(
+                "there is no device to measure; `warpline devices` shows why, --device names one"
+                    .into(),
+            )
+        })?;
+        let machine = calibrate(&runtime).map_err(failed)?;
+        let info = runtime.device().info();
+        let path = if info.emulated {
+            None
+        } else {
+            Some(machine::save(&machine, info).map_err(failed)?)
+        };
+        Ok((machine.to_string(), path))
     }
 
     /// The rule for the device that the settings name, which is opened if it is another one than before.

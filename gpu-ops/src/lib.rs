@@ -14,6 +14,7 @@
 //! [`expr`] holds the typed expressions in between. Nothing here decides *what* runs on the device;
 //! that is the planner's part, which reaches in through [`pipeline::PlacementPolicy`].
 
+pub mod calibrate;
 pub mod codegen;
 pub mod column;
 pub mod device;

@@ -3,10 +3,12 @@
 //! Times are picoseconds *of the whole device* an access: `n` accesses that cost `p` each take
 //! `n * p * 1e-9` milliseconds. Where the cost depends on how much memory the accesses spread over, it is a
 //! [`Curve`] over bytes, so that every level of the memory hierarchy has its price without being named.
-//! A calibration measures a device; until it ran, [`Machine::of`] scales the figures of one H200 by what
+//! [`crate::calibrate`] measures a device; until it ran, [`Machine::of`] scales the figures of one H200 by what
 //! the driver tells of the device.
 
 mod store;
+
+use std::fmt;
 
 use crate::device::DeviceInfo;
 
@@ -88,7 +90,7 @@ pub struct Machine {
     pub copy: f64,
     /// Bytes a second of a reduction that only reads.
     pub read: f64,
-    /// Bytes a second between host (pinned) and device, one way.
+    /// Bytes a second from the host to the device.
     pub link: f64,
     /// Microseconds of one more dependent launch on a stream.
     pub launch: f64,
@@ -102,6 +104,8 @@ pub struct Machine {
     pub inserts: Curve,
     /// Random 32-bit additions in a block's shared memory, over the bytes of the block's table.
     pub shared_atomics: Curve,
+    /// The same in 64 bits, which are loops of compare-and-swap: the small end is contention.
+    pub shared_wide_atomics: Curve,
     /// One pass of radix partitioning: a row,
     pub partition_row: f64,
     /// … each payload column of a row beyond the first, and
@@ -125,9 +129,13 @@ const MIB: f64 = KIB * KIB;
 const GIB: f64 = KIB * MIB;
 
 impl Machine {
-    /// One H200 (141 GB, 132 multiprocessors, 60 MB of L2), CUDA 13.0: medians of 2^27 accesses, with the time
-    /// of the sequential part (addresses in, values out, at copy speed) taken off.
+    /// One H200 (141 GB, 132 multiprocessors, 60 MB of L2), CUDA 13.0: medians of 2^26 accesses by the kernels of
+    /// [`crate::calibrate`]. Random accesses keep the L2 cache's price up to 32 MB, half of it: each half of the device
+    /// has a copy of what it reads. Writes and atomics beyond it cost 2.4 reads, a sector in and out.
     pub fn h200() -> Self {
+        let curve = |points: &[(i32, f64)]| {
+            Curve::new(points.iter().map(|(log2, cost)| (2f64.powi(*log2), *cost)))
+        };
         Self {
             device: "NVIDIA H200".into(),
             origin: Origin::Default,
@@ -135,54 +143,123 @@ impl Machine {
             l2: 60.0 * MIB,
             shared: 227.0 * KIB,
             multiprocessors: 132.0,
-            copy: 4.288e12,
-            read: 4.552e12,
+            copy: 4.25e12,
+            read: 4.52e12,
             link: 55.6e9,
-            launch: 2.6,
+            launch: 4.5,
             gather: [
-                Curve::new([
-                    (64.0 * KIB, 2.0),
-                    (16.0 * MIB, 5.4),
-                    (64.0 * MIB, 13.4),
-                    (512.0 * MIB, 23.5),
+                curve(&[
+                    (16, 1.42),
+                    (20, 5.82),
+                    (22, 6.26),
+                    (24, 6.35),
+                    (25, 7.27),
+                    (26, 13.25),
+                    (27, 19.18),
+                    (28, 22.46),
+                    (29, 24.12),
+                    (30, 25.0),
+                    (32, 25.98),
+                    (34, 26.35),
                 ]),
-                Curve::new([
-                    (64.0 * KIB, 2.0),
-                    (16.0 * MIB, 5.4),
-                    (64.0 * MIB, 12.0),
-                    (512.0 * MIB, 22.5),
+                curve(&[
+                    (16, 1.42),
+                    (20, 5.83),
+                    (22, 6.27),
+                    (24, 6.37),
+                    (25, 7.28),
+                    (26, 13.26),
+                    (27, 19.2),
+                    (28, 22.45),
+                    (29, 24.15),
+                    (30, 24.98),
+                    (32, 26.04),
+                    (35, 26.43),
                 ]),
-                Curve::new([
-                    (64.0 * KIB, 3.5),
-                    (16.0 * MIB, 6.0),
-                    (64.0 * MIB, 12.0),
-                    (512.0 * MIB, 22.5),
+                curve(&[
+                    (16, 1.43),
+                    (20, 5.85),
+                    (22, 6.28),
+                    (24, 6.35),
+                    (25, 7.26),
+                    (26, 13.27),
+                    (27, 19.21),
+                    (28, 22.46),
+                    (29, 24.18),
+                    (30, 25.02),
+                    (32, 25.97),
+                    (36, 26.4),
                 ]),
             ],
-            scatter: [
-                Curve::new([(16.0 * MIB, 8.0), (64.0 * MIB, 30.0), (512.0 * MIB, 58.0)]),
-                Curve::new([(16.0 * MIB, 8.0), (64.0 * MIB, 30.0), (512.0 * MIB, 58.0)]),
-                Curve::new([(16.0 * MIB, 10.0), (64.0 * MIB, 30.0), (512.0 * MIB, 58.0)]),
-            ],
-            atomics: Curve::new([
-                (64.0, 186.0),
-                (KIB, 260.0),
-                (16.0 * KIB, 28.0),
-                (256.0 * KIB, 11.0),
-                (4.0 * MIB, 10.4),
-                (64.0 * MIB, 32.0),
-                (512.0 * MIB, 58.0),
+            scatter: std::array::from_fn(|_| {
+                curve(&[
+                    (20, 13.43),
+                    (22, 13.11),
+                    (25, 13.0),
+                    (26, 40.67),
+                    (27, 54.44),
+                    (28, 58.59),
+                    (29, 60.8),
+                    (30, 62.11),
+                    (32, 63.46),
+                    (36, 63.84),
+                ])
+            }),
+            atomics: curve(&[
+                (4, 251.11),
+                (8, 289.26),
+                (12, 84.1),
+                (16, 14.37),
+                (20, 9.59),
+                (24, 9.49),
+                (25, 10.27),
+                (26, 27.41),
+                (27, 46.19),
+                (28, 53.97),
+                (29, 58.35),
+                (30, 60.94),
+                (32, 63.43),
+                (34, 63.9),
             ]),
-            inserts: Curve::new([(4.0 * MIB, 12.0), (64.0 * MIB, 34.0), (512.0 * MIB, 60.0)]),
-            shared_atomics: Curve::new([(64.0, 3.0), (KIB, 0.8), (16.0 * KIB, 0.5)]),
-            partition_row: 4.0,
-            partition_column: 1.0,
-            partition_copy: 4.288e12,
+            inserts: curve(&[
+                (4, 585.73),
+                (8, 567.64),
+                (12, 104.99),
+                (16, 18.77),
+                (20, 12.76),
+                (24, 12.64),
+                (25, 12.59),
+                (26, 27.7),
+                (27, 46.69),
+                (28, 54.49),
+                (29, 58.84),
+                (30, 61.29),
+                (32, 63.54),
+                (35, 64.07),
+            ]),
+            shared_atomics: curve(&[(3, 1.0), (16, 1.07)]),
+            shared_wide_atomics: curve(&[
+                (3, 81.02),
+                (4, 48.58),
+                (5, 28.49),
+                (6, 16.09),
+                (7, 9.0),
+                (8, 6.86),
+                (9, 5.18),
+                (10, 4.28),
+                (11, 3.78),
+                (12, 3.53),
+                (14, 3.4),
+                (16, 4.45),
+            ]),
+            partition_row: 3.1,
+            partition_column: 1.3,
+            partition_copy: 4.25e12,
             match_row: 4.0,
             merge_row: 4.0,
             group_row: 6.0,
             run_row: 2.0,
-            register_update: 0.1,
+            register_update: 0.27,
         }
     }
 
@@ -214,6 +291,7 @@ impl Machine {
             atomics: slower(&h200.atomics),
             inserts: slower(&h200.inserts),
             shared_atomics: slower(&h200.shared_atomics),
+            shared_wide_atomics: slower(&h200.shared_wide_atomics),
             partition_row: h200.partition_row / size,
             partition_column: h200.partition_column / size,
             partition_copy: h200.partition_copy * size,
@@ -246,17 +324,77 @@ impl Machine {
     /// payload columns of `payload` bytes: one histogram read of the keys, then one pass per 8 bits that reads
     /// and writes everything.
     pub fn partition(&self, rows: f64, key: f64, payload: &[f64], bits: f64) -> f64 {
+        /// Payload columns that a pass moves at once; more go with the keys again.
+        const TOGETHER: usize = 8;
         let passes = (bits / 8.0).ceil().max(1.0);
-        let bytes = key + payload.iter().sum::<f64>();
-        let row = self.partition_row
-            + self.partition_column * (payload.len() as f64 - 1.0).max(0.0)
+        let columns = payload.len().max(1);
+        let groups = columns.div_ceil(TOGETHER) as f64;
+        let bytes = groups * key + payload.iter().sum::<f64>();
+        let row = groups * self.partition_row
+            + (columns as f64 - groups) * self.partition_column
             + 2.0 * bytes / self.partition_copy * 1e12;
-        self.stream(rows * key) + passes * (rows * row * 1e-9 + self.launches(3.0))
+        self.stream(rows * key) + passes * (rows * row * 1e-9 + groups * self.launches(3.0))
     }
 
     /// Milliseconds of `kernels` dependent launches.
     pub fn launches(&self, kernels: f64) -> f64 {
         kernels * self.launch * 1e-3
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let origin = match self.origin {
+            Origin::Measured => "measured",
+            Origin::Default => "defaults: those of an H200, scaled",
+        };
+        writeln!(f, "{} ({origin})", self.device)?;
+        let gigabytes = |f: &mut fmt::Formatter<'_>, name: &str, rate: f64| {
+            writeln!(f, "  {name:<28}{:>10.1} GB/s", rate / 1e9)
+        };
+        gigabytes(f, "copy, read and written", self.copy)?;
+        gigabytes(f, "read", self.read)?;
+        gigabytes(f, "from the host", self.link)?;
+        writeln!(f, "  {:<28}{:>10.2} us", "launch", self.launch)?;
+        for (name, cost) in [
+            ("partition: row and pass", self.partition_row),
+            ("partition: further column", self.partition_column),
+            ("join: row in shared memory", self.match_row),
+            ("join: row merged", self.merge_row),
+            ("group: row in shared memory", self.group_row),
+            ("group: row of a run", self.run_row),
+            ("register update", self.register_update),
+        ] {
+            writeln!(f, "  {name:<28}{cost:>10.2} ps")?;
+        }
+        let mut curve = |name: &str, curve: &Curve| {
+            write!(f, "  {name:<28}")?;
+            for (bytes, cost) in curve.points() {
+                write!(f, " {}: {cost:.1}", size(*bytes))?;
+            }
+            writeln!(f, " ps")
+        };
+        for (width, (gather, scatter)) in [4, 8, 16]
+            .into_iter()
+            .zip(self.gather.iter().zip(&self.scatter))
+        {
+            curve(&format!("random reads of {width} bytes"), gather)?;
+            curve(&format!("random writes of {width} bytes"), scatter)?;
+        }
+        curve("random additions", &self.atomics)?;
+        curve("random insertions", &self.inserts)?;
+        curve("shared memory, 32 bits", &self.shared_atomics)?;
+        curve("shared memory, 64 bits", &self.shared_wide_atomics)
+    }
+}
+
+/// Bytes in the largest unit that divides them about evenly.
+fn size(bytes: f64) -> String {
+    match bytes {
+        b if b >= GIB => format!("{:.0} GiB", b / GIB),
+        b if b >= MIB => format!("{:.0} MiB", b / MIB),
+        b if b >= KIB => format!("{:.0} KiB", b / KIB),
+        b => format!("{b:.0} B"),
     }
 }
 

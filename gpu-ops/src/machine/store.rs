@@ -124,6 +124,10 @@ pub(super) fn text(machine: &Machine) -> String {
     object.insert("atomics".into(), curve(&machine.atomics));
     object.insert("inserts".into(), curve(&machine.inserts));
     object.insert("shared_atomics".into(), curve(&machine.shared_atomics));
+    object.insert(
+        "shared_wide_atomics".into(),
+        curve(&machine.shared_wide_atomics),
+    );
     format!("{:#}\n", Value::Object(object))
 }
 
@@ -160,6 +164,7 @@ pub(super) fn parse(text: &str) -> Option<Machine> {
         atomics: curve(value.get("atomics")?)?,
         inserts: curve(value.get("inserts")?)?,
         shared_atomics: curve(value.get("shared_atomics")?)?,
+        shared_wide_atomics: curve(value.get("shared_wide_atomics")?)?,
         ..Machine::h200()
     };
     macro_rules! take {

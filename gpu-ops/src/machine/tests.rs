@@ -48,7 +48,7 @@ fn constants_survive_the_disk_and_damaged_files_do_not() {
 fn wider_values_and_wider_passes_cost_more() {
     let m = Machine::h200();
     for bytes in [1e3, 1e6, 1e8, 1e10] {
-        assert!(m.gather(4.0, bytes) <= m.gather(16.0, bytes));
+        assert!(m.gather(4.0, bytes) <= m.gather(16.0, bytes) * 1.02);
         assert!(m.gather(32.0, bytes) >= 2.0 * m.gather(16.0, bytes));
     }
     let rows = (1u64 << 27) as f64;

@@ -21,8 +21,10 @@ pub use groups::{GroupNumbers, number_groups};
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
-pub use pairs::{PairKind, PairList, Side, join_partitions, merge_join, partition_bits};
-pub use partition::{Digits, Keys, Payload, radix_partition};
+pub use pairs::{
+    PairKind, PairList, Side, join_dense_partitions, join_partitions, merge_join, partition_bits,
+};
+pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;
 pub use sort::sort_rows;
 pub use strings::gather_strings;
@@ -80,7 +82,7 @@ fn grid(runtime: &Runtime, items: u64, per_block: u64) -> u32 {
 ///
 /// # Safety
 /// As [`crate::device::Device::launch`].
-unsafe fn launch(
+pub(crate) unsafe fn launch(
     runtime: &Runtime,
     stream: &Stream,
     kernel: &Kernel,

@@ -10,6 +10,12 @@ use crate::device::{DeviceInfo, DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
+/// Average rows of a partition that tables in shared memory are made for.
+const TABLES: [u32; 3] = [2048, 4096, 8192];
+/// Bits that one pass of a partitioning takes.
+const BITS_OF_A_PASS: u32 = 8;
+/// Most slots of an array of a partition, and the bits of their numbers.
+const MOST_ARRAY_BITS: u32 = 15;
 /// Most bits of a partitioning: offsets of more partitions are a burden of their own.
 const MOST_PARTITION_BITS: u32 = 24;
 /// Probe rows that a task has at least: fewer would not pay for the table.
@@ -78,25 +84,43 @@ pub struct PairList {
 
 /// Bits to partition by, so that the build rows of a partition fit a table in shared memory.
 ///
-/// Half the room of the table is used on average (D1): with fewer partitions more rows would not fit, with more the
-/// blocks have too little to do.
+/// A pass over the data takes up to 8 bits, so the fewest passes with which tables of 8192 rows do, and within
+/// these as many bits as make partitions of 2048 rows (D1): smaller tables let more blocks run side by side.
 pub fn partition_bits(build_rows: u64, key_width: u32, device: &DeviceInfo) -> u32 {
-    let _ = device;
-    let rows = u64::from(shape(key_width, true, false).rows()) / 9 * 8;
-    build_rows
-        .div_ceil(rows)
-        .max(1)
-        .next_power_of_two()
-        .trailing_zeros()
+    let fits = |rows: u32| {
+        let largest = PhjShape {
+            key_bytes: key_width,
+            unique: false,
+            numbers: true,
+            rows,
+            array: 0,
+        };
+        rows == TABLES[0] || largest.shared_bytes() <= device.shared_memory_per_block
+    };
+    let most = TABLES.into_iter().rev().find(|rows| fits(*rows));
+    let bits_for = |rows: u32| {
+        let partitions = build_rows.div_ceil(u64::from(rows)).max(1);
+        partitions.next_power_of_two().trailing_zeros()
+    };
+    let least = bits_for(most.unwrap_or(TABLES[0]));
+    let passes = least.div_ceil(BITS_OF_A_PASS).max(1);
+    bits_for(TABLES[0])
+        .min(passes * BITS_OF_A_PASS)
+        .clamp(least, MOST_PARTITION_BITS.max(least))
         .min(MOST_PARTITION_BITS)
 }
 
 /// Pairs of rows with equal keys of sides that are partitioned alike by `bits` bits, partition by partition.
 ///
 /// The pairs of a partition lie near each other, in no particular order. Build partitions larger than the table in shared
-/// memory are joined in pieces, as are large probe partitions by many blocks, so any skew is fine. `unique`
-/// promises that no two build rows have equal keys; where that is wrong, pairs are missing. `marks` (`u32*`, a bit
-/// a build row number) gets a bit for each build row with a match; bits are only ever set. Costs: see `phj.cu`.
+/// memory are joined in pieces, as are large probe partitions by many blocks, so any skew is fine. A build row whose key is
+/// all ones has no key and matches nothing.
+///
+/// `unique` is an assumption: no two build rows have equal keys. Where that is wrong the list of pairs is too, and
+/// `*duplicate` (`u64*`, may be null) becomes 1, also for keys that no probe row has; it is never cleared. (A partition
+/// far larger than the others, without most of its rows being without key, is taken for a duplicate.)
+/// `marks` (`u32*`, a bit a build row number) gets a bit for each build row with a match; bits are only ever set.
+/// Costs: see `phj.cu`.
 ///
 /// # Errors
 /// [`GpuError::Unsupported`] beyond 2^32 - 2 rows a side, [`GpuError::Internal`] for keys of another width than 4, 8 or 16 or
@@ -105,7 +129,7 @@ pub fn partition_bits(build_rows: u64, key_width: u32, device: &DeviceInfo) -> u
 ///
 /// # Safety
 /// The sides are as [`Side`] says with 2^bits partitions, the list as [`PairList`] says, all live;
-/// `marks` has a bit for every build row number.
+/// `duplicate` is a word or null, `marks` has a bit for every build row number.
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn join_partitions(
     runtime: &Runtime,
@@ -115,6 +139,74 @@ pub unsafe fn join_partitions(
     bits: u32,
     kind: PairKind,
     unique: bool,
+    duplicate: DevicePtr,
+    pairs: &PairList,
+    marks: Option<DevicePtr>,
+) -> Result<()> {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        join(
+            runtime, stream, build, probe, bits, 0, kind, unique, duplicate, pairs, marks,
+        )
+    }
+}
+
+/// The same with arrays in the place of hash tables (E6), for keys of 4 or 8 bytes that are partitioned by their own lowest
+/// `bits` bits: a build row's slot is the rest of its key.
+///
+/// Build keys have at most `key_bits` bits, `key_bits - bits` is at most 15; probe keys are any. A build row with
+/// a greater key has no pairs.
+///
+/// # Errors
+/// As [`join_partitions`], and [`GpuError::Internal`] for keys too wide.
+///
+/// # Safety
+/// As [`join_partitions`].
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn join_dense_partitions(
+    runtime: &Runtime,
+    stream: &Stream,
+    build: &Side,
+    probe: &Side,
+    bits: u32,
+    key_bits: u32,
+    kind: PairKind,
+    unique: bool,
+    duplicate: DevicePtr,
+    pairs: &PairList,
+    marks: Option<DevicePtr>,
+) -> Result<()> {
+    let slot_bits = key_bits.saturating_sub(bits);
+    if build.keys.width > 8 || slot_bits > MOST_ARRAY_BITS {
+        return Err(GpuError::Internal(format!(
+            "arrays of 2^{slot_bits} slots for keys of {} bytes (2^{MOST_ARRAY_BITS} and 8 at most)",
+            build.keys.width
+        )));
+    }
+    let slots = 1 << slot_bits.max(3);
+    // SAFETY: passed on to the caller.
+    unsafe {
+        join(
+            runtime, stream, build, probe, bits, slots, kind, unique, duplicate, pairs, marks,
+        )
+    }
+}
+
+/// Both, by hash tables without `array`.
+///
+/// # Safety
+/// As [`join_partitions`].
+#[allow(clippy::too_many_arguments)]
+unsafe fn join(
+    runtime: &Runtime,
+    stream: &Stream,
+    build: &Side,
+    probe: &Side,
+    bits: u32,
+    array: u32,
+    kind: PairKind,
+    unique: bool,
+    duplicate: DevicePtr,
     pairs: &PairList,
     marks: Option<DevicePtr>,
 ) -> Result<()> {
@@ -125,13 +217,30 @@ pub unsafe fn join_partitions(
         )));
     }
     let partitions = 1u64 << bits;
-    // Of equal keys any one will do when only probe rows are asked for.
-    let shape = shape(
-        build.keys.width,
-        unique || kind.without_entries(),
-        build.numbers.is_some(),
-    );
-    let oversize = kind != PairKind::Inner && build.rows.most() > u64::from(shape.rows());
+    let average = build.rows.most() >> bits;
+    let shape = |rows| PhjShape {
+        key_bytes: build.keys.width,
+        // Of equal keys any one will do when only probe rows are asked for.
+        unique: unique || kind.without_entries(),
+        numbers: build.numbers.is_some(),
+        rows,
+        array,
+    };
+    let room = runtime.device().info().shared_memory_per_block;
+    // Tables somewhat fuller than meant are still better than twice as many chunks.
+    let shape = TABLES
+        .into_iter()
+        .map(shape)
+        .filter(|shape| shape.shared_bytes() <= room)
+        .reduce(|smaller, shape| {
+            if average > u64::from(smaller.rows) / 32 * 33 {
+                shape
+            } else {
+                smaller
+            }
+        })
+        .unwrap_or(shape(TABLES[0]));
+    let oversize = kind != PairKind::Inner && build.rows.most() > u64::from(shape.chunk());
     // Zeroed: a ticket, a bit a probe row, the number of listed partitions; then the list.
     let matched_bytes = if oversize {
         probe.rows.most().div_ceil(32) * 4
@@ -140,14 +249,13 @@ pub unsafe fn join_partitions(
     };
     let zeroed = 8 + matched_bytes + 4;
     let listed = if oversize {
-        partitions.min(build.rows.most() / u64::from(shape.rows()))
+        partitions.min(build.rows.most() / u64::from(shape.chunk()))
     } else {
         0
     };
     let control = scratch(runtime, zeroed + listed * 4, 1, "tasks of a join")?;
     let extra = scratch(runtime, partitions, 4, "tasks of join partitions")?;
     let first_extra = scratch(runtime, partitions + 1, 8, "tasks of join partitions")?;
-    let or_null = |wanted: bool, ptr: DevicePtr| if wanted { ptr } else { DevicePtr::NULL };
     let matched = control.ptr().offset(8);
     let args = PhjArgs {
         build_keys: build.keys.ptr,
@@ -159,8 +267,9 @@ pub unsafe fn join_partitions(
         extra: extra.ptr(),
         first_extra: first_extra.ptr(),
         ticket: control.ptr(),
-        oversize: or_null(oversize, matched.offset(matched_bytes)),
-        matched: or_null(oversize, matched),
+        oversize: asked(oversize, matched.offset(matched_bytes)),
+        matched: asked(oversize, matched),
+        duplicate: asked(unique, duplicate),
         marks: marks.unwrap_or(DevicePtr::NULL),
         entries: pairs.entries,
         rows: pairs.rows,
@@ -169,10 +278,14 @@ pub unsafe fn join_partitions(
         partitions,
         probe_chunk: probe_chunk(probe.rows.most(), partitions),
         kind: kind.flags(),
+        shift: bits,
+        padding: 0,
     };
     let variant = usize::from(shape.unique)
         | usize::from(shape.numbers) << 1
-        | (shape.key_bytes as usize) << 2;
+        | (shape.key_bytes as usize) << 2
+        | (shape.rows as usize) << 8
+        | (shape.array as usize) << 24;
     let kernel = |name| runtime.builtin(name, variant, || kernels::phj(shape));
     let threads = u64::from(shape.threads());
     let over = |items: u64, shared_bytes: usize| LaunchConfig {
@@ -185,7 +298,7 @@ pub unsafe fn join_partitions(
     // for the rest the caller vouches.
     unsafe {
         fill(runtime, stream, pairs.count, 0, 8)?;
-        if probe.rows.most() == 0 || (build.rows.most() == 0 && args.kind & PAIR_UNMATCHED == 0) {
+        if nothing_to_do(build, probe, kind, args.duplicate) {
             return Ok(());
         }
         fill(runtime, stream, control.ptr(), 0, zeroed)?;
@@ -220,8 +333,8 @@ pub unsafe fn join_partitions(
 
 /// Pairs of rows with equal keys of sides sorted ascending by them.
 ///
-/// The pairs of neighbouring probe rows lie near each other, in no particular order. Any skew is fine. `unique` and
-/// `marks` as for [`join_partitions`]. Costs: see `smj.cu`.
+/// The pairs of neighbouring probe rows lie near each other, in no particular order. Any skew is fine. Rows without key,
+/// `unique`, `duplicate` and `marks` are as for [`join_partitions`]. Costs: see `smj.cu`.
 ///
 /// # Errors
 /// As [`join_partitions`]; the scratch is 4 bytes for each 3840 rows and 24 for each 2048 pairs of the capacity.
@@ -236,6 +349,7 @@ pub unsafe fn merge_join(
     probe: &Side,
     kind: PairKind,
     unique: bool,
+    duplicate: DevicePtr,
     pairs: &PairList,
     marks: Option<DevicePtr>,
 ) -> Result<()> {
@@ -260,6 +374,7 @@ pub unsafe fn merge_join(
         cuts: cuts.ptr(),
         pieces: pieces.ptr().offset(8),
         piece_count: pieces.ptr(),
+        duplicate: asked(unique, duplicate),
         marks: marks.unwrap_or(DevicePtr::NULL),
         entries: pairs.entries,
         rows: pairs.rows,
@@ -282,7 +397,7 @@ pub unsafe fn merge_join(
     // SAFETY: as in `join_partitions`.
     unsafe {
         fill(runtime, stream, pairs.count, 0, 8)?;
-        if probe.rows.most() == 0 || (build.rows.most() == 0 && args.kind & PAIR_UNMATCHED == 0) {
+        if nothing_to_do(build, probe, kind, args.duplicate) {
             return Ok(());
         }
         fill(runtime, stream, pieces.ptr(), 0, 8)?;
@@ -312,21 +427,26 @@ pub unsafe fn merge_join(
     Ok(())
 }
 
-/// The kernels' shape for keys of `key_bytes`.
-const fn shape(key_bytes: u32, unique: bool, numbers: bool) -> PhjShape {
-    PhjShape {
-        key_bytes,
-        unique,
-        numbers,
-    }
-}
-
 /// Probe rows of a task: twice as many as partitions have on average, so that only skew divides them, but not so many
 /// that a few blocks would have all the work.
 fn probe_chunk(rows: u64, partitions: u64) -> u32 {
     (rows / partitions * 2)
         .next_power_of_two()
         .clamp(LEAST_PROBE_CHUNK, MOST_PROBE_CHUNK) as u32
+}
+
+/// The address when somebody asks for what goes there.
+fn asked(wanted: bool, ptr: DevicePtr) -> DevicePtr {
+    if wanted { ptr } else { DevicePtr::NULL }
+}
+
+/// Can there be neither pairs nor equal build keys that anybody wants to know of?
+fn nothing_to_do(build: &Side, probe: &Side, kind: PairKind, duplicate: DevicePtr) -> bool {
+    if build.rows.most() == 0 {
+        probe.rows.most() == 0 || kind.flags() & PAIR_UNMATCHED == 0
+    } else {
+        probe.rows.most() == 0 && duplicate.is_null()
+    }
 }
 
 fn check(build: &Side, probe: &Side) -> Result<()> {

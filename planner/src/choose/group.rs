@@ -27,7 +27,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use warpline_gpu::machine::Machine;
+use warpline_gpu::machine::{Curve, Machine};
 
 use super::price::{Accesses, Price, ms};
 use super::zipf;
@@ -274,6 +274,15 @@ impl Model<'_> {
         }
     }
 
+    /// Atomics on states of 4 bytes are the hardware's own, on wider ones they are loops.
+    fn shared_curve(&self) -> &Curve {
+        if f64::from(self.w.state_bytes) <= 4.0 * self.updates() {
+            &self.machine.shared_atomics
+        } else {
+            &self.machine.shared_wide_atomics
+        }
+    }
+
     /// Bytes of 4-byte places on which uniform updates would meet as often.
     fn contended(&self) -> f64 {
         4.0 * zipf::equal_keys(self.groups(), self.w.skew)
@@ -290,7 +299,7 @@ impl Model<'_> {
     /// Atomic updates of states in shared memory, and every block's table added to the global one.
     fn shared_updates(&self, groups: f64) -> f64 {
         let machine = self.machine;
-        let atomics = &machine.shared_atomics;
+        let atomics = self.shared_curve();
         let table = groups * f64::from(self.w.state_bytes);
         let each = atomics.at(table).max(atomics.at(self.contended()));
         let blocks = 2.0 * machine.multiprocessors;
@@ -460,7 +469,7 @@ impl Model<'_> {
             machine.stream(w.rows * 4.0) + self.gathered(1.0)
         };
         let in_partition = (self.groups() / 2f64.powf(bits)).max(1.0) * f64::from(w.state_bytes);
-        let shared = machine.shared_atomics.at(in_partition);
+        let shared = self.shared_curve().at(in_partition);
         let each = machine.group_row + shared * self.updates();
         // One block takes a partition: the hottest key's rows wait for one another.
         let hottest = w.rows * zipf::hottest(self.groups(), w.skew);

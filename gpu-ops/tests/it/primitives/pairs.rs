@@ -6,7 +6,8 @@ use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Keys, PairKind, PairList, RowCount, Side, join_partitions, merge_join, partition_bits,
+    Keys, PairKind, PairList, RowCount, Side, join_dense_partitions, join_partitions, merge_join,
+    partition_bits,
 };
 
 use super::{Machine, Numbers, assert_untouched, machines};
@@ -28,6 +29,8 @@ struct Case<'a> {
 #[derive(Clone, Copy, Debug)]
 enum How {
     Partitioned(u32),
+    /// By the same bits, with keys of this many bits.
+    Dense(u32, u32),
     Sorted,
 }
 
@@ -45,7 +48,7 @@ fn arranged(keys: &[u128], how: How) -> (Vec<u32>, Vec<u32>) {
     let mut offsets = vec![0u32];
     match how {
         How::Sorted => order.sort_by_key(|row| keys[*row as usize]),
-        How::Partitioned(bits) => {
+        How::Partitioned(bits) | How::Dense(bits, _) => {
             let partition = |row: &u32| keys[*row as usize] & ((1 << bits) - 1);
             order.sort_by_key(partition);
             for p in 0..1u128 << bits {
@@ -103,7 +106,11 @@ impl Uploaded {
 /// Pairs and marked build rows that the case has.
 fn expected(case: &Case<'_>, build: &Uploaded, probe: &Uploaded) -> (Vec<(u32, u32)>, Vec<u32>) {
     let mut rows_of: HashMap<u128, Vec<u32>> = HashMap::new();
+    let keyless = none(case.width);
     for (place, row) in build.order.iter().enumerate() {
+        if case.build[*row as usize] == keyless {
+            continue;
+        }
         let number = build.number(place, case.numbers);
         rows_of
             .entry(case.build[*row as usize])
@@ -175,6 +182,7 @@ fn check(machine: &Machine, case: &Case<'_>, how: How) {
         case.numbers,
     );
     let marked = case.marks.then(|| marks.ptr());
+    let duplicate = machine.word();
     let (runtime, stream) = (&machine.runtime, &machine.stream);
     let (kind, unique) = (case.kind, case.unique);
     unsafe {
@@ -187,6 +195,20 @@ fn check(machine: &Machine, case: &Case<'_>, how: How) {
                 bits,
                 kind,
                 unique,
+                duplicate.ptr(),
+                &list,
+                marked,
+            ),
+            How::Dense(bits, key_bits) => join_dense_partitions(
+                runtime,
+                stream,
+                &build_side,
+                &probe_side,
+                bits,
+                key_bits,
+                kind,
+                unique,
+                duplicate.ptr(),
                 &list,
                 marked,
             ),
@@ -197,6 +219,7 @@ fn check(machine: &Machine, case: &Case<'_>, how: How) {
                 &probe_side,
                 kind,
                 unique,
+                duplicate.ptr(),
                 &list,
                 marked,
             ),
@@ -237,11 +260,16 @@ fn check(machine: &Machine, case: &Case<'_>, how: How) {
     }
 }
 
+/// What a build row without key has.
+fn none(width: u32) -> u128 {
+    u128::MAX >> (128 - 8 * width)
+}
+
 /// A key of `width` bytes out of a small number: the extremes are among them.
 fn key(number: u64, width: u32) -> u128 {
-    let most = u128::MAX >> (128 - 8 * width);
+    let most = none(width);
     match number {
-        0 => most,
+        0 => most - 1,
         1 => 0,
         // Differs from others in the high half alone, too.
         _ => (u128::from(number / 2) << (8 * width - 20) | u128::from(number)) & most,
@@ -304,6 +332,36 @@ fn every_kind_width_and_side() {
 }
 
 #[test]
+fn arrays_instead_of_tables() {
+    for machine in machines() {
+        for width in [4, 8] {
+            let plain = |n: u64| u128::from(n);
+            let unique_build: Vec<u128> = (0..5000).map(|i| plain(i * 3 % 8192)).collect();
+            let doubled: Vec<u128> = (0..5000).map(|i| plain(i * i % 4001)).collect();
+            // Some are beyond every build key.
+            let mut probe: Vec<u128> = (0..3000).map(|i| plain(i * 7 % 9000)).collect();
+            probe.push(u128::MAX >> (128 - 8 * width));
+            for kind in KINDS {
+                for (build, unique) in [(&unique_build, true), (&doubled, false)] {
+                    let case = Case {
+                        build,
+                        probe: &probe,
+                        width,
+                        kind,
+                        unique,
+                        numbers: width == 4,
+                        marks: width == 8,
+                        capacity: None,
+                    };
+                    check(&machine, &case, How::Dense(1, 13));
+                    check(&machine, &case, How::Dense(6, 13));
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn many_partitions_and_many_blocks() {
     for machine in machines().into_iter().take(4).skip(2) {
         for (width, numbers) in [(4, false), (8, true)] {
@@ -334,6 +392,8 @@ fn skew_on_either_side() {
             // One key in most rows of a side; the partition of it is larger than a table, or than a task.
             let mut hot = keys((0..10_500).map(|i| if i % 50 == 0 { i } else { 7 }), width);
             hot.extend(keys([0, 1, 2, 3], width));
+            // Rows without key on either side.
+            hot.extend(std::iter::repeat_n(none(width), 700));
             let others = keys(
                 (0..600).map(|i| if i % 200 == 3 { 7 } else { i * 5 }),
                 width,
@@ -416,41 +476,87 @@ fn too_little_room_for_pairs() {
     }
 }
 
+/// What a join of `build` with `probe` says about a promise that `build` has no equal keys.
+fn reports_duplicates(
+    machine: &Machine,
+    build: &[u128],
+    probe: &[u128],
+    width: u32,
+    how: How,
+) -> bool {
+    let sides = [build, probe].map(|keys| Uploaded::new(machine, keys, width, how));
+    let rows = [build, probe].map(|keys| RowCount::Known(keys.len() as u64));
+    let build = sides[0].side(width, rows[0], false);
+    let probe = sides[1].side(width, rows[1], false);
+    let capacity = 20_000;
+    let entries = machine.space(capacity * 4);
+    let probes = machine.space(capacity * 4);
+    let count = machine.word();
+    let duplicate = machine.word();
+    let list = PairList {
+        entries: entries.ptr(),
+        rows: probes.ptr(),
+        capacity: capacity as u64,
+        count: count.ptr(),
+    };
+    let (runtime, stream) = (&machine.runtime, &machine.stream);
+    let (kind, word) = (PairKind::Inner, duplicate.ptr());
+    unsafe {
+        match how {
+            How::Sorted => merge_join(
+                runtime, stream, &build, &probe, kind, true, word, &list, None,
+            ),
+            How::Partitioned(bits) => join_partitions(
+                runtime, stream, &build, &probe, bits, kind, true, word, &list, None,
+            ),
+            How::Dense(bits, key_bits) => join_dense_partitions(
+                runtime, stream, &build, &probe, bits, key_bits, kind, true, word, &list, None,
+            ),
+        }
+        .unwrap();
+    }
+    assert_untouched(machine, &entries, capacity * 4);
+    assert_untouched(machine, &probes, capacity * 4);
+    machine.read::<u64>(&duplicate, 1) == [1]
+}
+
 #[test]
-fn a_promise_of_uniqueness_that_is_wrong_harms_nobody() {
+fn promises_of_uniqueness_are_checked() {
     for machine in machines() {
-        let keys = keys((0..6000).map(|i| i % 50), 4);
-        let how = How::Partitioned(1);
-        let side = Uploaded::new(&machine, &keys, 4, how);
-        let sorted = Uploaded::new(&machine, &keys, 4, How::Sorted);
-        let rows = RowCount::Known(6000);
-        for sort in [false, true] {
-            let side = if sort { &sorted } else { &side }.side(4, rows, false);
-            let entries = machine.space(12_000 * 4);
-            let probes = machine.space(12_000 * 4);
-            let count = machine.word();
-            let list = PairList {
-                entries: entries.ptr(),
-                rows: probes.ptr(),
-                capacity: 12_000,
-                count: count.ptr(),
-            };
-            let (runtime, stream) = (&machine.runtime, &machine.stream);
-            let kind = PairKind::Inner;
-            unsafe {
-                if sort {
-                    merge_join(runtime, stream, &side, &side, kind, true, &list, None).unwrap();
-                } else {
-                    join_partitions(runtime, stream, &side, &side, 1, kind, true, &list, None)
-                        .unwrap();
-                }
+        let plain = |numbers: &mut dyn Iterator<Item = u64>| -> Vec<u128> {
+            numbers.map(u128::from).collect()
+        };
+        let absent = plain(&mut (0..50).map(|i| i * 16 + 4));
+        for width in WIDTHS {
+            let mut ways = vec![How::Partitioned(2), How::Sorted];
+            if width < 16 {
+                ways.push(How::Dense(2, 15));
             }
-            let pairs = machine.read::<u64>(&count, 1)[0];
-            assert!(
-                (6000..=12_000).contains(&pairs),
-                "{}: {pairs}",
-                machine.name
-            );
+            for how in ways {
+                let label = format!("{}: {width} bytes, {how:?}", machine.name);
+                for probe in [&absent[..0], &absent[..]] {
+                    let report =
+                        |build: &[u128]| reports_duplicates(&machine, build, probe, width, how);
+                    // One pair of equal keys among many, in a partition of its own or not.
+                    let mut keys = plain(&mut (0..3000).map(|i| i * 4 + 1));
+                    assert!(!report(&keys), "{label}");
+                    keys.push(41);
+                    assert!(report(&keys), "{label}");
+                    // Any number of rows may be without key, in partitions of several chunks too.
+                    keys.pop();
+                    keys.truncate(1000);
+                    keys.extend(std::iter::repeat_n(none(width), 6000));
+                    keys.extend([2, 3, 6, 7]);
+                    assert!(!report(&keys), "{label}");
+                    // The fellow is chunks away.
+                    keys.push(7);
+                    assert!(report(&keys), "{label}");
+                }
+                assert!(
+                    reports_duplicates(&machine, &vec![5; 9000], &[5, 5], width, how),
+                    "{label}"
+                );
+            }
         }
     }
 }
@@ -483,6 +589,7 @@ fn wrong_joins_are_refused() {
             bits,
             PairKind::Inner,
             true,
+            DevicePtr::NULL,
             &list,
             None,
         )
@@ -496,6 +603,7 @@ fn wrong_joins_are_refused() {
             &probe,
             PairKind::Inner,
             true,
+            DevicePtr::NULL,
             &list,
             None,
         )
@@ -540,5 +648,8 @@ fn partitions_fit_a_table() {
             last = bits;
         }
         assert_eq!(partition_bits(1000, width, &info), 0);
+        assert_eq!(partition_bits(1 << 27, width, &info), 16);
+        // One pass as long as tables may be large.
+        assert_eq!(partition_bits(1 << 20, width, &info), 8);
     }
 }

@@ -42,6 +42,26 @@ fn joins_with_hash_indexes() {
     joins("nphj");
 }
 
+#[test]
+fn joins_of_partitions_and_row_numbers() {
+    joins("phj_ur");
+}
+
+#[test]
+fn joins_of_partitioned_rows() {
+    joins("phj_tr");
+}
+
+#[test]
+fn joins_of_sorted_row_numbers() {
+    joins("smj_ur");
+}
+
+#[test]
+fn joins_of_sorted_rows() {
+    joins("smj_tr");
+}
+
 fn groups(value: &str) {
     let fixture = under("warpline.group_by", value);
     check_all(

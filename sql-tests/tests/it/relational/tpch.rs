@@ -46,6 +46,18 @@ fn all_22_with_hash_indexes() {
 }
 
 #[test]
+fn all_22_with_partitioned_joins() {
+    all_22(&[("warpline.join", "phj_ur")]);
+    all_22(&[("warpline.join", "phj_tr")]);
+}
+
+#[test]
+fn all_22_with_merge_joins() {
+    all_22(&[("warpline.join", "smj_ur")]);
+    all_22(&[("warpline.join", "smj_tr")]);
+}
+
+#[test]
 fn all_22_with_private_groups() {
     all_22(&[("warpline.group_by", "private")]);
 }
