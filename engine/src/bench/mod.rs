@@ -6,6 +6,7 @@
 mod chart;
 mod data;
 mod gather;
+mod group_by;
 mod partition;
 mod report;
 mod sort;
@@ -24,7 +25,12 @@ use crate::session::WarplineSession;
 
 /// All benchmarks.
 pub const BENCHMARKS: &[&Benchmark] =
-    &[&partition::BENCHMARK, &gather::BENCHMARK, &sort::BENCHMARK];
+    &[
+        &partition::BENCHMARK,
+        &gather::BENCHMARK,
+        &sort::BENCHMARK,
+        &group_by::BENCHMARK,
+    ];
 
 /// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.
 const ROWS: u64 = 1 << 27;
