@@ -10,7 +10,7 @@
 // keys lie beside it. With duplicates the rows of a key form a run, and a warp writes the runs of its rows together, so
 // that a frequent key costs no more than its pairs.
 //
-// Launch: `phj_tasks` any grid; `phj_join` partitions + any number of blocks of PHJ_THREADS; `phj_rest` any number.
+// Launch: `phj_tasks` and `phj_distinct` any grid; `phj_join` partitions + any number of blocks of PHJ_THREADS; `phj_rest` any number.
 // Bytes moved: keys of both sides once (and row numbers, 4 bytes), 8 a pair: 2^27 rows of 4-byte keys on both sides with
 // one match each 2.1 GB, 0.51 ms at 4.2 TB/s.
 #include "pairs.cuh"
@@ -70,13 +70,13 @@ WL_DEVICE PhjCut phj_cut(const PhjArgs& args, u64 build, u64 probe) {
   return cut;
 }
 
-// Tasks of each partition beyond its first; which partitions phj_rest has to go over.
+// Tasks of each partition beyond its first; which partitions have several build chunks.
 WL_KERNEL(phj_tasks, PhjArgs, args) {
   for (u64 p = (u64)blockIdx.x * blockDim.x + threadIdx.x; p < args.partitions; p += (u64)gridDim.x * blockDim.x) {
     const PhjCut cut = phj_cut(args, args.build_offsets[p + 1] - args.build_offsets[p],
                                args.probe_offsets[p + 1] - args.probe_offsets[p]);
     args.extra[p] = cut.tasks == 0 ? 0 : (u32)(cut.tasks - 1);
-    if (cut.build_chunks > 1 && args.matched != 0) args.oversize[1 + atomicAdd(args.oversize, 1u)] = (u32)p;
+    if (cut.build_chunks > 1 && args.oversize != 0) args.oversize[1 + atomicAdd(args.oversize, 1u)] = (u32)p;
   }
 }
 
@@ -118,36 +118,63 @@ WL_DEVICE void phj_clear(PhjShared& shared) {
 #endif
 }
 
-// Enters row i; the row that was in its slot before.
-WL_DEVICE u32 phj_enter(const PhjArgs& args, PhjShared& shared, PairKey key, u32 i) {
+// Enters row i.
+WL_DEVICE void phj_enter(const PhjArgs& args, PhjShared& shared, PairKey key, u32 i) {
 #if PHJ_ARRAY
   const PairKey slot = key >> args.shift;
-  if (slot >= PHJ_SLOTS) return PHJ_ABSENT;
-  const u32 before = shared.slots[slot];
-  shared.slots[slot] = (u16)i;
-  return before;
+  if (slot < PHJ_SLOTS) shared.slots[slot] = (u16)i;
 #else
   const u32 hash = key_hash(key);
-  const u32 before = atomicExch(&shared.heads[phj_slot(hash)], hash << 16 | i) & 0xFFFFu;
   shared.keys[i] = key;
-  shared.next[i] = (u16)before;
-  return before;
+  shared.next[i] = (u16)atomicExch(&shared.heads[phj_slot(hash)], hash << 16 | i);
 #endif
 }
 
-// Was another row with the key of row i entered? One of the rows of a key says so. All have been entered.
-WL_DEVICE bool phj_entered_twice(const PhjArgs& args, const PhjShared& shared, PairKey key, u32 i, u32 before) {
+// Were several rows with the key of row i entered? At least one of them says so. All have been entered.
+WL_DEVICE bool phj_entered_twice(const PhjArgs& args, const PhjShared& shared, PairKey key, u32 i) {
 #if PHJ_ARRAY
   const u32 row = phj_find(args, shared, key);
-  return before != PHJ_ABSENT || (row != i && row != PHJ_ABSENT);
+  return row != i && row != PHJ_ABSENT;
 #else
-  while (before != PHJ_ABSENT && !key_equal(shared.keys[before], key)) before = shared.next[before];
-  return before != PHJ_ABSENT;
+  u32 row = shared.next[i];
+  while (row != PHJ_ABSENT && !key_equal(shared.keys[row], key)) row = shared.next[row];
+  return row != PHJ_ABSENT;
 #endif
 }
 
-// The table of build rows first .. first + rows.
-WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
+#if PHJ_UNIQUE
+// Does any key of the thread's rows occur twice in the chunk?
+WL_DEVICE bool phj_repeats(const PhjArgs& args, const PhjShared& shared, const PairKey (&mine)[PHJ_BUILD_ITEMS], u32 rows) {
+  bool twice = false;
+#if PHJ_ARRAY
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+    if (i < rows && !key_none(mine[k])) twice = twice || phj_entered_twice(args, shared, mine[k], i);
+  }
+#else
+  // Most rows are the first of their slot or the second: loads of all items go out together. The others take turns.
+  u32 later = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
+    const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
+    const u32 before = i < rows ? shared.next[i] : PHJ_ABSENT;
+    if (before == PHJ_ABSENT) continue;
+    twice = twice || key_equal(shared.keys[before], mine[k]);
+    if (shared.next[before] != PHJ_ABSENT) later |= 1u << k;
+  }
+  while (later != 0 && !twice) {
+    const u32 i = threadIdx.x + ((u32)__ffs((int)later) - 1) * WL_BLOCK_THREADS;
+    later &= later - 1;
+    twice = phj_entered_twice(args, shared, shared.keys[i], i);
+  }
+#endif
+  return twice;
+}
+#endif
+
+// The table of build rows first .. first + rows; `look` for equal keys among them.
+WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows, bool look) {
   const PairKey* keys = (const PairKey*)args.build_keys + first;
   PairKey mine[PHJ_BUILD_ITEMS];
   WL_UNROLL
@@ -168,36 +195,22 @@ WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, 
 #endif
   __syncthreads();
   bool keys_there = false;
-#if PHJ_UNIQUE
-  u32 before[PHJ_BUILD_ITEMS];
-#endif
   WL_UNROLL
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-#if PHJ_UNIQUE
-    before[k] = PHJ_ABSENT;
+    if (i >= rows) continue;
+    if (key_none(mine[k])) {
+#if !PHJ_ARRAY
+      shared.next[i] = (u16)PHJ_ABSENT;
 #endif
-    if (i >= rows || key_none(mine[k])) continue;
+      continue;
+    }
     keys_there = true;
-#if PHJ_UNIQUE
-    before[k] = phj_enter(args, shared, mine[k], i);
-#else
     phj_enter(args, shared, mine[k], i);
-#endif
   }
   if (!__syncthreads_or(keys_there)) return PHJ_NO_KEYS;
 #if PHJ_UNIQUE
-  if (args.duplicate != 0) {
-    bool twice = false;
-    WL_UNROLL
-    for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
-      const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-      if (PHJ_ARRAY ? i < rows && !key_none(mine[k]) : before[k] != PHJ_ABSENT) {
-        twice = twice || phj_entered_twice(args, shared, mine[k], i, before[k]);
-      }
-    }
-    if (twice) store_relaxed(args.duplicate, (u64)1);
-  }
+  if (look && phj_repeats(args, shared, mine, rows)) store_relaxed(args.duplicate, (u64)1);
   return PHJ_DISTINCT;
 #else
   // The row that stands for the key, and above 16 bits the place among the rows of the key.
@@ -239,34 +252,6 @@ WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, 
 #endif
 }
 
-#if PHJ_UNIQUE
-// Are there equal keys in different chunks of a partition? Rows without key may be many, but where the others do not
-// fit into a table the answer is yes, to be on the safe side.
-WL_DEVICE void phj_distinct(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
-  const PairKey* keys = (const PairKey*)args.build_keys + first;
-  __syncthreads();
-  phj_clear(shared);
-  if (threadIdx.x == 0) shared.partition = 0;
-  __syncthreads();
-  for (u32 base = 0; base < rows; base += WL_BLOCK_THREADS) {
-    const u32 i = base + threadIdx.x;
-    bool twice = false;
-    u32 before = PHJ_ABSENT, place = 0;
-    const bool live = i < rows && !key_none(keys[i]);
-    if (live) {
-      place = atomicAdd(&shared.partition, 1u);
-      twice = place >= PHJ_ROWS;
-      if (!twice) before = phj_enter(args, shared, keys[i], place);
-    }
-    __syncthreads();
-    if (live && !twice) twice = phj_entered_twice(args, shared, keys[i], place, before);
-    if (__syncthreads_or(twice)) {
-      store_relaxed(args.duplicate, (u64)1);
-      return;
-    }
-  }
-}
-#endif
 
 // Number of a build row of the chunk.
 WL_DEVICE u32 phj_number(const PhjShared& shared, u32 first, u32 row) {
@@ -430,16 +415,46 @@ WL_KERNEL(phj_join, PhjArgs, args) {
     const u32 rows = build_end - first < PHJ_ROWS ? build_end - first : PHJ_ROWS;
     const u32 begin = probe_begin + (u32)(task / cut.build_chunks) * cut.probe_rows;
     const u32 probes = probe_end - begin < cut.probe_rows ? probe_end - begin : cut.probe_rows;
-    const PhjChunk chunk = phj_build(args, shared, first, rows);
+    const PhjChunk chunk = phj_build(args, shared, first, rows, args.duplicate != 0 && task < cut.build_chunks);
     const bool single = cut.build_chunks == 1;
     if (chunk != PHJ_NO_KEYS || (single && (args.kind & PAIR_UNMATCHED) != 0)) {
       phj_probe(args, shared, first, begin, probes, single, chunk != PHJ_REPEATED);
       if (args.marks != 0) phj_mark(args, shared, first, rows);
     }
-#if PHJ_UNIQUE
-    if (args.duplicate != 0 && !single && task == 0) phj_distinct(args, shared, build_begin, build_end - build_begin);
-#endif
     if (!extra) return;
+  }
+}
+
+// Whether keys of different chunks of a partition are equal, of partitions with several. Rows without key may be
+// many, but where the others do not fit into a table the answer is yes, to be on the safe side.
+WL_KERNEL(phj_distinct, PhjArgs, args) {
+  WL_SHARED(PhjShared, shared);
+  const u32 partitions = args.oversize[0];
+  for (u32 n = blockIdx.x; n < partitions; n += gridDim.x) {
+    const u32 p = args.oversize[1 + n];
+    const u32 first = args.build_offsets[p];
+    const u32 rows = args.build_offsets[p + 1] - first;
+    const PairKey* keys = (const PairKey*)args.build_keys + first;
+    phj_clear(shared);
+    if (threadIdx.x == 0) shared.partition = 0;
+    __syncthreads();
+    bool distinct = true;
+    for (u32 base = 0; base < rows && distinct; base += WL_BLOCK_THREADS) {
+      const u32 i = base + threadIdx.x;
+      bool twice = false;
+      u32 place = 0;
+      const bool live = i < rows && !key_none(keys[i]);
+      if (live) {
+        place = atomicAdd(&shared.partition, 1u);
+        twice = place >= PHJ_ROWS || phj_find(args, shared, keys[i]) != PHJ_ABSENT;
+      }
+      __syncthreads();
+      if (live && !twice) phj_enter(args, shared, keys[i], place);
+      __syncthreads();
+      if (live && !twice) twice = phj_entered_twice(args, shared, keys[i], place);
+      distinct = !__syncthreads_or(twice);
+    }
+    if (!distinct) store_relaxed(args.duplicate, (u64)1);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #define WL_DEVICE static inline
 #define WL_UNROLL
+#define WL_UNROLL_4
 #define WL_NO_UNROLL
 #define __device__
 #define __host__

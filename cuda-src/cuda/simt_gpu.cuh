@@ -6,6 +6,7 @@
 #define WL_PLACE
 #define WL_PASS_PLACE
 #define WL_UNROLL _Pragma("unroll")
+#define WL_UNROLL_4 _Pragma("unroll 4")
 #define WL_NO_UNROLL _Pragma("unroll 1")
 
 #ifdef WL_MIN_BLOCKS

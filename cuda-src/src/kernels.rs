@@ -31,6 +31,38 @@ kernel_args! {
         pub most: u64,
     }
 
+    /// Arguments of `number_groups` (`group_number.cu`).
+    pub struct NumberGroupsArgs {
+        /// The packed key of every row.
+        pub keys: DevicePtr as "const void*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Slot states, zeroed.
+        pub states: DevicePtr as "u32*",
+        /// Slot keys.
+        pub table: DevicePtr as "void*",
+        /// Slot numbers.
+        pub numbers: DevicePtr as "u32*",
+        /// Slots less one.
+        pub mask: u64,
+        /// Number of groups; 0 at first.
+        pub groups: DevicePtr as "u64*",
+        /// The key of every group.
+        pub dense: DevicePtr as "void*",
+        /// Groups for which there is room in `dense`.
+        pub room: u64,
+        /// The number of every row's group.
+        pub out: DevicePtr as "u32*",
+        /// Set to 1 when a key found no slot within `limit` probes.
+        pub overflow: DevicePtr as "u64*",
+        /// Most probes.
+        pub limit: u32,
+        /// Fills up the struct.
+        pub padding: u32,
+    }
+
     /// Arguments of the kernels that finish join indexes (`hash_index.cu`).
     pub struct HashIndexArgs {
         /// Key words, one array each; the first [`MOST_KEY_WORDS`] at most are used.
@@ -83,48 +115,18 @@ kernel_args! {
         pub padding: u32,
     }
 
-    /// Arguments of `sort_histogram` (`radix_sort.cu`).
-    pub struct SortHistogramArgs {
-        /// The key word of each row.
+    /// Arguments of `sort_keys` and `number_rows` (`sort_keys.cu`).
+    pub struct SortKeysArgs {
+        /// The key word of each row; unused by `number_rows`.
         pub word: DevicePtr as "const u64*",
-        /// Zeroed counts: 256 for each 8 bits, least significant first.
-        pub histogram: DevicePtr as "u32*",
-        /// Number of rows on the device; null when it is `most`.
-        pub count: DevicePtr as "const u64*",
-        /// Most rows.
-        pub most: u64,
-        /// Used bits of the word.
-        pub bits: u32,
-        /// Fills up the struct.
-        pub padding: u32,
-    }
-
-    /// Arguments of `sort_pass_u32`, `sort_pass_u64` and `number_rows` (`radix_sort.cu`).
-    pub struct SortPassArgs {
-        /// The key word of each row, read by row number when there are no `keys_in`.
-        pub word: DevicePtr as "const u64*",
-        /// Keys in the order so far; null in the first pass of a word.
-        pub keys_in: DevicePtr as "const void*",
         /// Row numbers in the order so far; null for the order of the rows.
-        pub rows_in: DevicePtr as "const u32*",
-        /// Keys in the new order; null in the last pass of a word.
-        pub keys_out: DevicePtr as "void*",
-        /// Row numbers in the new order.
-        pub rows_out: DevicePtr as "u32*",
-        /// Counts of the 256 digits.
-        pub histogram: DevicePtr as "const u32*",
-        /// 256 zeroed words a tile of [`SORT_TILE`] rows.
-        pub states: DevicePtr as "u64*",
-        /// A zeroed word.
-        pub ticket: DevicePtr as "u32*",
+        pub order: DevicePtr as "const u32*",
+        /// Keys of 4 bytes, or the numbers of the rows.
+        pub out: DevicePtr as "u32*",
         /// Number of rows on the device; null when it is `most`.
         pub count: DevicePtr as "const u64*",
         /// Most rows.
         pub most: u64,
-        /// Bits below the digit.
-        pub shift: u32,
-        /// Mask of the digit after the shift.
-        pub mask: u32,
     }
 
     /// Arguments of `string_lengths` and `copy_strings` (`strings_gather.cu`).
@@ -263,15 +265,6 @@ pub const MOST_SORT_WORDS: usize = 16;
 pub const SORT_SMALL_ROWS: u64 = 2048;
 /// Dynamic shared memory of `sort_small`, in bytes.
 pub const SORT_SMALL_SHARED_BYTES: usize = SORT_SMALL_ROWS as usize * 12;
-/// Rows of a block of `sort_pass_*`.
-pub const SORT_TILE: u64 = 4096;
-/// Dynamic shared memory of a block of `sort_histogram`, in bytes.
-pub const SORT_HISTOGRAM_SHARED_BYTES: usize = 8 * 256 * 4;
-/// Dynamic shared memory of a block of `sort_pass_*` with keys of `key_bytes` bytes, in bytes.
-pub const fn sort_pass_shared_bytes(key_bytes: usize) -> usize {
-    8 * 256 * 4 + 2 * 256 * 4 + 32 * 4 + 16 + SORT_TILE as usize * key_bytes
-}
-
 /// Complete source of the module with `sort_small`, whose blocks have up to 1024 threads.
 pub fn sort_small() -> String {
     format!(
@@ -281,13 +274,12 @@ pub fn sort_small() -> String {
     )
 }
 
-/// Complete source of the module with `sort_histogram`, `sort_pass_u32`, `sort_pass_u64` and `number_rows`.
-pub fn radix_sort() -> String {
+/// Complete source of the module with `sort_keys` and `number_rows`.
+pub fn sort_keys() -> String {
     format!(
-        "#include \"simt.cuh\"\n{}{}{}",
-        SortHistogramArgs::CUDA,
-        SortPassArgs::CUDA,
-        include_str!("../cuda/radix_sort.cu")
+        "#include \"simt.cuh\"\n{}{}",
+        SortKeysArgs::CUDA,
+        include_str!("../cuda/sort_keys.cu")
     )
 }
 
@@ -323,6 +315,15 @@ pub fn hash_index(key_words: usize) -> String {
         "#define WL_KEY_WORDS {key_words}\n#include \"simt.cuh\"\n{}{}",
         HashIndexArgs::CUDA,
         include_str!("../cuda/hash_index.cu")
+    )
+}
+
+/// Complete source of the module that numbers the groups of keys of `key_bytes` bytes (4, 8 or 16).
+pub fn group_number(key_bytes: u32) -> String {
+    format!(
+        "#define WL_KEY_BYTES {key_bytes}\n#include \"simt.cuh\"\n{}{}",
+        NumberGroupsArgs::CUDA,
+        include_str!("../cuda/group_number.cu")
     )
 }
 
@@ -375,23 +376,22 @@ impl PhjShape {
         table + numbers + chunk.div_ceil(32) * 4 + runs + 256
     }
 
-    /// Blocks a multiprocessor that registers are kept for; 0 when the compiler may take what it likes.
+    /// Blocks a multiprocessor that registers are kept for.
     const fn min_blocks(self) -> u32 {
-        if !self.unique {
-            return 0;
-        }
-        match self.key_bytes {
-            4 if self.rows > 4096 => 2,
-            4 => 1536 / self.threads(),
-            _ => 1024 / self.threads(),
-        }
+        let threads = match (self.key_bytes, self.unique) {
+            (4, true) => 1280,
+            (4, false) => 1280,
+            (8, _) => 1024,
+            _ => 768,
+        };
+        threads / self.threads()
     }
 }
 
 /// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
 pub fn phj(shape: PhjShape) -> String {
     let min_blocks = match shape.min_blocks() {
-        0 => String::new(),
+        0 | 1 => String::new(),
         blocks => format!("#define WL_MIN_BLOCKS {blocks}\n"),
     };
     format!(
@@ -457,11 +457,14 @@ pub fn all() -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("calibrate", calibrate()),
         ("scan", scan()),
+        ("group_number_4", group_number(4)),
+        ("group_number_8", group_number(8)),
+        ("group_number_16", group_number(16)),
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
         ("hash_index_5", hash_index(5)),
         ("sort_small", sort_small()),
-        ("radix_sort", radix_sort()),
+        ("sort_keys", sort_keys()),
         ("strings_gather", strings_gather()),
         ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
         ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),

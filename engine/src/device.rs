@@ -74,6 +74,11 @@ impl Device {
         self.0.lock().runtime.is_some()
     }
 
+    /// The device itself, for work below SQL; `None` when the CPU answers.
+    pub(crate) fn runtime(&self) -> Option<Arc<Runtime>> {
+        self.0.lock().runtime.clone()
+    }
+
     /// The device in words: `NVIDIA H200 (cuda:0)`, `emulator`, `cpu`.
     pub fn name(&self) -> String {
         match &self.0.lock().runtime {

@@ -51,6 +51,12 @@ pub enum Error {
     /// DataFusion refused a statement or setting.
     #[error("{}", describe(.0))]
     DataFusion(#[from] Box<DataFusionError>),
+    /// A micro-benchmark that does not exist, or whose result is wrong.
+    #[error("{0}")]
+    Bench(String),
+    /// The device failed in a micro-benchmark.
+    #[error("{0}")]
+    Gpu(#[from] warpline_gpu::GpuError),
     /// The benchmark failed outside a query.
     #[error("{0}")]
     Tpch(#[from] TpchError),

@@ -12,8 +12,10 @@
 //!
 //! - [`WarplineSession`]: a DataFusion `SessionContext` whose plans run on a device, and a plain one beside it.
 //! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder`.
+//! - [`mod@bench`]: micro-benchmarks of the device.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 
+pub mod bench;
 mod device;
 mod error;
 mod extension;

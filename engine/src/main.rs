@@ -1,4 +1,4 @@
-//! The `warpline` program: a SQL shell, the list of devices, and the TPC-H benchmark.
+//! The `warpline` program: a SQL shell, the list of devices, the TPC-H benchmark and micro-benchmarks.
 
 mod cli;
 

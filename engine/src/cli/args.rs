@@ -26,6 +26,8 @@ pub(super) enum Command {
     Devices,
     /// Run the TPC-H benchmark, or generate its data as files
     Tpch(Box<TpchArguments>),
+    /// Run micro-benchmarks of the device, checked on the CPU; without a name: list them
+    Bench(Box<BenchArguments>),
     /// Measure what accesses cost on the device; plans are priced with it from then on
     Calibrate(CalibrateArguments),
 }
@@ -160,6 +162,40 @@ pub(super) enum ReportFormat {
     Table,
     /// One JSON object
     Json,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct BenchArguments {
+    /// Which benchmark; without one they are listed
+    #[arg(value_name = "NAME")]
+    pub(super) benchmark: Option<String>,
+    /// One of its sweeps; repeatable [default: all]
+    #[arg(long, value_name = "SWEEP")]
+    pub(super) sweep: Vec<String>,
+    /// Rows of the largest inputs [default: 2^27, in the emulator 2^11]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..u64::from(u32::MAX)))]
+    pub(super) rows: Option<u64>,
+    /// Timed runs of each point, after one that is not counted
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(super) runs: usize,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = ChartFormat::Table)]
+    pub(super) format: ChartFormat,
+    /// Write the report to FILE instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) session: SessionArguments,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ChartFormat {
+    /// Aligned columns
+    Table,
+    /// One JSON object
+    Json,
+    /// Line charts
+    Svg,
 }
 
 #[derive(Debug, Args)]

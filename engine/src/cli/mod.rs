@@ -1,8 +1,10 @@
 //! The command line: its arguments, and what each command does.
 
 mod args;
+mod bench;
 mod calibrate;
 mod generate;
+mod output;
 mod script;
 mod shell;
 mod tpch;
@@ -28,6 +30,7 @@ pub(crate) async fn run() -> warpline::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Bench(arguments)) => bench::run(*arguments).await,
         Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),
         Some(Command::Tpch(tpch)) => match tpch.command {
             None => tpch::run(tpch.run).await,

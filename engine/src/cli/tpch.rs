@@ -1,8 +1,7 @@
 //! `warpline tpch`: loads data, runs the queries and prints the report.
 
-use std::fs::{self, File};
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use warpline::{Result, WarplineSession};
@@ -13,6 +12,7 @@ use warpline_tpch::tables::Table;
 use warpline_tpch::{Scale, TpchError, data, generate};
 
 use super::args::{ReportFormat, RunArguments};
+use super::output::OutputFile;
 
 /// Runs the benchmark; the exit status says whether every query passed.
 pub(super) async fn run(arguments: RunArguments) -> Result<ExitCode> {
@@ -121,45 +121,5 @@ fn print(report: &Report, format: ReportFormat, output: Option<OutputFile>) -> R
             let _ = std::io::stdout().write_all(text.as_bytes());
             Ok(())
         }
-    }
-}
-
-/// A file that appears under its name only when it is complete.
-struct OutputFile {
-    path: PathBuf,
-    temporary: PathBuf,
-    file: File,
-}
-
-impl OutputFile {
-    fn create(path: &Path) -> Result<Self> {
-        if path.is_dir() {
-            let error = std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is a directory");
-            return Err(TpchError::io("write", path, error).into());
-        }
-        let mut name = path.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".{}.tmp", std::process::id()));
-        let temporary = path.with_file_name(name);
-        let file = File::create(&temporary).map_err(|error| TpchError::io("write", path, error))?;
-        Ok(Self {
-            path: path.to_path_buf(),
-            temporary,
-            file,
-        })
-    }
-
-    fn finish(mut self, text: &str) -> Result<()> {
-        let written = self
-            .file
-            .write_all(text.as_bytes())
-            .and_then(|()| fs::rename(&self.temporary, &self.path));
-        Ok(written.map_err(|error| TpchError::io("write", &self.path, error))?)
-    }
-}
-
-impl Drop for OutputFile {
-    fn drop(&mut self) {
-        // After `finish` there is nothing left under this name.
-        let _ = fs::remove_file(&self.temporary);
     }
 }

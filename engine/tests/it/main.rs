@@ -1,5 +1,6 @@
 //! The program as a user runs it: its commands, its errors and their exit status.
 
+mod bench;
 mod plan_cache;
 mod session;
 mod shell;

@@ -10,6 +10,7 @@ use super::shapes::Shape;
 use crate::codegen::KernelProgram;
 use crate::device::Kernel;
 use crate::error::{GpuError, Result};
+use crate::primitives::{Digits, compile_partition};
 use crate::runtime::Runtime;
 
 /// Sorts of at most this many rows (by estimate) need no more than the kernel for few rows.
@@ -29,7 +30,12 @@ enum Builtin {
     /// Indexes with keys of this many words.
     Index(usize),
     SmallSort,
-    RadixSort,
+    /// Keys of 4 bytes in the order of the rows so far.
+    SortKeys,
+    /// A pass over keys of this many bytes and row numbers.
+    SortPass(u32),
+    /// Counts of the digits of keys of this many bytes.
+    SortDigits(u32),
     Strings,
 }
 
@@ -64,7 +70,12 @@ impl Builtins {
         if word_bits.iter().any(|bits| *bits > 0) {
             self.add(Builtin::SmallSort);
             if rows > FEW_ROWS {
-                self.add(Builtin::RadixSort);
+                self.add(Builtin::SortKeys);
+                for bits in word_bits.iter().filter(|bits| **bits > 0) {
+                    let width = if *bits <= 32 { 4 } else { 8 };
+                    self.add(Builtin::SortPass(width));
+                    self.add(Builtin::SortDigits(width));
+                }
             }
         }
     }
@@ -79,7 +90,13 @@ impl Builtin {
                 runtime.builtin("insert_set", words, || kernels::hash_index(words))
             }
             Self::SmallSort => runtime.builtin("sort_small", 0, kernels::sort_small),
-            Self::RadixSort => runtime.builtin("sort_histogram", 0, kernels::radix_sort),
+            Self::SortKeys => runtime.builtin("sort_keys", 0, kernels::sort_keys),
+            Self::SortPass(width) => {
+                return compile_partition(runtime, width, Digits::Key, &[4], 0, true);
+            }
+            Self::SortDigits(width) => {
+                return compile_partition(runtime, width, Digits::Key, &[], 0, false);
+            }
             Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
         }
         .map(|_| ())
@@ -102,7 +119,9 @@ pub(super) fn warm_up(runtime: &Arc<Runtime>) {
 
 fn compile_common(runtime: &Runtime) {
     let wanted = [
-        Builtin::RadixSort,
+        Builtin::SortPass(4),
+        Builtin::SortDigits(4),
+        Builtin::SortKeys,
         Builtin::Sums,
         Builtin::Index(1),
         Builtin::Index(2),

@@ -13,6 +13,14 @@ use crate::error::{GpuError, Result};
 use crate::graph::{ProbeKind, ResultId};
 use crate::primitives::{self, Digits, Keys, PairKind, PairList, Payload, Side};
 
+/// Most bits that a dense partition leaves of a code: its array has as many places, of two bytes each.
+const MOST_ARRAY_BITS: u32 = 13;
+
+/// Are codes so dense that an array over those of a partition takes the place of its hash table?
+fn dense(keys: JoinKeys, bits: u32) -> bool {
+    !keys.join.sorts() && keys.width <= 8 && keys.bits <= bits + MOST_ARRAY_BITS
+}
+
 impl Run<'_> {
     /// Bring the entries of an index into the order in which they are joined.
     pub(super) fn arrange_index(&mut self, result: ResultId, index: &IndexShape) -> Result<()> {
@@ -118,7 +126,12 @@ impl Run<'_> {
             // One bit more than codes have: keys that match nothing come last.
             (Digits::Key, 0..(keys.bits + 1).min(keys.width * 8), None)
         } else {
-            (Digits::Hash, 0..bits, Some(new(Part::Offsets)?))
+            let digits = if dense(keys, bits) {
+                Digits::Key
+            } else {
+                Digits::Hash
+            };
+            (digits, 0..bits, Some(new(Part::Offsets)?))
         };
         let to = new(Part::KeyWord(0))?;
         let rows = self.count(result);
@@ -202,6 +215,11 @@ impl Run<'_> {
             if keys.join.sorts() {
                 primitives::merge_join(
                     runtime, stream, &build, &probe, kind, unique, duplicate, &pairs, marks,
+                )
+            } else if dense(keys, bits) {
+                primitives::join_dense_partitions(
+                    runtime, stream, &build, &probe, bits, keys.bits, kind, unique, duplicate,
+                    &pairs, marks,
                 )
             } else {
                 primitives::join_partitions(

@@ -8,6 +8,7 @@
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
 
 mod columns;
+mod groups;
 mod index;
 mod pairs;
 mod partition;
@@ -16,13 +17,14 @@ mod sort;
 mod strings;
 
 pub use columns::{gather, histogram, run_lengths, scatter};
+pub use groups::{GroupNumbers, number_groups};
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
 pub use pairs::{
     PairKind, PairList, Side, join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
-pub use partition::{Digits, Keys, Payload, radix_partition};
+pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;
 pub use sort::sort_rows;
 pub use strings::gather_strings;

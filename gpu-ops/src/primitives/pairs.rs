@@ -22,8 +22,10 @@ const MOST_PARTITION_BITS: u32 = 24;
 const LEAST_PROBE_CHUNK: u64 = 4096;
 /// Probe rows that a task has at most.
 const MOST_PROBE_CHUNK: u64 = 1 << 16;
+/// Tasks that each multiprocessor should have at least, where one partition has all rows.
+const TASKS_OF_A_MULTIPROCESSOR: u64 = 16;
 /// Blocks a multiprocessor that wait for the tasks skew brings forth.
-const EXTRA_BLOCKS: u64 = 4;
+const EXTRA_BLOCKS: u64 = 5;
 
 /// One side of a join.
 #[derive(Debug, Clone, Copy)]
@@ -240,20 +242,22 @@ unsafe fn join(
             }
         })
         .unwrap_or(shape(TABLES[0]));
-    let oversize = kind != PairKind::Inner && build.rows.most() > u64::from(shape.chunk());
+    let duplicate = asked(unique, duplicate);
+    // Partitions with several chunks are listed when rows without match or equal keys are asked for.
+    let several = build.rows.most() > u64::from(shape.chunk());
+    let noted = several && kind != PairKind::Inner;
+    let listed = several && (noted || !duplicate.is_null());
     // Zeroed: a ticket, a bit a probe row, the number of listed partitions; then the list.
-    let matched_bytes = if oversize {
-        probe.rows.most().div_ceil(32) * 4
-    } else {
-        0
+    let matched_bytes = match noted {
+        true => probe.rows.most().div_ceil(32) * 4,
+        false => 0,
     };
     let zeroed = 8 + matched_bytes + 4;
-    let listed = if oversize {
-        partitions.min(build.rows.most() / u64::from(shape.chunk()))
-    } else {
-        0
+    let most_listed = match listed {
+        true => partitions.min(build.rows.most() / u64::from(shape.chunk())),
+        false => 0,
     };
-    let control = scratch(runtime, zeroed + listed * 4, 1, "tasks of a join")?;
+    let control = scratch(runtime, zeroed + most_listed * 4, 1, "tasks of a join")?;
     let extra = scratch(runtime, partitions, 4, "tasks of join partitions")?;
     let first_extra = scratch(runtime, partitions + 1, 8, "tasks of join partitions")?;
     let matched = control.ptr().offset(8);
@@ -267,16 +271,20 @@ unsafe fn join(
         extra: extra.ptr(),
         first_extra: first_extra.ptr(),
         ticket: control.ptr(),
-        oversize: asked(oversize, matched.offset(matched_bytes)),
-        matched: asked(oversize, matched),
-        duplicate: asked(unique, duplicate),
+        oversize: asked(listed, matched.offset(matched_bytes)),
+        matched: asked(noted, matched),
+        duplicate,
         marks: marks.unwrap_or(DevicePtr::NULL),
         entries: pairs.entries,
         rows: pairs.rows,
         pairs: pairs.count,
         capacity: pairs.capacity,
         partitions,
-        probe_chunk: probe_chunk(probe.rows.most(), partitions),
+        probe_chunk: probe_chunk(
+            probe.rows.most(),
+            partitions,
+            runtime.device().info().multiprocessors,
+        ),
         kind: kind.flags(),
         shift: bits,
         padding: 0,
@@ -323,7 +331,14 @@ unsafe fn join(
             shared_bytes: shape.shared_bytes(),
         };
         launch(runtime, stream, &kernel("phj_join")?, join, &args)?;
-        if oversize {
+        if listed && !duplicate.is_null() {
+            let distinct = LaunchConfig {
+                grid: grid(runtime, most_listed, 1),
+                ..join
+            };
+            launch(runtime, stream, &kernel("phj_distinct")?, distinct, &args)?;
+        }
+        if noted {
             let rest = over(probe.rows.most(), kernels::PHJ_REST_SHARED_BYTES);
             launch(runtime, stream, &kernel("phj_rest")?, rest, &args)?;
         }
@@ -427,12 +442,13 @@ pub unsafe fn merge_join(
     Ok(())
 }
 
-/// Probe rows of a task: twice as many as partitions have on average, so that only skew divides them, but not so many
-/// that a few blocks would have all the work.
-fn probe_chunk(rows: u64, partitions: u64) -> u32 {
-    (rows / partitions * 2)
-        .next_power_of_two()
-        .clamp(LEAST_PROBE_CHUNK, MOST_PROBE_CHUNK) as u32
+/// Probe rows of a task: twice as many as partitions have on average, so that only skew divides them, and enough to pay
+/// for the table, but not so many that a few blocks would have all the work.
+fn probe_chunk(rows: u64, partitions: u64, multiprocessors: u32) -> u32 {
+    let shared_out = rows / (u64::from(multiprocessors.max(1)) * TASKS_OF_A_MULTIPROCESSOR);
+    let most = shared_out.clamp(LEAST_PROBE_CHUNK, MOST_PROBE_CHUNK);
+    let least = shared_out.clamp(LEAST_PROBE_CHUNK, LEAST_PROBE_CHUNK * 4);
+    (rows / partitions * 2).clamp(least, most) as u32
 }
 
 /// The address when somebody asks for what goes there.

@@ -9,7 +9,7 @@ use warpline_cuda::kernels::{
 };
 
 use super::{RowCount, check_numbered, fill, launch, scratch};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::DeviceBuffer;
 use crate::runtime::Runtime;
@@ -123,16 +123,97 @@ pub unsafe fn radix_partition(
     unsafe {
         let histograms = plan.histograms()?;
         if payloads.is_empty() {
-            plan.partition(to, &[], histograms.ptr())?;
+            plan.partition(to, None, &[], histograms.ptr())?;
         }
         for (group, payloads) in payloads.chunks(MOST_PARTITION_COLUMNS).enumerate() {
             let to = if group == 0 { to } else { DevicePtr::NULL };
-            plan.partition(to, payloads, histograms.ptr())?;
+            plan.partition(to, None, payloads, histograms.ptr())?;
         }
         match offsets {
             Some(offsets) => plan.offsets(to, &bits, offsets),
             None => Ok(()),
         }
+    }
+}
+
+/// Compile what [`radix_partition`] needs for keys and payloads of these widths and up to `rows` rows, ahead of its use:
+/// the `pass` itself, or else what counts and finds offsets; both can be compiled at once.
+///
+/// # Errors
+/// [`GpuError::Compile`], [`GpuError::Device`].
+pub fn compile_partition(
+    runtime: &Runtime,
+    key_width: u32,
+    digits: Digits,
+    widths: &[u32],
+    rows: u64,
+    pass: bool,
+) -> Result<()> {
+    let hashed = digits == Digits::Hash;
+    if !pass {
+        return histogram_kernel(runtime, "partition_histogram", key_width, hashed).map(drop);
+    }
+    let mut widths = widths.to_vec();
+    widths.sort_by_key(|width| std::cmp::Reverse(*width));
+    let groups = widths.chunks(MOST_PARTITION_COLUMNS);
+    for widths in groups.chain(widths.is_empty().then_some(&[][..])) {
+        let shape = PartitionShape {
+            key_width,
+            hashed,
+            wide_states: rows >= NARROW_STATES,
+            widths,
+        };
+        runtime.builtin("partition_pass", shape.variant(), || shape.source())?;
+    }
+    Ok(())
+}
+
+/// A kernel of `partition_histogram.cu`.
+fn histogram_kernel(
+    runtime: &Runtime,
+    name: &'static str,
+    key_width: u32,
+    hashed: bool,
+) -> Result<Kernel> {
+    let variant = key_width as usize | usize::from(hashed);
+    runtime.builtin(name, variant, || partition_histogram(key_width, hashed))
+}
+
+/// The order of `rows` rows by the lowest `bits` bits of their keys, which come in the order `from` (row numbers;
+/// `None` for the order of the rows), stable, as row numbers in `order`. With `destroy` the memory of the keys is
+/// used as scratch.
+///
+/// # Safety
+/// As [`radix_partition`].
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn order_by_keys(
+    runtime: &Runtime,
+    stream: &Stream,
+    keys: Keys,
+    destroy: bool,
+    bits: u32,
+    rows: RowCount,
+    from: Option<DevicePtr>,
+    order: DevicePtr,
+) -> Result<()> {
+    let plan = Plan {
+        runtime,
+        stream,
+        keys,
+        rows,
+        hashed: false,
+        passes: passes(&(0..bits)),
+    };
+    let payload = Payload {
+        from,
+        to: order,
+        width: 4,
+    };
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let histograms = plan.histograms()?;
+        let spare = destroy.then_some(keys.ptr);
+        plan.partition(DevicePtr::NULL, spare, &[payload], histograms.ptr())
     }
 }
 
@@ -205,9 +286,7 @@ pub(super) unsafe fn count_digits(
         args.shifts[digit] = *shift;
         args.masks[digit] = *mask;
     }
-    let kernel = runtime.builtin("partition_histogram", key_variant(keys, hashed), || {
-        partition_histogram(keys.width, hashed)
-    })?;
+    let kernel = histogram_kernel(runtime, "partition_histogram", keys.width, hashed)?;
     // All the threads that the device holds; fewer where each would have less than one load.
     let resident = u64::from(runtime.device().info().multiprocessors.max(1)) * 2;
     let loads = u64::from(PARTITION_HISTOGRAM_THREADS * 16 / keys.width);
@@ -219,11 +298,6 @@ pub(super) unsafe fn count_digits(
     };
     // SAFETY: passed on to the caller.
     unsafe { launch(runtime, stream, &kernel, config, &args) }
-}
-
-/// The number of a kernel for keys of this width and digits of them or of their hashes.
-fn key_variant(keys: Keys, hashed: bool) -> usize {
-    keys.width as usize | usize::from(hashed)
 }
 
 /// What all groups of payloads have in common.
@@ -265,13 +339,15 @@ impl Plan<'_> {
         Ok(histograms)
     }
 
-    /// All passes over the keys and at most 8 payloads.
+    /// All passes over the keys and at most 8 payloads. When keys are not wanted (`to` null), `spare` may be memory
+    /// for them, also that of the keys themselves.
     ///
     /// # Safety
     /// As [`radix_partition`]; `histograms` are those of [`Plan::histograms`].
     unsafe fn partition(
         &self,
         to: DevicePtr,
+        spare: Option<DevicePtr>,
         payloads: &[Payload],
         histograms: DevicePtr,
     ) -> Result<()> {
@@ -301,7 +377,7 @@ impl Plan<'_> {
         let several = u64::from(count > 1);
         let key_width = u64::from(self.keys.width);
         let other_keys = scratch(runtime, most * several, key_width, "keys of a partition")?;
-        let hidden = u64::from(to.is_null() && count > 2);
+        let hidden = u64::from(to.is_null() && spare.is_none() && count > 2);
         let hidden_keys = scratch(runtime, most * hidden, key_width, "keys of a partition")?;
         let mut other_payloads = Vec::with_capacity(payloads.len());
         for payload in payloads {
@@ -313,10 +389,13 @@ impl Plan<'_> {
             )?);
         }
         let to_target = |pass: usize| (count - 1 - pass).is_multiple_of(2);
-        let keys_after = |pass: usize| match (to_target(pass), to.is_null()) {
-            (false, _) => other_keys.ptr(),
-            (true, true) if pass + 1 < count => hidden_keys.ptr(),
-            (true, _) => to,
+        // The first pass still reads what may be the spare memory.
+        let keys_after = |pass: usize| match to.is_null() {
+            true if pass + 1 == count => DevicePtr::NULL,
+            true if pass.is_multiple_of(2) => other_keys.ptr(),
+            true => spare.unwrap_or(hidden_keys.ptr()),
+            false if to_target(pass) => to,
+            false => other_keys.ptr(),
         };
 
         let kernel = runtime.builtin("partition_pass", shape.variant(), || shape.source())?;
@@ -398,10 +477,11 @@ impl Plan<'_> {
             shift: bits.start,
             mask: (partitions - 1) as u32,
         };
-        let kernel = self.runtime.builtin(
+        let kernel = histogram_kernel(
+            self.runtime,
             "partition_offsets",
-            key_variant(self.keys, self.hashed),
-            || partition_histogram(self.keys.width, self.hashed),
+            self.keys.width,
+            self.hashed,
         )?;
         // Small blocks spread the searches over all multiprocessors.
         let block = 128;

@@ -1,39 +1,26 @@
 //! The order of rows by packed key words.
 
 use warpline_cuda::kernels::{
-    self, MOST_SORT_WORDS, SORT_HISTOGRAM_SHARED_BYTES, SORT_SMALL_ROWS, SORT_SMALL_SHARED_BYTES,
-    SORT_TILE, SmallSortArgs, SortHistogramArgs, SortPassArgs, sort_pass_shared_bytes,
+    self, MOST_SORT_WORDS, SORT_SMALL_ROWS, SORT_SMALL_SHARED_BYTES, SmallSortArgs, SortKeysArgs,
 };
 
-use super::{BLOCK, RowCount, check_numbered, fill, grid, launch, scratch};
+use super::columns::gather;
+use super::partition::{Keys, order_by_keys};
+use super::{BLOCK, RowCount, check_numbered, grid, launch, scratch};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
-
-/// Bits of a digit, and values of it.
-const DIGIT_BITS: u32 = 8;
-const DIGITS: u64 = 256;
-/// Tile words of several passes up to this size are cleared at once.
-const CLEARED_AT_ONCE: u64 = 64 << 20;
-
-/// One reading and writing of all rows by 8 bits of a key word.
-struct Pass {
-    word: DevicePtr,
-    bits: u32,
-    shift: u32,
-    first_of_word: bool,
-    last_of_word: bool,
-}
 
 /// `order` (`u32*`, one a row) becomes the row numbers in ascending order of their keys, rows of equal keys in the order
 /// of their numbers.
 ///
 /// The key of row i is `words[0][i], words[1][i], …` (`u64*`, major word first), compared as unsigned integers in
-/// their lowest `bits[w]` bits; the bits above are ignored. Up to 2048 rows take one kernel, more take one pass per started
-/// 8 bits; packing keys densely pays. Costs: see `radix_sort.cu`.
+/// their lowest `bits[w]` bits; the bits above are ignored. Up to 2048 rows take one kernel, more take a radix partition
+/// per word, least significant first, of one pass per started 8 bits; packing keys densely pays, 32 bits and less most.
+/// Costs: see `partition.cu`.
 ///
 /// # Errors
-/// [`GpuError::Unsupported`] beyond 2^32 - 2 rows or 16 words, [`GpuError::OutOfDeviceMemory`] for up to 24 bytes
+/// [`GpuError::Unsupported`] beyond 2^32 - 2 rows or 16 words, [`GpuError::OutOfDeviceMemory`] for up to 28 bytes
 /// a row of scratch, [`GpuError::Device`] from the driver.
 ///
 /// # Safety
@@ -114,11 +101,14 @@ unsafe fn number_rows(
     rows: RowCount,
     order: DevicePtr,
 ) -> Result<()> {
-    let args = SortPassArgs {
-        rows_out: order,
-        ..blank(rows)
+    let args = SortKeysArgs {
+        word: DevicePtr::NULL,
+        order: DevicePtr::NULL,
+        out: order,
+        count: rows.count(),
+        most: rows.most(),
     };
-    let kernel = runtime.builtin("number_rows", 0, kernels::radix_sort)?;
+    let kernel = runtime.builtin("number_rows", 0, kernels::sort_keys)?;
     let config = LaunchConfig {
         grid: grid(runtime, rows.most(), u64::from(BLOCK)),
         block: BLOCK,
@@ -138,165 +128,71 @@ unsafe fn sort_many(
     order: DevicePtr,
 ) -> Result<()> {
     let most = rows.most();
-    let tiles = most.div_ceil(SORT_TILE);
-    let passes = passes(keys);
-    let count = passes.len() as u64;
-
-    // A histogram and a ticket a pass, then the words of the tiles, for all passes or for one.
-    let tile_bytes = tiles * DIGITS * 8;
-    let head = count * DIGITS * 4 + (count * 4).next_multiple_of(256);
-    let at_once = tile_bytes * count <= CLEARED_AT_ONCE;
-    let states = if at_once {
-        tile_bytes * count
-    } else {
-        tile_bytes
-    };
-    let control = scratch(runtime, head + states, 1, "digits of a sort")?;
-    let cleared = if at_once { head + states } else { head };
-    let tickets = control.ptr().offset(count * DIGITS * 4);
-    let states = control.ptr().offset(head);
-
-    let wide = keys.iter().any(|(_, bits)| *bits > 32);
-    let several = keys.iter().any(|(_, bits)| *bits > DIGIT_BITS);
-    let key_bytes = if wide { 8 } else { 4 };
-    let key_buffers = if several { 2 } else { 0 };
-    let sorted_keys = scratch(runtime, most * key_buffers, key_bytes, "keys of a sort")?;
-    let other = scratch(
-        runtime,
-        if count > 1 { most } else { 0 },
-        4,
-        "row numbers of a sort",
-    )?;
-    let key_buffer = |pass: usize| sorted_keys.ptr().offset(pass as u64 % 2 * most * key_bytes);
-    // The last pass writes to `order`, the one before it to the other array, and so on.
-    let row_buffer = |pass: usize| {
-        if (passes.len() - 1 - pass).is_multiple_of(2) {
+    let several = u64::from(keys.len() > 1);
+    let other = scratch(runtime, most * several, 4, "row numbers of a sort")?;
+    // The last word writes `order`, the one before it the other array, and so on.
+    let order_after = |word: usize| {
+        if word.is_multiple_of(2) {
             order
         } else {
             other.ptr()
         }
     };
-
-    // SAFETY: the scratch is sized as the kernels' structs say, and the pool reuses it only behind these
-    // launches; for the rest the caller vouches.
-    unsafe {
-        fill(runtime, stream, control.ptr(), 0, cleared)?;
-        histograms(runtime, stream, keys, rows, control.ptr())?;
-        for (number, pass) in passes.iter().enumerate() {
-            let of_pass = |bytes: u64| bytes * number as u64;
-            let states = if at_once {
-                states.offset(of_pass(tile_bytes))
+    let mut from = None;
+    for (number, (word, bits)) in keys.iter().enumerate().rev() {
+        let narrow = *bits <= 32;
+        let width = if narrow { 4 } else { 8 };
+        let word_keys = Keys { ptr: *word, width };
+        let to = order_after(number);
+        // SAFETY: the scratch has room for every row; for the rest the caller vouches.
+        unsafe {
+            if !narrow && from.is_none() {
+                order_by_keys(runtime, stream, word_keys, false, *bits, rows, from, to)?;
             } else {
-                fill(runtime, stream, states, 0, tile_bytes)?;
-                states
-            };
-            let args = SortPassArgs {
-                word: pass.word,
-                keys_in: if pass.first_of_word {
-                    DevicePtr::NULL
-                } else {
-                    key_buffer(number - 1)
-                },
-                rows_in: if number == 0 {
-                    DevicePtr::NULL
-                } else {
-                    row_buffer(number - 1)
-                },
-                keys_out: if pass.last_of_word {
-                    DevicePtr::NULL
-                } else {
-                    key_buffer(number)
-                },
-                rows_out: row_buffer(number),
-                histogram: control.ptr().offset(of_pass(DIGITS * 4)),
-                states,
-                ticket: tickets.offset(of_pass(4)),
-                shift: pass.shift,
-                mask: (1 << (pass.bits - pass.shift).min(DIGIT_BITS)) - 1,
-                ..blank(rows)
-            };
-            let narrow = pass.bits <= 32;
-            let name = if narrow {
-                "sort_pass_u32"
-            } else {
-                "sort_pass_u64"
-            };
-            let kernel = runtime.builtin(name, 0, kernels::radix_sort)?;
-            let config = LaunchConfig {
-                grid: u32::try_from(tiles).unwrap_or(u32::MAX),
-                block: BLOCK,
-                shared_bytes: sort_pass_shared_bytes(if narrow { 4 } else { 8 }),
-            };
-            launch(runtime, stream, &kernel, config, &args)?;
+                let copied = scratch(runtime, most, u64::from(width), "keys of a sort")?;
+                match from {
+                    Some(order) if !narrow => {
+                        gather(runtime, stream, *word, order, copied.ptr(), width, rows)?;
+                    }
+                    _ => narrow_keys(runtime, stream, *word, from, copied.ptr(), rows)?,
+                }
+                let copied = Keys {
+                    ptr: copied.ptr(),
+                    width,
+                };
+                order_by_keys(runtime, stream, copied, true, *bits, rows, from, to)?;
+            }
         }
+        from = Some(to);
     }
     Ok(())
 }
 
-/// The passes over keys, least significant first.
-fn passes(keys: &[(DevicePtr, u32)]) -> Vec<Pass> {
-    let of_word = |(word, bits): &(DevicePtr, u32)| {
-        let (word, bits) = (*word, *bits);
-        (0..bits)
-            .step_by(DIGIT_BITS as usize)
-            .map(move |shift| Pass {
-                word,
-                bits,
-                shift,
-                first_of_word: shift == 0,
-                last_of_word: shift + DIGIT_BITS >= bits,
-            })
-    };
-    keys.iter().rev().flat_map(of_word).collect()
-}
-
-/// Count the digits of every pass: 256 counts (`u32`) a pass from `histograms` on.
+/// `keys` (`u32*`) = the lowest 32 bits of the words (`u64*`), in the order so far.
 ///
 /// # Safety
-/// As [`sort_rows`]; `histograms` are zeroed and as many as passes.
-unsafe fn histograms(
+/// As [`sort_rows`]; there is room for a key a row.
+unsafe fn narrow_keys(
     runtime: &Runtime,
     stream: &Stream,
-    keys: &[(DevicePtr, u32)],
+    word: DevicePtr,
+    order: Option<DevicePtr>,
+    keys: DevicePtr,
     rows: RowCount,
-    histograms: DevicePtr,
 ) -> Result<()> {
-    let kernel = runtime.builtin("sort_histogram", 0, kernels::radix_sort)?;
+    let args = SortKeysArgs {
+        word,
+        order: order.unwrap_or(DevicePtr::NULL),
+        out: keys,
+        count: rows.count(),
+        most: rows.most(),
+    };
+    let kernel = runtime.builtin("sort_keys", 0, kernels::sort_keys)?;
     let config = LaunchConfig {
         grid: grid(runtime, rows.most(), u64::from(BLOCK) * 4),
         block: BLOCK,
-        shared_bytes: SORT_HISTOGRAM_SHARED_BYTES,
+        shared_bytes: 0,
     };
-    let mut histogram = histograms;
-    for (word, bits) in keys.iter().rev() {
-        let args = SortHistogramArgs {
-            word: *word,
-            histogram,
-            count: rows.count(),
-            most: rows.most(),
-            bits: *bits,
-            padding: 0,
-        };
-        // SAFETY: passed on to the caller.
-        unsafe { launch(runtime, stream, &kernel, config, &args)? };
-        histogram = histogram.offset(u64::from(bits.div_ceil(DIGIT_BITS)) * DIGITS * 4);
-    }
-    Ok(())
-}
-
-fn blank(rows: RowCount) -> SortPassArgs {
-    SortPassArgs {
-        word: DevicePtr::NULL,
-        keys_in: DevicePtr::NULL,
-        rows_in: DevicePtr::NULL,
-        keys_out: DevicePtr::NULL,
-        rows_out: DevicePtr::NULL,
-        histogram: DevicePtr::NULL,
-        states: DevicePtr::NULL,
-        ticket: DevicePtr::NULL,
-        count: rows.count(),
-        most: rows.most(),
-        shift: 0,
-        mask: 0,
-    }
+    // SAFETY: passed on to the caller.
+    unsafe { launch(runtime, stream, &kernel, config, &args) }
 }

@@ -42,6 +42,26 @@ fn joins_with_hash_indexes() {
     joins("nphj");
 }
 
+#[test]
+fn joins_of_partitions_and_row_numbers() {
+    joins("phj_ur");
+}
+
+#[test]
+fn joins_of_partitioned_rows() {
+    joins("phj_tr");
+}
+
+#[test]
+fn joins_of_sorted_row_numbers() {
+    joins("smj_ur");
+}
+
+#[test]
+fn joins_of_sorted_rows() {
+    joins("smj_tr");
+}
+
 fn groups(value: &str) {
     let fixture = under("warpline.group_by", value);
     check_all(
@@ -70,4 +90,34 @@ fn groups_in_shared_memory() {
 #[test]
 fn groups_in_device_memory() {
     groups("global");
+}
+
+#[test]
+fn groups_numbered_by_a_hash_table() {
+    groups("hgb");
+}
+
+#[test]
+fn groups_of_sorted_keys() {
+    groups("sgb_ur");
+}
+
+#[test]
+fn groups_of_sorted_rows() {
+    groups("sgb_tr");
+}
+
+#[test]
+fn groups_of_sorted_numbers() {
+    groups("sgb_de_tr");
+}
+
+#[test]
+fn groups_of_partitioned_keys() {
+    groups("pgb_ur");
+}
+
+#[test]
+fn groups_of_partitioned_rows() {
+    groups("pgb_tr");
 }

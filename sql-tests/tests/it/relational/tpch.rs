@@ -46,6 +46,18 @@ fn all_22_with_hash_indexes() {
 }
 
 #[test]
+fn all_22_with_partitioned_joins() {
+    all_22(&[("warpline.join", "phj_ur")]);
+    all_22(&[("warpline.join", "phj_tr")]);
+}
+
+#[test]
+fn all_22_with_merge_joins() {
+    all_22(&[("warpline.join", "smj_ur")]);
+    all_22(&[("warpline.join", "smj_tr")]);
+}
+
+#[test]
 fn all_22_with_private_groups() {
     all_22(&[("warpline.group_by", "private")]);
 }
@@ -58,6 +70,36 @@ fn all_22_with_shared_groups() {
 #[test]
 fn all_22_with_global_groups() {
     all_22(&[("warpline.group_by", "global")]);
+}
+
+#[test]
+fn all_22_with_groups_by_hgb() {
+    all_22(&[("warpline.group_by", "hgb")]);
+}
+
+#[test]
+fn all_22_with_groups_by_sgb_ur() {
+    all_22(&[("warpline.group_by", "sgb_ur")]);
+}
+
+#[test]
+fn all_22_with_groups_by_sgb_tr() {
+    all_22(&[("warpline.group_by", "sgb_tr")]);
+}
+
+#[test]
+fn all_22_with_groups_by_sgb_de_tr() {
+    all_22(&[("warpline.group_by", "sgb_de_tr")]);
+}
+
+#[test]
+fn all_22_with_groups_by_pgb_ur() {
+    all_22(&[("warpline.group_by", "pgb_ur")]);
+}
+
+#[test]
+fn all_22_with_groups_by_pgb_tr() {
+    all_22(&[("warpline.group_by", "pgb_tr")]);
 }
 
 /// Replaces each text, which must occur.

@@ -1,0 +1,268 @@
+//! Micro-benchmarks of the device: sweeps of one parameter, every result checked on the CPU.
+//!
+//! A [`Benchmark`] has [`Sweep`]s; running one gives [`Point`]s, and a [`Report`] of them prints as a table, as JSON or
+//! as line charts. To add a benchmark, write a module with a `BENCHMARK` like those here and list it in [`BENCHMARKS`].
+
+mod chart;
+mod data;
+mod gather;
+mod group_by;
+mod partition;
+mod report;
+mod sort;
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use warpline_gpu::device::{Event, Stream};
+use warpline_gpu::runtime::Runtime;
+
+pub use report::{Point, Report, SweepReport};
+
+use crate::error::{Error, Result};
+use crate::session::WarplineSession;
+
+/// All benchmarks.
+pub const BENCHMARKS: &[&Benchmark] =
+    &[
+        &partition::BENCHMARK,
+        &gather::BENCHMARK,
+        &sort::BENCHMARK,
+        &group_by::BENCHMARK,
+    ];
+
+/// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.
+const ROWS: u64 = 1 << 27;
+const ROWS_EMULATED: u64 = 1 << 11;
+
+/// Sweeps about one operation.
+#[derive(Debug)]
+pub struct Benchmark {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What is measured, in a sentence.
+    pub about: &'static str,
+    /// In the order in which they run.
+    pub sweeps: &'static [Sweep],
+}
+
+/// A parameter that is varied while everything else stays.
+pub struct Sweep {
+    /// The name on the command line.
+    pub name: &'static str,
+    /// What is varied, in a sentence.
+    pub about: &'static str,
+    /// The parameter, with its unit.
+    pub x: &'static str,
+    /// Whether the parameter grows by factors.
+    pub logarithmic: bool,
+    /// Measures all points.
+    pub run: fn(&Bench) -> BoxFuture<'_, Result<Vec<Point>>>,
+}
+
+impl fmt::Debug for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sweep").field("name", &self.name).finish()
+    }
+}
+
+/// What a sweep runs on.
+pub struct Bench {
+    session: WarplineSession,
+    runtime: Arc<Runtime>,
+    rows: Option<u64>,
+    runs: usize,
+}
+
+impl Bench {
+    /// A benchmark on the session's device, with inputs of `rows` rows (by default 2^27, in the emulator 2^11) and
+    /// the median of `runs` timed runs after one that is not counted.
+    ///
+    /// # Errors
+    /// [`Error::NoGpu`] when the CPU answers.
+    pub fn new(session: WarplineSession, rows: Option<u64>, runs: usize) -> Result<Self> {
+        let runtime = session.device().runtime().ok_or_else(|| Error::NoGpu {
+            device: session.device().name(),
+        })?;
+        Ok(Self {
+            session,
+            runtime,
+            rows,
+            runs: runs.max(1),
+        })
+    }
+
+    /// The session, for benchmarks that run queries.
+    pub fn session(&self) -> &WarplineSession {
+        &self.session
+    }
+
+    /// The device, for benchmarks of its primitives.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// Rows of an input.
+    pub fn rows(&self) -> u64 {
+        let emulated = self.runtime.device().info().emulated;
+        self.rows
+            .unwrap_or(if emulated { ROWS_EMULATED } else { ROWS })
+    }
+
+    /// Timed runs of each point.
+    pub fn runs(&self) -> usize {
+        self.runs
+    }
+
+    /// Whether times mean nothing, and sizes are to stay small.
+    pub fn emulated(&self) -> bool {
+        self.runtime.device().info().emulated
+    }
+
+    /// Times `run`, which queues work on the stream and ends each phase with [`Clock::phase`].
+    ///
+    /// # Errors
+    /// What `run` reports, and [`Error::Gpu`] from the device's clock.
+    pub fn measure(
+        &self,
+        stream: &Stream,
+        mut run: impl FnMut(&mut Clock<'_>) -> Result<()>,
+    ) -> Result<Timing> {
+        let mut phases: Vec<(&'static str, Vec<f64>)> = Vec::new();
+        let mut totals = Vec::new();
+        for number in 0..=self.runs {
+            let mut clock = Clock {
+                runtime: &self.runtime,
+                stream,
+                start: self.runtime.device().record_event(stream)?,
+                ends: Vec::new(),
+            };
+            run(&mut clock)?;
+            let Clock { start, ends, .. } = clock;
+            self.runtime.device().synchronize(stream)?;
+            if number == 0 {
+                // Compiles the kernels and fills the pool.
+                phases = ends.iter().map(|(name, _)| (*name, Vec::new())).collect();
+                continue;
+            }
+            let mut last = &start;
+            let mut total = 0.0;
+            for ((_, event), (_, times)) in ends.iter().zip(&mut phases) {
+                let ms = self.runtime.device().elapsed_ms(last, event)?;
+                times.push(ms);
+                total += ms;
+                last = event;
+            }
+            totals.push(total);
+        }
+        Ok(Timing {
+            phases: phases
+                .into_iter()
+                .map(|(name, times)| (name, median(times)))
+                .collect(),
+            ms: median(totals),
+        })
+    }
+}
+
+/// The phases of a run that is being timed.
+pub struct Clock<'a> {
+    runtime: &'a Runtime,
+    stream: &'a Stream,
+    start: Event,
+    ends: Vec<(&'static str, Event)>,
+}
+
+impl Clock<'_> {
+    /// What was queued since the start or the last phase was the phase `name`.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] from the device's clock.
+    pub fn phase(&mut self, name: &'static str) -> Result<()> {
+        let event = self.runtime.device().record_event(self.stream)?;
+        self.ends.push((name, event));
+        Ok(())
+    }
+}
+
+/// Medians in milliseconds.
+#[derive(Debug, Clone)]
+pub struct Timing {
+    /// Of each phase.
+    pub phases: Vec<(&'static str, f64)>,
+    /// Of the whole run.
+    pub ms: f64,
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Runs a benchmark's sweeps, or those that are named.
+///
+/// # Errors
+/// [`Error::Bench`] for names of no benchmark or sweep, and for a wrong result; [`Error::Gpu`] from the device.
+pub async fn run(
+    bench: &Bench,
+    benchmark: &str,
+    sweeps: &[String],
+    mut progress: impl FnMut(&SweepReport),
+) -> Result<Report> {
+    let benchmark = find(benchmark)?;
+    let names = || list(benchmark.sweeps.iter().map(|s| s.name));
+    for wanted in sweeps {
+        if benchmark.sweeps.iter().all(|sweep| sweep.name != wanted) {
+            return Err(Error::Bench(format!(
+                "'{wanted}' is no sweep of '{}': there are {}",
+                benchmark.name,
+                names()
+            )));
+        }
+    }
+    let chosen = |sweep: &&Sweep| sweeps.is_empty() || sweeps.iter().any(|s| s == sweep.name);
+    let mut report = Report {
+        benchmark: benchmark.name.to_string(),
+        device: bench.session.device().name(),
+        copy_gb_per_s: bench.runtime.copy_bandwidth()? / 1e9,
+        rows: bench.rows(),
+        runs: bench.runs,
+        sweeps: Vec::new(),
+    };
+    for sweep in benchmark.sweeps.iter().filter(chosen) {
+        let points = (sweep.run)(bench).await?;
+        let done = SweepReport::new(sweep, points, report.copy_gb_per_s);
+        progress(&done);
+        report.sweeps.push(done);
+    }
+    Ok(report)
+}
+
+/// The benchmark of a name.
+///
+/// # Errors
+/// [`Error::Bench`] with the names there are.
+pub fn find(name: &str) -> Result<&'static Benchmark> {
+    BENCHMARKS
+        .iter()
+        .find(|benchmark| benchmark.name == name)
+        .copied()
+        .ok_or_else(|| {
+            Error::Bench(format!(
+                "'{name}' is no benchmark: there are {}",
+                list(BENCHMARKS.iter().map(|b| b.name))
+            ))
+        })
+}
+
+fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}
+
+/// A result of the device that differs from the CPU's.
+fn wrong(what: &str) -> Error {
+    Error::Bench(format!(
+        "the device's result is wrong: {what}; run the tests with the same device to find the kernel"
+    ))
+}

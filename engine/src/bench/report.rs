@@ -1,0 +1,290 @@
+//! What was measured: a table for people, JSON for tools, charts for papers.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::chart;
+use super::{Sweep, Timing};
+use crate::error::{Error, Result};
+
+/// One measurement. Times are medians in milliseconds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Point {
+    /// The line it belongs to: everything that a sweep varies besides its parameter.
+    pub series: String,
+    /// The sweep's parameter.
+    pub x: f64,
+    /// Rows of the input.
+    pub rows: u64,
+    /// The whole run.
+    pub ms: f64,
+    /// Its parts.
+    pub phases: Vec<(&'static str, f64)>,
+    /// Bytes that must be read and written, whatever the algorithm's detours.
+    pub bytes: u64,
+    /// What the cost model says, where there is one.
+    pub predicted_ms: Option<f64>,
+    /// `bytes` divided by the time, in GB/s.
+    pub gb_per_s: f64,
+    /// The same as a share of the bandwidth of a plain copy.
+    pub of_copy: f64,
+}
+
+impl Point {
+    /// A point whose bandwidths are filled in by the report.
+    pub fn new(series: impl Into<String>, x: f64, rows: u64, bytes: u64, timing: Timing) -> Self {
+        Self {
+            series: series.into(),
+            x,
+            rows,
+            ms: timing.ms,
+            phases: timing.phases,
+            bytes,
+            predicted_ms: None,
+            gb_per_s: 0.0,
+            of_copy: 0.0,
+        }
+    }
+
+    /// The same with the time that a cost model predicts.
+    #[must_use]
+    pub fn predicted(mut self, ms: f64) -> Self {
+        self.predicted_ms = Some(ms);
+        self
+    }
+}
+
+/// All points of a sweep.
+#[derive(Debug, Clone, Serialize)]
+pub struct SweepReport {
+    /// Its name.
+    pub sweep: &'static str,
+    /// What was varied.
+    pub about: &'static str,
+    /// The parameter, with its unit.
+    pub x: &'static str,
+    /// Whether it grows by factors.
+    pub logarithmic: bool,
+    /// In the order in which they were measured.
+    pub points: Vec<Point>,
+}
+
+impl SweepReport {
+    pub(super) fn new(sweep: &Sweep, mut points: Vec<Point>, copy_gb_per_s: f64) -> Self {
+        for point in &mut points {
+            point.gb_per_s = point.bytes as f64 / 1e6 / point.ms.max(1e-6);
+            point.of_copy = point.gb_per_s / copy_gb_per_s;
+        }
+        Self {
+            sweep: sweep.name,
+            about: sweep.about,
+            x: sweep.x,
+            logarithmic: sweep.logarithmic,
+            points,
+        }
+    }
+
+    /// Aligned columns: series, parameter, phases, total, prediction, bytes, bandwidth, share of a copy's.
+    pub fn to_table(&self) -> String {
+        let mut phases: Vec<&str> = Vec::new();
+        for (name, _) in self.points.iter().flat_map(|p| &p.phases) {
+            if !phases.contains(name) {
+                phases.push(name);
+            }
+        }
+        // A single phase is the total.
+        if phases.len() == 1 {
+            phases.clear();
+        }
+        let predicted = self.points.iter().any(|p| p.predicted_ms.is_some());
+        let mut header = vec!["series".to_string(), self.x.to_string()];
+        header.extend(phases.iter().map(|p| format!("{p} ms")));
+        header.push("ms".to_string());
+        if predicted {
+            header.push("predicted ms".to_string());
+        }
+        header.extend(["MB", "GB/s", "of copy"].map(str::to_string));
+        let rows = self.points.iter().map(|point| {
+            let mut row = vec![point.series.clone(), short(point.x)];
+            row.extend(phases.iter().map(|name| {
+                let mut times = point.phases.iter().filter(|(phase, _)| phase == name);
+                times
+                    .next()
+                    .map_or(String::new(), |(_, ms)| format!("{ms:.3}"))
+            }));
+            row.push(format!("{:.3}", point.ms));
+            if predicted {
+                row.push(
+                    point
+                        .predicted_ms
+                        .map_or(String::new(), |ms| format!("{ms:.3}")),
+                );
+            }
+            row.push(format!("{:.1}", point.bytes as f64 / 1e6));
+            row.push(format!("{:.0}", point.gb_per_s));
+            row.push(format!("{:.2}", point.of_copy));
+            row
+        });
+        let table: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
+        let mut text = format!("{}: {}\n", self.sweep, self.about);
+        text.push_str(&align(&table));
+        text
+    }
+}
+
+/// All sweeps of a run.
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    /// The benchmark.
+    pub benchmark: String,
+    /// The device.
+    pub device: String,
+    /// Bandwidth of a plain copy in this run, read plus written.
+    pub copy_gb_per_s: f64,
+    /// Rows of the largest inputs.
+    pub rows: u64,
+    /// Timed runs of each point.
+    pub runs: usize,
+    /// In the order in which they ran.
+    pub sweeps: Vec<SweepReport>,
+}
+
+impl Report {
+    /// A table a sweep.
+    pub fn to_table(&self) -> String {
+        let mut text = format!(
+            "{} on {}: {} rows, median of {} runs, copy {:.0} GB/s\n",
+            self.benchmark, self.device, self.rows, self.runs, self.copy_gb_per_s
+        );
+        for sweep in &self.sweeps {
+            text.push('\n');
+            text.push_str(&sweep.to_table());
+        }
+        text
+    }
+
+    /// One JSON object.
+    ///
+    /// # Errors
+    /// [`Error::Bench`] when a number has no form in JSON.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string_pretty(self)
+            .map_err(|error| Error::Bench(format!("the report has no JSON form: {error}")))
+    }
+
+    /// A line chart a sweep, one above the other; dashed lines are predictions.
+    pub fn to_svg(&self) -> String {
+        chart::svg(self)
+    }
+}
+
+/// A number without needless digits; large ones as powers of two where they are.
+pub(super) fn short(x: f64) -> String {
+    let whole = x as u64;
+    if x >= 4096.0 && whole as f64 == x && whole.is_power_of_two() {
+        return format!("2^{}", whole.trailing_zeros());
+    }
+    let text = format!("{x:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+/// Columns side by side, the first to the left, numbers to the right.
+fn align(table: &[Vec<String>]) -> String {
+    let columns = table.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|c| {
+            let cells = table.iter().filter_map(|row| row.get(c));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    let mut text = String::new();
+    for row in table {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "{cell:<width$}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> Report {
+        let sweep = Sweep {
+            name: "size",
+            about: "what is copied",
+            x: "bytes",
+            logarithmic: true,
+            run: |_| Box::pin(async { Ok(Vec::new()) }),
+        };
+        let timing = |a, b| Timing {
+            phases: vec![("count", a), ("move", b)],
+            ms: a + b,
+        };
+        let points = vec![
+            Point::new("<4 bytes>", 8192.0, 10, 3_000_000, timing(0.5, 1.0)),
+            Point::new("<4 bytes>", 16384.0, 10, 6_000_000, timing(1.0, 1.0)).predicted(1.5),
+            Point::new("8 bytes", 10_000.0, 10, 1, timing(0.0, 0.0)),
+        ];
+        Report {
+            benchmark: "test".into(),
+            device: "none & all".into(),
+            copy_gb_per_s: 4.0,
+            rows: 10,
+            runs: 3,
+            sweeps: vec![SweepReport::new(&sweep, points, 4.0)],
+        }
+    }
+
+    #[test]
+    fn tables_have_phases_and_shares() {
+        let text = report().to_table();
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines[3].join(" "),
+            "series bytes count ms move ms ms predicted ms MB GB/s of copy"
+        );
+        assert_eq!(
+            lines[4].join(" "),
+            "<4 bytes> 2^13 0.500 1.000 1.500 3.0 2 0.50"
+        );
+        assert_eq!(
+            lines[5].join(" "),
+            "<4 bytes> 2^14 1.000 1.000 2.000 1.500 6.0 3 0.75"
+        );
+        assert!(lines[6].contains(&"10000"), "{text}");
+    }
+
+    #[test]
+    #[allow(clippy::unwrap_used)]
+    fn json_has_every_point() {
+        let json: serde_json::Value = serde_json::from_str(&report().to_json().unwrap()).unwrap();
+        let points = json["sweeps"][0]["points"].as_array().unwrap();
+        assert_eq!(points.len(), 3);
+        assert_eq!(points[1]["predicted_ms"], 1.5);
+        assert_eq!(points[0]["phases"][1][0], "move");
+    }
+
+    #[test]
+    fn charts_have_a_line_a_series_and_a_dashed_one_a_prediction() {
+        let svg = report().to_svg();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        // The series of one point has a mark and no line; one prediction makes no line either.
+        assert_eq!(svg.matches("<polyline").count(), 1, "{svg}");
+        assert_eq!(svg.matches("<circle").count(), 3, "{svg}");
+        assert!(
+            svg.contains("&lt;4 bytes&gt;") && svg.contains("none &amp; all"),
+            "{svg}"
+        );
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}
