@@ -17,6 +17,8 @@ pub use group::{GroupAlgorithm, GroupDecision, GroupWorkload, choose_group};
 pub use join::{JoinAlgorithm, JoinDecision, JoinWorkload, choose_join};
 pub use price::Price;
 
+use std::sync::Arc;
+
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::machine::{Machine, Origin};
 use warpline_gpu::pipeline::{
@@ -61,17 +63,28 @@ mod limits {
     pub(super) const TLB_REACH: u64 = 2 << 30;
 }
 
-/// Chooses by the number of groups, the size of their states and the device's memories.
-#[derive(Debug, Clone, Copy, Default)]
+/// Chooses by the number of groups, the size of their states, the device's memories, and prices.
+#[derive(Debug, Clone)]
 pub struct CostedPolicy {
     /// What `warpline.group_by` asks for.
     pub group_by: GroupSetting,
+    /// The device's constants.
+    pub machine: Arc<Machine>,
+}
+
+impl Default for CostedPolicy {
+    fn default() -> Self {
+        Self {
+            group_by: GroupSetting::Auto,
+            machine: Arc::new(Machine::h200()),
+        }
+    }
 }
 
 impl PlacementPolicy for CostedPolicy {
     fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let algorithm = match self.group_by {
-            GroupSetting::Auto => return automatic(profile, device),
+            GroupSetting::Auto => return priced(profile, device, &self.machine),
             GroupSetting::Force(algorithm) => algorithm,
         };
         let asked = match algorithm {
@@ -95,7 +108,7 @@ impl PlacementPolicy for CostedPolicy {
                 ..choice
             },
             Err(obstacle) => {
-                let choice = automatic(profile, device);
+                let choice = priced(profile, device, &self.machine);
                 let reason = format!(
                     "warpline.group_by = {} is impossible ({obstacle}): {}",
                     self.group_by, choice.reason
@@ -111,6 +124,55 @@ fn constants(machine: &Machine) -> String {
     match machine.origin {
         Origin::Measured => format!("constants measured on {}", machine.device),
         Origin::Default => "default constants (`warpline calibrate` measures the device)".into(),
+    }
+}
+
+/// States in the pipeline that yields the rows, unless writing the rows down and bringing them together is clearly
+/// cheaper.
+fn priced(profile: &GroupProfile, device: &DeviceInfo, machine: &Machine) -> PlacementChoice {
+    let fused = automatic(profile, device);
+    let algorithm = match fused.placement {
+        GroupPlacement::Registers => GroupAlgorithm::Private,
+        GroupPlacement::Shared => GroupAlgorithm::Shared,
+        _ => GroupAlgorithm::Global,
+    };
+    let decision = group::choose_beside(algorithm, &workload(profile), machine);
+    let how = match decision.algorithm {
+        GroupAlgorithm::Private | GroupAlgorithm::Shared | GroupAlgorithm::Global => None,
+        GroupAlgorithm::Hgb => Some(Regroup::Number),
+        GroupAlgorithm::SgbUr => Some(Regroup::SortKeys),
+        GroupAlgorithm::SgbTr => Some(Regroup::SortRows),
+        GroupAlgorithm::SgbDeTr => Some(Regroup::SortNumbers),
+        GroupAlgorithm::PgbUr => Some(Regroup::PartitionKeys),
+        GroupAlgorithm::PgbTr => Some(Regroup::PartitionRows),
+    };
+    let regrouped = how.and_then(|how| regrouped(profile, how).ok());
+    let choice = regrouped.unwrap_or(fused);
+    PlacementChoice {
+        reason: format!("{}; {}", choice.reason, decision.reason),
+        ..choice
+    }
+}
+
+/// The profile as prices see it.
+fn workload(profile: &GroupProfile) -> GroupWorkload {
+    let words = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    GroupWorkload {
+        rows: profile.rows as f64,
+        groups: profile.estimate.min(profile.max_groups).max(1) as f64,
+        key_bytes: profile.key_bytes,
+        key_words: words(profile.key_words),
+        dense_domain: profile.dense_domain,
+        state_bytes: words(profile.state_bytes),
+        // A cell of 4 or 8 bytes a call, and one that says that there was a row.
+        updates: words(profile.payload.len().max(profile.state_bytes.div_ceil(8))),
+        payload: profile.payload.clone(),
+        skew: profile.collisions.map_or(0.0, |collisions| {
+            zipf::exponent(profile.estimate as f64, collisions)
+        }),
+        must_sort: false,
+        distinct: profile.distinct,
+        clustered: profile.clustered,
     }
 }
 

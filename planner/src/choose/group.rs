@@ -637,33 +637,58 @@ pub fn choose_group(asked: GroupSetting, w: &GroupWorkload, machine: &Machine) -
             )),
         },
     };
+    let fused = cheapest(&priced, &|a| a.is_fused()).map(|(algorithm, _)| algorithm);
+    let (algorithm, why) = by_tree_and_price(fused, w, &priced, machine);
+    let why = format!("{}{why}", refusal.unwrap_or_default());
+    decision(algorithm, &priced, &why, machine)
+}
+
+/// The same where the pipeline's own aggregation, if it is to be, is decided already: `fused`, or a clearly cheaper one that
+/// writes the rows down.
+pub fn choose_beside(fused: GroupAlgorithm, w: &GroupWorkload, machine: &Machine) -> GroupDecision {
+    let priced: Vec<(GroupAlgorithm, Option<Price>)> = GroupAlgorithm::ALL
+        .into_iter()
+        .filter(|algorithm| !algorithm.is_fused() || *algorithm == fused)
+        .map(|algorithm| (algorithm, price(w, algorithm, machine)))
+        .collect();
+    let (algorithm, why) = by_tree_and_price(Some(fused), w, &priced, machine);
+    decision(algorithm, &priced, &why, machine)
+}
+
+type Priced = [(GroupAlgorithm, Option<Price>)];
+
+fn cheapest(priced: &Priced, of: &dyn Fn(GroupAlgorithm) -> bool) -> Option<(GroupAlgorithm, f64)> {
+    priced
+        .iter()
+        .filter(|(algorithm, _)| of(*algorithm))
+        .filter_map(|(algorithm, price)| Some((*algorithm, price.as_ref()?.ms)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// What the tree and prices come to, and the path.
+fn by_tree_and_price(
+    fused: Option<GroupAlgorithm>,
+    w: &GroupWorkload,
+    priced: &Priced,
+    machine: &Machine,
+) -> (GroupAlgorithm, String) {
     let leaf = decision_tree(w, machine);
-    let cheapest = |of: &dyn Fn(GroupAlgorithm) -> bool| {
-        priced
-            .iter()
-            .filter(|(algorithm, _)| of(*algorithm))
-            .filter_map(|(algorithm, price)| Some((*algorithm, price.as_ref()?.ms)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
-    };
-    let best = cheapest(&|_| true);
-    let proposed = match (cheapest(&|a| leaf.algorithms.contains(&a)), best) {
+    let best = cheapest(priced, &|_| true);
+    let at_leaf = cheapest(priced, &|a| leaf.algorithms.contains(&a));
+    let proposed = match (at_leaf, best) {
         (Some(tree), Some(best)) if best.1 >= tree.1 * LEAVE_TREE => Some(tree),
         (_, best) => best,
     };
-    let algorithm = match (cheapest(&|a| a.is_fused()), proposed) {
+    let fused = fused.and_then(|fused| cheapest(priced, &|a| a == fused));
+    let algorithm = match (fused, proposed) {
         (Some(fused), Some(other)) if other.1 < fused.1 * LEAVE_FUSED => other.0,
         (Some(fused), _) => fused.0,
         (None, Some(other)) => other.0,
         (None, None) => GroupAlgorithm::Global,
     };
     let path = leaf.path.join(", ");
-    let leaf = leaf.algorithms.iter().map(|a| a.name());
-    let why = format!(
-        "{}tree: {path}: {}",
-        refusal.unwrap_or_default(),
-        leaf.collect::<Vec<_>>().join(" or ")
-    );
-    decision(algorithm, &priced, &why, machine)
+    let leaf: Vec<_> = leaf.algorithms.iter().map(|a| a.name()).collect();
+    (algorithm, format!("tree: {path}: {}", leaf.join(" or ")))
 }
 
 fn decision(
