@@ -103,7 +103,8 @@ impl Groups {
 pub(super) fn shared_bytes(plan: &AccumulatorPlan, slots: u64) -> u64 {
     let cells = plan.accumulators.iter().map(|a| a.bytes() as u64);
     cells.fold(0u64, |end, bytes| {
-        end.next_multiple_of(16).saturating_add(slots.saturating_mul(bytes))
+        end.next_multiple_of(16)
+            .saturating_add(slots.saturating_mul(bytes))
     })
 }
 
@@ -114,13 +115,18 @@ pub(super) fn place_regrouped(layout: &mut GroupsLayout, device: &DeviceInfo) ->
     else {
         return Err(GpuError::Internal("groups that are not regrouped".into()));
     };
-    let each = shared_bytes(&layout.aggregates, 1 << 10).div_ceil(1 << 10).max(1);
+    let each = shared_bytes(&layout.aggregates, 1 << 10)
+        .div_ceil(1 << 10)
+        .max(1);
     let most = (device.shared_memory_per_block as u64).saturating_sub(2 << 10);
     if how.partitions() {
         let each = each + u64::from(regrouped.key_bytes);
         // Twice as many slots as groups, if need be three of four.
         let mean = (groups >> bits).max(1);
-        let mut slots = mean.saturating_mul(2).clamp(256, 1 << 20).next_power_of_two();
+        let mut slots = mean
+            .saturating_mul(2)
+            .clamp(256, 1 << 20)
+            .next_power_of_two();
         let generous = slots * each > PARTITION_BYTES;
         if generous && slots / 2 >= mean + mean / 3 {
             slots /= 2;
@@ -238,7 +244,10 @@ impl KernelWriter<'_> {
         }
         if groups.private {
             let bytes = slots * warp_stride(groups.plan()) * (threads / 32);
-            self.share(&format!("u8 warp_states[{}]", bytes.max(8)), bytes.max(8) as usize);
+            self.share(
+                &format!("u8 warp_states[{}]", bytes.max(8)),
+                bytes.max(8) as usize,
+            );
         }
         if groups.private_bytes > 0 {
             // A column a thread: lanes of a warp use neighbouring words, so banks never conflict.
@@ -387,7 +396,11 @@ impl KernelWriter<'_> {
         }
         if groups.private_bytes > 0 {
             line!(self, "        if (alive) {{");
-            line!(self, "          const u32 at = (u32)group * {};", groups.threads);
+            line!(
+                self,
+                "          const u32 at = (u32)group * {};",
+                groups.threads
+            );
             // All loads before the first store: the compiler cannot know that columns are apart.
             for (i, a) in accumulators.iter().enumerate() {
                 line!(self, "          {} t{i} = p{i}[at];", a.partial_type());
@@ -464,7 +477,12 @@ impl KernelWriter<'_> {
             if let Some(b) = beside.filter(|_| raised(a) && a.offset % 8 == 0) {
                 done[b] = true;
                 let other = &plan.accumulators[b].value;
-                line!(self, "          raise2({}, {}, {other});", a.cell("at"), a.value);
+                line!(
+                    self,
+                    "          raise2({}, {}, {other});",
+                    a.cell("at"),
+                    a.value
+                );
                 continue;
             }
             let add = a.add_to_state(&a.cell("at"), &a.value);

@@ -53,7 +53,11 @@ pub(super) fn aggregate_sink(
         state_registers: dense.accumulators.iter().map(|a| a.registers()).sum(),
         key_bytes: packed_width(&keys, key_words).unwrap_or(8 * key_words as u32),
         key_words,
-        payload: aggregates.arguments.iter().map(|(_, bytes)| *bytes).collect(),
+        payload: aggregates
+            .arguments
+            .iter()
+            .map(|(_, bytes)| *bytes)
+            .collect(),
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
         registers_possible: true,
