@@ -1,6 +1,39 @@
-//! Where the states of a grouped aggregation live: in registers, shared memory or device memory.
+//! Which algorithm joins and groups: decision trees, prices, and where states and build sides live.
 //!
-//! The tree and its sizing rules follow Karnagel, Müller and Lohman, "Optimizing GPU-accelerated
+//! # Trees and prices
+//! [`join`] and [`group`] have the decision trees of Wu et al. ("Efficiently Processing Joins and Grouped
+//! Aggregations on GPUs", SIGMOD 2025: §5.1.10 and Figure 21) as code, and a price for every algorithm: bytes and passes
+//! over the calibrated constants of a [`Machine`], for any number of rows, key width, payload, match ratio, number of
+//! groups and skew. A tree proposes; prices decide among what it proposes, and override it where another algorithm is
+//! 5 % cheaper. What the pipeline itself can do (look into an index, aggregate on the way) is left only for something 30 %
+//! cheaper: it saves what no model sees, such as later stages in the same kernel, and its rivals depend on more estimates.
+//!
+//! Misestimates are caught at run time: a table that overflows grows and the pipeline runs again, a partition that does
+//! not fit its table is joined in pieces, a list of pairs without room is made anew, a build whose keys are not unique is
+//! planned again.
+//!
+//! # Where Hopper differs
+//! The papers' constants are an A100's and a Titan's. What one H200 showed (CUDA 13.0, 2^26 accesses; [`Machine::h200`]):
+//!
+//! | | papers | H200 |
+//! |---|---|---|
+//! | random 4-byte reads beyond the caches, in sequential ones | 24 (A100) | 13: 24 ps at 512 MB against 1.9; 26 ps at 16 GB |
+//! | the same in the L2 cache | 5.3 | 3.4, up to 32 MB, half of the cache: each half of the device keeps copies |
+//! | random 16-byte reads | | as 4-byte ones |
+//! | random writes and additions beyond the cache | | 2.4 reads (59 to 64 ps), in the cache 1.5 to 2 |
+//! | additions to 4 / 64 / 1024 / 16 K counters | | 250 / 290 / 84 / 14 ps: contention, not bandwidth |
+//! | 32-bit additions in shared memory | contention with few counters | 1.0 ps, whatever the number of counters |
+//! | 64-bit additions in shared memory | | 3.3 ps spread out, 7 on 32 counters, 80 on one: loops of compare-and-swap |
+//! | partition pass, 4-byte key and payload, in copies of the same bytes | 1 | 1.8; a further column 1.7 of its bytes |
+//! | match ratio where moving two payload columns pays | 0.2 (model), 0.25 | 0.15: all columns move in one pass |
+//!
+//! So unclustered gathers are about half as dear as on the A100, and moving a column along with the others is much
+//! cheaper than partitioning it by itself: `phj_tr` takes nearly all of the joins that are not left to an index, and `phj_ur`
+//! and `smj_*` few. States of 4 bytes in shared memory have no contention at all, so skew does not matter to block-shared
+//! tables, and few groups need no copies a thread for contention's sake.
+//!
+//! # Where states live
+//! The placement of fused aggregations follows Karnagel, Müller and Lohman, "Optimizing GPU-accelerated
 //! Group-By and Aggregation" (ADMS/DaMoN 2015): private tables for a handful of groups, one a block while
 //! it fits shared memory, a global table beyond, with the fill that its place in the memory
 //! hierarchy allows.

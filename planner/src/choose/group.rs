@@ -611,7 +611,7 @@ pub struct GroupDecision {
 
 /// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
 /// estimates are not.
-const LEAVE_FUSED: f64 = 0.85;
+const LEAVE_FUSED: f64 = 0.7;
 /// What the tree leaves is left only for a price this much lower.
 const LEAVE_TREE: f64 = 0.95;
 
@@ -619,7 +619,7 @@ const LEAVE_TREE: f64 = 0.95;
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
-/// aggregation (registers, shared or device memory) stands unless that algorithm is 15 % cheaper than it.
+/// aggregation (registers, shared or device memory) stands unless that algorithm is 30 % cheaper than it.
 pub fn choose_group(asked: GroupSetting, w: &GroupWorkload, machine: &Machine) -> GroupDecision {
     let priced: Vec<(GroupAlgorithm, Option<Price>)> = GroupAlgorithm::ALL
         .into_iter()

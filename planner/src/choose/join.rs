@@ -128,7 +128,7 @@ pub struct JoinWorkload {
     pub probe_streams_from_scan: bool,
     /// The probing rows come in the order of the key: neighbours look into neighbouring places.
     pub probe_clustered: bool,
-    /// The build rows come in the order of the key: neighbours are entered into neighbouring places.
+    /// The build rows come in the order of the key: neighbours are entered at neighbouring places.
     pub build_clustered: bool,
 }
 
@@ -206,6 +206,9 @@ enum Transform {
     Sort,
 }
 
+/// Bytes that memory moves at least.
+const SECTOR: f64 = 32.0;
+
 struct Model<'a> {
     w: &'a JoinWorkload,
     machine: &'a Machine,
@@ -262,23 +265,21 @@ impl Model<'_> {
         let domain = w.key_domain.unwrap_or(1) as f64;
         let probes = self.probes();
         let bitmap = domain / 8.0;
-        let atomic = |bytes: f64| self.entering(machine.atomics.at(bytes)) * w.build_rows * 1e-9;
-        let enter = |width: f64, bytes: f64| {
-            if w.build_clustered {
-                machine.stream(bytes)
-            } else {
-                machine.scatter(width, bytes) * w.build_rows * 1e-9
-            }
+        // Bits of keys that follow each other are set together.
+        let marked = if w.build_clustered {
+            machine.stream(2.0 * bitmap.min(w.build_rows * SECTOR))
+        } else {
+            w.build_rows * machine.atomics.at(bitmap) * 1e-9
         };
-        let set = atomic(bitmap) + machine.stream(bitmap);
+        let set = marked + machine.stream(bitmap);
         if w.existence {
             return Price::default()
                 .with("build", set + machine.launches(2.0))
                 .with("match", probes.gather(w.probe_rows, 4.0, bitmap));
         }
         if w.build_unique {
-            let columns = widths(&w.build_payload).map(|width| enter(width, domain * width));
-            let build = set + columns.sum::<f64>();
+            let enter = |width: f64| self.enter(width, domain * width);
+            let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
             let read = |width: f64| probes.gather(w.matches, width, domain * width);
             return Price::default()
                 .with("build", build + machine.launches(2.0))
@@ -287,10 +288,15 @@ impl Model<'_> {
         }
         // Offsets by key: entries are counted, the counts summed up, and entries written to their places.
         let offsets = domain * 4.0;
-        let columns = widths(&w.build_payload).map(|width| enter(width, w.build_rows * width));
-        let build = 2.0 * atomic(offsets)
+        let enter = |width: f64| self.enter(width, w.build_rows * width);
+        let counted = if w.build_clustered {
+            machine.stream(offsets.min(w.build_rows * SECTOR))
+        } else {
+            w.build_rows * machine.atomics.at(offsets) * 1e-9
+        };
+        let build = 2.0 * counted
             + machine.stream(3.0 * offsets + 2.0 * (self.build_bytes() + w.build_rows * 12.0))
-            + columns.sum::<f64>();
+            + widths(&w.build_payload).map(enter).sum::<f64>();
         Price::default()
             .with("build", build + machine.launches(6.0))
             .with(
@@ -300,14 +306,13 @@ impl Model<'_> {
             .with("gather", self.gather_entries())
     }
 
-    /// What an atomic costs that costs `each` at a random place: those of neighbours in one sector go together.
-    fn entering(&self, each: f64) -> f64 {
-        const TOGETHER: f64 = 4.0;
-        if self.w.build_clustered {
-            self.machine.atomics.at(self.machine.l2 / 4.0).min(each) / TOGETHER
-        } else {
-            each
+    /// A column of `width` bytes written to places by key in an array of `bytes`.
+    fn enter(&self, width: f64, bytes: f64) -> f64 {
+        let (w, machine) = (self.w, self.machine);
+        if w.build_clustered {
+            return machine.stream((w.build_rows * SECTOR).min(bytes.max(w.build_rows * width)));
         }
+        machine.scatter(width, bytes) * w.build_rows * 1e-9
     }
 
     /// Probing rows with the ranges of their matches, and the pairs read back.
@@ -600,7 +605,7 @@ pub struct JoinDecision {
 
 /// An index that is probed on the way is left only for a price this much lower: what it saves beyond the
 /// model (fused stages, no intermediate result) is certain, the estimates are not.
-const LEAVE_INDEX: f64 = 0.85;
+const LEAVE_INDEX: f64 = 0.7;
 /// What the tree leaves is left only for a price this much lower.
 const LEAVE_TREE: f64 = 0.95;
 
@@ -608,7 +613,7 @@ const LEAVE_TREE: f64 = 0.95;
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another transformed join is 5 % cheaper; and the cheaper index
-/// stands unless that join is 15 % cheaper than it. Indexes at the leaf stand in the same way.
+/// stands unless that join is 30 % cheaper than it. Indexes at the leaf stand in the same way.
 pub fn choose_join(asked: JoinSetting, w: &JoinWorkload, machine: &Machine) -> JoinDecision {
     let priced: Vec<(JoinAlgorithm, Option<Price>)> = JoinAlgorithm::ALL
         .into_iter()

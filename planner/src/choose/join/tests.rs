@@ -331,13 +331,13 @@ fn an_index_is_left_only_for_a_clear_gain() {
                 .fold(f64::INFINITY, f64::min);
             assert_eq!(
                 !decision.algorithm.is_index(),
-                join < 0.85 * index || decision.price.ms < 0.85 * index,
+                join < LEAVE_INDEX * index || decision.price.ms < LEAVE_INDEX * index,
                 "{}",
                 decision.reason
             );
             let best = index.min(join);
             assert!(
-                decision.price.ms <= best / 0.85 * 1.0001,
+                decision.price.ms <= best / LEAVE_INDEX * 1.0001,
                 "{}",
                 decision.reason
             );
