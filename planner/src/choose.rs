@@ -17,20 +17,21 @@
 //!
 //! | | papers | H200 |
 //! |---|---|---|
-//! | random 4-byte reads beyond the caches, in sequential ones | 24 (A100) | 13: 24 ps at 512 MB against 1.9; 26 ps at 16 GB |
-//! | the same in the L2 cache | 5.3 | 3.4, up to 32 MB, half of the cache: each half of the device keeps copies |
+//! | random 4-byte reads beyond the caches, in sequential ones | 24 (A100) | 26: 24 ps at 512 MB against 0.94; 26 ps at 16 GB |
+//! | the same in the L2 cache | 5.3 | 6.7, up to 32 MB, half of the cache: each half of the device keeps copies |
 //! | random 16-byte reads | | as 4-byte ones |
 //! | random writes and additions beyond the cache | | 2.4 reads (59 to 64 ps), in the cache 1.5 to 2 |
 //! | additions to 4 / 64 / 1024 / 16 K counters | | 250 / 290 / 84 / 14 ps: contention, not bandwidth |
 //! | 32-bit additions in shared memory | contention with few counters | 1.0 ps, whatever the number of counters |
 //! | 64-bit additions in shared memory | | 3.3 ps spread out, 7 on 32 counters, 80 on one: loops of compare-and-swap |
 //! | partition pass, 4-byte key and payload, in copies of the same bytes | 1 | 1.8; a further column 1.7 of its bytes |
-//! | match ratio where moving two payload columns pays | 0.2 (model), 0.25 | 0.15: all columns move in one pass |
+//! | match ratio where moving two payload columns pays | 0.2 (model), 0.25 | 0.14 (model): all columns move in one pass |
 //!
-//! So unclustered gathers are about half as dear as on the A100, and moving a column along with the others is much
-//! cheaper than partitioning it by itself: `phj_tr` takes nearly all of the joins that are not left to an index, and `phj_ur`
-//! and `smj_*` few. States of 4 bytes in shared memory have no contention at all, so skew does not matter to block-shared
-//! tables, and few groups need no copies a thread for contention's sake.
+//! So unclustered gathers are as dear as ever, in the cache somewhat dearer, a pass of the partition takes nearly two
+//! copies, and moving a column along with the others costs less than half of partitioning it by itself: `phj_tr` takes
+//! nearly all of the joins that are not left to an index, and `phj_ur` and `smj_*` few. States of 4 bytes in shared memory
+//! have no contention at all, so skew does not matter to block-shared tables, and few groups need no copies a thread for
+//! contention's sake.
 //!
 //! # Where states live
 //! The placement of fused aggregations follows Karnagel, Müller and Lohman, "Optimizing GPU-accelerated
