@@ -6,6 +6,7 @@
 mod chart;
 mod data;
 mod gather;
+mod join;
 mod partition;
 mod report;
 mod sort;
@@ -23,8 +24,12 @@ use crate::error::{Error, Result};
 use crate::session::WarplineSession;
 
 /// All benchmarks.
-pub const BENCHMARKS: &[&Benchmark] =
-    &[&partition::BENCHMARK, &gather::BENCHMARK, &sort::BENCHMARK];
+pub const BENCHMARKS: &[&Benchmark] = &[
+    &partition::BENCHMARK,
+    &gather::BENCHMARK,
+    &sort::BENCHMARK,
+    &join::BENCHMARK,
+];
 
 /// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.
 const ROWS: u64 = 1 << 27;
