@@ -4,7 +4,7 @@
 //! partitioned (sorted) along (`tr`) the result's are gathered from near places, otherwise (`ur`) row numbers are
 //! partitioned and the columns gathered from where they were (A3, A4 of the papers' sweeps).
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+mod workload;
 
 use futures::FutureExt;
 use warpline_gpu::device::{DevicePtr, Stream};
@@ -15,7 +15,8 @@ use warpline_gpu::primitives::{
 };
 use warpline_planner::choose::join::{JoinAlgorithm, JoinWorkload, price};
 
-use super::data::{Zipf, check, generate, mix};
+use self::workload::{Column, Sums, Workload, expected, total, value};
+use super::data::{Zipf, generate};
 use super::{Bench, Benchmark, Clock, Point, Sweep, wrong};
 use crate::error::Result;
 
@@ -54,7 +55,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
         },
         Sweep {
             name: "repeats",
-            about: "rows of each key, on both sides of a quarter of the rows",
+            about: "rows of each key, on both sides of half the rows",
             x: "rows of a key",
             logarithmic: true,
             run: |bench| async move { repeats(bench) }.boxed(),
@@ -68,74 +69,6 @@ const ALGORITHMS: [JoinAlgorithm; 4] = [
     JoinAlgorithm::SmjUr,
     JoinAlgorithm::SmjTr,
 ];
-
-/// What is joined.
-#[derive(Debug, Clone, Copy)]
-struct Workload {
-    build_rows: u64,
-    probe_rows: u64,
-    /// Different build keys; as many as rows: every key once.
-    distinct: u64,
-    /// Different numbers that probing keys are made of: those below `distinct` have matches.
-    domain: u64,
-    zipf: f64,
-    key_width: u32,
-    columns: u64,
-    column_width: u32,
-}
-
-impl Workload {
-    /// Rows of both sides alike, every key once, every probing row matched, two columns of the key's width.
-    fn even(rows: u64, key_width: u32) -> Self {
-        Self {
-            build_rows: rows,
-            probe_rows: rows,
-            distinct: rows.max(1),
-            domain: rows.max(1),
-            zipf: 0.0,
-            key_width,
-            columns: 2,
-            column_width: key_width,
-        }
-    }
-
-    fn unique(&self) -> bool {
-        self.distinct >= self.build_rows
-    }
-
-    /// Numbers are spread over the range by a factor without common divisor.
-    fn spread(number: u64, range: u64) -> u64 {
-        const PRIME: u128 = 2_654_435_761;
-        (u128::from(number) * PRIME % u128::from(range.max(1))) as u64
-    }
-
-    /// The number that the key of a build row is made of.
-    fn build_number(&self, row: u64) -> u64 {
-        if self.unique() {
-            Self::spread(row, self.build_rows)
-        } else {
-            mix(row) % self.distinct
-        }
-    }
-
-    /// The same of a probing row.
-    fn probe_number(&self, zipf: &Zipf, row: u64) -> u64 {
-        Self::spread(zipf.rank(row) - 1, self.domain)
-    }
-
-    /// The key of a number: different for different numbers, all bits in use.
-    fn key(&self, number: u64) -> u64 {
-        match self.key_width {
-            4 => u64::from((number as u32).wrapping_mul(0x9e37_79b1)),
-            _ => number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-        }
-    }
-}
-
-/// Value of a column.
-fn value(side: u64, column: u64, row: u64) -> u64 {
-    mix(row << 4 | side << 3 | column)
-}
 
 fn matched(bench: &Bench) -> Result<Vec<Point>> {
     let mut points = Vec::new();
@@ -195,8 +128,8 @@ fn sizes(bench: &Bench) -> Result<Vec<Point>> {
 
 fn repeats(bench: &Bench) -> Result<Vec<Point>> {
     let mut points = Vec::new();
-    let rows = (bench.rows() / 4).max(1);
-    for times in [1, 2, 4, 8, 16] {
+    let rows = (bench.rows() / 2).max(1);
+    for times in [1, 2, 4, 8] {
         let distinct = (rows / times).max(1);
         let workload = Workload {
             distinct,
@@ -234,15 +167,6 @@ struct Setting<'a> {
     /// The key, the build columns, the probe columns of the result.
     out: Vec<DeviceBuffer>,
     pairs: u64,
-}
-
-/// Sums that the result must have.
-#[derive(Debug, PartialEq, Eq)]
-struct Sums {
-    key: u64,
-    columns: Vec<u64>,
-    /// Of the products of the first columns of both sides: whether the right rows were paired.
-    products: u64,
 }
 
 fn point(bench: &Bench, workload: Workload, x: f64) -> Result<Vec<Point>> {
@@ -505,99 +429,6 @@ impl Setting<'_> {
             },
         ))
     }
-}
-
-/// Values on the host.
-enum Column {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
-}
-
-impl Column {
-    fn get(&self, row: usize) -> u64 {
-        match self {
-            Self::Narrow(values) => u64::from(values[row]),
-            Self::Wide(values) => values[row],
-        }
-    }
-}
-
-/// Sum over rows modulo 2^64.
-fn total(rows: usize, value: impl Fn(usize) -> u64 + Sync) -> Result<u64> {
-    let sum = AtomicU64::new(0);
-    check(rows, |range| {
-        let part = range.map(&value).fold(0u64, u64::wrapping_add);
-        sum.fetch_add(part, Relaxed);
-        Ok(())
-    })?;
-    Ok(sum.into_inner())
-}
-
-/// What the join gives, by the rows of each key: their number, and the sum of their first column.
-fn expected(
-    workload: &Workload,
-    build_number: &(dyn Fn(u64) -> u64 + Sync),
-    probe_number: &(dyn Fn(u64) -> u64 + Sync),
-) -> Result<(u64, Sums)> {
-    let distinct = workload.distinct as usize;
-    let narrow = |value: u64| match workload.column_width {
-        4 => u64::from(value as u32),
-        _ => value,
-    };
-    let sides = [
-        (0u64, workload.build_rows, build_number),
-        (1, workload.probe_rows, probe_number),
-    ];
-    let zeroed = || -> Vec<AtomicU64> { (0..distinct).map(|_| AtomicU64::new(0)).collect() };
-    let mut counts = Vec::new();
-    let mut firsts = Vec::new();
-    for (side, rows, number) in sides {
-        let (count, first) = (zeroed(), zeroed());
-        check(rows as usize, |range| {
-            for row in range {
-                let number = number(row as u64) as usize;
-                if number < distinct {
-                    count[number].fetch_add(1, Relaxed);
-                    first[number].fetch_add(narrow(value(side, 0, row as u64)), Relaxed);
-                }
-            }
-            Ok(())
-        })?;
-        counts.push(count);
-        firsts.push(first);
-    }
-    let of = |side: usize, number: usize| counts[side][number].load(Relaxed);
-    let pairs = total(distinct, |number| of(0, number) * of(1, number))?;
-    let key = total(distinct, |number| {
-        let pairs = of(0, number) * of(1, number);
-        workload.key(number as u64).wrapping_mul(pairs)
-    })?;
-    let mut columns = Vec::new();
-    for (side, rows, number) in sides {
-        for column in 0..workload.columns {
-            columns.push(total(rows as usize, |row| {
-                let number = number(row as u64) as usize;
-                let partners = match number < distinct {
-                    true => of(1 - side as usize, number),
-                    false => 0,
-                };
-                narrow(value(side, column, row as u64)).wrapping_mul(partners)
-            })?);
-        }
-    }
-    let products = match workload.columns {
-        0 => 0,
-        _ => total(distinct, |number| {
-            let build = firsts[0][number].load(Relaxed);
-            build.wrapping_mul(firsts[1][number].load(Relaxed))
-        })?,
-    };
-    let sums = Sums {
-        key,
-        columns,
-        products,
-    };
-    Ok((pairs, sums))
 }
 
 /// Device memory for `rows` values of `width` bytes (4 or 8), with values when there are any.
