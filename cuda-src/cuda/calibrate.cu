@@ -90,6 +90,12 @@ WL_KERNEL(calibrate_scatter16, CalibrateArgs, args) {
   });
 }
 
+// Keys of 32 bits in no order, none twice: `accesses` of them.
+WL_KERNEL(calibrate_keys, CalibrateArgs, args) {
+  u32* const keys = (u32*)args.data;
+  for_each_access(args, [&](u32 i, u32) { keys[i] = place_hash(i + args.seed); });
+}
+
 // Additions of 1 to counters of 32 bits in device memory.
 WL_KERNEL(calibrate_atomics, CalibrateArgs, args) {
   u32* const counters = (u32*)args.data;

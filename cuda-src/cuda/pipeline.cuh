@@ -115,9 +115,32 @@ WL_DEVICE bool float_in_range(f64 value, f64 min, f64 max_exclusive) {
 WL_DEVICE u64 max_key(i64 value) { return (u64)value ^ 0x8000000000000000ull; }
 WL_DEVICE u64 min_key(i64 value) { return ~max_key(value); }
 WL_DEVICE u64 max_u64(u64 a, u64 b) { return a > b ? a : b; }
-// Stores the one value that all writers of a word agree on; later writers only look.
-WL_DEVICE void store_once(u64* word, u64 value) {
-  if (load_relaxed(word) != value) store_relaxed(word, value);
+WL_DEVICE u32 max_u32(u32 a, u32 b) { return a > b ? a : b; }
+// Stores the one value that all writers of a cell agree on; later writers only look.
+template <class T>
+WL_DEVICE void store_once(T* cell, T value) {
+  if (load_relaxed(cell) != value) store_relaxed(cell, value);
+}
+// Raises a cell to `value`. It only grows: whoever finds it as large has nothing to do, and most rows of a group
+// do not raise its extreme, so a look costs less than an atomic.
+template <class T>
+WL_DEVICE void raise(T* cell, T value) {
+  if (load_relaxed(cell) < value) atomicMax(cell, value);
+}
+// The same for two neighbouring cells, aligned to 8 bytes, with one look.
+WL_DEVICE void raise2(u32* cells, u32 a, u32 b) {
+  const u64 seen = load_relaxed((const u64*)cells);
+  if ((u32)seen < a) atomicMax(cells, a);
+  if ((u32)(seen >> 32) < b) atomicMax(cells + 1, b);
+}
+// The same for cells in shared memory, which has loads of its own.
+template <class T>
+WL_DEVICE void store_once_block(T* cell, T value) {
+  if (*(volatile T*)cell != value) *(volatile T*)cell = value;
+}
+template <class T>
+WL_DEVICE void raise_block(T* cell, T value) {
+  if (*(volatile T*)cell < value) atomicMax(cell, value);
 }
 WL_DEVICE u64 min_u64(u64 a, u64 b) { return a < b ? a : b; }
 // Back from keys to values.
@@ -249,6 +272,30 @@ WL_DEVICE u64 find_or_insert(u64* keys, u64 mask, u64 key, u32 limit) {
     slot = (slot + 1) & mask;
   }
   return WL_NO_SLOT;
+}
+
+// The hash of a key in a slot.
+WL_DEVICE u64 hash_of_key(u64 key) { return hash64(key); }
+WL_DEVICE u64 hash_of_key(u32 key) { return hash32(key); }
+
+// A table of `mask + 1` slots of STRIDE bytes, zeroed at first, with the key at byte KEY of a slot: u32 or u64, never 0.
+// The slot of `key`, inserted when absent; null after `limit` probes: the table is too full.
+template <u32 STRIDE, u32 KEY, class T>
+WL_DEVICE u8* find_or_insert_slot(u8* table, u64 mask, T key, u32 limit) {
+  u64 slot = hash_of_key(key) & mask;
+  WL_NO_UNROLL
+  for (u32 probe = 0; probe < limit; ++probe) {
+    u8* const at = table + slot * STRIDE;
+    T* const place = (T*)(at + KEY);
+    T seen = load_relaxed(place);
+    if (seen == key) return at;
+    if (seen == 0) {
+      seen = atomicCAS(place, (T)0, key);
+      if (seen == 0 || seen == key) return at;
+    }
+    slot = (slot + 1) & mask;
+  }
+  return 0;
 }
 
 // The same for keys of WORDS words. `states`: 0 free, 1 being written, 2 readable. The lane that

@@ -12,6 +12,9 @@ pub(crate) const RADIX_HEADER: &str = include_str!("../cuda/radix.cuh");
 /// What generated pipeline kernels call: SQL arithmetic, calendar fields, group tables.
 pub const PIPELINE_HEADER: &str = include_str!("../cuda/pipeline.cuh");
 
+/// What group-bys over rows that were written down call: numbers of groups, runs, tables of partitions.
+pub(crate) const GROUP_HEADER: &str = include_str!("../cuda/group.cuh");
+
 /// What generated kernels of joins call: bitmaps, look-ups, pairs, places in an output.
 pub const JOIN_HEADER: &str = include_str!("../cuda/join.cuh");
 
@@ -26,6 +29,7 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("simt_gpu.cuh", include_str!("../cuda/simt_gpu.cuh")),
         ("primitives.cuh", PRIMITIVES_HEADER),
         ("radix.cuh", RADIX_HEADER),
+        ("group.cuh", GROUP_HEADER),
         ("pipeline.cuh", PIPELINE_HEADER),
         ("join.cuh", JOIN_HEADER),
         ("strings.cuh", STRINGS_HEADER),

@@ -3,8 +3,10 @@
 use crate::DevicePtr;
 use crate::kernel_args;
 
+mod calibrate;
 mod partition;
 
+pub use calibrate::{CalibrateArgs, calibrate};
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
     PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
@@ -27,6 +29,38 @@ kernel_args! {
         pub count: DevicePtr as "const u64*",
         /// Most counts.
         pub most: u64,
+    }
+
+    /// Arguments of `number_groups` (`group_number.cu`).
+    pub struct NumberGroupsArgs {
+        /// The packed key of every row.
+        pub keys: DevicePtr as "const void*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Slot states, zeroed.
+        pub states: DevicePtr as "u32*",
+        /// Slot keys.
+        pub table: DevicePtr as "void*",
+        /// Slot numbers.
+        pub numbers: DevicePtr as "u32*",
+        /// Slots less one.
+        pub mask: u64,
+        /// Number of groups; 0 at first.
+        pub groups: DevicePtr as "u64*",
+        /// The key of every group.
+        pub dense: DevicePtr as "void*",
+        /// Groups for which there is room in `dense`.
+        pub room: u64,
+        /// The number of every row's group.
+        pub out: DevicePtr as "u32*",
+        /// Set to 1 when a key found no slot within `limit` probes.
+        pub overflow: DevicePtr as "u64*",
+        /// Most probes.
+        pub limit: u32,
+        /// Fills up the struct.
+        pub padding: u32,
     }
 
     /// Arguments of the kernels that finish join indexes (`hash_index.cu`).
@@ -284,6 +318,15 @@ pub fn hash_index(key_words: usize) -> String {
     )
 }
 
+/// Complete source of the module that numbers the groups of keys of `key_bytes` bytes (4, 8 or 16).
+pub fn group_number(key_bytes: u32) -> String {
+    format!(
+        "#define WL_KEY_BYTES {key_bytes}\n#include \"simt.cuh\"\n{}{}",
+        NumberGroupsArgs::CUDA,
+        include_str!("../cuda/group_number.cu")
+    )
+}
+
 /// How `phj.cu` is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PhjShape {
@@ -368,28 +411,6 @@ pub fn phj(shape: PhjShape) -> String {
 
 /// Dynamic shared memory of a block of `phj_rest`, in bytes.
 pub const PHJ_REST_SHARED_BYTES: usize = 256;
-kernel_args! {
-    /// Arguments of the kernels that measure a device (`calibrate.cu`).
-    pub struct CalibrateArgs {
-        /// `mask + 1` values of the kernel's width; `calibrate_read`: 16 bytes an access.
-        pub data: DevicePtr as "void*",
-        /// 256 words that what was seen is added to.
-        pub sums: DevicePtr as "u64*",
-        /// Number of accesses.
-        pub accesses: u64,
-        /// Places less one: a power of two less one.
-        pub mask: u32,
-        /// Makes other places.
-        pub seed: u32,
-    }
-}
-
-const CALIBRATE: &str = include_str!("../cuda/calibrate.cu");
-
-/// Complete source of the module that measures a device.
-pub fn calibrate() -> String {
-    format!("#include \"simt.cuh\"\n{}{CALIBRATE}", CalibrateArgs::CUDA)
-}
 
 /// Rows of both sides that a block of `smj_join` takes.
 pub const SMJ_TILE: u64 = 3840;
@@ -436,6 +457,9 @@ pub fn all() -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("calibrate", calibrate()),
         ("scan", scan()),
+        ("group_number_4", group_number(4)),
+        ("group_number_8", group_number(8)),
+        ("group_number_16", group_number(16)),
         ("hash_index_1", hash_index(1)),
         ("hash_index_2", hash_index(2)),
         ("hash_index_5", hash_index(5)),

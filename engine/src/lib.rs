@@ -12,7 +12,7 @@
 //!
 //! - [`WarplineSession`]: a DataFusion `SessionContext` whose plans run on a device, and a plain one beside it.
 //! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder`.
-//! - [`bench`]: micro-benchmarks of the device.
+//! - [`mod@bench`]: micro-benchmarks of the device.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 
 pub mod bench;

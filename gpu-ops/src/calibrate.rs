@@ -8,11 +8,14 @@ use std::sync::Arc;
 
 use warpline_cuda::kernels::{self, CalibrateArgs};
 
-use crate::device::{LaunchConfig, Stream};
+use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::Result;
 use crate::machine::{Curve, Machine, Origin};
 use crate::memory::DeviceBuffer;
-use crate::primitives::{Digits, Keys, Payload, RowCount, launch, radix_partition};
+use crate::primitives::{
+    Digits, Keys, PairKind, PairList, Payload, RowCount, Side, join_partitions, launch, merge_join,
+    partition_bits, radix_partition,
+};
 use crate::runtime::Runtime;
 
 /// Threads of a block of every kernel here.
@@ -71,6 +74,7 @@ pub fn calibrate_over(runtime: &Arc<Runtime>, extent: Extent) -> Result<Machine>
     let info = runtime.device().info();
     let copy = runtime.copy_bandwidth()?;
     let (partition_row, partition_column) = bench.partition(copy)?;
+    let (match_row, merge_row) = bench.joins(copy)?;
     Ok(Machine {
         device: info.name.clone(),
         origin: Origin::Measured,
@@ -100,6 +104,8 @@ pub fn calibrate_over(runtime: &Arc<Runtime>, extent: Extent) -> Result<Machine>
         partition_row,
         partition_column,
         partition_copy: copy,
+        match_row,
+        merge_row,
         ..defaults
     })
 }
@@ -299,13 +305,7 @@ impl<'a> Bench<'a> {
         const WIDTH: u64 = 4;
         // Keys, two columns, and all of these again.
         let rows = self.extent.accesses.min(self.extent.bytes / (6 * WIDTH)) / 64 * 64;
-        self.launch(
-            "calibrate_scatter4",
-            rows,
-            rows.next_power_of_two() / 2,
-            0,
-            None,
-        )?;
+        self.launch("calibrate_keys", rows, 1, 0, None)?;
         let column = |i: u64| self.data.ptr().offset(i * rows * WIDTH);
         let keys = Keys {
             ptr: column(0),
@@ -347,5 +347,106 @@ impl<'a> Bench<'a> {
         let row = (one - moved(8.0)).max(0.0);
         let column = (two - one - moved(4.0)).max(0.0);
         Ok((row, column))
+    }
+
+    /// Picoseconds a row of either side of a join of partitioned and of sorted sides, beyond reading keys and
+    /// writing pairs at `copy` bytes a second.
+    fn joins(&self, copy: f64) -> Result<(f64, f64)> {
+        const WIDTH: u64 = 4;
+        // Keys, keys in order, row numbers in order, both halves of the pairs; and words behind.
+        let most = self.extent.bytes.saturating_sub(1 << 12) / (5 * WIDTH);
+        let rows = self.extent.accesses.min(most) / 64 * 64;
+        let column = |i: u64| self.data.ptr().offset(i * rows * WIDTH);
+        self.launch("calibrate_keys", rows, 1, 0, None)?;
+        let bits = partition_bits(rows, 4, self.runtime.device().info());
+        let offsets = self
+            .runtime
+            .pool()
+            .allocate(((1usize << bits) + 1) * 4, "measuring the device")?;
+        let list = PairList {
+            entries: column(3),
+            rows: column(4),
+            capacity: rows,
+            count: self.sums.ptr(),
+        };
+        let keys = |i: u64| Keys {
+            ptr: column(i),
+            width: 4,
+        };
+        let arrange = |digits: Digits, bits: u32, offsets: Option<DevicePtr>| -> Result<()> {
+            // SAFETY: columns of `rows` values lie one behind the other in `data`; `offsets` has a word more than
+            // partitions.
+            unsafe {
+                radix_partition(
+                    self.runtime,
+                    &self.stream,
+                    keys(0),
+                    column(1),
+                    &[Payload {
+                        from: None,
+                        to: column(2),
+                        width: 4,
+                    }],
+                    RowCount::Known(rows),
+                    digits,
+                    0..bits,
+                    offsets,
+                )
+            }
+        };
+        let side = Side {
+            keys: keys(1),
+            rows: RowCount::Known(rows),
+            numbers: Some(column(2)),
+            offsets: offsets.ptr(),
+        };
+        let each = |ms: f64| {
+            // Keys and row numbers of both sides read, pairs written.
+            let streamed = 24.0 / copy * 1e12;
+            ((ms * 1e9 / rows as f64 - streamed) / 2.0).max(0.1)
+        };
+        arrange(Digits::Hash, bits, Some(offsets.ptr()))?;
+        let partitioned = self.time(
+            || Ok(()),
+            || {
+                // SAFETY: both sides are the partitioned keys, and the list has room for `rows` pairs: more are counted
+                // and not written.
+                unsafe {
+                    join_partitions(
+                        self.runtime,
+                        &self.stream,
+                        &side,
+                        &side,
+                        bits,
+                        PairKind::Inner,
+                        true,
+                        DevicePtr::NULL,
+                        &list,
+                        None,
+                    )
+                }
+            },
+        )?;
+        arrange(Digits::Key, 32, None)?;
+        let sorted = self.time(
+            || Ok(()),
+            || {
+                // SAFETY: as above, with the sorted keys.
+                unsafe {
+                    merge_join(
+                        self.runtime,
+                        &self.stream,
+                        &side,
+                        &side,
+                        PairKind::Inner,
+                        true,
+                        DevicePtr::NULL,
+                        &list,
+                        None,
+                    )
+                }
+            },
+        )?;
+        Ok((each(partitioned), each(sorted)))
     }
 }

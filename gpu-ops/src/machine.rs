@@ -114,6 +114,8 @@ pub struct Machine {
     pub partition_copy: f64,
     /// Joining partitions: a row that is entered or looked up in shared memory, beyond reading it.
     pub match_row: f64,
+    /// Joining: a pair beyond the first of its probing row, beyond writing it.
+    pub match_pair: f64,
     /// Merging sorted sides: a row, beyond reading it.
     pub merge_row: f64,
     /// Grouping in a partition's shared table: a row, beyond reading it.
@@ -179,7 +181,7 @@ impl Machine {
                 curve(&[
                     (16, 1.43),
                     (20, 5.85),
-                    (22, 6.28),
+                    (22, 6.3),
                     (24, 6.35),
                     (25, 7.26),
                     (26, 13.27),
@@ -255,8 +257,9 @@ impl Machine {
             partition_row: 3.1,
             partition_column: 1.3,
             partition_copy: 4.25e12,
-            match_row: 4.0,
-            merge_row: 4.0,
+            match_row: 2.1,
+            match_pair: 3.7,
+            merge_row: 1.8,
             group_row: 6.0,
             run_row: 2.0,
             register_update: 0.27,
@@ -296,6 +299,7 @@ impl Machine {
             partition_column: h200.partition_column / size,
             partition_copy: h200.partition_copy * size,
             match_row: h200.match_row / size,
+            match_pair: h200.match_pair / size,
             merge_row: h200.merge_row / size,
             group_row: h200.group_row / size,
             run_row: h200.run_row / size,
@@ -360,6 +364,7 @@ impl fmt::Display for Machine {
             ("partition: row and pass", self.partition_row),
             ("partition: further column", self.partition_column),
             ("join: row in shared memory", self.match_row),
+            ("join: further pair", self.match_pair),
             ("join: row merged", self.merge_row),
             ("group: row in shared memory", self.group_row),
             ("group: row of a run", self.run_row),

@@ -19,7 +19,9 @@ pub use price::Price;
 
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::machine::{Machine, Origin};
-use warpline_gpu::pipeline::{GroupPlacement, GroupProfile, PlacementChoice, PlacementPolicy};
+use warpline_gpu::pipeline::{
+    GroupPlacement, GroupProfile, PlacementChoice, PlacementPolicy, Regroup,
+};
 
 use crate::config::GroupSetting;
 
@@ -53,6 +55,8 @@ mod limits {
     pub(super) const HASH_MEMORY_SHARE: u64 = 4;
     /// Smallest hash table.
     pub(super) const HASH_SLOTS: u64 = 1 << 10;
+    /// Widest packed key that is partitioned and sorted, in bytes.
+    pub(super) const WIDEST_KEY: u32 = 16;
     /// Reach of the translation lookaside buffer: beyond it, a denser table beats an emptier one.
     pub(super) const TLB_REACH: u64 = 2 << 30;
 }
@@ -78,7 +82,12 @@ impl PlacementPolicy for CostedPolicy {
             ),
             GroupAlgorithm::Shared => shared(profile, device, 1),
             GroupAlgorithm::Global => Ok(global(profile, device)),
-            _ => Err("the states of this aggregation live in one table".to_string()),
+            GroupAlgorithm::Hgb => regrouped(profile, Regroup::Number),
+            GroupAlgorithm::SgbUr => regrouped(profile, Regroup::SortKeys),
+            GroupAlgorithm::SgbTr => regrouped(profile, Regroup::SortRows),
+            GroupAlgorithm::SgbDeTr => regrouped(profile, Regroup::SortNumbers),
+            GroupAlgorithm::PgbUr => regrouped(profile, Regroup::PartitionKeys),
+            GroupAlgorithm::PgbTr => regrouped(profile, Regroup::PartitionRows),
         };
         match asked {
             Ok(choice) => PlacementChoice {
@@ -184,6 +193,36 @@ fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         }
     }
     hash(profile, device)
+}
+
+/// Rows written down with their packed keys, brought together, then added up.
+fn regrouped(profile: &GroupProfile, how: Regroup) -> Result<PlacementChoice, String> {
+    if profile.key_bytes > limits::WIDEST_KEY {
+        return Err(format!(
+            "keys of {} bytes, more than {}",
+            profile.key_bytes,
+            limits::WIDEST_KEY
+        ));
+    }
+    if profile.rows >= u32::MAX.into() {
+        return Err(format!(
+            "up to {} rows, more than row numbers of 32 bits reach",
+            profile.rows
+        ));
+    }
+    let groups = expected(profile);
+    let bits = match how.partitions() {
+        true => group::partition_bits(groups as f64) as u32,
+        false => 0,
+    };
+    let payload: u32 = profile.payload.iter().sum();
+    Ok(PlacementChoice {
+        placement: GroupPlacement::Regrouped { how, bits, groups },
+        reason: format!(
+            "keys of {} bytes with {payload} bytes of arguments, room for {groups} groups",
+            profile.key_bytes
+        ),
+    })
 }
 
 /// Groups to make room for: a quarter more than the estimate, within the bounds.

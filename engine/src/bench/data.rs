@@ -90,7 +90,7 @@ impl Zipf {
     pub(super) fn rank(&self, number: u64) -> u64 {
         let bits = mix(number);
         if self.exponent == 0.0 {
-            return 1 + (u128::from(bits) * u128::from(self.values) >> 64) as u64;
+            return 1 + ((u128::from(bits) * u128::from(self.values)) >> 64) as u64;
         }
         // The inverse of the distribution function.
         let area = (bits >> 11) as f64 / (1u64 << 53) as f64 * self.whole;

@@ -25,7 +25,9 @@ fn size(bench: &Bench) -> Result<Vec<Point>> {
     let sizes: Vec<u64> = if bench.emulated() {
         vec![1 << 12, 1 << 14]
     } else {
-        (22..=31).map(|power| 1 << power).collect()
+        [22, 24, 25, 26, 27, 29, 31]
+            .map(|power| 1 << power)
+            .to_vec()
     };
     let mut points = Vec::new();
     for width in [4u64, 8] {
@@ -39,7 +41,7 @@ fn size(bench: &Bench) -> Result<Vec<Point>> {
                     let place = if clustered {
                         u128::from(row) * u128::from(values) / u128::from(rows.max(1))
                     } else {
-                        u128::from(mix(row)) * u128::from(values) >> 64
+                        (u128::from(mix(row)) * u128::from(values)) >> 64
                     };
                     place as u32
                 };

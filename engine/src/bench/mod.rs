@@ -6,6 +6,7 @@
 mod chart;
 mod data;
 mod gather;
+mod group_by;
 mod join;
 mod partition;
 mod report;
@@ -28,6 +29,7 @@ pub const BENCHMARKS: &[&Benchmark] = &[
     &partition::BENCHMARK,
     &gather::BENCHMARK,
     &sort::BENCHMARK,
+    &group_by::BENCHMARK,
     &join::BENCHMARK,
 ];
 

@@ -1,9 +1,11 @@
 //! Aggregate calls as accumulators: what a group's state holds and how a row changes it.
 //!
-//! A group's state is a row of 64-bit words, zero at the start whatever the aggregate: sums and
-//! counts begin at 0, and minima and maxima keep order-preserving unsigned keys of which 0 is the
-//! smallest (`min_key`, `max_key` in `pipeline.cuh`). Equal accumulators are kept once, so
-//! `SUM(x)`, `AVG(x)` and `COUNT(x)` share.
+//! A group's state is a few cells of 4 or 8 bytes, zero at the start whatever the aggregate: sums and
+//! counts begin at 0, and minima and maxima keep order-preserving unsigned codes of which 0 is the
+//! smallest. Where the range of the values allows, codes count from the range's end in 4 bytes, and are
+//! never 0: shared memory then holds twice the groups, its 32-bit atomics are native, and a cell that is
+//! not 0 says that there was a value. Equal accumulators are kept once, so `SUM(x)`, `AVG(x)` and
+//! `COUNT(x)` share.
 
 use arrow::datatypes::DataType;
 
@@ -11,42 +13,37 @@ use super::distinct::DistinctSets;
 use super::operators::is_decimal;
 use super::range::Range;
 use super::scalar::{Emitter, unsupported};
+use super::scope::layout_of;
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::pipeline::{AggregateCall, AggregateFunction};
 
+/// The condition of accumulators that every row of a group changes.
+pub(super) const EVERY_ROW: &str = "alive";
+
 /// What an accumulator keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateKind {
-    /// Number of rows; one word.
+    /// 1 once there was a row.
+    Seen,
+    /// Number of rows.
     Count,
-    /// Sum modulo 2^64; one word.
+    /// Sum modulo 2^64.
     Sum64,
     /// Sum modulo 2^128; two words, low first.
     Sum128,
-    /// Sum of floats; one word.
+    /// Sum of floats.
     SumFloat,
-    /// Largest key; one word.
+    /// Largest code.
     Max,
-    /// Largest complement of a key; one word.
+    /// Largest complement of a code.
     Min,
-    /// Key of any value: all rows of a group have the same one, so it is stored and not compared.
+    /// Code of any value: all rows of a group have the same one, so it is stored and not compared.
     Any,
-    /// Largest key of 128 bits; its two words, low first, and a lock.
+    /// Largest code of 128 bits; its two words, low first, and a lock.
     Max128,
-    /// Largest complement of a key of 128 bits; the same.
+    /// Largest complement of a code of 128 bits; the same.
     Min128,
-}
-
-impl StateKind {
-    /// 64-bit words of state.
-    pub fn words(self) -> usize {
-        match self {
-            Self::Sum128 => 2,
-            Self::Max128 | Self::Min128 => 3,
-            _ => 1,
-        }
-    }
 }
 
 /// One accumulator of every group.
@@ -54,11 +51,15 @@ impl StateKind {
 pub struct Accumulator {
     /// What it keeps.
     pub kind: StateKind,
-    /// First of its words in the group's state.
-    pub word: usize,
+    /// Its cell has 4 bytes; else 8, or the words that the kind says.
+    pub narrow: bool,
+    /// Extremes in 4 bytes: the value of code 1. Codes count up from it, those of minima down.
+    pub base: i128,
+    /// First byte in the group's state.
+    pub offset: usize,
     /// C++ bool: does this row count?
     pub(super) condition: String,
-    /// C++ value of this row: an integer for sums, a u64 key for minima and maxima.
+    /// C++ value of this row: an integer for sums, an unsigned code for minima and maxima.
     pub(super) value: String,
     /// Type in which one thread adds up its rows without overflow.
     pub(super) partial: CType,
@@ -71,8 +72,9 @@ pub struct CallPlan {
     pub function: AggregateFunction,
     /// Index of the accumulator with the sum, extreme or count.
     pub value: usize,
-    /// Index of the accumulator that counts the rows that took part; a result over none is NULL.
-    pub count: usize,
+    /// Index of an accumulator that is not 0 when any row took part; over none the result is NULL. For averages it
+    /// counts these rows. `None`: never NULL.
+    pub count: Option<usize>,
     /// Type of the argument, for decoding and for the scale of averages.
     pub argument_type: Option<DataType>,
     /// What an extreme stands for.
@@ -92,43 +94,111 @@ pub struct AccumulatorPlan {
     pub accumulators: Vec<Accumulator>,
     /// One plan a call, in order.
     pub calls: Vec<CallPlan>,
-    /// 64-bit words of one group's state.
-    pub words: usize,
+    /// Bytes of one group's state.
+    pub bytes: usize,
     /// There are keys: MIN and MAX over floats follow DataFusion's grouped accumulators.
     pub grouped: bool,
+    /// The accumulator that is not 0 for groups that have rows, where nothing else tells.
+    pub existence: Option<usize>,
+    /// Each distinct argument and its bytes as a column would keep it.
+    pub(super) arguments: Vec<(String, u32)>,
+    /// Variables that hold codes: kind, number and name.
+    codes: Vec<(StateKind, String, String)>,
 }
 
 impl AccumulatorPlan {
-    fn add(&mut self, kind: StateKind, condition: String, value: String, partial: CType) -> usize {
-        let same = |a: &Accumulator| a.kind == kind && a.condition == condition && a.value == value;
+    fn add(&mut self, new: Accumulator) -> usize {
+        let same = |a: &Accumulator| {
+            a.kind == new.kind && a.condition == new.condition && a.value == new.value
+        };
         if let Some(index) = self.accumulators.iter().position(same) {
             return index;
         }
-        let word = self.words;
-        self.words += kind.words();
-        self.accumulators.push(Accumulator {
-            kind,
-            word,
-            condition,
-            value,
-            partial,
-        });
+        self.accumulators.push(new);
         self.accumulators.len() - 1
     }
 
-    /// Count the rows for which `condition` (C++) holds. `thread_rows` bounds the rows one thread sees.
-    pub(super) fn count(&mut self, condition: &str, thread_rows: u64) -> usize {
+    fn plain(&mut self, kind: StateKind, condition: &str, value: &str, partial: CType) -> usize {
+        self.add(Accumulator {
+            kind,
+            narrow: kind == StateKind::Seen,
+            base: 0,
+            offset: 0,
+            condition: condition.to_string(),
+            value: value.to_string(),
+            partial,
+        })
+    }
+
+    /// Count the rows for which `condition` (C++) holds: `rows` at most, of which one thread sees `thread_rows`.
+    fn count(&mut self, condition: &str, rows: u64, thread_rows: u64) -> usize {
         let partial = if thread_rows <= i32::MAX as u64 {
             CType::I32
         } else {
             CType::I64
         };
-        self.add(
-            StateKind::Count,
-            condition.to_string(),
-            "1".to_string(),
-            partial,
-        )
+        let index = self.plain(StateKind::Count, condition, "1", partial);
+        self.accumulators[index].narrow = rows <= u32::MAX.into();
+        index
+    }
+
+    /// Note whether there is a row for which `condition` (C++) holds.
+    pub(super) fn seen(&mut self, condition: &str) -> usize {
+        self.plain(StateKind::Seen, condition, "1u", CType::I32)
+    }
+
+    /// The plan with places for all cells. What only says whether there was a row goes where another cell says the
+    /// same; `exists` when the groups that have rows must be told from others by their state.
+    pub(super) fn finished(&self, exists: bool) -> Self {
+        let mut plan = self.clone();
+        // What stands for the presence of rows with this condition.
+        let stand_in = |seen: usize| -> usize {
+            let condition = &self.accumulators[seen].condition;
+            let says = |a: &Accumulator| {
+                a.condition == *condition && (a.kind == StateKind::Count || a.is_code())
+            };
+            self.accumulators.iter().position(says).unwrap_or(seen)
+        };
+        for call in &mut plan.calls {
+            if let Some(count) = call.count
+                && self.accumulators[count].kind == StateKind::Seen
+            {
+                // A group has a row.
+                let always = self.grouped && self.accumulators[count].condition == EVERY_ROW;
+                call.count = (!always).then(|| stand_in(count));
+            }
+        }
+        plan.existence = exists
+            .then(|| {
+                let first = |a: &Accumulator| a.kind == StateKind::Seen && a.condition == EVERY_ROW;
+                self.accumulators.iter().position(first).map(stand_in)
+            })
+            .flatten();
+        // What nobody reads goes; the rest moves up.
+        let used = |i: usize| {
+            plan.existence == Some(i)
+                || plan
+                    .calls
+                    .iter()
+                    .any(|c| c.value == i || c.count == Some(i))
+        };
+        let kept: Vec<usize> = (0..plan.accumulators.len()).filter(|i| used(*i)).collect();
+        let place = |i: usize| kept.iter().position(|k| *k == i).unwrap_or(0);
+        for call in &mut plan.calls {
+            call.value = place(call.value);
+            call.count = call.count.map(place);
+        }
+        plan.existence = plan.existence.map(place);
+        plan.accumulators = kept.iter().map(|i| self.accumulators[*i].clone()).collect();
+        // Cells of 8 bytes first, so that all are aligned.
+        plan.bytes = 0;
+        for narrow in [false, true] {
+            for a in plan.accumulators.iter_mut().filter(|a| a.narrow == narrow) {
+                a.offset = plan.bytes;
+                plan.bytes += a.bytes();
+            }
+        }
+        plan
     }
 
     /// Plan one call over the row at hand; `rows` bounds the rows of the whole input.
@@ -156,6 +226,13 @@ impl AccumulatorPlan {
         if let Some(valid) = argument.as_ref().and_then(|a| a.valid.clone()) {
             condition = emitter.bind_bool(format!("{condition} && {valid}"));
         }
+        if let (Some(value), Some(expr)) = (&argument, &call.argument)
+            && !self.arguments.iter().any(|(text, _)| *text == value.text)
+        {
+            let stored = layout_of(value, &expr.data_type);
+            let bytes = u32::from(stored.width) + u32::from(stored.nullable);
+            self.arguments.push((value.text.clone(), bytes));
+        }
         // Extremes do not care how often a value comes.
         let counts = matches!(
             call.function,
@@ -166,15 +243,19 @@ impl AccumulatorPlan {
         {
             condition = sets.first(emitter, value, &expr.data_type, &condition)?;
         }
-        let count = self.count(&condition, thread_rows);
         let argument_type = call.argument.as_ref().map(|a| a.data_type.clone());
         let meaning = argument
             .as_ref()
             .map_or(Meaning::Number, |a| a.meaning.clone());
         let c_type = argument.as_ref().map_or(CType::I64, |a| a.c_type);
         let argument_range = argument.as_ref().map_or(Range::point(0), |a| a.range);
+        let count = match call.function {
+            AggregateFunction::Count => None,
+            AggregateFunction::Avg => Some(self.count(&condition, rows, thread_rows)),
+            _ => Some(self.seen(&condition)),
+        };
         let value = match (call.function, argument) {
-            (AggregateFunction::Count, _) => count,
+            (AggregateFunction::Count, _) => self.count(&condition, rows, thread_rows),
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(v)) => {
                 let argument_type = argument_type.as_ref().unwrap_or(&DataType::Null);
                 let index = self.sum(&v, argument_type, condition, rows, thread_rows)?;
@@ -228,7 +309,7 @@ impl AccumulatorPlan {
     ) -> Result<usize> {
         if matches!(value.c_type, CType::F32 | CType::F64) {
             let text = format!("(f64){}", value.text);
-            return Ok(self.add(StateKind::SumFloat, condition, text, CType::F64));
+            return Ok(self.plain(StateKind::SumFloat, &condition, &text, CType::F64));
         }
         let summable = data_type.is_integer() || is_decimal(data_type);
         if !summable || !value.c_type.is_integer() || !matches!(value.meaning, Meaning::Number) {
@@ -252,7 +333,7 @@ impl AccumulatorPlan {
         } else {
             CType::I128
         };
-        Ok(self.add(kind, condition, value.text.clone(), partial))
+        Ok(self.plain(kind, &condition, &value.text, partial))
     }
 
     /// MIN or MAX. Over floats DataFusion has two rules. Ungrouped, it takes the first or last value of the IEEE
@@ -266,36 +347,67 @@ impl AccumulatorPlan {
         value: &Value,
         condition: String,
     ) -> Result<usize> {
+        if value.c_type == CType::I128 {
+            let (kind, function) = match kind {
+                StateKind::Min => (StateKind::Min128, "min_key128"),
+                _ => (StateKind::Max128, "max_key128"),
+            };
+            let code = format!("{function}({})", value.text);
+            return Ok(self.plain(kind, &condition, &code, CType::I128));
+        }
         let number = match value.c_type {
-            CType::I128 => {
-                let (kind, function) = match kind {
-                    StateKind::Min => (StateKind::Min128, "min_key128"),
-                    _ => (StateKind::Max128, "max_key128"),
-                };
-                let key = format!("{function}({})", value.text);
-                return Ok(self.add(kind, condition, key, CType::I128));
-            }
             CType::F32 | CType::F64 => {
                 let order = match (self.grouped, kind) {
                     (false, _) | (_, StateKind::Any) => "total_order",
                     (true, StateKind::Min) => "grouped_min_order",
                     (true, _) => "grouped_max_order",
                 };
-                format!("(i64){order}({})", value.text)
+                format!("{order}({})", value.text)
             }
-            _ => format!("(i64){}", value.text),
+            _ => value.text.clone(),
         };
-        let function = if kind == StateKind::Min {
-            "min_key"
-        } else {
-            "max_key"
+        let range = match value.c_type {
+            // The orders of groups' values leave the ends of the integers out, which belong to NaNs.
+            CType::F32 if self.grouped && kind != StateKind::Any => {
+                Some(Range::new(i128::from(i32::MIN) + 2, i32::MAX.into()))
+            }
+            CType::F32 | CType::F64 => None,
+            _ => Some(value.range),
         };
-        let key = format!("{function}({number})");
-        // Keys are u64; the name of the variable is all that later statements need.
-        let name = format!("key{}", emitter.state.variables);
-        emitter.state.variables += 1;
-        emitter.lines.push(format!("const u64 {name} = {key};"));
-        Ok(self.add(kind, condition, name, CType::I64))
+        // Codes from 1 on.
+        let narrow = range.filter(|r| r.size().is_some_and(|size| size < u32::MAX.into()));
+        let base = narrow.map_or(0, |r| if kind == StateKind::Min { r.max } else { r.min });
+        let code = match (narrow, kind) {
+            (None, StateKind::Min) => format!("min_key((i64){number})"),
+            (None, _) => format!("max_key((i64){number})"),
+            // Modulo 2^32, in which the codes fit.
+            (Some(_), StateKind::Min) => {
+                format!("{}u - (u32){number}", (base as u32).wrapping_add(1))
+            }
+            (Some(_), _) => format!("(u32){number} - {}u", (base as u32).wrapping_sub(1)),
+        };
+        // The name of a variable is all that later statements need.
+        let known = |(k, n, _): &&(StateKind, String, String)| *k == kind && *n == number;
+        let name = match self.codes.iter().find(known) {
+            Some((_, _, name)) => name.clone(),
+            None => {
+                let name = format!("key{}", emitter.state.variables);
+                emitter.state.variables += 1;
+                let t = if narrow.is_some() { "u32" } else { "u64" };
+                emitter.lines.push(format!("const {t} {name} = {code};"));
+                self.codes.push((kind, number, name.clone()));
+                name
+            }
+        };
+        Ok(self.add(Accumulator {
+            kind,
+            narrow: narrow.is_some(),
+            base,
+            offset: 0,
+            condition,
+            value: name,
+            partial: CType::I64,
+        }))
     }
 }
 
@@ -324,14 +436,48 @@ fn result_range(
 }
 
 impl Accumulator {
+    /// Bytes of its cell.
+    pub(super) fn bytes(&self) -> usize {
+        match self.kind {
+            _ if self.narrow => 4,
+            StateKind::Sum128 => 16,
+            StateKind::Max128 | StateKind::Min128 => 24,
+            _ => 8,
+        }
+    }
+
+    /// The cell is not 0 once there was a value.
+    fn is_code(&self) -> bool {
+        self.narrow && matches!(self.kind, StateKind::Min | StateKind::Max | StateKind::Any)
+    }
+
+    /// C++ type of the (first word of the) cell.
+    pub(super) fn cell_type(&self) -> &'static str {
+        match self.kind {
+            _ if self.narrow => "u32",
+            StateKind::SumFloat => "f64",
+            _ => "u64",
+        }
+    }
+
+    /// C++ text of a pointer to the cell in the state at `at` (`u8*`).
+    pub(super) fn cell(&self, at: &str) -> String {
+        format!("({}*)({at} + {})", self.cell_type(), self.offset)
+    }
+
     /// 32-bit registers of one thread's partial result.
     pub(super) fn registers(&self) -> usize {
-        self.partial.registers()
+        match self.partial_type() {
+            "u32" => 1,
+            _ => self.partial.registers(),
+        }
     }
 
     /// C++ type of one thread's partial result.
     pub(super) fn partial_type(&self) -> &'static str {
         match self.kind {
+            StateKind::Seen => "u32",
+            StateKind::Min | StateKind::Max | StateKind::Any if self.narrow => "u32",
             StateKind::Min | StateKind::Max | StateKind::Any => "u64",
             StateKind::Min128 | StateKind::Max128 => "u128",
             _ => self.partial.name(),
@@ -341,46 +487,90 @@ impl Accumulator {
     /// Statement: add this row to the thread's partial `target` when `hit` holds.
     pub(super) fn add_to_partial(&self, target: &str, hit: &str) -> String {
         let t = self.partial_type();
+        let value = &self.value;
         match self.kind {
+            StateKind::Seen => format!("{target} |= {hit} ? 1u : 0u;"),
             StateKind::Min | StateKind::Max | StateKind::Any => {
-                format!(
-                    "{target} = max_u64({target}, {hit} ? {} : 0ull);",
-                    self.value
-                )
+                format!("{target} = max_{t}({target}, {hit} ? {value} : ({t})0);")
             }
             StateKind::Min128 | StateKind::Max128 => {
-                format!(
-                    "{target} = max_u128({target}, {hit} ? {} : (u128)0);",
-                    self.value
-                )
+                format!("{target} = max_u128({target}, {hit} ? {value} : (u128)0);")
             }
             // Sums modulo 2^64 wrap: add as unsigned, which is defined.
             StateKind::Sum64 if self.partial == CType::I64 => {
-                format!(
-                    "{target} = (i64)((u64){target} + ({hit} ? (u64){} : 0ull));",
-                    self.value
-                )
+                format!("{target} = (i64)((u64){target} + ({hit} ? (u64){value} : 0ull));")
             }
             StateKind::Sum128 if self.partial == CType::I128 => {
-                format!(
-                    "{target} = wrap_add({target}, {hit} ? (i128){} : (i128)0);",
-                    self.value
-                )
+                format!("{target} = wrap_add({target}, {hit} ? (i128){value} : (i128)0);")
             }
-            _ => format!("{target} += {hit} ? ({t}){} : ({t})0;", self.value),
+            _ => format!("{target} += {hit} ? ({t}){value} : ({t})0;"),
         }
     }
 
-    /// Statement: add `value` (of the partial type) to the words at `state`.
-    pub(super) fn add_to_state(&self, state: &str, value: &str) -> String {
-        let at = format!("{state} + {}", self.word);
+    /// Statement: add `value` (of the partial type) to the cell that `cell` (C++) points to.
+    pub(super) fn add_to_state(&self, cell: &str, value: &str) -> String {
+        let t = self.cell_type();
         match self.kind {
-            StateKind::Count | StateKind::Sum64 => format!("atomicAdd({at}, (u64)({value}));"),
-            StateKind::Sum128 => format!("atomic_add_u128({at}, (u128)(i128)({value}));"),
-            StateKind::SumFloat => format!("atomicAdd((f64*)({at}), {value});"),
-            StateKind::Min | StateKind::Max => format!("atomicMax({at}, {value});"),
-            StateKind::Any => format!("store_once({at}, {value});"),
-            StateKind::Min128 | StateKind::Max128 => format!("atomic_max_u128({at}, {value});"),
+            StateKind::Count | StateKind::Sum64 => format!("atomicAdd({cell}, ({t})({value}));"),
+            StateKind::Sum128 => format!("atomic_add_u128({cell}, (u128)(i128)({value}));"),
+            StateKind::SumFloat => format!("atomicAdd({cell}, {value});"),
+            StateKind::Min | StateKind::Max => format!("raise({cell}, ({t}){value});"),
+            StateKind::Any | StateKind::Seen => format!("store_once({cell}, ({t}){value});"),
+            StateKind::Min128 | StateKind::Max128 => format!("atomic_max_u128({cell}, {value});"),
+        }
+    }
+
+    /// [`Self::add_to_state`] for a cell in the block's shared memory.
+    pub(super) fn add_to_block(&self, cell: &str, value: &str) -> String {
+        let t = self.cell_type();
+        match self.kind {
+            StateKind::Min | StateKind::Max => format!("raise_block({cell}, ({t}){value});"),
+            StateKind::Any | StateKind::Seen => format!("store_once_block({cell}, ({t}){value});"),
+            _ => self.add_to_state(cell, value),
+        }
+    }
+
+    /// Statement: put `value`, as [`Self::content`] gives it, into a cell that nobody else writes.
+    pub(super) fn store(&self, cell: &str, value: &str) -> String {
+        match self.kind {
+            StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => format!(
+                "{{ const u128 v = {value}; ({cell})[0] = (u64)v; ({cell})[1] = (u64)(v >> 64); }}"
+            ),
+            _ => format!("*({cell}) = {value};"),
+        }
+    }
+
+    /// C++ text of the cell's content as the number that [`Self::add_to_state`] takes, from a pointer to the cell.
+    pub(super) fn content(&self, cell: &str) -> String {
+        match self.kind {
+            StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => {
+                format!("(((u128)({cell})[1] << 64) | (u128)({cell})[0])")
+            }
+            _ => format!("*({cell})"),
+        }
+    }
+
+    /// C++ text of the value (or the order, for floats) that an extreme stands for, from a pointer to its cell.
+    pub(super) fn extreme(&self, cell: &str) -> String {
+        let content = self.content(cell);
+        match self.kind {
+            StateKind::Min if self.narrow => {
+                // One more than the base, because codes count from 1.
+                format!(
+                    "(i64)({}ull - (u64){content})",
+                    (self.base as u64).wrapping_add(1)
+                )
+            }
+            _ if self.is_code() => {
+                format!(
+                    "(i64)({}ull + (u64){content})",
+                    (self.base as u64).wrapping_sub(1)
+                )
+            }
+            StateKind::Min => format!("value_of_min({content})"),
+            StateKind::Min128 => format!("value_of_min128({content})"),
+            StateKind::Max128 => format!("value_of_max128({content})"),
+            _ => format!("value_of_max({content})"),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! From a graph and the resident columns it reads to a program: layouts, then kernels.
 
+use super::collect;
 use super::emit::{self, Context, EmittedPipeline, EmittedSink, Known};
 use super::kernel;
 use super::program::{Program, ResultLayout, StepProgram};
@@ -35,20 +36,28 @@ impl Program {
             known: graph.results.iter().map(|_| None).collect(),
             bases: Bases::default(),
             choices: Vec::new(),
+            hidden: Vec::new(),
         };
         let mut emitted = Vec::with_capacity(graph.steps.len());
         for step in &graph.steps {
-            emitted.push(match step {
+            let step = match step {
                 Step::Pipeline(pipeline) => {
-                    let plan = emit::pipeline(&mut context, pipeline)?;
+                    let mut plan = emit::pipeline(&mut context, pipeline)?;
                     let label = label(graph, &plan);
+                    if collect::is_wanted(&plan) {
+                        let (rows, groups) = collect::pipelines(&mut context, pipeline, plan)?;
+                        let collect = label.replacen("groups", "rows of", 1);
+                        emitted.push(Emitted::Pipeline(Box::new(rows), collect));
+                        plan = groups;
+                    }
                     Emitted::Pipeline(Box::new(plan), label)
                 }
                 Step::Sort(sort) => {
                     settle_sort(&mut context, sort)?;
                     Emitted::Sort(sort.clone())
                 }
-            });
+            };
+            emitted.push(step);
         }
         // Only now is every layout final: rows may have been appended by several pipelines.
         let known = context.known;
@@ -78,6 +87,7 @@ impl Program {
             steps,
             bases: context.bases.into_columns(),
             choices: context.choices,
+            hidden: context.hidden,
         })
     }
 }
@@ -99,6 +109,7 @@ fn label(graph: &Graph, plan: &EmittedPipeline) -> String {
         EmittedSink::Rows { into, .. } => ("rows", Some(*into)),
         EmittedSink::Matches { into, .. } => ("matches", Some(*into)),
         EmittedSink::Aggregate { into, .. } => ("groups", Some(*into)),
+        EmittedSink::Collect { .. } => ("rows", None),
         EmittedSink::Build { into, .. } => ("index", Some(*into)),
         EmittedSink::Discard => ("marks", None),
     };

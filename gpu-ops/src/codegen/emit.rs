@@ -4,11 +4,12 @@
 //! build or an aggregation, and it settles the layouts of results. [`super::kernel`] turns the outcome
 //! into CUDA C++.
 
-use super::aggregate::AccumulatorPlan;
+use super::group_sink;
 use super::kernel::BLOCK_THREADS;
-use super::keys::KeyPlan;
 use super::keys::{dense_code, packed_words, probe_key};
-use super::program::{IndexLayout, JoinedMatches, ResultLayout, SourceRows};
+use super::program::{
+    CollectedLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout, SourceRows,
+};
 use super::scalar::{Emitter, KernelState};
 use super::scope::{Access, Bases, ScopeColumn, Shape};
 use super::sinks::{aggregate_sink, build_sink, settle};
@@ -17,8 +18,10 @@ use super::value::{CType, Value};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
-use crate::graph::{Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, Sink, Stage};
-use crate::pipeline::{GroupPlacement, GroupProfile};
+use crate::graph::{
+    Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, ResultSpec, Sink, Stage,
+};
+use crate::pipeline::{AggregateCall, GroupProfile};
 use crate::tables::LoadedTable;
 
 /// What is known about a result once all that fills it has been emitted.
@@ -39,6 +42,8 @@ pub(super) struct Context<'a> {
     pub(super) known: Vec<Option<Known>>,
     pub(super) bases: Bases,
     pub(super) choices: Vec<String>,
+    /// Results beyond those of the graph.
+    pub(super) hidden: Vec<ResultSpec>,
 }
 
 impl Context<'_> {
@@ -63,6 +68,8 @@ pub(super) struct EmittedPipeline {
     pub(super) source_rows: SourceRows,
     /// Rows that one thread handles at a time: 8, 4, 2 or 1.
     pub(super) thread_rows: u32,
+    /// Threads of a block.
+    pub(super) block_threads: u32,
     /// Statements before the first step, at the head of each tile; they may use `row` and change `live`.
     pub(super) prologue: Vec<String>,
     pub(super) scope: Vec<ScopeColumn>,
@@ -128,15 +135,18 @@ pub(super) enum EmittedSink {
     },
     Aggregate {
         into: ResultId,
-        keys: Vec<KeyPlan>,
-        key_words: usize,
-        aggregates: AccumulatorPlan,
+        layout: Box<GroupsLayout>,
         profile: GroupProfile,
-        placement: GroupPlacement,
-        slots: u64,
         /// Rows of one group follow each other.
         clustered: bool,
-        distinct_words: Vec<usize>,
+    },
+    /// Rows that are brought together by key before they are aggregated.
+    Collect {
+        into: ResultId,
+        layout: Box<CollectedLayout>,
+        /// C++ text of the packed key.
+        key: String,
+        values: Vec<Value>,
     },
     Build {
         into: ResultId,
@@ -150,8 +160,56 @@ pub(super) enum EmittedSink {
     Discard,
 }
 
-/// Emit one pipeline.
-pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<EmittedPipeline> {
+/// A pipeline up to its sink.
+pub(super) struct Begun {
+    pub(super) state: KernelState,
+    pub(super) source_rows: SourceRows,
+    /// Upper bound of the rows.
+    pub(super) bound: u64,
+    pub(super) prologue: Vec<String>,
+    pub(super) scope: Vec<ScopeColumn>,
+    pub(super) steps: Vec<EmittedStep>,
+    /// Probes among the steps.
+    pub(super) probes: usize,
+    pub(super) thread_rows: u32,
+    /// Rows that one thread sees at most.
+    pub(super) rows_a_thread: u64,
+}
+
+impl Begun {
+    /// The pipeline with its sink.
+    pub(super) fn ended(
+        self,
+        sink: EmittedSink,
+        sink_lines: Vec<String>,
+        sink_columns: Vec<usize>,
+        block_threads: u32,
+    ) -> EmittedPipeline {
+        EmittedPipeline {
+            state: self.state,
+            source_rows: self.source_rows,
+            thread_rows: self.thread_rows,
+            block_threads,
+            prologue: self.prologue,
+            scope: self.scope,
+            steps: self.steps,
+            sink_columns,
+            sink_lines,
+            sink,
+        }
+    }
+}
+
+/// Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
+pub(super) fn rows_a_thread(context: &Context<'_>, bound: u64, thread_rows: u32) -> u64 {
+    let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
+    let tiles = bound.div_ceil(tile_rows).max(1);
+    let grid = u64::from(context.device.multiprocessors).clamp(1, tiles);
+    tiles.div_ceil(grid).saturating_mul(u64::from(thread_rows))
+}
+
+/// Emit the source and the stages of a pipeline.
+pub(super) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Begun> {
     let mut state = KernelState::default();
     state.bases = context.bases.clone();
     let source = sources::source(context, &pipeline.source, &mut state)?;
@@ -183,17 +241,30 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         (false, true) => source.thread_rows.min(4),
         (false, false) => source.thread_rows,
     };
-    // Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
-    let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
-    let tiles = source.bound.div_ceil(tile_rows).max(1);
-    let grid = u64::from(context.device.multiprocessors).clamp(1, tiles);
-    let rows_a_thread = tiles.div_ceil(grid).saturating_mul(u64::from(thread_rows));
+    Ok(Begun {
+        rows_a_thread: rows_a_thread(context, source.bound, thread_rows),
+        state,
+        source_rows: source.rows,
+        bound: source.bound,
+        prologue: source.prologue,
+        scope,
+        steps,
+        probes,
+        thread_rows,
+    })
+}
 
+/// Emit one pipeline.
+pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<EmittedPipeline> {
+    let mut begun = begin(context, pipeline)?;
+    let bound = begun.bound;
+    let (state, scope, steps) = (&mut begun.state, &mut begun.scope, &mut begun.steps);
     let mut sink_lines = Vec::new();
     let mut sink_columns = Vec::new();
+    let mut block_threads = BLOCK_THREADS;
     let sink = match &pipeline.sink {
         Sink::Rows { into, columns } => {
-            let mut emitter = Emitter::new(&scope, &mut state);
+            let mut emitter = Emitter::new(scope, state);
             let values = emit_all(&mut emitter, columns)?;
             sink_lines = std::mem::take(&mut emitter.lines);
             sink_columns = columns_of(columns.iter());
@@ -208,7 +279,7 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
             columns,
         } => {
             let kept = scope.len();
-            let mut emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+            let mut emitted = emit_probe(context, probe, begun.probes, scope, state)?;
             let joined = context
                 .index(probe.index)?
                 .join_keys
@@ -223,7 +294,7 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
             emitted.payload = (kept, 0);
             let number = emitted.number;
             steps.push(EmittedStep::Probe(emitted));
-            let mut emitter = Emitter::new(&scope, &mut state);
+            let mut emitter = Emitter::new(scope, state);
             let values = emit_all(&mut emitter, columns)?;
             sink_lines = std::mem::take(&mut emitter.lines);
             sink_columns = columns_of(columns.iter());
@@ -236,47 +307,41 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
             }
         }
         Sink::Aggregate { into, aggregate } => {
-            let mut emitter = Emitter::new(&scope, &mut state);
+            let mut emitter = Emitter::new(scope, state);
             let sink = aggregate_sink(
                 context,
                 &mut emitter,
                 *into,
                 aggregate,
-                source.bound,
-                rows_a_thread,
+                bound,
+                begun.rows_a_thread,
             )?;
             sink_lines = std::mem::take(&mut emitter.lines);
+            block_threads = group_sink::block_threads(&sink, context.device);
             sink_columns = columns_of(
-                aggregate.keys.iter().chain(
-                    aggregate
-                        .calls
-                        .iter()
-                        .flat_map(|c| c.argument.iter().chain(&c.filter)),
-                ),
+                aggregate
+                    .keys
+                    .iter()
+                    .chain(aggregate.calls.iter().flat_map(read_by_call)),
             );
             sink
         }
         Sink::Build { into, build } => {
-            let mut emitter = Emitter::new(&scope, &mut state);
-            let sink = build_sink(context, &mut emitter, *into, build, source.bound)?;
+            let mut emitter = Emitter::new(scope, state);
+            let sink = build_sink(context, &mut emitter, *into, build, bound)?;
             sink_lines = std::mem::take(&mut emitter.lines);
             sink_columns = columns_of(build.keys.iter().chain(&build.payload));
             sink
         }
         Sink::Discard => EmittedSink::Discard,
     };
-    settle(context, &sink, source.bound)?;
-    Ok(EmittedPipeline {
-        state,
-        source_rows: source.rows,
-        thread_rows,
-        prologue: source.prologue,
-        scope,
-        steps,
-        sink_columns,
-        sink_lines,
-        sink,
-    })
+    settle(context, &sink, bound)?;
+    Ok(begun.ended(sink, sink_lines, sink_columns, block_threads))
+}
+
+/// The expressions of a call.
+pub(super) fn read_by_call(call: &AggregateCall) -> impl Iterator<Item = &Expr> {
+    call.argument.iter().chain(&call.filter)
 }
 
 pub(super) fn emit_all(emitter: &mut Emitter<'_>, columns: &[Expr]) -> Result<Vec<Value>> {
@@ -297,7 +362,7 @@ fn group_conjuncts(conjuncts: &[Expr]) -> Vec<Vec<&Expr>> {
 }
 
 /// Scope columns that the expressions read, ascending.
-fn columns_of<'e>(expressions: impl IntoIterator<Item = &'e Expr>) -> Vec<usize> {
+pub(super) fn columns_of<'e>(expressions: impl IntoIterator<Item = &'e Expr>) -> Vec<usize> {
     let mut needs = Vec::new();
     for expression in expressions {
         expression.for_each_column(&mut |c| needs.push(c));

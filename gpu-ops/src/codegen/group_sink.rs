@@ -2,16 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::aggregate::{AccumulatorPlan, StateKind};
+use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW, StateKind};
 use super::emit::EmittedSink;
-use super::kernel::BLOCK_THREADS;
-use super::kernel::{KernelWriter, line};
+use super::kernel::{BLOCK_THREADS, KernelWriter, line};
 use super::keys;
-use super::keys::KeyPlan;
-use super::program::ControlWord;
+use super::program::{ControlWord, GroupsLayout, RegroupedLayout};
+use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::pipeline::{AggregateFunction, GroupPlacement};
+use crate::pipeline::{GroupPlacement, Regroup};
 
 /// Private states of more registers than this go to shared memory, a column a thread: in registers
 /// every row would update every group, and the arithmetic pipe becomes the limit (on an H200, TPC-H Q1
@@ -20,21 +19,21 @@ const PRIVATE_REGISTERS: u64 = 24;
 /// Most shared memory a block may take for them: two blocks a multiprocessor.
 const PRIVATE_BYTES: u64 = 104 << 10;
 /// Past this many probes a group table counts as overflowing and is made larger (C6).
-const PROBES: u32 = 128;
-const WARPS: u32 = BLOCK_THREADS / 32;
+pub(super) const PROBES: u32 = 128;
+/// Bytes of `ReserveScratch` of `join.cuh`.
+pub(super) const RESERVE_BYTES: usize = 136;
+/// Shared memory that a block has for the groups of a partition at most, when that makes do: four blocks a multiprocessor.
+const PARTITION_BYTES: u64 = 48 << 10;
 
 /// What the text of the sink depends on.
-struct Groups {
-    into: ResultId,
-    keys: Vec<KeyPlan>,
-    key_words: usize,
-    aggregates: AccumulatorPlan,
-    placement: GroupPlacement,
+pub(super) struct Groups {
+    pub(super) into: ResultId,
+    pub(super) layout: GroupsLayout,
+    /// Groups that a thread or a block has states for.
     slots: u64,
+    pub(super) threads: u64,
     /// Rows of one group follow each other: a thread adds up a run of them before it touches the table.
     runs: bool,
-    /// The first accumulator, which counts rows to tell groups from empty places, is of no use to anyone.
-    uncounted: bool,
     /// States in registers or in a thread's column of shared memory.
     private: bool,
     /// Bytes of shared memory for private states; 0: they are in registers.
@@ -42,104 +41,218 @@ struct Groups {
 }
 
 impl Groups {
-    fn words(&self) -> usize {
-        self.aggregates.words
+    pub(super) fn plan(&self) -> &AccumulatorPlan {
+        &self.layout.aggregates
     }
 
     fn hashed(&self) -> bool {
-        !self.keys.is_empty() && matches!(self.placement, GroupPlacement::GlobalHash { .. })
+        self.layout.hashed()
+    }
+
+    fn shared(&self) -> bool {
+        !self.private && self.layout.placement == GroupPlacement::Shared
+    }
+
+    /// Does a block have states of its own, an array an accumulator?
+    fn has_arrays(&self) -> bool {
+        self.shared() || self.layout.regrouped.is_some_and(|r| r.window > 0)
+    }
+
+    /// C++ type of a pointer to packed keys.
+    pub(super) fn key_pointer(&self, of: RegroupedLayout) -> &'static str {
+        match of.key_bytes {
+            4 => "u32*",
+            8 => "u64*",
+            _ => "u128*",
+        }
     }
 
     /// C++ text of a thread's partial result of accumulator `i` for group `g`.
     fn partial(&self, i: usize, g: &str) -> String {
         if self.private_bytes > 0 {
-            format!("p{i}[{g} * {BLOCK_THREADS}]")
+            format!("p{i}[{g} * {}]", self.threads)
         } else {
             format!("s{i}[{g}]")
         }
     }
+
+    /// First byte of each accumulator's array where a block keeps one a accumulator, and the bytes of all.
+    fn arrays(&self) -> (Vec<u64>, u64) {
+        let mut starts = Vec::new();
+        let mut end = 0u64;
+        for a in &self.plan().accumulators {
+            end = end.next_multiple_of(16);
+            starts.push(end);
+            end += self.slots * a.bytes() as u64;
+        }
+        (starts, end)
+    }
+
+    /// C++ text of a pointer to the cell of accumulator `i` of group `g` in these arrays.
+    pub(super) fn array_cell(&self, i: usize, g: &str) -> String {
+        let a = &self.plan().accumulators[i];
+        let words = a.bytes() as u64 / if a.narrow { 4 } else { 8 };
+        match words {
+            1 => format!("(p{i} + {g})"),
+            _ => format!("(p{i} + {g} * {words})"),
+        }
+    }
+}
+
+/// Bytes of shared memory for the states of `slots` groups, a block's own, as [`Groups::arrays`] places them.
+pub(super) fn shared_bytes(plan: &AccumulatorPlan, slots: u64) -> u64 {
+    let cells = plan.accumulators.iter().map(|a| a.bytes() as u64);
+    cells.fold(0u64, |end, bytes| {
+        end.next_multiple_of(16)
+            .saturating_add(slots.saturating_mul(bytes))
+    })
+}
+
+/// Size what blocks keep of regrouped groups, and blocks by it.
+pub(super) fn place_regrouped(layout: &mut GroupsLayout, device: &DeviceInfo) -> Result<u32> {
+    let (Some(regrouped), GroupPlacement::Regrouped { how, bits, groups }) =
+        (&mut layout.regrouped, layout.placement)
+    else {
+        return Err(GpuError::Internal("groups that are not regrouped".into()));
+    };
+    let each = shared_bytes(&layout.aggregates, 1 << 10)
+        .div_ceil(1 << 10)
+        .max(1);
+    let most = (device.shared_memory_per_block as u64).saturating_sub(2 << 10);
+    if how.partitions() {
+        let each = each + u64::from(regrouped.key_bytes);
+        // Twice as many slots as groups, if need be three of four.
+        let mean = (groups >> bits).max(1);
+        let mut slots = mean
+            .saturating_mul(2)
+            .clamp(256, 1 << 20)
+            .next_power_of_two();
+        let generous = slots * each > PARTITION_BYTES;
+        if generous && slots / 2 >= mean + mean / 3 {
+            slots /= 2;
+        }
+        while slots > 32 && slots * each > most {
+            slots /= 2;
+        }
+        regrouped.window = slots;
+        return Ok(match slots * each {
+            0..=32_000 if slots >= BLOCK_THREADS.into() => BLOCK_THREADS,
+            0..=100_000 if slots >= 2 * u64::from(BLOCK_THREADS) => 2 * BLOCK_THREADS,
+            _ if slots >= 4 * u64::from(BLOCK_THREADS) => 4 * BLOCK_THREADS,
+            _ if slots >= BLOCK_THREADS.into() => BLOCK_THREADS,
+            _ => slots as u32,
+        });
+    }
+    if how == Regroup::Number {
+        // A share of all groups is worth having while it is a good one.
+        let budget = (device.shared_memory_per_multiprocessor as u64 / 2).min(most);
+        let room = budget.saturating_sub(4 << 10) / each;
+        if groups <= room.saturating_mul(2) {
+            regrouped.window = room.min(groups.saturating_mul(2)).max(1);
+            return Ok(2 * BLOCK_THREADS);
+        }
+    }
+    Ok(BLOCK_THREADS)
+}
+
+/// Threads of a block: where shared memory lets few blocks live on a multiprocessor, they are larger.
+pub(super) fn block_threads(sink: &EmittedSink, device: &DeviceInfo) -> u32 {
+    let EmittedSink::Aggregate { layout, .. } = sink else {
+        return BLOCK_THREADS;
+    };
+    if layout.keys.is_empty() || layout.placement != GroupPlacement::Shared {
+        return BLOCK_THREADS;
+    }
+    let bytes = shared_bytes(&layout.aggregates, layout.slots).max(1);
+    match device.shared_memory_per_multiprocessor as u64 / bytes {
+        0 | 1 => 4 * BLOCK_THREADS,
+        2 | 3 => 2 * BLOCK_THREADS,
+        _ => BLOCK_THREADS,
+    }
 }
 
 impl KernelWriter<'_> {
-    fn group_plan(&self) -> Result<Groups> {
+    pub(super) fn group_plan(&self) -> Result<Groups> {
         let EmittedSink::Aggregate {
             into,
-            keys,
-            key_words,
-            aggregates,
-            placement,
-            slots,
+            layout,
             clustered,
-            distinct_words,
             ..
         } = &self.pipeline.sink
         else {
             return Err(GpuError::Internal("the sink is no aggregation".into()));
         };
-        let private = keys.is_empty() || *placement == GroupPlacement::Registers;
-        let state: u64 = aggregates
+        let threads = u64::from(self.pipeline.block_threads);
+        let keys = &layout.keys;
+        let private = keys.is_empty() || layout.placement == GroupPlacement::Registers;
+        let state: u64 = layout
+            .aggregates
             .accumulators
             .iter()
             .map(|a| a.registers() as u64)
             .sum();
-        let bytes = slots * state * 4 * u64::from(BLOCK_THREADS);
+        let slots = layout.regrouped.map_or(layout.slots, |r| r.window);
+        let bytes = slots.saturating_mul(state * 4 * threads);
         let in_shared = private
             && !keys.is_empty()
             && slots * state > PRIVATE_REGISTERS
             && bytes <= PRIVATE_BYTES;
-        let hashed = !keys.is_empty() && matches!(placement, GroupPlacement::GlobalHash { .. });
-        let uncounted = hashed
-            && aggregates
-                .calls
-                .iter()
-                .all(|c| c.value != 0 && (c.count != 0 || c.function != AggregateFunction::Avg));
         Ok(Groups {
             runs: *clustered
                 && self.pipeline.thread_rows > 1
-                && distinct_words.is_empty()
-                && *key_words == 1
-                && (hashed || *placement == GroupPlacement::GlobalDense),
-            uncounted,
+                && layout.distinct_words.is_empty()
+                && (layout.regrouped.is_some()
+                    || layout.key_words == 1
+                        && (layout.hashed() || layout.placement == GroupPlacement::GlobalDense)),
             into: *into,
-            keys: keys.clone(),
-            key_words: *key_words,
-            aggregates: aggregates.clone(),
-            placement: *placement,
-            slots: *slots,
+            slots,
+            threads,
             private,
             private_bytes: if in_shared { bytes } else { 0 },
+            layout: layout.as_ref().clone(),
         })
     }
 
     /// Shared memory, and the states that threads and blocks begin with.
     pub(super) fn begin_groups(&mut self) -> Result<()> {
         let groups = self.group_plan()?;
-        let (slots, words) = (groups.slots, groups.words());
-        let states = self.pointer(&format!("r{}state", groups.into), "u64*");
-        line!(self, "  u64* const states = {states};");
+        let (slots, threads) = (groups.slots, groups.threads);
+        let states = self.pointer(&format!("r{}state", groups.into), "u8*");
+        line!(self, "  u8* const states = {states};");
+        let accumulators = groups.plan().accumulators.clone();
+        if let Some(of) = groups.layout.regrouped {
+            let room = self.size(&format!("cap{}", groups.into));
+            line!(self, "  const u64 cap = {room};");
+            if of.how.partitions() {
+                self.begin_partitions(&groups, of);
+            } else {
+                // The collected rows know how many groups there are.
+                let known = self.control(of.rows, ControlWord::Pairs);
+                let count = self.control(groups.into, ControlWord::Count);
+                line!(self, "  const u64 groups = {known};");
+                line!(
+                    self,
+                    "  if (blockIdx.x == 0 && threadIdx.x == 0) store_relaxed(&{count}, groups);"
+                );
+            }
+        }
         if groups.private_bytes > 0 {
             self.share(
                 &format!("u8 private_states[{}]", groups.private_bytes),
                 groups.private_bytes as usize,
             );
         }
-        let shared_words = if groups.private {
-            slots * words as u64 * u64::from(WARPS)
-        } else if groups.placement == GroupPlacement::Shared {
-            slots * words as u64
-        } else {
-            0
-        };
-        if shared_words > 0 {
+        if groups.private {
+            let bytes = slots * warp_stride(groups.plan()) * (threads / 32);
             self.share(
-                &format!("u64 words[{shared_words}]"),
-                shared_words as usize * 8,
+                &format!("u8 warp_states[{}]", bytes.max(8)),
+                bytes.max(8) as usize,
             );
         }
         if groups.private_bytes > 0 {
             // A column a thread: lanes of a warp use neighbouring words, so banks never conflict.
             let mut offset = 0;
-            for (i, a) in groups.aggregates.accumulators.iter().enumerate() {
+            for (i, a) in accumulators.iter().enumerate() {
                 let t = a.partial_type();
                 line!(
                     self,
@@ -147,22 +260,48 @@ impl KernelWriter<'_> {
                 );
                 line!(
                     self,
-                    "  for (u32 g = 0; g < {slots}; ++g) p{i}[g * {BLOCK_THREADS}] = 0;"
+                    "  for (u32 g = 0; g < {slots}; ++g) p{i}[g * {threads}] = 0;"
                 );
-                offset += slots * 4 * a.registers() as u64 * u64::from(BLOCK_THREADS);
+                offset += slots * 4 * a.registers() as u64 * threads;
             }
         } else if groups.private {
-            for (i, a) in groups.aggregates.accumulators.iter().enumerate() {
+            for (i, a) in accumulators.iter().enumerate() {
                 line!(self, "  {} s{i}[{slots}] = {{}};", a.partial_type());
             }
-        } else if groups.placement == GroupPlacement::Shared {
-            line!(
-                self,
-                "  for (u32 i = threadIdx.x; i < {shared_words}; i += {BLOCK_THREADS}) shared.words[i] = 0;"
-            );
-            line!(self, "  __syncthreads();");
+        } else if groups.has_arrays() {
+            // An array an accumulator: neighbouring groups lie in neighbouring banks.
+            let (starts, bytes) = groups.arrays();
+            let bytes = bytes.next_multiple_of(16).max(16);
+            self.share(&format!("u8 states[{bytes}]"), bytes as usize);
+            for (i, (a, start)) in accumulators.iter().zip(starts).enumerate() {
+                let t = a.cell_type();
+                line!(self, "  {t}* const p{i} = ({t}*)(shared.states + {start});");
+            }
+            if !self.is_partitioned() {
+                self.clear_arrays(&groups);
+                line!(self, "  __syncthreads();");
+            }
         }
         Ok(())
+    }
+
+    /// Clear the states that a block has of its own.
+    pub(super) fn clear_arrays(&mut self, groups: &Groups) {
+        let (_, bytes) = groups.arrays();
+        line!(
+            self,
+            "  for (u32 i = threadIdx.x; i < {}; i += {}) ((u64*)shared.states)[i] = 0;",
+            bytes.next_multiple_of(16).max(16) / 8,
+            groups.threads
+        );
+    }
+
+    /// Add the row at hand to the block's own state of `group` (C++).
+    pub(super) fn add_to_arrays(&mut self, groups: &Groups, group: &str) {
+        for (i, a) in groups.plan().accumulators.iter().enumerate() {
+            let add = a.add_to_block(&groups.array_cell(i, group), &a.value);
+            self.add_if(a, &add);
+        }
     }
 
     /// Add the live rows of a tile.
@@ -186,31 +325,35 @@ impl KernelWriter<'_> {
     /// Add up rows as long as their key stays the same, and only then go to the table: the rows of a
     /// sorted column take as many atomics as they have keys.
     fn runs(&mut self, groups: &Groups, lines: &[String]) {
-        let accumulators = &groups.aggregates.accumulators;
-        let first = usize::from(groups.uncounted);
-        let codes: Vec<String> = groups.keys.iter().map(keys::code).collect();
-        let code = if groups.hashed() {
-            keys::packed_words(&groups.keys, &codes, 1).remove(0)
+        let accumulators = &groups.plan().accumulators;
+        let layout = &groups.layout;
+        let codes: Vec<String> = layout.keys.iter().map(keys::code).collect();
+        let code = if layout.regrouped.is_some() {
+            "group_of[k]".to_string()
+        } else if groups.hashed() {
+            keys::packed_words(&layout.keys, &codes, 1).remove(0)
         } else {
-            keys::dense_code(&groups.keys, &codes)
+            keys::dense_code(&layout.keys, &codes)
         };
         line!(self, "      bool open = false; u64 run = 0;");
-        for (i, a) in accumulators.iter().enumerate().skip(first) {
+        for (i, a) in accumulators.iter().enumerate() {
             line!(self, "      {} q{i} = 0;", a.partial_type());
         }
         line!(self, "      const auto close_run = [&]() {{");
         if groups.hashed() {
             self.find_slot(groups, &["run".to_string()], "return");
         } else {
-            line!(self, "          const u64 slot = run;");
+            if layout.regrouped.is_some() {
+                line!(self, "          if (run >= cap) return;");
+            }
+            line!(
+                self,
+                "          u8* const at = states + run * {};",
+                layout.stride
+            );
         }
-        line!(
-            self,
-            "          u64* const at = states + slot * {};",
-            groups.words()
-        );
-        for (i, a) in accumulators.iter().enumerate().skip(first) {
-            let add = a.add_to_state("at", &format!("q{i}"));
+        for (i, a) in accumulators.iter().enumerate() {
+            let add = a.add_to_state(&a.cell("at"), &format!("q{i}"));
             line!(self, "          if (q{i} != 0) {{ {add} }}");
         }
         line!(self, "      }};");
@@ -218,12 +361,12 @@ impl KernelWriter<'_> {
         line!(self, "        const u64 code = alive ? {code} : run;");
         line!(self, "        if (alive && open && code != run) {{");
         line!(self, "          close_run();");
-        for i in first..accumulators.len() {
+        for i in 0..accumulators.len() {
             line!(self, "          q{i} = 0;");
         }
         line!(self, "        }}");
         line!(self, "        run = code; open = open || alive;");
-        for (i, a) in accumulators.iter().enumerate().skip(first) {
+        for (i, a) in accumulators.iter().enumerate() {
             let text = a.add_to_partial(&format!("q{i}"), &a.condition);
             line!(self, "        {text}");
         }
@@ -232,27 +375,31 @@ impl KernelWriter<'_> {
     }
 
     fn update(&mut self, groups: &Groups) {
-        let accumulators = &groups.aggregates.accumulators;
-        if groups.keys.is_empty() {
+        let accumulators = &groups.plan().accumulators;
+        let layout = &groups.layout;
+        if layout.keys.is_empty() {
             for (i, a) in accumulators.iter().enumerate() {
                 let text = a.add_to_partial(&format!("s{i}[0]"), &a.condition);
                 line!(self, "        {text}");
             }
             return;
         }
-        let codes: Vec<String> = groups.keys.iter().map(keys::code).collect();
-        if !groups.hashed() {
+        let codes: Vec<String> = layout.keys.iter().map(keys::code).collect();
+        if layout.regrouped.is_some() {
+            line!(self, "        const u64 group = group_of[k];");
+        } else if !groups.hashed() {
             line!(
                 self,
                 "        const u64 group = {};",
-                keys::dense_code(&groups.keys, &codes)
+                keys::dense_code(&layout.keys, &codes)
             );
         }
         if groups.private_bytes > 0 {
             line!(self, "        if (alive) {{");
             line!(
                 self,
-                "          const u32 at = (u32)group * {BLOCK_THREADS};"
+                "          const u32 at = (u32)group * {};",
+                groups.threads
             );
             // All loads before the first store: the compiler cannot know that columns are apart.
             for (i, a) in accumulators.iter().enumerate() {
@@ -284,44 +431,92 @@ impl KernelWriter<'_> {
             return;
         }
         line!(self, "        if (alive) {{");
-        let words = groups.words();
+        if groups.shared() {
+            self.add_to_arrays(groups, "(u32)group");
+            line!(self, "        }}");
+            return;
+        }
+        if let Some(of) = layout.regrouped.filter(|r| r.window > 0) {
+            line!(self, "          if (group < {}) {{", of.window);
+            self.add_to_arrays(groups, "(u32)group");
+            line!(self, "          continue; }}");
+        }
         if groups.hashed() {
-            let packed = keys::packed_words(&groups.keys, &codes, groups.key_words);
+            let packed = keys::packed_words(&layout.keys, &codes, layout.key_words);
             self.find_slot(groups, &packed, "continue");
-            line!(self, "          u64* const at = states + slot * {words};");
-        } else if groups.placement == GroupPlacement::Shared {
+        } else {
+            if layout.regrouped.is_some() {
+                line!(self, "          if (group >= cap) continue;");
+            }
             line!(
                 self,
-                "          u64* const at = shared.words + group * {words};"
+                "          u8* const at = states + group * {};",
+                layout.stride
             );
-        } else {
-            line!(self, "          u64* const at = states + group * {words};");
         }
-        for a in accumulators.iter().skip(usize::from(groups.uncounted)) {
-            let add = a.add_to_state("at", &a.value);
-            if a.condition == "alive" {
-                line!(self, "          {add}");
-            } else {
-                line!(self, "          if ({}) {{ {add} }}", a.condition);
-            }
-        }
+        self.add_row(groups.plan());
         line!(self, "        }}");
     }
 
-    /// Find or make the slot of the packed key; a row without one sets the overflow word and goes `otherwise`.
+    /// Add the row at hand to the state at `at`. Two extremes in neighbouring cells are looked at together.
+    pub(super) fn add_row(&mut self, plan: &AccumulatorPlan) {
+        let raised = |a: &Accumulator| {
+            a.narrow
+                && matches!(a.kind, StateKind::Min | StateKind::Max)
+                && a.condition == EVERY_ROW
+        };
+        let mut done = vec![false; plan.accumulators.len()];
+        for (i, a) in plan.accumulators.iter().enumerate() {
+            if done[i] {
+                continue;
+            }
+            let beside = plan
+                .accumulators
+                .iter()
+                .position(|b| raised(b) && b.offset == a.offset + 4);
+            if let Some(b) = beside.filter(|_| raised(a) && a.offset % 8 == 0) {
+                done[b] = true;
+                let other = &plan.accumulators[b].value;
+                line!(
+                    self,
+                    "          raise2({}, {}, {other});",
+                    a.cell("at"),
+                    a.value
+                );
+                continue;
+            }
+            let add = a.add_to_state(&a.cell("at"), &a.value);
+            self.add_if(a, &add);
+        }
+    }
+
+    fn add_if(&mut self, a: &Accumulator, add: &str) {
+        if a.condition == EVERY_ROW {
+            line!(self, "          {add}");
+        } else {
+            line!(self, "          if ({}) {{ {add} }}", a.condition);
+        }
+    }
+
+    /// Find or make the slot of the packed key, whose state is then at `at`; a row without one sets the overflow
+    /// word and goes `otherwise`.
     fn find_slot(&mut self, groups: &Groups, packed: &[String], otherwise: &str) {
         let r = groups.into;
-        let keys = self.pointer(&format!("r{r}keys"), "u64*");
+        let layout = &groups.layout;
         let slots = self.size(&format!("slots{r}"));
-        if groups.key_words == 1 {
+        let stride = layout.stride;
+        if layout.key_bytes > 0 {
+            let t = layout.key_type();
             line!(
                 self,
-                "          const u64 slot = find_or_insert({keys}, {slots} - 1, {}, {PROBES});",
+                "          u8* const at = find_or_insert_slot<{stride}, {}, {t}>(states, {slots} - 1, ({t})(({}) + 1), {PROBES});",
+                layout.key_offset,
                 packed[0]
             );
         } else {
+            let keys = self.pointer(&format!("r{r}keys"), "u64*");
             let slot_states = self.pointer(&format!("r{r}states"), "u32*");
-            let w = groups.key_words;
+            let w = layout.key_words;
             line!(
                 self,
                 "          const u64 packed[{w}] = {{{}}};",
@@ -331,79 +526,73 @@ impl KernelWriter<'_> {
                 self,
                 "          const u64 slot = find_or_insert_wide<{w}>({slot_states}, {keys}, {slots} - 1, packed, {PROBES});"
             );
+            line!(
+                self,
+                "          u8* const at = slot == WL_NO_SLOT ? (u8*)0 : states + slot * {stride};"
+            );
         }
         let overflow = self.control(r, ControlWord::Overflow);
         line!(
             self,
-            "          if (slot == WL_NO_SLOT) {{ store_relaxed(&{overflow}, (u64)1); {otherwise}; }}"
+            "          if (at == 0) {{ store_relaxed(&{overflow}, (u64)1); {otherwise}; }}"
         );
     }
 
     /// Bring what a block holds to the global state.
     pub(super) fn finish_groups(&mut self) -> Result<()> {
         let groups = self.group_plan()?;
-        let (slots, words) = (groups.slots, groups.words());
+        let (slots, threads) = (groups.slots, groups.threads);
+        let stride = groups.layout.stride;
+        let accumulators = groups.plan().accumulators.clone();
         if groups.private {
             self.gather_warps(&groups);
             line!(
                 self,
-                "  for (u32 g = threadIdx.x; g < {slots}; g += {BLOCK_THREADS}) {{"
+                "  for (u32 g = threadIdx.x; g < {slots}; g += {threads}) {{"
             );
-            line!(self, "    u64* const at = states + (u64)g * {words};");
-            for a in &groups.aggregates.accumulators {
-                let word =
-                    |w: usize| format!("shared.words[((u64)w * {slots} + g) * {words} + {w}]");
-                let from = word(a.word);
-                let (t, step) = match a.kind {
-                    StateKind::Count | StateKind::Sum64 => ("u64", format!("t += {from}")),
-                    StateKind::Sum128 => (
-                        "u128",
-                        format!("t += ((u128){} << 64) | {from}", word(a.word + 1)),
-                    ),
-                    StateKind::SumFloat => ("f64", format!("t += *(const f64*)&{from}")),
-                    StateKind::Min | StateKind::Max | StateKind::Any => {
-                        ("u64", format!("t = max_u64(t, {from})"))
-                    }
-                    StateKind::Min128 | StateKind::Max128 => (
-                        "u128",
-                        format!(
-                            "t = max_u128(t, ((u128){} << 64) | {from})",
-                            word(a.word + 1)
-                        ),
-                    ),
+            line!(self, "    u8* const at = states + (u64)g * {stride};");
+            let warp = warp_stride(groups.plan());
+            for a in &accumulators {
+                let offset = a.offset;
+                let t = match a.kind {
+                    StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => "u128",
+                    _ => a.cell_type(),
+                };
+                let from = format!(
+                    "({}*)(shared.warp_states + ((u64)w * {slots} + g) * {warp} + {offset})",
+                    a.cell_type()
+                );
+                let from = a.content(&from);
+                let step = match a.kind {
+                    StateKind::Count
+                    | StateKind::Sum64
+                    | StateKind::SumFloat
+                    | StateKind::Sum128 => format!("t += {from}"),
+                    _ => format!("t = max_{t}(t, {from})"),
                 };
                 line!(
                     self,
-                    "    {{ {t} t = 0; for (u32 w = 0; w < {WARPS}; ++w) {step};"
+                    "    {{ {t} t = 0; for (u32 w = 0; w < {}; ++w) {step};",
+                    threads / 32
                 );
-                line!(self, "      if (t != 0) {} }}", a.add_to_state("at", "t"));
+                let add = a.add_to_state(&a.cell("at"), "t");
+                line!(self, "      if (t != 0) {add} }}");
             }
             line!(self, "  }}");
-        } else if groups.placement == GroupPlacement::Shared {
+        } else if groups.has_arrays() {
             line!(self, "  __syncthreads();");
             line!(
                 self,
-                "  for (u32 g = threadIdx.x; g < {slots}; g += {BLOCK_THREADS}) {{"
+                "  for (u32 g = threadIdx.x; g < {slots}; g += {threads}) {{"
             );
-            line!(
-                self,
-                "    const u64* const from = shared.words + (u64)g * {words};"
-            );
-            line!(self, "    u64* const at = states + (u64)g * {words};");
-            for a in &groups.aggregates.accumulators {
-                let w = a.word;
-                let value = match a.kind {
-                    StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => {
-                        format!("(((u128)from[{}] << 64) | from[{w}])", w + 1)
-                    }
-                    StateKind::SumFloat => format!("*(const f64*)(from + {w})"),
-                    _ => format!("from[{w}]"),
-                };
-                line!(
-                    self,
-                    "    if ({value} != 0) {}",
-                    a.add_to_state("at", &value)
-                );
+            if groups.layout.regrouped.is_some() {
+                line!(self, "    if (g >= min_u64(groups, cap)) break;");
+            }
+            line!(self, "    u8* const at = states + (u64)g * {stride};");
+            for (i, a) in accumulators.iter().enumerate() {
+                let value = a.content(&groups.array_cell(i, "g"));
+                let add = a.add_to_state(&a.cell("at"), &value);
+                line!(self, "    if ({value} != 0) {{ {add} }}");
             }
             line!(self, "  }}");
         }
@@ -412,53 +601,44 @@ impl KernelWriter<'_> {
 
     /// Each warp leaves its sums in shared memory.
     fn gather_warps(&mut self, groups: &Groups) {
-        let (slots, words) = (groups.slots, groups.words());
+        let (slots, stride) = (groups.slots, warp_stride(groups.plan()));
         line!(self, "  WL_UNROLL for (u32 g = 0; g < {slots}; ++g) {{");
         line!(
             self,
-            "    u64* const mine = shared.words + ((u64)warp_id() * {slots} + g) * {words};"
+            "    u8* const mine = shared.warp_states + ((u64)warp_id() * {slots} + g) * {stride};"
         );
-        for (i, a) in groups.aggregates.accumulators.iter().enumerate() {
-            let w = a.word;
+        for (i, a) in groups.plan().accumulators.iter().enumerate() {
+            let offset = a.offset;
             let partial = groups.partial(i, "g");
-            match a.kind {
-                StateKind::Count | StateKind::Sum64 => line!(
-                    self,
-                    "    {{ const u64 t = warp_sum((u64)(i64){partial}); if (lane_id() == 0) mine[{w}] = t; }}"
-                ),
-                StateKind::Sum128 => {
-                    line!(
-                        self,
-                        "    {{ const u128 t = warp_sum((u128)(i128){partial});"
-                    );
-                    line!(
-                        self,
-                        "      if (lane_id() == 0) {{ mine[{w}] = (u64)t; mine[{}] = (u64)(t >> 64); }} }}",
-                        w + 1
-                    );
+            let t = a.cell_type();
+            let (sum, store) = match a.kind {
+                StateKind::Count | StateKind::Sum64 => {
+                    (format!("({t})warp_sum((u64)(i64){partial})"), "*to = t")
                 }
-                StateKind::SumFloat => line!(
-                    self,
-                    "    {{ const f64 t = warp_sum({partial}); if (lane_id() == 0) mine[{w}] = (u64)f64_bits(t); }}"
+                StateKind::Sum128 => (
+                    format!("warp_sum((u128)(i128){partial})"),
+                    "to[0] = (u64)t; to[1] = (u64)(t >> 64)",
                 ),
-                StateKind::Min128 | StateKind::Max128 => {
+                StateKind::SumFloat => (format!("warp_sum({partial})"), "*to = t"),
+                StateKind::Min128 | StateKind::Max128 => (
                     // Signed as the warp compares them, and back.
-                    line!(
-                        self,
-                        "    {{ const u128 t = max_key128(warp_max(value_of_max128({partial})));"
-                    );
-                    line!(
-                        self,
-                        "      if (lane_id() == 0) {{ mine[{w}] = (u64)t; mine[{}] = (u64)(t >> 64); }} }}",
-                        w + 1
-                    );
-                }
-                StateKind::Min | StateKind::Max | StateKind::Any => line!(
-                    self,
-                    "    {{ const u64 t = warp_max({partial}); if (lane_id() == 0) mine[{w}] = t; }}"
+                    format!("max_key128(warp_max(value_of_max128({partial})))"),
+                    "to[0] = (u64)t; to[1] = (u64)(t >> 64)",
                 ),
-            }
+                StateKind::Min | StateKind::Max | StateKind::Any | StateKind::Seen => {
+                    (format!("warp_max({partial})"), "*to = t")
+                }
+            };
+            line!(
+                self,
+                "    {{ const auto t = {sum}; {t}* const to = ({t}*)(mine + {offset}); if (lane_id() == 0) {{ {store}; }} }}"
+            );
         }
         line!(self, "  }}\n  __syncthreads();");
     }
+}
+
+/// Bytes from one group's cells to the next one's there.
+fn warp_stride(plan: &AccumulatorPlan) -> u64 {
+    plan.bytes.next_multiple_of(8) as u64
 }

@@ -2,10 +2,10 @@
 
 use arrow::datatypes::DataType;
 
-use super::aggregate::{CallPlan, StateKind};
+use super::aggregate::{Accumulator, CallPlan, StateKind};
 use super::emit::Context;
 use super::keys::KeyPlan;
-use super::program::{GroupsLayout, ResultLayout, SourceRows};
+use super::program::{GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
@@ -13,7 +13,7 @@ use super::sources::EmittedSource;
 use super::value::{CType, Meaning};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::pipeline::{AggregateFunction, GroupPlacement};
+use crate::pipeline::AggregateFunction;
 
 /// The groups of `result` as a source: keys, then calls.
 pub(super) fn source(
@@ -25,41 +25,63 @@ pub(super) fn source(
     let ResultLayout::Groups(layout) = &known.layout else {
         return Err(GpuError::Internal(format!("result {result} is not groups")));
     };
-    let words = layout.aggregates.words.max(1);
+    let stride = layout.stride;
     let states = state
         .arguments
-        .pointer(&format!("r{result}state"), "const u64*");
-    let hashed = matches!(layout.placement, GroupPlacement::GlobalHash { .. });
-    let keys = (hashed && !layout.keys.is_empty()).then(|| {
-        state
+        .pointer(&format!("r{result}state"), "const u8*");
+    let apart = layout.hashed() && layout.key_bytes == 0;
+    let keys = if let Some(of) = layout.regrouped {
+        Some(Keys::Packed(packed_keys(result, of, state)))
+    } else if apart {
+        let keys = state
             .arguments
-            .pointer(&format!("r{result}keys"), "const u64*")
-    });
-    let occupied = match (&keys, layout.keys.is_empty()) {
-        (_, true) => "true".to_string(),
-        (Some(_), _) if layout.key_words > 1 => {
+            .pointer(&format!("r{result}keys"), "const u64*");
+        let words = layout.key_words;
+        Some(Keys::Apart(format!("{keys}[(row + k) * {words}")))
+    } else if layout.key_bytes > 0 {
+        let t = layout.key_type();
+        Some(Keys::InSlot(format!(
+            "*(const {t}*)({states} + (row + k) * {stride} + {})",
+            layout.key_offset
+        )))
+    } else {
+        None
+    };
+    let occupied = match (&keys, layout.aggregates.existence) {
+        (Some(Keys::Apart(_)), _) => {
             let slots = state
                 .arguments
                 .pointer(&format!("r{result}states"), "const u32*");
             format!("{slots}[row + k] == 2")
         }
-        (Some(keys), _) => format!("{keys}[row + k] != WL_EMPTY_KEY"),
-        // The first accumulator counts the rows of the group.
-        (None, false) => format!("{states}[(row + k) * {words}] != 0"),
+        (Some(Keys::InSlot(key)), _) => format!("{key} != 0"),
+        (Some(Keys::Packed(_)), _) => "true".to_string(),
+        (None, Some(existence)) => {
+            let cell = layout.aggregates.accumulators[existence]
+                .cell(&format!("({states} + (row + k) * {stride})"));
+            format!("*({cell}) != 0")
+        }
+        (None, None) => "true".to_string(),
     };
-    let prologue = vec![format!(
+    let mut prologue = vec![format!(
         "if (live != 0) {{ u32 occupied = 0; WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) occupied |= (u32)({occupied}) << k; live &= occupied; }}"
     )];
-    let at = format!("const u64* const at = {states} + (row + k) * {words};");
+    let at = format!("const u8* const at = {states} + (row + k) * {stride};");
     let mut scope = Vec::new();
     for key in &layout.keys {
-        scope.push(key_column(layout, key, keys.as_deref()));
+        scope.push(key_column(layout, key, keys.as_ref()));
     }
     for call in &layout.aggregates.calls {
         scope.push(call_column(layout, call, &at, state)?);
     }
+    let mut rows = SourceRows::Slots(result);
+    if layout.regrouped.is_some() {
+        // Groups without gaps.
+        rows = SourceRows::Rows(result);
+        prologue.clear();
+    }
     Ok(EmittedSource {
-        rows: SourceRows::Slots(result),
+        rows,
         bound: known.bound,
         thread_rows: 1,
         prologue,
@@ -67,7 +89,52 @@ pub(super) fn source(
     })
 }
 
-fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> ScopeColumn {
+/// C++ text of the packed key of group `row + k` of collected rows.
+fn packed_keys(result: ResultId, of: RegroupedLayout, state: &mut KernelState) -> (String, u32) {
+    let arguments = &mut state.arguments;
+    let t = match of.key_bytes {
+        4 => "const u32*",
+        8 => "const u64*",
+        _ => "const u128*",
+    };
+    let rows = of.rows;
+    let text = if of.how.partitions() {
+        let keys = arguments.pointer(&format!("r{result}keys"), t);
+        format!("{keys}[row + k]")
+    } else if of.how.numbers() {
+        let keys = arguments.pointer(&format!("r{rows}groupkeys"), t);
+        format!("{keys}[row + k]")
+    } else {
+        let keys = arguments.pointer(&format!("r{rows}k0"), t);
+        let starts = arguments.pointer(&format!("r{rows}starts"), "const u32*");
+        format!("{keys}[{starts}[row + k]]")
+    };
+    (text, of.key_bytes)
+}
+
+/// C++ text of packed keys of slots.
+enum Keys {
+    /// One number of this many bytes.
+    Packed((String, u32)),
+    /// Up to the number of the word.
+    Apart(String),
+    /// One more than the only word.
+    InSlot(String),
+}
+
+impl Keys {
+    fn word(&self, word: usize) -> String {
+        match self {
+            Self::Apart(words) => format!("{words} + {word}]"),
+            Self::InSlot(key) => format!("((u64){key} - 1)"),
+            // The first word is the high one.
+            Self::Packed((key, 16)) if word == 0 => format!("(u64)({key} >> 64)"),
+            Self::Packed((key, _)) => format!("(u64){key}"),
+        }
+    }
+}
+
+fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&Keys>) -> ScopeColumn {
     let mask = if key.bits >= 64 {
         u64::MAX
     } else {
@@ -76,20 +143,16 @@ fn key_column(layout: &GroupsLayout, key: &KeyPlan, keys: Option<&str>) -> Scope
     let code = match keys {
         _ if key.bits == 0 => "0ull".to_string(),
         Some(keys) if key.is_wide() => {
-            let part = |word: usize| format!("{keys}[(row + k) * {} + {word}]", layout.key_words);
             let (word, shift) = key.high;
             let high_mask = u64::MAX >> (128 - key.bits);
             format!(
                 "(((u128)({} >> {shift} & {high_mask}ull) << 64) | ({} >> {}))",
-                part(word),
-                part(key.word),
+                keys.word(word),
+                keys.word(key.word),
                 key.shift
             )
         }
-        Some(keys) => format!(
-            "(({keys}[(row + k) * {} + {}] >> {}) & {mask}ull)",
-            layout.key_words, key.word, key.shift
-        ),
+        Some(keys) => format!("(({} >> {}) & {mask}ull)", keys.word(key.word), key.shift),
         // A single key's code is the slot's number itself.
         None if layout.keys.len() == 1 => "(row + k)".to_string(),
         None => format!("((row + k) / {}ull % {}ull)", key.stride, key.domain),
@@ -155,13 +218,14 @@ fn call_column(
 ) -> Result<ScopeColumn> {
     let accumulators = &layout.aggregates.accumulators;
     let value = &accumulators[call.value];
-    let count = format!("at[{}]", accumulators[call.count].word);
-    let word = format!("at[{}]", value.word);
-    // A group has a row: a call over every row of it has a value.
-    let always = !layout.keys.is_empty() && accumulators[call.count].condition == "alive";
-    let nullable = call.function != AggregateFunction::Count && !always;
+    let cell = value.cell("at");
+    let count = match call.count {
+        Some(count) => accumulators[count].content(&accumulators[count].cell("at")),
+        None => "1".to_string(),
+    };
+    let nullable = call.function != AggregateFunction::Count && call.count.is_some();
     let mut lines = vec![at.to_string()];
-    if always && call.function != AggregateFunction::Count {
+    if call.count.is_none() && call.function != AggregateFunction::Count {
         lines.push("const bool valid = true;".to_string());
     }
     if nullable {
@@ -173,12 +237,13 @@ fn call_column(
     let mut meaning = Meaning::Number;
     match call.function {
         AggregateFunction::Count => {
+            let count = value.content(&cell);
             lines.push(format!("{{c}}[k] = ({}){count};", c_type.name()));
         }
         AggregateFunction::Sum | AggregateFunction::Avg if value.kind == StateKind::SumFloat => {
             c_type = CType::F64;
             range = Range::FULL;
-            let sum = format!("*(const f64*)&{word}");
+            let sum = value.content(&cell);
             lines.push(if call.function == AggregateFunction::Avg {
                 format!("{{c}}[k] = valid ? {sum} / (f64){count} : 0.0;")
             } else {
@@ -187,46 +252,37 @@ fn call_column(
         }
         AggregateFunction::Sum => {
             let t = c_type.name();
-            let sum = sum_text(value.kind, value.word, &call.return_type);
+            let sum = sum_text(value, &call.return_type);
             lines.push(format!("{{c}}[k] = valid ? ({t})({sum}) : ({t})0;"));
             range = range.union(Range::point(0));
             c_type = CType::for_range(range);
         }
         AggregateFunction::Avg => {
-            (range, c_type) = average(call, value.kind, value.word, &count, &mut lines, state)?;
+            (range, c_type) = average(call, value, &count, &mut lines, state)?;
         }
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             meaning = call.meaning.clone();
-            let (decode, word) = match value.kind {
-                StateKind::Min => ("value_of_min", word),
-                StateKind::Min128 => ("value_of_min128", wide_text(value.word)),
-                StateKind::Max128 => ("value_of_max128", wide_text(value.word)),
-                _ => ("value_of_max", word),
-            };
+            let extreme = value.extreme(&cell);
             match call.c_type {
                 CType::F64 => {
                     c_type = CType::F64;
-                    lines.push(format!(
-                        "{{c}}[k] = valid ? f64_of_order({decode}({word})) : 0.0;"
-                    ));
+                    lines.push(format!("{{c}}[k] = valid ? f64_of_order({extreme}) : 0.0;"));
                 }
                 CType::F32 => {
                     c_type = CType::F32;
                     lines.push(format!(
-                        "{{c}}[k] = valid ? f32_of_order((i32){decode}({word})) : 0.0f;"
+                        "{{c}}[k] = valid ? f32_of_order((i32){extreme}) : 0.0f;"
                     ));
                 }
                 CType::Bool => {
                     c_type = CType::Bool;
-                    lines.push(format!("{{c}}[k] = valid && {decode}({word}) != 0;"));
+                    lines.push(format!("{{c}}[k] = valid && {extreme} != 0;"));
                 }
                 _ => {
                     let t = c_type.name();
                     // Where there is no value, any of the range will do.
                     let any = state.arguments.literal(range.min, false);
-                    lines.push(format!(
-                        "{{c}}[k] = valid ? ({t}){decode}({word}) : ({t}){any};"
-                    ));
+                    lines.push(format!("{{c}}[k] = valid ? ({t}){extreme} : ({t}){any};"));
                 }
             }
         }
@@ -243,16 +299,11 @@ fn call_column(
     })
 }
 
-/// C++ text of the 128 bits at a word and the next.
-fn wide_text(word: usize) -> String {
-    format!("(((u128)at[{}] << 64) | (u128)at[{word}])", word + 1)
-}
-
-fn sum_text(kind: StateKind, word: usize, return_type: &DataType) -> String {
-    match kind {
-        StateKind::Sum128 => format!("(i128){}", wide_text(word)),
-        _ if *return_type == DataType::UInt64 => format!("(i128)at[{word}]"),
-        _ => format!("(i64)at[{word}]"),
+fn sum_text(sum: &Accumulator, return_type: &DataType) -> String {
+    let content = sum.content(&sum.cell("at"));
+    match sum.kind {
+        StateKind::Sum64 if *return_type != DataType::UInt64 => format!("(i64){content}"),
+        _ => format!("(i128){content}"),
     }
 }
 
@@ -260,8 +311,7 @@ fn sum_text(kind: StateKind, word: usize, return_type: &DataType) -> String {
 /// `sum = q * count + r` that is `q * factor + r * factor / count`, which needs no more than 128 bits.
 fn average(
     call: &CallPlan,
-    kind: StateKind,
-    word: usize,
+    sum: &Accumulator,
     count: &str,
     lines: &mut Vec<String>,
     state: &mut KernelState,
@@ -289,7 +339,7 @@ fn average(
     let limit = state.arguments.literal(range.max, true);
     state.faults = true;
     lines.extend([
-        format!("const i128 sum = {};", sum_text(kind, word, &DataType::Null)),
+        format!("const i128 sum = {};", sum_text(sum, &DataType::Null)),
         format!("const i128 rows_in = valid ? (i128){count} : (i128)1;"),
         format!("const i128 factor = (i128){factor}ll;"),
         "const i128 whole = sum / rows_in, rest = sum % rows_in;".to_string(),

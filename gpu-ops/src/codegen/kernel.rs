@@ -16,7 +16,7 @@ use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 
-/// Threads a block of every generated kernel.
+/// Threads a block of most generated kernels.
 pub const BLOCK_THREADS: u32 = 256;
 
 macro_rules! line {
@@ -47,6 +47,7 @@ pub(super) fn write(
 ) -> Result<KernelProgram> {
     let thread_rows = pipeline.thread_rows;
     let source_rows = pipeline.source_rows;
+    let block_threads = pipeline.block_threads;
     let mut writer = KernelWriter {
         pipeline,
         known,
@@ -69,12 +70,13 @@ pub(super) fn write(
         EmittedSink::Rows { into, .. }
         | EmittedSink::Matches { into, .. }
         | EmittedSink::Aggregate { into, .. }
+        | EmittedSink::Collect { into, .. }
         | EmittedSink::Build { into, .. } => Some(*into),
         EmittedSink::Discard => None,
     };
     let mut source = format!(
-        "#define WL_BLOCK_THREADS {BLOCK_THREADS}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
-         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"strings.cuh\"\n\n{}\n",
+        "#define WL_BLOCK_THREADS {block_threads}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
+         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n\n{}\n",
         pipeline.state.arguments.declaration("Args"),
     );
     if !shared.is_empty() {
@@ -93,7 +95,8 @@ pub(super) fn write(
         lookups: std::mem::take(&mut pipeline.state.lookups),
         shared_bytes,
         source_rows,
-        tile_rows: u64::from(thread_rows) * u64::from(BLOCK_THREADS),
+        block_threads,
+        tile_rows: u64::from(thread_rows) * u64::from(block_threads),
         into,
         scan_columns,
         label,
@@ -149,6 +152,9 @@ impl KernelWriter<'_> {
     }
 
     fn kernel(&mut self) -> Result<()> {
+        if self.is_partitioned() {
+            return self.partition_kernel();
+        }
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
         let rows = self.size("rows");
@@ -174,7 +180,7 @@ impl KernelWriter<'_> {
             SourceRows::One => line!(self, "  const u64 rows = 1;"),
             _ => line!(self, "  const u64 rows = {rows};"),
         }
-        let tile = u64::from(self.pipeline.thread_rows) * u64::from(BLOCK_THREADS);
+        let tile = u64::from(self.pipeline.thread_rows) * u64::from(self.pipeline.block_threads);
         let all = (1u32 << self.pipeline.thread_rows) - 1;
         line!(self, "  const u64 tiles = (rows + {}) / {tile};", tile - 1);
         line!(
@@ -202,6 +208,12 @@ impl KernelWriter<'_> {
         self.sink()?;
         line!(self, "  }}");
         self.finish_sink()?;
+        self.report_faults();
+        Ok(())
+    }
+
+    /// Faults of this thread's rows, for the host.
+    pub(super) fn report_faults(&mut self) {
         if self.pipeline.state.faults {
             let control = self.pointer("control", "u64*");
             line!(
@@ -210,7 +222,6 @@ impl KernelWriter<'_> {
                 self.fault_word
             );
         }
-        Ok(())
     }
 
     /// Keep the rows of `mask` that pass.

@@ -258,6 +258,28 @@ pub(super) fn packed_words(keys: &[KeyPlan], codes: &[String], words: usize) -> 
         .collect()
 }
 
+/// Bits in use of all words together, as [`packed_key`] joins them.
+pub(super) fn packed_bits(keys: &[KeyPlan], words: usize) -> u32 {
+    let mut first = 0;
+    for key in keys {
+        if key.is_wide() && key.high.0 == 0 {
+            first = first.max(key.high.1 + key.bits - 64);
+        }
+        if key.word == 0 {
+            first = first.max(key.shift + key.bits.min(64));
+        }
+    }
+    first + 64 * (words as u32 - 1)
+}
+
+/// C++ text of one or two words as one number of type `t`, the first word highest.
+pub(super) fn packed_key(words: &[String], t: &str) -> String {
+    match words {
+        [high, low] => format!("((u128)({high}) << 64 | (u128)({low}))"),
+        _ => format!("({t})({})", words.join(" | ")),
+    }
+}
+
 /// A probing key in the codes of an index: when it can be there at all, and its code.
 pub(super) struct ProbeKey {
     /// C++ bool; `None`: always.

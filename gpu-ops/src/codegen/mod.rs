@@ -10,6 +10,7 @@ mod arguments;
 mod build;
 mod calendar;
 mod cast;
+mod collect;
 mod distinct;
 mod emit;
 mod group_sink;
@@ -23,6 +24,7 @@ mod lookup_tests;
 mod merge;
 mod operators;
 mod packed;
+mod partition_sink;
 mod probe;
 mod program;
 mod range;
@@ -45,8 +47,9 @@ pub use keys::KeyPlan;
 pub use lookup::LookupTable;
 pub use packed::{pack, unpack_array};
 pub use program::{
-    CONTROL_WORDS, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys, JoinedMatches,
-    KernelProgram, Program, ResultLayout, SortProgram, SourceRows, StepProgram,
+    CONTROL_WORDS, CollectedLayout, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys,
+    JoinedMatches, KernelProgram, Program, RegroupedLayout, ResultLayout, SortProgram, SourceRows,
+    StepProgram,
 };
 pub use range::Range;
 pub use strings_plan::bytes_supported;

@@ -38,8 +38,8 @@ use super::lookup::LookupTable;
 use super::range::Range;
 use super::value::{CType, Meaning};
 use crate::column::Column;
-use crate::graph::{IndexKind, MaterializedJoin, ProbeKind, ResultId};
-use crate::pipeline::GroupPlacement;
+use crate::graph::{IndexKind, MaterializedJoin, ProbeKind, ResultId, ResultSpec};
+use crate::pipeline::{GroupPlacement, Regroup};
 
 /// Control words of each result.
 pub const CONTROL_WORDS: usize = 5;
@@ -70,6 +70,8 @@ pub struct Program {
     pub bases: Vec<Arc<Column>>,
     /// Chosen algorithms with their reasons, for reports.
     pub choices: Vec<String>,
+    /// Results that the graph does not have; they follow its own.
+    pub hidden: Vec<ResultSpec>,
 }
 
 /// One step.
@@ -97,7 +99,9 @@ pub struct KernelProgram {
     pub shared_bytes: usize,
     /// Where rows come from.
     pub source_rows: SourceRows,
-    /// Rows that a block of [`super::BLOCK_THREADS`] threads takes at a time.
+    /// Threads of a block.
+    pub block_threads: u32,
+    /// Rows that a block takes at a time.
     pub tile_rows: u64,
     /// The result that the sink fills; `None` for [`crate::graph::Sink::Discard`].
     pub into: Option<ResultId>,
@@ -183,14 +187,90 @@ pub enum ResultLayout {
         /// What is joined once the rows are there; `None`: ranges of entries have been looked up.
         joined: Option<JoinedMatches>,
     },
+    /// Rows with packed keys, brought together by key.
+    Collected(CollectedLayout),
     /// Aggregation states.
     Groups(GroupsLayout),
     /// A join index.
     Index(IndexLayout),
 }
 
-/// Where groups live: `r{r}state` holds `slots * words` zero-initialised words, `r{r}keys` (hash only) `slots * key_words`
-/// words of 0xFF bytes, `r{r}states` (wide keys) `slots` zeroed u32.
+/// Rows whose packed keys and arguments have been written down for an aggregation; in a result that the graph does not
+/// have, behind those that it has. The executor brings them together by key as `how` says:
+///
+/// | | |
+/// |---|---|
+/// | numbers | `r{r}ids` `u32*`: the number of each row's group; `r{r}groupkeys`: the key of each group |
+/// | sorts keys | `r{r}starts` `u32*`: the first row of each group |
+/// | partitions | `r{r}offsets` `u32*`: the first row of each partition, and the number of rows |
+/// | gathers | `r{r}numbers` `u32*`: the row behind each key |
+///
+/// The number of groups, where it is known before they are aggregated, is [`ControlWord::Pairs`].
+#[derive(Debug, Clone)]
+pub struct CollectedLayout {
+    /// Arguments.
+    pub columns: Vec<ColumnLayout>,
+    /// Bytes of a packed key in `r{r}k0`: 4, 8 or 16.
+    pub key_bytes: u32,
+    /// Bits in use of a packed key; fewer than it has.
+    pub key_bits: u32,
+    /// How rows are brought together.
+    pub how: Regroup,
+    /// Hash bits by which they are partitioned.
+    pub bits: u32,
+    /// Slots of the table that numbers groups, at first.
+    pub slots: u64,
+}
+
+impl CollectedLayout {
+    /// C++ type of a packed key.
+    pub(super) fn key_type(&self) -> &'static str {
+        key_type(self.key_bytes)
+    }
+
+    /// C++ type of a pointer to packed keys.
+    pub(super) fn key_pointer(&self) -> &'static str {
+        match self.key_bytes {
+            4 => "u32*",
+            8 => "u64*",
+            _ => "u128*",
+        }
+    }
+}
+
+fn key_type(bytes: u32) -> &'static str {
+    match bytes {
+        4 => "u32",
+        8 => "u64",
+        _ => "u128",
+    }
+}
+
+/// Groups whose rows have been collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegroupedLayout {
+    /// The collected rows.
+    pub rows: ResultId,
+    /// As theirs.
+    pub how: Regroup,
+    /// As theirs.
+    pub key_bytes: u32,
+    /// As theirs.
+    pub bits: u32,
+    /// Groups of lower numbers that each block keeps in shared memory, or slots of its table for a partition.
+    pub window: u64,
+}
+
+impl RegroupedLayout {
+    /// C++ type of a packed key.
+    pub(super) fn key_type(&self) -> &'static str {
+        key_type(self.key_bytes)
+    }
+}
+
+/// Where groups live: `r{r}state` holds `slots` zero-initialised states of `stride` bytes. In a hash table a key of one
+/// word lies in its slot behind the state, increased by one, so that 0 is a free slot; longer keys lie apart:
+/// `r{r}keys` `slots * key_words` words of 0xFF bytes, `r{r}states` `slots` zeroed u32.
 #[derive(Debug, Clone)]
 pub struct GroupsLayout {
     /// Packed keys; empty for an ungrouped aggregate.
@@ -203,9 +283,83 @@ pub struct GroupsLayout {
     pub placement: GroupPlacement,
     /// Slots to begin with.
     pub slots: u64,
+    /// Bytes from one state to the next.
+    pub stride: usize,
+    /// Bytes of a key in its slot, 4 or 8; 0 when it is not there.
+    pub key_bytes: usize,
+    /// First byte of the key in its slot.
+    pub key_offset: usize,
+    /// Groups of collected rows: there are `cap{r}` states, of which [`ControlWord::Count`] are groups, without gaps. Those of
+    /// partitions have keys `r{r}keys`, of 4, 8 or 16 bytes, and for rows that found no place in a block a table of
+    /// `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
+    pub regrouped: Option<RegroupedLayout>,
     /// DISTINCT arguments: one set a call, each an extra hash table named `d{n}keys`, `d{n}states`, `d{n}slots`
     /// with this many words a key. Its overflow is the result's.
     pub distinct_words: Vec<usize>,
+}
+
+impl GroupsLayout {
+    /// The layout of groups by `keys`, packed into `key_words` words, with the accumulators of `aggregates`.
+    pub(super) fn new(
+        keys: Vec<KeyPlan>,
+        key_words: usize,
+        aggregates: &AccumulatorPlan,
+        (placement, slots): (GroupPlacement, u64),
+        distinct_words: Vec<usize>,
+    ) -> Self {
+        let hashed = !keys.is_empty() && matches!(placement, GroupPlacement::GlobalHash { .. });
+        let aggregates = aggregates.finished(!keys.is_empty() && !hashed);
+        let bits: u32 = keys.iter().map(|k| k.bits).sum();
+        let key_bytes = match (hashed, key_words) {
+            // One more than the largest code must fit.
+            (true, 1) if bits < 32 => 4,
+            (true, 1) => 8,
+            _ => 0,
+        };
+        let key_offset = aggregates.bytes.next_multiple_of(key_bytes.max(1));
+        let used = (key_offset + key_bytes).max(1);
+        let stride = stride(used, hashed);
+        Self {
+            keys,
+            key_words,
+            aggregates,
+            placement,
+            slots,
+            stride,
+            key_bytes,
+            key_offset,
+            regrouped: None,
+            distinct_words,
+        }
+    }
+
+    /// The same for groups of collected rows.
+    pub(super) fn regrouped(
+        keys: Vec<KeyPlan>,
+        key_words: usize,
+        aggregates: &AccumulatorPlan,
+        placement: (GroupPlacement, u64),
+        regrouped: RegroupedLayout,
+        distinct_words: Vec<usize>,
+    ) -> Self {
+        // Every state belongs to a group: nothing must tell which do.
+        let exists = AccumulatorPlan::finished(aggregates, false);
+        let mut layout = Self::new(keys, key_words, aggregates, placement, distinct_words);
+        layout.stride = stride(exists.bytes.max(1), false);
+        layout.aggregates = exists;
+        layout.regrouped = Some(regrouped);
+        layout
+    }
+
+    /// Is there a hash table?
+    pub fn hashed(&self) -> bool {
+        self.key_words > 0 && matches!(self.placement, GroupPlacement::GlobalHash { .. })
+    }
+
+    /// C++ type of a key in its slot.
+    pub(super) fn key_type(&self) -> &'static str {
+        if self.key_bytes == 4 { "u32" } else { "u64" }
+    }
 }
 
 /// The key of every row of a side of a materialised join: `r{r}k0`, unsigned integers of `width` bytes.
@@ -259,6 +413,16 @@ pub struct JoinedMatches {
     pub kind: ProbeKind,
     /// Set `r{index}marks` for entries with a match.
     pub marks: bool,
+}
+
+/// Bytes from one state of `used` bytes to the next. A state is read in whole sectors: it should not lie in more of them
+/// than it must.
+fn stride(used: usize, hashed: bool) -> usize {
+    match used {
+        0..=16 => used.next_power_of_two().max(4),
+        17..=32 if hashed => 32,
+        _ => used.next_multiple_of(if used > 32 { 16 } else { 8 }),
+    }
 }
 
 /// A join index.

@@ -2,7 +2,9 @@
 
 use super::emit::EmittedSink;
 use super::kernel::{KernelWriter, line};
-use super::program::{ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout};
+use super::program::{
+    CollectedLayout, ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,
+};
 use super::value::Value;
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId};
@@ -20,7 +22,9 @@ impl KernelWriter<'_> {
     /// Shared memory and variables that the sink needs.
     pub(super) fn begin_sink(&mut self) -> Result<()> {
         match &self.pipeline.sink {
-            EmittedSink::Rows { .. } | EmittedSink::Matches { .. } => {
+            EmittedSink::Rows { .. }
+            | EmittedSink::Matches { .. }
+            | EmittedSink::Collect { .. } => {
                 self.share("ReserveScratch reserve", RESERVE_BYTES);
             }
             EmittedSink::Build { layout, .. } if is_direct(layout) => {
@@ -39,6 +43,12 @@ impl KernelWriter<'_> {
         let sink = std::mem::replace(&mut self.pipeline.sink, EmittedSink::Discard);
         let outcome = match &sink {
             EmittedSink::Rows { into, values } => self.rows(*into, values, None),
+            EmittedSink::Collect {
+                into,
+                layout,
+                key,
+                values,
+            } => self.collect(*into, layout, key, values),
             EmittedSink::Matches {
                 into,
                 values,
@@ -109,6 +119,34 @@ impl KernelWriter<'_> {
             self,
             "    u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &{count}, shared.reserve, spot);"
         );
+    }
+
+    /// Rows with their packed keys.
+    fn collect(
+        &mut self,
+        into: ResultId,
+        layout: &CollectedLayout,
+        key: &str,
+        values: &[Value],
+    ) -> Result<()> {
+        self.reserve(into);
+        let needs = self.pipeline.sink_columns.clone();
+        self.load(&needs);
+        let lines = std::mem::take(&mut self.pipeline.sink_lines);
+        line!(self, "    if (live != 0) {{");
+        self.row_loop(&lines, "live");
+        let capacity = self.size(&format!("cap{into}"));
+        line!(
+            self,
+            "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
+        );
+        for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
+            self.store(into, column, stored, value, "at")?;
+        }
+        let keys = self.pointer(&format!("r{into}k0"), layout.key_pointer());
+        line!(self, "          {keys}[at] = {key};");
+        line!(self, "        }}\n      }}\n    }}");
+        Ok(())
     }
 
     fn rows(

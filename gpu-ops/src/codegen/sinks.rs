@@ -1,6 +1,7 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
-use super::aggregate::AccumulatorPlan;
+use super::aggregate::{AccumulatorPlan, EVERY_ROW};
+use super::collect::packed_width;
 use super::distinct::DistinctSets;
 use super::emit::{Context, EmittedSink, Known, emit_all};
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
@@ -30,7 +31,7 @@ pub(super) fn aggregate_sink(
     if !keys.is_empty() {
         aggregates.grouped = true;
         // Tells the groups that exist from empty slots of dense placements.
-        aggregates.count("alive", rows_a_thread);
+        aggregates.seen(EVERY_ROW);
     }
     let mut sets = DistinctSets::new(into, &keys);
     for call in &aggregate.calls {
@@ -42,25 +43,35 @@ pub(super) fn aggregate_sink(
         .iter()
         .try_fold(1u128, |p, k| p.checked_mul(k.domain))
         .unwrap_or(u128::MAX);
+    let dense = aggregates.finished(true);
     let profile = GroupProfile {
         rows: bound,
         dense_domain,
         max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
         estimate: context.graph.results[into].estimate.max(1),
-        state_bytes: aggregates.words * 8,
-        state_registers: aggregates.accumulators.iter().map(|a| a.registers()).sum(),
+        state_bytes: dense.bytes,
+        state_registers: dense.accumulators.iter().map(|a| a.registers()).sum(),
+        key_bytes: packed_width(&keys, key_words).unwrap_or(8 * key_words as u32),
+        key_words,
+        payload: aggregates
+            .arguments
+            .iter()
+            .map(|(_, bytes)| *bytes)
+            .collect(),
+        distinct: !sets.words.is_empty(),
+        clustered: clustered(emitter, aggregate),
         registers_possible: true,
         shared_possible: true,
     };
     let name = &context.graph.results[into].name;
     let mut placement = GroupPlacement::Registers;
     let mut slots = 1;
-    let clustered = clustered(emitter, aggregate);
     if !keys.is_empty() {
         let choice = context.policy.place_groups(&profile, context.device);
         placement = choice.placement;
         slots = match placement {
             GroupPlacement::GlobalHash { capacity } => capacity,
+            GroupPlacement::Regrouped { groups, .. } => groups,
             _ => match dense_domain {
                 Some(domain) => domain,
                 None => {
@@ -73,16 +84,12 @@ pub(super) fn aggregate_sink(
             choice.reason
         ));
     }
+    let layout = GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
     Ok(EmittedSink::Aggregate {
         into,
-        keys,
-        key_words,
-        aggregates,
+        layout: Box::new(layout),
+        clustered: profile.clustered,
         profile,
-        placement,
-        slots,
-        distinct_words: sets.words,
-        clustered,
     })
 }
 
@@ -276,30 +283,17 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
         }
         EmittedSink::Aggregate {
             into,
-            keys,
-            key_words,
-            aggregates,
+            layout,
             profile,
-            placement,
-            slots,
-            distinct_words,
             ..
         } => {
-            let layout = GroupsLayout {
-                keys: keys.clone(),
-                key_words: *key_words,
-                aggregates: aggregates.clone(),
-                placement: *placement,
-                slots: *slots,
-                distinct_words: distinct_words.clone(),
-            };
             context.known[*into] = Some(Known {
-                layout: ResultLayout::Groups(layout),
-                bound: if keys.is_empty() {
+                bound: if layout.keys.is_empty() {
                     1
                 } else {
                     profile.max_groups.max(1)
                 },
+                layout: ResultLayout::Groups(layout.as_ref().clone()),
             });
         }
         EmittedSink::Build { into, layout, .. } => {
@@ -308,7 +302,7 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
                 bound,
             });
         }
-        EmittedSink::Discard => {}
+        EmittedSink::Collect { .. } | EmittedSink::Discard => {}
     }
     Ok(())
 }

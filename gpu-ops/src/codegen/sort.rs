@@ -235,6 +235,7 @@ fn kernel(entry: &'static str, sort: &Sort, arguments: Arguments, text: &str) ->
         lookups: vec![],
         shared_bytes: 0,
         source_rows: SourceRows::Rows(sort.rows),
+        block_threads: BLOCK_THREADS,
         tile_rows: u64::from(BLOCK_THREADS),
         into: Some(sort.into),
         scan_columns: vec![],

@@ -186,7 +186,8 @@ fn ranges_of_pairs(
     let sums = arguments.pointer(&format!("r{matches}pairs"), "const u64*");
     let start = arguments.pointer(&format!("r{matches}start"), "const u32*");
     // A cross join has no ranges and a unique index no list of entries: the range is the entries themselves.
-    let listed = !layout.keys.is_empty() && !layout.unique;
+    // Of a set nothing but the rows themselves is listed.
+    let listed = !layout.keys.is_empty() && !layout.unique && !layout.existence;
     let entry = if listed {
         let rows = arguments.pointer(&format!("r{index}rows"), "const u32*");
         format!("{rows}[at]")

@@ -10,9 +10,10 @@ use super::StringPolicy;
 use super::build::{Merged, string_array};
 use super::bytes::Strings;
 use super::chunk::{Chunk, Codes, Segment, Values};
-use super::distinct::{self, Count};
+use super::distinct::{self, Count, value_at};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
 use super::parallel::upload_with;
+use super::sketch::{Sketch, sampled_rows};
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -215,29 +216,70 @@ impl<'a> Rows<'a> {
             ascii: false,
             sorted: !self.placed.is_empty() && ordered(false),
             unique: !self.placed.is_empty() && ordered(true),
+            sketch: None,
         }
     }
 
-    /// How many values of a number column differ.
+    /// How many values of a number column differ, and which, in brief.
     fn count_distinct(&self, statistics: &mut ColumnStatistics) -> Result<()> {
         let valid = self.rows - statistics.null_count;
+        let chunks = self.placed.iter().map(|placed| placed.chunk);
+        // Strictly ascending values are unique.
+        let counted = distinct::count(chunks, statistics.range, statistics.unique)?;
         if statistics.unique {
-            // Strictly ascending.
             statistics.distinct = Some(valid);
             statistics.distinct_estimate = Some(valid as u64);
-            return Ok(());
         }
-        let chunks = self.placed.iter().map(|placed| placed.chunk);
-        match distinct::count(chunks, statistics.range)? {
-            Some(Count::Exact(count)) => {
+        let Some((count, sketch)) = counted else {
+            return Ok(());
+        };
+        match count {
+            _ if statistics.unique => {}
+            Count::Exact(count) => {
                 statistics.distinct = Some(count as usize);
                 statistics.distinct_estimate = Some(count);
                 statistics.unique = valid > 0 && count == valid as u64;
             }
-            Some(Count::Estimate(count)) => statistics.distinct_estimate = Some(count),
-            None => {}
+            Count::Estimate(count) => statistics.distinct_estimate = Some(count),
         }
+        let sketch = if statistics.unique {
+            sketch
+        } else {
+            sketch.with_sample(self.sample(None))
+        };
+        statistics.sketch = Some(Arc::new(sketch));
         Ok(())
+    }
+
+    /// The values that are not null of a sample of rows; of dictionary codes by `remaps`.
+    fn sample(&self, remaps: Option<&Remaps>) -> Vec<i128> {
+        let mut placed = self.placed.iter().peekable();
+        let mut values = Vec::new();
+        for row in sampled_rows(self.rows) {
+            while placed.peek().is_some_and(|p| row >= p.start + p.chunk.rows) {
+                placed.next();
+            }
+            let Some(Placed {
+                start,
+                chunk,
+                segment,
+            }) = placed.peek()
+            else {
+                break;
+            };
+            let at = row - start;
+            if !chunk.is_valid(at) {
+                continue;
+            }
+            values.extend(match (value_at(chunk, at), remaps) {
+                (Some(code), Some(remaps)) => usize::try_from(code)
+                    .ok()
+                    .and_then(|code| remaps.get(*segment)?.get(code))
+                    .map(|code| i128::from(*code)),
+                (value, _) => value,
+            });
+        }
+        values
     }
 
     /// Facts that follow from the dictionary.
@@ -251,6 +293,10 @@ impl<'a> Rows<'a> {
         statistics.distinct = Some(distinct);
         statistics.distinct_estimate = Some(distinct as u64);
         statistics.unique = distinct > 0 && distinct == self.rows - statistics.null_count;
+        if !statistics.unique {
+            let sample = Sketch::default().with_sample(self.sample(Some(remaps)));
+            statistics.sketch = Some(Arc::new(sample));
+        }
         let mut previous = 0;
         statistics.sorted = distinct > 0
             && statistics.null_count == 0

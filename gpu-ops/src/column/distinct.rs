@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::chunk::{Chunk, Codes, Values};
 use super::parallel::map;
+use super::sketch::{Sketch, Smallest, smallest_of};
 use crate::error::Result;
 
 /// A bitmap is taken for up to so many possible values a row: one byte a row.
@@ -23,8 +24,8 @@ pub(super) enum Count {
     Estimate(u64),
 }
 
-/// Count the values of all chunks, on all cores. `range` is theirs, as for
-/// [`super::ColumnStatistics::range`]. `None` for chunks of strings.
+/// Count the values of all chunks, on all cores, and sketch them. `range` is theirs, as for
+/// [`super::ColumnStatistics::range`]; `unique`: no value repeats. `None` for chunks of strings.
 ///
 /// Host memory: at most a byte a row.
 ///
@@ -33,7 +34,8 @@ pub(super) enum Count {
 pub(super) fn count<'a>(
     chunks: impl Iterator<Item = &'a Chunk>,
     range: Option<(i128, i128)>,
-) -> Result<Option<Count>> {
+    unique: bool,
+) -> Result<Option<(Count, Sketch)>> {
     let mut rows = 0;
     let mut shares: Vec<Vec<&Chunk>> = Vec::new();
     for chunk in chunks {
@@ -52,32 +54,51 @@ pub(super) fn count<'a>(
     if let Some((min, max)) = range
         && let Ok(span) = u64::try_from(max.wrapping_sub(min))
         && span < SMALL.max((rows as u64).saturating_mul(BITS_PER_ROW))
+        && !unique
     {
-        return Ok(Some(Count::Exact(exact(shares, min, span)?)));
+        let (count, smallest) = exact(shares, min, span)?;
+        return Ok(Some((Count::Exact(count), Sketch::of_smallest(smallest))));
     }
-    let registers = map(shares, |share| {
+    if unique {
+        let parts = map(shares, |share| smallest_of(&share))?;
+        return Ok(Some((Count::Exact(rows as u64), merged(parts))));
+    }
+    let parts = map(shares, |share| {
         let mut registers = vec![0u8; 1 << PRECISION];
+        let mut smallest = Smallest::new();
         for chunk in share {
             for_each_value(chunk, |value| {
-                let hash = mix(value as u64 ^ mix((value >> 64) as u64 ^ (value >> 127) as u64));
+                let hash = hash(value);
+                smallest.add(hash);
                 let register = &mut registers[(hash >> (64 - PRECISION)) as usize];
                 let rank = (hash << PRECISION | 1 << (PRECISION - 1)).leading_zeros() + 1;
                 *register = (*register).max(rank as u8);
             });
         }
-        registers
+        (registers, smallest)
     })?;
-    let mut merged = vec![0u8; 1 << PRECISION];
-    for registers in registers {
-        for (all, own) in merged.iter_mut().zip(registers) {
+    let mut all = vec![0u8; 1 << PRECISION];
+    let mut sketches = Vec::with_capacity(parts.len());
+    for (registers, smallest) in parts {
+        for (all, own) in all.iter_mut().zip(registers) {
             *all = (*all).max(own);
         }
+        sketches.push(smallest);
     }
-    Ok(Some(Count::Estimate(estimate(&merged).min(rows as u64))))
+    let count = Count::Estimate(estimate(&all).min(rows as u64));
+    Ok(Some((count, merged(sketches))))
 }
 
-/// Set a bit a value; the number of bits set is the answer.
-fn exact(shares: Vec<Vec<&Chunk>>, min: i128, span: u64) -> Result<u64> {
+fn merged(parts: Vec<Smallest>) -> Sketch {
+    let mut all = Smallest::new();
+    for part in parts {
+        all.merge(part);
+    }
+    Sketch::of_smallest(all)
+}
+
+/// Set a bit a value; the number of bits set is the answer, and their places are what is sketched.
+fn exact(shares: Vec<Vec<&Chunk>>, min: i128, span: u64) -> Result<(u64, Smallest)> {
     let words = (span / 64 + 1) as usize;
     let bitmap: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
     map(shares, |share| {
@@ -93,14 +114,31 @@ fn exact(shares: Vec<Vec<&Chunk>>, min: i128, span: u64) -> Result<u64> {
             });
         }
     })?;
-    Ok(bitmap
-        .iter()
-        .map(|word| u64::from(word.load(Ordering::Relaxed).count_ones()))
-        .sum())
+    let pieces: Vec<(usize, &[AtomicU64])> = bitmap.chunks(SHARE / 64).enumerate().collect();
+    let parts = map(pieces, |(piece, words)| {
+        let (mut count, mut smallest) = (0, Smallest::new());
+        for (i, word) in words.iter().enumerate() {
+            let mut bits = word.load(Ordering::Relaxed);
+            count += u64::from(bits.count_ones());
+            let first = (piece * (SHARE / 64) + i) as i128 * 64;
+            while bits != 0 {
+                let place = first + i128::from(bits.trailing_zeros());
+                smallest.add(hash(min.wrapping_add(place)));
+                bits &= bits - 1;
+            }
+        }
+        (count, smallest)
+    })?;
+    let (mut count, mut all) = (0, Smallest::new());
+    for (own, smallest) in parts {
+        count += own;
+        all.merge(smallest);
+    }
+    Ok((count, all))
 }
 
 /// Visit every value that is not null; floats as their bits.
-fn for_each_value(chunk: &Chunk, mut visit: impl FnMut(i128)) {
+pub(super) fn for_each_value(chunk: &Chunk, mut visit: impl FnMut(i128)) {
     macro_rules! each {
         ($values:expr, $number:expr) => {
             match &chunk.validity {
@@ -130,6 +168,35 @@ fn for_each_value(chunk: &Chunk, mut visit: impl FnMut(i128)) {
         Values::Float8(values) => each!(values, |value: f64| i128::from(value.to_bits())),
         Values::Dictionary(_) | Values::Bytes { .. } => {}
     }
+}
+
+/// One row's value, or its code in the segment's dictionary; `None` for strings that lie as bytes.
+pub(super) fn value_at(chunk: &Chunk, row: usize) -> Option<i128> {
+    let code = |codes: &Codes| match codes {
+        Codes::U8(codes) => codes.get(row).map(|c| i128::from(*c)),
+        Codes::U16(codes) => codes.get(row).map(|c| i128::from(*c)),
+        Codes::U32(codes) => codes.get(row).map(|c| i128::from(*c)),
+        Codes::U64(codes) => codes.get(row).map(|c| i128::from(*c)),
+        Codes::I128(codes) => codes.get(row).copied(),
+    };
+    match &chunk.values {
+        // Codes of 128 bits are the values themselves.
+        Values::Integer {
+            codes: Codes::I128(codes),
+            ..
+        } => codes.get(row).copied(),
+        Values::Integer { base, codes } => Some(base.wrapping_add(code(codes)?)),
+        Values::Dictionary(codes) => code(codes),
+        Values::Bits(bits) => Some(i128::from(bits.get(row / 8)? >> (row % 8) & 1)),
+        Values::Float4(values) => values.get(row).map(|v| i128::from(v.to_bits())),
+        Values::Float8(values) => values.get(row).map(|v| i128::from(v.to_bits())),
+        Values::Bytes { .. } => None,
+    }
+}
+
+/// A value's hash: equal values of columns of one type have equal ones.
+pub(super) fn hash(value: i128) -> u64 {
+    mix(value as u64 ^ mix((value >> 64) as u64 ^ (value >> 127) as u64))
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).
@@ -171,7 +238,8 @@ mod tests {
         let segment = encoder.finish();
         let range = segment.chunks.iter().filter_map(|chunk| chunk.range);
         let range = range.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        (count(segment.chunks.iter(), range).unwrap(), range)
+        let counted = count(segment.chunks.iter(), range, false).unwrap();
+        (counted.map(|(count, _)| count), range)
     }
 
     #[test]

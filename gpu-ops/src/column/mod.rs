@@ -19,6 +19,7 @@ mod distinct;
 mod interner;
 mod native;
 mod parallel;
+mod sketch;
 mod types;
 
 use arrow::array::ArrayRef;
@@ -31,6 +32,7 @@ pub use dictionary::{merge_dictionaries, translate_codes};
 pub use native::check_type;
 pub(crate) use native::is_text;
 pub(crate) use parallel::map;
+pub use sketch::Sketch;
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};
 
 use std::sync::Arc;

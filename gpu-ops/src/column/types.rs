@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 
+use super::sketch::Sketch;
 use crate::memory::DeviceBuffer;
 
 /// How the values of a column lie in device memory. The encoding never changes a result.
@@ -81,6 +82,9 @@ pub struct ColumnStatistics {
     pub sorted: bool,
     /// No value occurs twice (known only when sorted strictly or where distinct values are counted exactly).
     pub unique: bool,
+    /// Which values the column has, and how unevenly they repeat, in brief; `None` for strings, of which only
+    /// dictionary codes have a sample.
+    pub sketch: Option<Arc<Sketch>>,
 }
 
 /// One column resident on a device.

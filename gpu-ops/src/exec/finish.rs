@@ -18,6 +18,7 @@ impl Run<'_> {
         match &self.prepared.shapes[result] {
             Shape::Matches(_, None) => self.sum_pairs(result)?,
             Shape::Matches(columns, Some(join)) => self.list_pairs(result, columns, join)?,
+            Shape::Collected(rows) => self.regroup(result, rows)?,
             Shape::Index(index) if index.join.is_some() => self.arrange_index(result, index)?,
             Shape::Index(index) if index.appends() && index.key_words > 0 => {
                 self.finish_index(result, index)?;

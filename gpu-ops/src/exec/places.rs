@@ -41,6 +41,14 @@ pub(super) enum Part {
     PairEntry,
     /// The row behind each place of keys that have been partitioned or sorted.
     Numbers,
+    /// Number of each row's group, or of each slot's.
+    Ids,
+    /// Key of each group.
+    GroupKeys,
+    /// First row of each group.
+    Starts,
+    /// Keys of slots, where they are not those of groups.
+    TableKeys,
     /// Permutation of a sort.
     Order,
     /// Keys of the set of DISTINCT call `i`.
@@ -137,6 +145,11 @@ fn part_of_result(text: &str) -> Option<Part> {
         "pairs" => Part::Pairs,
         "pairrow" => Part::PairRow,
         "pairentry" => Part::PairEntry,
+        "numbers" => Part::Numbers,
+        "ids" => Part::Ids,
+        "groupkeys" => Part::GroupKeys,
+        "starts" => Part::Starts,
+        "tablekeys" => Part::TableKeys,
         "order" => Part::Order,
         _ => match lettered(text)? {
             ("c", i) => Part::Column(i),

@@ -9,8 +9,8 @@ use super::compile::{Builtins, compile};
 use super::places::{ColumnPart, Name, Place, Template};
 use super::shapes::Shape;
 use crate::codegen::{
-    BLOCK_THREADS, ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout,
-    SourceRows, StepProgram,
+    ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
+    StepProgram,
 };
 use crate::column::{Column, Encoding};
 use crate::device::{Kernel, Stream};
@@ -100,6 +100,7 @@ pub(super) struct PreparedKernel {
     pub(super) kernel: Kernel,
     pub(super) template: Template,
     pub(super) shared_bytes: usize,
+    pub(super) block_threads: u32,
     /// Blocks that the device holds at once.
     pub(super) most_blocks: u64,
     /// Rows of one tile.
@@ -138,13 +139,14 @@ impl Prepared {
     /// [`GpuError::Compile`]; [`GpuError::OutOfDeviceMemory`] for the lookup tables;
     /// [`GpuError::Internal`] when program and graph do not go together.
     pub(super) fn new(
-        graph: Graph,
+        mut graph: Graph,
         duplicates: HashSet<String>,
         program: Program,
         tables: &[Arc<LoadedTable>],
         runtime: &Runtime,
         stream: &Stream,
     ) -> Result<Self> {
+        graph.results.extend(program.hidden.iter().cloned());
         if program.results.len() != graph.results.len() || graph.scans.len() != tables.len() {
             return Err(GpuError::Internal(
                 "a program and its graph differ in their results or tables".into(),
@@ -328,12 +330,13 @@ impl Builder<'_> {
         };
         let device = self.runtime.device();
         let resident =
-            device.blocks_per_multiprocessor(&handle, BLOCK_THREADS, kernel.shared_bytes)?;
+            device.blocks_per_multiprocessor(&handle, kernel.block_threads, kernel.shared_bytes)?;
         let multiprocessors = u64::from(device.info().multiprocessors).max(1);
         Ok(PreparedKernel {
             kernel: handle,
             template,
             shared_bytes: kernel.shared_bytes,
+            block_threads: kernel.block_threads,
             most_blocks: u64::from(resident.max(1)) * multiprocessors,
             tile_rows: kernel.tile_rows.max(1),
             source,

@@ -8,7 +8,7 @@ use super::places::{Part, Place};
 use super::prepared::{Hint, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::{Recycler, Store};
-use crate::codegen::{BLOCK_THREADS, ControlWord};
+use crate::codegen::ControlWord;
 use crate::device::{Event, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
@@ -190,7 +190,7 @@ impl<'a> Run<'a> {
         let blocks = rows.div_ceil(kernel.tile_rows).clamp(1, kernel.most_blocks);
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
-            block: BLOCK_THREADS,
+            block: kernel.block_threads,
             shared_bytes: kernel.shared_bytes,
         };
         self.kernels += 1;
@@ -276,6 +276,7 @@ impl<'a> Run<'a> {
         if let Shape::Groups {
             slots,
             distinct_words,
+            regrouped,
             ..
         } = shape
         {
@@ -285,14 +286,19 @@ impl<'a> Run<'a> {
             self.sizes[into] = match self.hint(into) {
                 Some(hint) => sizes_by(shape, hint),
                 None => Sizes {
-                    slots: *slots,
                     distinct_slots: slots_of_sets(
                         distinct_words,
                         rows,
                         self.prepared.graph.results[into].estimate,
                         self.recycler.pool().available(),
                     ),
-                    ..Sizes::default()
+                    ..match regrouped {
+                        Some(of) => self.room_for_groups(*of, *slots, rows),
+                        None => Sizes {
+                            slots: *slots,
+                            ..Sizes::default()
+                        },
+                    }
                 },
             };
             return self.make(into);
@@ -397,18 +403,20 @@ impl<'a> Run<'a> {
     /// Twice the slots for groups (SEEDS C6), four times for the sets of DISTINCT calls; empty.
     fn grow_groups(&mut self, result: ResultId) -> Result<()> {
         let Shape::Groups {
-            key_words,
+            hashed,
             distinct_words,
+            regrouped,
             ..
         } = &self.prepared.shapes[result]
         else {
             return Err(GpuError::Internal("rows that overflow a table".into()));
         };
-        if *key_words == 0 && distinct_words.is_empty() {
+        let hashed = *hashed || regrouped.is_some_and(|of| of.how.partitions());
+        if !hashed && distinct_words.is_empty() {
             return Err(GpuError::Internal("a dense group table overflowed".into()));
         }
         let sizes = &mut self.sizes[result];
-        if *key_words > 0 {
+        if hashed {
             sizes.slots = sizes.slots.saturating_mul(2);
         }
         for slots in &mut sizes.distinct_slots {
@@ -448,7 +456,11 @@ pub(super) fn cut(rows: u64, sort: &PreparedSort) -> u64 {
 /// The sizes that a result gets for what an earlier run found out; slots of indexes follow once their rows are there.
 pub(super) fn sizes_by(shape: &Shape, hint: &Hint) -> Sizes {
     match shape {
-        Shape::Groups { .. } => Sizes {
+        Shape::Groups { regrouped, .. } => Sizes {
+            capacity: match regrouped {
+                Some(_) => with_slack(hint.rows),
+                None => 0,
+            },
             slots: hint.slots,
             distinct_slots: hint.distinct_slots.clone(),
             ..Sizes::default()

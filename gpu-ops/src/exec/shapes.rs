@@ -1,10 +1,10 @@
 //! What each shape of result needs of device memory.
 
 use super::places::Part;
-use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, ResultLayout};
+use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, RegroupedLayout, ResultLayout};
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ResultId};
-use crate::pipeline::GroupPlacement;
+use crate::pipeline::Regroup;
 use crate::primitives::slots_for;
 
 /// Parts of a block begin at multiples of this, and end there: kernels may load whole vectors.
@@ -26,14 +26,20 @@ pub(super) enum Shape {
     Sorted(Vec<ColumnShape>),
     /// Columns of a `Matches` result, and how it is joined when its pairs are listed.
     Matches(Vec<ColumnShape>, Option<JoinShape>),
+    /// Rows with packed keys that are brought together by key.
+    Collected(CollectedShape),
     /// Aggregation states.
     Groups {
         /// Slots to begin with.
         slots: u64,
-        /// Words of a state.
-        state_words: usize,
-        /// Words of a key in a hash table; 0 when the slot number is the key.
+        /// Bytes of a slot.
+        slot_bytes: usize,
+        /// Words of a key that lies beside the slots of a hash table; 0 when it lies in them or there is none.
         key_words: usize,
+        /// It is a hash table, which can be made larger.
+        hashed: bool,
+        /// Groups of collected rows, without gaps.
+        regrouped: Option<RegroupedLayout>,
         /// Words of a key in the set of each DISTINCT call.
         distinct_words: Vec<usize>,
     },
@@ -46,6 +52,59 @@ pub(super) enum Shape {
 pub(super) struct JoinShape {
     pub(super) index: ResultId,
     pub(super) matches: JoinedMatches,
+}
+
+/// Collected rows as far as memory goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct CollectedShape {
+    pub(super) columns: Vec<ColumnShape>,
+    pub(super) key_bytes: u32,
+    pub(super) key_bits: u32,
+    pub(super) how: Regroup,
+    pub(super) bits: u32,
+    pub(super) slots: u64,
+}
+
+impl CollectedShape {
+    /// Parts of the rows once they have been brought together by key, and what tells their groups.
+    pub(super) fn arranged_parts(&self, rows: u64) -> Vec<PartSize> {
+        let keys = PartSize::new(Part::KeyWord(0), self.key_bytes as usize, rows);
+        let mut parts = match self.how {
+            Regroup::Number => vec![PartSize::new(Part::Ids, 4, rows)],
+            Regroup::SortNumbers => {
+                let mut parts = column_parts(&self.columns, rows);
+                parts.push(PartSize::new(Part::Ids, 4, rows));
+                parts
+            }
+            Regroup::SortRows | Regroup::PartitionRows => {
+                let mut parts = column_parts(&self.columns, rows);
+                parts.push(keys);
+                parts
+            }
+            Regroup::SortKeys | Regroup::PartitionKeys => {
+                vec![PartSize::new(Part::Numbers, 4, rows), keys]
+            }
+        };
+        if self.how.sorts_keys() {
+            parts.push(PartSize::new(Part::Starts, 4, rows + 1));
+        } else if self.how.partitions() {
+            parts.push(PartSize::new(Part::Offsets, 4, (1 << self.bits) + 1));
+        }
+        parts
+    }
+
+    /// Parts of the table that numbers groups, and of the groups' keys, which stay.
+    pub(super) fn table_parts(&self, slots: u64) -> [Vec<PartSize>; 2] {
+        let width = self.key_bytes as usize;
+        [
+            vec![
+                PartSize::new(Part::States, 4, slots),
+                PartSize::new(Part::TableKeys, width, slots),
+                PartSize::new(Part::Ids, 4, slots),
+            ],
+            vec![PartSize::new(Part::GroupKeys, width, slots)],
+        ]
+    }
 }
 
 /// An index's layout as far as memory goes.
@@ -86,7 +145,7 @@ pub(super) struct PartSize {
 }
 
 impl PartSize {
-    fn new(part: Part, unit: usize, rows: u64) -> Self {
+    pub(super) fn new(part: Part, unit: usize, rows: u64) -> Self {
         Self { part, unit, rows }
     }
 
@@ -207,15 +266,24 @@ impl Shape {
                 Self::Matches(shapes(columns), join)
             }
             ResultLayout::Groups(groups) => {
-                let hashed = matches!(groups.placement, GroupPlacement::GlobalHash { .. })
-                    && groups.key_words > 0;
+                let apart = groups.hashed() && groups.key_bytes == 0;
                 Self::Groups {
                     slots: groups.slots.max(1),
-                    state_words: groups.aggregates.words,
-                    key_words: if hashed { groups.key_words } else { 0 },
+                    slot_bytes: groups.stride,
+                    key_words: if apart { groups.key_words } else { 0 },
+                    hashed: groups.hashed(),
+                    regrouped: groups.regrouped,
                     distinct_words: groups.distinct_words.clone(),
                 }
             }
+            ResultLayout::Collected(rows) => Self::Collected(CollectedShape {
+                columns: shapes(&rows.columns),
+                key_bytes: rows.key_bytes,
+                key_bits: rows.key_bits,
+                how: rows.how,
+                bits: rows.bits,
+                slots: rows.slots,
+            }),
             ResultLayout::Index(index) => Self::Index(IndexShape {
                 kind: index.kind,
                 join: index.join_keys,
@@ -232,8 +300,8 @@ impl Shape {
     /// Does the pipeline append rows, as far as there is room for them?
     pub(super) fn appends(&self) -> bool {
         match self {
-            Self::Rows(_) | Self::Sorted(_) | Self::Matches(..) => true,
-            Self::Groups { .. } => false,
+            Self::Rows(_) | Self::Sorted(_) | Self::Matches(..) | Self::Collected(_) => true,
+            Self::Groups { regrouped, .. } => regrouped.is_some(),
             Self::Index(index) => index.appends(),
         }
     }
@@ -242,13 +310,18 @@ impl Shape {
     pub(super) fn numbers_rows(&self) -> bool {
         matches!(
             self,
-            Self::Index(_) | Self::Sorted(_) | Self::Matches(_, Some(_))
+            Self::Index(_) | Self::Sorted(_) | Self::Matches(_, Some(_)) | Self::Collected(_)
         )
     }
 
-    /// Are the pairs of its rows a list?
+    /// Is [`crate::codegen::ControlWord::Pairs`] a number that room was made for: of listed pairs, or of the groups of
+    /// collected rows?
     pub(super) fn lists_pairs(&self) -> bool {
-        matches!(self, Self::Matches(_, Some(_)))
+        match self {
+            Self::Matches(_, join) => join.is_some(),
+            Self::Collected(rows) => !rows.how.partitions(),
+            _ => false,
+        }
     }
 
     /// Bytes of one appended row, everything that grows with the rows included.
@@ -264,6 +337,7 @@ impl Shape {
             // Start, length, sum.
             Self::Matches(c, None) => columns(c) + 16,
             Self::Matches(c, Some(join)) => columns(c) + join.matches.keys.width as usize,
+            Self::Collected(rows) => columns(&rows.columns) + rows.key_bytes as usize,
             Self::Groups { .. } => 0,
             Self::Index(index) => {
                 let key = index.join.map_or(0, |keys| keys.width as usize);
@@ -300,20 +374,49 @@ impl Shape {
                 parts.push(PartSize::new(Part::Pairs, 8, rows + 1));
                 vec![plain(parts)]
             }
+            Self::Collected(collected) => {
+                let width = collected.key_bytes as usize;
+                let keys = PartSize::new(Part::KeyWord(0), width, rows);
+                vec![
+                    plain(column_parts(&collected.columns, rows)),
+                    plain(vec![keys]),
+                ]
+            }
             Self::Groups {
-                state_words,
+                slot_bytes,
                 key_words,
                 distinct_words,
+                regrouped,
                 ..
             } => {
-                let slots = sizes.slots;
-                let mut zeros = vec![PartSize::new(Part::State, state_words * 8, slots)];
+                let slots = match regrouped {
+                    Some(_) => rows,
+                    None => sizes.slots,
+                };
+                let mut zeros = vec![PartSize::new(Part::State, *slot_bytes, slots)];
                 let mut blocks = Vec::new();
+                if let Some(of) = regrouped.filter(|of| of.how.partitions()) {
+                    let width = of.key_bytes as usize;
+                    blocks.push(plain(vec![PartSize::new(Part::Keys, width, rows)]));
+                    blocks.push(BlockSizes {
+                        parts: vec![
+                            PartSize::new(Part::TableKeys, width, sizes.slots),
+                            PartSize::new(Part::Ids, 4, sizes.slots),
+                        ],
+                        fill: None,
+                        temporary: true,
+                    });
+                    blocks.push(BlockSizes {
+                        parts: vec![PartSize::new(Part::States, 4, sizes.slots)],
+                        fill: Some(0),
+                        temporary: true,
+                    });
+                }
                 if *key_words > 0 {
                     let keys = vec![PartSize::new(Part::Keys, key_words * 8, slots)];
                     blocks.push(filled(keys, 0xFF));
                 }
-                if *key_words > 1 {
+                if *key_words > 0 {
                     zeros.push(PartSize::new(Part::States, 4, slots));
                 }
                 blocks.push(filled(zeros, 0));

@@ -92,6 +92,7 @@ macro_rules! numbers {
             partition_column,
             partition_copy,
             match_row,
+            match_pair,
             merge_row,
             group_row,
             run_row,

@@ -99,6 +99,67 @@ pub enum GroupPlacement {
         /// Slots to begin with.
         capacity: u64,
     },
+    /// Keys and arguments of all rows are written down and brought together by key first. Groups then lie one behind
+    /// the other, as many as there are.
+    Regrouped {
+        /// How.
+        how: Regroup,
+        /// Hash bits by which rows are partitioned; 0 where they are not.
+        bits: u32,
+        /// Groups to make room for at first; more make it run again with more room.
+        groups: u64,
+    },
+}
+
+/// How rows that were written down are brought together by key (Wu et al., SIGMOD 2025; SEEDS A6 to A8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Regroup {
+    /// A hash table numbers the groups; rows stay where they are (HGB).
+    Number,
+    /// Keys are sorted, arguments gathered from where they were (SGB-UR).
+    SortKeys,
+    /// Keys and arguments are sorted (SGB-TR).
+    SortRows,
+    /// A hash table numbers the groups, numbers and arguments are sorted (SGB-DE-TR).
+    SortNumbers,
+    /// Keys are partitioned by hash, arguments gathered (PGB-UR).
+    PartitionKeys,
+    /// Keys and arguments are partitioned by hash (PGB-TR).
+    PartitionRows,
+}
+
+impl Regroup {
+    /// Are the groups numbered by a hash table before anything is added up?
+    pub fn numbers(self) -> bool {
+        matches!(self, Self::Number | Self::SortNumbers)
+    }
+
+    /// Is each group a run of sorted keys?
+    pub fn sorts_keys(self) -> bool {
+        matches!(self, Self::SortKeys | Self::SortRows)
+    }
+
+    /// Does a block take a partition?
+    pub fn partitions(self) -> bool {
+        matches!(self, Self::PartitionKeys | Self::PartitionRows)
+    }
+
+    /// Do arguments stay where they are, while keys move?
+    pub fn gathers(self) -> bool {
+        matches!(self, Self::SortKeys | Self::PartitionKeys)
+    }
+
+    /// The name in settings and plans.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Number => "hgb",
+            Self::SortKeys => "sgb_ur",
+            Self::SortRows => "sgb_tr",
+            Self::SortNumbers => "sgb_de_tr",
+            Self::PartitionKeys => "pgb_ur",
+            Self::PartitionRows => "pgb_tr",
+        }
+    }
 }
 
 impl fmt::Display for GroupPlacement {
@@ -108,6 +169,8 @@ impl fmt::Display for GroupPlacement {
             Self::Shared => f.write_str("shared"),
             Self::GlobalDense => f.write_str("global dense"),
             Self::GlobalHash { capacity } => write!(f, "global hash({capacity} slots)"),
+            Self::Regrouped { how, bits: 0, .. } => f.write_str(how.name()),
+            Self::Regrouped { how, bits, .. } => write!(f, "{}({bits} bits)", how.name()),
         }
     }
 }
@@ -127,6 +190,16 @@ pub struct GroupProfile {
     pub state_bytes: usize,
     /// 32-bit registers one group's state takes in a thread.
     pub state_registers: usize,
+    /// Bytes of the packed key as rows would be written down: 4, 8 or 16; more when none of these is enough.
+    pub key_bytes: u32,
+    /// 64-bit words of the packed key in a hash table.
+    pub key_words: usize,
+    /// Bytes of each distinct argument of the calls.
+    pub payload: Vec<u32>,
+    /// Some call takes each value once.
+    pub distinct: bool,
+    /// Rows come in the order of the key.
+    pub clustered: bool,
     /// True when every state can be kept in registers.
     pub registers_possible: bool,
     /// True when the states have shared-memory atomics.

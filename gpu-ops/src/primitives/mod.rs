@@ -8,6 +8,7 @@
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
 
 mod columns;
+mod groups;
 mod index;
 mod pairs;
 mod partition;
@@ -16,6 +17,7 @@ mod sort;
 mod strings;
 
 pub use columns::{gather, histogram, run_lengths, scatter};
+pub use groups::{GroupNumbers, number_groups};
 pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };

@@ -127,6 +127,8 @@ pub struct JoinWorkload {
     pub probe_streams_from_scan: bool,
     /// The probing rows come in the order of the key: neighbours look into neighbouring places.
     pub probe_clustered: bool,
+    /// The build rows come in the order of the key: neighbours are entered at neighbouring places.
+    pub build_clustered: bool,
 }
 
 /// An algorithm's price for `w`; `None` when it is impossible ([`obstacle`] says why).
@@ -186,11 +188,15 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
     }
 }
 
-/// Bits by which both sides are partitioned so that the build rows of a partition fit a table in shared memory.
+/// Bits by which both sides are partitioned so that the build rows of a partition fit a table in shared
+/// memory, as [`warpline_gpu::primitives::partition_bits`] has it: one pass as long as the largest table allows it.
 pub fn partition_bits(build_rows: f64) -> f64 {
-    /// Build rows of a partition to aim at.
-    const ROWS: f64 = 2048.0;
-    (build_rows / ROWS).max(2.0).log2().ceil().clamp(1.0, 16.0)
+    const SMALLEST: f64 = 2048.0;
+    const LARGEST: f64 = 8192.0;
+    const PASS: f64 = 8.0;
+    let bits_for = |rows: f64| (build_rows / rows).max(1.0).log2().ceil();
+    let passes = (bits_for(LARGEST) / PASS).ceil().max(1.0);
+    bits_for(SMALLEST).min(passes * PASS).min(24.0)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +204,9 @@ enum Transform {
     Partition,
     Sort,
 }
+
+/// Bytes that memory moves at least.
+const SECTOR: f64 = 32.0;
 
 struct Model<'a> {
     w: &'a JoinWorkload,
@@ -255,14 +264,20 @@ impl Model<'_> {
         let domain = w.key_domain.unwrap_or(1) as f64;
         let probes = self.probes();
         let bitmap = domain / 8.0;
-        let set = w.build_rows * machine.atomics.at(bitmap) * 1e-9 + machine.stream(bitmap);
+        // Bits of keys that follow each other are set together.
+        let marked = if w.build_clustered {
+            machine.stream(2.0 * bitmap.min(w.build_rows * SECTOR))
+        } else {
+            w.build_rows * machine.atomics.at(bitmap) * 1e-9
+        };
+        let set = marked + machine.stream(bitmap);
         if w.existence {
             return Price::default()
                 .with("build", set + machine.launches(2.0))
                 .with("match", probes.gather(w.probe_rows, 4.0, bitmap));
         }
         if w.build_unique {
-            let enter = |width: f64| machine.scatter(width, domain * width) * w.build_rows * 1e-9;
+            let enter = |width: f64| self.enter(width, domain * width);
             let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
             let read = |width: f64| probes.gather(w.matches, width, domain * width);
             return Price::default()
@@ -272,8 +287,13 @@ impl Model<'_> {
         }
         // Offsets by key: entries are counted, the counts summed up, and entries written to their places.
         let offsets = domain * 4.0;
-        let enter = |width: f64| machine.scatter(width, w.build_rows * width) * w.build_rows * 1e-9;
-        let build = 2.0 * w.build_rows * machine.atomics.at(offsets) * 1e-9
+        let enter = |width: f64| self.enter(width, w.build_rows * width);
+        let counted = if w.build_clustered {
+            machine.stream(offsets.min(w.build_rows * SECTOR))
+        } else {
+            w.build_rows * machine.atomics.at(offsets) * 1e-9
+        };
+        let build = 2.0 * counted
             + machine.stream(3.0 * offsets + 2.0 * (self.build_bytes() + w.build_rows * 12.0))
             + widths(&w.build_payload).map(enter).sum::<f64>();
         Price::default()
@@ -283,6 +303,15 @@ impl Model<'_> {
                 probes.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
             )
             .with("gather", self.gather_entries())
+    }
+
+    /// A column of `width` bytes written to places by key in an array of `bytes`.
+    fn enter(&self, width: f64, bytes: f64) -> f64 {
+        let (w, machine) = (self.w, self.machine);
+        if w.build_clustered {
+            return machine.stream((w.build_rows * SECTOR).min(bytes.max(w.build_rows * width)));
+        }
+        machine.scatter(width, bytes) * w.build_rows * 1e-9
     }
 
     /// Probing rows with the ranges of their matches, and the pairs read back.
@@ -381,7 +410,8 @@ impl Model<'_> {
             Transform::Sort => 2.0 * machine.merge_row,
         };
         let number = if moved { 0.0 } else { 4.0 };
-        let matching = rows * each * 1e-9
+        let further = (w.matches - w.probe_rows).max(0.0);
+        let matching = (rows * each + further * machine.match_pair) * 1e-9
             + machine.stream(rows * (key + number) + 8.0 * w.matches)
             + machine.launches(4.0);
         Price::default()

@@ -38,6 +38,7 @@ pub(super) fn a100() -> Machine {
         partition_column: 0.0,
         partition_copy: B,
         match_row: 4.0,
+        match_pair: 4.0,
         merge_row: 4.0,
         group_row: 6.0,
         run_row: 2.0,

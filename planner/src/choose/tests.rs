@@ -26,6 +26,11 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         estimate: domain.unwrap_or(6_000_000),
         state_bytes: 64,
         state_registers: 12,
+        key_bytes: 4,
+        key_words: 1,
+        payload: vec![4, 8],
+        distinct: false,
+        clustered: false,
         registers_possible: true,
         shared_possible: true,
     }

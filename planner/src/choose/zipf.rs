@@ -50,6 +50,25 @@ pub fn equal_keys(n: f64, z: f64) -> f64 {
     (h * h / harmonic(n, 2.0 * z)).clamp(1.0, n)
 }
 
+/// The exponent with which two draws of `n` keys are equal with probability `collisions`, between 0 and 3; 0 as
+/// long as they are not twice as often as draws of equally frequent keys.
+pub fn exponent(n: f64, collisions: f64) -> f64 {
+    const MOST: f64 = 3.0;
+    if n <= 1.0 || collisions * n < 2.0 {
+        return 0.0;
+    }
+    let (mut low, mut high) = (0.0, MOST);
+    for _ in 0..30 {
+        let middle = (low + high) / 2.0;
+        if 1.0 / equal_keys(n, middle) < collisions {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    (low + high) / 2.0
+}
+
 /// Distinct keys among `rows` draws.
 pub fn drawn(n: f64, z: f64, rows: f64) -> f64 {
     let h = harmonic(n.max(1.0), z);
@@ -92,6 +111,19 @@ mod tests {
         assert!((80.0..86.0).contains(&equal), "{equal}");
         assert!(top_share(100.0, 65536.0, 1.5) > 0.9);
         assert_eq!(top_share(5.0, 4.0, 1.0), 1.0);
+    }
+
+    #[test]
+    fn exponents_come_back_from_their_collisions() {
+        for n in [100.0, 65536.0, 1e8] {
+            for z in [0.9, 1.0, 1.25, 1.5, 2.0] {
+                let found = exponent(n, 1.0 / equal_keys(n, z));
+                assert!((found - z).abs() < 0.01, "{n} {z}: {found}");
+            }
+            assert_eq!(exponent(n, 1.0 / n), 0.0);
+            assert!((exponent(n, 1.0) - 3.0).abs() < 1e-6);
+        }
+        assert_eq!(exponent(1.0, 1.0), 0.0);
     }
 
     #[test]

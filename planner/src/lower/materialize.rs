@@ -82,8 +82,8 @@ impl Lowerer<'_> {
                 _ => 16,
             }
         };
-        let clustered = match probe.keys.as_slice() {
-            [key] => as_column(key).is_some_and(|c| estimator.clustered(probe.rel, c)),
+        let clustered = |side: &Side<'_>| match side.keys.as_slice() {
+            [key] => as_column(key).is_some_and(|c| estimator.clustered(side.rel, c)),
             _ => false,
         };
         JoinWorkload {
@@ -101,10 +101,11 @@ impl Lowerer<'_> {
             probe_payload: probe.needed.iter().map(|c| width(probe, *c)).collect(),
             matches: pairing.matches,
             build_unique: pairing.unique,
-            skew: 0.0,
+            skew: estimator.skew(probe.rel, &probe.keys),
             existence: pairing.existence,
             probe_streams_from_scan: true,
-            probe_clustered: clustered,
+            probe_clustered: clustered(probe),
+            build_clustered: clustered(build),
         }
     }
 

@@ -7,9 +7,12 @@
 //! What a projection computes is substituted into whatever reads it, so that only columns that are
 //! needed are ever written to memory.
 
+mod build;
 mod join;
 mod materialize;
+mod outer;
 mod root;
+mod semi;
 mod sideways;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -89,7 +92,7 @@ struct Lowerer<'a> {
     /// Relations that have been computed, by address; held so that the address stays theirs.
     shared: HashMap<*const Rel, (RelRef, ResultId)>,
     /// Indexes that have been built.
-    builds: Vec<join::Built>,
+    builds: Vec<build::Built>,
     /// How often each name has been given.
     names: HashMap<String, usize>,
 }

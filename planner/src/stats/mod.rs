@@ -4,6 +4,7 @@
 //! uniform values, independent columns and keys that find their partners (Selinger et al., 1979,
 //! with the containment assumption for joins).
 
+mod overlap;
 mod selectivity;
 mod unique;
 
@@ -49,6 +50,8 @@ pub struct ColumnEstimate {
     pub nulls: f64,
     /// Mean, of sums and counts of groups.
     pub mean: Option<f64>,
+    /// Zipf exponent of how often values repeat; 0 for equally often.
+    pub skew: f64,
 }
 
 impl ColumnEstimate {
@@ -58,6 +61,7 @@ impl ColumnEstimate {
             range: None,
             nulls: 0.0,
             mean: None,
+            skew: 0.0,
         }
     }
 }
@@ -195,9 +199,11 @@ impl<'a> Estimator<'a> {
                     };
                     column
                 });
+                // A single key occurs once.
+                let keys = keys.iter().map(|key| ColumnEstimate { skew: 0.0, ..*key });
                 let mut result = Estimate {
                     rows,
-                    columns: keys.iter().copied().chain(calls).collect(),
+                    columns: keys.chain(calls).collect(),
                 };
                 fewer(&mut result, rows);
                 result
@@ -228,6 +234,7 @@ impl<'a> Estimator<'a> {
                         }),
                         nulls: 0.0,
                         mean: None,
+                        skew: inputs.iter().map(|i| i.columns[c].skew).fold(0.0, f64::max),
                     }
                 });
                 Estimate {
@@ -280,10 +287,13 @@ impl<'a> Estimator<'a> {
             .iter()
             .map(|e| selectivity::selectivity(e, &joined))
             .product();
-        let pairs = left.rows * right.rows / dl.max(dr).max(1.0) * residual;
+        // One side's keys are taken to be among the other's, but for those that its table lacks.
+        let (of_left, of_right) = self.shared_keys(join);
+        let shared = if dl <= dr { of_left } else { of_right };
+        let pairs = left.rows * right.rows / dl.max(dr).max(1.0) * residual * shared;
         // A left row has this many partners on average if it has any, so fewer rows have one.
         let per_key = (right.rows / dr.max(1.0)).max(1.0);
-        let matched = (dr / dl.max(1.0)).min(1.0) * (residual * per_key).min(1.0);
+        let matched = (dr / dl.max(1.0)).min(1.0).min(of_left) * (residual * per_key).min(1.0);
         let matched = if join.on.is_empty() {
             (residual * right.rows).min(1.0)
         } else {
@@ -304,6 +314,7 @@ impl<'a> Estimator<'a> {
                     range: Some((0.0, 1.0)),
                     nulls: 0.0,
                     mean: None,
+                    skew: 0.0,
                 });
                 (left.rows, columns)
             }
@@ -342,13 +353,19 @@ fn base(statistics: &ColumnStatistics, rows: f64) -> ColumnEstimate {
     let distinct = match statistics.distinct {
         Some(distinct) => distinct as f64,
         None if statistics.unique => values,
-        None => values.min(span),
+        None => match statistics.distinct_estimate {
+            // Within what the estimate may be wrong by, no value repeats.
+            Some(estimate) if (estimate as f64) < 0.95 * values => estimate as f64,
+            _ => values,
+        }
+        .min(span),
     };
     ColumnEstimate {
         distinct: distinct.max(1.0),
         range,
         nulls: statistics.null_count as f64 / rows.max(1.0),
         mean: None,
+        skew: overlap::skew_of(statistics, distinct.max(1.0)),
     }
 }
 
@@ -382,6 +399,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 range: None,
                 nulls: of.nulls,
                 mean: None,
+                skew: 0.0,
             }
         }
         _ => {
@@ -432,3 +450,7 @@ fn fewer(estimate: &mut Estimate, before: f64) {
         column.distinct = shown.min(rows).max(1.0);
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests;

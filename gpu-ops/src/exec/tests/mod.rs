@@ -92,6 +92,7 @@ pub(super) fn kernel(
         lookups: vec![],
         shared_bytes: 0,
         source_rows,
+        block_threads: crate::codegen::BLOCK_THREADS,
         tile_rows: 256,
         into,
         scan_columns: vec![0],
@@ -151,6 +152,7 @@ impl Case {
             schema: schema(),
         };
         let program = Program {
+            hidden: vec![],
             results: layouts,
             steps,
             bases: vec![],

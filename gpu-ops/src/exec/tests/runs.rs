@@ -171,14 +171,13 @@ fn group_case(slots: u64, modulus: u32) -> Case {
     let layout = ResultLayout::Groups(GroupsLayout {
         keys: vec![],
         key_words: 1,
-        aggregates: AccumulatorPlan {
-            accumulators: vec![],
-            calls: vec![],
-            words: 1,
-            grouped: true,
-        },
+        aggregates: AccumulatorPlan::default(),
         placement: GroupPlacement::GlobalHash { capacity: slots },
         slots,
+        stride: 8,
+        key_bytes: 0,
+        key_offset: 0,
+        regrouped: None,
         distinct_words: vec![],
     });
     Case::new(
@@ -410,6 +409,7 @@ fn strings_by_row_are_fetched() {
         schema: Arc::clone(&schema),
     };
     let program = Program {
+        hidden: vec![],
         results: vec![ResultLayout::Rows(vec![layout])],
         steps: vec![StepProgram::Pipeline(row_numbers(0, 0))],
         bases: vec![column],

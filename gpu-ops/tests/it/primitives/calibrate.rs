@@ -165,6 +165,13 @@ fn every_kernel_visits_every_access_once() {
                 }
             }
 
+            let keys = machine.upload(&vec![0u32; accesses as usize + 1]);
+            run(&machine, "calibrate_keys", &keys, accesses, mask, grid, 0);
+            let keys: Vec<u32> = machine.read(&keys, accesses as usize);
+            for (i, key) in keys.iter().enumerate() {
+                assert_eq!(*key, place(i as u32, SEED, u32::MAX), "{name}");
+            }
+
             for (kernel, width) in [("calibrate_shared4", 4), ("calibrate_shared8", 8)] {
                 let shared = (mask as usize + 1) * width;
                 let got = run(&machine, kernel, &data, accesses, mask, grid, shared.max(8));

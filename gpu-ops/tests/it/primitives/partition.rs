@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use warpline_cuda::KernelArgs;
+use warpline_cuda::kernels::{PARTITION_THREADS, PartitionPassArgs, PartitionShape};
 use warpline_gpu::GpuError;
-use warpline_gpu::device::DevicePtr;
+use warpline_gpu::device::{DevicePtr, LaunchConfig};
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
 
@@ -296,6 +298,74 @@ fn rows_that_the_device_counts_and_no_bits() {
                 }
             }
         }
+    }
+}
+
+/// From 2^30 rows on, a tile's words have 8 bytes: the pass that is compiled for it, on fewer rows.
+#[test]
+fn passes_for_very_many_rows() {
+    for machine in machines() {
+        let shape = PartitionShape {
+            key_width: 4,
+            hashed: false,
+            wide_states: true,
+            widths: &[4],
+        };
+        let mut numbers = Numbers(6);
+        let rows = 3 * shape.tile() as usize + 100;
+        let keys: Vec<u32> = (0..rows).map(|_| numbers.draw() as u32).collect();
+        let mut counts = vec![0u32; 256];
+        for key in &keys {
+            counts[(key >> 4 & 255) as usize] += 1;
+        }
+        let source = machine.upload(&keys);
+        let histogram = machine.upload(&counts);
+        let states = machine.upload(&vec![0u64; 4 * 256]);
+        let ticket = machine.word();
+        let (target, order) = (machine.space(rows * 4), machine.space(rows * 4));
+        let mut args = PartitionPassArgs {
+            keys_in: source.ptr(),
+            keys_out: target.ptr(),
+            from: [DevicePtr::NULL; 8],
+            to: [DevicePtr::NULL; 8],
+            histogram: histogram.ptr(),
+            states: states.ptr(),
+            ticket: ticket.ptr(),
+            count: DevicePtr::NULL,
+            most: rows as u64,
+            shift: 4,
+            mask: 255,
+        };
+        args.to[0] = order.ptr();
+        let config = LaunchConfig {
+            grid: 4,
+            block: PARTITION_THREADS,
+            shared_bytes: shape.shared_bytes(),
+        };
+        let (kernel, _) = machine
+            .runtime
+            .kernel("partition_pass", &shape.source())
+            .unwrap();
+        let device = machine.runtime.device();
+        unsafe {
+            device
+                .launch(&machine.stream, &kernel, config, args.as_bytes())
+                .unwrap()
+        };
+        let mut expected: Vec<u32> = (0..rows as u32).collect();
+        expected.sort_by_key(|row| keys[*row as usize] >> 4 & 255);
+        assert!(
+            machine.read::<u32>(&order, rows) == expected,
+            "{}",
+            machine.name
+        );
+        let moved: Vec<u32> = expected.iter().map(|row| keys[*row as usize]).collect();
+        assert!(
+            machine.read::<u32>(&target, rows) == moved,
+            "{}",
+            machine.name
+        );
+        assert_untouched(&machine, &order, rows * 4);
     }
 }
 

@@ -14,7 +14,7 @@ fn maxima(groups: f64) -> GroupWorkload {
         groups,
         key_bytes: 4,
         key_words: 1,
-        state_bytes: 16,
+        state_bytes: 8,
         updates: 2,
         payload: vec![4, 4],
         ..GroupWorkload::default()
@@ -97,6 +97,7 @@ fn more_of_anything_never_costs_less() {
             "updates",
             GroupWorkload {
                 updates: 4,
+                state_bytes: 16,
                 ..base.clone()
             },
         ),

@@ -91,3 +91,33 @@ fn groups_in_shared_memory() {
 fn groups_in_device_memory() {
     groups("global");
 }
+
+#[test]
+fn groups_numbered_by_a_hash_table() {
+    groups("hgb");
+}
+
+#[test]
+fn groups_of_sorted_keys() {
+    groups("sgb_ur");
+}
+
+#[test]
+fn groups_of_sorted_rows() {
+    groups("sgb_tr");
+}
+
+#[test]
+fn groups_of_sorted_numbers() {
+    groups("sgb_de_tr");
+}
+
+#[test]
+fn groups_of_partitioned_keys() {
+    groups("pgb_ur");
+}
+
+#[test]
+fn groups_of_partitioned_rows() {
+    groups("pgb_tr");
+}

@@ -72,6 +72,36 @@ fn all_22_with_global_groups() {
     all_22(&[("warpline.group_by", "global")]);
 }
 
+#[test]
+fn all_22_with_groups_by_hgb() {
+    all_22(&[("warpline.group_by", "hgb")]);
+}
+
+#[test]
+fn all_22_with_groups_by_sgb_ur() {
+    all_22(&[("warpline.group_by", "sgb_ur")]);
+}
+
+#[test]
+fn all_22_with_groups_by_sgb_tr() {
+    all_22(&[("warpline.group_by", "sgb_tr")]);
+}
+
+#[test]
+fn all_22_with_groups_by_sgb_de_tr() {
+    all_22(&[("warpline.group_by", "sgb_de_tr")]);
+}
+
+#[test]
+fn all_22_with_groups_by_pgb_ur() {
+    all_22(&[("warpline.group_by", "pgb_ur")]);
+}
+
+#[test]
+fn all_22_with_groups_by_pgb_tr() {
+    all_22(&[("warpline.group_by", "pgb_tr")]);
+}
+
 /// Replaces each text, which must occur.
 fn with_parameters(number: u8, changes: &[(&str, &str)]) -> String {
     let query = queries::query(number).expect("a query");

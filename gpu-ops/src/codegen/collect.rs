@@ -1,0 +1,327 @@
+//! Aggregations whose rows are written down and brought together by key first: the pipeline that writes them, and the one
+//! that adds them up.
+
+use arrow::datatypes::DataType;
+
+use super::aggregate::{AccumulatorPlan, EVERY_ROW};
+use super::distinct::DistinctSets;
+use super::emit::{
+    Begun, Context, EmittedPipeline, EmittedSink, Known, begin, columns_of, emit_all, read_by_call,
+    rows_a_thread,
+};
+use super::group_sink;
+use super::kernel::BLOCK_THREADS;
+use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_bits, packed_key, packed_words};
+use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
+use super::range::Range;
+use super::scalar::{Emitter, KernelState, unsupported};
+use super::scope::{Access, ScopeColumn, Shape, layout_of};
+use super::value::{CType, Meaning};
+use crate::error::{GpuError, Result};
+use crate::expr::{Expr, Node};
+use crate::graph::{Pipeline, ResultKind, ResultSpec, Sink};
+use crate::pipeline::{Aggregate, AggregateCall, GroupPlacement, Regroup};
+
+/// Slots of a table that numbers groups at least.
+const LEAST_SLOTS: u64 = 1 << 10;
+/// Rows that a thread handles at a time where arguments are gathered, and in partitions, which are short.
+const FEW_ROWS: u32 = 4;
+
+/// Has the policy asked for this?
+pub(super) fn is_wanted(plan: &EmittedPipeline) -> bool {
+    matches!(
+        &plan.sink,
+        EmittedSink::Aggregate { layout, .. }
+            if matches!(layout.placement, GroupPlacement::Regrouped { .. })
+    )
+}
+
+/// The two pipelines of an aggregation that the policy wants done so.
+pub(super) fn pipelines(
+    context: &mut Context<'_>,
+    pipeline: &Pipeline,
+    plan: EmittedPipeline,
+) -> Result<(EmittedPipeline, EmittedPipeline)> {
+    let Sink::Aggregate { into, aggregate } = &pipeline.sink else {
+        return Err(GpuError::Internal(
+            "rows collected for no aggregation".into(),
+        ));
+    };
+    let EmittedSink::Aggregate {
+        layout, profile, ..
+    } = plan.sink
+    else {
+        return Err(GpuError::Internal("the sink is no aggregation".into()));
+    };
+    let GroupPlacement::Regrouped { how, bits, groups } = layout.placement else {
+        return Err(GpuError::Internal("rows are not to be collected".into()));
+    };
+    let (columns, calls) = separated(aggregate);
+
+    // The rows.
+    let mut begun = begin(context, pipeline)?;
+    let bound = begun.bound;
+    let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
+    let mut keys = Vec::new();
+    for key in &aggregate.keys {
+        let value = emitter.emit(key)?;
+        keys.push(key_plan(&mut emitter, value, &key.data_type, true)?);
+    }
+    let key_words = pack_keys(&mut keys);
+    let (Some(key_bytes), key_bits) = (
+        packed_width(&keys, key_words),
+        packed_bits(&keys, key_words),
+    ) else {
+        return unsupported("keys of more than 16 bytes cannot be partitioned or sorted");
+    };
+    let codes: Vec<String> = keys.iter().map(code).collect();
+    let words = packed_words(&keys, &codes, key_words);
+    let values = emit_all(&mut emitter, &columns)?;
+    let lines = std::mem::take(&mut emitter.lines);
+    let collected = CollectedLayout {
+        columns: values
+            .iter()
+            .zip(&columns)
+            .map(|(value, expr)| layout_of(value, &expr.data_type))
+            .collect(),
+        key_bytes,
+        key_bits,
+        how,
+        bits,
+        slots: groups
+            .saturating_mul(2)
+            .clamp(LEAST_SLOTS, 1 << 40)
+            .next_power_of_two(),
+    };
+    let rows = context.known.len();
+    context.known.push(Some(Known {
+        layout: ResultLayout::Collected(collected.clone()),
+        bound,
+    }));
+    let spec = &context.graph.results[*into];
+    let spec = ResultSpec {
+        kind: ResultKind::Rows(vec![]),
+        estimate: bound,
+        name: format!("rows of {}", spec.name),
+    };
+    context.hidden.push(spec);
+    let read = columns_of(aggregate.keys.iter().chain(&columns));
+    let writer = begun.ended(
+        EmittedSink::Collect {
+            into: rows,
+            key: packed_key(&words, collected.key_type()),
+            layout: Box::new(collected.clone()),
+            values,
+        },
+        lines,
+        read,
+        BLOCK_THREADS,
+    );
+
+    // The groups.
+    let regrouped = RegroupedLayout {
+        rows,
+        how,
+        key_bytes,
+        bits,
+        window: 0,
+    };
+    let mut begun = collected_rows(context, &collected, regrouped, bound);
+    let key_column = begun.scope.len() - 1;
+    let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
+    let mut aggregates = AccumulatorPlan::default();
+    aggregates.grouped = true;
+    aggregates.seen(EVERY_ROW);
+    // A group's packed key stands for all of its keys.
+    let distinct = calls.iter().any(|c| c.distinct);
+    let group = if distinct {
+        let value = emitter.emit(&Expr::column(key_column, DataType::Null, false))?;
+        vec![key_plan(&mut emitter, value, &DataType::Null, false)?]
+    } else {
+        vec![]
+    };
+    let mut sets = DistinctSets::new(*into, &group);
+    for call in &calls {
+        aggregates.call(&mut emitter, call, bound, begun.rows_a_thread, &mut sets)?;
+    }
+    let lines = std::mem::take(&mut emitter.lines);
+    let mut read = columns_of(calls.iter().flat_map(read_by_call));
+    if distinct || how.partitions() {
+        read.push(key_column);
+    }
+    let mut layout = GroupsLayout::regrouped(
+        keys,
+        key_words,
+        &aggregates,
+        (layout.placement, groups),
+        regrouped,
+        sets.words,
+    );
+    let threads = group_sink::place_regrouped(&mut layout, context.device)?;
+    let bound = profile.max_groups.max(1);
+    context.known[*into] = Some(Known {
+        layout: ResultLayout::Groups(layout.clone()),
+        bound,
+    });
+    let sink = EmittedSink::Aggregate {
+        into: *into,
+        layout: Box::new(layout),
+        profile,
+        clustered: how.sorts_keys() || how == Regroup::SortNumbers,
+    };
+    Ok((writer, begun.ended(sink, lines, read, threads)))
+}
+
+/// Bytes of a packed key as it is written down.
+pub(super) fn packed_width(keys: &[KeyPlan], words: usize) -> Option<u32> {
+    match (words, packed_bits(keys, words)) {
+        (1, 0..=31) => Some(4),
+        (1, _) => Some(8),
+        (2, _) => Some(16),
+        _ => None,
+    }
+}
+
+/// What is written down of each row for the calls, and the calls over these columns.
+fn separated(aggregate: &Aggregate) -> (Vec<Expr>, Vec<AggregateCall>) {
+    let mut columns: Vec<Expr> = Vec::new();
+    let mut place = |expr: Expr| -> Expr {
+        if columns_of([&expr]).is_empty() {
+            // A constant.
+            return expr;
+        }
+        let (data_type, nullable) = (expr.data_type.clone(), expr.nullable);
+        let text = format!("{expr:?}");
+        let at = columns
+            .iter()
+            .position(|c| format!("{c:?}") == text)
+            .unwrap_or_else(|| {
+                columns.push(expr);
+                columns.len() - 1
+            });
+        Expr::column(at, data_type, nullable)
+    };
+    let mut calls = Vec::new();
+    for call in &aggregate.calls {
+        let mut call = call.clone();
+        // An argument that may fault is evaluated where its FILTER holds, and nowhere else.
+        if let (Some(filter), Some(argument)) = (&call.filter, &mut call.argument)
+            && !matches!(argument.node, Node::Column(_) | Node::Literal(_))
+        {
+            *argument = Expr {
+                data_type: argument.data_type.clone(),
+                nullable: true,
+                node: Node::Case {
+                    branches: vec![(filter.clone(), argument.clone())],
+                    otherwise: None,
+                },
+            };
+        }
+        call.argument = call.argument.map(&mut place);
+        call.filter = call.filter.map(&mut place);
+        calls.push(call);
+    }
+    (columns, calls)
+}
+
+/// Collected rows as a source: their columns, then the packed key.
+fn collected_rows(
+    context: &Context<'_>,
+    layout: &CollectedLayout,
+    regrouped: RegroupedLayout,
+    bound: u64,
+) -> Begun {
+    let RegroupedLayout { rows, how, .. } = regrouped;
+    let mut state = KernelState::default();
+    state.bases = context.bases.clone();
+    let mut prologue = Vec::new();
+    if how.gathers() {
+        let numbers = state
+            .arguments
+            .pointer(&format!("r{rows}numbers"), "const u32*");
+        prologue.push(format!(
+            "u32 from_row[WL_ROWS] = {{}}; if (live != 0) load_vec_stream<u32, WL_ROWS>({numbers} + row, from_row);"
+        ));
+    }
+    let keys = state
+        .arguments
+        .pointer(&format!("r{rows}k0"), layout.key_pointer());
+    if how.numbers() {
+        let numbers = state
+            .arguments
+            .pointer(&format!("r{rows}ids"), "const u32*");
+        prologue.push(format!(
+            "u32 group_of[WL_ROWS] = {{}}; if (live != 0) load_vec_stream<u32, WL_ROWS>({numbers} + row, group_of);"
+        ));
+    } else if how.sorts_keys() {
+        let starts = state
+            .arguments
+            .pointer(&format!("r{rows}starts"), "const u32*");
+        let t = layout.key_type();
+        prologue.extend([
+            "u32 group_of[WL_ROWS] = {};".to_string(),
+            format!("if (live != 0) {{ {t} run_key[WL_ROWS]; load_vec_stream<{t}, WL_ROWS>({keys} + row, run_key);"),
+            format!("  u32 run = run_of({starts}, groups, row);"),
+            "  WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {".to_string(),
+            "    if (k > 0 && (live >> k & 1) != 0 && run_key[k] != run_key[k - (k > 0)]) ++run;".to_string(),
+            "    group_of[k] = run;".to_string(),
+            "} }".to_string(),
+        ]);
+    }
+    let mut scope: Vec<ScopeColumn> = layout
+        .columns
+        .iter()
+        .enumerate()
+        .map(|(column, stored)| ScopeColumn {
+            nullable: stored.nullable,
+            shape: Shape::Stored(stored.clone()),
+            access: if how.gathers() {
+                Access::Gather {
+                    result: rows,
+                    column,
+                    entry: "from_row".into(),
+                    mask: "live".into(),
+                }
+            } else {
+                Access::Direct {
+                    result: rows,
+                    column,
+                }
+            },
+        })
+        .collect();
+    // Sorted numbers have left the keys behind; they tell groups apart as well.
+    let (text, bits) = if how.numbers() {
+        ("group_of[k]".to_string(), 32)
+    } else {
+        (format!("{keys}[row + k]"), layout.key_bits)
+    };
+    let range = Range::new(0, (u128::MAX >> (128 - bits.max(1))) as i128);
+    let c_type = CType::for_range(range);
+    scope.push(ScopeColumn {
+        shape: Shape::Computed {
+            data_type: DataType::Null,
+            c_type,
+            range,
+            meaning: Meaning::Number,
+        },
+        access: Access::Lines(vec![format!("{{c}}[k] = ({}){text};", c_type.name())]),
+        nullable: false,
+    });
+    let thread_rows = if how.gathers() || how.partitions() {
+        FEW_ROWS
+    } else {
+        8
+    };
+    Begun {
+        rows_a_thread: rows_a_thread(context, bound, thread_rows),
+        state,
+        source_rows: SourceRows::Rows(rows),
+        bound,
+        prologue,
+        scope,
+        steps: vec![],
+        probes: 0,
+        thread_rows,
+    }
+}

@@ -1,0 +1,220 @@
+//! Collected rows of an aggregation: numbered, sorted or partitioned by key before they are added up.
+
+use super::control::Control;
+use super::places::Part;
+use super::run::{MOST_ATTEMPTS, Run};
+use super::shapes::{BlockSizes, CollectedShape, PartSize, Sizes};
+use super::storage::Store;
+use crate::codegen::{ControlWord, RegroupedLayout};
+use crate::error::{GpuError, Result};
+use crate::graph::ResultId;
+use crate::pipeline::Regroup;
+use crate::primitives::{self, Digits, GroupNumbers, Keys, Payload};
+
+/// Slots, at first, of the table for groups that find no place in a block's.
+const SPARE_SLOTS: u64 = 1 << 12;
+/// Groups of partitions that there is room for at first, at least.
+const LEAST_GROUPS: u64 = 1 << 16;
+
+impl Run<'_> {
+    /// Bring the rows of a result together by key.
+    pub(super) fn regroup(&mut self, result: ResultId, rows: &CollectedShape) -> Result<()> {
+        self.sizes[result].pairs = self.sizes[result].capacity;
+        if rows.how.numbers() {
+            self.number(result, rows)?;
+        }
+        if rows.how != Regroup::Number {
+            self.order(result, rows)?;
+        }
+        if rows.how.sorts_keys() {
+            let keys = Keys {
+                ptr: self.address(result, Part::KeyWord(0))?,
+                width: rows.key_bytes,
+            };
+            let starts = self.address(result, Part::Starts)?;
+            let groups = self.control.word_address(result, ControlWord::Pairs);
+            let count = self.count(result);
+            self.kernels += 1;
+            // SAFETY: the store has a key a row of the capacity and one start more.
+            unsafe {
+                primitives::run_lengths(self.runtime, self.stream, keys, count, starts, groups)?;
+            }
+        }
+        self.pairs[result] = match self.hint(result) {
+            Some(hint) => hint.pairs,
+            None if rows.how.partitions() => 0,
+            None => {
+                let words = self.control.read(self.stream)?;
+                Control::word(&words, result, ControlWord::Pairs)
+            }
+        };
+        Ok(())
+    }
+
+    fn extra(&mut self, result: ResultId, parts: Vec<PartSize>, temporary: bool) -> Result<Store> {
+        let name = self.name(result);
+        let blocks = [BlockSizes {
+            parts,
+            fill: None,
+            temporary,
+        }];
+        let mut store = Store::default();
+        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        Ok(store)
+    }
+
+    /// Give each row the number of its group, in a table that grows until all groups fit.
+    fn number(&mut self, result: ResultId, rows: &CollectedShape) -> Result<()> {
+        let capacity = self.sizes[result].capacity;
+        self.sizes[result].slots = match self.hint(result) {
+            Some(hint) => hint.slots,
+            None => rows
+                .slots
+                .min(primitives::slots_for(self.rows[result]).max(32)),
+        };
+        let ids = self.extra(result, vec![PartSize::new(Part::Ids, 4, capacity)], false)?;
+        for _ in 0..MOST_ATTEMPTS {
+            let slots = self.sizes[result].slots;
+            let [table, groups] = rows.table_parts(slots);
+            let table = self.extra(result, table, true)?;
+            let groups = self.extra(result, groups, false)?;
+            let part = |store: &Store, part: Part| {
+                store.address(part).ok_or_else(|| {
+                    GpuError::Internal(format!("numbers of groups without {part:?}"))
+                })
+            };
+            let numbers = GroupNumbers {
+                slots,
+                states: part(&table, Part::States)?,
+                keys: part(&table, Part::TableKeys)?,
+                numbers: part(&table, Part::Ids)?,
+                dense: part(&groups, Part::GroupKeys)?,
+                room: slots,
+                count: self.control.word_address(result, ControlWord::Pairs),
+                overflow: self.control.word_address(result, ControlWord::Overflow),
+            };
+            let keys = Keys {
+                ptr: self.address(result, Part::KeyWord(0))?,
+                width: rows.key_bytes,
+            };
+            let count = self.count(result);
+            self.kernels += 1;
+            // SAFETY: the stores have room for these slots and for the result's capacity.
+            unsafe {
+                primitives::number_groups(
+                    self.runtime,
+                    self.stream,
+                    keys,
+                    count,
+                    &numbers,
+                    part(&ids, Part::Ids)?,
+                )?;
+            }
+            let full = self.careful() && {
+                let words = self.control.read(self.stream)?;
+                Control::word(&words, result, ControlWord::Overflow) != 0
+            };
+            table.release(&mut self.recycler);
+            if !full {
+                self.sizes[result].pairs = slots;
+                if let Some(store) = &mut self.stores[result] {
+                    store.join(ids);
+                    store.join(groups);
+                }
+                return Ok(());
+            }
+            groups.release(&mut self.recycler);
+            self.sizes[result].slots = slots.saturating_mul(4);
+            self.control
+                .set(self.stream, result, ControlWord::Overflow, 0)?;
+        }
+        Err(self.hopeless(result))
+    }
+
+    /// Sort or partition the rows.
+    fn order(&mut self, result: ResultId, rows: &CollectedShape) -> Result<()> {
+        let capacity = self.sizes[result].capacity;
+        let parts = rows.arranged_parts(capacity);
+        let arranged = self.extra(result, parts.clone(), false)?;
+        let new = |part: Part| {
+            arranged
+                .address(part)
+                .ok_or_else(|| GpuError::Internal(format!("collected rows have no {part:?}")))
+        };
+        let mut payloads = Vec::new();
+        for part in &parts {
+            let from = match part.part {
+                Part::Column(_) | Part::Valid(_) => Some(self.address(result, part.part)?),
+                Part::Numbers => None,
+                _ => continue,
+            };
+            payloads.push(Payload {
+                from,
+                to: new(part.part)?,
+                width: part.unit as u32,
+            });
+        }
+        let by = match rows.how {
+            Regroup::SortNumbers => (Part::Ids, 4),
+            _ => (Part::KeyWord(0), rows.key_bytes),
+        };
+        let keys = Keys {
+            ptr: self.address(result, by.0)?,
+            width: by.1,
+        };
+        let (digits, bits, offsets) = if rows.how.partitions() {
+            (Digits::Hash, 0..rows.bits, Some(new(Part::Offsets)?))
+        } else if rows.how == Regroup::SortNumbers {
+            let groups = match self.hint(result) {
+                Some(hint) => hint.pairs,
+                None => {
+                    let words = self.control.read(self.stream)?;
+                    Control::word(&words, result, ControlWord::Pairs)
+                }
+            };
+            let most = u32::try_from(groups.max(1) - 1).unwrap_or(u32::MAX);
+            (Digits::Key, 0..u32::BITS - most.leading_zeros(), None)
+        } else {
+            (Digits::Key, 0..rows.key_bits, None)
+        };
+        let to = new(by.0)?;
+        let count = self.count(result);
+        self.kernels += 1;
+        // SAFETY: both stores have room for the result's capacity in each part, of the widths given, and the
+        // offsets for this many partitions.
+        unsafe {
+            primitives::radix_partition(
+                self.runtime,
+                self.stream,
+                keys,
+                to,
+                &payloads,
+                count,
+                digits,
+                bits,
+                offsets,
+            )?;
+        }
+        if let Some(store) = &mut self.stores[result] {
+            store.replace(arranged, &mut self.recycler);
+        }
+        Ok(())
+    }
+
+    /// Room for the groups of collected rows, at first.
+    pub(super) fn room_for_groups(&self, of: RegroupedLayout, groups: u64, rows: u64) -> Sizes {
+        let known = self.pairs[of.rows].max(1);
+        Sizes {
+            capacity: if of.how.partitions() {
+                groups
+                    .saturating_add(groups / 4)
+                    .max(LEAST_GROUPS)
+                    .min(rows.max(1))
+            } else {
+                known
+            },
+            slots: SPARE_SLOTS,
+            ..Sizes::default()
+        }
+    }
+}

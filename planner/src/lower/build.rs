@@ -1,0 +1,214 @@
+//! The build side of a join: an index over its rows, or rows for a join in memory, and the pairs that a probe finds.
+
+use std::sync::Arc;
+
+use warpline_gpu::expr::Expr;
+use warpline_gpu::graph::{
+    MaterializedJoin, Probe, ResultColumn, ResultId, ResultKind, Sink, Source,
+};
+
+use super::join::Side;
+use super::materialize::Algorithm;
+use super::{Columns, Lowerer, Open, absent, entered, read_by};
+use crate::reason::Reason;
+use crate::rel::expr::{as_column, same, substitute_all};
+use crate::rel::{RelKind, RelRef};
+use crate::stats::Proof;
+
+/// An index that has been built, and from what.
+#[derive(Debug)]
+pub(super) struct Built {
+    rel: RelRef,
+    keys: Vec<Expr>,
+    payload: Vec<usize>,
+    null_equal: bool,
+    existence: bool,
+    join: Option<MaterializedJoin>,
+    id: ResultId,
+    unique: bool,
+}
+
+/// What an index is built for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Purpose {
+    pub(super) null_equal: bool,
+    pub(super) track_matches: bool,
+    pub(super) existence: bool,
+    pub(super) algorithm: Algorithm,
+}
+
+impl Lowerer<'_> {
+    /// What it costs to build `build` and to probe it with `probe`, in units of a row streamed.
+    pub(super) fn build_cost(&self, build: &Side<'_>, probe: &Side<'_>) -> f64 {
+        let rows = self.input.estimator.rows(build.rel);
+        let probing = self.input.estimator.rows(probe.rel);
+        if self.unique_beside(build, probe) {
+            4.0 * rows + probing
+        } else {
+            8.0 * rows + 4.0 * probing
+        }
+    }
+
+    fn assumed_unique(&self, side: &Side<'_>) -> bool {
+        let keys: Columns = side.keys.iter().filter_map(as_column).collect();
+        !self.disproved(side)
+            && self
+                .input
+                .estimator
+                .unique(side.rel, &keys, Proof::Plausible)
+    }
+
+    /// As [`Self::assumed_unique`], in doubt about the side whose tables are larger: it refers to the other.
+    pub(super) fn unique_beside(&self, side: &Side<'_>, other: &Side<'_>) -> bool {
+        if side.keys.is_empty() || !self.assumed_unique(side) {
+            return false;
+        }
+        let estimator = self.input.estimator;
+        let keys: Columns = side.keys.iter().filter_map(as_column).collect();
+        estimator.unique(side.rel, &keys, Proof::Certain)
+            || !self.assumed_unique(other)
+            || estimator.base_rows(side.rel) < estimator.base_rows(other.rel)
+    }
+
+    /// Has a run seen equal keys in a build of this name? Builds of one name share the verdict.
+    fn disproved(&self, side: &Side<'_>) -> bool {
+        let name = build_name(side);
+        self.input.duplicates.iter().any(|seen| {
+            seen.strip_prefix(&name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(" #"))
+        })
+    }
+
+    pub(super) fn stream_side(&mut self, side: &Side<'_>) -> Result<Open, Reason> {
+        let mut needed = side.needed.clone();
+        needed.extend(read_by(&side.keys));
+        self.stream(side.rel, &needed)
+    }
+
+    /// An index over a side; true when it is taken to be unique.
+    pub(super) fn build(
+        &mut self,
+        side: &Side<'_>,
+        payload: &[usize],
+        purpose: Purpose,
+        one: bool,
+    ) -> Result<(ResultId, bool), Reason> {
+        let reusable = self.builds.iter().find(|b| {
+            !purpose.track_matches
+                && std::ptr::eq(Arc::as_ptr(&b.rel), Arc::as_ptr(side.rel))
+                && b.null_equal == purpose.null_equal
+                && b.existence == purpose.existence
+                && b.join == purpose.algorithm.join
+                && b.payload == payload
+                && b.keys.len() == side.keys.len()
+                && b.keys.iter().zip(&side.keys).all(|(a, b)| same(a, b))
+        });
+        if let Some(built) = reusable {
+            return Ok((built.id, built.unique));
+        }
+        let mut needed: Columns = payload.iter().copied().collect();
+        needed.extend(read_by(&side.keys));
+        let open = self.stream(side.rel, &needed)?;
+        let name = self.unique_name(build_name(side));
+        let unique = !purpose.existence && one;
+        let columns: Vec<ResultColumn> = payload
+            .iter()
+            .map(|i| side.rel.columns[*i].clone())
+            .collect();
+        let keys = substitute_all(&side.keys, &open.columns)?;
+        let values = payload.iter().map(|i| open.columns[*i].clone()).collect();
+        let estimate = self.rows(side.rel);
+        let into = self.result(ResultKind::Index(columns), estimate, name);
+        let mut build = entered(keys, values);
+        build.unique = unique;
+        build.null_equal = purpose.null_equal;
+        build.track_matches = purpose.track_matches;
+        build.existence = purpose.existence;
+        build.join = purpose.algorithm.join;
+        build.reason = purpose.algorithm.reason;
+        self.close(open, Sink::Build { into, build });
+        if !purpose.track_matches {
+            self.builds.push(Built {
+                rel: Arc::clone(side.rel),
+                keys: side.keys.clone(),
+                payload: payload.to_vec(),
+                null_equal: purpose.null_equal,
+                existence: purpose.existence,
+                join: purpose.algorithm.join,
+                id: into,
+                unique,
+            });
+        }
+        Ok((into, unique))
+    }
+
+    /// The columns that a probe of `index` appends.
+    pub(super) fn found(&self, index: ResultId, outer: bool) -> Vec<ResultColumn> {
+        self.results[index]
+            .kind
+            .columns()
+            .iter()
+            .map(|c| ResultColumn {
+                nullable: c.nullable || outer,
+                ..c.clone()
+            })
+            .collect()
+    }
+
+    /// End `open` at a probe with many matches and go on with the pairs.
+    pub(super) fn pairs(
+        &mut self,
+        open: Open,
+        probe: Probe,
+        side: &Side<'_>,
+    ) -> Result<Open, Reason> {
+        let kept: Vec<usize> = side.needed.iter().copied().collect();
+        let columns: Vec<ResultColumn> =
+            kept.iter().map(|i| side.rel.columns[*i].clone()).collect();
+        let values = kept.iter().map(|i| open.columns[*i].clone()).collect();
+        let estimate = self.rows(side.rel);
+        let name = self.unique_name(format!(
+            "{} with matches in {}",
+            side.rel.label(),
+            self.results[probe.index].name
+        ));
+        let into = self.result(ResultKind::Matches(columns), estimate, name);
+        self.close(
+            open,
+            Sink::Matches {
+                into,
+                probe,
+                columns: values,
+            },
+        );
+        let mut found: Vec<Expr> = side.rel.columns.iter().map(absent).collect();
+        for (place, i) in kept.iter().enumerate() {
+            let column = &side.rel.columns[*i];
+            found[*i] = Expr::column(place, column.data_type.clone(), column.nullable);
+        }
+        Ok(Open {
+            source: Source::Pairs(into),
+            stages: vec![],
+            columns: found,
+            width: kept.len(),
+        })
+    }
+}
+
+/// Names a build by what it holds and by its keys.
+fn build_name(side: &Side<'_>) -> String {
+    let keys: Vec<_> = side
+        .keys
+        .iter()
+        .map(|key| match as_column(key) {
+            Some(i) => side.rel.columns[i].name.clone(),
+            None => "expression".into(),
+        })
+        .collect();
+    let filtered = if matches!(side.rel.kind, RelKind::Scan { .. }) {
+        ""
+    } else {
+        "*"
+    };
+    format!("{}{filtered}({})", side.rel.label(), keys.join(", "))
+}

@@ -1,0 +1,204 @@
+//! Left and full joins.
+
+use warpline_gpu::expr::Expr;
+use warpline_gpu::graph::{Probe, ProbeKind, ResultColumn, ResultKind, Sink, Source, Stage};
+
+use super::build::Purpose;
+use super::join::Side;
+use super::materialize::{Algorithm, Pairing};
+use super::{Lowerer, Open, absent};
+use crate::reason::Reason;
+use crate::rel::expr::{null, substitute_all};
+use crate::rel::{Join, JoinKind, RelRef};
+
+impl Lowerer<'_> {
+    pub(super) fn left(
+        &mut self,
+        rel: &RelRef,
+        join: &Join,
+        left: &Side<'_>,
+        right: &Side<'_>,
+    ) -> Result<Open, Reason> {
+        let one = self.unique_beside(right, left);
+        if !one && (!join.residual.is_empty() || self.unique_beside(left, right)) {
+            return self.preserve_build(rel, join, left, right);
+        }
+        let payload: Vec<usize> = right.needed.iter().copied().collect();
+        let algorithm = if join.residual.is_empty() {
+            self.algorithm(&Pairing {
+                build: right,
+                probe: left,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: false,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
+        let purpose = Purpose {
+            null_equal: join.null_equal,
+            algorithm,
+            ..Purpose::default()
+        };
+        let (index, unique) = self.build(right, &payload, purpose, one)?;
+        let open = self.stream_side(left)?;
+        let keys = substitute_all(&left.keys, &open.columns)?;
+        let found = self.found(index, true);
+        let mut probe = Probe {
+            index,
+            keys,
+            kind: ProbeKind::Left,
+            residual: vec![],
+            mark_entries: false,
+        };
+        if unique && !materialized {
+            let mut after = open.clone();
+            self.beside(&mut after, join, (left, right), &payload, &found);
+            probe.residual = substitute_all(&join.residual, &after.columns)?;
+            after.stages.push(Stage::Probe(probe));
+            return Ok(after);
+        }
+        let mut open = self.pairs(open, probe, left)?;
+        self.beside(&mut open, join, (left, right), &payload, &found);
+        Ok(open)
+    }
+
+    /// Outer joins whose preserved left side is built: the right side probes and marks, and entries
+    /// without a mark follow. For a full join, right rows without a match follow too.
+    pub(super) fn preserve_build(
+        &mut self,
+        rel: &RelRef,
+        join: &Join,
+        left: &Side<'_>,
+        right: &Side<'_>,
+    ) -> Result<Open, Reason> {
+        let payload: Vec<usize> = left.needed.iter().copied().collect();
+        let one = self.unique_beside(left, right);
+        let algorithm = if join.residual.is_empty() {
+            self.algorithm(&Pairing {
+                build: left,
+                probe: right,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: false,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
+        let purpose = Purpose {
+            null_equal: join.null_equal,
+            track_matches: true,
+            existence: false,
+            algorithm,
+        };
+        let (index, unique) = self.build(left, &payload, purpose, one)?;
+        let full = join.kind == JoinKind::Full;
+        let wanted: Vec<usize> = left
+            .needed
+            .iter()
+            .copied()
+            .chain(right.needed.iter().map(|i| right.at + i))
+            .collect();
+        let columns: Vec<ResultColumn> = wanted.iter().map(|i| rel.columns[*i].clone()).collect();
+        let name = self.unique_name(rel.label());
+        let estimate = self.rows(rel);
+        let into = self.result(ResultKind::Rows(columns.clone()), estimate, name);
+        let found = self.found(index, materialized && full);
+        let probe = |open: &Open, kind, mark_entries| -> Result<Probe, Reason> {
+            Ok(Probe {
+                index,
+                keys: substitute_all(&right.keys, &open.columns)?,
+                kind,
+                residual: vec![],
+                mark_entries,
+            })
+        };
+        let over_payload = |this: &Self, open: &Open| -> Result<Vec<Expr>, Reason> {
+            let mut after = open.clone();
+            this.beside(&mut after, join, (right, left), &payload, &found);
+            substitute_all(&join.residual, &after.columns)
+        };
+
+        // Pairs.
+        let open = self.stream_side(right)?;
+        let mut pairs = if materialized {
+            // Marks are set on the way, and for a full join the right rows without a match are among the pairs.
+            let kind = if full {
+                ProbeKind::Left
+            } else {
+                ProbeKind::Inner
+            };
+            let probed = probe(&open, kind, true)?;
+            self.pairs(open, probed, right)?
+        } else if unique {
+            let mut probed = probe(&open, ProbeKind::Inner, true)?;
+            probed.residual = over_payload(self, &open)?;
+            let mut pairs = open;
+            pairs.stages.push(Stage::Probe(probed));
+            pairs
+        } else {
+            let probed = probe(&open, ProbeKind::Inner, false)?;
+            self.pairs(open, probed, right)?
+        };
+        self.beside(&mut pairs, join, (right, left), &payload, &found);
+        if !unique && !materialized {
+            let residual = substitute_all(&join.residual, &pairs.columns)?;
+            pairs.filter(residual);
+        }
+        let columns = wanted.iter().map(|i| pairs.columns[*i].clone()).collect();
+        self.close(pairs, Sink::Rows { into, columns });
+
+        // Marks, where pairs could not set them; and right rows without a match.
+        if !unique && !materialized {
+            let mut marks = self.stream_side(right)?;
+            let mut probed = probe(&marks, ProbeKind::Semi, true)?;
+            probed.residual = over_payload(self, &marks)?;
+            marks.stages.push(Stage::Probe(probed));
+            self.close(marks, Sink::Discard);
+        }
+        if full && !materialized {
+            let mut rest = self.stream_side(right)?;
+            let mut probed = probe(&rest, ProbeKind::Anti, false)?;
+            probed.residual = over_payload(self, &rest)?;
+            rest.stages.push(Stage::Probe(probed));
+            let columns = wanted
+                .iter()
+                .map(|i| {
+                    if *i < right.at {
+                        null(&rel.columns[*i].data_type)
+                    } else {
+                        Ok(rest.columns[i - right.at].clone())
+                    }
+                })
+                .collect::<Result<_, _>>()?;
+            self.close(rest, Sink::Rows { into, columns });
+        }
+
+        // Left rows without a match.
+        let unmatched = Open::of_result(Source::Entries(index, false), &self.found(index, false));
+        let columns = wanted
+            .iter()
+            .map(|i| match payload.iter().position(|p| p == i) {
+                Some(place) if *i < right.at => Ok(unmatched.columns[place].clone()),
+                _ => null(&rel.columns[*i].data_type),
+            })
+            .collect::<Result<_, _>>()?;
+        self.close(unmatched, Sink::Rows { into, columns });
+
+        let mut result: Vec<Expr> = rel.columns.iter().map(absent).collect();
+        for (place, i) in wanted.iter().enumerate() {
+            let column = &rel.columns[*i];
+            result[*i] = Expr::column(place, column.data_type.clone(), column.nullable);
+        }
+        Ok(Open {
+            source: Source::Rows(into),
+            stages: vec![],
+            columns: result,
+            width: wanted.len(),
+        })
+    }
+}

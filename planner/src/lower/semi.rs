@@ -1,0 +1,162 @@
+//! Semi, anti and mark joins.
+
+use warpline_gpu::expr::Expr;
+use warpline_gpu::graph::{Probe, ProbeKind, Sink, Source, Stage};
+
+use super::build::Purpose;
+use super::join::Side;
+use super::materialize::{Algorithm, Pairing};
+use super::{Columns, Lowerer, Open, absent, read_by, scope};
+use crate::reason::Reason;
+use crate::rel::expr::substitute_all;
+use crate::rel::{Join, JoinKind, RelRef};
+
+impl Lowerer<'_> {
+    /// Semi, anti and mark joins: look each left row up in an index over the right side.
+    pub(super) fn lookup(
+        &mut self,
+        rel: &RelRef,
+        join: &Join,
+        left: &Side<'_>,
+        right: &Side<'_>,
+        kind: ProbeKind,
+    ) -> Result<Open, Reason> {
+        let residual = &join.residual;
+        let n = right.at;
+        let payload: Vec<usize> = read_by(residual)
+            .into_iter()
+            .filter(|c| *c >= n)
+            .map(|c| c - n)
+            .collect();
+        let one = self.unique_beside(right, left);
+        let algorithm = if residual.is_empty() && matches!(kind, ProbeKind::Semi | ProbeKind::Anti)
+        {
+            self.algorithm(&Pairing {
+                build: right,
+                probe: left,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: true,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
+        let purpose = Purpose {
+            null_equal: join.null_equal,
+            track_matches: false,
+            existence: residual.is_empty(),
+            algorithm,
+        };
+        let (index, _) = self.build(right, &payload, purpose, one)?;
+        let mut open = self.stream_side(left)?;
+        let mut probe = Probe {
+            index,
+            keys: substitute_all(&left.keys, &open.columns)?,
+            kind,
+            residual: vec![],
+            mark_entries: false,
+        };
+        if materialized {
+            return self.pairs(open, probe, left);
+        }
+        if !residual.is_empty() {
+            let mut after = open.clone();
+            let found = self.found(index, false);
+            self.beside(&mut after, join, (left, right), &payload, &found);
+            probe.residual = substitute_all(residual, &after.columns)?;
+        }
+        open.stages.push(Stage::Probe(probe));
+        if kind == ProbeKind::Mark {
+            let mark = arrow::datatypes::DataType::Boolean;
+            open.columns.push(Expr::column(open.width, mark, false));
+            open.width += 1;
+        }
+        Ok(open)
+    }
+
+    /// Is it cheaper to enter the left rows of a semi or anti join and to let the right ones mark them?
+    pub(super) fn left_is_smaller(&self, join: &Join) -> bool {
+        let (l, r) = (
+            self.input.estimator.rows(&join.left),
+            self.input.estimator.rows(&join.right),
+        );
+        // A set of dense keys costs a bit an entry, rows with a payload a good deal more.
+        let factor = if !join.residual.is_empty() {
+            1.0
+        } else if join.on.len() == 1 {
+            24.0
+        } else {
+            4.0
+        };
+        !join.on.is_empty() && l * factor < r
+    }
+
+    /// Semi and anti joins from the small left side: the right side marks its entries.
+    pub(super) fn mark_left(
+        &mut self,
+        rel: &RelRef,
+        join: &Join,
+        left: &Side<'_>,
+        right: &Side<'_>,
+    ) -> Result<Open, Reason> {
+        let payload: Vec<usize> = left.needed.iter().copied().collect();
+        let one = self.unique_beside(left, right);
+        let algorithm = if join.residual.is_empty() {
+            self.algorithm(&Pairing {
+                build: left,
+                probe: right,
+                payload: &payload,
+                matches: self.input.estimator.rows(rel),
+                unique: one,
+                existence: true,
+            })
+        } else {
+            Algorithm::default()
+        };
+        let materialized = algorithm.materialized();
+        let purpose = Purpose {
+            null_equal: join.null_equal,
+            track_matches: true,
+            existence: false,
+            algorithm,
+        };
+        let (index, _) = self.build(left, &payload, purpose, one)?;
+        let mut marks = self.stream_side(right)?;
+        let found = self.found(index, false);
+        let keys = substitute_all(&right.keys, &marks.columns)?;
+        let mut after = marks.clone();
+        self.beside(&mut after, join, (right, left), &payload, &found);
+        let residual = substitute_all(&join.residual, &after.columns)?;
+        let probe = Probe {
+            index,
+            keys,
+            kind: ProbeKind::Semi,
+            residual,
+            mark_entries: true,
+        };
+        if materialized {
+            // Only the marks are read afterwards.
+            let nothing = Side {
+                needed: Columns::new(),
+                ..right.clone()
+            };
+            self.pairs(marks, probe, &nothing)?;
+        } else {
+            marks.stages.push(Stage::Probe(probe));
+            self.close(marks, Sink::Discard);
+        }
+        let matched = join.kind == JoinKind::Semi;
+        let mut columns: Vec<Expr> = left.rel.columns.iter().map(absent).collect();
+        for (i, expr) in payload.iter().zip(scope(&found, 0)) {
+            columns[*i] = expr;
+        }
+        Ok(Open {
+            source: Source::Entries(index, matched),
+            stages: vec![],
+            columns,
+            width: found.len(),
+        })
+    }
+}

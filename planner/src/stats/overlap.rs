@@ -1,0 +1,100 @@
+//! Keys of two relations against each other: how skewed they are, and how many of one side's the other side has.
+
+use warpline_gpu::column::ColumnStatistics;
+use warpline_gpu::expr::Expr;
+
+use super::Estimator;
+use crate::choose::zipf;
+use crate::rel::expr::as_column;
+use crate::rel::{Join, RelKind, RelRef};
+
+impl Estimator<'_> {
+    /// The Zipf exponent of a key: that of its most skewed column, 0 for keys of which nothing is known.
+    pub fn skew(&self, rel: &RelRef, keys: &[Expr]) -> f64 {
+        keys.iter()
+            .map(|key| self.of_expr(rel, key).skew)
+            .fold(0.0, f64::max)
+    }
+
+    /// The share of the distinct values of the table column behind `left` that the table column behind `right` has,
+    /// whatever conditions stand before the join: by the columns' sketches, else by their ranges. 1 (one side refers to
+    /// the other) where they are not plain columns of tables.
+    pub fn containment(&self, left: (&RelRef, &Expr), right: (&RelRef, &Expr)) -> f64 {
+        let of = |(rel, expr): (&RelRef, &Expr)| self.table_column(rel, as_column(expr)?);
+        let (Some(left), Some(right)) = (of(left), of(right)) else {
+            return 1.0;
+        };
+        let sketched = match (&left.sketch, &right.sketch) {
+            (Some(ours), Some(theirs)) => ours.contained_in(theirs),
+            _ => None,
+        };
+        let strings = |s: &ColumnStatistics| s.ascii;
+        match sketched {
+            Some(share) => share,
+            // Codes of two dictionaries say nothing of each other.
+            None if strings(left) || strings(right) => 1.0,
+            None => in_range(left.range, right.range),
+        }
+    }
+
+    /// The shares of the left and of the right keys that the other side's tables have. Of several key columns each
+    /// bounds the share.
+    pub(super) fn shared_keys(&self, join: &Join) -> (f64, f64) {
+        let (left, right) = (&join.left, &join.right);
+        join.on
+            .iter()
+            .fold((1.0, 1.0), |(of_left, of_right): (f64, f64), (l, r)| {
+                (
+                    of_left.min(self.containment((left, l), (right, r))),
+                    of_right.min(self.containment((right, r), (left, l))),
+                )
+            })
+    }
+
+    /// The statistics of the table column that column `column` of `rel` is.
+    fn table_column(&self, rel: &RelRef, column: usize) -> Option<&ColumnStatistics> {
+        match &rel.kind {
+            RelKind::Scan { table, columns } => self.facts.column(table, *columns.get(column)?),
+            RelKind::Filter { input, .. }
+            | RelKind::Sort { input, .. }
+            | RelKind::Scalar { input, .. } => self.table_column(input, column),
+            RelKind::Project { input, exprs } => {
+                self.table_column(input, as_column(exprs.get(column)?)?)
+            }
+            RelKind::Join(join) => {
+                let n = join.left.columns.len();
+                if column < n {
+                    self.table_column(&join.left, column)
+                } else {
+                    self.table_column(&join.right, column - n)
+                }
+            }
+            RelKind::Aggregate { input, aggregate } => {
+                self.table_column(input, as_column(aggregate.keys.get(column)?)?)
+            }
+            RelKind::One | RelKind::Union(_) => None,
+        }
+    }
+}
+
+/// The share of one range that lies in another.
+fn in_range(ours: Option<(i128, i128)>, theirs: Option<(i128, i128)>) -> f64 {
+    let (Some(ours), Some(theirs)) = (ours, theirs) else {
+        return 1.0;
+    };
+    let (low, high) = (ours.0.max(theirs.0), ours.1.min(theirs.1));
+    if low > high {
+        return 0.0;
+    }
+    let span = |(low, high): (i128, i128)| (high as f64 - low as f64) + 1.0;
+    (span((low, high)) / span(ours)).clamp(0.0, 1.0)
+}
+
+/// The Zipf exponent of a column of `distinct` values of which two rows are equal with this probability.
+pub(super) fn skew_of(statistics: &ColumnStatistics, distinct: f64) -> f64 {
+    statistics
+        .sketch
+        .as_ref()
+        .and_then(|sketch| sketch.collisions())
+        .map_or(0.0, |collisions| zipf::exponent(distinct, collisions))
+}

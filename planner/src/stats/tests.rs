@@ -1,0 +1,280 @@
+//! Estimates against exact answers, over columns that were encoded and described as resident ones are.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::Int64Type;
+use datafusion::datasource::MemTable;
+use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use warpline_gpu::column::{ColumnStatistics, StringPolicy, encode};
+
+use super::{Estimator, TableFacts};
+use crate::choose::zipf;
+use crate::policy::FragmentPlanner;
+use crate::rel::{RelKind, RelRef, ScanTable};
+use crate::tests::{plan, runtime};
+
+const ROWS: usize = 40_000;
+
+/// Numbers that repeat from their seed (splitmix64), below 1.
+struct Numbers(u64);
+
+impl Numbers {
+    fn draw(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((x ^ (x >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Keys 0..n by a Zipf distribution, the frequent ones anywhere among them.
+    fn zipf(&mut self, rows: usize, n: u64, z: f64) -> Vec<i64> {
+        let mut sums = Vec::with_capacity(n as usize);
+        let mut sum = 0.0;
+        for i in 1..=n {
+            sum += (i as f64).powf(-z);
+            sums.push(sum);
+        }
+        (0..rows)
+            .map(|_| {
+                let at = self.draw() * sum;
+                let rank = sums.partition_point(|s| *s < at) as u64;
+                (rank.wrapping_mul(0x9e37_79b9) % n) as i64
+            })
+            .collect()
+    }
+}
+
+/// Tables of one or more columns, and what is known of them once they are resident.
+struct Tables {
+    context: SessionContext,
+    columns: HashMap<String, (usize, ColumnStatistics)>,
+}
+
+impl Tables {
+    fn new(tables: &[(&str, Vec<(&str, ArrayRef)>)]) -> Self {
+        let config = SessionConfig::new().with_target_partitions(1);
+        let state = SessionStateBuilder::new()
+            .with_default_features()
+            .with_config(config)
+            .build();
+        let context = SessionContext::new_with_state(state);
+        let runtime = runtime();
+        let stream = runtime.device().create_stream().unwrap();
+        let mut columns = HashMap::new();
+        for (table, arrays) in tables {
+            let batch = RecordBatch::try_from_iter(arrays.clone()).unwrap();
+            for (name, array) in arrays {
+                let column = encode(
+                    array,
+                    StringPolicy::AlwaysDictionary,
+                    runtime.pool(),
+                    &stream,
+                );
+                let statistics = column.unwrap().statistics;
+                columns.insert((*name).to_string(), (array.len(), statistics));
+            }
+            let table_of = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
+            context.register_table(*table, Arc::new(table_of)).unwrap();
+        }
+        Self { context, columns }
+    }
+
+    /// The relation of a query that runs on the device as a whole.
+    async fn rel(&self, sql: &str) -> RelRef {
+        let plan = plan(&self.context, sql).await;
+        let planner = FragmentPlanner::try_new(&plan, &crate::WarplineConfig::default());
+        let planner = planner.unwrap_or_else(|refusal| panic!("{sql}: {}", refusal.reason));
+        Arc::clone(planner.rel())
+    }
+
+    async fn count(&self, sql: &str) -> f64 {
+        let batches = self
+            .context
+            .sql(sql)
+            .await
+            .unwrap()
+            .collect()
+            .await
+            .unwrap();
+        batches[0].column(0).as_primitive::<Int64Type>().value(0) as f64
+    }
+
+    /// Estimated and exact rows of the joins of a `SELECT count(*)`.
+    async fn join(&self, sql: &str) -> (f64, f64) {
+        let rel = self.rel(sql).await;
+        let estimator = Estimator::new(self);
+        let mut rows = None;
+        rel.for_each(&mut |rel| {
+            if let RelKind::Join(_) = &rel.kind {
+                rows = Some(estimator.compute(rel).rows);
+            }
+        });
+        (rows.unwrap(), self.count(sql).await)
+    }
+}
+
+impl TableFacts for Tables {
+    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
+        self.columns[table.source.schema().field(0).name()].0 as f64
+    }
+
+    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
+        let name = table.source.schema().field(column).name().clone();
+        self.columns.get(&name).map(|(_, statistics)| statistics)
+    }
+}
+
+fn integers(values: impl IntoIterator<Item = i64>) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(values))
+}
+
+fn within(found: f64, expected: f64, share: f64, what: &str) {
+    assert!(
+        (found - expected).abs() <= share * expected.max(1.0),
+        "{what}: {found} for {expected}"
+    );
+}
+
+#[tokio::test]
+async fn skew_is_seen_in_samples_of_uniform_zipf_and_clustered_columns() {
+    let mut numbers = Numbers(1);
+    let mut columns: Vec<(&str, ArrayRef)> = vec![
+        ("uniform", integers(numbers.zipf(ROWS, 1000, 0.0))),
+        ("wide", integers(numbers.zipf(ROWS, 30_000, 0.0))),
+        (
+            "unique",
+            integers((0..ROWS as i64).map(|i| i * 7919 % ROWS as i64)),
+        ),
+        ("clustered", integers((0..ROWS as i64).map(|i| i / 100))),
+    ];
+    let zipfs = [("z10", 1.0), ("z15", 1.5), ("z20", 2.0)];
+    for (name, z) in zipfs {
+        columns.push((name, integers(numbers.zipf(ROWS, 4096, z))));
+    }
+    let text = numbers.zipf(ROWS, 4096, 1.5);
+    let text = text.iter().map(|v| format!("name {v}"));
+    columns.push(("text", Arc::new(StringArray::from_iter_values(text))));
+    let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+    let tables = Tables::new(&[("t", columns.clone())]);
+    let rel = tables
+        .rel(&format!(
+            "SELECT {} FROM t WHERE uniform >= 0",
+            names.join(", ")
+        ))
+        .await;
+    let estimator = Estimator::new(&tables);
+    let estimate = estimator.estimate(&rel);
+    let skew = |name: &str| {
+        let at = rel.columns.iter().position(|c| c.name == name).unwrap();
+        estimate.columns[at].skew
+    };
+    for name in ["uniform", "wide", "unique", "clustered"] {
+        assert_eq!(skew(name), 0.0, "{name}");
+    }
+    for (name, z) in zipfs {
+        within(skew(name), z, 0.15, name);
+    }
+    within(skew("text"), 1.5, 0.15, "strings with codes");
+}
+
+#[tokio::test]
+async fn groups_are_counted_exactly_or_closely() {
+    let mut numbers = Numbers(2);
+    // Far apart: no bitmap holds the range.
+    let far = |values: Vec<i64>| integers(values.into_iter().map(|v| v.wrapping_mul(1 << 40)));
+    let tables = Tables::new(&[(
+        "t",
+        vec![
+            ("near", integers(numbers.zipf(ROWS, 1000, 1.0))),
+            ("far", far(numbers.zipf(ROWS, 5000, 0.0))),
+            ("far_skewed", far(numbers.zipf(ROWS, 5000, 1.2))),
+        ],
+    )]);
+    for (key, share) in [("near", 0.0), ("far", 0.05), ("far_skewed", 0.05)] {
+        let rel = tables
+            .rel(&format!("SELECT {key}, count(*) FROM t GROUP BY {key}"))
+            .await;
+        let exact = tables
+            .count(&format!("SELECT count(DISTINCT {key}) FROM t"))
+            .await;
+        within(Estimator::new(&tables).rows(&rel), exact, share + 1e-9, key);
+    }
+}
+
+#[tokio::test]
+async fn match_ratios_come_from_sketches_and_ranges() {
+    let mut numbers = Numbers(3);
+    // Keys of r; s refers to them, to some of them, or to none.
+    let rows = ROWS as i64;
+    let keys = integers((0..rows).map(|i| i * 3));
+    let shares = [
+        ("whole", 1.0),
+        ("half", 0.5),
+        ("quarter", 0.25),
+        ("few", 0.05),
+    ];
+    let mut columns: Vec<(&str, ArrayRef)> = Vec::new();
+    for (name, share) in shares {
+        let values = (0..rows).map(|_| {
+            let key = (numbers.draw() * rows as f64) as i64 * 3;
+            // Keys that r lacks lie between its own.
+            if (key / 3) as f64 >= share * rows as f64 {
+                key + 1
+            } else {
+                key
+            }
+        });
+        columns.push((name, integers(values.collect::<Vec<_>>())));
+    }
+    columns.push(("beyond", integers((0..rows).map(|i| i + 4 * rows))));
+    columns.push((
+        "skewed",
+        integers(
+            numbers
+                .zipf(ROWS, ROWS as u64, 1.2)
+                .into_iter()
+                .map(|v| v * 3),
+        ),
+    ));
+    let tables = Tables::new(&[("r", vec![("k", keys)]), ("s", columns)]);
+    for (name, tolerance) in [
+        ("whole", 0.02),
+        ("half", 0.1),
+        ("quarter", 0.15),
+        ("few", 0.4),
+        ("beyond", 0.0),
+        ("skewed", 0.02),
+    ] {
+        let sql = format!("SELECT count(*) FROM r JOIN s ON k = {name}");
+        let (found, exact) = tables.join(&sql).await;
+        within(found, exact, tolerance + 1e-4, &sql);
+        let sql = format!("SELECT count(*) FROM s WHERE {name} IN (SELECT k FROM r)");
+        let (found, exact) = tables.join(&sql).await;
+        within(found, exact, tolerance + 1e-4, &sql);
+    }
+    // A condition on the referred side keeps its share of the pairs.
+    let sql = "SELECT count(*) FROM r JOIN s ON k = whole WHERE k < 30000";
+    let (found, exact) = tables.join(sql).await;
+    within(found, exact, 0.1, sql);
+}
+
+#[test]
+fn the_zipf_of_these_tests_is_the_zipf_of_prices() {
+    let values = Numbers(4).zipf(200_000, 1000, 1.0);
+    let mut counts = HashMap::new();
+    for value in values {
+        *counts.entry(value).or_insert(0u32) += 1;
+    }
+    let most = f64::from(*counts.values().max().unwrap()) / 200_000.0;
+    within(
+        most,
+        zipf::hottest(1000.0, 1.0),
+        0.05,
+        "the most frequent key",
+    );
+}
