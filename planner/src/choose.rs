@@ -1,6 +1,39 @@
-//! Where the states of a grouped aggregation live: in registers, shared memory or device memory.
+//! Which algorithm joins and groups: decision trees, prices, and where states and build sides live.
 //!
-//! The tree and its sizing rules follow Karnagel, Müller and Lohman, "Optimizing GPU-accelerated
+//! # Trees and prices
+//! [`join`] and [`group`] have the decision trees of Wu et al. ("Efficiently Processing Joins and Grouped
+//! Aggregations on GPUs", SIGMOD 2025: §5.1.10 and Figure 21) as code, and a price for every algorithm: bytes and passes
+//! over the calibrated constants of a [`Machine`], for any number of rows, key width, payload, match ratio, number of
+//! groups and skew. A tree proposes; prices decide among what it proposes, and override it where another algorithm is
+//! 5 % cheaper. What the pipeline itself can do (look into an index, aggregate on the way) is left only for something 30 %
+//! cheaper: it saves what no model sees, such as later stages in the same kernel, and its rivals depend on more estimates.
+//!
+//! Misestimates are caught at run time: a table that overflows grows and the pipeline runs again, a partition that does
+//! not fit its table is joined in pieces, a list of pairs without room is made anew, a build whose keys are not unique is
+//! planned again.
+//!
+//! # Where Hopper differs
+//! The papers' constants are an A100's and a Titan's. What one H200 showed (CUDA 13.0, 2^26 accesses; [`Machine::h200`]):
+//!
+//! | | papers | H200 |
+//! |---|---|---|
+//! | random 4-byte reads beyond the caches, in sequential ones | 24 (A100) | 13: 24 ps at 512 MB against 1.9; 26 ps at 16 GB |
+//! | the same in the L2 cache | 5.3 | 3.4, up to 32 MB, half of the cache: each half of the device keeps copies |
+//! | random 16-byte reads | | as 4-byte ones |
+//! | random writes and additions beyond the cache | | 2.4 reads (59 to 64 ps), in the cache 1.5 to 2 |
+//! | additions to 4 / 64 / 1024 / 16 K counters | | 250 / 290 / 84 / 14 ps: contention, not bandwidth |
+//! | 32-bit additions in shared memory | contention with few counters | 1.0 ps, whatever the number of counters |
+//! | 64-bit additions in shared memory | | 3.3 ps spread out, 7 on 32 counters, 80 on one: loops of compare-and-swap |
+//! | partition pass, 4-byte key and payload, in copies of the same bytes | 1 | 1.8; a further column 1.7 of its bytes |
+//! | match ratio where moving two payload columns pays | 0.2 (model), 0.25 | 0.15: all columns move in one pass |
+//!
+//! So unclustered gathers are about half as dear as on the A100, and moving a column along with the others is much
+//! cheaper than partitioning it by itself: `phj_tr` takes nearly all of the joins that are not left to an index, and `phj_ur`
+//! and `smj_*` few. States of 4 bytes in shared memory have no contention at all, so skew does not matter to block-shared
+//! tables, and few groups need no copies a thread for contention's sake.
+//!
+//! # Where states live
+//! The placement of fused aggregations follows Karnagel, Müller and Lohman, "Optimizing GPU-accelerated
 //! Group-By and Aggregation" (ADMS/DaMoN 2015): private tables for a handful of groups, one a block while
 //! it fits shared memory, a global table beyond, with the fill that its place in the memory
 //! hierarchy allows.
@@ -16,6 +49,8 @@ pub mod zipf;
 pub use group::{GroupAlgorithm, GroupDecision, GroupWorkload, choose_group};
 pub use join::{JoinAlgorithm, JoinDecision, JoinWorkload, choose_join};
 pub use price::Price;
+
+use std::sync::Arc;
 
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::machine::{Machine, Origin};
@@ -61,17 +96,28 @@ mod limits {
     pub(super) const TLB_REACH: u64 = 2 << 30;
 }
 
-/// Chooses by the number of groups, the size of their states and the device's memories.
-#[derive(Debug, Clone, Copy, Default)]
+/// Chooses by the number of groups, the size of their states, the device's memories, and prices.
+#[derive(Debug, Clone)]
 pub struct CostedPolicy {
     /// What `warpline.group_by` asks for.
     pub group_by: GroupSetting,
+    /// The device's constants.
+    pub machine: Arc<Machine>,
+}
+
+impl Default for CostedPolicy {
+    fn default() -> Self {
+        Self {
+            group_by: GroupSetting::Auto,
+            machine: Arc::new(Machine::h200()),
+        }
+    }
 }
 
 impl PlacementPolicy for CostedPolicy {
     fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let algorithm = match self.group_by {
-            GroupSetting::Auto => return automatic(profile, device),
+            GroupSetting::Auto => return priced(profile, device, &self.machine),
             GroupSetting::Force(algorithm) => algorithm,
         };
         let asked = match algorithm {
@@ -95,7 +141,7 @@ impl PlacementPolicy for CostedPolicy {
                 ..choice
             },
             Err(obstacle) => {
-                let choice = automatic(profile, device);
+                let choice = priced(profile, device, &self.machine);
                 let reason = format!(
                     "warpline.group_by = {} is impossible ({obstacle}): {}",
                     self.group_by, choice.reason
@@ -111,6 +157,55 @@ fn constants(machine: &Machine) -> String {
     match machine.origin {
         Origin::Measured => format!("constants measured on {}", machine.device),
         Origin::Default => "default constants (`warpline calibrate` measures the device)".into(),
+    }
+}
+
+/// States in the pipeline that yields the rows, unless writing the rows down and bringing them together is clearly
+/// cheaper.
+fn priced(profile: &GroupProfile, device: &DeviceInfo, machine: &Machine) -> PlacementChoice {
+    let fused = automatic(profile, device);
+    let algorithm = match fused.placement {
+        GroupPlacement::Registers => GroupAlgorithm::Private,
+        GroupPlacement::Shared => GroupAlgorithm::Shared,
+        _ => GroupAlgorithm::Global,
+    };
+    let decision = group::choose_beside(algorithm, &workload(profile), machine);
+    let how = match decision.algorithm {
+        GroupAlgorithm::Private | GroupAlgorithm::Shared | GroupAlgorithm::Global => None,
+        GroupAlgorithm::Hgb => Some(Regroup::Number),
+        GroupAlgorithm::SgbUr => Some(Regroup::SortKeys),
+        GroupAlgorithm::SgbTr => Some(Regroup::SortRows),
+        GroupAlgorithm::SgbDeTr => Some(Regroup::SortNumbers),
+        GroupAlgorithm::PgbUr => Some(Regroup::PartitionKeys),
+        GroupAlgorithm::PgbTr => Some(Regroup::PartitionRows),
+    };
+    let regrouped = how.and_then(|how| regrouped(profile, how).ok());
+    let choice = regrouped.unwrap_or(fused);
+    PlacementChoice {
+        reason: format!("{}; {}", choice.reason, decision.reason),
+        ..choice
+    }
+}
+
+/// The profile as prices see it.
+fn workload(profile: &GroupProfile) -> GroupWorkload {
+    let words = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
+    GroupWorkload {
+        rows: profile.rows as f64,
+        groups: profile.estimate.min(profile.max_groups).max(1) as f64,
+        key_bytes: profile.key_bytes,
+        key_words: words(profile.key_words),
+        dense_domain: profile.dense_domain,
+        state_bytes: words(profile.state_bytes),
+        // A cell of 4 or 8 bytes a call, and one that says that there was a row.
+        updates: words(profile.payload.len().max(profile.state_bytes.div_ceil(8))),
+        payload: profile.payload.clone(),
+        skew: profile.collisions.map_or(0.0, |collisions| {
+            zipf::exponent(profile.estimate as f64, collisions)
+        }),
+        must_sort: false,
+        distinct: profile.distinct,
+        clustered: profile.clustered,
     }
 }
 

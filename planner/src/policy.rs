@@ -72,6 +72,7 @@ impl FragmentPlanner {
             reloaded: OnceLock::new(),
             groups: CostedPolicy {
                 group_by: config.group_by,
+                ..CostedPolicy::default()
             },
             join: config.join,
             machine: Arc::new(Machine::h200()),
@@ -84,7 +85,15 @@ impl FragmentPlanner {
     /// The same, priced for a device.
     #[must_use]
     pub fn on(self, machine: Arc<Machine>) -> Self {
-        Self { machine, ..self }
+        let groups = CostedPolicy {
+            machine: Arc::clone(&machine),
+            ..self.groups
+        };
+        Self {
+            groups,
+            machine,
+            ..self
+        }
     }
 
     /// The relation that the fragment computes.

@@ -60,6 +60,7 @@ pub(super) fn aggregate_sink(
             .collect(),
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
+        collisions: collisions(emitter, aggregate),
         registers_possible: true,
         shared_possible: true,
     };
@@ -91,6 +92,24 @@ pub(super) fn aggregate_sink(
         clustered: profile.clustered,
         profile,
     })
+}
+
+/// The probability that two rows have equal keys, taken to be independent of each other.
+fn collisions(emitter: &Emitter<'_>, aggregate: &Aggregate) -> Option<f64> {
+    let of = |key: &crate::expr::Expr| {
+        let Node::Column(index) = &key.node else {
+            return None;
+        };
+        match &emitter.columns.get(*index)?.shape {
+            Shape::Resident(column) => {
+                let known = &column.statistics;
+                let sampled = known.sketch.as_ref().and_then(|s| s.collisions());
+                sampled.or_else(|| Some(1.0 / known.distinct_estimate?.max(1) as f64))
+            }
+            _ => None,
+        }
+    };
+    aggregate.keys.iter().map(of).product()
 }
 
 /// Does each group's rows' key come from a column in order? Then they follow each other.

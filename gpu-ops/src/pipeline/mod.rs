@@ -200,6 +200,8 @@ pub struct GroupProfile {
     pub distinct: bool,
     /// Rows come in the order of the key.
     pub clustered: bool,
+    /// The probability that two rows have equal keys, where the columns' samples tell.
+    pub collisions: Option<f64>,
     /// True when every state can be kept in registers.
     pub registers_possible: bool,
     /// True when the states have shared-memory atomics.

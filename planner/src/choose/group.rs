@@ -17,7 +17,7 @@
 //! | private | `N g u` register updates |
 //! | shared | `N u` shared-memory atomics, and every block's table added to the global one |
 //! | global | `N` look-ups in a hash table (none for dense keys), `N u` atomics over `T` |
-//! | hgb | `N` look-ups in a hash table, numbers written and read, then shared or global atomics |
+//! | hgb | rows written; `N` look-ups in a hash table, numbers written and read; shared or global atomics |
 //! | sgb | rows written; sorted by the bits of the key (DE: looked up, then by the bits of `g`); runs reduced; UR: `N` random reads a column, as unclustered as there are groups for a warp: `min(24, g) / 24` |
 //! | pgb | rows written; partitioned; shared-memory atomics a partition; UR: `N` random reads a column |
 //!
@@ -362,22 +362,17 @@ impl Model<'_> {
         let (w, machine) = (self.w, self.machine);
         let groups = self.groups();
         let table = groups * f64::from(w.state_bytes);
-        // Dense keys are numbers already.
-        let find = match w.dense_domain {
-            Some(domain) if domain as f64 <= 2.0 * groups => 0.0,
-            _ => {
-                let written = 8.0 + widths(&w.payload).sum::<f64>() * 2.0;
-                self.look_ups(w.rows) + machine.stream(w.rows * written)
-            }
-        };
+        let find = self.look_ups(w.rows) + machine.stream(w.rows * (self.key() + 4.0));
+        let read = machine.stream(w.rows * (4.0 + widths(&w.payload).sum::<f64>()));
         let aggregate = if table <= machine.shared {
             self.shared_updates(groups)
         } else {
             self.global_updates(table)
         };
         Price::default()
+            .with("write", self.written())
             .with("find", find + machine.launches(3.0))
-            .with("aggregate", aggregate + machine.launches(2.0))
+            .with("aggregate", read + aggregate + machine.launches(2.0))
     }
 
     /// Keys and payload written down.
@@ -616,7 +611,7 @@ pub struct GroupDecision {
 
 /// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
 /// estimates are not.
-const LEAVE_FUSED: f64 = 0.85;
+const LEAVE_FUSED: f64 = 0.7;
 /// What the tree leaves is left only for a price this much lower.
 const LEAVE_TREE: f64 = 0.95;
 
@@ -624,7 +619,7 @@ const LEAVE_TREE: f64 = 0.95;
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
-/// aggregation (registers, shared or device memory) stands unless that algorithm is 15 % cheaper than it.
+/// aggregation (registers, shared or device memory) stands unless that algorithm is 30 % cheaper than it.
 pub fn choose_group(asked: GroupSetting, w: &GroupWorkload, machine: &Machine) -> GroupDecision {
     let priced: Vec<(GroupAlgorithm, Option<Price>)> = GroupAlgorithm::ALL
         .into_iter()
@@ -642,33 +637,58 @@ pub fn choose_group(asked: GroupSetting, w: &GroupWorkload, machine: &Machine) -
             )),
         },
     };
+    let fused = cheapest(&priced, &|a| a.is_fused()).map(|(algorithm, _)| algorithm);
+    let (algorithm, why) = by_tree_and_price(fused, w, &priced, machine);
+    let why = format!("{}{why}", refusal.unwrap_or_default());
+    decision(algorithm, &priced, &why, machine)
+}
+
+/// The same where the pipeline's own aggregation, if it is to be, is decided already: `fused`, or a clearly cheaper one that
+/// writes the rows down.
+pub fn choose_beside(fused: GroupAlgorithm, w: &GroupWorkload, machine: &Machine) -> GroupDecision {
+    let priced: Vec<(GroupAlgorithm, Option<Price>)> = GroupAlgorithm::ALL
+        .into_iter()
+        .filter(|algorithm| !algorithm.is_fused() || *algorithm == fused)
+        .map(|algorithm| (algorithm, price(w, algorithm, machine)))
+        .collect();
+    let (algorithm, why) = by_tree_and_price(Some(fused), w, &priced, machine);
+    decision(algorithm, &priced, &why, machine)
+}
+
+type Priced = [(GroupAlgorithm, Option<Price>)];
+
+fn cheapest(priced: &Priced, of: &dyn Fn(GroupAlgorithm) -> bool) -> Option<(GroupAlgorithm, f64)> {
+    priced
+        .iter()
+        .filter(|(algorithm, _)| of(*algorithm))
+        .filter_map(|(algorithm, price)| Some((*algorithm, price.as_ref()?.ms)))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// What the tree and prices come to, and the path.
+fn by_tree_and_price(
+    fused: Option<GroupAlgorithm>,
+    w: &GroupWorkload,
+    priced: &Priced,
+    machine: &Machine,
+) -> (GroupAlgorithm, String) {
     let leaf = decision_tree(w, machine);
-    let cheapest = |of: &dyn Fn(GroupAlgorithm) -> bool| {
-        priced
-            .iter()
-            .filter(|(algorithm, _)| of(*algorithm))
-            .filter_map(|(algorithm, price)| Some((*algorithm, price.as_ref()?.ms)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
-    };
-    let best = cheapest(&|_| true);
-    let proposed = match (cheapest(&|a| leaf.algorithms.contains(&a)), best) {
+    let best = cheapest(priced, &|_| true);
+    let at_leaf = cheapest(priced, &|a| leaf.algorithms.contains(&a));
+    let proposed = match (at_leaf, best) {
         (Some(tree), Some(best)) if best.1 >= tree.1 * LEAVE_TREE => Some(tree),
         (_, best) => best,
     };
-    let algorithm = match (cheapest(&|a| a.is_fused()), proposed) {
+    let fused = fused.and_then(|fused| cheapest(priced, &|a| a == fused));
+    let algorithm = match (fused, proposed) {
         (Some(fused), Some(other)) if other.1 < fused.1 * LEAVE_FUSED => other.0,
         (Some(fused), _) => fused.0,
         (None, Some(other)) => other.0,
         (None, None) => GroupAlgorithm::Global,
     };
     let path = leaf.path.join(", ");
-    let leaf = leaf.algorithms.iter().map(|a| a.name());
-    let why = format!(
-        "{}tree: {path}: {}",
-        refusal.unwrap_or_default(),
-        leaf.collect::<Vec<_>>().join(" or ")
-    );
-    decision(algorithm, &priced, &why, machine)
+    let leaf: Vec<_> = leaf.algorithms.iter().map(|a| a.name()).collect();
+    (algorithm, format!("tree: {path}: {}", leaf.join(" or ")))
 }
 
 fn decision(

@@ -31,15 +31,14 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         payload: vec![4, 8],
         distinct: false,
         clustered: false,
+        collisions: None,
         registers_possible: true,
         shared_possible: true,
     }
 }
 
 fn place(profile: &GroupProfile) -> GroupPlacement {
-    CostedPolicy::default()
-        .place_groups(profile, &h200())
-        .placement
+    automatic(profile, &h200()).placement
 }
 
 #[test]
@@ -148,6 +147,7 @@ fn a_forced_placement_is_taken_where_it_is_possible_and_explained_where_not() {
     let force = |group_by, p: &GroupProfile| {
         CostedPolicy {
             group_by: GroupSetting::Force(group_by),
+            ..CostedPolicy::default()
         }
         .place_groups(p, &h200())
     };
@@ -181,5 +181,57 @@ fn a_forced_placement_is_taken_where_it_is_possible_and_explained_where_not() {
         unknown.reason.contains("without a small known domain"),
         "{}",
         unknown.reason
+    );
+}
+
+#[test]
+fn rows_are_written_down_and_regrouped_when_that_is_clearly_cheaper() {
+    let choose = |p: &GroupProfile| CostedPolicy::default().place_groups(p, &h200());
+    let rows = 1 << 28;
+    let many = GroupProfile {
+        rows,
+        max_groups: rows,
+        estimate: 1 << 26,
+        state_bytes: 8,
+        payload: vec![4, 4],
+        ..profile(None)
+    };
+    let choice = choose(&many);
+    let GroupPlacement::Regrouped { how, bits, groups } = choice.placement else {
+        panic!("{}: {}", choice.placement, choice.reason)
+    };
+    assert_eq!((how, bits), (Regroup::PartitionRows, 16));
+    assert!(groups >= 1 << 26);
+    for part in [
+        "transform",
+        "global ",
+        "sgb_de_tr ",
+        "tree: more than",
+        "default constants",
+    ] {
+        assert!(choice.reason.contains(part), "{part}: {}", choice.reason);
+    }
+    // Where it is not, the pipeline aggregates as it does without prices.
+    for domain in [3, 8, 100, 1000, 10_000] {
+        let few = GroupProfile {
+            rows,
+            state_bytes: 8,
+            state_registers: 2,
+            payload: vec![4, 4],
+            ..profile(Some(domain))
+        };
+        let choice = choose(&few);
+        assert_eq!(choice.placement, place(&few), "{}", choice.reason);
+    }
+    // A key that cannot be written down stays where it is.
+    let wide = GroupProfile {
+        key_bytes: 24,
+        ..many
+    };
+    let choice = choose(&wide);
+    assert!(
+        matches!(choice.placement, GroupPlacement::GlobalHash { .. }),
+        "{}",
+        choice.reason
     );
 }

@@ -419,11 +419,12 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
 
 /// Distinct combinations of values in `rows` rows.
 pub(crate) fn combinations(columns: &[ColumnEstimate], rows: f64) -> f64 {
-    let all: f64 = columns
-        .iter()
-        .map(|c| c.distinct + if c.nulls > 0.0 { 1.0 } else { 0.0 })
-        .product();
-    drawn(all, rows)
+    let values = |c: &ColumnEstimate| c.distinct + if c.nulls > 0.0 { 1.0 } else { 0.0 };
+    match columns {
+        // Those of the rows at hand already.
+        [one] => values(one).min(rows.max(1.0)),
+        all => drawn(all.iter().map(values).product(), rows),
+    }
 }
 
 /// Distinct values among `rows` drawn from `distinct` (Cardenas).

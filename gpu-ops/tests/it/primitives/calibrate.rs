@@ -76,7 +76,7 @@ fn every_kernel_visits_every_access_once() {
             let data = machine.upload(&values);
             let narrow = |p: u32| {
                 let word = values[p as usize / 2];
-                if p % 2 == 0 {
+                if p.is_multiple_of(2) {
                     word & 0xFFFF_FFFF
                 } else {
                     word >> 32

@@ -184,7 +184,14 @@ fn more_of_anything_never_costs_less() {
         build_rows: M,
         ..base
     };
-    assert!(cost(&ordered, Nphj) < cost(&uniform, Nphj));
+    assert!(cost(&ordered, Perfect) < cost(&uniform, Perfect));
+    assert_eq!(cost(&ordered, PhjTr), cost(&uniform, PhjTr));
+    let built = JoinWorkload {
+        build_clustered: true,
+        ..uniform.clone()
+    };
+    assert!(cost(&built, Perfect) < cost(&uniform, Perfect));
+    assert_eq!(cost(&built, Nphj), cost(&uniform, Nphj));
 }
 
 #[test]
@@ -324,13 +331,13 @@ fn an_index_is_left_only_for_a_clear_gain() {
                 .fold(f64::INFINITY, f64::min);
             assert_eq!(
                 !decision.algorithm.is_index(),
-                join < 0.85 * index || decision.price.ms < 0.85 * index,
+                join < LEAVE_INDEX * index || decision.price.ms < LEAVE_INDEX * index,
                 "{}",
                 decision.reason
             );
             let best = index.min(join);
             assert!(
-                decision.price.ms <= best / 0.85 * 1.0001,
+                decision.price.ms <= best / LEAVE_INDEX * 1.0001,
                 "{}",
                 decision.reason
             );
