@@ -200,6 +200,8 @@ pub struct GroupProfile {
     pub distinct: bool,
     /// Rows come in the order of the key.
     pub clustered: bool,
+    /// Some group has so many of the rows that they queue at its state.
+    pub hot: bool,
     /// True when every state can be kept in registers.
     pub registers_possible: bool,
     /// True when the states have shared-memory atomics.

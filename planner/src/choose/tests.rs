@@ -31,6 +31,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         payload: vec![4, 8],
         distinct: false,
         clustered: false,
+        hot: false,
         registers_possible: true,
         shared_possible: true,
     }
