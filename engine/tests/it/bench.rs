@@ -12,6 +12,7 @@ fn every_benchmark_measures_and_checks_its_sweeps() {
         ("gather", 8),
         ("sort", 8 + 18 + 4),
         ("join", (12 + 14 + 14 + 5 + 4) * 4),
+        ("group-by", 3 * 2 * 2 + 2 * 2 + 2 * 2),
     ] {
         assert!(listed.contains(&format!("{name}: ")), "{listed}");
         let arguments = [

@@ -289,6 +289,8 @@ pub struct GroupsLayout {
     pub key_bytes: usize,
     /// First byte of the key in its slot.
     pub key_offset: usize,
+    /// Slots of a table in each block's shared memory that holds frequent keys, in front of that in device memory; 0: none.
+    pub front: u64,
     /// Groups of collected rows: there are `cap{r}` states, of which [`ControlWord::Count`] are groups, without gaps. Those of
     /// partitions have keys `r{r}keys`, of 4, 8 or 16 bytes, and for rows that found no place in a block a table of
     /// `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
@@ -329,6 +331,7 @@ impl GroupsLayout {
             key_bytes,
             key_offset,
             regrouped: None,
+            front: 0,
             distinct_words,
         }
     }

@@ -32,6 +32,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         distinct: false,
         clustered: false,
         collisions: None,
+        hot: false,
         registers_possible: true,
         shared_possible: true,
     }
