@@ -75,12 +75,6 @@ mod limits {
     pub(super) const SHARED_BLOCKS: u64 = 2;
     /// … unless each group has this many rows: then one block may take it all.
     pub(super) const ROWS_A_GROUP: u64 = 64;
-    /// Rows are partitioned when there are at least so many,
-    pub(super) const PARTITION_ROWS: u64 = 1 << 22;
-    /// … a table for their groups would take more than this many L2 caches,
-    pub(super) const PARTITION_CACHES: u64 = 2;
-    /// … and at most so many bytes move with a key.
-    pub(super) const PARTITION_PAYLOAD: u32 = 24;
     /// A dense array is allowed this many entries for each scanned row (it is cleared and read back) …
     pub(super) const DENSE_ENTRIES_PER_ROW: u64 = 4;
     /// … but this many entries always,
@@ -226,45 +220,7 @@ fn automatic(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
     };
     registers(profile, limits::REGISTER_GROUPS, limits::STATE_REGISTERS)
         .or_else(|_| shared(profile, device, blocks))
-        .unwrap_or_else(|_| {
-            let global = global(profile, device);
-            partitioned(profile, &global, device).unwrap_or(global)
-        })
-}
-
-/// Partitions in place of a table in device memory that is far larger than the cache: each row would wait for a sector of
-/// it, which costs more than to move the row twice. On one H200 with 2^26 rows of two maxima, partitions took 2.6 ms
-/// whatever the number of groups, arrays of 32 and 128 MB 1.1 and 3.0 ms.
-fn partitioned(
-    profile: &GroupProfile,
-    global: &PlacementChoice,
-    device: &DeviceInfo,
-) -> Option<PlacementChoice> {
-    let bytes = match global.placement {
-        GroupPlacement::GlobalDense => profile
-            .dense_domain?
-            .saturating_mul(profile.state_bytes as u64),
-        GroupPlacement::GlobalHash { capacity } => {
-            capacity.saturating_mul(profile.state_bytes as u64 + limits::SLOT_OVERHEAD / 2)
-        }
-        _ => return None,
-    };
-    let payload: u32 = profile.payload.iter().sum();
-    let worth = profile.rows >= limits::PARTITION_ROWS
-        && bytes > limits::PARTITION_CACHES * device.l2_cache as u64
-        && payload <= limits::PARTITION_PAYLOAD
-        && !(profile.clustered || profile.distinct || profile.hot);
-    if !worth {
-        return None;
-    }
-    let choice = regrouped(profile, Regroup::PartitionRows).ok()?;
-    Some(PlacementChoice {
-        reason: format!(
-            "{}; a table of {bytes} bytes is many times the L2 cache",
-            choice.reason
-        ),
-        ..choice
-    })
+        .unwrap_or_else(|_| global(profile, device))
 }
 
 fn registers(
