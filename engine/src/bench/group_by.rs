@@ -105,13 +105,15 @@ impl Grouping {
 
 async fn groups(bench: &Bench, keys: Keys) -> Result<Vec<Point>> {
     let most = bench.rows().ilog2().saturating_sub(2).max(2);
-    let list = (2..=most.min(26)).step_by(if bench.emulated() { 4 } else { 2 }).map(|bits| Grouping {
-        series: String::new(),
-        x: (1u64 << bits) as f64,
-        groups: 1 << bits,
-        exponent: 0.0,
-        keys,
-    });
+    let list = (2..=most.min(26))
+        .step_by(if bench.emulated() { 4 } else { 2 })
+        .map(|bits| Grouping {
+            series: String::new(),
+            x: (1u64 << bits) as f64,
+            groups: 1 << bits,
+            exponent: 0.0,
+            keys,
+        });
     maxima(bench, list.collect()).await
 }
 

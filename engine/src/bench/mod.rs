@@ -24,13 +24,12 @@ use crate::error::{Error, Result};
 use crate::session::WarplineSession;
 
 /// All benchmarks.
-pub const BENCHMARKS: &[&Benchmark] =
-    &[
-        &partition::BENCHMARK,
-        &gather::BENCHMARK,
-        &sort::BENCHMARK,
-        &group_by::BENCHMARK,
-    ];
+pub const BENCHMARKS: &[&Benchmark] = &[
+    &partition::BENCHMARK,
+    &gather::BENCHMARK,
+    &sort::BENCHMARK,
+    &group_by::BENCHMARK,
+];
 
 /// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.
 const ROWS: u64 = 1 << 27;

@@ -175,16 +175,17 @@ impl AccumulatorPlan {
         }
         plan.existence = exists
             .then(|| {
-                let first = |a: &Accumulator| {
-                    a.kind == StateKind::Seen && a.condition == EVERY_ROW
-                };
+                let first = |a: &Accumulator| a.kind == StateKind::Seen && a.condition == EVERY_ROW;
                 self.accumulators.iter().position(first).map(stand_in)
             })
             .flatten();
         // What nobody reads goes; the rest moves up.
         let used = |i: usize| {
             plan.existence == Some(i)
-                || plan.calls.iter().any(|c| c.value == i || c.count == Some(i))
+                || plan
+                    .calls
+                    .iter()
+                    .any(|c| c.value == i || c.count == Some(i))
         };
         let kept: Vec<usize> = (0..plan.accumulators.len()).filter(|i| used(*i)).collect();
         let place = |i: usize| kept.iter().position(|k| *k == i).unwrap_or(0);
@@ -193,10 +194,7 @@ impl AccumulatorPlan {
             call.count = call.count.map(place);
         }
         plan.existence = plan.existence.map(place);
-        plan.accumulators = kept
-            .iter()
-            .map(|i| self.accumulators[*i].clone())
-            .collect();
+        plan.accumulators = kept.iter().map(|i| self.accumulators[*i].clone()).collect();
         // Cells of 8 bytes first, so that all are aligned.
         plan.bytes = 0;
         for narrow in [false, true] {
@@ -395,7 +393,9 @@ impl AccumulatorPlan {
             (None, StateKind::Min) => format!("min_key((i64){number})"),
             (None, _) => format!("max_key((i64){number})"),
             // Modulo 2^32, in which the codes fit.
-            (Some(_), StateKind::Min) => format!("{}u - (u32){number}", (base as u32).wrapping_add(1)),
+            (Some(_), StateKind::Min) => {
+                format!("{}u - (u32){number}", (base as u32).wrapping_add(1))
+            }
             (Some(_), _) => format!("(u32){number} - {}u", (base as u32).wrapping_sub(1)),
         };
         // The name of a variable is all that later statements need.
@@ -573,10 +573,16 @@ impl Accumulator {
         match self.kind {
             StateKind::Min if self.narrow => {
                 // One more than the base, because codes count from 1.
-                format!("(i64)({}ull - (u64){content})", (self.base as u64).wrapping_add(1))
+                format!(
+                    "(i64)({}ull - (u64){content})",
+                    (self.base as u64).wrapping_add(1)
+                )
             }
             _ if self.is_code() => {
-                format!("(i64)({}ull + (u64){content})", (self.base as u64).wrapping_sub(1))
+                format!(
+                    "(i64)({}ull + (u64){content})",
+                    (self.base as u64).wrapping_sub(1)
+                )
             }
             StateKind::Min => format!("value_of_min({content})"),
             StateKind::Min128 => format!("value_of_min128({content})"),

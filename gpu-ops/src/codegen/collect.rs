@@ -12,9 +12,7 @@ use super::emit::{
 use super::group_sink;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_bits, packed_key, packed_words};
-use super::program::{
-    CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout, SourceRows,
-};
+use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{Emitter, KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape, layout_of};
@@ -45,7 +43,9 @@ pub(super) fn pipelines(
     plan: EmittedPipeline,
 ) -> Result<(EmittedPipeline, EmittedPipeline)> {
     let Sink::Aggregate { into, aggregate } = &pipeline.sink else {
-        return Err(GpuError::Internal("rows collected for no aggregation".into()));
+        return Err(GpuError::Internal(
+            "rows collected for no aggregation".into(),
+        ));
     };
     let EmittedSink::Aggregate {
         layout, profile, ..
@@ -68,8 +68,10 @@ pub(super) fn pipelines(
         keys.push(key_plan(&mut emitter, value, &key.data_type, true)?);
     }
     let key_words = pack_keys(&mut keys);
-    let (Some(key_bytes), key_bits) = (packed_width(&keys, key_words), packed_bits(&keys, key_words))
-    else {
+    let (Some(key_bytes), key_bits) = (
+        packed_width(&keys, key_words),
+        packed_bits(&keys, key_words),
+    ) else {
         return unsupported("keys of more than 16 bytes cannot be partitioned or sorted");
     };
     let codes: Vec<String> = keys.iter().map(code).collect();
@@ -245,7 +247,9 @@ fn collected_rows(
         .arguments
         .pointer(&format!("r{rows}k0"), layout.key_pointer());
     if how.numbers() {
-        let numbers = state.arguments.pointer(&format!("r{rows}ids"), "const u32*");
+        let numbers = state
+            .arguments
+            .pointer(&format!("r{rows}ids"), "const u32*");
         prologue.push(format!(
             "u32 group_of[WL_ROWS] = {{}}; if (live != 0) load_vec_stream<u32, WL_ROWS>({numbers} + row, group_of);"
         ));

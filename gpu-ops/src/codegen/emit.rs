@@ -7,7 +7,9 @@
 use super::group_sink;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{dense_code, packed_words, probe_key};
-use super::program::{CollectedLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout, SourceRows};
+use super::program::{
+    CollectedLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout, SourceRows,
+};
 use super::scalar::{Emitter, KernelState};
 use super::scope::{Access, Bases, ScopeColumn, Shape};
 use super::sinks::{aggregate_sink, build_sink, settle};
@@ -16,7 +18,9 @@ use super::value::{CType, Value};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
-use crate::graph::{Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, ResultSpec, Sink, Stage};
+use crate::graph::{
+    Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, ResultSpec, Sink, Stage,
+};
 use crate::pipeline::{AggregateCall, GroupProfile};
 use crate::tables::LoadedTable;
 

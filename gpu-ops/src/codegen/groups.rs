@@ -266,9 +266,7 @@ fn call_column(
             match call.c_type {
                 CType::F64 => {
                     c_type = CType::F64;
-                    lines.push(format!(
-                        "{{c}}[k] = valid ? f64_of_order({extreme}) : 0.0;"
-                    ));
+                    lines.push(format!("{{c}}[k] = valid ? f64_of_order({extreme}) : 0.0;"));
                 }
                 CType::F32 => {
                     c_type = CType::F32;
@@ -284,9 +282,7 @@ fn call_column(
                     let t = c_type.name();
                     // Where there is no value, any of the range will do.
                     let any = state.arguments.literal(range.min, false);
-                    lines.push(format!(
-                        "{{c}}[k] = valid ? ({t}){extreme} : ({t}){any};"
-                    ));
+                    lines.push(format!("{{c}}[k] = valid ? ({t}){extreme} : ({t}){any};"));
                 }
             }
         }

@@ -47,8 +47,9 @@ pub use keys::KeyPlan;
 pub use lookup::LookupTable;
 pub use packed::{pack, unpack_array};
 pub use program::{
-    CONTROL_WORDS, CollectedLayout, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys, JoinedMatches,
-    KernelProgram, Program, ResultLayout, RegroupedLayout, SortProgram, SourceRows, StepProgram,
+    CONTROL_WORDS, CollectedLayout, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys,
+    JoinedMatches, KernelProgram, Program, RegroupedLayout, ResultLayout, SortProgram, SourceRows,
+    StepProgram,
 };
 pub use range::Range;
 pub use strings_plan::bytes_supported;

@@ -58,7 +58,9 @@ impl KernelWriter<'_> {
         self.begin_sink()?;
         let groups = self.group_plan()?;
         let Some(of) = groups.layout.regrouped else {
-            return Err(GpuError::Internal("a partition of no collected rows".into()));
+            return Err(GpuError::Internal(
+                "a partition of no collected rows".into(),
+            ));
         };
         let rows = self.size("rows");
         let count = self.control(of.rows, ControlWord::Count);
@@ -213,10 +215,7 @@ impl KernelWriter<'_> {
         line!(self, "      place += (u32)__popc(votes);");
         line!(self, "      if (table[slot] != 0 && number < cap) {{");
         line!(self, "        {keys}[number] = block_key(table, slot);");
-        line!(
-            self,
-            "        u8* const at = states + number * {stride};"
-        );
+        line!(self, "        u8* const at = states + number * {stride};");
         for (i, a) in accumulators.iter().enumerate() {
             let store = a.copy(&a.cell("at"), &groups.array_cell(i, "slot"));
             line!(self, "        {store}");
@@ -236,7 +235,10 @@ impl KernelWriter<'_> {
             self,
             "      if (number == WL_NO_NUMBER) store_relaxed(&{overflow}, (u64)1);"
         );
-        line!(self, "      if (number == WL_NO_NUMBER || number >= cap) continue;");
+        line!(
+            self,
+            "      if (number == WL_NO_NUMBER || number >= cap) continue;"
+        );
         line!(
             self,
             "      u8* const at = states + (u64)number * {stride};"

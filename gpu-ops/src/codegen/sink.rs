@@ -2,7 +2,9 @@
 
 use super::emit::EmittedSink;
 use super::kernel::{KernelWriter, line};
-use super::program::{CollectedLayout, ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout};
+use super::program::{
+    CollectedLayout, ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,
+};
 use super::value::Value;
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId};

@@ -3,8 +3,8 @@
 use super::aggregate::{AccumulatorPlan, EVERY_ROW};
 use super::collect::packed_width;
 use super::distinct::DistinctSets;
-use super::group_sink;
 use super::emit::{Context, EmittedSink, Known, emit_all};
+use super::group_sink;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
 use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
 use super::scalar::{Emitter, unsupported};
@@ -54,7 +54,11 @@ pub(super) fn aggregate_sink(
         state_registers: dense.accumulators.iter().map(|a| a.registers()).sum(),
         key_bytes: packed_width(&keys, key_words).unwrap_or(8 * key_words as u32),
         key_words,
-        payload: aggregates.arguments.iter().map(|(_, bytes)| *bytes).collect(),
+        payload: aggregates
+            .arguments
+            .iter()
+            .map(|(_, bytes)| *bytes)
+            .collect(),
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
         hot: is_hot(emitter, aggregate, context.graph.results[into].estimate),
@@ -84,8 +88,10 @@ pub(super) fn aggregate_sink(
     }
     let mut layout =
         GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
-    if profile.hot {
-        layout.front = group_sink::front_slots(&layout);
+    // Rows in the order of the key are added up in runs, which do not queue.
+    if !profile.clustered {
+        let groups = profile.estimate.min(profile.max_groups);
+        layout.front = group_sink::front_slots(&layout, context.device, profile.hot, groups);
     }
     Ok(EmittedSink::Aggregate {
         into,

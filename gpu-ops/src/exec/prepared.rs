@@ -9,8 +9,8 @@ use super::compile::{Builtins, compile};
 use super::places::{ColumnPart, Name, Place, Template};
 use super::shapes::Shape;
 use crate::codegen::{
-    ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout,
-    SourceRows, StepProgram,
+    ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
+    StepProgram,
 };
 use crate::column::{Column, Encoding};
 use crate::device::{Kernel, Stream};

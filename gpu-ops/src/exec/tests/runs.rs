@@ -410,7 +410,7 @@ fn strings_by_row_are_fetched() {
         schema: Arc::clone(&schema),
     };
     let program = Program {
-            hidden: vec![],
+        hidden: vec![],
         results: vec![ResultLayout::Rows(vec![layout])],
         steps: vec![StepProgram::Pipeline(row_numbers(0, 0))],
         bases: vec![column],
