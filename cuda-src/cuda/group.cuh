@@ -122,13 +122,14 @@ WL_DEVICE u32 block_slot(u128* table, u32 slots, u128 key, u32 used) {
 // when the few places where it could be are taken: first come, first served, so that frequent keys have one.
 template <class T>
 WL_DEVICE u32 front_slot(T* table, u32 slots, T mine) {
-  u32 slot = (u32)(radix_hash(mine) >> 4) & (slots - 1);
+  const u32 first = (u32)(radix_hash(mine) >> 4);
   WL_UNROLL
-  for (u32 probe = 0; probe < 2; ++probe) {
+  for (u32 probe = 0; probe < 4; ++probe) {
+    // Neighbours, in whatever order; a table may have fewer slots than probes.
+    const u32 slot = (first ^ probe) & (slots - 1);
     T seen = *(volatile T*)(table + slot);
     if (seen == 0) seen = atomicCAS(table + slot, (T)0, mine);
     if (seen == 0 || seen == mine) return slot;
-    slot = slot ^ 1;
   }
   return WL_NO_NUMBER;
 }

@@ -166,21 +166,44 @@ pub(super) fn place_regrouped(layout: &mut GroupsLayout, device: &DeviceInfo) ->
     Ok(BLOCK_THREADS)
 }
 
-/// Slots of a table in shared memory in front of the one in device memory, where the most frequent keys would queue.
-/// Rows of hot keys come early and often: they find a slot before it is taken, and stay.
-pub(super) fn front_slots(layout: &GroupsLayout) -> u64 {
-    /// Four blocks a multiprocessor.
-    const FRONT_BYTES: u64 = 50 << 10;
-    let global =
-        layout.placement == GroupPlacement::GlobalDense || layout.hashed() && layout.key_bytes > 0;
+/// Slots of a table in shared memory in front of the one in device memory: for keys so frequent that their rows would
+/// queue there (rows of hot keys come early and often: they find a slot before it is taken, and stay), and for sparse keys
+/// of which there are about `groups`, if that is few. 0: none.
+pub(super) fn front_slots(
+    layout: &GroupsLayout,
+    device: &DeviceInfo,
+    hot: bool,
+    groups: u64,
+) -> u64 {
+    let in_slot = layout.hashed() && layout.key_bytes > 0;
+    let global = layout.placement == GroupPlacement::GlobalDense || in_slot;
     if !global || !layout.distinct_words.is_empty() || layout.slots >= u32::MAX.into() {
         return 0;
     }
-    let each = shared_bytes(&layout.aggregates, 1 << 10).div_ceil(1 << 10)
-        + layout.key_bytes.max(4) as u64;
-    let slots = (FRONT_BYTES / each.max(1)).max(1);
-    // The power of two below.
-    1 << slots.ilog2()
+    // As many as four blocks, two or one of a multiprocessor have room for.
+    let each = front_bytes(layout, 1 << 10).div_ceil(1 << 10);
+    let room = (device.shared_memory_per_block as u64).saturating_sub(4 << 10);
+    let sizes = [4, 2, 1].map(|blocks| {
+        let bytes = (device.shared_memory_per_multiprocessor as u64 / blocks)
+            .saturating_sub(4 << 10)
+            .min(room);
+        // The power of two below.
+        1u64 << (bytes / each).max(1).ilog2()
+    });
+    let fits = sizes
+        .into_iter()
+        .find(|slots| *slots >= groups.saturating_mul(2));
+    match fits {
+        Some(slots) if in_slot || hot => slots,
+        None if in_slot && sizes[2] >= groups => sizes[2],
+        None if hot => sizes[0],
+        _ => 0,
+    }
+}
+
+/// Bytes of shared memory of a table of `slots` slots in front of one in device memory.
+fn front_bytes(layout: &GroupsLayout, slots: u64) -> u64 {
+    shared_bytes(&layout.aggregates, slots) + slots * layout.key_bytes.max(4) as u64
 }
 
 /// Threads of a block: where shared memory lets few blocks live on a multiprocessor, they are larger.
@@ -188,10 +211,13 @@ pub(super) fn block_threads(sink: &EmittedSink, device: &DeviceInfo) -> u32 {
     let EmittedSink::Aggregate { layout, .. } = sink else {
         return BLOCK_THREADS;
     };
-    if layout.keys.is_empty() || layout.placement != GroupPlacement::Shared {
-        return BLOCK_THREADS;
-    }
-    let bytes = shared_bytes(&layout.aggregates, layout.slots).max(1);
+    let bytes = match layout.placement {
+        GroupPlacement::Shared if !layout.keys.is_empty() => {
+            shared_bytes(&layout.aggregates, layout.slots).max(1)
+        }
+        _ if layout.front > 0 => front_bytes(layout, layout.front),
+        _ => return BLOCK_THREADS,
+    };
     match device.shared_memory_per_multiprocessor as u64 / bytes {
         0 | 1 => 4 * BLOCK_THREADS,
         2 | 3 => 2 * BLOCK_THREADS,

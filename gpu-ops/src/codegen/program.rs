@@ -320,7 +320,7 @@ impl GroupsLayout {
         };
         let key_offset = aggregates.bytes.next_multiple_of(key_bytes.max(1));
         let used = (key_offset + key_bytes).max(1);
-        let stride = stride(used, hashed);
+        let stride = stride(used);
         Self {
             keys,
             key_words,
@@ -348,7 +348,7 @@ impl GroupsLayout {
         // Every state belongs to a group: nothing must tell which do.
         let exists = AccumulatorPlan::finished(aggregates, false);
         let mut layout = Self::new(keys, key_words, aggregates, placement, distinct_words);
-        layout.stride = stride(exists.bytes.max(1), false);
+        layout.stride = stride(exists.bytes.max(1));
         layout.aggregates = exists;
         layout.regrouped = Some(regrouped);
         layout
@@ -420,11 +420,11 @@ pub struct JoinedMatches {
 
 /// Bytes from one state of `used` bytes to the next. A state is read in whole sectors: it should not lie in more of them
 /// than it must.
-fn stride(used: usize, hashed: bool) -> usize {
+fn stride(used: usize) -> usize {
     match used {
         0..=16 => used.next_power_of_two().max(4),
-        17..=32 if hashed => 32,
-        _ => used.next_multiple_of(if used > 32 { 16 } else { 8 }),
+        17..=32 => 32,
+        _ => used.next_multiple_of(16),
     }
 }
 

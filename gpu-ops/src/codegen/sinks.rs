@@ -89,8 +89,10 @@ pub(super) fn aggregate_sink(
     }
     let mut layout =
         GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
-    if profile.hot {
-        layout.front = group_sink::front_slots(&layout);
+    // Rows in the order of the key are added up in runs, which do not queue.
+    if !profile.clustered {
+        let groups = profile.estimate.min(profile.max_groups);
+        layout.front = group_sink::front_slots(&layout, context.device, profile.hot, groups);
     }
     Ok(EmittedSink::Aggregate {
         into,
