@@ -317,7 +317,7 @@ fn every_kind_width_and_side() {
                             width,
                             kind,
                             unique,
-                            numbers: turn % 2 == 0,
+                            numbers: turn.is_multiple_of(2),
                             marks: turn % 3 != 1,
                             capacity: None,
                         };
@@ -390,7 +390,7 @@ fn skew_on_either_side() {
     for machine in machines().into_iter().skip(3) {
         for width in WIDTHS {
             // One key in most rows of a side; the partition of it is larger than a table, or than a task.
-            let mut hot = keys((0..10_500).map(|i| if i % 50 == 0 { i } else { 7 }), width);
+            let mut hot = keys((0..10_500).map(|i| if i % 50 < 1 { i } else { 7 }), width);
             hot.extend(keys([0, 1, 2, 3], width));
             // Rows without key on either side.
             hot.extend(std::iter::repeat_n(none(width), 700));
