@@ -118,6 +118,22 @@ WL_DEVICE u32 block_slot(u128* table, u32 slots, u128 key, u32 used) {
   return WL_NO_NUMBER;
 }
 
+// The slot of a key (plus one) in a block's table of `slots` slots (a power of two) in front of a larger one; WL_NO_NUMBER
+// when the few places where it could be are taken: first come, first served, so that frequent keys have one.
+template <class T>
+WL_DEVICE u32 front_slot(T* table, u32 slots, T mine) {
+  const u32 first = (u32)(radix_hash(mine) >> 4);
+  WL_UNROLL
+  for (u32 probe = 0; probe < 4; ++probe) {
+    // Neighbours, in whatever order; a table may have fewer slots than probes.
+    const u32 slot = (first ^ probe) & (slots - 1);
+    T seen = *(volatile T*)(table + slot);
+    if (seen == 0) seen = atomicCAS(table + slot, (T)0, mine);
+    if (seen == 0 || seen == mine) return slot;
+  }
+  return WL_NO_NUMBER;
+}
+
 // The key of an occupied slot of such a table.
 WL_DEVICE u32 block_key(const u32* table, u32 slot) { return table[slot] - 1; }
 WL_DEVICE u64 block_key(const u64* table, u32 slot) { return table[slot] - 1; }

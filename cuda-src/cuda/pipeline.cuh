@@ -174,6 +174,19 @@ WL_DEVICE void atomic_max_u128(u64* words, u128 key) {
     }
   }
 }
+// A sum in two words that are sums of their own: of the lowest LOW bits of all values, and of what is above them. Neither
+// needs to know the other, so that no carry is waited for. The host has seen to it that neither overflows.
+template <u32 LOW>
+WL_DEVICE void atomic_add_split(u64* words, i128 v) {
+  const u64 low = (u64)v & ((1ull << LOW) - 1);
+  const u64 high = (u64)(v >> LOW);
+  if (low != 0) atomicAdd(words, low);
+  if (high != 0) atomicAdd(words + 1, high);
+}
+template <u32 LOW>
+WL_DEVICE u128 split_sum(const u64* words) {
+  return ((u128)(i128)(i64)words[1] << LOW) + words[0];
+}
 // Back from the total order to floats.
 WL_DEVICE f64 f64_of_order(i64 order) {
   union { f64 value; i64 bits; } pun;

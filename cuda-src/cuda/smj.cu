@@ -7,9 +7,10 @@
 // run's beginning, beyond the tile if need be. Runs are written a warp together; long ones are left to `smj_long`,
 // which shares them between all blocks.
 //
-// Launch: `smj_split` and `smj_long` any grid, `smj_join` one block of SMJ_THREADS a tile.
+// Launch: `smj_split` and `smj_long` any grid, `smj_join` one block a tile.
 // Bytes moved: keys of both sides once, 8 a pair and 4 a pair for each side with row numbers: 2^27 rows of 4-byte keys
-// on both sides with one match each 2.1 GB, 0.51 ms at 4.2 TB/s.
+// on both sides with one match each 2.1 GB, 0.51 ms at 4.2 TB/s. Measured on an H200: 1.1 ms, of 3 % matches 0.8, not
+// known to be unique 1.4, 8-byte keys 1.3; 2^26 rows on both sides with 2^24 keys, 290 million pairs, 1.65.
 #include "pairs.cuh"
 
 static const u32 SMJ_ITEMS = 8;

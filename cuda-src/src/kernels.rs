@@ -380,8 +380,7 @@ impl PhjShape {
     const fn min_blocks(self) -> u32 {
         let threads = match (self.key_bytes, self.unique) {
             (4, true) => 1280,
-            (4, false) => 1280,
-            (8, _) => 1024,
+            (4, false) | (8, _) => 1024,
             _ => 768,
         };
         threads / self.threads()
@@ -434,6 +433,7 @@ pub fn smj(key_bytes: u32, unique: bool) -> String {
             (true, 4) => 8,
             (true, 8) => 6,
             (false, 4) => 5,
+            (false, 8) => 4,
             _ => 3,
         },
         u8::from(unique),

@@ -74,6 +74,8 @@ mod limits {
     /// Blocks a multiprocessor that shared-memory tables must leave room for, so that one block's
     /// merge hides behind another's scan.
     pub(super) const SHARED_BLOCKS: u64 = 2;
+    /// … unless each group has this many rows: then one block may take it all.
+    pub(super) const ROWS_A_GROUP: u64 = 64;
     /// A dense array is allowed this many entries for each scanned row (it is cleared and read back) …
     pub(super) const DENSE_ENTRIES_PER_ROW: u64 = 4;
     /// … but this many entries always,
@@ -211,8 +213,14 @@ fn workload(profile: &GroupProfile) -> GroupWorkload {
 }
 
 fn automatic(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+    // A block may have all of a multiprocessor's shared memory where it adds up many rows for each group it brings home.
+    let groups = profile.dense_domain.unwrap_or(u64::MAX);
+    let blocks = match profile.rows / limits::ROWS_A_GROUP >= groups {
+        true => 1,
+        false => limits::SHARED_BLOCKS,
+    };
     registers(profile, limits::REGISTER_GROUPS, limits::STATE_REGISTERS)
-        .or_else(|_| shared(profile, device, limits::SHARED_BLOCKS))
+        .or_else(|_| shared(profile, device, blocks))
         .unwrap_or_else(|_| global(profile, device))
 }
 

@@ -7,6 +7,7 @@ mod chart;
 mod data;
 mod gather;
 mod group_by;
+mod join;
 mod partition;
 mod report;
 mod sort;
@@ -29,6 +30,7 @@ pub const BENCHMARKS: &[&Benchmark] = &[
     &gather::BENCHMARK,
     &sort::BENCHMARK,
     &group_by::BENCHMARK,
+    &join::BENCHMARK,
 ];
 
 /// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.

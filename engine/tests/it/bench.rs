@@ -11,6 +11,8 @@ fn every_benchmark_measures_and_checks_its_sweeps() {
         ("partition", 20 + 20 + 15),
         ("gather", 8),
         ("sort", 8 + 18 + 4),
+        ("join", (12 + 14 + 14 + 5 + 4) * 4),
+        ("group-by", 3 * 2 * 2 + 2 * 2 + 2 * 2),
     ] {
         assert!(listed.contains(&format!("{name}: ")), "{listed}");
         let arguments = [

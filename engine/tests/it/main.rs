@@ -1,5 +1,6 @@
 //! The program as a user runs it: its commands, its errors and their exit status.
 
+#[allow(clippy::unwrap_used)]
 mod bench;
 mod plan_cache;
 mod session;

@@ -30,7 +30,8 @@ pub enum StateKind {
     Count,
     /// Sum modulo 2^64.
     Sum64,
-    /// Sum modulo 2^128; two words, low first.
+    /// Sum modulo 2^128; two words: the low and the high half, or, with [`Accumulator::split`] bits `s`, a sum of the
+    /// lowest s bits of all values and one of what is above them.
     Sum128,
     /// Sum of floats.
     SumFloat,
@@ -55,6 +56,9 @@ pub struct Accumulator {
     pub narrow: bool,
     /// Extremes in 4 bytes: the value of code 1. Codes count up from it, those of minima down.
     pub base: i128,
+    /// Of a sum of 128 bits whose two words are sums of their own, so that no carry passes between them: the bits of a
+    /// value that the low one adds up. 0: they are halves of one number.
+    pub split: u32,
     /// First byte in the group's state.
     pub offset: usize,
     /// C++ bool: does this row count?
@@ -123,6 +127,7 @@ impl AccumulatorPlan {
             kind,
             narrow: kind == StateKind::Seen,
             base: 0,
+            split: 0,
             offset: 0,
             condition: condition.to_string(),
             value: value.to_string(),
@@ -333,7 +338,14 @@ impl AccumulatorPlan {
         } else {
             CType::I128
         };
-        Ok(self.plain(kind, &condition, &value.text, partial))
+        let index = self.plain(kind, &condition, &value.text, partial);
+        // Sums of `rows` values of `low` bits fit 64 bits, and so do sums of what is above them.
+        let low = rows.leading_zeros();
+        let most = i128::from(i64::MAX) << low.min(60);
+        if kind == StateKind::Sum128 && (8..=60).contains(&low) && fits(rows, most) {
+            self.accumulators[index].split = low;
+        }
+        Ok(index)
     }
 
     /// MIN or MAX. Over floats DataFusion has two rules. Ungrouped, it takes the first or last value of the IEEE
@@ -403,6 +415,7 @@ impl AccumulatorPlan {
             kind,
             narrow: narrow.is_some(),
             base,
+            split: 0,
             offset: 0,
             condition,
             value: name,
@@ -512,6 +525,9 @@ impl Accumulator {
         let t = self.cell_type();
         match self.kind {
             StateKind::Count | StateKind::Sum64 => format!("atomicAdd({cell}, ({t})({value}));"),
+            StateKind::Sum128 if self.split > 0 => {
+                format!("atomic_add_split<{}>({cell}, (i128)({value}));", self.split)
+            }
             StateKind::Sum128 => format!("atomic_add_u128({cell}, (u128)(i128)({value}));"),
             StateKind::SumFloat => format!("atomicAdd({cell}, {value});"),
             StateKind::Min | StateKind::Max => format!("raise({cell}, ({t}){value});"),
@@ -530,22 +546,23 @@ impl Accumulator {
         }
     }
 
-    /// Statement: put `value`, as [`Self::content`] gives it, into a cell that nobody else writes.
-    pub(super) fn store(&self, cell: &str, value: &str) -> String {
+    /// Statement: copy a cell to one that nobody else writes.
+    pub(super) fn copy(&self, cell: &str, from: &str) -> String {
         match self.kind {
-            StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => format!(
-                "{{ const u128 v = {value}; ({cell})[0] = (u64)v; ({cell})[1] = (u64)(v >> 64); }}"
-            ),
-            _ => format!("*({cell}) = {value};"),
+            StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => {
+                format!("({cell})[0] = ({from})[0]; ({cell})[1] = ({from})[1];")
+            }
+            _ => format!("*({cell}) = *({from});"),
         }
     }
 
     /// C++ text of the cell's content as the number that [`Self::add_to_state`] takes, from a pointer to the cell.
     pub(super) fn content(&self, cell: &str) -> String {
         match self.kind {
-            StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => {
-                format!("(((u128)({cell})[1] << 64) | (u128)({cell})[0])")
+            StateKind::Sum128 if self.split > 0 => {
+                format!("split_sum<{}>({cell})", self.split)
             }
+            StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => halves(cell),
             _ => format!("*({cell})"),
         }
     }
@@ -573,4 +590,9 @@ impl Accumulator {
             _ => format!("value_of_max({content})"),
         }
     }
+}
+
+/// C++ text of the 128 bits in two words, the low one first.
+pub(super) fn halves(cell: &str) -> String {
+    format!("(((u128)({cell})[1] << 64) | (u128)({cell})[0])")
 }

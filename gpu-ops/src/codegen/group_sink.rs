@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW, StateKind};
+use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW, StateKind, halves};
 use super::emit::EmittedSink;
 use super::kernel::{BLOCK_THREADS, KernelWriter, line};
 use super::keys;
@@ -55,7 +55,18 @@ impl Groups {
 
     /// Does a block have states of its own, an array an accumulator?
     fn has_arrays(&self) -> bool {
-        self.shared() || self.layout.regrouped.is_some_and(|r| r.window > 0)
+        self.shared()
+            || self.layout.front > 0
+            || self.layout.regrouped.is_some_and(|r| r.window > 0)
+    }
+
+    /// C++ type of the keys in front of the table: a group's number or its packed key, plus one.
+    fn front_type(&self) -> &'static str {
+        if self.hashed() {
+            self.layout.key_type()
+        } else {
+            "u32"
+        }
     }
 
     /// C++ type of a pointer to packed keys.
@@ -155,15 +166,58 @@ pub(super) fn place_regrouped(layout: &mut GroupsLayout, device: &DeviceInfo) ->
     Ok(BLOCK_THREADS)
 }
 
+/// Slots of a table in shared memory in front of the one in device memory: for keys so frequent that their rows would
+/// queue there (rows of hot keys come early and often: they find a slot before it is taken, and stay), and for sparse keys
+/// of which there are about `groups`, if that is few. 0: none.
+pub(super) fn front_slots(
+    layout: &GroupsLayout,
+    device: &DeviceInfo,
+    hot: bool,
+    groups: u64,
+) -> u64 {
+    let in_slot = layout.hashed() && layout.key_bytes > 0;
+    let global = layout.placement == GroupPlacement::GlobalDense || in_slot;
+    if !global || !layout.distinct_words.is_empty() || layout.slots >= u32::MAX.into() {
+        return 0;
+    }
+    // As many as four blocks, two or one of a multiprocessor have room for.
+    let each = front_bytes(layout, 1 << 10).div_ceil(1 << 10);
+    let room = (device.shared_memory_per_block as u64).saturating_sub(4 << 10);
+    let sizes = [4, 2, 1].map(|blocks| {
+        let bytes = (device.shared_memory_per_multiprocessor as u64 / blocks)
+            .saturating_sub(4 << 10)
+            .min(room);
+        // The power of two below.
+        1u64 << (bytes / each).max(1).ilog2()
+    });
+    let fits = sizes
+        .into_iter()
+        .find(|slots| *slots >= groups.saturating_mul(2));
+    match fits {
+        Some(slots) if in_slot || hot => slots,
+        None if in_slot && sizes[2] >= groups => sizes[2],
+        None if hot => sizes[0],
+        _ => 0,
+    }
+}
+
+/// Bytes of shared memory of a table of `slots` slots in front of one in device memory.
+fn front_bytes(layout: &GroupsLayout, slots: u64) -> u64 {
+    shared_bytes(&layout.aggregates, slots) + slots * layout.key_bytes.max(4) as u64
+}
+
 /// Threads of a block: where shared memory lets few blocks live on a multiprocessor, they are larger.
 pub(super) fn block_threads(sink: &EmittedSink, device: &DeviceInfo) -> u32 {
     let EmittedSink::Aggregate { layout, .. } = sink else {
         return BLOCK_THREADS;
     };
-    if layout.keys.is_empty() || layout.placement != GroupPlacement::Shared {
-        return BLOCK_THREADS;
-    }
-    let bytes = shared_bytes(&layout.aggregates, layout.slots).max(1);
+    let bytes = match layout.placement {
+        GroupPlacement::Shared if !layout.keys.is_empty() => {
+            shared_bytes(&layout.aggregates, layout.slots).max(1)
+        }
+        _ if layout.front > 0 => front_bytes(layout, layout.front),
+        _ => return BLOCK_THREADS,
+    };
     match device.shared_memory_per_multiprocessor as u64 / bytes {
         0 | 1 => 4 * BLOCK_THREADS,
         2 | 3 => 2 * BLOCK_THREADS,
@@ -191,7 +245,11 @@ impl KernelWriter<'_> {
             .iter()
             .map(|a| a.registers() as u64)
             .sum();
-        let slots = layout.regrouped.map_or(layout.slots, |r| r.window);
+        let slots = match layout.regrouped {
+            Some(of) => of.window,
+            None if layout.front > 0 => layout.front,
+            None => layout.slots,
+        };
         let bytes = slots.saturating_mul(state * 4 * threads);
         let in_shared = private
             && !keys.is_empty()
@@ -199,6 +257,7 @@ impl KernelWriter<'_> {
             && bytes <= PRIVATE_BYTES;
         Ok(Groups {
             runs: *clustered
+                && layout.front == 0
                 && self.pipeline.thread_rows > 1
                 && layout.distinct_words.is_empty()
                 && (layout.regrouped.is_some()
@@ -217,6 +276,7 @@ impl KernelWriter<'_> {
     pub(super) fn begin_groups(&mut self) -> Result<()> {
         let groups = self.group_plan()?;
         let (slots, threads) = (groups.slots, groups.threads);
+        let layout_front = groups.layout.front;
         let states = self.pointer(&format!("r{}state", groups.into), "u8*");
         line!(self, "  u8* const states = {states};");
         let accumulators = groups.plan().accumulators.clone();
@@ -276,6 +336,16 @@ impl KernelWriter<'_> {
             for (i, (a, start)) in accumulators.iter().zip(starts).enumerate() {
                 let t = a.cell_type();
                 line!(self, "  {t}* const p{i} = ({t}*)(shared.states + {start});");
+            }
+            if layout_front > 0 {
+                let t = groups.front_type();
+                let bytes = layout_front * if t == "u32" { 4 } else { 8 };
+                self.share(&format!("u8 front[{bytes}]"), bytes as usize);
+                line!(self, "  {t}* const front = ({t}*)shared.front;");
+                line!(
+                    self,
+                    "  for (u32 i = threadIdx.x; i < {layout_front}; i += {threads}) front[i] = 0;"
+                );
             }
             if !self.is_partitioned() {
                 self.clear_arrays(&groups);
@@ -436,6 +506,22 @@ impl KernelWriter<'_> {
             line!(self, "        }}");
             return;
         }
+        if layout.front > 0 {
+            let t = groups.front_type();
+            let key = if groups.hashed() {
+                keys::packed_words(&layout.keys, &codes, 1).remove(0)
+            } else {
+                "group".to_string()
+            };
+            line!(
+                self,
+                "          const u32 hot = front_slot(front, {}u, ({t})(({key}) + 1));",
+                layout.front
+            );
+            line!(self, "          if (hot != WL_NO_NUMBER) {{");
+            self.add_to_arrays(groups, "hot");
+            line!(self, "          continue; }}");
+        }
         if let Some(of) = layout.regrouped.filter(|r| r.window > 0) {
             line!(self, "          if (group < {}) {{", of.window);
             self.add_to_arrays(groups, "(u32)group");
@@ -562,7 +648,11 @@ impl KernelWriter<'_> {
                     "({}*)(shared.warp_states + ((u64)w * {slots} + g) * {warp} + {offset})",
                     a.cell_type()
                 );
-                let from = a.content(&from);
+                let from = match a.kind {
+                    // What warps leave is one number.
+                    StateKind::Sum128 => halves(&from),
+                    _ => a.content(&from),
+                };
                 let step = match a.kind {
                     StateKind::Count
                     | StateKind::Sum64
@@ -588,7 +678,19 @@ impl KernelWriter<'_> {
             if groups.layout.regrouped.is_some() {
                 line!(self, "    if (g >= min_u64(groups, cap)) break;");
             }
-            line!(self, "    u8* const at = states + (u64)g * {stride};");
+            if groups.layout.front == 0 {
+                line!(self, "    u8* const at = states + (u64)g * {stride};");
+            } else {
+                line!(self, "    if (front[g] == 0) continue;");
+                if groups.hashed() {
+                    self.find_slot(&groups, &["(u64)front[g] - 1".to_string()], "continue");
+                } else {
+                    line!(
+                        self,
+                        "    u8* const at = states + (u64)(front[g] - 1) * {stride};"
+                    );
+                }
+            }
             for (i, a) in accumulators.iter().enumerate() {
                 let value = a.content(&groups.array_cell(i, "g"));
                 let add = a.add_to_state(&a.cell("at"), &value);

@@ -217,7 +217,7 @@ impl KernelWriter<'_> {
         line!(self, "        {keys}[number] = block_key(table, slot);");
         line!(self, "        u8* const at = states + number * {stride};");
         for (i, a) in accumulators.iter().enumerate() {
-            let store = a.store(&a.cell("at"), &a.content(&groups.array_cell(i, "slot")));
+            let store = a.copy(&a.cell("at"), &groups.array_cell(i, "slot"));
             line!(self, "        {store}");
         }
         line!(self, "      }}\n    }}\n  }} else {{");

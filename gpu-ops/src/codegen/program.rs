@@ -289,6 +289,8 @@ pub struct GroupsLayout {
     pub key_bytes: usize,
     /// First byte of the key in its slot.
     pub key_offset: usize,
+    /// Slots of a table in each block's shared memory that holds frequent keys, in front of that in device memory; 0: none.
+    pub front: u64,
     /// Groups of collected rows: there are `cap{r}` states, of which [`ControlWord::Count`] are groups, without gaps. Those of
     /// partitions have keys `r{r}keys`, of 4, 8 or 16 bytes, and for rows that found no place in a block a table of
     /// `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
@@ -318,7 +320,7 @@ impl GroupsLayout {
         };
         let key_offset = aggregates.bytes.next_multiple_of(key_bytes.max(1));
         let used = (key_offset + key_bytes).max(1);
-        let stride = stride(used, hashed);
+        let stride = stride(used);
         Self {
             keys,
             key_words,
@@ -329,6 +331,7 @@ impl GroupsLayout {
             key_bytes,
             key_offset,
             regrouped: None,
+            front: 0,
             distinct_words,
         }
     }
@@ -345,7 +348,7 @@ impl GroupsLayout {
         // Every state belongs to a group: nothing must tell which do.
         let exists = AccumulatorPlan::finished(aggregates, false);
         let mut layout = Self::new(keys, key_words, aggregates, placement, distinct_words);
-        layout.stride = stride(exists.bytes.max(1), false);
+        layout.stride = stride(exists.bytes.max(1));
         layout.aggregates = exists;
         layout.regrouped = Some(regrouped);
         layout
@@ -417,11 +420,11 @@ pub struct JoinedMatches {
 
 /// Bytes from one state of `used` bytes to the next. A state is read in whole sectors: it should not lie in more of them
 /// than it must.
-fn stride(used: usize, hashed: bool) -> usize {
+fn stride(used: usize) -> usize {
     match used {
         0..=16 => used.next_power_of_two().max(4),
-        17..=32 if hashed => 32,
-        _ => used.next_multiple_of(if used > 32 { 16 } else { 8 }),
+        17..=32 => 32,
+        _ => used.next_multiple_of(16),
     }
 }
 

@@ -4,6 +4,7 @@ use super::aggregate::{AccumulatorPlan, EVERY_ROW};
 use super::collect::packed_width;
 use super::distinct::DistinctSets;
 use super::emit::{Context, EmittedSink, Known, emit_all};
+use super::group_sink;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
 use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
 use super::scalar::{Emitter, unsupported};
@@ -61,6 +62,7 @@ pub(super) fn aggregate_sink(
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
         collisions: collisions(emitter, aggregate),
+        hot: is_hot(emitter, aggregate, context.graph.results[into].estimate),
         registers_possible: true,
         shared_possible: true,
     };
@@ -85,7 +87,13 @@ pub(super) fn aggregate_sink(
             choice.reason
         ));
     }
-    let layout = GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
+    let mut layout =
+        GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
+    // Rows in the order of the key are added up in runs, which do not queue.
+    if !profile.clustered {
+        let groups = profile.estimate.min(profile.max_groups);
+        layout.front = group_sink::front_slots(&layout, context.device, profile.hot, groups);
+    }
     Ok(EmittedSink::Aggregate {
         into,
         layout: Box::new(layout),
@@ -110,6 +118,30 @@ fn collisions(emitter: &Emitter<'_>, aggregate: &Aggregate) -> Option<f64> {
         }
     };
     aggregate.keys.iter().map(of).product()
+}
+
+/// Is one group so much larger than the others that its rows would queue at one place in memory?
+fn is_hot(emitter: &Emitter<'_>, aggregate: &Aggregate, groups: u64) -> bool {
+    /// Two rows are of the same group more often than this: a group has more than 1 % of the rows, or nearly.
+    const LEAST: f64 = 5e-5;
+    /// … and this much more often than with groups of one size.
+    const TIMES: f64 = 4.0;
+    let collisions = |key: &crate::expr::Expr| {
+        let Node::Column(index) = &key.node else {
+            return None;
+        };
+        match emitter.columns.get(*index).map(|c| &c.shape) {
+            Some(Shape::Resident(column)) => column.statistics.sketch.as_ref()?.collisions(),
+            _ => None,
+        }
+    };
+    // All keys together tell more rows apart than any of them.
+    let all: Option<Vec<f64>> = aggregate.keys.iter().map(collisions).collect();
+    let together = match all {
+        Some(all) if all.len() == 1 => all[0],
+        _ => return false,
+    };
+    together > LEAST && together * groups.max(1) as f64 > TIMES
 }
 
 /// Does each group's rows' key come from a column in order? Then they follow each other.

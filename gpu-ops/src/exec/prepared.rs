@@ -79,7 +79,7 @@ pub(super) enum PreparedStep {
     /// One kernel.
     Pipeline(PreparedKernel),
     /// Keys, order, gather.
-    Sort(PreparedSort),
+    Sort(Box<PreparedSort>),
 }
 
 /// A sort.
@@ -191,7 +191,7 @@ impl Prepared {
         for step in &program.steps {
             steps.push(match step {
                 StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(next(kernel)?),
-                StepProgram::Sort(sort) => PreparedStep::Sort(PreparedSort {
+                StepProgram::Sort(sort) => PreparedStep::Sort(Box::new(PreparedSort {
                     rows: sort.rows,
                     into: sort.into,
                     keys: sort.keys.as_ref().map(&mut next).transpose()?,
@@ -199,7 +199,7 @@ impl Prepared {
                     gather: next(&sort.gather)?,
                     skip: sort.skip,
                     fetch: sort.fetch,
-                }),
+                })),
             });
         }
         Ok(Self {

@@ -202,6 +202,8 @@ pub struct GroupProfile {
     pub clustered: bool,
     /// The probability that two rows have equal keys, where the columns' samples tell.
     pub collisions: Option<f64>,
+    /// Some group has so many of the rows that they queue at its state.
+    pub hot: bool,
     /// True when every state can be kept in registers.
     pub registers_possible: bool,
     /// True when the states have shared-memory atomics.

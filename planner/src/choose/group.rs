@@ -725,4 +725,5 @@ fn decision(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

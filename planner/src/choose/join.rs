@@ -695,4 +695,5 @@ fn decision(
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests;

@@ -32,6 +32,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         distinct: false,
         clustered: false,
         collisions: None,
+        hot: false,
         registers_possible: true,
         shared_possible: true,
     }
@@ -60,9 +61,16 @@ fn few_groups_live_in_registers_until_their_states_do_not_fit() {
 #[test]
 fn shared_memory_must_hold_two_blocks() {
     // 114 KiB a block of 64-byte states.
-    assert_eq!(place(&profile(Some(114 * 16))), GroupPlacement::Shared);
+    let few_rows = |domain| GroupProfile {
+        rows: 100_000,
+        ..profile(Some(domain))
+    };
+    assert_eq!(place(&few_rows(114 * 16)), GroupPlacement::Shared);
+    assert_eq!(place(&few_rows(114 * 16 + 1)), GroupPlacement::GlobalDense);
+    // One block may have it all where each group has many rows.
+    assert_eq!(place(&profile(Some(227 * 16))), GroupPlacement::Shared);
     assert_eq!(
-        place(&profile(Some(114 * 16 + 1))),
+        place(&profile(Some(227 * 16 + 1))),
         GroupPlacement::GlobalDense
     );
     let impossible = GroupProfile {
@@ -172,7 +180,13 @@ fn a_forced_placement_is_taken_where_it_is_possible_and_explained_where_not() {
         "{}",
         refused.reason
     );
-    let unknown = force(GroupAlgorithm::Shared, &profile(None));
+    let few = GroupProfile {
+        rows: 1000,
+        max_groups: 1000,
+        estimate: 1000,
+        ..profile(None)
+    };
+    let unknown = force(GroupAlgorithm::Shared, &few);
     assert!(matches!(
         unknown.placement,
         GroupPlacement::GlobalHash { .. }

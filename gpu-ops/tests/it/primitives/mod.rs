@@ -2,6 +2,7 @@
 
 mod calibrate;
 mod columns;
+mod groups;
 mod index;
 mod join;
 mod large;
