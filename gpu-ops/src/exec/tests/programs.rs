@@ -1,6 +1,6 @@
 //! Kernels of a few lines in the places of generated ones.
 
-use crate::codegen::{KernelProgram, SortProgram, SourceRows};
+use crate::codegen::{CONTROL_WORDS, KernelProgram, SortProgram, SourceRows};
 
 /// Every row of the table `scan` whose value leaves no remainder by `divisor`, `times` times, into rows `into`.
 pub(super) fn filter(scan: usize, into: usize, divisor: u32, times: u32) -> KernelProgram {
@@ -19,7 +19,7 @@ pub(super) fn filter(scan: usize, into: usize, divisor: u32, times: u32) -> Kern
                    if (at < args.{cap}) args.{column}[at] = args.c0[i];
                  }}
                }}",
-            into * 4
+            into * CONTROL_WORDS
         ),
     )
 }
@@ -43,8 +43,8 @@ pub(super) fn copy(from: usize, into: usize, add: u32) -> KernelProgram {
                  const u64 at = atomicAdd(args.control + {}, (u64)1);
                  if (at < args.{cap}) args.{target}[at] = args.{source}[i] + {add}u;
                }}",
-            from * 4,
-            into * 4
+            from * CONTROL_WORDS,
+            into * CONTROL_WORDS
         ),
     )
 }
@@ -72,7 +72,7 @@ pub(super) fn count(scan: usize, into: usize, modulus: u32) -> KernelProgram {
                  if (slot == WL_NO_SLOT) store_relaxed(args.control + {}, (u64)1);
                  else atomicAdd(args.{state} + slot, (u64)1);
                }}",
-            into * 4 + 1
+            into * CONTROL_WORDS + 1
         ),
     )
 }
@@ -96,7 +96,7 @@ pub(super) fn groups(from: usize, into: usize) -> KernelProgram {
                  const u64 at = atomicAdd(args.control + {}, (u64)1);
                  if (at < args.{cap}) args.{column}[at] = (u32)args.{state}[i];
                }}",
-            into * 4
+            into * CONTROL_WORDS
         ),
     )
 }
@@ -123,7 +123,7 @@ pub(super) fn build(scan: usize, into: usize, modulus: u32) -> KernelProgram {
                  args.{column}[at] = args.c0[i];
                  args.{word}[at] = args.c0[i] % {modulus}u;
                }}",
-            into * 4
+            into * CONTROL_WORDS
         ),
     )
 }
@@ -180,7 +180,7 @@ pub(super) fn matches(
                  args.r{into}start[at] = start;
                  args.r{into}len[at] = end - start;
                }}",
-            into * 4
+            into * CONTROL_WORDS
         ),
     )
 }
@@ -216,8 +216,8 @@ pub(super) fn pairs(from: usize, index: usize, into: usize) -> KernelProgram {
                  const u64 at = atomicAdd(args.control + {}, (u64)1);
                  if (at < args.{cap}) args.r{into}c0[at] = args.r{index}c0[entry];
                }}",
-            from * 4,
-            into * 4
+            from * CONTROL_WORDS,
+            into * CONTROL_WORDS
         ),
     )
 }
@@ -234,7 +234,7 @@ pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> S
         &format!(
             "  const u64 rows = bounded_rows(args.control + {}, args.rows);
                for (u64 i = first; i < rows; i += stride) args.{word}[i] = 0xFFFFFFFFu - args.{source}[i];",
-            from * 4
+            from * CONTROL_WORDS
         ),
     );
     let gather = super::kernel(
@@ -253,8 +253,8 @@ pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> S
                const u64 rows = left < args.fetch ? left : args.fetch;
                if (first == 0) args.control[{}] = rows;
                for (u64 i = first; i < rows; i += stride) args.{target}[i] = args.{source}[args.{order}[args.skip + i]];",
-            from * 4,
-            into * 4
+            from * CONTROL_WORDS,
+            into * CONTROL_WORDS
         ),
     );
     SortProgram {
@@ -286,7 +286,7 @@ pub(super) fn row_numbers(scan: usize, into: usize) -> KernelProgram {
                  args.{valid}[i] = i % 3 == 0;
                  args.{column}[i] = i % 3 == 0 ? (u32)i : 0;
                }}",
-            into * 4
+            into * CONTROL_WORDS
         ),
     )
 }

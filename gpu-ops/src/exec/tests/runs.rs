@@ -8,8 +8,8 @@ use arrow::datatypes::{DataType, Field, Schema};
 use super::programs::{build, copy, count, filter, groups, matches, pairs, row_numbers, sort};
 use super::{Case, numbers, spec, u32_layout, values};
 use crate::codegen::{
-    AccumulatorPlan, ColumnLayout, GroupsLayout, IndexLayout, Meaning, Program, ResultLayout,
-    StepProgram,
+    AccumulatorPlan, CONTROL_WORDS, ColumnLayout, GroupsLayout, IndexLayout, Meaning, Program,
+    ResultLayout, StepProgram,
 };
 use crate::column::{StringPolicy, encode};
 use crate::error::{ArithmeticFault, GpuError};
@@ -278,9 +278,11 @@ fn duplicates_in_a_unique_index_are_reported() {
 #[test]
 fn faults_are_errors() {
     let mut step = filter(0, 0, 1, 1);
-    // One result: the fault word is the fifth.
-    let marked = "  if (first == 0) atomicMax(args.control + 4, (u64)2);\n  for (u64 i = first";
-    step.source = step.source.replacen("  for (u64 i = first", marked, 1);
+    // The fault word follows the words of the one result.
+    let marked = format!(
+        "  if (first == 0) atomicMax(args.control + {CONTROL_WORDS}, (u64)2);\n  for (u64 i = first"
+    );
+    step.source = step.source.replacen("  for (u64 i = first", &marked, 1);
     let case = Case::new(
         BUDGET,
         &[numbers(10)],
