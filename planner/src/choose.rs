@@ -39,6 +39,7 @@
 //! it fits shared memory, a global table beyond, with the fill that its place in the memory
 //! hierarchy allows.
 
+pub mod decision;
 pub mod group;
 pub mod index;
 pub mod join;
@@ -47,8 +48,9 @@ mod papers;
 mod price;
 pub mod zipf;
 
-pub use group::{GroupAlgorithm, GroupDecision, GroupWorkload, choose_group};
-pub use join::{JoinAlgorithm, JoinDecision, JoinWorkload, choose_join};
+pub use decision::Decision;
+pub use group::{GroupAlgorithm, GroupWorkload, choose_group};
+pub use join::{JoinAlgorithm, JoinWorkload, choose_join};
 pub use price::Price;
 
 use std::sync::Arc;

@@ -29,7 +29,8 @@ use std::str::FromStr;
 
 use warpline_gpu::machine::{Curve, Machine};
 
-use super::price::{Accesses, Price, ms};
+use super::decision::{Decision, LEAVE_TREE, Leaf, Priced, cheapest, decision, priced};
+use super::price::{Accesses, Price};
 use super::zipf;
 use crate::config::GroupSetting;
 use crate::error::PlannerError;
@@ -523,15 +524,6 @@ pub fn encoding_saves(
     c1 - c2 - encoding(rows, groups, key, machine)
 }
 
-/// What the decision tree leaves: the algorithms at a leaf and the answers on the way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaf {
-    /// To be priced.
-    pub algorithms: Vec<GroupAlgorithm>,
-    /// Answers from the root on.
-    pub path: Vec<&'static str>,
-}
-
 /// The decision tree of Figure 21, behind the placement of Karnagel et al. for groups that have numbers already.
 ///
 /// ```text
@@ -542,7 +534,7 @@ pub struct Leaf {
 /// high data skew?                                     yes → must sort: from there on
 ///                                                     no  → pgb_tr
 /// ```
-pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf {
+pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorithm> {
     use GroupAlgorithm::{Hgb, PgbTr, Private, SgbDeTr, SgbTr, Shared};
     /// Groups whose states a thread keeps in registers.
     const HANDFUL: u64 = 8;
@@ -596,35 +588,23 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf {
     Leaf { algorithms, path }
 }
 
-/// What was chosen, and what it would have cost otherwise.
-#[derive(Debug, Clone, PartialEq)]
-pub struct GroupDecision {
-    /// The algorithm.
-    pub algorithm: GroupAlgorithm,
-    /// Its price.
-    pub price: Price,
-    /// All other algorithms with their prices; `None` for those that are impossible.
-    pub rivals: Vec<(GroupAlgorithm, Option<f64>)>,
-    /// One line for EXPLAIN: the price, the rivals, the path through the tree or the setting.
-    pub reason: String,
-}
-
 /// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
 /// estimates are not.
 const LEAVE_FUSED: f64 = 0.7;
-/// What the tree leaves is left only for a price this much lower.
-const LEAVE_TREE: f64 = 0.95;
 
 /// Chooses the algorithm for `w`.
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
 /// aggregation (registers, shared or device memory) stands unless that algorithm is 30 % cheaper than it.
-pub fn choose_group(asked: GroupSetting, w: &GroupWorkload, machine: &Machine) -> GroupDecision {
-    let priced: Vec<(GroupAlgorithm, Option<Price>)> = GroupAlgorithm::ALL
-        .into_iter()
-        .map(|algorithm| (algorithm, price(w, algorithm, machine)))
-        .collect();
+pub fn choose_group(
+    asked: GroupSetting,
+    w: &GroupWorkload,
+    machine: &Machine,
+) -> Decision<GroupAlgorithm> {
+    let priced = priced(GroupAlgorithm::ALL, |algorithm| {
+        price(w, algorithm, machine)
+    });
     let refusal = match asked {
         GroupSetting::Auto => None,
         GroupSetting::Force(algorithm) => match obstacle(w, algorithm, machine) {
@@ -645,31 +625,24 @@ pub fn choose_group(asked: GroupSetting, w: &GroupWorkload, machine: &Machine) -
 
 /// The same where the pipeline's own aggregation, if it is to be, is decided already: `fused`, or a clearly cheaper one that
 /// writes the rows down.
-pub fn choose_beside(fused: GroupAlgorithm, w: &GroupWorkload, machine: &Machine) -> GroupDecision {
-    let priced: Vec<(GroupAlgorithm, Option<Price>)> = GroupAlgorithm::ALL
+pub fn choose_beside(
+    fused: GroupAlgorithm,
+    w: &GroupWorkload,
+    machine: &Machine,
+) -> Decision<GroupAlgorithm> {
+    let beside = GroupAlgorithm::ALL
         .into_iter()
-        .filter(|algorithm| !algorithm.is_fused() || *algorithm == fused)
-        .map(|algorithm| (algorithm, price(w, algorithm, machine)))
-        .collect();
+        .filter(|algorithm| !algorithm.is_fused() || *algorithm == fused);
+    let priced = priced(beside, |algorithm| price(w, algorithm, machine));
     let (algorithm, why) = by_tree_and_price(Some(fused), w, &priced, machine);
     decision(algorithm, &priced, &why, machine)
-}
-
-type Priced = [(GroupAlgorithm, Option<Price>)];
-
-fn cheapest(priced: &Priced, of: &dyn Fn(GroupAlgorithm) -> bool) -> Option<(GroupAlgorithm, f64)> {
-    priced
-        .iter()
-        .filter(|(algorithm, _)| of(*algorithm))
-        .filter_map(|(algorithm, price)| Some((*algorithm, price.as_ref()?.ms)))
-        .min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 /// What the tree and prices come to, and the path.
 fn by_tree_and_price(
     fused: Option<GroupAlgorithm>,
     w: &GroupWorkload,
-    priced: &Priced,
+    priced: &Priced<GroupAlgorithm>,
     machine: &Machine,
 ) -> (GroupAlgorithm, String) {
     let leaf = decision_tree(w, machine);
@@ -686,42 +659,7 @@ fn by_tree_and_price(
         (None, Some(other)) => other.0,
         (None, None) => GroupAlgorithm::Global,
     };
-    let path = leaf.path.join(", ");
-    let leaf: Vec<_> = leaf.algorithms.iter().map(|a| a.name()).collect();
-    (algorithm, format!("tree: {path}: {}", leaf.join(" or ")))
-}
-
-fn decision(
-    algorithm: GroupAlgorithm,
-    priced: &[(GroupAlgorithm, Option<Price>)],
-    why: &str,
-    machine: &Machine,
-) -> GroupDecision {
-    let price = priced
-        .iter()
-        .find(|(a, _)| *a == algorithm)
-        .and_then(|(_, price)| price.clone())
-        .unwrap_or_default();
-    let rivals: Vec<(GroupAlgorithm, Option<f64>)> = priced
-        .iter()
-        .filter(|(a, _)| *a != algorithm)
-        .map(|(a, price)| (*a, price.as_ref().map(|p| p.ms)))
-        .collect();
-    let others = rivals
-        .iter()
-        .map(|(a, price)| match price {
-            Some(price) => format!("{a} {}", ms(*price)),
-            None => format!("{a} impossible"),
-        })
-        .collect::<Vec<_>>()
-        .join(", ");
-    let reason = format!("{price}; {others}; {why}; {}", super::constants(machine));
-    GroupDecision {
-        algorithm,
-        price,
-        rivals,
-        reason,
-    }
+    (algorithm, leaf.to_string())
 }
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ use std::str::FromStr;
 
 use warpline_gpu::machine::Machine;
 
-use super::price::{Accesses, Price, ms};
+use super::decision::{Decision, LEAVE_TREE, Leaf, cheapest, decision, priced};
+use super::price::{Accesses, Price};
 use crate::config::JoinSetting;
 use crate::error::PlannerError;
 
@@ -468,15 +469,6 @@ fn sort_bits(w: &JoinWorkload) -> f64 {
     }
 }
 
-/// What the decision tree leaves: the algorithms at a leaf and the answers on the way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Leaf {
-    /// To be priced.
-    pub algorithms: Vec<JoinAlgorithm>,
-    /// Answers from the root on.
-    pub path: Vec<&'static str>,
-}
-
 /// The decision tree of §5.1.10 (and §3.1.3 for small build sides): what the paper would have tried.
 ///
 /// ```text
@@ -488,7 +480,7 @@ pub struct Leaf {
 /// materialisation dominates?        yes → phj_tr, smj_tr
 ///                                   no  → phj_ur, phj_tr
 /// ```
-pub fn decision_tree(w: &JoinWorkload, machine: &Machine) -> Leaf {
+pub fn decision_tree(w: &JoinWorkload, machine: &Machine) -> Leaf<JoinAlgorithm> {
     use JoinAlgorithm::{Nphj, Perfect, PhjTr, PhjUr, SmjTr, SmjUr};
     let shape = Shape { w, machine };
     let mut path = Vec::new();
@@ -590,35 +582,21 @@ pub fn turning_ratio(passes: &[&[f64]], columns: f64, machine: &Machine) -> f64 
     extra / (columns * (unclustered - clustered)).max(f64::MIN_POSITIVE)
 }
 
-/// What was chosen, and what it would have cost otherwise.
-#[derive(Debug, Clone, PartialEq)]
-pub struct JoinDecision {
-    /// The algorithm.
-    pub algorithm: JoinAlgorithm,
-    /// Its price.
-    pub price: Price,
-    /// All other algorithms with their prices; `None` for those that are impossible.
-    pub rivals: Vec<(JoinAlgorithm, Option<f64>)>,
-    /// One line for EXPLAIN: the price, the rivals, the path through the tree or the setting.
-    pub reason: String,
-}
-
 /// An index that is probed on the way is left only for a price this much lower: what it saves beyond the
 /// model (fused stages, no intermediate result) is certain, the estimates are not.
 const LEAVE_INDEX: f64 = 0.7;
-/// What the tree leaves is left only for a price this much lower.
-const LEAVE_TREE: f64 = 0.95;
 
 /// Chooses the algorithm for `w`.
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another transformed join is 5 % cheaper; and the cheaper index
 /// stands unless that join is 30 % cheaper than it. Indexes at the leaf stand in the same way.
-pub fn choose_join(asked: JoinSetting, w: &JoinWorkload, machine: &Machine) -> JoinDecision {
-    let priced: Vec<(JoinAlgorithm, Option<Price>)> = JoinAlgorithm::ALL
-        .into_iter()
-        .map(|algorithm| (algorithm, price(w, algorithm, machine)))
-        .collect();
+pub fn choose_join(
+    asked: JoinSetting,
+    w: &JoinWorkload,
+    machine: &Machine,
+) -> Decision<JoinAlgorithm> {
+    let priced = priced(JoinAlgorithm::ALL, |algorithm| price(w, algorithm, machine));
     let refusal = match asked {
         JoinSetting::Auto => None,
         JoinSetting::Force(algorithm) => match obstacle(w, algorithm, machine) {
@@ -632,16 +610,9 @@ pub fn choose_join(asked: JoinSetting, w: &JoinWorkload, machine: &Machine) -> J
         },
     };
     let leaf = decision_tree(w, machine);
-    let cheapest = |of: &dyn Fn(JoinAlgorithm) -> bool| {
-        priced
-            .iter()
-            .filter(|(algorithm, _)| of(*algorithm))
-            .filter_map(|(algorithm, price)| Some((*algorithm, price.as_ref()?.ms)))
-            .min_by(|a, b| a.1.total_cmp(&b.1))
-    };
-    let index = cheapest(&|a| a.is_index());
-    let proposed = cheapest(&|a| !a.is_index() && leaf.algorithms.contains(&a));
-    let transformed = match (proposed, cheapest(&|a| !a.is_index())) {
+    let index = cheapest(&priced, &|a| a.is_index());
+    let proposed = cheapest(&priced, &|a| !a.is_index() && leaf.algorithms.contains(&a));
+    let transformed = match (proposed, cheapest(&priced, &|a| !a.is_index())) {
         (Some(tree), Some(best)) if best.1 >= tree.1 * LEAVE_TREE => Some(tree),
         (_, best) => best,
     };
@@ -651,47 +622,8 @@ pub fn choose_join(asked: JoinSetting, w: &JoinWorkload, machine: &Machine) -> J
         (None, Some(join)) => join.0,
         (None, None) => JoinAlgorithm::Nphj,
     };
-    let path = leaf.path.join(", ");
-    let leaf = leaf.algorithms.iter().map(|a| a.name());
-    let why = format!(
-        "{}tree: {path}: {}",
-        refusal.unwrap_or_default(),
-        leaf.collect::<Vec<_>>().join(" or ")
-    );
+    let why = format!("{}{leaf}", refusal.unwrap_or_default());
     decision(algorithm, &priced, &why, machine)
-}
-
-fn decision(
-    algorithm: JoinAlgorithm,
-    priced: &[(JoinAlgorithm, Option<Price>)],
-    why: &str,
-    machine: &Machine,
-) -> JoinDecision {
-    let price = priced
-        .iter()
-        .find(|(a, _)| *a == algorithm)
-        .and_then(|(_, price)| price.clone())
-        .unwrap_or_default();
-    let rivals: Vec<(JoinAlgorithm, Option<f64>)> = priced
-        .iter()
-        .filter(|(a, _)| *a != algorithm)
-        .map(|(a, price)| (*a, price.as_ref().map(|p| p.ms)))
-        .collect();
-    let others = rivals
-        .iter()
-        .map(|(a, price)| match price {
-            Some(price) => format!("{a} {}", ms(*price)),
-            None => format!("{a} impossible"),
-        })
-        .collect::<Vec<_>>()
-        .join(", ");
-    let reason = format!("{price}; {others}; {why}; {}", super::constants(machine));
-    JoinDecision {
-        algorithm,
-        price,
-        rivals,
-        reason,
-    }
 }
 
 #[cfg(test)]
