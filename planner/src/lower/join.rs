@@ -106,10 +106,10 @@ impl Lowerer<'_> {
                 .estimator
                 .unique(build.rel, &build_keys, Proof::Certain);
         let algorithm = self.algorithm(&Pairing {
+            of: rel,
             build,
             probe: &probe,
             payload: &payload,
-            matches: self.input.estimator.rows(rel),
             unique: one || set,
             existence: set,
         });

@@ -7,8 +7,8 @@ use warpline_gpu::graph::MaterializedJoin;
 use super::Lowerer;
 use super::join::Side;
 use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join};
-use crate::rel::RelRef;
 use crate::rel::expr::as_column;
+use crate::rel::{Join, RelRef};
 
 /// The outcome of a choice: `join` when both sides are materialised, an index otherwise.
 #[derive(Debug, Clone, Default)]
@@ -26,12 +26,12 @@ impl Algorithm {
 
 /// What is to be joined.
 pub(super) struct Pairing<'a> {
+    /// The join: its rows are the pairs, or rows that go on, to expect.
+    pub(super) of: &'a RelRef,
     pub(super) build: &'a Side<'a>,
     pub(super) probe: &'a Side<'a>,
     /// Columns wanted of the build side.
     pub(super) payload: &'a [usize],
-    /// Pairs, or rows that go on, to expect.
-    pub(super) matches: f64,
     /// No two build rows have equal keys.
     pub(super) unique: bool,
     /// Only whether there is a match is wanted.
@@ -59,6 +59,16 @@ impl Lowerer<'_> {
         }
     }
 
+    /// Choose for a join whose keys alone say what matches. A residual condition must be tested where an entry is looked
+    /// up, when rows without a match count too: such a join has an index.
+    pub(super) fn algorithm_by_keys(&self, join: &Join, pairing: &Pairing<'_>) -> Algorithm {
+        if join.residual.is_empty() {
+            self.algorithm(pairing)
+        } else {
+            Algorithm::default()
+        }
+    }
+
     fn workload(&self, pairing: &Pairing<'_>) -> JoinWorkload {
         let estimator = self.input.estimator;
         let (build, probe) = (pairing.build, pairing.probe);
@@ -69,11 +79,8 @@ impl Lowerer<'_> {
             (values < 1e12).then(|| domain.checked_mul(values as u64))?
         });
         let width = |side: &Side<'_>, column: usize| {
-            let expr = Expr::column(
-                column,
-                side.rel.columns[column].data_type.clone(),
-                side.rel.columns[column].nullable,
-            );
+            let of = &side.rel.columns[column];
+            let expr = Expr::column(column, of.data_type.clone(), of.nullable);
             match self.bits(side.rel, &expr) {
                 ..=8 => 1,
                 9..=16 => 2,
@@ -99,7 +106,7 @@ impl Lowerer<'_> {
             key_domain,
             build_payload: pairing.payload.iter().map(|c| width(build, *c)).collect(),
             probe_payload: probe.needed.iter().map(|c| width(probe, *c)).collect(),
-            matches: pairing.matches,
+            matches: estimator.rows(pairing.of),
             build_unique: pairing.unique,
             skew: estimator.skew(probe.rel, &probe.keys),
             existence: pairing.existence,

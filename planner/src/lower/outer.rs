@@ -5,7 +5,7 @@ use warpline_gpu::graph::{Probe, ProbeKind, ResultColumn, ResultKind, Sink, Sour
 
 use super::build::Purpose;
 use super::join::Side;
-use super::materialize::{Algorithm, Pairing};
+use super::materialize::Pairing;
 use super::{Lowerer, Open, absent};
 use crate::reason::Reason;
 use crate::rel::expr::{null, substitute_all};
@@ -24,18 +24,17 @@ impl Lowerer<'_> {
             return self.preserve_build(rel, join, left, right);
         }
         let payload: Vec<usize> = right.needed.iter().copied().collect();
-        let algorithm = if join.residual.is_empty() {
-            self.algorithm(&Pairing {
+        let algorithm = self.algorithm_by_keys(
+            join,
+            &Pairing {
+                of: rel,
                 build: right,
                 probe: left,
                 payload: &payload,
-                matches: self.input.estimator.rows(rel),
                 unique: one,
                 existence: false,
-            })
-        } else {
-            Algorithm::default()
-        };
+            },
+        );
         let materialized = algorithm.materialized();
         let purpose = Purpose {
             null_equal: join.null_equal,
@@ -76,18 +75,17 @@ impl Lowerer<'_> {
     ) -> Result<Open, Reason> {
         let payload: Vec<usize> = left.needed.iter().copied().collect();
         let one = self.unique_beside(left, right);
-        let algorithm = if join.residual.is_empty() {
-            self.algorithm(&Pairing {
+        let algorithm = self.algorithm_by_keys(
+            join,
+            &Pairing {
+                of: rel,
                 build: left,
                 probe: right,
                 payload: &payload,
-                matches: self.input.estimator.rows(rel),
                 unique: one,
                 existence: false,
-            })
-        } else {
-            Algorithm::default()
-        };
+            },
+        );
         let materialized = algorithm.materialized();
         let purpose = Purpose {
             null_equal: join.null_equal,

@@ -29,18 +29,20 @@ impl Lowerer<'_> {
             .map(|c| c - n)
             .collect();
         let one = self.unique_beside(right, left);
-        let algorithm = if residual.is_empty() && matches!(kind, ProbeKind::Semi | ProbeKind::Anti)
-        {
-            self.algorithm(&Pairing {
-                build: right,
-                probe: left,
-                payload: &payload,
-                matches: self.input.estimator.rows(rel),
-                unique: one,
-                existence: true,
-            })
-        } else {
-            Algorithm::default()
+        // The other kinds have rows of their own to keep, or nothing to pair.
+        let algorithm = match kind {
+            ProbeKind::Semi | ProbeKind::Anti => self.algorithm_by_keys(
+                join,
+                &Pairing {
+                    of: rel,
+                    build: right,
+                    probe: left,
+                    payload: &payload,
+                    unique: one,
+                    existence: true,
+                },
+            ),
+            _ => Algorithm::default(),
         };
         let materialized = algorithm.materialized();
         let purpose = Purpose {
@@ -103,18 +105,17 @@ impl Lowerer<'_> {
     ) -> Result<Open, Reason> {
         let payload: Vec<usize> = left.needed.iter().copied().collect();
         let one = self.unique_beside(left, right);
-        let algorithm = if join.residual.is_empty() {
-            self.algorithm(&Pairing {
+        let algorithm = self.algorithm_by_keys(
+            join,
+            &Pairing {
+                of: rel,
                 build: left,
                 probe: right,
                 payload: &payload,
-                matches: self.input.estimator.rows(rel),
                 unique: one,
                 existence: true,
-            })
-        } else {
-            Algorithm::default()
-        };
+            },
+        );
         let materialized = algorithm.materialized();
         let purpose = Purpose {
             null_equal: join.null_equal,
