@@ -29,6 +29,8 @@ mod storage;
 #[allow(clippy::unwrap_used)]
 mod tests;
 mod text;
+mod trees;
 
 pub use fragment::GpuFragmentExec;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
+pub use trees::TreeMetrics;

@@ -8,6 +8,7 @@ use super::places::{Part, Place};
 use super::prepared::{Hint, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::{Recycler, Store};
+use super::trees::{TreeMemory, blocks_of};
 use crate::codegen::ControlWord;
 use crate::device::{Event, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
@@ -43,6 +44,10 @@ pub(super) struct Run<'a> {
     pub(super) kernels: usize,
     /// Before the first step and after each one, when asked for.
     pub(super) events: Vec<Event>,
+    /// The step at hand.
+    step: usize,
+    /// Memory of tree-shaped kernels, with the step that launched them.
+    pub(super) trees: Vec<(usize, TreeMemory)>,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -81,6 +86,8 @@ impl<'a> Run<'a> {
             recycler,
             kernels: 0,
             events: vec![],
+            step: 0,
+            trees: vec![],
         })
     }
 
@@ -95,6 +102,7 @@ impl<'a> Run<'a> {
         let device = self.runtime.device();
         self.events.push(device.record_event(self.stream)?);
         for (number, step) in prepared.steps.iter().enumerate() {
+            self.step = number;
             match step {
                 PreparedStep::Pipeline(kernel) => self.pipeline(kernel)?,
                 PreparedStep::Sort(sort) => self.sort(sort)?,
@@ -171,7 +179,14 @@ impl<'a> Run<'a> {
         rows: u64,
         (skip, fetch): Cut,
     ) -> Result<()> {
+        let blocks = blocks_of(kernel, rows);
+        let tree = match &kernel.tree {
+            Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
+            None => None,
+        };
         let arguments = kernel.template.bytes(|place| match place {
+            Place::Tree => tree.as_ref().map(TreeMemory::words),
+            Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
             Place::Control => Some(self.control.address().0),
             Place::SourceRows => Some(rows),
             Place::Skip => Some(skip),
@@ -187,13 +202,14 @@ impl<'a> Run<'a> {
                 store.address(part).map(|address| address.0)
             }
         })?;
-        let blocks = rows.div_ceil(kernel.tile_rows).clamp(1, kernel.most_blocks);
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
             block: kernel.block_threads,
             shared_bytes: kernel.shared_bytes,
         };
         self.kernels += 1;
+        // Held while the kernel runs, and for what it counts.
+        self.trees.extend(tree.map(|memory| (self.step, memory)));
         // SAFETY: the bytes were laid out for this kernel; what they point to are results of this run with
         // the sizes that their layouts ask for, and columns and tables that the caller of the run holds. The
         // pool and the recycler hand out memory again only behind this launch.
@@ -210,7 +226,12 @@ impl<'a> Run<'a> {
             return self.launch(kernel, rows, (0, 0));
         };
         let before = self.rows[into];
-        self.provide(into, rows)?;
+        // A tree has more rows to give than its source: as many as thought, at first.
+        let coming = match kernel.tree {
+            Some(_) => rows.max(self.prepared.graph.results[into].estimate),
+            None => rows,
+        };
+        self.provide(into, coming)?;
         if self.careful() {
             self.attempt(kernel, into, rows, before)?;
         } else {

@@ -94,6 +94,7 @@ pub(super) fn kernel(
         source_rows,
         block_threads: crate::codegen::BLOCK_THREADS,
         tile_rows: 256,
+        tree: None,
         into,
         scan_columns: vec![0],
         label: "by hand".into(),
@@ -150,6 +151,7 @@ impl Case {
             steps: vec![],
             output,
             schema: schema(),
+            tree: crate::graph::TreeOptions::default(),
         };
         let program = Program {
             hidden: vec![],
