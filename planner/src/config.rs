@@ -43,6 +43,8 @@ pub struct WarplineConfig {
     pub fws_threshold: u32,
     /// `warpline.materialization` is `eager`: nodes of trees carry values, not the numbers of rows.
     pub eager: bool,
+    /// `warpline.index_joins`: whether indexes over whole tables are kept and joined with.
+    pub index_joins: IndexJoins,
     /// `warpline.metrics`: tree-shaped pipelines count idle lanes and busy cycles.
     pub metrics: bool,
 }
@@ -62,6 +64,7 @@ impl Default for WarplineConfig {
             load_balance: LoadBalance::Auto,
             fws_threshold: TreeOptions::default().fws_threshold,
             eager: false,
+            index_joins: IndexJoins::Auto,
             metrics: false,
         }
     }
@@ -212,6 +215,45 @@ impl FromStr for PipelineShape {
     }
 }
 
+/// Whether indexes over whole tables are kept and joined with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexJoins {
+    /// Kept, and joined with where that is cheaper.
+    #[default]
+    Auto,
+    /// Joined with wherever a table is joined by its columns.
+    On,
+    /// Neither.
+    Off,
+}
+
+impl fmt::Display for IndexJoins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
+impl FromStr for IndexJoins {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err(PlannerError::Setting {
+                setting: "warpline.index_joins",
+                value: text.to_string(),
+                valid: "auto, on, off",
+            }),
+        }
+    }
+}
+
 /// How the warps of tree-shaped pipelines share work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoadBalance {
@@ -279,6 +321,7 @@ impl ExtensionOptions for WarplineConfig {
             }
             "fws_threshold" => self.fws_threshold = threshold(value)?,
             "materialization" => self.eager = eager(value)?,
+            "index_joins" => self.index_joins = value.parse().map_err(DataFusionError::from)?,
             "metrics" => self.metrics = boolean("warpline.metrics", value)?,
             _ => {
                 let names: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
@@ -374,6 +417,12 @@ impl ExtensionOptions for WarplineConfig {
                 if self.eager { "eager" } else { "lazy" }.to_string(),
                 "When tree-shaped pipelines read column values: lazy (when an operator needs them) or eager (when a \
                  row is visited first).",
+            ),
+            entry(
+                "index_joins",
+                self.index_joins.to_string(),
+                "Whether indexes over all rows of a table stay on the device for later queries, and are joined with: \
+                 auto (where that is cheaper), on (wherever a table is joined by its columns) or off.",
             ),
             entry(
                 "metrics",

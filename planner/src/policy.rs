@@ -15,7 +15,7 @@ use warpline_gpu::tables::LoadedTable;
 
 use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
-use crate::config::{JoinSetting, WarplineConfig};
+use crate::config::{IndexJoins, JoinSetting, WarplineConfig};
 use crate::lower::Lowering;
 use crate::order::optimize;
 use crate::reason::Reason;
@@ -39,6 +39,7 @@ pub struct FragmentPlanner {
     groups: CostedPolicy,
     join: JoinSetting,
     shape: TreeChoice,
+    keep_indexes: bool,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
     machine: Arc<Machine>,
 }
@@ -78,6 +79,7 @@ impl FragmentPlanner {
             },
             join: config.join,
             shape: TreeChoice::of(config),
+            keep_indexes: config.index_joins != IndexJoins::Off,
             machine: Arc::new(Machine::h200()),
         };
         // What cannot be lowered is known before anything is loaded.
@@ -165,6 +167,7 @@ impl FragmentPlanner {
             join: self.join,
             machine: &self.machine,
             shape: self.shape,
+            keep_indexes: self.keep_indexes,
         }
         .graph(rel, Arc::clone(&self.schema))
     }

@@ -89,6 +89,7 @@ fn attempt(
     if prepared.scalars.iter().any(many) {
         return Err(GpuError::ScalarSubqueryRows);
     }
+    run.keep_indexes(&host.control);
     if careful {
         *prepared.hints.lock() = Some(Arc::new(run.learned(&host.control)));
     }

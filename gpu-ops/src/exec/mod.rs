@@ -13,6 +13,7 @@
 mod collected;
 mod compile;
 mod control;
+mod covering;
 mod decode;
 mod execute;
 mod finish;
@@ -34,3 +35,5 @@ mod trees;
 pub use fragment::GpuFragmentExec;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
 pub use trees::TreeMetrics;
+
+pub(crate) use covering::CoveringIndexes;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::compile::{Builtins, compile};
+use super::covering::Covering;
 use super::places::{ColumnPart, Name, Place, Template};
 use super::shapes::Shape;
 use crate::codegen::{
@@ -107,6 +108,8 @@ pub(super) struct PreparedKernel {
     pub(super) tile_rows: u64,
     /// Of a tree-shaped kernel.
     pub(super) tree: Option<TreeLayout>,
+    /// It fills an index that may be there already.
+    pub(super) covering: Option<Covering>,
     pub(super) source: PreparedSource,
     pub(super) into: Option<ResultId>,
     pub(super) label: String,
@@ -177,6 +180,8 @@ impl Prepared {
         let (lookups, offsets) = upload_lookups(runtime, stream, &kernels)?;
         let builder = Builder {
             program: &program,
+            graph: &graph,
+            shapes: &shapes,
             tables,
             runtime,
             lookups: lookups.as_ref(),
@@ -298,6 +303,8 @@ fn upload_lookups(
 /// What the kernels of one program have in common.
 struct Builder<'a> {
     program: &'a Program,
+    graph: &'a Graph,
+    shapes: &'a [Shape],
     tables: &'a [Arc<LoadedTable>],
     runtime: &'a Runtime,
     lookups: Option<&'a DeviceBuffer>,
@@ -342,6 +349,9 @@ impl Builder<'_> {
             most_blocks: u64::from(resident.max(1)) * multiprocessors,
             tile_rows: kernel.tile_rows.max(1),
             tree: kernel.tree,
+            covering: kernel.into.and_then(|into| {
+                Covering::of(self.graph, into, self.tables, self.shapes.get(into)?)
+            }),
             source,
             into: kernel.into,
             label: kernel.label.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::control::Control;
+use super::covering::{Covering, Finished};
 use super::head::Head;
 use super::places::{Part, Place};
 use super::prepared::{Hint, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
@@ -44,6 +45,8 @@ pub(super) struct Run<'a> {
     pub(super) kernels: usize,
     /// Before the first step and after each one, when asked for.
     pub(super) events: Vec<Event>,
+    /// Indexes that were built and may be kept, by result.
+    built: Vec<(ResultId, Covering, Store)>,
     /// The step at hand.
     step: usize,
     /// Memory of tree-shaped kernels, with the step that launched them.
@@ -86,6 +89,7 @@ impl<'a> Run<'a> {
             recycler,
             kernels: 0,
             events: vec![],
+            built: vec![],
             step: 0,
             trees: vec![],
         })
@@ -225,6 +229,11 @@ impl<'a> Run<'a> {
         let Some(into) = kernel.into else {
             return self.launch(kernel, rows, (0, 0));
         };
+        if let Some(what) = &kernel.covering
+            && let Some(index) = self.runtime.indexes().find(what)
+        {
+            return self.adopt(into, index);
+        }
         let before = self.rows[into];
         // A tree has more rows to give than its source: as many as thought, at first.
         let coming = match kernel.tree {
@@ -238,7 +247,41 @@ impl<'a> Run<'a> {
             self.launch(kernel, rows, (0, 0))?;
             self.rows[into] = self.sizes[into].capacity;
         }
-        self.finish(into)
+        self.finish(into)?;
+        if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
+            && !self.head.holds(store)
+        {
+            self.built.push((into, what.clone(), store.clone()));
+        }
+        Ok(())
+    }
+
+    /// Take an index that is there already for the result.
+    fn adopt(&mut self, into: ResultId, index: Finished) -> Result<()> {
+        self.rows[into] = index.count;
+        self.sizes[into] = index.sizes;
+        self.stores[into] = Some(index.store);
+        self.control
+            .set(self.stream, into, ControlWord::Count, index.count)?;
+        if index.null_key {
+            self.control
+                .set(self.stream, into, ControlWord::NullKey, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Keep the indexes that this run built for those that come; it is over, and found `control`.
+    pub(super) fn keep_indexes(&mut self, control: &[u64]) {
+        let budget = self.recycler.pool().statistics().budget;
+        for (into, what, store) in std::mem::take(&mut self.built) {
+            let index = Finished {
+                store,
+                sizes: self.sizes[into].clone(),
+                count: Control::word(control, into, ControlWord::Count),
+                null_key: Control::word(control, into, ControlWord::NullKey) != 0,
+            };
+            self.runtime.indexes().keep(what, index, budget);
+        }
     }
 
     /// Launch until there is room for what comes out; `before` rows are there already.

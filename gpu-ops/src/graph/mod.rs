@@ -46,6 +46,8 @@ pub struct Graph {
     pub schema: SchemaRef,
     /// How pipelines with a [`Stage::Expand`] run.
     pub tree: TreeOptions,
+    /// Indexes over all rows of a table stay on the device for later queries, and those of earlier ones are used.
+    pub keep_indexes: bool,
 }
 
 /// A column of a result.

@@ -57,6 +57,8 @@ pub struct Lowering<'a> {
     pub machine: &'a Machine,
     /// How rows with many matches are joined where an index is looked up.
     pub shape: TreeChoice,
+    /// Indexes over whole tables are kept.
+    pub keep_indexes: bool,
 }
 
 impl Lowering<'_> {
@@ -82,6 +84,7 @@ impl Lowering<'_> {
             output,
             schema,
             tree: self.shape.options,
+            keep_indexes: self.keep_indexes,
         };
         sideways::pass_filters(&mut graph);
         Ok(graph)

@@ -152,6 +152,7 @@ impl Case {
             output,
             schema: schema(),
             tree: crate::graph::TreeOptions::default(),
+            keep_indexes: false,
         };
         let program = Program {
             hidden: vec![],

@@ -411,6 +411,7 @@ fn strings_by_row_are_fetched() {
         output: 0,
         schema: Arc::clone(&schema),
         tree: crate::graph::TreeOptions::default(),
+        keep_indexes: false,
     };
     let program = Program {
         hidden: vec![],
