@@ -15,6 +15,7 @@ mod engine;
 mod error;
 pub mod files;
 pub mod generate;
+mod jcch;
 mod progress;
 pub mod queries;
 pub mod report;

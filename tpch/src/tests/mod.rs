@@ -14,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use crate::engine::{QueryEngine, QueryMetrics, QueryRun};
 use crate::queries::Query;
 use crate::runner::reference_answer;
-use crate::tables::Table;
+use crate::tables::{Dataset, Table};
 use crate::{Scale, generate, queries};
 
 /// What an engine does wrong to the query with this text.
@@ -132,8 +132,8 @@ fn small() -> Scale {
 }
 
 fn rows_of(table: Table, scale: Scale, part: usize, parts: usize) -> Vec<RecordBatch> {
-    table
-        .batches(scale, part, parts, 1000)
+    Dataset::tpch(scale)
+        .batches(table, part, parts, 1000)
         .collect::<Result<_, _>>()
         .expect("batches")
 }

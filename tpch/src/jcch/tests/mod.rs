@@ -1,0 +1,3 @@
+//! The generator against the reference's checksums and tables.
+
+mod data;
