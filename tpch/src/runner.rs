@@ -22,7 +22,7 @@ use crate::verify::{self, Answer, Ordering};
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// The queries, in the order to run them.
-    pub queries: Vec<&'static Query>,
+    pub queries: Vec<Query>,
     /// Hot runs after the cold one.
     pub runs: usize,
     /// Compare each answer with the reference.
@@ -141,7 +141,7 @@ async fn measure(
 /// Runs a query from SQL text to the last batch; the second value is milliseconds.
 async fn timed(engine: &dyn QueryEngine, query: &Query) -> Result<(QueryRun, f64)> {
     let start = Instant::now();
-    let run = engine.run(query.sql).await?;
+    let run = engine.run(&query.sql).await?;
     Ok((run, start.elapsed().as_secs_f64() * 1e3))
 }
 
@@ -157,7 +157,7 @@ struct Checker {
 impl Checker {
     async fn new(engine: &dyn QueryEngine, query: &Query, verify: bool) -> Result<Self> {
         let reference = match verify {
-            true => Some(reference_answer(engine.reference(), query.sql).await?),
+            true => Some(reference_answer(engine.reference(), &query.sql).await?),
             false => None,
         };
         Ok(Self {

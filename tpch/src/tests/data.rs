@@ -239,12 +239,12 @@ fn missing_or_foreign_data_is_one_clear_error() {
 #[test]
 fn each_query_lists_the_tables_it_reads() {
     on_large_stack(async {
-        let all: Vec<_> = queries::ALL.iter().collect();
+        let all = &queries::ALL;
         let engine = TestEngine::with_tables(&all);
-        for query in &queries::ALL {
+        for query in queries::ALL.iter() {
             let state = engine.context.state();
             let statement = state
-                .sql_to_statement(query.sql, &datafusion::config::Dialect::Generic)
+                .sql_to_statement(&query.sql, &datafusion::config::Dialect::Generic)
                 .expect("a statement");
             let references = state
                 .resolve_table_references(&statement)

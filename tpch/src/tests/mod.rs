@@ -49,7 +49,7 @@ impl TestEngine {
     }
 
     /// With generated tables for some queries at scale 0.01.
-    fn with_tables(queries: &[&'static Query]) -> Self {
+    fn with_tables(queries: &[Query]) -> Self {
         let engine = Self::new();
         let tables = queries::tables_of(queries);
         let generated = generate::generate(&tables, small(), 2).expect("data");
@@ -59,7 +59,7 @@ impl TestEngine {
 
     fn fault(mut self, number: u8, fault: Fault) -> Self {
         self.faults
-            .push((queries::query(number).expect("a query").sql, fault));
+            .push((queries::query(number).expect("a query").sql.as_str(), fault));
         self
     }
 }
