@@ -29,7 +29,7 @@ pub(crate) struct Template {
     pub(crate) text: &'static str,
     pub(crate) tables: &'static [Table],
     /// The parameters of TPC-H's validation run.
-    validation: &'static [&'static str],
+    pub(crate) validation: &'static [&'static str],
 }
 
 impl Template {
@@ -75,27 +75,114 @@ macro_rules! template {
 /// The templates, in the order of their numbers.
 pub(crate) const TEMPLATES: [Template; 22] = [
     template!(1, "q01.sql", [Lineitem], ["90"]),
-    template!(2, "q02.sql", [Part, Supplier, Partsupp, Nation, Region], ["15", "BRASS", "EUROPE"]),
-    template!(3, "q03.sql", [Customer, Orders, Lineitem], ["BUILDING", "1995-03-15"]),
+    template!(
+        2,
+        "q02.sql",
+        [Part, Supplier, Partsupp, Nation, Region],
+        ["15", "BRASS", "EUROPE"]
+    ),
+    template!(
+        3,
+        "q03.sql",
+        [Customer, Orders, Lineitem],
+        ["BUILDING", "1995-03-15"]
+    ),
     template!(4, "q04.sql", [Orders, Lineitem], ["1993-07-01"]),
-    template!(5, "q05.sql", [Customer, Orders, Lineitem, Supplier, Nation, Region], ["ASIA", "1994-01-01"]),
+    template!(
+        5,
+        "q05.sql",
+        [Customer, Orders, Lineitem, Supplier, Nation, Region],
+        ["ASIA", "1994-01-01"]
+    ),
     template!(6, "q06.sql", [Lineitem], ["1994-01-01", "0.06", "24"]),
-    template!(7, "q07.sql", [Supplier, Lineitem, Orders, Customer, Nation], ["FRANCE", "GERMANY", "1995-01-01", "1996-12-31"]),
-    template!(8, "q08.sql", [Part, Supplier, Lineitem, Orders, Customer, Nation, Region], ["BRAZIL", "AMERICA", "ECONOMY ANODIZED STEEL", "1995-01-01", "1996-12-31"]),
-    template!(9, "q09.sql", [Part, Supplier, Lineitem, Partsupp, Orders, Nation], ["green"]),
-    template!(10, "q10.sql", [Customer, Orders, Lineitem, Nation], ["1993-10-01"]),
-    template!(11, "q11.sql", [Partsupp, Supplier, Nation], ["GERMANY", "0.0001"]),
-    template!(12, "q12.sql", [Orders, Lineitem], ["MAIL", "SHIP", "1994-01-01"]),
+    template!(
+        7,
+        "q07.sql",
+        [Supplier, Lineitem, Orders, Customer, Nation],
+        ["FRANCE", "GERMANY", "1995-01-01", "1996-12-31"]
+    ),
+    template!(
+        8,
+        "q08.sql",
+        [Part, Supplier, Lineitem, Orders, Customer, Nation, Region],
+        [
+            "BRAZIL",
+            "AMERICA",
+            "ECONOMY ANODIZED STEEL",
+            "1995-01-01",
+            "1996-12-31"
+        ]
+    ),
+    template!(
+        9,
+        "q09.sql",
+        [Part, Supplier, Lineitem, Partsupp, Orders, Nation],
+        ["green"]
+    ),
+    template!(
+        10,
+        "q10.sql",
+        [Customer, Orders, Lineitem, Nation],
+        ["1993-10-01"]
+    ),
+    template!(
+        11,
+        "q11.sql",
+        [Partsupp, Supplier, Nation],
+        ["GERMANY", "0.0001"]
+    ),
+    template!(
+        12,
+        "q12.sql",
+        [Orders, Lineitem],
+        ["MAIL", "SHIP", "1994-01-01"]
+    ),
     template!(13, "q13.sql", [Customer, Orders], ["special", "requests"]),
     template!(14, "q14.sql", [Lineitem, Part], ["1995-09-01"]),
     template!(15, "q15.sql", [Supplier, Lineitem], ["1996-01-01"]),
-    template!(16, "q16.sql", [Partsupp, Part, Supplier], ["Brand#45", "MEDIUM POLISHED", "49", "14", "23", "45", "19", "3", "36", "9"]),
+    template!(
+        16,
+        "q16.sql",
+        [Partsupp, Part, Supplier],
+        [
+            "Brand#45",
+            "MEDIUM POLISHED",
+            "49",
+            "14",
+            "23",
+            "45",
+            "19",
+            "3",
+            "36",
+            "9"
+        ]
+    ),
     template!(17, "q17.sql", [Lineitem, Part], ["Brand#23", "MED BOX"]),
     template!(18, "q18.sql", [Customer, Orders, Lineitem], ["300"]),
-    template!(19, "q19.sql", [Lineitem, Part], ["Brand#12", "Brand#23", "Brand#34", "1", "10", "20"]),
-    template!(20, "q20.sql", [Supplier, Nation, Partsupp, Part, Lineitem], ["forest", "1994-01-01", "CANADA"]),
-    template!(21, "q21.sql", [Supplier, Lineitem, Orders, Nation], ["SAUDI ARABIA"]),
-    template!(22, "q22.sql", [Customer, Orders], ["13", "31", "23", "29", "30", "18", "17"]),
+    template!(
+        19,
+        "q19.sql",
+        [Lineitem, Part],
+        ["Brand#12", "Brand#23", "Brand#34", "1", "10", "20"]
+    ),
+    template!(
+        20,
+        "q20.sql",
+        [Supplier, Nation, Partsupp, Part, Lineitem],
+        ["forest", "1994-01-01", "CANADA"]
+    ),
+    template!(
+        21,
+        "q21.sql",
+        [Supplier, Lineitem, Orders, Nation],
+        ["SAUDI ARABIA"]
+    ),
+    template!(
+        22,
+        "q22.sql",
+        [Customer, Orders],
+        ["13", "31", "23", "29", "30", "18", "17"]
+    ),
 ];
 
 /// All queries of TPC-H, in the order of their numbers.
@@ -166,7 +253,11 @@ mod tests {
                 "SELECT"
             }));
             assert!(!query.sql.contains(';'));
-            assert!(!query.sql.contains(':'), "a place has no parameter: {}", query.sql);
+            assert!(
+                !query.sql.contains(':'),
+                "a place has no parameter: {}",
+                query.sql
+            );
         }
     }
 

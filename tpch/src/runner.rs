@@ -11,6 +11,7 @@ use arrow::csv::WriterBuilder;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
+use crate::benchmark::Benchmark;
 use crate::engine::{QueryEngine, QueryMetrics, QueryRun};
 use crate::error::{Result, TpchError};
 use crate::queries::Query;
@@ -21,6 +22,8 @@ use crate::verify::{self, Answer, Ordering};
 /// What to run and how.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
+    /// The benchmark, for the report.
+    pub benchmark: Benchmark,
     /// The queries, in the order to run them.
     pub queries: Vec<Query>,
     /// Hot runs after the cold one.
@@ -48,7 +51,7 @@ pub async fn run(
         fs::create_dir_all(directory)
             .map_err(|error| TpchError::io("create directory", directory, error))?;
     }
-    let mut report = Report::new(engine.device(), options.scale);
+    let mut report = Report::new(engine.device(), options.benchmark, options.scale);
     // Measured here, so that the first query does not wait for it.
     let bandwidth = engine.copy_bandwidth();
     for query in &options.queries {

@@ -16,6 +16,7 @@ mod columns;
 mod keys;
 mod lines;
 mod orders;
+mod parameters;
 mod parts;
 mod people;
 mod stream;
@@ -24,6 +25,7 @@ pub(crate) use columns::batches;
 pub(crate) use keys::Keys;
 pub(crate) use lines::Lines;
 pub(crate) use orders::Orders;
+pub use parameters::{Binding, Bindings, Seed};
 pub(crate) use parts::{PartSupps, parts};
 pub(crate) use people::{customers, share, suppliers};
 

@@ -12,7 +12,7 @@ use crate::files::{FileFormat, write_tables};
 use crate::generate::generate;
 use crate::tables::Table;
 use crate::verify::{Answer, Ordering, compare};
-use crate::{TpchError, data, queries, runner};
+use crate::{Benchmark, TpchError, data, queries, runner};
 
 fn joined(table: Table, batches: &[RecordBatch]) -> RecordBatch {
     concat_batches(&table.schema(), batches).expect("one batch")
@@ -91,7 +91,7 @@ fn parquet_files_hold_the_generated_rows() {
         data::register(&engine, &path, &Table::ALL)
             .await
             .expect("tables");
-        let scale = data::measured_scale(&engine, &Table::ALL)
+        let scale = data::measured_scale(&engine, Benchmark::Tpch, &Table::ALL)
             .await
             .expect("a scale")
             .expect("a scaled table");

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::{Fault, TestEngine, on_large_stack, small};
+use crate::Benchmark;
 use crate::queries::{self, Query};
 use crate::report::Report;
 use crate::runner::{RunOptions, run};
@@ -10,6 +11,7 @@ use crate::verify::{self, SortKey};
 
 fn options(queries: &[Query]) -> RunOptions {
     RunOptions {
+        benchmark: Benchmark::Tpch,
         queries: queries.to_vec(),
         runs: 2,
         verify: true,
