@@ -4,9 +4,14 @@ use crate::DevicePtr;
 use crate::kernel_args;
 
 mod calibrate;
+mod synthetic;
 mod partition;
 
 pub use calibrate::{CalibrateArgs, calibrate};
+pub use synthetic::{
+    SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
+    SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
+};
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
     PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
@@ -456,6 +461,7 @@ const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array
 pub fn all() -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("calibrate", calibrate()),
+        ("synthetic", synthetic()),
         ("scan", scan()),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),

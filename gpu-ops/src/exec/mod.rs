@@ -22,6 +22,7 @@ mod joined;
 mod places;
 mod prepared;
 mod report;
+mod rows;
 mod run;
 mod shapes;
 mod storage;
@@ -32,3 +33,4 @@ mod text;
 
 pub use fragment::GpuFragmentExec;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
+pub use rows::{DeviceRows, DeviceValues};

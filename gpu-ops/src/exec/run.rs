@@ -43,6 +43,9 @@ pub(super) struct Run<'a> {
     pub(super) kernels: usize,
     /// Before the first step and after each one, when asked for.
     pub(super) events: Vec<Event>,
+    /// Ends of kinds of work within steps, when asked for.
+    pub(super) marks: Vec<(&'static str, Event)>,
+    profile: bool,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -81,7 +84,18 @@ impl<'a> Run<'a> {
             recycler,
             kernels: 0,
             events: vec![],
+            marks: vec![],
+            profile: false,
         })
+    }
+
+    /// What was launched since the last mark was this kind of work.
+    pub(super) fn mark(&mut self, work: &'static str) -> Result<()> {
+        if self.profile {
+            let event = self.runtime.device().record_event(self.stream)?;
+            self.marks.push((work, event));
+        }
+        Ok(())
     }
 
     /// Run every step; `profile` asks for an event after each one.
@@ -93,6 +107,7 @@ impl<'a> Run<'a> {
     pub(super) fn steps(&mut self, profile: bool) -> Result<()> {
         let prepared = self.prepared;
         let device = self.runtime.device();
+        self.profile = profile;
         self.events.push(device.record_event(self.stream)?);
         for (number, step) in prepared.steps.iter().enumerate() {
             match step {
@@ -207,7 +222,8 @@ impl<'a> Run<'a> {
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
         let rows = self.bound(kernel.source);
         let Some(into) = kernel.into else {
-            return self.launch(kernel, rows, (0, 0));
+            self.launch(kernel, rows, (0, 0))?;
+            return self.mark("scan");
         };
         let before = self.rows[into];
         self.provide(into, rows)?;
@@ -217,6 +233,14 @@ impl<'a> Run<'a> {
             self.launch(kernel, rows, (0, 0))?;
             self.rows[into] = self.sizes[into].capacity;
         }
+        self.mark(match (&self.prepared.shapes[into], kernel.source) {
+            (Shape::Groups { .. }, _) => "aggregate",
+            (Shape::Index(index), _) if index.join.is_none() => "build",
+            (Shape::Index(_) | Shape::Matches(..) | Shape::Collected(_), _) => "write",
+            (_, PreparedSource::Pairs(_)) => "gather",
+            (_, PreparedSource::Slots(_)) => "groups",
+            _ => "scan",
+        })?;
         self.finish(into)
     }
 
