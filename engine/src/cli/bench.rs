@@ -1,10 +1,10 @@
 //! `warpline bench`: runs micro-benchmarks of the device and prints the report.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 use warpline::Result;
-use warpline::bench::{self, BENCHMARKS, Bench};
+use warpline::bench::{self, BENCHMARKS, Bench, Report};
 
 use super::args::{BenchArguments, ChartFormat};
 use super::output::OutputFile;
@@ -17,26 +17,41 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     };
     // What can fail early fails before minutes are spent on measuring.
     bench::find(name)?;
-    let output = arguments
-        .output
-        .as_deref()
-        .map(OutputFile::create)
-        .transpose()?;
+    let output = arguments.output.as_deref();
+    if let Some(path) = output {
+        OutputFile::create(path)?;
+    }
     let session = arguments.session.builder().open().await?;
     let bench = Bench::new(session, arguments.rows, arguments.runs)?;
-    let progress = |sweep: &bench::SweepReport| {
-        if std::io::stderr().is_terminal() {
-            let points = sweep.points.len();
-            let _ = writeln!(std::io::stderr(), "{}: {points} points", sweep.sweep);
+    let text = |report: &Report| -> Result<String> {
+        Ok(match arguments.format {
+            ChartFormat::Table => report.to_table(),
+            ChartFormat::Json => format!("{}\n", report.to_json()?),
+            ChartFormat::Svg => report.to_svg(),
+        })
+    };
+    // Lines come as points do; a file always has what there is so far, should the rest never come.
+    let lines = output.is_none() && arguments.format == ChartFormat::Table;
+    let mut started = false;
+    let progress = |report: &Report| -> Result<()> {
+        let title = if started { String::new() } else { report.title() };
+        started = true;
+        let line = format!("{title}{}", report.last_line());
+        if lines {
+            let mut stdout = std::io::stdout();
+            let _ = stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush());
+        } else {
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+        match output {
+            Some(path) => OutputFile::create(path)?.finish(&text(report)?),
+            None => Ok(()),
         }
     };
     let report = bench::run(&bench, name, &arguments.sweep, progress).await?;
-    let text = match arguments.format {
-        ChartFormat::Table => report.to_table(),
-        ChartFormat::Json => format!("{}\n", report.to_json()?),
-        ChartFormat::Svg => report.to_svg(),
-    };
-    print(&text, output)?;
+    if !lines {
+        print(&text(&report)?, output.map(OutputFile::create).transpose()?)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -120,17 +120,19 @@ impl GpuFragmentExec {
     }
 
     /// Runs the fragment and leaves its rows on the device: `visit` sees them there before their memory is used again. What
-    /// comes of it, and what the run did; nothing falls back to the CPU.
+    /// comes of it, and what the run did, with the time of each step and kind of work when `profile` asks for it; nothing falls
+    /// back to the CPU.
     ///
     /// # Errors
     /// Those of the run and of `visit`; [`GpuError::Unsupported`] for columns of strings that are not codes.
     pub async fn on_device<T: Send + 'static>(
         &self,
         context: Arc<TaskContext>,
+        profile: bool,
         visit: impl Fn(&DeviceRows<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, FragmentReport)> {
         let deliver = move |run: &Run<'_>, host: &Host| visit(&DeviceRows::of(run, host)?);
-        let (output, report) = run(Arc::clone(&self.shared), context, deliver).await?;
+        let (output, report) = run(Arc::clone(&self.shared), context, profile, deliver).await?;
         self.run.counters.publish(&report);
         *self.run.report.lock() = report.clone();
         Ok((output, report))
@@ -236,7 +238,13 @@ async fn answer(
         let schema = Arc::clone(&schema);
         move |run: &Run<'_>, host: &Host| host.batch(run, &schema)
     };
-    match run(Arc::clone(&shared), Arc::clone(&context), to_host).await {
+    match run(
+        Arc::clone(&shared),
+        Arc::clone(&context),
+        shared.options.profile,
+        to_host,
+    )
+    .await {
         Ok((batch, mut report)) => {
             let options = &shared.options;
             let over = |limit: &usize| batch.num_rows() > *limit;
@@ -297,6 +305,7 @@ fn required(reason: &str) -> DataFusionError {
 async fn run<T: Send + 'static>(
     shared: Arc<Shared>,
     context: Arc<TaskContext>,
+    profile: bool,
     deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static,
 ) -> Result<(T, FragmentReport)> {
     let mut load_ms = 0.0;
@@ -310,7 +319,7 @@ async fn run<T: Send + 'static>(
         // the query is dropped, so that memory outlives the kernels that use it.
         let task = {
             let (shared, deliver) = (Arc::clone(&shared), deliver.clone());
-            move || shared.run(&tables, &stream, &deliver)
+            move || shared.run(&tables, &stream, profile, &deliver)
         };
         let outcome = tokio::task::spawn_blocking(task)
             .await
@@ -357,6 +366,7 @@ impl Shared {
         &self,
         tables: &[Arc<LoadedTable>],
         stream: &Stream,
+        profile: bool,
         deliver: Deliver<'_, T>,
     ) -> Result<(T, FragmentReport)> {
         let mut report = FragmentReport::default();
@@ -371,7 +381,7 @@ impl Shared {
                 stream,
                 &prepared,
                 deliver,
-                self.options.profile,
+                profile,
             ) {
                 Ok(finished) => return Ok(complete(report, &prepared, finished)),
                 Err(GpuError::DuplicateKeys(build)) => {
