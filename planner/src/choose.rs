@@ -46,6 +46,7 @@ pub mod join;
 #[cfg(test)]
 mod papers;
 mod price;
+pub mod tree;
 pub mod zipf;
 
 pub use decision::Decision;

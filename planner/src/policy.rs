@@ -13,6 +13,7 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::LoadedTable;
 
+use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
 use crate::config::{JoinSetting, WarplineConfig};
 use crate::lower::Lowering;
@@ -37,6 +38,7 @@ pub struct FragmentPlanner {
     reloaded: OnceLock<Vec<ScanSource>>,
     groups: CostedPolicy,
     join: JoinSetting,
+    shape: TreeChoice,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
     machine: Arc<Machine>,
 }
@@ -75,6 +77,7 @@ impl FragmentPlanner {
                 ..CostedPolicy::default()
             },
             join: config.join,
+            shape: TreeChoice::of(config),
             machine: Arc::new(Machine::h200()),
         };
         // What cannot be lowered is known before anything is loaded.
@@ -161,6 +164,7 @@ impl FragmentPlanner {
             duplicates,
             join: self.join,
             machine: &self.machine,
+            shape: self.shape,
         }
         .graph(rel, Arc::clone(&self.schema))
     }

@@ -5,6 +5,7 @@
 
 mod answered;
 mod chart;
+pub mod choice;
 mod data;
 mod gather;
 mod group_by;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use warpline_gpu::device::{Event, Stream};
+use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
 pub use report::{Point, Report, SweepReport};
@@ -106,6 +108,11 @@ impl Bench {
     /// The device, for benchmarks of its primitives.
     pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
+    }
+
+    /// The device's constants.
+    pub fn machine(&self) -> &Machine {
+        self.runtime.machine()
     }
 
     /// Rows of an input.

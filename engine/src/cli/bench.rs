@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use warpline::Result;
+use warpline::bench::choice::{self, Choices};
 use warpline::bench::{self, BENCHMARKS, Bench, Report};
+use warpline::{Error, Result};
 
 use super::args::{BenchArguments, ChartFormat};
 use super::output::OutputFile;
@@ -15,6 +16,9 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         print(&list(), None)?;
         return Ok(ExitCode::SUCCESS);
     };
+    if name == CHOICE {
+        return choices(arguments).await;
+    }
     // What can fail early fails before minutes are spent on measuring.
     bench::find(name)?;
     let output = arguments.output.as_deref();
@@ -55,6 +59,64 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The benchmark of choices, which has workloads in place of sweeps.
+const CHOICE: &str = "choice";
+/// Rows of its largest tables: enough for a GPU's time to matter.
+const CHOICE_ROWS: u64 = 1 << 26;
+const CHOICE_ROWS_EMULATED: u64 = 1 << 9;
+
+/// Runs workloads drawn at random by every algorithm and by the planner's choice.
+async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
+    let output = arguments.output.as_deref();
+    if let Some(path) = output {
+        OutputFile::create(path)?;
+    }
+    let json = arguments.format == ChartFormat::Json;
+    let text = |choices: &Choices| -> Result<String> {
+        Ok(if json {
+            format!("{}\n", choices.to_json()?)
+        } else {
+            choices.to_table()
+        })
+    };
+    let session = arguments.session.builder().open().await?;
+    let emulated = session.device().name().contains("emulator");
+    let rows = arguments.rows.unwrap_or(match emulated {
+        true => CHOICE_ROWS_EMULATED,
+        false => CHOICE_ROWS,
+    });
+    let bench = Bench::new(session, Some(rows), arguments.runs)?;
+    if let Some(path) = &arguments.replay {
+        let recorded = std::fs::read_to_string(path).map_err(|error| {
+            Error::Bench(format!("{} cannot be read: {error}", path.display()))
+        })?;
+        let choices = choice::replayed(&Choices::of_json(&recorded)?, bench.machine());
+        print(&text(&choices)?, output.map(OutputFile::create).transpose()?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Lines come as workloads do; a file always has what there is so far, should the rest never come.
+    let progress = |choices: &Choices| -> Result<()> {
+        let line = choices.cases.last().map_or(String::new(), |case| {
+            format!("{:>3} {}\n", choices.cases.len(), case.to_line())
+        });
+        let mut stderr = std::io::stderr();
+        let _ = stderr.write_all(line.as_bytes()).and_then(|()| stderr.flush());
+        match output {
+            Some(path) => OutputFile::create(path)?.finish(&text(choices)?),
+            None => Ok(()),
+        }
+    };
+    let choices = choice::run(&bench, arguments.workloads, arguments.seed, progress).await?;
+    match output {
+        Some(path) => {
+            OutputFile::create(path)?.finish(&text(&choices)?)?;
+            print(&choices.to_table(), None)?;
+        }
+        None => print(&text(&choices)?, None)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The benchmarks and their sweeps.
 fn list() -> String {
     let mut text = String::new();
@@ -64,6 +126,10 @@ fn list() -> String {
             text.push_str(&format!("  --sweep {}: {}\n", sweep.name, sweep.about));
         }
     }
+    text.push_str(&format!(
+        "{CHOICE}: joins and group-bys drawn at random, by every algorithm and by the planner's choice\n  \
+         --workloads N --seed N --rows MAX, or --replay FILE\n"
+    ));
     text
 }
 

@@ -24,15 +24,20 @@ impl KernelWriter<'_> {
         match &self.pipeline.sink {
             EmittedSink::Rows { .. }
             | EmittedSink::Matches { .. }
-            | EmittedSink::Collect { .. } => {
+            | EmittedSink::Collect { .. }
+                if self.pipeline.tree.is_none() =>
+            {
                 self.share("ReserveScratch reserve", RESERVE_BYTES);
             }
             EmittedSink::Build { layout, .. } if is_direct(layout) => {
                 line!(self, "  u32 entered = 0;");
             }
-            EmittedSink::Build { .. } => self.share("ReserveScratch reserve", RESERVE_BYTES),
+            EmittedSink::Build { .. } if self.pipeline.tree.is_none() => {
+                self.share("ReserveScratch reserve", RESERVE_BYTES);
+            }
             EmittedSink::Aggregate { .. } => self.begin_groups()?,
-            EmittedSink::Discard => {}
+            // Warps of a tree reserve for themselves.
+            _ => {}
         }
         Ok(())
     }
@@ -115,6 +120,13 @@ impl KernelWriter<'_> {
     /// Reserve a place for each live row: row k's is `first + spot[k]`.
     fn reserve(&mut self, into: ResultId) {
         let count = self.control(into, ControlWord::Count);
+        if self.pipeline.tree.is_some() {
+            line!(
+                self,
+                "    const u32 spot[WL_ROWS] = {{}}; const u64 first = warp_reserve(live & 1u, &{count});"
+            );
+            return;
+        }
         line!(
             self,
             "    u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &{count}, shared.reserve, spot);"

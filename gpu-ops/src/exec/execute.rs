@@ -123,13 +123,17 @@ fn times(run: &Run<'_>, control: &[u64], profile: bool) -> Result<(f64, Vec<Step
     };
     let mut steps = Vec::new();
     if profile {
-        for (step, pair) in run.prepared.steps.iter().zip(events.windows(2)) {
+        for (number, (step, pair)) in run.prepared.steps.iter().zip(events.windows(2)).enumerate() {
             let counted = |r: &ResultId| run.prepared.shapes[*r].appends();
             let rows = |r| Control::word(control, r, ControlWord::Count);
             steps.push(StepReport {
                 label: step.label().to_string(),
                 milliseconds: device.elapsed_ms(&pair[0], &pair[1])?,
                 rows: step.into().filter(counted).map(rows),
+                tree: match run.trees.iter().rev().find(|(of, _)| *of == number) {
+                    Some((_, memory)) => memory.metrics(run)?,
+                    None => None,
+                },
             });
         }
     }

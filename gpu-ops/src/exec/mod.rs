@@ -30,7 +30,9 @@ mod storage;
 #[allow(clippy::unwrap_used)]
 mod tests;
 mod text;
+mod trees;
 
 pub use fragment::GpuFragmentExec;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
 pub use rows::{DeviceRows, DeviceValues};
+pub use trees::TreeMetrics;

@@ -10,7 +10,7 @@ use super::places::{ColumnPart, Name, Place, Template};
 use super::shapes::Shape;
 use crate::codegen::{
     ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
-    StepProgram,
+    StepProgram, TreeLayout,
 };
 use crate::column::{Column, Encoding};
 use crate::device::{Kernel, Stream};
@@ -105,6 +105,8 @@ pub(super) struct PreparedKernel {
     pub(super) most_blocks: u64,
     /// Rows of one tile.
     pub(super) tile_rows: u64,
+    /// Of a tree-shaped kernel.
+    pub(super) tree: Option<TreeLayout>,
     pub(super) source: PreparedSource,
     pub(super) into: Option<ResultId>,
     pub(super) label: String,
@@ -339,6 +341,7 @@ impl Builder<'_> {
             block_threads: kernel.block_threads,
             most_blocks: u64::from(resident.max(1)) * multiprocessors,
             tile_rows: kernel.tile_rows.max(1),
+            tree: kernel.tree,
             source,
             into: kernel.into,
             label: kernel.label.clone(),

@@ -8,6 +8,7 @@ use super::places::{Part, Place};
 use super::prepared::{Hint, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::{Recycler, Store};
+use super::trees::{TreeMemory, blocks_of};
 use crate::codegen::ControlWord;
 use crate::device::{Event, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
@@ -46,6 +47,10 @@ pub(super) struct Run<'a> {
     /// Ends of kinds of work within steps, when asked for.
     pub(super) marks: Vec<(&'static str, Event)>,
     profile: bool,
+    /// The step at hand.
+    step: usize,
+    /// Memory of tree-shaped kernels, with the step that launched them.
+    pub(super) trees: Vec<(usize, TreeMemory)>,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -86,6 +91,8 @@ impl<'a> Run<'a> {
             events: vec![],
             marks: vec![],
             profile: false,
+            step: 0,
+            trees: vec![],
         })
     }
 
@@ -110,6 +117,7 @@ impl<'a> Run<'a> {
         self.profile = profile;
         self.events.push(device.record_event(self.stream)?);
         for (number, step) in prepared.steps.iter().enumerate() {
+            self.step = number;
             match step {
                 PreparedStep::Pipeline(kernel) => self.pipeline(kernel)?,
                 PreparedStep::Sort(sort) => self.sort(sort)?,
@@ -186,7 +194,14 @@ impl<'a> Run<'a> {
         rows: u64,
         (skip, fetch): Cut,
     ) -> Result<()> {
+        let blocks = blocks_of(kernel, rows);
+        let tree = match &kernel.tree {
+            Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
+            None => None,
+        };
         let arguments = kernel.template.bytes(|place| match place {
+            Place::Tree => tree.as_ref().map(TreeMemory::words),
+            Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
             Place::Control => Some(self.control.address().0),
             Place::SourceRows => Some(rows),
             Place::Skip => Some(skip),
@@ -202,13 +217,14 @@ impl<'a> Run<'a> {
                 store.address(part).map(|address| address.0)
             }
         })?;
-        let blocks = rows.div_ceil(kernel.tile_rows).clamp(1, kernel.most_blocks);
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
             block: kernel.block_threads,
             shared_bytes: kernel.shared_bytes,
         };
         self.kernels += 1;
+        // Held while the kernel runs, and for what it counts.
+        self.trees.extend(tree.map(|memory| (self.step, memory)));
         // SAFETY: the bytes were laid out for this kernel; what they point to are results of this run with
         // the sizes that their layouts ask for, and columns and tables that the caller of the run holds. The
         // pool and the recycler hand out memory again only behind this launch.
@@ -226,7 +242,12 @@ impl<'a> Run<'a> {
             return self.mark("scan");
         };
         let before = self.rows[into];
-        self.provide(into, rows)?;
+        // A tree has more rows to give than its source: as many as thought, at first.
+        let coming = match kernel.tree {
+            Some(_) => rows.max(self.prepared.graph.results[into].estimate),
+            None => rows,
+        };
+        self.provide(into, coming)?;
         if self.careful() {
             self.attempt(kernel, into, rows, before)?;
         } else {

@@ -95,6 +95,7 @@ pub(super) fn kernel(
         source_rows,
         block_threads: crate::codegen::BLOCK_THREADS,
         tile_rows: 256,
+        tree: None,
         into,
         scan_columns: vec![0],
         label: "by hand".into(),
@@ -151,6 +152,7 @@ impl Case {
             steps: vec![],
             output,
             schema: schema(),
+            tree: crate::graph::TreeOptions::default(),
         };
         let program = Program {
             hidden: vec![],

@@ -410,6 +410,7 @@ fn strings_by_row_are_fetched() {
         steps: vec![],
         output: 0,
         schema: Arc::clone(&schema),
+        tree: crate::graph::TreeOptions::default(),
     };
     let program = Program {
         hidden: vec![],
