@@ -207,6 +207,15 @@ pub(super) struct BenchArguments {
     /// Timed runs of each point, after one that is not counted
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(super) runs: usize,
+    /// Of `choice`: workloads to draw
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(super) workloads: u64,
+    /// Of `choice`: which workloads are drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Of `choice`: judge the model by the measurements in FILE, which `--format json` wrote, and measure nothing
+    #[arg(long, value_name = "FILE")]
+    pub(super) replay: Option<PathBuf>,
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ChartFormat::Table)]
     pub(super) format: ChartFormat,

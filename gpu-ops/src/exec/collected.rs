@@ -22,6 +22,7 @@ impl Run<'_> {
         self.sizes[result].pairs = self.sizes[result].capacity;
         if rows.how.numbers() {
             self.number(result, rows)?;
+            self.mark("find")?;
         }
         if rows.how != Regroup::Number {
             self.order(result, rows)?;
@@ -198,7 +199,7 @@ impl Run<'_> {
         if let Some(store) = &mut self.stores[result] {
             store.replace(arranged, &mut self.recycler);
         }
-        Ok(())
+        self.mark("transform")
     }
 
     /// Room for the groups of collected rows, at first.

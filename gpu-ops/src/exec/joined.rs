@@ -63,6 +63,7 @@ impl Run<'_> {
             }];
             list.extend(&blocks, &mut self.recycler, self.stream, name)?;
             self.pair(result, join, unique, bits, &list)?;
+            self.mark("match")?;
             let pairs = if self.careful() {
                 let words = self.control.read(self.stream)?;
                 self.check_unique(&words, join.index)?;
@@ -154,7 +155,7 @@ impl Run<'_> {
         if let Some(store) = &mut self.stores[result] {
             store.replace(arranged, &mut self.recycler);
         }
-        Ok(())
+        self.mark("transform")
     }
 
     /// Fill the list of pairs.

@@ -23,6 +23,7 @@ mod joined;
 mod places;
 mod prepared;
 mod report;
+mod rows;
 mod run;
 mod shapes;
 mod storage;
@@ -34,6 +35,7 @@ mod trees;
 
 pub use fragment::GpuFragmentExec;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
+pub use rows::{DeviceRows, DeviceValues};
 pub use trees::TreeMetrics;
 
 pub(crate) use covering::CoveringIndexes;

@@ -45,6 +45,8 @@ pub struct FragmentReport {
     pub sizes_read: bool,
     /// What each step did, when profiling was asked for.
     pub steps: Vec<StepReport>,
+    /// Milliseconds by kind of work, when profiling was asked for.
+    pub phases: Vec<(&'static str, f64)>,
 }
 
 /// One step of a profiled run.

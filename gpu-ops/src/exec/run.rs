@@ -47,6 +47,9 @@ pub(super) struct Run<'a> {
     pub(super) events: Vec<Event>,
     /// Indexes that were built and may be kept, by result.
     built: Vec<(ResultId, Covering, Store)>,
+    /// Ends of kinds of work within steps, when asked for.
+    pub(super) marks: Vec<(&'static str, Event)>,
+    profile: bool,
     /// The step at hand.
     step: usize,
     /// Memory of tree-shaped kernels, with the step that launched them.
@@ -90,9 +93,20 @@ impl<'a> Run<'a> {
             kernels: 0,
             events: vec![],
             built: vec![],
+            marks: vec![],
+            profile: false,
             step: 0,
             trees: vec![],
         })
+    }
+
+    /// What was launched since the last mark was this kind of work.
+    pub(super) fn mark(&mut self, work: &'static str) -> Result<()> {
+        if self.profile {
+            let event = self.runtime.device().record_event(self.stream)?;
+            self.marks.push((work, event));
+        }
+        Ok(())
     }
 
     /// Run every step; `profile` asks for an event after each one.
@@ -104,6 +118,7 @@ impl<'a> Run<'a> {
     pub(super) fn steps(&mut self, profile: bool) -> Result<()> {
         let prepared = self.prepared;
         let device = self.runtime.device();
+        self.profile = profile;
         self.events.push(device.record_event(self.stream)?);
         for (number, step) in prepared.steps.iter().enumerate() {
             self.step = number;
@@ -227,7 +242,8 @@ impl<'a> Run<'a> {
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
         let rows = self.bound(kernel.source);
         let Some(into) = kernel.into else {
-            return self.launch(kernel, rows, (0, 0));
+            self.launch(kernel, rows, (0, 0))?;
+            return self.mark("scan");
         };
         if let Some(what) = &kernel.covering
             && let Some(index) = self.runtime.indexes().find(what)
@@ -247,6 +263,14 @@ impl<'a> Run<'a> {
             self.launch(kernel, rows, (0, 0))?;
             self.rows[into] = self.sizes[into].capacity;
         }
+        self.mark(match (&self.prepared.shapes[into], kernel.source) {
+            (Shape::Groups { .. }, _) => "aggregate",
+            (Shape::Index(index), _) if index.join.is_none() => "build",
+            (Shape::Index(_) | Shape::Matches(..) | Shape::Collected(_), _) => "write",
+            (_, PreparedSource::Pairs(_)) => "gather",
+            (_, PreparedSource::Slots(_)) => "groups",
+            _ => "scan",
+        })?;
         self.finish(into)?;
         if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
             && !self.head.holds(store)
