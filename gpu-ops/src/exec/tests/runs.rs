@@ -13,8 +13,9 @@ use crate::codegen::{
 };
 use crate::column::{StringPolicy, encode};
 use crate::error::{ArithmeticFault, GpuError};
-use crate::exec::execute::execute;
+use crate::exec::execute::{Host, execute};
 use crate::exec::prepared::Prepared;
+use crate::exec::run::Run;
 use crate::graph::{Graph, IndexKind, ResultKind};
 use crate::pipeline::GroupPlacement;
 use crate::tables::LoadedTable;
