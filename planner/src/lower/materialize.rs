@@ -7,6 +7,7 @@ use warpline_gpu::graph::MaterializedJoin;
 use super::Lowerer;
 use super::join::Side;
 use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join};
+use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelRef};
 
@@ -44,6 +45,16 @@ impl Lowerer<'_> {
         if pairing.build.keys.is_empty() {
             // Every row matches: there is nothing to partition or to sort by.
             return Algorithm::default();
+        }
+        let kept = self
+            .input
+            .estimator
+            .is_kept(pairing.build.rel, &pairing.build.keys);
+        if kept && self.input.join == JoinSetting::Auto {
+            return Algorithm {
+                join: None,
+                reason: "kept for later queries".to_string(),
+            };
         }
         let workload = self.workload(pairing);
         let decision = choose_join(self.input.join, &workload, self.input.machine);
