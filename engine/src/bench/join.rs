@@ -12,6 +12,7 @@ use warpline_planner::choose::join::JoinAlgorithm;
 use warpline_planner::{JoinSetting, WarplineConfig};
 
 use super::answered::{Attempt, answered, register};
+use super::output::output;
 use super::{Bench, Benchmark, Emit, Point, Sweep};
 use crate::error::Result;
 
@@ -61,6 +62,13 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             x: "build rows / probe rows",
             logarithmic: true,
             run: |bench, emit| async move { sizes(bench, emit).await }.boxed(),
+        },
+        Sweep {
+            name: "output",
+            about: "pairs of partitioned sides of half the rows, written at once or counted first",
+            x: "rows of a key",
+            logarithmic: true,
+            run: |bench, emit| async move { output(bench, emit) }.boxed(),
         },
     ],
 };

@@ -10,6 +10,7 @@ mod data;
 mod gather;
 mod group_by;
 mod join;
+mod output;
 mod load_balance;
 mod partition;
 mod report;

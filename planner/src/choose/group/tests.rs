@@ -15,7 +15,7 @@ fn maxima(groups: f64) -> GroupWorkload {
         key_bytes: 4,
         key_words: 1,
         state_bytes: 8,
-        updates: 2,
+        tests: 2,
         payload: vec![4, 4],
         ..GroupWorkload::default()
     }
@@ -96,7 +96,7 @@ fn more_of_anything_never_costs_less() {
         (
             "updates",
             GroupWorkload {
-                updates: 4,
+                tests: 4,
                 state_bytes: 16,
                 ..base.clone()
             },
