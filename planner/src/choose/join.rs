@@ -326,7 +326,7 @@ impl Model<'_> {
     /// The payload of the entries that match, by their numbers.
     fn gather_entries(&self) -> f64 {
         /// Finding the probing row of a pair: picoseconds.
-        const PAIR: f64 = 12.0;
+        const PAIR: f64 = 40.0;
         let w = self.w;
         let probes = self.probes();
         let columns = widths(&w.build_payload)

@@ -167,13 +167,18 @@ impl Model<'_> {
                 (table, 10.0 + 2.0 * machine.gather(8.0, table))
             }
         };
-        let in_front = self.shared_row(equal) + 1.0;
+        /// Slots of the table in front are looked for, and added to the one behind it: picoseconds and launches.
+        const FRONT: f64 = 4.0;
+        const BEHIND: f64 = 4.0;
+        let in_front = 1.2 * self.shared_row(equal) + FRONT;
+        let mut launches = 6.0;
         let row = if hashed && 4.0 * groups <= self.front(4.0) {
-            in_front
-        } else if hashed && groups <= self.front(1.0) {
+            self.shared_row(equal) + 1.0
+        } else if hashed && 2.0 * groups <= self.front(1.0) {
             // Few free slots are left: many rows look twice, in one block a multiprocessor.
-            20.0 + 1.3 * in_front
+            20.0 + in_front
         } else if w.hot {
+            launches += BEHIND;
             let hit = zipf::top_share(self.front(4.0) / 2.0, groups, w.skew);
             let cold = find + self.global_row(table, hashed, groups);
             hit * in_front + (1.0 - hit) * cold
@@ -189,7 +194,7 @@ impl Model<'_> {
         let cleared = machine.stream(2.0 * table);
         Price::default().with(
             "aggregate",
-            self.fused(row) + entered + cleared + machine.launches(6.0),
+            self.fused(row) + entered + cleared + machine.launches(launches),
         )
     }
 
