@@ -162,7 +162,7 @@ struct Checker {
 impl Checker {
     async fn new(engine: &dyn QueryEngine, query: &Query, verify: bool) -> Result<Self> {
         let reference = match verify {
-            true => Some(reference_answer(engine.reference(), &query.sql).await?),
+            true => Some(reference_answer(engine.reference(), query.reference_sql()).await?),
             false => None,
         };
         Ok(Self {
