@@ -334,9 +334,9 @@ impl Machine {
         const SEVEN_BITS: f64 = 0.6;
         const FEW_BITS: f64 = 0.52;
         let passes = (bits / 8.0).ceil().max(1.0);
-        let digit = match bits / passes {
-            ..=6.0 => FEW_BITS,
-            ..=7.0 => SEVEN_BITS,
+        let digit = match (bits / passes).ceil() as u32 {
+            0..=6 => FEW_BITS,
+            7 => SEVEN_BITS,
             _ => 1.0,
         };
         let columns = payload.len().max(1);

@@ -109,6 +109,8 @@ pub struct CostedPolicy {
     pub group_by: GroupSetting,
     /// The device's constants.
     pub machine: Arc<Machine>,
+    /// What `warpline.group_slots` asks for: slots that hash tables begin with, 0 by their rules.
+    pub slots: u64,
 }
 
 impl Default for CostedPolicy {
@@ -116,12 +118,33 @@ impl Default for CostedPolicy {
         Self {
             group_by: GroupSetting::Auto,
             machine: Arc::new(Machine::h200()),
+            slots: 0,
         }
     }
 }
 
 impl PlacementPolicy for CostedPolicy {
     fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+        let choice = self.placed_groups(profile, device);
+        match choice.placement {
+            GroupPlacement::GlobalHash { .. } if self.slots > 0 => {
+                let capacity = self.slots.min(1 << 40).next_power_of_two();
+                PlacementChoice {
+                    placement: GroupPlacement::GlobalHash { capacity },
+                    reason: format!(
+                        "{capacity} slots by warpline.group_slots; {}",
+                        choice.reason
+                    ),
+                }
+            }
+            _ => choice,
+        }
+    }
+}
+
+impl CostedPolicy {
+    /// The same without what `warpline.group_slots` asks for.
+    fn placed_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let algorithm = match self.group_by {
             GroupSetting::Auto => return priced(profile, device, &self.machine),
             GroupSetting::Force(algorithm) => algorithm,

@@ -99,7 +99,10 @@ impl Case {
     /// Time of `auto` over the fastest, less one; never negative. What was forced to the same algorithm ran the same kernels:
     /// the shorter of the two times counts.
     pub fn loss(&self) -> f64 {
-        let same = self.forced.iter().filter(|ran| ran.algorithm == self.auto.algorithm);
+        let same = self
+            .forced
+            .iter()
+            .filter(|ran| ran.algorithm == self.auto.algorithm);
         let ms = same.map(|ran| ran.ms).fold(self.auto.ms, f64::min);
         (ms / self.best().ms.max(1e-9) - 1.0).max(0.0)
     }
@@ -372,7 +375,7 @@ async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
                 },
             )
             .await?;
-            for setting in join::settings(JoinSetting::Auto) {
+            for setting in join::settings(bench, JoinSetting::Auto) {
                 runs.extend(ran(setting.to_string(), joining.run(bench, setting).await?));
             }
             joining.forget(bench)?;
@@ -399,7 +402,7 @@ async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
                 },
             )
             .await?;
-            for setting in group_by::settings(GroupSetting::Auto) {
+            for setting in group_by::settings(bench, GroupSetting::Auto) {
                 runs.extend(ran(
                     setting.to_string(),
                     grouping.run(bench, setting).await?,

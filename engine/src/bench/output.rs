@@ -79,7 +79,7 @@ impl Parts {
 pub(super) fn output(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     let (runtime, rows) = (bench.runtime(), (bench.rows() / 2).max(1));
     let stream = runtime.lease_stream()?;
-    for repeats in [1, 2, 4, 8] {
+    for repeats in bench.some(&[1, 2, 4, 8]) {
         let distinct = (rows / repeats).max(1);
         let side = |name, numbers, seed| Side {
             name,

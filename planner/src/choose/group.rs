@@ -36,8 +36,8 @@ use super::price::Price;
 use crate::config::GroupSetting;
 use crate::error::PlannerError;
 
-use self::model::{Model, widths};
 pub use self::model::encoding_saves;
+use self::model::{Model, widths};
 
 /// How rows are grouped and aggregated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -146,7 +146,11 @@ pub fn price(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> O
         JoinAlgorithm::SmjUr => model.transformed(Transform::Sort, false),
         JoinAlgorithm::SmjTr => model.transformed(Transform::Sort, true),
     };
-    Some(price.with("read", model.read()).with("output", model.output()))
+    Some(
+        price
+            .with("read", model.read())
+            .with("output", model.output()),
+    )
 }
 
 /// Why `algorithm` cannot join `w` on this device.
@@ -447,7 +451,10 @@ impl Model<'_> {
             + machine.stream(rows * (key + number) + 8.0 * w.matches)
             + machine.launches(4.0);
         Price::default()
-            .with("write", machine.stream(write) * WRITTEN + machine.launches(2.0))
+            .with(
+                "write",
+                machine.stream(write) * WRITTEN + machine.launches(2.0),
+            )
             .with(
                 "transform",
                 side(w.build_rows, &w.build_payload) + side(w.probe_rows, &w.probe_payload),
@@ -579,11 +586,10 @@ impl Shape<'_> {
 
     /// Do unclustered gathers take longer than finding the matches?
     fn gather_dominates(&self) -> bool {
-        price(self.w, JoinAlgorithm::PhjUr, self.machine)
-            .is_some_and(|price| {
-                let common = price.part("read") + price.part("output");
-                price.part("gather") * 2.0 > price.ms - common
-            })
+        price(self.w, JoinAlgorithm::PhjUr, self.machine).is_some_and(|price| {
+            let common = price.part("read") + price.part("output");
+            price.part("gather") * 2.0 > price.ms - common
+        })
     }
 }
 

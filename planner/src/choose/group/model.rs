@@ -151,7 +151,12 @@ impl Model<'_> {
     /// Slots of a table in shared memory of which `blocks` blocks have one each.
     fn front(&self, blocks: f64) -> f64 {
         let each = self.state() + self.key();
-        2f64.powf((self.machine.shared / blocks / each).max(1.0).log2().floor())
+        2f64.powf(
+            (self.machine.shared / blocks / each)
+                .max(1.0)
+                .log2()
+                .floor(),
+        )
     }
 
     pub(super) fn global(&self) -> Price {
@@ -274,8 +279,7 @@ impl Model<'_> {
         const REDUCED: f64 = 8.0;
         let row = key + widths(&self.w.payload).sum::<f64>();
         let met = self.machine.atomics.at(4.0 * self.equal_groups()) / REDUCED;
-        let each =
-            self.machine.run_row * (self.adds() + self.tests()) + self.adds() * met.max(1.0);
+        let each = self.machine.run_row * (self.adds() + self.tests()) + self.adds() * met.max(1.0);
         self.w.rows * each * 1e-9
             + self.machine.stream(self.w.rows * row)
             + self.machine.launches(4.0)
@@ -338,9 +342,7 @@ impl Model<'_> {
         let in_partition = (self.equal_groups() / 2f64.powf(bits)).max(1.0);
         let add = machine.shared_wide_atomics.at(8.0 * in_partition) * TOGETHER;
         let least = machine.shared_atomics.at(machine.shared);
-        let each = machine.group_row
-            + self.adds() * add
-            + self.tests() * (add * TESTED).max(least);
+        let each = machine.group_row + self.adds() * add + self.tests() * (add * TESTED).max(least);
         let row = key + widths(&w.payload).sum::<f64>();
         Price::default()
             .with("write", self.written())

@@ -1,6 +1,6 @@
 //! Prices of group-bys: the paper's Table 2 and turning points, what must grow, the tree's leaves, settings.
 
-use GroupAlgorithm::{Global, Hgb, PgbTr, PgbUr, Private, SgbDeTr, SgbTr, SgbUr, Shared};
+use GroupAlgorithm::{Global, Hgb, PgbTr, PgbUr, Private, SgbDeTr, SgbTr, Shared};
 
 use super::*;
 use crate::choose::papers::a100;
