@@ -18,7 +18,6 @@ use arrow::datatypes::DataType;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
-use crate::choose::zipf;
 use crate::rel::expr::{columns, renumber};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
@@ -45,11 +44,8 @@ pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
 
 /// Do the keys of the right side repeat so often that their rows had better not be gone over?
 fn repeats(join: &Join, estimator: &Estimator<'_>) -> bool {
-    let equal = join.on.iter().map(|(_, key)| {
-        let key = estimator.of_expr(&join.right, key);
-        zipf::equal_keys(key.distinct, key.skew)
-    });
-    estimator.rows(&join.right) > MANY * equal.product::<f64>()
+    let keys: Vec<Expr> = join.on.iter().map(|(_, key)| key.clone()).collect();
+    estimator.repeats(&join.right, &keys) > MANY
 }
 
 /// The join with the groups of its right side.
