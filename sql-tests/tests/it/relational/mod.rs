@@ -6,6 +6,7 @@
 mod edges;
 mod forced;
 mod groups;
+mod jcch;
 mod joins;
 mod order;
 mod sets;
