@@ -16,8 +16,17 @@ use crate::primitives::{self, Digits, Keys, PairKind, PairList, Payload, Side};
 /// Most bits that a dense partition leaves of a code: its array has as many places, of two bytes each.
 const MOST_ARRAY_BITS: u32 = 13;
 
+/// What the keys of a side are partitioned by into `2^bits` parts, or sorted by.
+pub(super) fn digits(keys: JoinKeys, bits: u32) -> Digits {
+    if keys.join.sorts() || dense(keys, bits) {
+        Digits::Key
+    } else {
+        Digits::Hash
+    }
+}
+
 /// Are codes so dense that an array over those of a partition takes the place of its hash table?
-fn dense(keys: JoinKeys, bits: u32) -> bool {
+pub(super) fn dense(keys: JoinKeys, bits: u32) -> bool {
     !keys.join.sorts() && keys.width <= 8 && keys.bits <= bits + MOST_ARRAY_BITS
 }
 
@@ -106,11 +115,10 @@ impl Run<'_> {
                 .ok_or_else(|| GpuError::Internal(format!("an arranged side has no {part:?}")))
         };
         let mut payloads = Vec::new();
-        for part in &parts {
+        for part in parts.iter().filter(|part| part.part.moves()) {
             let from = match part.part {
-                Part::Column(_) | Part::Valid(_) => Some(self.address(result, part.part)?),
                 Part::Numbers => None,
-                _ => continue,
+                column => Some(self.address(result, column)?),
             };
             payloads.push(Payload {
                 from,
@@ -122,16 +130,12 @@ impl Run<'_> {
             ptr: self.address(result, Part::KeyWord(0))?,
             width: keys.width,
         };
-        let (digits, bits, offsets) = if keys.join.sorts() {
+        let digits = digits(keys, bits);
+        let (bits, offsets) = if keys.join.sorts() {
             // One bit more than codes have: keys that match nothing come last.
-            (Digits::Key, 0..(keys.bits + 1).min(keys.width * 8), None)
+            (0..(keys.bits + 1).min(keys.width * 8), None)
         } else {
-            let digits = if dense(keys, bits) {
-                Digits::Key
-            } else {
-                Digits::Hash
-            };
-            (digits, 0..bits, Some(new(Part::Offsets)?))
+            (0..bits, Some(new(Part::Offsets)?))
         };
         let to = new(Part::KeyWord(0))?;
         let rows = self.count(result);

@@ -161,7 +161,7 @@ impl Prepared {
         };
         let shapes: Vec<Shape> = program.results.iter().map(Shape::of).collect();
         let mut builtins = Builtins::default();
-        shapes.iter().for_each(|shape| builtins.of_shape(shape));
+        builtins.of_shapes(&shapes, &graph, runtime.device().info());
         for step in &program.steps {
             if let StepProgram::Sort(sort) = step {
                 let rows = graph.results.get(sort.rows).map_or(0, |r| r.estimate);
