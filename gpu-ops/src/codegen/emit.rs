@@ -4,11 +4,13 @@
 //! build or an aggregation, and it settles the layouts of results. [`super::kernel`] turns the outcome
 //! into CUDA C++.
 
+use super::borrow::{self, Borrowed};
 use super::group_sink;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{dense_code, packed_words, probe_key};
 use super::program::{
-    CollectedLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout, SourceRows,
+    CollectedLayout, ColumnLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout,
+    SourceRows,
 };
 use super::scalar::{Emitter, KernelState};
 use super::scope::{Access, Bases, ScopeColumn, Shape};
@@ -132,6 +134,12 @@ pub(super) enum EmittedSink {
         kind: ProbeKind,
         /// Nothing is looked up: the keys are stored.
         joined: Option<JoinedMatches>,
+        /// By value.
+        columns: Vec<ColumnLayout>,
+        /// Rows stay where the scanned table has them.
+        borrowed: Option<Borrowed>,
+        /// Columns that are the key.
+        twins: Vec<usize>,
     },
     Aggregate {
         into: ResultId,
@@ -158,6 +166,24 @@ pub(super) enum EmittedSink {
         keep_without_key: bool,
     },
     Discard,
+}
+
+impl EmittedSink {
+    /// What lies in the scanned table of the result that is filled.
+    pub(super) fn borrowed(&self) -> Option<(ResultId, &Borrowed)> {
+        let (into, borrowed) = match self {
+            Self::Matches { into, borrowed, .. } => (into, borrowed),
+            Self::Collect { into, layout, .. } => (into, &layout.borrowed),
+            Self::Build { into, layout, .. } => (into, &layout.borrowed),
+            Self::Rows { .. } | Self::Aggregate { .. } | Self::Discard => return None,
+        };
+        borrowed.as_ref().map(|borrowed| (*into, borrowed))
+    }
+
+    /// The same when there is nothing to write beside it.
+    pub(super) fn borrows(&self) -> Option<(ResultId, &Borrowed)> {
+        self.borrowed().filter(|(_, borrowed)| borrowed.whole())
+    }
 }
 
 /// A pipeline up to its sink.
@@ -293,17 +319,43 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
             scope.truncate(kept);
             emitted.payload = (kept, 0);
             let number = emitted.number;
-            steps.push(EmittedStep::Probe(emitted));
+            // Rows that cannot match are left out where they are not wanted.
+            let possible = emitted.possible == "true";
+            let left_out = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
+            let scan = borrow::bare_scan(begun.source_rows, steps.len());
+            let scan = scan.filter(|_| (possible || !left_out) && joined.is_some());
             let mut emitter = Emitter::new(scope, state);
-            let values = emit_all(&mut emitter, columns)?;
+            let mut kept = borrow::keep(&mut emitter, columns, scan.is_some())?;
             sink_lines = std::mem::take(&mut emitter.lines);
-            sink_columns = columns_of(columns.iter());
+            sink_columns = kept.read;
+            let (mut key, mut twins) = (None, vec![]);
+            if let Some(JoinedMatches { keys, .. }) = joined {
+                let plans = &context.index(probe.index)?.keys;
+                if possible {
+                    key = borrow::lent_key(scope, &probe.keys, plans, keys.width);
+                }
+                if (possible || left_out) && keys.join.transforms() {
+                    let layouts = &mut kept.layouts;
+                    twins = borrow::twins(columns, layouts, &probe.keys, plans, keys.width);
+                }
+            }
+            let borrowed = scan.map(|scan| Borrowed {
+                scan,
+                key,
+                columns: kept.borrowed,
+            });
+            if borrowed.as_ref().is_none_or(|b| b.key.is_none()) {
+                steps.push(EmittedStep::Probe(emitted));
+            }
             EmittedSink::Matches {
                 into: *into,
-                values,
+                values: kept.values,
                 probe: number,
                 kind: probe.kind,
                 joined,
+                columns: kept.layouts,
+                borrowed,
+                twins,
             }
         }
         Sink::Aggregate { into, aggregate } => {
@@ -328,9 +380,10 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         }
         Sink::Build { into, build } => {
             let mut emitter = Emitter::new(scope, state);
-            let sink = build_sink(context, &mut emitter, *into, build, bound)?;
+            let scan = borrow::bare_scan(begun.source_rows, steps.len());
+            let (sink, read) = build_sink(context, &mut emitter, *into, build, bound, scan)?;
             sink_lines = std::mem::take(&mut emitter.lines);
-            sink_columns = columns_of(build.keys.iter().chain(&build.payload));
+            sink_columns = read;
             sink
         }
         Sink::Discard => EmittedSink::Discard,
