@@ -5,6 +5,7 @@
 #pragma once
 
 #define WL_DEVICE static inline
+#define WL_METHOD inline
 #define WL_UNROLL
 #define WL_UNROLL_4
 #define WL_NO_UNROLL
@@ -172,6 +173,11 @@ static inline void spin_pause(u32, WL_HERE) {
     lane->functions->pause(lane);
 }
 static inline void __nanosleep(u32 ns, WL_HERE) { spin_pause(ns, wl_file, wl_line); }
+// Lanes take turns on one processor: each look at the clock counts as a cycle.
+static inline u64 cycle_count() {
+    static u64 cycles = 0;
+    return ++cycles;
+}
 static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #define WL_DEVICE __device__ __forceinline__
+// In front of a member function.
+#define WL_METHOD __device__ __forceinline__
 // The emulator's reports name the caller's place in the source; here nobody asks.
 #define WL_PLACE
 #define WL_PASS_PLACE
@@ -30,6 +32,9 @@
 
 // Give up the processor for about ns nanoseconds inside a waiting loop.
 WL_DEVICE void spin_pause(u32 ns) { __nanosleep(ns); }
+
+// A clock of the multiprocessor, in cycles: differences tell how long something took.
+WL_DEVICE u64 cycle_count() { return (u64)clock64(); }
 
 // Loads and stores that other lanes may race with, at device scope; acquire and release order what surrounds them.
 WL_DEVICE u32 load_relaxed(const u32* p) {

@@ -5,6 +5,7 @@ use crate::kernel_args;
 
 mod calibrate;
 mod partition;
+mod synthetic;
 
 pub use calibrate::{CalibrateArgs, calibrate};
 pub use partition::{
@@ -12,6 +13,10 @@ pub use partition::{
     PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
     PartitionHistogramArgs, PartitionOffsetsArgs, PartitionPassArgs, PartitionShape,
     RUN_SHARED_BYTES, RUN_TILE, RunStartsArgs, columns, partition_histogram, run_lengths,
+};
+pub use synthetic::{
+    SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
+    SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
 
 kernel_args! {
@@ -456,6 +461,7 @@ const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array
 pub fn all() -> Vec<(&'static str, String)> {
     let mut all = vec![
         ("calibrate", calibrate()),
+        ("synthetic", synthetic()),
         ("scan", scan()),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),

@@ -27,6 +27,7 @@ pub mod memory;
 pub mod pipeline;
 pub mod primitives;
 pub mod runtime;
+pub mod synthetic;
 pub mod tables;
 
 pub use error::{GpuError, Result};

@@ -15,6 +15,7 @@ use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
+use crate::exec::CoveringIndexes;
 use crate::machine::Machine;
 use crate::memory::{MemoryPool, PressureHandler};
 use crate::tables::TableCache;
@@ -118,12 +119,27 @@ impl Drop for StreamLease {
     }
 }
 
+/// What is kept between queries, and given back when the pool is short: indexes, which can be built again, before columns.
+struct Kept {
+    tables: Arc<TableCache>,
+    indexes: CoveringIndexes,
+}
+
+impl PressureHandler for Kept {
+    fn release(&self, bytes: usize) -> usize {
+        match self.indexes.release(bytes) {
+            0 => self.tables.release(bytes),
+            released => released,
+        }
+    }
+}
+
 /// An open device and what is shared on it. `Send + Sync`; several sessions use one.
 pub struct Runtime {
     device: Arc<dyn Device>,
     machine: Arc<Machine>,
     pool: Arc<MemoryPool>,
-    tables: Arc<TableCache>,
+    kept: Arc<Kept>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
     /// Hand-written kernels by entry point and variant, found without their long sources.
     builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
@@ -175,14 +191,17 @@ impl Runtime {
             }
         };
         let pool = MemoryPool::new(Arc::clone(&device), budget);
-        let tables = Arc::new(TableCache::new(Arc::clone(&pool)));
-        let handler: Weak<dyn PressureHandler> = Arc::<TableCache>::downgrade(&tables);
+        let kept = Arc::new(Kept {
+            tables: Arc::new(TableCache::new(Arc::clone(&pool))),
+            indexes: CoveringIndexes::default(),
+        });
+        let handler: Weak<dyn PressureHandler> = Arc::<Kept>::downgrade(&kept);
         pool.set_pressure_handler(handler);
         Ok(Arc::new(Self {
             machine: Arc::new(Machine::of(device.info())),
             device,
             pool,
-            tables,
+            kept,
             modules: Mutex::default(),
             builtin: Mutex::default(),
             clock: AtomicU64::new(0),
@@ -209,7 +228,22 @@ impl Runtime {
 
     /// Base table columns resident on the device.
     pub fn tables(&self) -> &Arc<TableCache> {
-        &self.tables
+        &self.kept.tables
+    }
+
+    /// Indexes over whole tables that are kept on the device.
+    pub(crate) fn indexes(&self) -> &CoveringIndexes {
+        &self.kept.indexes
+    }
+
+    /// How many indexes over whole tables are kept on the device, and their bytes.
+    pub fn kept_indexes(&self) -> (usize, usize) {
+        self.indexes().held()
+    }
+
+    /// Let go of all indexes that are kept.
+    pub fn drop_indexes(&self) {
+        self.indexes().release(usize::MAX);
     }
 
     /// A stream of one's own, made by an earlier user where one is idle. What that user queued and nobody

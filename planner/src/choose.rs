@@ -46,6 +46,7 @@ pub mod join;
 #[cfg(test)]
 mod papers;
 mod price;
+pub mod tree;
 pub mod zipf;
 
 pub use decision::Decision;
@@ -141,10 +142,15 @@ impl PlacementPolicy for CostedPolicy {
             GroupAlgorithm::PgbTr => regrouped(profile, Regroup::PartitionRows),
         };
         match asked {
-            Ok(choice) => PlacementChoice {
-                reason: format!("warpline.group_by = {}: {}", self.group_by, choice.reason),
-                ..choice
-            },
+            Ok(choice) => {
+                let decision =
+                    group::choose_group(self.group_by, &workload(profile), &self.machine);
+                let reason = format!(
+                    "warpline.group_by = {}: {}; {}",
+                    self.group_by, choice.reason, decision.reason
+                );
+                PlacementChoice { reason, ..choice }
+            }
             Err(obstacle) => {
                 let choice = priced(profile, device, &self.machine);
                 let reason = format!(

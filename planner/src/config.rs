@@ -8,6 +8,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions}
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use warpline_gpu::GpuError;
+use warpline_gpu::graph::{Balance, TreeOptions};
 use warpline_gpu::runtime::DeviceChoice;
 
 use crate::choose::group::GroupAlgorithm;
@@ -36,6 +37,16 @@ pub struct WarplineConfig {
     pub join: JoinSetting,
     /// `warpline.pipeline`: the shape of kernels.
     pub pipeline: PipelineShape,
+    /// `warpline.load_balance`: how the warps of tree-shaped pipelines share work.
+    pub load_balance: LoadBalance,
+    /// `warpline.fws_threshold`: nodes of a piece that warps share at a fixed granularity.
+    pub fws_threshold: u32,
+    /// `warpline.materialization` is `eager`: nodes of trees carry values, not the numbers of rows.
+    pub eager: bool,
+    /// `warpline.index_joins`: whether indexes over whole tables are kept and joined with.
+    pub index_joins: IndexJoins,
+    /// `warpline.metrics`: tree-shaped pipelines count idle lanes and busy cycles.
+    pub metrics: bool,
 }
 
 impl Default for WarplineConfig {
@@ -50,6 +61,11 @@ impl Default for WarplineConfig {
             plan_cache_size: DEFAULT_PLAN_CACHE_SIZE,
             join: JoinSetting::Auto,
             pipeline: PipelineShape::Auto,
+            load_balance: LoadBalance::Auto,
+            fws_threshold: TreeOptions::default().fws_threshold,
+            eager: false,
+            index_joins: IndexJoins::Auto,
+            metrics: false,
         }
     }
 }
@@ -165,8 +181,11 @@ pub enum PipelineShape {
     /// The planner's choice.
     #[default]
     Auto,
-    /// A block takes a tile of rows, each of which yields at most one row.
+    /// A block takes a tile of rows, each of which yields at most one row; where rows have many matches, a pipeline
+    /// ends and another goes over the pairs.
     Tile,
+    /// Warps follow the matches of a row through the pipeline and share what there is to do.
+    Tree,
 }
 
 impl fmt::Display for PipelineShape {
@@ -174,6 +193,7 @@ impl fmt::Display for PipelineShape {
         f.write_str(match self {
             Self::Auto => "auto",
             Self::Tile => "tile",
+            Self::Tree => "tree",
         })
     }
 }
@@ -185,12 +205,88 @@ impl FromStr for PipelineShape {
         match text.trim().to_ascii_lowercase().as_str() {
             "auto" => Ok(Self::Auto),
             "tile" => Ok(Self::Tile),
+            "tree" => Ok(Self::Tree),
             _ => Err(PlannerError::Setting {
                 setting: "warpline.pipeline",
                 value: text.to_string(),
-                valid: "auto, tile (kernels of the shape tree do not exist yet)",
+                valid: "auto, tile, tree",
             }),
         }
+    }
+}
+
+/// Whether indexes over whole tables are kept and joined with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexJoins {
+    /// Kept, and joined with where that is cheaper.
+    #[default]
+    Auto,
+    /// Joined with wherever a table is joined by its columns.
+    On,
+    /// Neither.
+    Off,
+}
+
+impl fmt::Display for IndexJoins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
+impl FromStr for IndexJoins {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "auto" => Ok(Self::Auto),
+            "on" => Ok(Self::On),
+            "off" => Ok(Self::Off),
+            _ => Err(PlannerError::Setting {
+                setting: "warpline.index_joins",
+                value: text.to_string(),
+                valid: "auto, on, off",
+            }),
+        }
+    }
+}
+
+/// How the warps of tree-shaped pipelines share work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoadBalance {
+    /// Where a tree is chosen, as its default says.
+    #[default]
+    Auto,
+    /// This way, and every pipeline in which rows have many matches is a tree.
+    Force(Balance),
+}
+
+impl fmt::Display for LoadBalance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Force(balance) => balance.fmt(f),
+        }
+    }
+}
+
+impl FromStr for LoadBalance {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        if text.trim().eq_ignore_ascii_case("auto") {
+            return Ok(Self::Auto);
+        }
+        text.parse()
+            .map(Self::Force)
+            .map_err(|()| PlannerError::Setting {
+                setting: "warpline.load_balance",
+                value: text.to_string(),
+                valid: "auto, none, fws, nifs, nifs_aws",
+            })
     }
 }
 
@@ -220,6 +316,13 @@ impl ExtensionOptions for WarplineConfig {
             "group_by" => self.group_by = value.parse().map_err(DataFusionError::from)?,
             "join" => self.join = value.parse().map_err(DataFusionError::from)?,
             "pipeline" => self.pipeline = value.parse().map_err(DataFusionError::from)?,
+            "load_balance" => {
+                self.load_balance = value.parse().map_err(DataFusionError::from)?;
+            }
+            "fws_threshold" => self.fws_threshold = threshold(value)?,
+            "materialization" => self.eager = eager(value)?,
+            "index_joins" => self.index_joins = value.parse().map_err(DataFusionError::from)?,
+            "metrics" => self.metrics = boolean("warpline.metrics", value)?,
             _ => {
                 let names: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return Err(DataFusionError::Configuration(format!(
@@ -293,7 +396,39 @@ impl ExtensionOptions for WarplineConfig {
             entry(
                 "pipeline",
                 self.pipeline.to_string(),
-                "The shape of kernels: auto or tile (each row yields at most one row).",
+                "The shape of pipelines in which rows have many matches in an index: auto (by price), tile (the matches \
+                 are counted, then a second pipeline goes over the pairs) or tree (warps follow the matches and share \
+                 the work).",
+            ),
+            entry(
+                "load_balance",
+                self.load_balance.to_string(),
+                "How the warps of tree-shaped pipelines share work: auto, none (each lane follows its own rows), fws \
+                 (pieces of a fixed size), nifs (the lanes of a warp share) or nifs_aws (warps share as well). Any \
+                 but auto makes trees of all pipelines that can be one, unless warpline.pipeline is tile.",
+            ),
+            entry(
+                "fws_threshold",
+                self.fws_threshold.to_string(),
+                "Matches in a piece of work with warpline.load_balance = fws, e.g. 1024 to 16384.",
+            ),
+            entry(
+                "materialization",
+                if self.eager { "eager" } else { "lazy" }.to_string(),
+                "When tree-shaped pipelines read column values: lazy (when an operator needs them) or eager (when a \
+                 row is visited first).",
+            ),
+            entry(
+                "index_joins",
+                self.index_joins.to_string(),
+                "Whether indexes over all rows of a table stay on the device for later queries, and are joined with: \
+                 auto (where that is cheaper), on (wherever a table is joined by its columns) or off.",
+            ),
+            entry(
+                "metrics",
+                self.metrics.to_string(),
+                "When true, tree-shaped pipelines count idle lanes and busy cycles for EXPLAIN ANALYZE and reports, \
+                 which costs a little time.",
             ),
         ]
     }
@@ -307,6 +442,29 @@ fn boolean(setting: &'static str, value: &str) -> Result<bool, PlannerError> {
             setting,
             value: value.to_string(),
             valid: "true, false",
+        }),
+    }
+}
+
+fn threshold(value: &str) -> Result<u32, PlannerError> {
+    match value.trim().parse() {
+        Ok(threshold) if threshold > 0 => Ok(threshold),
+        _ => Err(PlannerError::Setting {
+            setting: "warpline.fws_threshold",
+            value: value.to_string(),
+            valid: "positive whole numbers below 2^32",
+        }),
+    }
+}
+
+fn eager(value: &str) -> Result<bool, PlannerError> {
+    match value.trim().to_ascii_lowercase().as_str() {
+        "lazy" => Ok(false),
+        "eager" => Ok(true),
+        _ => Err(PlannerError::Setting {
+            setting: "warpline.materialization",
+            value: value.to_string(),
+            valid: "lazy, eager",
         }),
     }
 }

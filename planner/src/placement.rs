@@ -10,6 +10,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::analyze::AnalyzeExec;
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
@@ -45,7 +46,9 @@ impl PhysicalOptimizerRule for GpuPlacement {
         plan: Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let config = WarplineConfig::of(options);
+        let mut config = WarplineConfig::of(options);
+        // EXPLAIN ANALYZE shows whatever can be counted.
+        config.metrics |= plan.is::<AnalyzeExec>();
         if plan.is::<PlacementReportExec>() || (self.runtime.is_none() && !config.require_gpu) {
             return Ok(plan);
         }
@@ -72,7 +75,7 @@ impl PhysicalOptimizerRule for GpuPlacement {
             }
             .into());
         }
-        let plan = replace::replace(classification, runtime, config.require_gpu)?;
+        let plan = replace::replace(classification, runtime, &config)?;
         let device = runtime.device().info().id.clone();
         Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
     }

@@ -13,8 +13,9 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::LoadedTable;
 
+use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
-use crate::config::{JoinSetting, WarplineConfig};
+use crate::config::{IndexJoins, JoinSetting, WarplineConfig};
 use crate::lower::Lowering;
 use crate::order::optimize;
 use crate::reason::Reason;
@@ -37,6 +38,8 @@ pub struct FragmentPlanner {
     reloaded: OnceLock<Vec<ScanSource>>,
     groups: CostedPolicy,
     join: JoinSetting,
+    shape: TreeChoice,
+    keep_indexes: bool,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
     machine: Arc<Machine>,
 }
@@ -75,6 +78,8 @@ impl FragmentPlanner {
                 ..CostedPolicy::default()
             },
             join: config.join,
+            shape: TreeChoice::of(config),
+            keep_indexes: config.index_joins != IndexJoins::Off,
             machine: Arc::new(Machine::h200()),
         };
         // What cannot be lowered is known before anything is loaded.
@@ -161,6 +166,8 @@ impl FragmentPlanner {
             duplicates,
             join: self.join,
             machine: &self.machine,
+            shape: self.shape,
+            keep_indexes: self.keep_indexes,
         }
         .graph(rel, Arc::clone(&self.schema))
     }

@@ -12,7 +12,7 @@ SELECT
 FROM
     lineitem
 WHERE
-    l_shipdate <= DATE '1998-12-01' - INTERVAL '90' DAY
+    l_shipdate <= DATE '1998-12-01' - INTERVAL ':1' DAY
 GROUP BY
     l_returnflag,
     l_linestatus

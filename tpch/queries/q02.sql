@@ -16,11 +16,11 @@ FROM
 WHERE
     p_partkey = ps_partkey
     AND s_suppkey = ps_suppkey
-    AND p_size = 15
-    AND p_type LIKE '%BRASS'
+    AND p_size = :1
+    AND p_type LIKE '%:2'
     AND s_nationkey = n_nationkey
     AND n_regionkey = r_regionkey
-    AND r_name = 'EUROPE'
+    AND r_name = ':3'
     AND ps_supplycost = (
         SELECT
             min(ps_supplycost)
@@ -34,7 +34,7 @@ WHERE
             AND s_suppkey = ps_suppkey
             AND s_nationkey = n_nationkey
             AND n_regionkey = r_regionkey
-            AND r_name = 'EUROPE'
+            AND r_name = ':3'
     )
 ORDER BY
     s_acctbal DESC,

@@ -8,11 +8,11 @@ FROM
     orders,
     lineitem
 WHERE
-    c_mktsegment = 'BUILDING'
+    c_mktsegment = ':1'
     AND c_custkey = o_custkey
     AND l_orderkey = o_orderkey
-    AND o_orderdate < DATE '1995-03-15'
-    AND l_shipdate > DATE '1995-03-15'
+    AND o_orderdate < DATE ':2'
+    AND l_shipdate > DATE ':2'
 GROUP BY
     l_orderkey,
     o_orderdate,

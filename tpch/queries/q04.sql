@@ -4,8 +4,8 @@ SELECT
 FROM
     orders
 WHERE
-    o_orderdate >= DATE '1993-07-01'
-    AND o_orderdate < DATE '1993-07-01' + INTERVAL '3' MONTH
+    o_orderdate >= DATE ':1'
+    AND o_orderdate < DATE ':1' + INTERVAL '3' MONTH
     AND EXISTS (
         SELECT
             *

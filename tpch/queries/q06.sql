@@ -3,7 +3,7 @@ SELECT
 FROM
     lineitem
 WHERE
-    l_shipdate >= DATE '1994-01-01'
-    AND l_shipdate < DATE '1994-01-01' + INTERVAL '1' YEAR
-    AND l_discount BETWEEN 0.06 - 0.01 AND 0.06 + 0.01
-    AND l_quantity < 24
+    l_shipdate >= DATE ':1'
+    AND l_shipdate < DATE ':1' + INTERVAL '1' YEAR
+    AND l_discount BETWEEN :2 - 0.01 AND :2 + 0.01
+    AND l_quantity < :3

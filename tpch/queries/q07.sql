@@ -23,10 +23,10 @@ FROM (
         AND s_nationkey = n1.n_nationkey
         AND c_nationkey = n2.n_nationkey
         AND (
-            (n1.n_name = 'FRANCE' AND n2.n_name = 'GERMANY')
-            OR (n1.n_name = 'GERMANY' AND n2.n_name = 'FRANCE')
+            (n1.n_name = ':1' AND n2.n_name = ':2')
+            OR (n1.n_name = ':2' AND n2.n_name = ':1')
         )
-        AND l_shipdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31'
+        AND l_shipdate BETWEEN DATE ':3' AND DATE ':4'
 ) AS shipping
 GROUP BY
     supp_nation,

@@ -1,6 +1,6 @@
 SELECT
     o_year,
-    sum(CASE WHEN nation = 'BRAZIL' THEN volume ELSE 0 END) / sum(volume) AS mkt_share
+    sum(CASE WHEN nation = ':1' THEN volume ELSE 0 END) / sum(volume) AS mkt_share
 FROM (
     SELECT
         extract(YEAR FROM o_orderdate) AS o_year,
@@ -22,10 +22,10 @@ FROM (
         AND o_custkey = c_custkey
         AND c_nationkey = n1.n_nationkey
         AND n1.n_regionkey = r_regionkey
-        AND r_name = 'AMERICA'
+        AND r_name = ':2'
         AND s_nationkey = n2.n_nationkey
-        AND o_orderdate BETWEEN DATE '1995-01-01' AND DATE '1996-12-31'
-        AND p_type = 'ECONOMY ANODIZED STEEL'
+        AND o_orderdate BETWEEN DATE ':4' AND DATE ':5'
+        AND p_type = ':3'
 ) AS all_nations
 GROUP BY
     o_year

@@ -15,8 +15,8 @@ FROM
 WHERE
     c_custkey = o_custkey
     AND l_orderkey = o_orderkey
-    AND o_orderdate >= DATE '1993-10-01'
-    AND o_orderdate < DATE '1993-10-01' + INTERVAL '3' MONTH
+    AND o_orderdate >= DATE ':1'
+    AND o_orderdate < DATE ':1' + INTERVAL '3' MONTH
     AND l_returnflag = 'R'
     AND c_nationkey = n_nationkey
 GROUP BY

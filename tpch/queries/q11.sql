@@ -8,13 +8,13 @@ FROM
 WHERE
     ps_suppkey = s_suppkey
     AND s_nationkey = n_nationkey
-    AND n_name = 'GERMANY'
+    AND n_name = ':1'
 GROUP BY
     ps_partkey
 HAVING
     sum(ps_supplycost * ps_availqty) > (
         SELECT
-            sum(ps_supplycost * ps_availqty) * 0.0001
+            sum(ps_supplycost * ps_availqty) * :2
         FROM
             partsupp,
             supplier,
@@ -22,7 +22,7 @@ HAVING
         WHERE
             ps_suppkey = s_suppkey
             AND s_nationkey = n_nationkey
-            AND n_name = 'GERMANY'
+            AND n_name = ':1'
     )
 ORDER BY
     value DESC

@@ -13,11 +13,11 @@ FROM
     lineitem
 WHERE
     o_orderkey = l_orderkey
-    AND l_shipmode IN ('MAIL', 'SHIP')
+    AND l_shipmode IN (':1', ':2')
     AND l_commitdate < l_receiptdate
     AND l_shipdate < l_commitdate
-    AND l_receiptdate >= DATE '1994-01-01'
-    AND l_receiptdate < DATE '1994-01-01' + INTERVAL '1' YEAR
+    AND l_receiptdate >= DATE ':3'
+    AND l_receiptdate < DATE ':3' + INTERVAL '1' YEAR
 GROUP BY
     l_shipmode
 ORDER BY

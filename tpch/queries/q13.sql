@@ -9,7 +9,7 @@ FROM (
         customer
         LEFT OUTER JOIN orders
             ON c_custkey = o_custkey
-            AND o_comment NOT LIKE '%special%requests%'
+            AND o_comment NOT LIKE '%:1%:2%'
     GROUP BY
         c_custkey
 ) AS c_orders (c_custkey, c_count)

@@ -8,5 +8,5 @@ FROM
     part
 WHERE
     l_partkey = p_partkey
-    AND l_shipdate >= DATE '1995-09-01'
-    AND l_shipdate < DATE '1995-09-01' + INTERVAL '1' MONTH
+    AND l_shipdate >= DATE ':1'
+    AND l_shipdate < DATE ':1' + INTERVAL '1' MONTH

@@ -5,8 +5,8 @@ WITH revenue (supplier_no, total_revenue) AS (
     FROM
         lineitem
     WHERE
-        l_shipdate >= DATE '1996-01-01'
-        AND l_shipdate < DATE '1996-01-01' + INTERVAL '3' MONTH
+        l_shipdate >= DATE ':1'
+        AND l_shipdate < DATE ':1' + INTERVAL '3' MONTH
     GROUP BY
         l_suppkey
 )

@@ -8,9 +8,9 @@ FROM
     part
 WHERE
     p_partkey = ps_partkey
-    AND p_brand <> 'Brand#45'
-    AND p_type NOT LIKE 'MEDIUM POLISHED%'
-    AND p_size IN (49, 14, 23, 45, 19, 3, 36, 9)
+    AND p_brand <> ':1'
+    AND p_type NOT LIKE ':2%'
+    AND p_size IN (:3, :4, :5, :6, :7, :8, :9, :10)
     AND ps_suppkey NOT IN (
         SELECT
             s_suppkey

@@ -5,8 +5,8 @@ FROM
     part
 WHERE
     p_partkey = l_partkey
-    AND p_brand = 'Brand#23'
-    AND p_container = 'MED BOX'
+    AND p_brand = ':1'
+    AND p_container = ':2'
     AND l_quantity < (
         SELECT
             0.2 * avg(l_quantity)

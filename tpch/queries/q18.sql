@@ -18,7 +18,7 @@ WHERE
         GROUP BY
             l_orderkey
         HAVING
-            sum(l_quantity) > 300
+            sum(l_quantity) > :1
     )
     AND c_custkey = o_custkey
     AND o_orderkey = l_orderkey

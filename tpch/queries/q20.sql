@@ -17,7 +17,7 @@ WHERE
                 FROM
                     part
                 WHERE
-                    p_name LIKE 'forest%'
+                    p_name LIKE ':1%'
             )
             AND ps_availqty > (
                 SELECT
@@ -27,11 +27,11 @@ WHERE
                 WHERE
                     l_partkey = ps_partkey
                     AND l_suppkey = ps_suppkey
-                    AND l_shipdate >= DATE '1994-01-01'
-                    AND l_shipdate < DATE '1994-01-01' + INTERVAL '1' YEAR
+                    AND l_shipdate >= DATE ':2'
+                    AND l_shipdate < DATE ':2' + INTERVAL '1' YEAR
             )
     )
     AND s_nationkey = n_nationkey
-    AND n_name = 'CANADA'
+    AND n_name = ':3'
 ORDER BY
     s_name

@@ -31,7 +31,7 @@ WHERE
             AND l3.l_receiptdate > l3.l_commitdate
     )
     AND s_nationkey = n_nationkey
-    AND n_name = 'SAUDI ARABIA'
+    AND n_name = ':1'
 GROUP BY
     s_name
 ORDER BY

@@ -9,7 +9,7 @@ FROM (
     FROM
         customer
     WHERE
-        substring(c_phone FROM 1 FOR 2) IN ('13', '31', '23', '29', '30', '18', '17')
+        substring(c_phone FROM 1 FOR 2) IN (':1', ':2', ':3', ':4', ':5', ':6', ':7')
         AND c_acctbal > (
             SELECT
                 avg(c_acctbal)
@@ -17,7 +17,7 @@ FROM (
                 customer
             WHERE
                 c_acctbal > 0.00
-                AND substring(c_phone FROM 1 FOR 2) IN ('13', '31', '23', '29', '30', '18', '17')
+                AND substring(c_phone FROM 1 FOR 2) IN (':1', ':2', ':3', ':4', ':5', ':6', ':7')
         )
         AND NOT EXISTS (
             SELECT

@@ -7,6 +7,7 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::datasource::TableProvider;
 use datafusion::prelude::ParquetReadOptions;
 
+use crate::benchmark::Benchmark;
 use crate::engine::QueryEngine;
 use crate::error::{Result, TpchError};
 use crate::tables::Table;
@@ -56,27 +57,20 @@ pub async fn register(engine: &dyn QueryEngine, directory: &Path, tables: &[Tabl
 ///
 /// # Errors
 /// [`TpchError::DataFusion`] when a table cannot be counted.
-pub async fn measured_scale(engine: &dyn QueryEngine, tables: &[Table]) -> Result<Option<f64>> {
-    let Some(table) = tables.iter().rev().find(|table| !table.is_fixed()) else {
+pub async fn measured_scale(
+    engine: &dyn QueryEngine,
+    benchmark: Benchmark,
+    tables: &[Table],
+) -> Result<Option<f64>> {
+    let largest = tables
+        .iter()
+        .rev()
+        .find_map(|&table| Some((table, benchmark.rows_at_one(table)?)));
+    let Some((table, rows_at_one)) = largest else {
         return Ok(None);
     };
-    let rows = engine
-        .reference()
-        .table(table.name())
-        .await?
-        .count()
-        .await? as f64;
-    let rows_at_one = match table {
-        // Its row count is random; this is the value at scale 1.
-        Table::Lineitem => 6_001_215.0,
-        Table::Orders => 1_500_000.0,
-        Table::Customer => 150_000.0,
-        Table::Partsupp => 800_000.0,
-        Table::Supplier => 10_000.0,
-        Table::Part => 200_000.0,
-        Table::Nation | Table::Region => return Ok(None),
-    };
-    Ok(Some(rows / rows_at_one))
+    let rows = engine.reference().table(table.name()).await?.count();
+    Ok(Some(rows.await? as f64 / rows_at_one))
 }
 
 /// The file or directory that holds a table's parquet files.

@@ -25,9 +25,7 @@ pub enum TpchError {
         max: f64,
     },
     /// A list of query numbers cannot be read.
-    #[error(
-        "'{given}' does not name TPC-H queries: give numbers from 1 to 22, for example 1,6 or 3-5"
-    )]
+    #[error("'{given}' does not name queries: give numbers from 1 to 22, for example 1,6 or 3-5")]
     Query {
         /// The part that is wrong.
         given: String,
@@ -38,10 +36,37 @@ pub enum TpchError {
         /// What was given.
         given: String,
     },
+    /// A name is not that of a kind of bindings.
+    #[error("'{given}' is no kind of bindings: give skewed or normal")]
+    Bindings {
+        /// What was given.
+        given: String,
+    },
+    /// A seed is not a number in the supported range.
+    #[error("'{given}' is not a seed: give a whole number from 1 to {max}")]
+    Seed {
+        /// What was given.
+        given: String,
+        /// The largest seed.
+        max: i64,
+    },
+    /// A seed draws a date that does not exist.
+    #[error(
+        "seed {seed} gives query {query} the date {date}, which no calendar has (JCC-H draws one for some seeds): give \
+         another --seed, or leave the query out with --query"
+    )]
+    NoSuchDate {
+        /// The seed.
+        seed: i64,
+        /// Number of the query.
+        query: u8,
+        /// What was drawn.
+        date: String,
+    },
     /// The data directory does not exist or is a file.
     #[error(
         "data directory {} {problem}: give a directory that has <table>.parquet or <table>/*.parquet for each table, \
-         or make one with `warpline tpch generate`",
+         or make one with `warpline tpch generate` or `warpline jcch generate`",
         path.display()
     )]
     DataDirectory {
@@ -53,7 +78,7 @@ pub enum TpchError {
     /// A table that the queries need has no files.
     #[error(
         "data directory {} has no table '{table}': expected {table}.parquet or {table}/*.parquet there; \
-         make the data with `warpline tpch generate`, or choose queries that do not read it",
+         make the data with `warpline tpch generate` or `warpline jcch generate`, or choose queries that do not read it",
         path.display()
     )]
     MissingTable {
@@ -64,7 +89,7 @@ pub enum TpchError {
     },
     /// The files of a table do not have the columns of TPC-H.
     #[error(
-        "{} is not TPC-H's table '{table}': {problem}; make the data with `warpline tpch generate`",
+        "{} is not TPC-H's table '{table}': {problem}; make the data with `warpline tpch generate` or `warpline jcch generate`",
         path.display()
     )]
     TableSchema {

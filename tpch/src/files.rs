@@ -19,8 +19,7 @@ use parquet::schema::types::ColumnPath;
 use crate::error::{Result, TpchError};
 use crate::generate::{Part, for_each_part, list_parts};
 use crate::progress::RowProgress;
-use crate::scale::Scale;
-use crate::tables::{Table, TextFormat};
+use crate::tables::{Dataset, Table, TextFormat};
 
 /// Most rows of one file: lineitem files of about 600 MB, so that planning a scan does not have to look
 /// at hundreds of them.
@@ -92,7 +91,7 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes `tables` to `directory`, which must be empty or not exist, on `threads` threads.
+/// Writes `tables`, of TPC-H where only a scale is given, to `directory`, which must be empty or not exist, on `threads` threads.
 ///
 /// Setting `cancel` stops the work soon; what was written so far is removed, as it is after an error.
 ///
@@ -100,12 +99,13 @@ pub struct Written {
 /// [`TpchError::OutputNotEmpty`], [`TpchError::Io`], [`TpchError::Parquet`], [`TpchError::Cancelled`].
 pub fn write_tables(
     tables: &[Table],
-    scale: Scale,
+    dataset: impl Into<Dataset>,
     format: FileFormat,
     directory: &Path,
     threads: usize,
     cancel: &AtomicBool,
 ) -> Result<Written> {
+    let dataset = dataset.into();
     fs::create_dir_all(directory)
         .map_err(|error| TpchError::io("create directory", directory, error))?;
     refuse_entries(directory)?;
@@ -119,14 +119,17 @@ pub fn write_tables(
         if table.is_fixed() {
             return 1;
         }
-        let rows = table.expected_rows(scale);
+        let rows = dataset.expected_rows(table);
         let parallel = rows.div_ceil(LEAST_ROWS_PER_FILE).min(PARALLEL_FILES);
         let files = rows.div_ceil(MOST_ROWS_PER_FILE).max(parallel).max(1);
         usize::try_from(files).unwrap_or(usize::MAX)
     });
     let progress = RowProgress::start(
         "Writing",
-        tables.iter().map(|table| table.expected_rows(scale)).sum(),
+        tables
+            .iter()
+            .map(|&table| dataset.expected_rows(table))
+            .sum(),
     );
     let (rows, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
     for_each_part(&parts, threads, cancel, |_, part| {
@@ -138,9 +141,9 @@ pub fn write_tables(
             !cancel.load(Ordering::Relaxed)
         };
         let written = match format {
-            FileFormat::Parquet => write_parquet(part, scale, &path, &on_rows),
-            FileFormat::Csv => write_text(part, scale, TextFormat::Csv, &path, &on_rows),
-            FileFormat::Tbl => write_text(part, scale, TextFormat::Tbl, &path, &on_rows),
+            FileFormat::Parquet => write_parquet(part, dataset, &path, &on_rows),
+            FileFormat::Csv => write_text(part, dataset, TextFormat::Csv, &path, &on_rows),
+            FileFormat::Tbl => write_text(part, dataset, TextFormat::Tbl, &path, &on_rows),
         }?;
         rows.fetch_add(written, Ordering::Relaxed);
         let size = fs::metadata(&path)
@@ -207,15 +210,14 @@ fn create(path: &Path) -> Result<File> {
 
 fn write_text(
     part: Part,
-    scale: Scale,
+    dataset: Dataset,
     format: TextFormat,
     path: &Path,
     on_rows: &dyn Fn(u64) -> bool,
 ) -> Result<u64> {
     let mut file = BufWriter::with_capacity(1 << 20, create(path)?);
-    let written = part
-        .table
-        .write_text(format, scale, part.number, part.of, &mut file, on_rows)
+    let written = dataset
+        .write_text(part.table, format, part.number, part.of, &mut file, on_rows)
         .and_then(|rows| file.flush().map(|()| rows));
     written.map_err(|error| match error.kind() {
         io::ErrorKind::Interrupted => TpchError::Cancelled,
@@ -225,7 +227,7 @@ fn write_text(
 
 fn write_parquet(
     part: Part,
-    scale: Scale,
+    dataset: Dataset,
     path: &Path,
     on_rows: &dyn Fn(u64) -> bool,
 ) -> Result<u64> {
@@ -238,7 +240,7 @@ fn write_parquet(
     let mut writer =
         ArrowWriter::try_new(file, part.table.schema(), Some(properties)).map_err(failed)?;
     let mut rows = 0;
-    for batch in part.table.batches(scale, part.number, part.of, BATCH_ROWS) {
+    for batch in dataset.batches(part.table, part.number, part.of, BATCH_ROWS) {
         let batch = batch?;
         writer.write(&batch).map_err(failed)?;
         rows += batch.num_rows() as u64;

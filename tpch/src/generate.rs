@@ -14,8 +14,7 @@ use parking_lot::Mutex;
 use crate::engine::QueryEngine;
 use crate::error::{Result, TpchError};
 use crate::progress::RowProgress;
-use crate::scale::Scale;
-use crate::tables::Table;
+use crate::tables::{Dataset, Table};
 
 /// Rows per generated batch: DataFusion's own batch size, so that no operator slices or merges them.
 const BATCH_ROWS: usize = 8192;
@@ -37,19 +36,27 @@ pub fn available_threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Generates tables in memory on `threads` threads, with a progress bar on a terminal.
+/// Generates tables in memory, of TPC-H where only a scale is given, on `threads` threads, with a progress bar on a terminal.
 ///
 /// Memory: about 1.3 GB per scale for all tables.
 ///
 /// # Errors
 /// [`TpchError::Worker`] when a thread fails, [`TpchError::Arrow`] when a batch cannot be made.
-pub fn generate(tables: &[Table], scale: Scale, threads: usize) -> Result<Vec<GeneratedTable>> {
+pub fn generate(
+    tables: &[Table],
+    dataset: impl Into<Dataset>,
+    threads: usize,
+) -> Result<Vec<GeneratedTable>> {
+    let dataset = dataset.into();
     let progress = RowProgress::start(
         "Generating",
-        tables.iter().map(|table| table.expected_rows(scale)).sum(),
+        tables
+            .iter()
+            .map(|&table| dataset.expected_rows(table))
+            .sum(),
     );
     let parts_of = |table: Table| {
-        let useful = usize::try_from(table.expected_rows(scale).div_ceil(ROWS_PER_PART))
+        let useful = usize::try_from(dataset.expected_rows(table).div_ceil(ROWS_PER_PART))
             .unwrap_or(usize::MAX);
         if table.is_fixed() {
             1
@@ -62,7 +69,7 @@ pub fn generate(tables: &[Table], scale: Scale, threads: usize) -> Result<Vec<Ge
         parts.iter().map(|_| Mutex::new(Vec::new())).collect();
     for_each_part(&parts, threads, &AtomicBool::new(false), |index, part| {
         let mut batches = Vec::new();
-        for batch in part.table.batches(scale, part.number, part.of, BATCH_ROWS) {
+        for batch in dataset.batches(part.table, part.number, part.of, BATCH_ROWS) {
             let batch = batch?;
             progress.add(batch.num_rows() as u64);
             batches.push(batch);

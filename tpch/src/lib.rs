@@ -1,20 +1,23 @@
-//! TPC-H: the data, the 22 queries, the comparison of answers, the runner and its report.
+//! TPC-H and JCC-H: the data, the 22 queries, the comparison of answers, the runner and its report.
 //!
 //! The crate drives an engine through the small trait [`QueryEngine`] and knows none. The dependency is inverted on
 //! purpose: the `warpline` program has a `tpch` subcommand, so the engine's crate depends on this one, and Cargo allows
 //! no cycle. Whoever implements the trait gets the whole benchmark, verification included.
 //!
-//! - [`queries`]: the text of the queries, with the specification's validation parameters.
-//! - [`tables`] and [`generate`]: schemas, and data made in memory or written as parquet, CSV or dbgen's `.tbl`.
+//! - [`queries`]: the text of the queries, and TPC-H's with the specification's validation parameters.
+//! - [`jcch`]: the same schema and queries with skewed data, and parameters that ask for it.
+//! - [`tables`], [`generate`] and [`files`]: schemas, and data made in memory or written as parquet, CSV or `.tbl`.
 //! - [`data`]: tables read from parquet files that exist already.
 //! - [`verify`]: compares two answers row by row and value by value.
 //! - [`runner`] and [`report`]: cold and hot runs of each query, as a table for people or JSON for tools.
 
+mod benchmark;
 pub mod data;
 mod engine;
 mod error;
 pub mod files;
 pub mod generate;
+pub mod jcch;
 mod progress;
 pub mod queries;
 pub mod report;
@@ -23,6 +26,7 @@ mod scale;
 pub mod tables;
 pub mod verify;
 
+pub use benchmark::Benchmark;
 pub use engine::{QueryEngine, QueryMetrics, QueryRun};
 pub use error::{Result, TpchError, one_line};
 pub use scale::Scale;

@@ -4,11 +4,23 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::benchmark::Benchmark;
 use crate::scale::Scale;
 
 /// All queries of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
+    /// The name of the benchmark's command: tpch or jcch.
+    pub benchmark: &'static str,
+    /// For JCC-H, which values its queries ask for: skewed or normal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bindings: Option<&'static str>,
+    /// For JCC-H, the seed of its queries' parameters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seed: Option<i64>,
+    /// The name of the benchmark in the table.
+    #[serde(skip)]
+    title: &'static str,
     /// The device that answered.
     pub device: String,
     /// Scale factor of the data.
@@ -101,8 +113,13 @@ impl QueryReport {
 }
 
 impl Report {
-    pub(crate) fn new(device: String, scale: Scale) -> Self {
+    pub(crate) fn new(device: String, benchmark: Benchmark, scale: Scale) -> Self {
+        let bindings = benchmark.bindings();
         Self {
+            benchmark: benchmark.command(),
+            bindings: bindings.map(|(bindings, _)| bindings.name()),
+            seed: bindings.map(|(_, seed)| seed.number()),
+            title: benchmark.name(),
             device,
             scale: scale.factor(),
             total_hot_ms: 0.0,
@@ -136,11 +153,11 @@ impl Report {
     pub fn to_table(&self) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.
-        let _ = writeln!(
-            text,
-            "TPC-H scale {} on {}; times in ms\n",
-            self.scale, self.device
-        );
+        let _ = write!(text, "{} scale {}", self.title, self.scale);
+        if let Some((bindings, seed)) = self.bindings.zip(self.seed) {
+            let _ = write!(text, ", {bindings} bindings of seed {seed},");
+        }
+        let _ = writeln!(text, " on {}; times in ms\n", self.device);
         let header = [
             "query",
             "rows",

@@ -11,6 +11,7 @@ use arrow::csv::WriterBuilder;
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
+use crate::benchmark::Benchmark;
 use crate::engine::{QueryEngine, QueryMetrics, QueryRun};
 use crate::error::{Result, TpchError};
 use crate::queries::Query;
@@ -21,8 +22,10 @@ use crate::verify::{self, Answer, Ordering};
 /// What to run and how.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
+    /// The benchmark, for the report.
+    pub benchmark: Benchmark,
     /// The queries, in the order to run them.
-    pub queries: Vec<&'static Query>,
+    pub queries: Vec<Query>,
     /// Hot runs after the cold one.
     pub runs: usize,
     /// Compare each answer with the reference.
@@ -48,7 +51,7 @@ pub async fn run(
         fs::create_dir_all(directory)
             .map_err(|error| TpchError::io("create directory", directory, error))?;
     }
-    let mut report = Report::new(engine.device(), options.scale);
+    let mut report = Report::new(engine.device(), options.benchmark, options.scale);
     // Measured here, so that the first query does not wait for it.
     let bandwidth = engine.copy_bandwidth();
     for query in &options.queries {
@@ -141,7 +144,7 @@ async fn measure(
 /// Runs a query from SQL text to the last batch; the second value is milliseconds.
 async fn timed(engine: &dyn QueryEngine, query: &Query) -> Result<(QueryRun, f64)> {
     let start = Instant::now();
-    let run = engine.run(query.sql).await?;
+    let run = engine.run(&query.sql).await?;
     Ok((run, start.elapsed().as_secs_f64() * 1e3))
 }
 
@@ -157,7 +160,7 @@ struct Checker {
 impl Checker {
     async fn new(engine: &dyn QueryEngine, query: &Query, verify: bool) -> Result<Self> {
         let reference = match verify {
-            true => Some(reference_answer(engine.reference(), query.sql).await?),
+            true => Some(reference_answer(engine.reference(), &query.sql).await?),
             false => None,
         };
         Ok(Self {

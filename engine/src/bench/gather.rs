@@ -5,7 +5,7 @@ use warpline_gpu::memory::DeviceValue;
 use warpline_gpu::primitives::{RowCount, gather};
 
 use super::data::{check, generate, mix};
-use super::{Bench, Benchmark, Point, Sweep, Timing, wrong};
+use super::{Bench, Benchmark, Emit, Point, Sweep, Timing, wrong};
 use crate::error::Result;
 
 /// Gathers.
@@ -17,11 +17,11 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
         about: "bytes of the column that is read, in random or in ascending order",
         x: "bytes of the column",
         logarithmic: true,
-        run: |bench| async move { size(bench) }.boxed(),
+        run: |bench, emit| async move { size(bench, emit) }.boxed(),
     }],
 };
 
-fn size(bench: &Bench) -> Result<Vec<Point>> {
+fn size(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     let sizes: Vec<u64> = if bench.emulated() {
         vec![1 << 12, 1 << 14]
     } else {
@@ -29,7 +29,6 @@ fn size(bench: &Bench) -> Result<Vec<Point>> {
             .map(|power| 1 << power)
             .to_vec()
     };
-    let mut points = Vec::new();
     for width in [4u64, 8] {
         for clustered in [false, true] {
             let order = if clustered { "ascending" } else { "random" };
@@ -51,11 +50,20 @@ fn size(bench: &Bench) -> Result<Vec<Point>> {
                 };
                 let moved = rows * (4 + 2 * width);
                 let series = format!("{width} bytes, {order}");
-                points.push(Point::new(series, *bytes as f64, rows, moved, timing));
+                let machine = bench.runtime().machine();
+                let (n, size) = (rows as f64, *bytes as f64);
+                let predicted = match clustered {
+                    true => machine.stream(n * (4 + width) as f64 + size.min(n * 32.0)),
+                    false => {
+                        machine.stream(n * (4 + width) as f64)
+                            + n * machine.gather(width as f64, size) * 1e-9
+                    }
+                };
+                emit(Point::new(series, size, rows, moved, timing).predicted(predicted))?;
             }
         }
     }
-    Ok(points)
+    Ok(())
 }
 
 fn run<T: DeviceValue + Default + Copy + Send + Sync + PartialEq>(

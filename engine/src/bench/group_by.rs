@@ -1,343 +1,270 @@
-//! Grouped aggregation as queries: groups, key widths, skew and decimals (SEEDS A11, C).
+//! Grouped aggregation as queries whose groups stay on the device: groups, key widths, skew, decimals, aggregates.
 //!
-//! A table is made once a sweep; each point is a query that groups it and adds up what the groups hold, so that the answer is
-//! one row that the CPU checks. Times are those of the kernels: materialising the groups is in them, planning is not.
-//! All algorithms are measured, or, with `--set warpline.group_by=NAME`, that one.
+//! Tables are made on the device ([`warpline_gpu::synthetic`]) with the statistics that loading would have brought. Times
+//! are those of the kernels, with everything from the resident columns to the resident groups; planning is not in them. All
+//! algorithms are measured, or, with `--set warpline.group_by=NAME`, that one (SEEDS A11, C).
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
-
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Decimal128Array, Int32Array, Int64Array, RecordBatch,
-};
-use datafusion::arrow::datatypes::{Int64Type, Schema};
 use futures::FutureExt;
+use warpline_gpu::synthetic::{Grouped, KeyKind, Made, Numbers, Outcome, Returned, Side, make};
 use warpline_planner::{GroupAlgorithm, GroupSetting, WarplineConfig};
 
-use super::data::{Zipf, check, generate, mix};
-use super::{Bench, Benchmark, Point, Sweep, Timing, median, wrong};
+use super::answered::{Attempt, answered, register};
+use super::{Bench, Benchmark, Emit, Point, Sweep};
 use crate::error::Result;
 
 /// Group-bys.
 pub(super) const BENCHMARK: Benchmark = Benchmark {
     name: "group-by",
-    about: "aggregates of groups: 2 x max(int), and sum(decimal)",
+    about: "aggregates of groups: 2 x max(int), sums of decimals, and others",
     sweeps: &[
         Sweep {
             name: "groups",
             about: "groups of int keys without gaps",
             x: "groups",
             logarithmic: true,
-            run: |bench| async move { groups(bench, Keys::Dense).await }.boxed(),
+            run: |bench, emit| async move { groups(bench, KeyKind::Dense, emit).await }.boxed(),
         },
         Sweep {
             name: "sparse",
             about: "groups of int keys all over their range",
             x: "groups",
             logarithmic: true,
-            run: |bench| async move { groups(bench, Keys::Sparse).await }.boxed(),
+            run: |bench, emit| async move { groups(bench, KeyKind::Sparse, emit).await }.boxed(),
         },
         Sweep {
             name: "wide",
             about: "groups of bigint keys all over their range",
             x: "groups",
             logarithmic: true,
-            run: |bench| async move { groups(bench, Keys::Wide).await }.boxed(),
+            run: |bench, emit| async move { groups(bench, KeyKind::Wide, emit).await }.boxed(),
         },
         Sweep {
             name: "skew",
             about: "Zipf exponent of int keys without gaps, over 2^12 and 2^16 groups",
             x: "exponent",
             logarithmic: false,
-            run: |bench| async move { skew(bench).await }.boxed(),
+            run: |bench, emit| async move { skew(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "decimals",
             about: "groups of sums of 128-bit decimals",
             x: "groups",
             logarithmic: true,
-            run: |bench| async move { decimals(bench).await }.boxed(),
+            run: |bench, emit| async move { decimals(bench, emit).await }.boxed(),
+        },
+        Sweep {
+            name: "calls",
+            about: "groups of count, sum, min and max of a bigint, and of the sum alone",
+            x: "groups",
+            logarithmic: true,
+            run: |bench, emit| async move { calls(bench, emit).await }.boxed(),
         },
     ],
 };
 
-/// Name of the table while a benchmark runs.
+const SETTING: &str = "warpline.group_by";
 const TABLE: &str = "warpline_bench_group_by";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keys {
-    Dense,
-    Sparse,
-    Wide,
+/// What is grouped.
+#[derive(Debug, Clone)]
+pub(super) struct Workload {
+    pub(super) rows: u64,
+    pub(super) groups: u64,
+    pub(super) zipf: f64,
+    pub(super) keys: KeyKind,
+    /// Bytes of each payload column.
+    pub(super) payload: Vec<u32>,
+    /// What is computed of each group.
+    pub(super) returned: Vec<Returned>,
 }
 
-impl Keys {
-    /// The key of group `rank`.
-    fn key(self, rank: u64) -> i64 {
-        match self {
-            Self::Dense => rank as i64,
-            // An odd factor: different ranks have different keys.
-            Self::Sparse => ((rank.wrapping_mul(0x9e37_79b1) & 0xFFFF_FFFF) as u32 as i32).into(),
-            Self::Wide => (rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 2) as i64,
+impl Workload {
+    /// The greatest values of two columns of 4 bytes.
+    fn maxima(rows: u64, groups: u64, keys: KeyKind) -> Self {
+        Self {
+            rows,
+            groups,
+            zipf: 0.0,
+            keys,
+            payload: vec![4, 4],
+            returned: vec![Returned::Greatest(0), Returned::Greatest(1)],
         }
     }
 
-    fn bytes(self) -> u64 {
-        if self == Self::Wide { 8 } else { 4 }
+    /// Every column read once.
+    pub(super) fn bytes(&self) -> u64 {
+        let key = match (self.keys, self.groups) {
+            (KeyKind::Wide, _) => 8,
+            (KeyKind::Dense, ..=0x100) => 1,
+            (KeyKind::Dense, ..=0x1_0000) => 2,
+            _ => 4,
+        };
+        self.rows * (key + self.payload.iter().map(|w| u64::from(*w)).sum::<u64>())
     }
 }
 
-/// One grouping of the rows.
-struct Grouping {
-    series: String,
-    x: f64,
-    groups: u64,
-    exponent: f64,
-    keys: Keys,
+/// A workload's table, registered, and what its groups must be.
+pub(super) struct Grouping {
+    pub(super) workload: Workload,
+    want: Outcome,
+    sql: String,
+    #[expect(
+        dead_code,
+        reason = "held, not read: the registered table goes with it"
+    )]
+    made: Made,
 }
 
 impl Grouping {
-    fn ranks(&self, rows: usize) -> Vec<u32> {
-        let zipf = Zipf::new(self.groups, self.exponent);
-        generate(rows, |row| (zipf.rank(row) - 1) as u32)
-    }
-}
-
-async fn groups(bench: &Bench, keys: Keys) -> Result<Vec<Point>> {
-    let most = bench.rows().ilog2().saturating_sub(2).max(2);
-    let list = (2..=most.min(26))
-        .step_by(if bench.emulated() { 4 } else { 2 })
-        .map(|bits| Grouping {
-            series: String::new(),
-            x: (1u64 << bits) as f64,
-            groups: 1 << bits,
-            exponent: 0.0,
-            keys,
-        });
-    maxima(bench, list.collect()).await
-}
-
-async fn skew(bench: &Bench) -> Result<Vec<Point>> {
-    let mut list = Vec::new();
-    for bits in [12u32, 16] {
-        let exponents: &[f64] = match bench.emulated() {
-            true => &[1.5],
-            false => &[0.0, 0.5, 1.0, 1.25, 1.5],
+    pub(super) async fn new(bench: &Bench, workload: Workload) -> Result<Self> {
+        let runtime = bench.runtime();
+        let stream = runtime.lease_stream()?;
+        let side = Side {
+            name: "rows",
+            rows: workload.rows,
+            numbers: Numbers::Drawn {
+                values: workload.groups,
+                exponent: workload.zipf,
+            },
+            keys: workload.keys,
+            prefix: "v",
+            payload: workload.payload.clone(),
+            seed: 3,
         };
-        for exponent in exponents.iter().copied() {
-            list.push(Grouping {
-                series: format!("2^{bits} "),
-                x: exponent,
-                groups: 1 << bits,
-                exponent,
-                keys: Keys::Dense,
-            });
-        }
-    }
-    maxima(bench, list).await
-}
-
-/// `max(a), max(b)` of each grouping.
-async fn maxima(bench: &Bench, list: Vec<Grouping>) -> Result<Vec<Point>> {
-    let rows = bench.rows() as usize;
-    let a = generate(rows, |row| mix(row ^ 0xa5a5) as i32);
-    let b = generate(rows, |row| mix(row ^ 0x5a5a_0000) as i32);
-    let mut points = Vec::new();
-    for grouping in list {
-        let ranks = grouping.ranks(rows);
-        let keys: ArrayRef = match grouping.keys {
-            Keys::Wide => Arc::new(Int64Array::from(generate(rows, |row| {
-                grouping.keys.key(ranks[row as usize].into())
-            }))),
-            _ => Arc::new(Int32Array::from(generate(rows, |row| {
-                grouping.keys.key(ranks[row as usize].into()) as i32
-            }))),
-        };
-        let expected = expected_maxima(&grouping, &ranks, &a, &b)?;
-        drop(ranks);
-        let columns = vec![
-            ("k", keys),
-            ("a", Arc::new(Int32Array::from(a.clone())) as ArrayRef),
-            ("b", Arc::new(Int32Array::from(b.clone())) as ArrayRef),
-        ];
-        let sql = format!(
-            "SELECT count(*), sum(CAST(k AS BIGINT)), sum(CAST(x AS BIGINT)), sum(CAST(y AS BIGINT)) FROM \
-             (SELECT k, max(a) AS x, max(b) AS y FROM {TABLE} GROUP BY k)"
-        );
-        let bytes = bench.rows() * (grouping.keys.bytes() + 8);
-        points.extend(measured(bench, &grouping, columns, &sql, expected, bytes).await?);
-    }
-    Ok(points)
-}
-
-/// Groups, and the sums over them of their keys and maxima.
-fn expected_maxima(grouping: &Grouping, ranks: &[u32], a: &[i32], b: &[i32]) -> Result<[i64; 4]> {
-    let most = |values: &[i32]| -> Result<Vec<AtomicI64>> {
-        let found: Vec<AtomicI64> = (0..grouping.groups)
-            .map(|_| AtomicI64::new(i64::MIN))
+        let made = make(runtime, &stream, side)?;
+        let returned = &workload.returned;
+        let want = Grouped::of(runtime, &stream, &made, returned)?;
+        let want = want.outcome(runtime, &stream, returned)?;
+        register(bench, TABLE, &made)?;
+        // However few rows, it is the device that is measured.
+        bench.session().set("warpline.min_rows", "0").await?;
+        let calls: Vec<String> = returned
+            .iter()
+            .map(|call| match call {
+                Returned::Count => "count(*)".to_string(),
+                Returned::Least(column) => format!("min(v{column})"),
+                Returned::Greatest(column) => format!("max(v{column})"),
+                Returned::Sum(column) => format!("sum(v{column})"),
+            })
             .collect();
-        check(ranks.len(), |range| {
-            for row in range {
-                let place = &found[ranks[row] as usize];
-                let value = i64::from(values[row]);
-                if place.load(Relaxed) < value {
-                    place.fetch_max(value, Relaxed);
-                }
-            }
-            Ok(())
-        })?;
-        Ok(found)
-    };
-    let (x, y) = (most(a)?, most(b)?);
-    let mut sums = [0i64; 4];
-    for (rank, (x, y)) in x.into_iter().zip(y).enumerate() {
-        let (x, y) = (x.into_inner(), y.into_inner());
-        if x != i64::MIN {
-            let terms = [1, grouping.keys.key(rank as u64), x, y];
-            for (sum, term) in sums.iter_mut().zip(terms) {
-                *sum = sum.wrapping_add(term);
-            }
-        }
+        let sql = format!("SELECT k, {} FROM {TABLE} GROUP BY k", calls.join(", "));
+        Ok(Self {
+            workload,
+            want,
+            sql,
+            made,
+        })
     }
-    Ok(sums)
+
+    pub(super) async fn run(&self, bench: &Bench, algorithm: GroupSetting) -> Result<Attempt> {
+        let algorithm = algorithm.to_string();
+        answered(bench, &self.sql, (SETTING, &algorithm), self.want).await
+    }
+
+    pub(super) fn forget(&self, bench: &Bench) -> Result<()> {
+        bench.session().context().deregister_table(TABLE)?;
+        Ok(())
+    }
 }
 
-/// `sum(d)` of few and of many groups.
-async fn decimals(bench: &Bench) -> Result<Vec<Point>> {
-    let rows = bench.rows() as usize;
-    // Wide enough that no column keeps them in 8 bytes.
-    let value = |row: u64| i128::from(mix(row ^ 0xdeca) as i64) * 64;
-    let mut points = Vec::new();
-    for bits in [2u32, 20] {
-        let grouping = Grouping {
-            series: String::new(),
-            x: (1u64 << bits) as f64,
-            groups: 1 << bits,
-            exponent: 0.0,
-            keys: Keys::Dense,
-        };
-        let ranks = grouping.ranks(rows);
-        let seen: Vec<AtomicU64> = (0..grouping.groups).map(|_| AtomicU64::new(0)).collect();
-        let total = AtomicI64::new(0);
-        check(rows, |range| {
-            let mut sum = 0i64;
-            for row in range {
-                seen[ranks[row] as usize].store(1, Relaxed);
-                sum = sum.wrapping_add((value(row as u64) % 1_000_000_007) as i64);
-            }
-            total.fetch_add(sum, Relaxed);
-            Ok(())
-        })?;
-        let groups: u64 = seen.iter().map(|s| s.load(Relaxed)).sum();
-        let keys: i64 = (0i64..)
-            .zip(&seen)
-            .map(|(k, s)| k * s.load(Relaxed) as i64)
-            .sum();
-        let sum: i128 = (0..rows as u64).map(value).sum();
-        let array = Decimal128Array::from(generate(rows, value))
-            .with_precision_and_scale(38, 0)
-            .map_err(datafusion::error::DataFusionError::from)?;
-        let columns = vec![
-            (
-                "k",
-                Arc::new(Int32Array::from(generate(rows, |row| {
-                    ranks[row as usize] as i32
-                }))) as ArrayRef,
-            ),
-            ("d", Arc::new(array) as ArrayRef),
-        ];
-        // The sum modulo a prime: a remainder of the whole that 64 bits hold.
-        let sql = format!(
-            "SELECT count(*), sum(CAST(k AS BIGINT)), CAST(sum(x) % 1000000007 AS BIGINT), CAST(0 AS BIGINT) FROM \
-             (SELECT k, sum(d) AS x FROM {TABLE} GROUP BY k)"
-        );
-        let expected = [groups as i64, keys, (sum % 1_000_000_007) as i64, 0];
-        let bytes = bench.rows() * 20;
-        points.extend(measured(bench, &grouping, columns, &sql, expected, bytes).await?);
-    }
-    Ok(points)
-}
-
-/// A query's kernels by each algorithm; the answer is one row of four numbers.
-async fn measured(
-    bench: &Bench,
-    grouping: &Grouping,
-    columns: Vec<(&str, ArrayRef)>,
-    sql: &str,
-    expected: [i64; 4],
-    bytes: u64,
-) -> Result<Vec<Point>> {
-    const SETTING: &str = "warpline.group_by";
-    let session = bench.session();
-    let batch =
-        RecordBatch::try_from_iter(columns).map_err(datafusion::error::DataFusionError::from)?;
-    let batch = RecordBatch::try_new(
-        Arc::new(Schema::new(batch.schema().fields().clone())),
-        batch.columns().to_vec(),
-    )
-    .map_err(datafusion::error::DataFusionError::from)?;
-    session.context().register_batch(TABLE, batch)?;
-    // However few rows, it is the device that is measured.
-    session.set("warpline.min_rows", "0").await?;
-    let asked = WarplineConfig::of(session.context().state().config_options()).group_by;
-    let algorithms: Vec<GroupSetting> = match asked {
-        // In the emulator only answers count.
-        GroupSetting::Auto if bench.emulated() => vec![
-            GroupSetting::Auto,
-            GroupSetting::Force(GroupAlgorithm::PgbTr),
-        ],
+/// The algorithms to measure: the one that is asked for, or all after the planner's choice.
+pub(super) fn settings(asked: GroupSetting) -> Vec<GroupSetting> {
+    match asked {
         GroupSetting::Auto => [GroupSetting::Auto]
             .into_iter()
             .chain(GroupAlgorithm::ALL.map(GroupSetting::Force))
             .collect(),
         forced => vec![forced],
-    };
-    let mut points = Vec::new();
-    for algorithm in algorithms {
-        session.set(SETTING, &algorithm.to_string()).await?;
-        // What is impossible would be measured as auto.
-        let plan = session.query(&format!("EXPLAIN ANALYZE {sql}")).await?;
-        let plan = format!("{:?}", plan.batches);
-        if plan.contains(" is impossible") {
+    }
+}
+
+async fn point(
+    bench: &Bench,
+    workload: Workload,
+    prefix: &str,
+    x: f64,
+    emit: &mut Emit<'_>,
+) -> Result<()> {
+    let grouping = Grouping::new(bench, workload).await?;
+    let workload = &grouping.workload;
+    let state = bench.session().context().state();
+    let asked = WarplineConfig::of(state.config_options()).group_by;
+    for algorithm in settings(asked) {
+        match grouping.run(bench, algorithm).await? {
+            Attempt::Done(done) => {
+                let series = format!("{prefix}{algorithm}");
+                let bytes = workload.bytes();
+                let point = Point::new(series, x, workload.rows, bytes, done.timing);
+                emit(point.chosen(done.choice.price(), &done.choice.algorithm))?;
+            }
+            Attempt::Impossible(why) => log::info!("{algorithm}: {why}"),
+        }
+    }
+    bench.session().set(SETTING, &asked.to_string()).await?;
+    grouping.forget(bench)
+}
+
+async fn groups(bench: &Bench, keys: KeyKind, emit: &mut Emit<'_>) -> Result<()> {
+    let most = bench.rows().max(16).ilog2() - 2;
+    let step = if bench.emulated() { 4 } else { 2 };
+    for bits in (2..=most.min(26)).step_by(step) {
+        let workload = Workload::maxima(bench.rows(), 1 << bits, keys);
+        point(bench, workload, "", (1u64 << bits) as f64, emit).await?;
+    }
+    Ok(())
+}
+
+async fn skew(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
+    for bits in [12u32, 16] {
+        let exponents: &[f64] = match bench.emulated() {
+            true => &[1.5],
+            false => &[0.0, 0.5, 1.0, 1.25, 1.5, 2.0],
+        };
+        for zipf in exponents.iter().copied() {
+            let workload = Workload {
+                zipf,
+                ..Workload::maxima(bench.rows(), 1 << bits, KeyKind::Dense)
+            };
+            point(bench, workload, &format!("2^{bits} "), zipf, emit).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn decimals(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
+    for bits in [2u32, 8, 12, 16, 20, 24] {
+        if bench.rows() < 4 << bits && bits > 2 {
             continue;
         }
-        let mut times = Vec::new();
-        // The first run reads sizes, the second uses them.
-        for run in 0..bench.runs() + 2 {
-            let answer = session.query(sql).await?;
-            let row: Vec<i64> = answer
-                .batches
-                .iter()
-                .filter(|batch| batch.num_rows() > 0)
-                .flat_map(|batch| batch.columns())
-                .map(|column| column.as_primitive::<Int64Type>())
-                .filter(|column| !column.is_empty() && column.is_valid(0))
-                .map(|column| column.value(0))
-                .collect();
-            if row != expected {
-                return Err(wrong(&format!(
-                    "{algorithm} over {} groups gave {row:?} in place of {expected:?}",
-                    grouping.groups
-                )));
-            }
-            if let Some(fallback) = answer.metrics.fallbacks.first() {
-                return Err(crate::error::Error::Bench(format!(
-                    "the CPU answered in place of {algorithm}: {fallback}"
-                )));
-            }
-            if run >= 2 {
-                times.push(answer.metrics.kernel_ms);
-            }
-        }
-        let ms = median(times);
-        let timing = Timing {
-            phases: vec![("kernels", ms)],
-            ms,
+        let workload = Workload {
+            payload: vec![16],
+            returned: vec![Returned::Sum(0)],
+            ..Workload::maxima(bench.rows(), 1 << bits, KeyKind::Dense)
         };
-        let series = format!("{}{algorithm}", grouping.series);
-        points.push(Point::new(series, grouping.x, bench.rows(), bytes, timing));
+        point(bench, workload, "", (1u64 << bits) as f64, emit).await?;
     }
-    session.set(SETTING, &asked.to_string()).await?;
-    session.context().deregister_table(TABLE)?;
-    Ok(points)
+    Ok(())
+}
+
+async fn calls(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
+    let all = vec![
+        Returned::Sum(0),
+        Returned::Count,
+        Returned::Least(0),
+        Returned::Greatest(0),
+    ];
+    for (name, returned) in [("sum: ", vec![Returned::Sum(0)]), ("all: ", all)] {
+        for bits in [2u32, 20] {
+            if bench.rows() < 4 << bits && bits > 2 {
+                continue;
+            }
+            let workload = Workload {
+                payload: vec![8],
+                returned: returned.clone(),
+                ..Workload::maxima(bench.rows(), 1 << bits, KeyKind::Dense)
+            };
+            point(bench, workload, name, (1u64 << bits) as f64, emit).await?;
+        }
+    }
+    Ok(())
 }

@@ -3,7 +3,9 @@
 //! A [`Benchmark`] has [`Sweep`]s; running one gives [`Point`]s, and a [`Report`] of them prints as a table, as JSON or
 //! as line charts. To add a benchmark, write a module with a `BENCHMARK` like those here and list it in [`BENCHMARKS`].
 
+mod answered;
 mod chart;
+pub mod choice;
 mod data;
 mod gather;
 mod group_by;
@@ -17,6 +19,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use warpline_gpu::device::{Event, Stream};
+use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
 pub use report::{Point, Report, SweepReport};
@@ -58,8 +61,8 @@ pub struct Sweep {
     pub x: &'static str,
     /// Whether the parameter grows by factors.
     pub logarithmic: bool,
-    /// Measures all points.
-    pub run: fn(&Bench) -> BoxFuture<'_, Result<Vec<Point>>>,
+    /// Measures all points and hands each over as it comes.
+    pub run: for<'a> fn(&'a Bench, &'a mut Emit<'a>) -> BoxFuture<'a, Result<()>>,
 }
 
 impl fmt::Debug for Sweep {
@@ -67,6 +70,9 @@ impl fmt::Debug for Sweep {
         f.debug_struct("Sweep").field("name", &self.name).finish()
     }
 }
+
+/// Takes a point; an error ends the sweep.
+pub type Emit<'a> = dyn FnMut(Point) -> Result<()> + Send + 'a;
 
 /// What a sweep runs on.
 pub struct Bench {
@@ -102,6 +108,11 @@ impl Bench {
     /// The device, for benchmarks of its primitives.
     pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
+    }
+
+    /// The device's constants.
+    pub fn machine(&self) -> &Machine {
+        self.runtime.machine()
     }
 
     /// Rows of an input.
@@ -201,7 +212,8 @@ fn median(mut times: Vec<f64>) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Runs a benchmark's sweeps, or those that are named.
+/// Runs a benchmark's sweeps, or those that are named. After each point `progress` sees what there is: the point is the last
+/// one of the last sweep.
 ///
 /// # Errors
 /// [`Error::Bench`] for names of no benchmark or sweep, and for a wrong result; [`Error::Gpu`] from the device.
@@ -209,7 +221,7 @@ pub async fn run(
     bench: &Bench,
     benchmark: &str,
     sweeps: &[String],
-    mut progress: impl FnMut(&SweepReport),
+    mut progress: impl FnMut(&Report) -> Result<()> + Send,
 ) -> Result<Report> {
     let benchmark = find(benchmark)?;
     let names = || list(benchmark.sweeps.iter().map(|s| s.name));
@@ -232,10 +244,12 @@ pub async fn run(
         sweeps: Vec::new(),
     };
     for sweep in benchmark.sweeps.iter().filter(chosen) {
-        let points = (sweep.run)(bench).await?;
-        let done = SweepReport::new(sweep, points, report.copy_gb_per_s);
-        progress(&done);
-        report.sweeps.push(done);
+        report.sweeps.push(SweepReport::new(sweep));
+        let mut emit = |point: Point| {
+            report.push(point);
+            progress(&report)
+        };
+        (sweep.run)(bench, &mut emit).await?;
     }
     Ok(report)
 }

@@ -6,7 +6,7 @@ use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
 
 use super::data::{Zipf, check, generate, mix};
-use super::{Bench, Benchmark, Point, Sweep, wrong};
+use super::{Bench, Benchmark, Emit, Point, Sweep, wrong};
 use crate::error::Result;
 
 /// Partitions.
@@ -19,21 +19,21 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             about: "bits of the key that rows are split by; one column of 4 bytes",
             x: "bits",
             logarithmic: false,
-            run: |bench| async move { bits(bench) }.boxed(),
+            run: |bench, emit| async move { bits(bench, emit) }.boxed(),
         },
         Sweep {
             name: "columns",
             about: "columns that move with the keys",
             x: "payload columns",
             logarithmic: false,
-            run: |bench| async move { columns(bench) }.boxed(),
+            run: |bench, emit| async move { columns(bench, emit) }.boxed(),
         },
         Sweep {
             name: "skew",
             about: "how unevenly often keys occur",
             x: "Zipf exponent",
             logarithmic: false,
-            run: |bench| async move { skew(bench) }.boxed(),
+            run: |bench, emit| async move { skew(bench, emit) }.boxed(),
         },
     ],
 };
@@ -48,8 +48,7 @@ struct Shape {
     zipf: f64,
 }
 
-fn bits(bench: &Bench) -> Result<Vec<Point>> {
-    let mut points = Vec::new();
+fn bits(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     for key_width in [4, 8] {
         for bits in [1, 2, 4, 6, 8, 9, 10, 12, 14, 16] {
             let shape = Shape {
@@ -59,19 +58,18 @@ fn bits(bench: &Bench) -> Result<Vec<Point>> {
                 bits,
                 zipf: 0.0,
             };
-            points.push(point(
+            emit(point(
                 bench,
                 shape,
                 format!("keys of {key_width} bytes"),
                 f64::from(bits),
-            )?);
+            )?)?;
         }
     }
-    Ok(points)
+    Ok(())
 }
 
-fn columns(bench: &Bench) -> Result<Vec<Point>> {
-    let mut points = Vec::new();
+fn columns(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     for (key_width, column_width, bits) in [(4, 4, 8), (4, 4, 16), (8, 8, 8), (8, 8, 16)] {
         for columns in 0..=4 {
             let shape = Shape {
@@ -82,14 +80,13 @@ fn columns(bench: &Bench) -> Result<Vec<Point>> {
                 zipf: 0.0,
             };
             let series = format!("keys and columns of {key_width} bytes, {bits} bits");
-            points.push(point(bench, shape, series, columns as f64)?);
+            emit(point(bench, shape, series, columns as f64)?)?;
         }
     }
-    Ok(points)
+    Ok(())
 }
 
-fn skew(bench: &Bench) -> Result<Vec<Point>> {
-    let mut points = Vec::new();
+fn skew(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     for (key_width, bits) in [(4, 8), (4, 16), (8, 16)] {
         for zipf in [0.0, 0.5, 1.0, 1.5, 2.0] {
             let shape = Shape {
@@ -100,10 +97,10 @@ fn skew(bench: &Bench) -> Result<Vec<Point>> {
                 zipf,
             };
             let series = format!("keys of {key_width} bytes, 2 columns of 4, {bits} bits");
-            points.push(point(bench, shape, series, zipf)?);
+            emit(point(bench, shape, series, zipf)?)?;
         }
     }
-    Ok(points)
+    Ok(())
 }
 
 fn point(bench: &Bench, shape: Shape, series: String, x: f64) -> Result<Point> {
@@ -120,7 +117,13 @@ fn point(bench: &Bench, shape: Shape, series: String, x: f64) -> Result<Point> {
     // Every pass reads and writes everything; the histogram reads the keys.
     let passes = u64::from(shape.bits.div_ceil(8));
     let bytes = rows * (2 * row_bytes * passes + u64::from(shape.key_width));
-    Ok(Point::new(series, x, rows, bytes, timing))
+    let predicted = bench.runtime().machine().partition(
+        rows as f64,
+        f64::from(shape.key_width),
+        &vec![f64::from(shape.column_width); shape.columns],
+        f64::from(shape.bits),
+    );
+    Ok(Point::new(series, x, rows, bytes, timing).predicted(predicted))
 }
 
 /// Value of a payload column; the first column holds row numbers.

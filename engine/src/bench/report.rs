@@ -25,6 +25,8 @@ pub struct Point {
     pub bytes: u64,
     /// What the cost model says, where there is one.
     pub predicted_ms: Option<f64>,
+    /// What ran, where it was chosen by price.
+    pub algorithm: Option<String>,
     /// `bytes` divided by the time, in GB/s.
     pub gb_per_s: f64,
     /// The same as a share of the bandwidth of a plain copy.
@@ -42,6 +44,7 @@ impl Point {
             phases: timing.phases,
             bytes,
             predicted_ms: None,
+            algorithm: None,
             gb_per_s: 0.0,
             of_copy: 0.0,
         }
@@ -52,6 +55,45 @@ impl Point {
     pub fn predicted(mut self, ms: f64) -> Self {
         self.predicted_ms = Some(ms);
         self
+    }
+
+    /// The same with what was chosen, and its price.
+    #[must_use]
+    pub fn chosen(mut self, ms: Option<f64>, algorithm: &str) -> Self {
+        self.predicted_ms = ms;
+        self.algorithm = Some(algorithm.to_string());
+        self
+    }
+
+    /// One line: series, parameter, milliseconds, prediction, megabytes, bandwidth, its share of a copy's, what was
+    /// chosen, and the parts.
+    pub fn to_line(&self) -> String {
+        let predicted = self
+            .predicted_ms
+            .map_or(String::new(), |ms| format!("{ms:.3}"));
+        let mut line = format!(
+            "{:<26} {:>8} {:>10.3} {predicted:>10} {:>9.1} {:>6.0} {:>7.2}",
+            self.series,
+            short(self.x),
+            self.ms,
+            self.bytes as f64 / 1e6,
+            self.gb_per_s,
+            self.of_copy
+        );
+        let chosen = self
+            .algorithm
+            .as_ref()
+            .filter(|a| !self.series.ends_with(*a));
+        if let Some(algorithm) = chosen {
+            let _ = write!(line, "  {algorithm}");
+        }
+        // A single phase is the total.
+        if self.phases.len() > 1 {
+            for (name, ms) in &self.phases {
+                let _ = write!(line, "  {name} {ms:.3}");
+            }
+        }
+        line
     }
 }
 
@@ -71,18 +113,22 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
-    pub(super) fn new(sweep: &Sweep, mut points: Vec<Point>, copy_gb_per_s: f64) -> Self {
-        for point in &mut points {
-            point.gb_per_s = point.bytes as f64 / 1e6 / point.ms.max(1e-6);
-            point.of_copy = point.gb_per_s / copy_gb_per_s;
-        }
+    pub(super) fn new(sweep: &Sweep) -> Self {
         Self {
             sweep: sweep.name,
             about: sweep.about,
             x: sweep.x,
             logarithmic: sweep.logarithmic,
-            points,
+            points: Vec::new(),
         }
+    }
+
+    /// What the lines of points are headed with.
+    pub fn heading(&self) -> String {
+        format!(
+            "{}: {}\n{:<26} {:>8} {:>10} {:>10} {:>9} {:>6} {:>7}  chosen, and phases in ms",
+            self.sweep, self.about, "series", "x", "ms", "predicted", "MB", "GB/s", "of copy"
+        )
     }
 
     /// Aligned columns: series, parameter, phases, total, prediction, bytes, bandwidth, share of a copy's.
@@ -151,12 +197,41 @@ pub struct Report {
 }
 
 impl Report {
-    /// A table a sweep.
-    pub fn to_table(&self) -> String {
-        let mut text = format!(
+    /// Adds a point to the last sweep.
+    pub(super) fn push(&mut self, mut point: Point) {
+        point.gb_per_s = point.bytes as f64 / 1e6 / point.ms.max(1e-6);
+        point.of_copy = point.gb_per_s / self.copy_gb_per_s;
+        if let Some(sweep) = self.sweeps.last_mut() {
+            sweep.points.push(point);
+        }
+    }
+
+    /// The last point as a line, the first of a sweep below a heading.
+    pub fn last_line(&self) -> String {
+        let Some((sweep, point)) = self
+            .sweeps
+            .last()
+            .and_then(|sweep| Some((sweep, sweep.points.last()?)))
+        else {
+            return String::new();
+        };
+        match sweep.points.len() {
+            1 => format!("\n{}\n{}\n", sweep.heading(), point.to_line()),
+            _ => format!("{}\n", point.to_line()),
+        }
+    }
+
+    /// What was measured on what.
+    pub fn title(&self) -> String {
+        format!(
             "{} on {}: {} rows, median of {} runs, copy {:.0} GB/s\n",
             self.benchmark, self.device, self.rows, self.runs, self.copy_gb_per_s
-        );
+        )
+    }
+
+    /// A table a sweep.
+    pub fn to_table(&self) -> String {
+        let mut text = self.title();
         for sweep in &self.sweeps {
             text.push('\n');
             text.push_str(&sweep.to_table());
@@ -221,7 +296,7 @@ mod tests {
             about: "what is copied",
             x: "bytes",
             logarithmic: true,
-            run: |_| Box::pin(async { Ok(Vec::new()) }),
+            run: |_, _| Box::pin(async { Ok(()) }),
         };
         let timing = |a, b| Timing {
             phases: vec![("count", a), ("move", b)],
@@ -232,14 +307,16 @@ mod tests {
             Point::new("<4 bytes>", 16384.0, 10, 6_000_000, timing(1.0, 1.0)).predicted(1.5),
             Point::new("8 bytes", 10_000.0, 10, 1, timing(0.0, 0.0)),
         ];
-        Report {
+        let mut report = Report {
             benchmark: "test".into(),
             device: "none & all".into(),
             copy_gb_per_s: 4.0,
             rows: 10,
             runs: 3,
-            sweeps: vec![SweepReport::new(&sweep, points, 4.0)],
-        }
+            sweeps: vec![SweepReport::new(&sweep)],
+        };
+        points.into_iter().for_each(|point| report.push(point));
+        report
     }
 
     #[test]

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use warpline_gpu::primitives::{RowCount, sort_rows};
 
 use super::data::{check, generate, mix};
-use super::{Bench, Benchmark, Point, Sweep, wrong};
+use super::{Bench, Benchmark, Emit, Point, Sweep, wrong};
 use crate::error::Result;
 
 /// Sorts.
@@ -17,52 +17,62 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             about: "bits of the key",
             x: "bits",
             logarithmic: false,
-            run: |bench| async move { bits(bench) }.boxed(),
+            run: |bench, emit| async move { bits(bench, emit) }.boxed(),
         },
         Sweep {
             name: "rows",
             about: "rows to sort, by keys of 32 and of 64 bits",
             x: "rows",
             logarithmic: true,
-            run: |bench| async move { rows(bench) }.boxed(),
+            run: |bench, emit| async move { rows(bench, emit) }.boxed(),
         },
         Sweep {
             name: "words",
             about: "key words of 20 bits each",
             x: "key words",
             logarithmic: false,
-            run: |bench| async move { words(bench) }.boxed(),
+            run: |bench, emit| async move { words(bench, emit) }.boxed(),
         },
     ],
 };
 
-fn bits(bench: &Bench) -> Result<Vec<Point>> {
+fn bits(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     [8, 16, 24, 32, 40, 48, 56, 64]
         .into_iter()
-        .map(|bits| point(bench, "random keys", f64::from(bits), bench.rows(), &[bits]))
-        .collect()
+        .try_for_each(|bits| {
+            emit(point(
+                bench,
+                "random keys",
+                f64::from(bits),
+                bench.rows(),
+                &[bits],
+            )?)
+        })
 }
 
-fn rows(bench: &Bench) -> Result<Vec<Point>> {
-    let mut points = Vec::new();
+fn rows(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     for bits in [32, 64] {
         let mut rows = (bench.rows() >> 11).max(1);
         while rows <= bench.rows() {
             let series = format!("{bits} bits");
-            points.push(point(bench, &series, rows as f64, rows, &[bits])?);
+            emit(point(bench, &series, rows as f64, rows, &[bits])?)?;
             rows *= 2;
         }
     }
-    Ok(points)
+    Ok(())
 }
 
-fn words(bench: &Bench) -> Result<Vec<Point>> {
-    (1..=4)
-        .map(|words| {
-            let bits = vec![20; words];
-            point(bench, "random keys", words as f64, bench.rows(), &bits)
-        })
-        .collect()
+fn words(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
+    (1..=4).try_for_each(|words| {
+        let bits = vec![20; words];
+        emit(point(
+            bench,
+            "random keys",
+            words as f64,
+            bench.rows(),
+            &bits,
+        )?)
+    })
 }
 
 fn point(bench: &Bench, series: &str, x: f64, rows: u64, bits: &[u32]) -> Result<Point> {
@@ -111,5 +121,9 @@ fn point(bench: &Bench, series: &str, x: f64, rows: u64, bits: &[u32]) -> Result
     })?;
     // The keys are read and the order written; what the passes move is the algorithm's affair.
     let bytes = rows * (8 * bits.len() as u64 + 4);
-    Ok(Point::new(series, x, rows, bytes, timing))
+    // A word at a time, the least significant first, with the row numbers.
+    let machine = runtime.machine();
+    let predicted = |bits: &u32| machine.partition(rows as f64, 8.0, &[4.0], f64::from(*bits));
+    let predicted = bits.iter().map(predicted).sum();
+    Ok(Point::new(series, x, rows, bytes, timing).predicted(predicted))
 }

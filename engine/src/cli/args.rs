@@ -7,7 +7,8 @@ use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::MaxRows;
 use warpline::{ByteSize, DeviceChoice, Error, WarplineSessionBuilder};
 use warpline_tpch::files::FileFormat;
-use warpline_tpch::queries::{self, Query};
+use warpline_tpch::jcch::{Bindings, Seed};
+use warpline_tpch::queries;
 use warpline_tpch::{Scale, TpchError};
 
 /// SQL on Arrow data, on a GPU where there is one. Without a command: a SQL shell.
@@ -26,6 +27,8 @@ pub(super) enum Command {
     Devices,
     /// Run the TPC-H benchmark, or generate its data as files
     Tpch(Box<TpchArguments>),
+    /// Run the JCC-H benchmark, TPC-H with skewed data, or generate its data as files
+    Jcch(Box<JcchArguments>),
     /// Run micro-benchmarks of the device, checked on the CPU; without a name: list them
     Bench(Box<BenchArguments>),
     /// Measure what accesses cost on the device; plans are priced with it from then on
@@ -101,13 +104,31 @@ pub(super) struct ShellArguments {
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct TpchArguments {
     #[command(subcommand)]
-    pub(super) command: Option<TpchCommand>,
+    pub(super) command: Option<DataCommand>,
+    #[command(flatten)]
+    pub(super) run: RunArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct JcchArguments {
+    #[command(subcommand)]
+    pub(super) command: Option<DataCommand>,
+    /// Query for the values that are skewed, or for others: skewed or normal
+    #[arg(long, default_value_t = Bindings::default())]
+    pub(super) bindings: Bindings,
+    /// Seed of the queries' parameters
+    #[arg(long, value_name = "N", default_value_t = Seed::default(), allow_negative_numbers = true)]
+    pub(super) seed: Seed,
+    /// Show the parameters of each query, and run nothing
+    #[arg(long)]
+    pub(super) show_parameters: bool,
     #[command(flatten)]
     pub(super) run: RunArguments,
 }
 
 #[derive(Debug, Subcommand)]
-pub(super) enum TpchCommand {
+pub(super) enum DataCommand {
     /// Write the tables as files: DIR/<table>/part-NNN.<format>
     Generate(GenerateArguments),
 }
@@ -122,7 +143,7 @@ pub(super) struct RunArguments {
     pub(super) data: Option<PathBuf>,
     /// Queries to run, for example 1,6 or 3-5 [default: all 22]
     #[arg(long, value_name = "LIST", value_parser = parse_queries, allow_negative_numbers = true)]
-    pub(super) query: Option<QueryList>,
+    query: Option<QueryList>,
     /// Hot runs of each query after the cold one
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(super) runs: usize,
@@ -146,15 +167,23 @@ pub(super) struct RunArguments {
 }
 
 impl RunArguments {
+    /// The numbers of the queries to run.
+    pub(super) fn queries(&self) -> Vec<u8> {
+        match &self.query {
+            Some(list) => list.0.clone(),
+            None => (1..=22).collect(),
+        }
+    }
+
     /// Whether answers are compared at this scale.
     pub(super) fn verifies(&self, scale: f64) -> bool {
         self.verify || (!self.no_verify && scale <= 1.0)
     }
 }
 
-/// The list of queries, as one value for clap.
+/// The numbers of queries, as one value for clap.
 #[derive(Debug, Clone)]
-pub(super) struct QueryList(pub(super) Vec<&'static Query>);
+pub(super) struct QueryList(Vec<u8>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReportFormat {
@@ -178,6 +207,15 @@ pub(super) struct BenchArguments {
     /// Timed runs of each point, after one that is not counted
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(super) runs: usize,
+    /// Of `choice`: workloads to draw
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub(super) workloads: u64,
+    /// Of `choice`: which workloads are drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// Of `choice`: judge the model by the measurements in FILE, which `--format json` wrote, and measure nothing
+    #[arg(long, value_name = "FILE")]
+    pub(super) replay: Option<PathBuf>,
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ChartFormat::Table)]
     pub(super) format: ChartFormat,
@@ -212,7 +250,10 @@ pub(super) struct GenerateArguments {
 }
 
 fn parse_queries(text: &str) -> Result<QueryList, TpchError> {
-    queries::parse_list(text).map(QueryList)
+    let queries = queries::parse_list(text)?;
+    Ok(QueryList(
+        queries.iter().map(|query| query.number).collect(),
+    ))
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), Error> {

@@ -1,10 +1,11 @@
 //! `warpline bench`: runs micro-benchmarks of the device and prints the report.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
-use warpline::Result;
-use warpline::bench::{self, BENCHMARKS, Bench};
+use warpline::bench::choice::{self, Choices};
+use warpline::bench::{self, BENCHMARKS, Bench, Report};
+use warpline::{Error, Result};
 
 use super::args::{BenchArguments, ChartFormat};
 use super::output::OutputFile;
@@ -15,28 +16,114 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         print(&list(), None)?;
         return Ok(ExitCode::SUCCESS);
     };
+    if name == CHOICE {
+        return choices(arguments).await;
+    }
     // What can fail early fails before minutes are spent on measuring.
     bench::find(name)?;
-    let output = arguments
-        .output
-        .as_deref()
-        .map(OutputFile::create)
-        .transpose()?;
+    let output = arguments.output.as_deref();
+    if let Some(path) = output {
+        OutputFile::create(path)?;
+    }
     let session = arguments.session.builder().open().await?;
     let bench = Bench::new(session, arguments.rows, arguments.runs)?;
-    let progress = |sweep: &bench::SweepReport| {
-        if std::io::stderr().is_terminal() {
-            let points = sweep.points.len();
-            let _ = writeln!(std::io::stderr(), "{}: {points} points", sweep.sweep);
+    let text = |report: &Report| -> Result<String> {
+        Ok(match arguments.format {
+            ChartFormat::Table => report.to_table(),
+            ChartFormat::Json => format!("{}\n", report.to_json()?),
+            ChartFormat::Svg => report.to_svg(),
+        })
+    };
+    // Lines come as points do; a file always has what there is so far, should the rest never come.
+    let lines = output.is_none() && arguments.format == ChartFormat::Table;
+    let mut started = false;
+    let progress = |report: &Report| -> Result<()> {
+        let title = if started {
+            String::new()
+        } else {
+            report.title()
+        };
+        started = true;
+        let line = format!("{title}{}", report.last_line());
+        if lines {
+            let mut stdout = std::io::stdout();
+            let _ = stdout
+                .write_all(line.as_bytes())
+                .and_then(|()| stdout.flush());
+        } else {
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+        match output {
+            Some(path) => OutputFile::create(path)?.finish(&text(report)?),
+            None => Ok(()),
         }
     };
     let report = bench::run(&bench, name, &arguments.sweep, progress).await?;
-    let text = match arguments.format {
-        ChartFormat::Table => report.to_table(),
-        ChartFormat::Json => format!("{}\n", report.to_json()?),
-        ChartFormat::Svg => report.to_svg(),
+    if !lines {
+        print(&text(&report)?, output.map(OutputFile::create).transpose()?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The benchmark of choices, which has workloads in place of sweeps.
+const CHOICE: &str = "choice";
+/// Rows of its largest tables: enough for a GPU's time to matter.
+const CHOICE_ROWS: u64 = 1 << 26;
+const CHOICE_ROWS_EMULATED: u64 = 1 << 9;
+
+/// Runs workloads drawn at random by every algorithm and by the planner's choice.
+async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
+    let output = arguments.output.as_deref();
+    if let Some(path) = output {
+        OutputFile::create(path)?;
+    }
+    let json = arguments.format == ChartFormat::Json;
+    let text = |choices: &Choices| -> Result<String> {
+        Ok(if json {
+            format!("{}\n", choices.to_json()?)
+        } else {
+            choices.to_table()
+        })
     };
-    print(&text, output)?;
+    let session = arguments.session.builder().open().await?;
+    let emulated = session.device().name().contains("emulator");
+    let rows = arguments.rows.unwrap_or(match emulated {
+        true => CHOICE_ROWS_EMULATED,
+        false => CHOICE_ROWS,
+    });
+    let bench = Bench::new(session, Some(rows), arguments.runs)?;
+    if let Some(path) = &arguments.replay {
+        let recorded = std::fs::read_to_string(path)
+            .map_err(|error| Error::Bench(format!("{} cannot be read: {error}", path.display())))?;
+        let choices = choice::replayed(&Choices::of_json(&recorded)?, bench.machine());
+        print(
+            &text(&choices)?,
+            output.map(OutputFile::create).transpose()?,
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Lines come as workloads do; a file always has what there is so far, should the rest never come.
+    let progress = |choices: &Choices| -> Result<()> {
+        let line = choices.cases.last().map_or(String::new(), |case| {
+            format!("{:>3} {}\n", choices.cases.len(), case.to_line())
+        });
+        let mut stderr = std::io::stderr();
+        let _ = stderr
+            .write_all(line.as_bytes())
+            .and_then(|()| stderr.flush());
+        match output {
+            Some(path) => OutputFile::create(path)?.finish(&text(choices)?),
+            None => Ok(()),
+        }
+    };
+    let choices = choice::run(&bench, arguments.workloads, arguments.seed, progress).await?;
+    match output {
+        Some(path) => {
+            OutputFile::create(path)?.finish(&text(&choices)?)?;
+            print(&choices.to_table(), None)?;
+        }
+        None => print(&text(&choices)?, None)?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -49,6 +136,10 @@ fn list() -> String {
             text.push_str(&format!("  --sweep {}: {}\n", sweep.name, sweep.about));
         }
     }
+    text.push_str(&format!(
+        "{CHOICE}: joins and group-bys drawn at random, by every algorithm and by the planner's choice\n  \
+         --workloads N --seed N --rows MAX, or --replay FILE\n"
+    ));
     text
 }
 

@@ -1,4 +1,4 @@
-//! `warpline tpch generate`: writes the tables as files.
+//! `warpline tpch generate` and `warpline jcch generate`: write the tables as files.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,18 +8,21 @@ use std::time::Instant;
 use warpline::{ByteSize, Result};
 use warpline_tpch::generate::available_threads;
 use warpline_tpch::tables::Table;
-use warpline_tpch::{TpchError, files};
+use warpline_tpch::{Benchmark, TpchError, files};
 
 use super::args::GenerateArguments;
 use super::print_line;
+use super::tpch::note_scale;
 
 /// Writes all tables; Ctrl-C stops the work and removes what was written.
-pub(super) async fn run(arguments: GenerateArguments) -> Result<ExitCode> {
+pub(super) async fn run(benchmark: Benchmark, arguments: GenerateArguments) -> Result<ExitCode> {
     let GenerateArguments {
         scale,
         output,
         format,
     } = arguments;
+    let dataset = benchmark.dataset(scale)?;
+    note_scale(scale, dataset.scale());
     let start = Instant::now();
     let cancel = Arc::new(AtomicBool::new(false));
     let worker_cancel = Arc::clone(&cancel);
@@ -27,7 +30,7 @@ pub(super) async fn run(arguments: GenerateArguments) -> Result<ExitCode> {
     let mut worker = tokio::task::spawn_blocking(move || {
         files::write_tables(
             &Table::ALL,
-            scale,
+            dataset,
             format,
             &directory,
             available_threads(),

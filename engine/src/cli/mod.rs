@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod calibrate;
 mod generate;
+mod jcch;
 mod output;
 mod script;
 mod shell;
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Arguments, Command, TpchCommand};
+use args::{Arguments, Command, DataCommand};
+use warpline_tpch::Benchmark;
 
 /// Reads the arguments and runs the command.
 ///
@@ -33,9 +35,12 @@ pub(crate) async fn run() -> warpline::Result<ExitCode> {
         Some(Command::Bench(arguments)) => bench::run(*arguments).await,
         Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),
         Some(Command::Tpch(tpch)) => match tpch.command {
-            None => tpch::run(tpch.run).await,
-            Some(TpchCommand::Generate(arguments)) => generate::run(arguments).await,
+            None => tpch::run(Benchmark::Tpch, tpch.run).await,
+            Some(DataCommand::Generate(arguments)) => {
+                generate::run(Benchmark::Tpch, arguments).await
+            }
         },
+        Some(Command::Jcch(jcch)) => jcch::run(*jcch).await,
     }
 }
 

@@ -1,26 +1,28 @@
-//! `warpline tpch`: loads data, runs the queries and prints the report.
+//! `warpline tpch` and `warpline jcch`: load data, run the queries and print the report.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
 use warpline::{Result, WarplineSession};
-use warpline_tpch::queries::{self, Query};
+use warpline_tpch::queries;
 use warpline_tpch::report::{QueryReport, Report};
 use warpline_tpch::runner::{self, RunOptions};
 use warpline_tpch::tables::Table;
-use warpline_tpch::{Scale, TpchError, data, generate};
+use warpline_tpch::{Benchmark, Scale, TpchError, data, generate};
 
 use super::args::{ReportFormat, RunArguments};
 use super::output::OutputFile;
 
 /// Runs the benchmark; the exit status says whether every query passed.
-pub(super) async fn run(arguments: RunArguments) -> Result<ExitCode> {
-    let queries: Vec<&'static Query> = match &arguments.query {
-        Some(list) => list.0.clone(),
-        None => queries::ALL.iter().collect(),
-    };
+pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result<ExitCode> {
     // What can fail early fails before minutes are spent on data and queries.
+    let wanted = match arguments.scale {
+        Some(scale) => scale,
+        None => Scale::new(1.0)?,
+    };
+    let made = benchmark.dataset(wanted)?.scale();
+    let queries = benchmark.queries(&arguments.queries(), made)?;
     let output = arguments
         .output
         .as_deref()
@@ -29,9 +31,11 @@ pub(super) async fn run(arguments: RunArguments) -> Result<ExitCode> {
     let session = arguments.session.builder().open().await?;
 
     let tables = queries::tables_of(&queries);
-    let scale = load(&session, &arguments, &tables).await?;
+    let scale = load(&session, benchmark, &arguments, &tables).await?;
     let options = RunOptions {
-        queries,
+        benchmark,
+        // The text may depend on the scale, which files tell only now.
+        queries: benchmark.queries(&arguments.queries(), scale)?,
         runs: arguments.runs,
         verify: arguments.verifies(scale.factor()),
         results: arguments.results.clone(),
@@ -50,6 +54,7 @@ pub(super) async fn run(arguments: RunArguments) -> Result<ExitCode> {
 /// Registers the tables, from files or generated, and returns their scale.
 async fn load(
     session: &WarplineSession,
+    benchmark: Benchmark,
     arguments: &RunArguments,
     tables: &[Table],
 ) -> Result<Scale> {
@@ -58,18 +63,20 @@ async fn load(
             Some(scale) => scale,
             None => Scale::new(1.0)?,
         };
+        let dataset = benchmark.dataset(scale)?;
+        note_scale(scale, dataset.scale());
         let wanted = tables.to_vec();
         let generated = tokio::task::spawn_blocking(move || {
-            generate::generate(&wanted, scale, generate::available_threads())
+            generate::generate(&wanted, dataset, generate::available_threads())
         });
         let generated = generated
             .await
             .map_err(|error| TpchError::Worker(error.to_string()))??;
         generate::register(session, generated)?;
-        return Ok(scale);
+        return Ok(dataset.scale());
     };
     data::register(session, directory, tables).await?;
-    let measured = data::measured_scale(session, tables).await?;
+    let measured = data::measured_scale(session, benchmark, tables).await?;
     match (arguments.scale, measured) {
         (Some(scale), Some(measured)) => {
             if (measured / scale.factor() - 1.0).abs() > 0.05 {
@@ -98,6 +105,15 @@ fn progress_line(query: &QueryReport) {
         (None, None) => "done".to_string(),
     };
     let _ = writeln!(std::io::stderr(), "Q{}: {outcome}", query.query);
+}
+
+/// Says that the data is of another scale than was asked for.
+pub(super) fn note_scale(wanted: Scale, made: Scale) {
+    if made != wanted {
+        note(&format!(
+            "there is no data of scale {wanted}; scale {made} is made instead"
+        ));
+    }
 }
 
 fn note(message: &str) {

@@ -22,9 +22,16 @@ use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::{
     Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, ResultSpec, Sink, Stage,
+    TreeOptions,
 };
+
 use crate::pipeline::{AggregateCall, GroupProfile};
 use crate::tables::LoadedTable;
+
+/// Threads of a block of a tree-shaped kernel: four warps, as in the paper.
+const TREE_THREADS: u32 = 128;
+/// Shared memory that its groups may take at most.
+const TREE_GROUP_BYTES: usize = 24 << 10;
 
 /// What is known about a result once all that fills it has been emitted.
 #[derive(Debug)]
@@ -68,6 +75,10 @@ impl Context<'_> {
 pub(super) struct EmittedPipeline {
     pub(super) state: KernelState,
     pub(super) source_rows: SourceRows,
+    /// Upper bound of the source's rows.
+    pub(super) bound: u64,
+    /// The kernel is tree-shaped, and how it runs then.
+    pub(super) tree: Option<TreeOptions>,
     /// Rows that one thread handles at a time: 8, 4, 2 or 1.
     pub(super) thread_rows: u32,
     /// Threads of a block.
@@ -94,6 +105,8 @@ pub(super) struct Test {
 pub(super) enum EmittedStep {
     Filter(Test),
     Probe(EmittedProbe),
+    /// Every match of a row goes on: the kernel is tree-shaped.
+    Expand(EmittedProbe),
 }
 
 /// A probe of an index.
@@ -190,8 +203,11 @@ impl EmittedSink {
 pub(super) struct Begun {
     pub(super) state: KernelState,
     pub(super) source_rows: SourceRows,
+    /// Upper bound of the source's rows.
+    pub(super) source_bound: u64,
     /// Upper bound of the rows.
     pub(super) bound: u64,
+    pub(super) tree: Option<TreeOptions>,
     pub(super) prologue: Vec<String>,
     pub(super) scope: Vec<ScopeColumn>,
     pub(super) steps: Vec<EmittedStep>,
@@ -214,6 +230,8 @@ impl Begun {
         EmittedPipeline {
             state: self.state,
             source_rows: self.source_rows,
+            bound: self.source_bound,
+            tree: self.tree,
             thread_rows: self.thread_rows,
             block_threads,
             prologue: self.prologue,
@@ -243,6 +261,8 @@ pub(super) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Be
     let mut steps = Vec::new();
     let mut probes = 0;
     let mut loops = false;
+    let mut bound = source.bound;
+    let mut tree = None;
     for stage in &pipeline.stages {
         match stage {
             Stage::Filter(conjuncts) => {
@@ -257,21 +277,42 @@ pub(super) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Be
                 probes += 1;
                 steps.push(EmittedStep::Probe(emitted));
             }
+            Stage::Expand(probe) => {
+                let mut emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+                if !matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left)
+                    || probe.kind == ProbeKind::Left && !probe.residual.is_empty()
+                {
+                    return Err(GpuError::Internal("an expansion by this probe".into()));
+                }
+                emitted.ranges = true;
+                probes += 1;
+                steps.push(EmittedStep::Expand(emitted));
+                let matches = context.known(probe.index)?.bound.max(1);
+                bound = bound.saturating_mul(matches);
+                tree = Some(context.graph.tree);
+            }
         }
     }
     // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
     // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch.
     // Look-ups wait for memory whether a thread has four rows or eight, and code for four is compiled in half the time.
-    let thread_rows = match (loops || state.text, probes > 0) {
+    // The nodes of a tree come one at a time as well.
+    let thread_rows = match (loops || state.text || tree.is_some(), probes > 0) {
         (true, _) => 1,
         (false, true) => source.thread_rows.min(4),
         (false, false) => source.thread_rows,
     };
     Ok(Begun {
-        rows_a_thread: rows_a_thread(context, source.bound, thread_rows),
+        rows_a_thread: match tree {
+            // Work moves between threads.
+            Some(_) => bound,
+            None => rows_a_thread(context, source.bound, thread_rows),
+        },
         state,
         source_rows: source.rows,
-        bound: source.bound,
+        source_bound: source.bound,
+        bound,
+        tree,
         prologue: source.prologue,
         scope,
         steps,
@@ -287,7 +328,13 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
     let (state, scope, steps) = (&mut begun.state, &mut begun.scope, &mut begun.steps);
     let mut sink_lines = Vec::new();
     let mut sink_columns = Vec::new();
-    let mut block_threads = BLOCK_THREADS;
+    // Queues take shared memory as well: smaller blocks, and less for groups.
+    let tree = begun.tree.is_some();
+    let mut device = context.device.clone();
+    if tree {
+        device.shared_memory_per_block = device.shared_memory_per_block.min(TREE_GROUP_BYTES);
+    }
+    let mut block_threads = if tree { TREE_THREADS } else { BLOCK_THREADS };
     let sink = match &pipeline.sink {
         Sink::Rows { into, columns } => {
             let mut emitter = Emitter::new(scope, state);
@@ -365,11 +412,13 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
                 &mut emitter,
                 *into,
                 aggregate,
-                bound,
-                begun.rows_a_thread,
+                &device,
+                (bound, begun.rows_a_thread),
             )?;
             sink_lines = std::mem::take(&mut emitter.lines);
-            block_threads = group_sink::block_threads(&sink, context.device);
+            if !tree {
+                block_threads = group_sink::block_threads(&sink, context.device);
+            }
             sink_columns = columns_of(
                 aggregate
                     .keys

@@ -31,6 +31,8 @@ pub(super) struct KernelWriter<'a> {
     fault_word: usize,
     /// Statements of the kernel.
     pub(super) text: String,
+    /// Types that the struct in shared memory is made of.
+    pub(super) structs: String,
     /// Members of the kernel's struct in shared memory.
     pub(super) shared: String,
     pub(super) shared_bytes: usize,
@@ -53,14 +55,22 @@ pub(super) fn write(
         known,
         fault_word: known.len() * CONTROL_WORDS,
         text: String::new(),
+        structs: String::new(),
         shared: String::new(),
         shared_bytes: 0,
         loaded: Vec::new(),
         scan_columns: Vec::new(),
     };
-    writer.kernel()?;
+    let tree = match writer.pipeline.tree {
+        Some(options) => Some(writer.tree_kernel(options)?),
+        None => {
+            writer.kernel()?;
+            None
+        }
+    };
     let KernelWriter {
         text,
+        structs,
         shared,
         shared_bytes,
         scan_columns,
@@ -76,9 +86,15 @@ pub(super) fn write(
     };
     let mut source = format!(
         "#define WL_BLOCK_THREADS {block_threads}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
-         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n\n{}\n",
+         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n{}\n{}\n",
+        if tree.is_some() {
+            "#include \"tree.cuh\"\n"
+        } else {
+            ""
+        },
         pipeline.state.arguments.declaration("Args"),
     );
+    source.push_str(&structs);
     if !shared.is_empty() {
         let _ = writeln!(source, "struct Shared {{\n{shared}}};\n");
     }
@@ -97,6 +113,7 @@ pub(super) fn write(
         source_rows,
         block_threads,
         tile_rows: u64::from(thread_rows) * u64::from(block_threads),
+        tree,
         into,
         scan_columns,
         label,
@@ -151,35 +168,38 @@ impl KernelWriter<'_> {
         self.shared_bytes += bytes.next_multiple_of(16);
     }
 
+    /// C++ text of the number of rows that the kernel goes over.
+    pub(super) fn source_count(&mut self) -> String {
+        let rows = self.size("rows");
+        match self.pipeline.source_rows {
+            SourceRows::Rows(result) => {
+                let count = self.control(result, ControlWord::Count);
+                format!("min_u64({count}, {rows})")
+            }
+            SourceRows::Pairs(result) if self.is_listed(result) => {
+                let count = self.control(result, ControlWord::Pairs);
+                let capacity = self.size(&format!("pairs{result}"));
+                format!("min_u64({count}, {capacity})")
+            }
+            SourceRows::Pairs(result) => {
+                let count = self.control(result, ControlWord::Count);
+                let capacity = self.size(&format!("cap{result}"));
+                let pairs = self.pointer(&format!("r{result}pairs"), "const u64*");
+                format!("{pairs}[min_u64({count}, {capacity})]")
+            }
+            SourceRows::One => "1".to_string(),
+            _ => rows,
+        }
+    }
+
     fn kernel(&mut self) -> Result<()> {
         if self.is_partitioned() {
             return self.partition_kernel();
         }
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
-        let rows = self.size("rows");
-        match self.pipeline.source_rows {
-            SourceRows::Rows(result) => {
-                let count = self.control(result, ControlWord::Count);
-                line!(self, "  const u64 rows = min_u64({count}, {rows});");
-            }
-            SourceRows::Pairs(result) if self.is_listed(result) => {
-                let count = self.control(result, ControlWord::Pairs);
-                let capacity = self.size(&format!("pairs{result}"));
-                line!(self, "  const u64 rows = min_u64({count}, {capacity});");
-            }
-            SourceRows::Pairs(result) => {
-                let count = self.control(result, ControlWord::Count);
-                let capacity = self.size(&format!("cap{result}"));
-                let pairs = self.pointer(&format!("r{result}pairs"), "const u64*");
-                line!(
-                    self,
-                    "  const u64 rows = {pairs}[min_u64({count}, {capacity})];"
-                );
-            }
-            SourceRows::One => line!(self, "  const u64 rows = 1;"),
-            _ => line!(self, "  const u64 rows = {rows};"),
-        }
+        let rows = self.source_count();
+        line!(self, "  const u64 rows = {rows};");
         let tile = u64::from(self.pipeline.thread_rows) * u64::from(self.pipeline.block_threads);
         let all = (1u32 << self.pipeline.thread_rows) - 1;
         line!(self, "  const u64 tiles = (rows + {}) / {tile};", tile - 1);
@@ -203,6 +223,9 @@ impl KernelWriter<'_> {
             match step {
                 EmittedStep::Filter(test) => self.filter(test, "live"),
                 EmittedStep::Probe(probe) => self.probe(probe)?,
+                EmittedStep::Expand(_) => {
+                    return Err(GpuError::Internal("an expansion in a tile".into()));
+                }
             }
         }
         self.sink()?;

@@ -39,6 +39,7 @@ mod strings;
 mod strings_plan;
 #[cfg(test)]
 mod strings_tests;
+mod tree;
 mod value;
 
 pub use aggregate::{Accumulator, AccumulatorPlan, CallPlan, StateKind};
@@ -55,4 +56,5 @@ pub use program::{
 };
 pub use range::Range;
 pub use strings_plan::bytes_supported;
+pub use tree::TreeLayout;
 pub use value::{CType, Meaning};

@@ -116,7 +116,7 @@ impl KernelWriter<'_> {
     }
 
     /// Set the hit bit, and the entry or the range (`first`, `length`), of row `k` from its key.
-    fn look_up(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
+    pub(super) fn look_up(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
         let (p, r) = (probe.number, probe.index);
         if index.keys.is_empty() {
             let count = self.control(r, ControlWord::Count);

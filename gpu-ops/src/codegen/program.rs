@@ -37,6 +37,7 @@ use super::borrow::Borrowed;
 use super::keys::KeyPlan;
 use super::lookup::LookupTable;
 use super::range::Range;
+use super::tree::TreeLayout;
 use super::value::{CType, Meaning};
 use crate::column::Column;
 use crate::graph::{IndexKind, MaterializedJoin, ProbeKind, ResultId, ResultSpec};
@@ -115,6 +116,8 @@ pub struct KernelProgram {
     pub block_threads: u32,
     /// Rows that a block takes at a time.
     pub tile_rows: u64,
+    /// What a tree-shaped kernel asks of its launch: zeroed words `tree`, and `treebuffers`.
+    pub tree: Option<TreeLayout>,
     /// The result that the sink fills; `None` for [`crate::graph::Sink::Discard`].
     pub into: Option<ResultId>,
     /// Columns of the scanned table's scope that the kernel reads, for the count of bytes.

@@ -37,15 +37,20 @@ impl KernelWriter<'_> {
             sink if sink.borrowed().is_some() => {}
             EmittedSink::Rows { .. }
             | EmittedSink::Matches { .. }
-            | EmittedSink::Collect { .. } => {
+            | EmittedSink::Collect { .. }
+                if self.pipeline.tree.is_none() =>
+            {
                 self.share("ReserveScratch reserve", RESERVE_BYTES);
             }
             EmittedSink::Build { layout, .. } if is_direct(layout) => {
                 line!(self, "  u32 entered = 0;");
             }
-            EmittedSink::Build { .. } => self.share("ReserveScratch reserve", RESERVE_BYTES),
+            EmittedSink::Build { .. } if self.pipeline.tree.is_none() => {
+                self.share("ReserveScratch reserve", RESERVE_BYTES);
+            }
             EmittedSink::Aggregate { .. } => self.begin_groups()?,
-            EmittedSink::Discard => {}
+            // Warps of a tree reserve for themselves.
+            _ => {}
         }
         Ok(())
     }
@@ -170,6 +175,11 @@ impl KernelWriter<'_> {
             line!(
                 self,
                 "    if (row == 0 && threadIdx.x == 0) {count} = rows;"
+            );
+        } else if self.pipeline.tree.is_some() {
+            line!(
+                self,
+                "    const u32 spot[WL_ROWS] = {{}}; const u64 first = warp_reserve(live & 1u, &{count});"
             );
         } else {
             line!(

@@ -11,6 +11,7 @@ use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLa
 use super::scalar::{Emitter, unsupported};
 use super::scope::{Shape, layout_of};
 use super::value::Value;
+use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::expr::Node;
 use crate::graph::{Build, IndexKind, IndexProfile, ResultId};
@@ -21,8 +22,8 @@ pub(super) fn aggregate_sink(
     emitter: &mut Emitter<'_>,
     into: ResultId,
     aggregate: &Aggregate,
-    bound: u64,
-    rows_a_thread: u64,
+    device: &DeviceInfo,
+    (bound, rows_a_thread): (u64, u64),
 ) -> Result<EmittedSink> {
     let mut keys = Vec::new();
     for key in &aggregate.keys {
@@ -71,7 +72,7 @@ pub(super) fn aggregate_sink(
     let mut placement = GroupPlacement::Registers;
     let mut slots = 1;
     if !keys.is_empty() {
-        let choice = context.policy.place_groups(&profile, context.device);
+        let choice = context.policy.place_groups(&profile, device);
         placement = choice.placement;
         slots = match placement {
             GroupPlacement::GlobalHash { capacity } => capacity,
@@ -93,7 +94,7 @@ pub(super) fn aggregate_sink(
     // Rows in the order of the key are added up in runs, which do not queue.
     if !profile.clustered {
         let groups = profile.estimate.min(profile.max_groups);
-        layout.front = group_sink::front_slots(&layout, context.device, profile.hot, groups);
+        layout.front = group_sink::front_slots(&layout, device, profile.hot, groups);
     }
     Ok(EmittedSink::Aggregate {
         into,

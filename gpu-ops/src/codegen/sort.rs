@@ -237,6 +237,7 @@ fn kernel(entry: &'static str, sort: &Sort, arguments: Arguments, text: &str) ->
         source_rows: SourceRows::Rows(sort.rows),
         block_threads: BLOCK_THREADS,
         tile_rows: u64::from(BLOCK_THREADS),
+        tree: None,
         into: Some(sort.into),
         scan_columns: vec![],
         label: entry.replace('_', " "),

@@ -33,6 +33,7 @@ pub use native::check_type;
 pub(crate) use native::is_text;
 pub(crate) use parallel::map;
 pub use sketch::Sketch;
+pub(crate) use sketch::{HASHES, SAMPLE};
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};
 
 use std::sync::Arc;

@@ -11,9 +11,9 @@ use super::chunk::Chunk;
 use super::distinct::{for_each_value, hash};
 
 /// Hashes that a sketch keeps: 8 bytes each.
-const HASHES: usize = 1024;
+pub(crate) const HASHES: usize = 1024;
 /// Rows of the sample for skew.
-const SAMPLE: usize = 1 << 14;
+pub(crate) const SAMPLE: usize = 1 << 14;
 /// Fewer pairs of equal values in the sample tell nothing of how skewed a column is.
 const LEAST_PAIRS: u64 = 32;
 
@@ -58,6 +58,19 @@ impl Sketch {
         self.collisions
     }
 
+    /// Of hashes below a bound, in any order: `complete` when these are all that the column has.
+    pub(crate) fn of_hashes(mut hashes: Vec<u64>, complete: bool) -> Self {
+        hashes.sort_unstable();
+        hashes.dedup();
+        let complete = complete && hashes.len() <= HASHES;
+        hashes.truncate(HASHES);
+        Self {
+            hashes,
+            complete,
+            collisions: None,
+        }
+    }
+
     /// Without the sample of rows.
     pub(super) fn of_smallest(smallest: Smallest) -> Self {
         let (hashes, complete) = smallest.finish();
@@ -69,7 +82,7 @@ impl Sketch {
     }
 
     /// With what a sample of rows shows: `values` are theirs.
-    pub(super) fn with_sample(mut self, mut values: Vec<i128>) -> Self {
+    pub(crate) fn with_sample(mut self, mut values: Vec<i128>) -> Self {
         let rows = values.len() as u64;
         values.sort_unstable();
         let pairs: u64 = values

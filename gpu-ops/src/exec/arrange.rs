@@ -87,6 +87,6 @@ impl Run<'_> {
         if let Some(store) = &mut self.stores[result] {
             store.replace(arranged, &mut self.recycler);
         }
-        Ok(())
+        self.mark("transform")
     }
 }

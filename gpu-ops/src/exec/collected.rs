@@ -23,6 +23,7 @@ impl Run<'_> {
         self.sizes[result].pairs = self.sizes[result].capacity;
         if rows.how.numbers() {
             self.number(result, rows)?;
+            self.mark("find")?;
         }
         if rows.how != Regroup::Number {
             self.order(result, rows)?;

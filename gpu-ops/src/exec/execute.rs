@@ -24,16 +24,23 @@ const ONE_COPY: usize = 1 << 20;
 /// Values from which on columns are decoded on several threads.
 const PARALLEL_VALUES: usize = 1 << 18;
 
-/// The rows of a run, and what it took.
+/// What becomes of the rows of a run while they are on the device.
+pub(super) type Deliver<'d, T> = &'d dyn Fn(&Run<'_>, &Host) -> Result<T>;
+
+/// What became of the rows of a run, and what it took.
 #[derive(Debug)]
-pub(super) struct Finished {
-    pub(super) batch: RecordBatch,
+pub(super) struct Finished<T> {
+    pub(super) output: T,
+    /// Rows of the output.
+    pub(super) rows: u64,
     /// Kernels launched.
     pub(super) kernels: usize,
     /// Time between the events around the launches, in milliseconds.
     pub(super) kernel_ms: f64,
     /// What each step did, when asked for.
     pub(super) steps: Vec<StepReport>,
+    /// Time by kind of work, when asked for.
+    pub(super) phases: Vec<(&'static str, f64)>,
     /// Whether sizes were read between the steps.
     pub(super) careful: bool,
 }
@@ -44,33 +51,33 @@ pub(super) struct Finished {
 /// # Errors
 /// [`GpuError::Arithmetic`], [`GpuError::DuplicateKeys`], [`GpuError::ScalarSubqueryRows`],
 /// [`GpuError::OutOfDeviceMemory`], [`GpuError::Device`].
-pub(super) fn execute(
+pub(super) fn execute<T>(
     runtime: &Runtime,
     stream: &Stream,
     prepared: &Prepared,
-    schema: &SchemaRef,
+    deliver: Deliver<'_, T>,
     profile: bool,
-) -> Result<Finished> {
+) -> Result<Finished<T>> {
     let hints = prepared.hints.lock().clone();
     if hints.is_some() {
-        if let Some(finished) = attempt(runtime, stream, prepared, schema, profile, hints)? {
+        if let Some(finished) = attempt(runtime, stream, prepared, deliver, profile, hints)? {
             return Ok(finished);
         }
         *prepared.hints.lock() = None;
     }
-    attempt(runtime, stream, prepared, schema, profile, None)?
+    attempt(runtime, stream, prepared, deliver, profile, None)?
         .ok_or_else(|| GpuError::Internal("exact room was too small".into()))
 }
 
 /// One run; `None` when the room that the hints gave was too small.
-fn attempt(
+fn attempt<T>(
     runtime: &Runtime,
     stream: &Stream,
     prepared: &Prepared,
-    schema: &SchemaRef,
+    deliver: Deliver<'_, T>,
     profile: bool,
     hints: Option<Arc<Vec<Hint>>>,
-) -> Result<Option<Finished>> {
+) -> Result<Option<Finished<T>>> {
     let careful = hints.is_none();
     let mut run = Run::new(runtime, stream, prepared, hints)?;
     run.steps(profile)?;
@@ -89,17 +96,20 @@ fn attempt(
     if prepared.scalars.iter().any(many) {
         return Err(GpuError::ScalarSubqueryRows);
     }
+    run.keep_indexes(&host.control);
     if careful {
         *prepared.hints.lock() = Some(Arc::new(run.learned(&host.control)));
     }
 
-    let batch = host.batch(&run, schema)?;
+    let output = deliver(&run, &host)?;
     let (kernel_ms, steps) = times(&run, &host.control, profile)?;
     Ok(Some(Finished {
-        batch,
+        output,
+        rows: host.rows(&run),
         kernels: run.kernels,
         kernel_ms,
         steps,
+        phases: phases(&run)?,
         careful,
     }))
 }
@@ -114,21 +124,43 @@ fn times(run: &Run<'_>, control: &[u64], profile: bool) -> Result<(f64, Vec<Step
     };
     let mut steps = Vec::new();
     if profile {
-        for (step, pair) in run.prepared.steps.iter().zip(events.windows(2)) {
+        for (number, (step, pair)) in run.prepared.steps.iter().zip(events.windows(2)).enumerate() {
             let counted = |r: &ResultId| run.prepared.shapes[*r].appends();
             let rows = |r| Control::word(control, r, ControlWord::Count);
             steps.push(StepReport {
                 label: step.label().to_string(),
                 milliseconds: device.elapsed_ms(&pair[0], &pair[1])?,
                 rows: step.into().filter(counted).map(rows),
+                tree: match run.trees.iter().rev().find(|(of, _)| *of == number) {
+                    Some((_, memory)) => memory.metrics(run)?,
+                    None => None,
+                },
             });
         }
     }
     Ok((total, steps))
 }
 
+/// Time by kind of work, as far as it was marked.
+fn phases(run: &Run<'_>) -> Result<Vec<(&'static str, f64)>> {
+    let device = run.runtime.device();
+    let mut phases: Vec<(&'static str, f64)> = Vec::new();
+    let mut last = run.events.first();
+    for (name, event) in &run.marks {
+        if let Some(last) = last {
+            let ms = device.elapsed_ms(last, event)?;
+            match phases.iter_mut().find(|(known, _)| known == name) {
+                Some((_, sum)) => *sum += ms,
+                None => phases.push((name, ms)),
+            }
+        }
+        last = Some(event);
+    }
+    Ok(phases)
+}
+
 /// Control words and as much of the output as came with them.
-struct Host {
+pub(super) struct Host {
     control: Vec<u64>,
     /// What lies from the control words on in their buffer.
     head: Vec<u8>,
@@ -166,11 +198,15 @@ impl Host {
         Ok(Cow::Owned(values))
     }
 
+    /// Rows of the output.
+    pub(super) fn rows(&self, run: &Run<'_>) -> u64 {
+        Control::word(&self.control, run.prepared.graph.output, ControlWord::Count)
+    }
+
     /// The output as Arrow arrays of the schema's types.
-    fn batch(&self, run: &Run<'_>, schema: &SchemaRef) -> Result<RecordBatch> {
+    pub(super) fn batch(&self, run: &Run<'_>, schema: &SchemaRef) -> Result<RecordBatch> {
         let prepared = run.prepared;
-        let output = prepared.graph.output;
-        let rows = Control::word(&self.control, output, ControlWord::Count);
+        let rows = self.rows(run);
         let rows = usize::try_from(rows).map_err(|_| GpuError::Internal("output rows".into()))?;
         if schema.fields().len() != prepared.output.len() {
             return Err(GpuError::Internal(

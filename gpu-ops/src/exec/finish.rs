@@ -97,6 +97,7 @@ impl Run<'_> {
             let mut extra = Store::default();
             extra.extend(&blocks, &mut self.recycler, self.stream, name)?;
             self.enter(result, index, &extra)?;
+            self.mark("build")?;
             let fitted = if self.careful() && index.is_hash() {
                 let words = self.control.read(self.stream)?;
                 self.check_unique(&words, result)?;

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -24,9 +23,11 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 
 use super::compile::warm_up;
-use super::execute::{Finished, execute};
+use super::execute::{Deliver, Finished, Host, execute};
 use super::prepared::Prepared;
 use super::report::{Counters, FragmentOptions, FragmentReport};
+use super::rows::DeviceRows;
+use super::run::Run;
 use crate::codegen::Program;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -116,6 +117,25 @@ impl GpuFragmentExec {
     /// The planner's side of the fragment.
     pub fn policy(&self) -> &Arc<dyn Policy> {
         &self.shared.policy
+    }
+
+    /// Runs the fragment and leaves its rows on the device: `visit` sees them there before their memory is used again. What
+    /// comes of it, and what the run did, with the time of each step and kind of work when `profile` asks for it; nothing falls
+    /// back to the CPU.
+    ///
+    /// # Errors
+    /// Those of the run and of `visit`; [`GpuError::Unsupported`] for columns of strings that are not codes.
+    pub async fn on_device<T: Send + 'static>(
+        &self,
+        context: Arc<TaskContext>,
+        profile: bool,
+        visit: impl Fn(&DeviceRows<'_>) -> Result<T> + Clone + Send + 'static,
+    ) -> Result<(T, FragmentReport)> {
+        let deliver = move |run: &Run<'_>, host: &Host| visit(&DeviceRows::of(run, host)?);
+        let (output, report) = run(Arc::clone(&self.shared), context, profile, deliver).await?;
+        self.run.counters.publish(&report);
+        *self.run.report.lock() = report.clone();
+        Ok((output, report))
     }
 
     /// What the last run did; all zero before the first.
@@ -214,7 +234,18 @@ async fn answer(
     context: Arc<TaskContext>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
     let schema = Arc::clone(&shared.schema);
-    match run(Arc::clone(&shared), Arc::clone(&context)).await {
+    let to_host = {
+        let schema = Arc::clone(&schema);
+        move |run: &Run<'_>, host: &Host| host.batch(run, &schema)
+    };
+    match run(
+        Arc::clone(&shared),
+        Arc::clone(&context),
+        shared.options.profile,
+        to_host,
+    )
+    .await
+    {
         Ok((batch, mut report)) => {
             let options = &shared.options;
             let over = |limit: &usize| batch.num_rows() > *limit;
@@ -271,11 +302,13 @@ fn required(reason: &str) -> DataFusionError {
     ))
 }
 
-/// Load, prepare, run and decode.
-async fn run(
+/// Load, prepare and run; the rows are delivered while they are on the device.
+async fn run<T: Send + 'static>(
     shared: Arc<Shared>,
     context: Arc<TaskContext>,
-) -> Result<(RecordBatch, FragmentReport)> {
+    profile: bool,
+    deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static,
+) -> Result<(T, FragmentReport)> {
     let mut load_ms = 0.0;
     warm_up(&shared.runtime);
     for _ in 0..MOST_RELOADS {
@@ -286,8 +319,8 @@ async fn run(
         // Compiling and waiting for the device would block the executor's threads. The task goes on when
         // the query is dropped, so that memory outlives the kernels that use it.
         let task = {
-            let shared = Arc::clone(&shared);
-            move || shared.run(&tables, &stream)
+            let (shared, deliver) = (Arc::clone(&shared), deliver.clone());
+            move || shared.run(&tables, &stream, profile, &deliver)
         };
         let outcome = tokio::task::spawn_blocking(task)
             .await
@@ -295,9 +328,9 @@ async fn run(
         match outcome {
             Err(GpuError::ReloadScans) => {}
             Err(other) => return Err(other),
-            Ok((batch, mut report)) => {
+            Ok((output, mut report)) => {
                 report.load_ms = load_ms;
-                return Ok((batch, report));
+                return Ok((output, report));
             }
         }
     }
@@ -330,11 +363,13 @@ impl Shared {
     }
 
     /// Prepare if need be, and run; plan again when a build turns out not to be unique.
-    fn run(
+    fn run<T>(
         &self,
         tables: &[Arc<LoadedTable>],
         stream: &Stream,
-    ) -> Result<(RecordBatch, FragmentReport)> {
+        profile: bool,
+        deliver: Deliver<'_, T>,
+    ) -> Result<(T, FragmentReport)> {
         let mut report = FragmentReport::default();
         loop {
             let begin = Instant::now();
@@ -342,13 +377,7 @@ impl Shared {
             if !reused {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
-            match execute(
-                &self.runtime,
-                stream,
-                &prepared,
-                &self.schema,
-                self.options.profile,
-            ) {
+            match execute(&self.runtime, stream, &prepared, deliver, profile) {
                 Ok(finished) => return Ok(complete(report, &prepared, finished)),
                 Err(GpuError::DuplicateKeys(build)) => {
                     self.forget(&prepared);
@@ -437,17 +466,18 @@ fn steps_of(graph: &Graph, choices: &[String]) -> Vec<String> {
     steps.chain(choices.iter().cloned()).collect()
 }
 
-fn complete(
+fn complete<T>(
     mut report: FragmentReport,
     prepared: &Prepared,
-    finished: Finished,
-) -> (RecordBatch, FragmentReport) {
+    finished: Finished<T>,
+) -> (T, FragmentReport) {
     report.choices.extend(prepared.choices.iter().cloned());
     report.kernel_ms = finished.kernel_ms;
     report.kernels = finished.kernels;
     report.bytes = prepared.bytes;
-    report.output_rows = finished.batch.num_rows();
+    report.output_rows = usize::try_from(finished.rows).unwrap_or(usize::MAX);
     report.sizes_read = finished.careful;
     report.steps = finished.steps;
-    (finished.batch, report)
+    report.phases = finished.phases;
+    (finished.output, report)
 }

@@ -38,6 +38,11 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// Does any of a store lie here?
+    pub(super) fn holds(&self, store: &Store) -> bool {
+        store.lies_in(&self.buffer)
+    }
+
     /// Allocate and fill.
     pub(super) fn new(
         prepared: &Prepared,

@@ -64,6 +64,7 @@ impl Run<'_> {
             self.sizes[result].pairs = room;
             let list = self.extra(result, pair_parts(room), false)?;
             self.pair(result, join, unique, bits, &list)?;
+            self.mark("match")?;
             let pairs = if self.careful() {
                 let words = self.control.read(self.stream)?;
                 self.check_unique(&words, join.index)?;

@@ -14,6 +14,7 @@ mod arrange;
 mod collected;
 mod compile;
 mod control;
+mod covering;
 mod decode;
 mod execute;
 mod finish;
@@ -23,6 +24,7 @@ mod joined;
 mod places;
 mod prepared;
 mod report;
+mod rows;
 mod run;
 mod shapes;
 mod storage;
@@ -30,6 +32,11 @@ mod storage;
 #[allow(clippy::unwrap_used)]
 mod tests;
 mod text;
+mod trees;
 
 pub use fragment::GpuFragmentExec;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
+pub use rows::{DeviceRows, DeviceValues};
+pub use trees::TreeMetrics;
+
+pub(crate) use covering::CoveringIndexes;

@@ -71,6 +71,10 @@ pub(super) enum Place {
     Control,
     /// Bound of the source's rows.
     SourceRows,
+    /// Zeroed words of a tree-shaped kernel.
+    Tree,
+    /// What its warps give each other.
+    TreeBuffers,
     /// Rows that a sort leaves out.
     Skip,
     /// Rows that a sort keeps.
@@ -173,6 +177,8 @@ pub(super) fn parse(name: &str, into: Option<ResultId>) -> Name<'_> {
         Some(match name {
             "control" => Place::Control,
             "rows" => Place::SourceRows,
+            "tree" => Place::Tree,
+            "treebuffers" => Place::TreeBuffers,
             "skip" => Place::Skip,
             "fetch" => Place::Fetch,
             _ => {

@@ -6,11 +6,12 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::compile::{Builtins, compile};
+use super::covering::Covering;
 use super::places::{ColumnPart, Name, Part, Place, Template};
 use super::shapes::Shape;
 use crate::codegen::{
     ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
-    StepProgram,
+    StepProgram, TreeLayout,
 };
 use crate::column::{Column, Encoding};
 use crate::device::{DevicePtr, Kernel, Stream};
@@ -123,6 +124,10 @@ pub(super) struct PreparedKernel {
     pub(super) most_blocks: u64,
     /// Rows of one tile.
     pub(super) tile_rows: u64,
+    /// Of a tree-shaped kernel.
+    pub(super) tree: Option<TreeLayout>,
+    /// It fills an index that may be there already.
+    pub(super) covering: Option<Covering>,
     pub(super) source: PreparedSource,
     pub(super) into: Option<ResultId>,
     pub(super) label: String,
@@ -193,6 +198,8 @@ impl Prepared {
         let (lookups, offsets) = upload_lookups(runtime, stream, &kernels)?;
         let builder = Builder {
             program: &program,
+            graph: &graph,
+            shapes: &shapes,
             tables,
             runtime,
             lookups: lookups.as_ref(),
@@ -352,6 +359,8 @@ fn upload_lookups(
 /// What the kernels of one program have in common.
 struct Builder<'a> {
     program: &'a Program,
+    graph: &'a Graph,
+    shapes: &'a [Shape],
     tables: &'a [Arc<LoadedTable>],
     runtime: &'a Runtime,
     lookups: Option<&'a DeviceBuffer>,
@@ -395,6 +404,10 @@ impl Builder<'_> {
             block_threads: kernel.block_threads,
             most_blocks: u64::from(resident.max(1)) * multiprocessors,
             tile_rows: kernel.tile_rows.max(1),
+            tree: kernel.tree,
+            covering: kernel.into.and_then(|into| {
+                Covering::of(self.graph, into, self.tables, self.shapes.get(into)?)
+            }),
             source,
             into: kernel.into,
             label: kernel.label.clone(),

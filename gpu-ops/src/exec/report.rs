@@ -6,6 +6,8 @@ use std::fmt;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
+use super::trees::TreeMetrics;
+
 /// How a fragment behaves when it meets a limit.
 #[derive(Debug, Clone, Default)]
 pub struct FragmentOptions {
@@ -43,6 +45,8 @@ pub struct FragmentReport {
     pub sizes_read: bool,
     /// What each step did, when profiling was asked for.
     pub steps: Vec<StepReport>,
+    /// Milliseconds by kind of work, when profiling was asked for.
+    pub phases: Vec<(&'static str, f64)>,
 }
 
 /// One step of a profiled run.
@@ -55,6 +59,8 @@ pub struct StepReport {
     pub milliseconds: f64,
     /// Rows, entries or pairs in the step's result; `None` for groups and marks.
     pub rows: Option<u64>,
+    /// Of tree-shaped pipelines that count.
+    pub tree: Option<TreeMetrics>,
 }
 
 /// The counters of a node, each registered once however often the node runs.
@@ -107,6 +113,13 @@ impl Counters {
             self.add(&name("us"), (step.milliseconds * 1e3) as usize);
             if let Some(rows) = step.rows {
                 self.add(&name("rows"), rows as usize);
+            }
+            if let Some(tree) = &step.tree {
+                self.add(&name("iir_per_mille"), (tree.iir() * 1e3).round() as usize);
+                self.add(
+                    &name("ilif_per_mille"),
+                    (tree.ilif() * 1e3).round() as usize,
+                );
             }
         }
     }

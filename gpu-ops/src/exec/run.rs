@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::control::Control;
+use super::covering::{Covering, Finished};
 use super::head::Head;
 use super::places::{Part, Place};
 use super::prepared::{
@@ -10,6 +11,7 @@ use super::prepared::{
 };
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::{Recycler, Store};
+use super::trees::{TreeMemory, blocks_of};
 use crate::codegen::ControlWord;
 use crate::device::{Event, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
@@ -45,6 +47,15 @@ pub(super) struct Run<'a> {
     pub(super) kernels: usize,
     /// Before the first step and after each one, when asked for.
     pub(super) events: Vec<Event>,
+    /// Indexes that were built and may be kept, by result.
+    built: Vec<(ResultId, Covering, Store)>,
+    /// Ends of kinds of work within steps, when asked for.
+    pub(super) marks: Vec<(&'static str, Event)>,
+    profile: bool,
+    /// The step at hand.
+    step: usize,
+    /// Memory of tree-shaped kernels, with the step that launched them.
+    pub(super) trees: Vec<(usize, TreeMemory)>,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -83,7 +94,21 @@ impl<'a> Run<'a> {
             recycler,
             kernels: 0,
             events: vec![],
+            built: vec![],
+            marks: vec![],
+            profile: false,
+            step: 0,
+            trees: vec![],
         })
+    }
+
+    /// What was launched since the last mark was this kind of work.
+    pub(super) fn mark(&mut self, work: &'static str) -> Result<()> {
+        if self.profile {
+            let event = self.runtime.device().record_event(self.stream)?;
+            self.marks.push((work, event));
+        }
+        Ok(())
     }
 
     /// Run every step; `profile` asks for an event after each one.
@@ -95,8 +120,10 @@ impl<'a> Run<'a> {
     pub(super) fn steps(&mut self, profile: bool) -> Result<()> {
         let prepared = self.prepared;
         let device = self.runtime.device();
+        self.profile = profile;
         self.events.push(device.record_event(self.stream)?);
         for (number, step) in prepared.steps.iter().enumerate() {
+            self.step = number;
             match step {
                 PreparedStep::Pipeline(kernel) => self.pipeline(kernel)?,
                 PreparedStep::Sort(sort) => self.sort(sort)?,
@@ -174,7 +201,14 @@ impl<'a> Run<'a> {
         rows: u64,
         (skip, fetch): Cut,
     ) -> Result<()> {
+        let blocks = blocks_of(kernel, rows);
+        let tree = match &kernel.tree {
+            Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
+            None => None,
+        };
         let arguments = kernel.template.bytes(|place| match place {
+            Place::Tree => tree.as_ref().map(TreeMemory::words),
+            Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
             Place::Control => Some(self.control.address().0),
             Place::SourceRows => Some(rows),
             Place::Skip => Some(skip),
@@ -187,13 +221,14 @@ impl<'a> Run<'a> {
             }
             Place::Of(result, part) => self.find(result, part).map(|address| address.0),
         })?;
-        let blocks = rows.div_ceil(kernel.tile_rows).clamp(1, kernel.most_blocks);
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
             block: kernel.block_threads,
             shared_bytes: kernel.shared_bytes,
         };
         self.kernels += 1;
+        // Held while the kernel runs, and for what it counts.
+        self.trees.extend(tree.map(|memory| (self.step, memory)));
         // SAFETY: the bytes were laid out for this kernel; what they point to are results of this run with
         // the sizes that their layouts ask for, and columns and tables that the caller of the run holds. The
         // pool and the recycler hand out memory again only behind this launch.
@@ -207,17 +242,70 @@ impl<'a> Run<'a> {
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
         let rows = self.bound(kernel.source);
         let Some(into) = kernel.into else {
-            return self.launch(kernel, rows, (0, 0));
+            self.launch(kernel, rows, (0, 0))?;
+            return self.mark("scan");
         };
+        if let Some(what) = &kernel.covering
+            && let Some(index) = self.runtime.indexes().find(what)
+        {
+            return self.adopt(into, index);
+        }
         let before = self.rows[into];
-        self.provide(into, rows)?;
+        // A tree has more rows to give than its source: as many as thought, at first.
+        let coming = match kernel.tree {
+            Some(_) => rows.max(self.prepared.graph.results[into].estimate),
+            None => rows,
+        };
+        self.provide(into, coming)?;
         if self.careful() {
             self.attempt(kernel, into, rows, before)?;
         } else {
             self.launch(kernel, rows, (0, 0))?;
             self.rows[into] = self.sizes[into].capacity;
         }
-        self.finish(into)
+        self.mark(match (&self.prepared.shapes[into], kernel.source) {
+            (Shape::Groups { .. }, _) => "aggregate",
+            (Shape::Index(index), _) if index.join.is_none() => "build",
+            (Shape::Index(_) | Shape::Matches(..) | Shape::Collected(_), _) => "write",
+            (_, PreparedSource::Pairs(_)) => "gather",
+            (_, PreparedSource::Slots(_)) => "groups",
+            _ => "scan",
+        })?;
+        self.finish(into)?;
+        if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
+            && !self.head.holds(store)
+        {
+            self.built.push((into, what.clone(), store.clone()));
+        }
+        Ok(())
+    }
+
+    /// Take an index that is there already for the result.
+    fn adopt(&mut self, into: ResultId, index: Finished) -> Result<()> {
+        self.rows[into] = index.count;
+        self.sizes[into] = index.sizes;
+        self.stores[into] = Some(index.store);
+        self.control
+            .set(self.stream, into, ControlWord::Count, index.count)?;
+        if index.null_key {
+            self.control
+                .set(self.stream, into, ControlWord::NullKey, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Keep the indexes that this run built for those that come; it is over, and found `control`.
+    pub(super) fn keep_indexes(&mut self, control: &[u64]) {
+        let budget = self.recycler.pool().statistics().budget;
+        for (into, what, store) in std::mem::take(&mut self.built) {
+            let index = Finished {
+                store,
+                sizes: self.sizes[into].clone(),
+                count: Control::word(control, into, ControlWord::Count),
+                null_key: Control::word(control, into, ControlWord::NullKey) != 0,
+            };
+            self.runtime.indexes().keep(what, index, budget);
+        }
     }
 
     /// A result that a table has already.

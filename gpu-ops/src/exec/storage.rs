@@ -19,7 +19,7 @@ struct Placed {
 }
 
 /// One buffer with the parts in it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Block {
     buffer: Arc<DeviceBuffer>,
     parts: Vec<Placed>,
@@ -27,7 +27,9 @@ struct Block {
 }
 
 /// The memory of one result.
-#[derive(Debug, Default)]
+///
+/// A clone refers to the same memory, which is handed out again when nobody refers to it.
+#[derive(Debug, Default, Clone)]
 pub(super) struct Store {
     blocks: Vec<Block>,
     /// Parts that are columns of a table, where no block has them.
@@ -170,6 +172,16 @@ impl Store {
         self.blocks = kept;
         let gone: Vec<Block> = gone;
         recycler.take_back(gone);
+    }
+
+    /// Bytes of its blocks.
+    pub(super) fn bytes(&self) -> usize {
+        self.blocks.iter().map(|b| b.buffer.len()).sum()
+    }
+
+    /// Does any of it lie in `buffer`?
+    pub(super) fn lies_in(&self, buffer: &Arc<DeviceBuffer>) -> bool {
+        self.blocks.iter().any(|b| Arc::ptr_eq(&b.buffer, buffer))
     }
 
     /// Let everything go.

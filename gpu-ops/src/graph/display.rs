@@ -79,6 +79,7 @@ impl Graph {
                     format!("filter {}", conjuncts.join(" AND "))
                 }
                 Stage::Probe(probe) => self.describe_probe(probe, &scope),
+                Stage::Expand(probe) => format!("all of {}", self.describe_probe(probe, &scope)),
                 Stage::Scalar(id) => format!("beside {}", self.results[*id].name),
             };
         }

@@ -16,10 +16,12 @@
 
 mod display;
 mod policy;
+mod tree;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
 pub use policy::{IndexChoice, IndexKind, IndexProfile, MaterializedJoin, Policy};
+pub use tree::{Balance, Materialization, TreeOptions};
 
 use crate::expr::Expr;
 use crate::pipeline::{Aggregate, ScanSource};
@@ -42,6 +44,10 @@ pub struct Graph {
     pub output: ResultId,
     /// Schema of the fragment's rows, equal to that of the plan it stands for.
     pub schema: SchemaRef,
+    /// How pipelines with a [`Stage::Expand`] run.
+    pub tree: TreeOptions,
+    /// Indexes over all rows of a table stay on the device for later queries, and those of earlier ones are used.
+    pub keep_indexes: bool,
 }
 
 /// A column of a result.
@@ -143,6 +149,9 @@ pub enum Stage {
     Filter(Vec<Expr>),
     /// Look up the row's key in an index. At most one row goes on.
     Probe(Probe),
+    /// Look up the row's key in an index; every match goes on, with the entry's payload appended. `Inner`, or `Left` without
+    /// a residual condition, whose rows without a match go on once. Makes the pipeline tree-shaped.
+    Expand(Probe),
     /// Append the columns of a `Rows` result of at most one row (NULLs when it has none). More rows
     /// fail the query as DataFusion does for a scalar subquery.
     Scalar(ResultId),
@@ -327,7 +336,7 @@ impl Graph {
                         ..c.clone()
                     },
                 )),
-                Stage::Probe(probe) => match probe.kind {
+                Stage::Probe(probe) | Stage::Expand(probe) => match probe.kind {
                     ProbeKind::Inner => {
                         scope.extend_from_slice(self.results[probe.index].kind.columns())
                     }

@@ -192,6 +192,7 @@ impl TableCache {
                 let anchor = known.unwrap_or_else(|| Anchor::Memory(anchor()));
                 (TableKey::Memory(table.key.clone()), anchor, Vec::new())
             }
+            Kind::Resident(table) => return table.loaded(columns, &self.pool).map(Arc::new),
             Kind::Plan(plan) => {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
@@ -396,6 +397,9 @@ impl TableCache {
         columns: &[usize],
         needs_codes: &[bool],
     ) -> Option<LoadedTable> {
+        if let Kind::Resident(table) = &source.kind {
+            return table.loaded(columns, &self.pool).ok();
+        }
         let state = self.state.lock();
         let table = state.tables.iter().find_map(|(key, table)| {
             let same = match (&source.kind, key) {

@@ -1,5 +1,6 @@
 //! Tables of record batches in memory, told apart by the addresses of their arrays.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, RecordBatch};
@@ -19,10 +20,42 @@ pub(super) struct MemoryTable {
 /// Rows and array addresses of every batch, the batches in the order of these numbers; equal for
 /// two scans of the same batches however they were spread over partitions. Valid while the arrays'
 /// allocations live, which [`MemoryAnchor`] ensures.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+///
+/// A large table has a hundred thousand of these numbers, so they are hashed once, and clones of a key are told
+/// to be equal without reading them.
+#[derive(Debug, Clone)]
 pub(super) struct MemoryKey {
     columns: usize,
     batches: Arc<[usize]>,
+    hash: u64,
+}
+
+impl MemoryKey {
+    fn new(columns: usize, batches: Arc<[usize]>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        batches.hash(&mut hasher);
+        Self {
+            columns,
+            batches,
+            hash: hasher.finish(),
+        }
+    }
+}
+
+impl PartialEq for MemoryKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.columns == other.columns
+            && self.hash == other.hash
+            && (Arc::ptr_eq(&self.batches, &other.batches) || self.batches == other.batches)
+    }
+}
+
+impl Eq for MemoryKey {}
+
+impl Hash for MemoryKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
 }
 
 /// Keeps the addresses of a [`MemoryKey`] from being given to other arrays, without keeping the
@@ -81,10 +114,7 @@ impl MemoryTable {
         Self {
             batches,
             by_key,
-            key: MemoryKey {
-                columns,
-                batches: key,
-            },
+            key: MemoryKey::new(columns, key),
         }
     }
 

@@ -12,7 +12,9 @@ mod cache;
 mod files;
 mod load;
 mod memory;
+mod resident;
 mod source;
 
 pub use cache::{LoadedTable, ResidentColumn, TableCache};
+pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use source::{ScanAnalysis, TableSource};

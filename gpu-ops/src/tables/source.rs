@@ -12,6 +12,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use super::files::FileTable;
 use super::memory::MemoryTable;
+use super::resident::{ResidentExec, ResidentTable};
 use crate::error::Result;
 
 /// A scan taken apart into the table it reads and what it does to the table's rows.
@@ -44,6 +45,8 @@ pub(super) enum Kind {
     Files(Arc<FileTable>),
     /// Record batches of a memory table.
     Memory(Arc<MemoryTable>),
+    /// Columns that were made on the device.
+    Resident(Arc<ResidentTable>),
     /// Any plan; run anew for each load.
     Plan(Arc<dyn ExecutionPlan>),
 }
@@ -58,6 +61,18 @@ impl TableSource {
     /// [`crate::GpuError::Unsupported`] when the scan computes expressions, adds columns that are not
     /// in the files, or reads chosen parts of files.
     pub fn analyze(plan: &Arc<dyn ExecutionPlan>) -> Result<ScanAnalysis> {
+        if let Some(exec) = plan.downcast_ref::<ResidentExec>() {
+            return Ok(ScanAnalysis {
+                column_of_output: exec.projection.clone(),
+                source: Self {
+                    name: Arc::clone(exec.table.name()),
+                    schema: exec.table.schema(),
+                    kind: Kind::Resident(Arc::clone(&exec.table)),
+                },
+                exact_filter: None,
+                limit: None,
+            });
+        }
         let Some(exec) = plan.downcast_ref::<DataSourceExec>() else {
             return Ok(Self::anonymous(plan, None));
         };
@@ -106,6 +121,7 @@ impl TableSource {
             && match (&self.kind, &other.kind) {
                 (Kind::Files(a), Kind::Files(b)) => a.is_same(b),
                 (Kind::Memory(a), Kind::Memory(b)) => a.key == b.key,
+                (Kind::Resident(a), Kind::Resident(b)) => Arc::ptr_eq(a, b),
                 _ => false,
             }
     }

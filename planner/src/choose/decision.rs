@@ -34,7 +34,7 @@ pub struct Decision<A> {
     pub price: Price,
     /// All other algorithms with their prices; `None` for those that are impossible.
     pub rivals: Vec<(A, Option<f64>)>,
-    /// One line for EXPLAIN: the price, the rivals, the path through the tree or the setting.
+    /// One line for EXPLAIN: the algorithm and its price, the rivals with theirs, the path through the tree or the setting.
     pub reason: String,
 }
 
@@ -86,7 +86,10 @@ pub(super) fn decision<A: Copy + PartialEq + fmt::Display>(
         })
         .collect::<Vec<_>>()
         .join(", ");
-    let reason = format!("{price}; {others}; {why}; {}", super::constants(machine));
+    let reason = format!(
+        "{algorithm} {price}; {others}; {why}; {}",
+        super::constants(machine)
+    );
     Decision {
         algorithm,
         price,

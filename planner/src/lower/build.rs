@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{
-    MaterializedJoin, Probe, ResultColumn, ResultId, ResultKind, Sink, Source,
+    MaterializedJoin, Probe, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
 };
 
 use super::join::Side;
@@ -155,13 +155,21 @@ impl Lowerer<'_> {
             .collect()
     }
 
-    /// End `open` at a probe with many matches and go on with the pairs.
+    /// Go on with every match of a probe: in the same pipeline, which becomes a tree, or by ending it and going over
+    /// the pairs. `of` is the join; with `joined` both sides are joined in memory.
     pub(super) fn pairs(
         &mut self,
-        open: Open,
+        mut open: Open,
         probe: Probe,
         side: &Side<'_>,
+        (of, joined): (&RelRef, bool),
     ) -> Result<Open, Reason> {
+        let estimator = self.input.estimator;
+        let (rows, matches) = (estimator.rows(side.rel), estimator.rows(of));
+        if !joined && self.input.shape.is_tree(rows, matches) {
+            open.stages.push(Stage::Expand(probe));
+            return Ok(open);
+        }
         let kept: Vec<usize> = side.needed.iter().copied().collect();
         let columns: Vec<ResultColumn> =
             kept.iter().map(|i| side.rel.columns[*i].clone()).collect();

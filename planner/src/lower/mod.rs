@@ -27,6 +27,7 @@ use warpline_gpu::graph::{
 use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{Aggregate, ScanSource};
 
+use crate::choose::tree::TreeChoice;
 use crate::config::JoinSetting;
 use crate::reason::{Reason, refuse};
 use crate::rel::convert::in_order;
@@ -54,6 +55,10 @@ pub struct Lowering<'a> {
     pub join: JoinSetting,
     /// What prices are computed from.
     pub machine: &'a Machine,
+    /// How rows with many matches are joined where an index is looked up.
+    pub shape: TreeChoice,
+    /// Indexes over whole tables are kept.
+    pub keep_indexes: bool,
 }
 
 impl Lowering<'_> {
@@ -78,6 +83,8 @@ impl Lowering<'_> {
             steps: lowerer.steps,
             output,
             schema,
+            tree: self.shape.options,
+            keep_indexes: self.keep_indexes,
         };
         sideways::pass_filters(&mut graph);
         Ok(graph)

@@ -61,7 +61,7 @@ impl Lowerer<'_> {
             mark_entries: false,
         };
         if materialized {
-            return self.pairs(open, probe, left);
+            return self.pairs(open, probe, left, (rel, true));
         }
         if !residual.is_empty() {
             let mut after = open.clone();
@@ -143,7 +143,7 @@ impl Lowerer<'_> {
                 needed: Columns::new(),
                 ..right.clone()
             };
-            self.pairs(marks, probe, &nothing)?;
+            self.pairs(marks, probe, &nothing, (rel, true))?;
         } else {
             marks.stages.push(Stage::Probe(probe));
             self.close(marks, Sink::Discard);

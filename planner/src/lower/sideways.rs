@@ -25,7 +25,7 @@ pub(super) fn pass_filters(graph: &mut Graph) {
         };
         let mut stages = Vec::with_capacity(pipeline.stages.len());
         for stage in &pipeline.stages {
-            if let Stage::Probe(probe) = stage {
+            if let Stage::Probe(probe) | Stage::Expand(probe) = stage {
                 stages.extend(filters(graph, at, probe).into_iter().map(Stage::Probe));
             }
             stages.push(stage.clone());
@@ -113,7 +113,7 @@ fn is_selective(graph: &Graph, at: usize, index: ResultId) -> bool {
         !matches!(pipeline.source, Source::Scan(_))
             || pipeline.stages.iter().any(|stage| match stage {
                 Stage::Filter(_) => true,
-                Stage::Probe(probe) => {
+                Stage::Probe(probe) | Stage::Expand(probe) => {
                     matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi)
                         && is_selective(graph, at, probe.index)
                 }

@@ -10,6 +10,7 @@
 
 mod cost;
 mod eager;
+mod extremes;
 mod flatten;
 mod groups;
 mod reduce;
@@ -27,7 +28,8 @@ use crate::stats::Estimator;
 /// # Errors
 /// When an expression outgrows a kernel once projections are substituted into it.
 pub fn optimize(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
-    let reduced = reduce::reduce(rel, estimator);
+    let rel = extremes::by_extremes(rel, estimator);
+    let reduced = reduce::reduce(&rel, estimator);
     Ok(interned(&order(&reduced, estimator)?))
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::physical_expr::Partitioning;
-use datafusion::physical_plan::analyze::AnalyzeExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -16,17 +15,18 @@ use warpline_gpu::runtime::Runtime;
 
 use super::MAX_TAIL_ROWS;
 use super::classify::{Classification, Kind};
+use crate::config::WarplineConfig;
 
 /// The plan of `classification` with a node for each fragment.
 pub(super) fn replace(
     classification: Classification,
     runtime: &Arc<Runtime>,
-    require_gpu: bool,
+    config: &WarplineConfig,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     Replacement {
         runtime,
-        require_gpu,
-        profile: classification.plan.is::<AnalyzeExec>(),
+        require_gpu: config.require_gpu,
+        profile: config.metrics,
     }
     .node(classification, &mut Vec::new(), false)
 }
@@ -34,7 +34,7 @@ pub(super) fn replace(
 struct Replacement<'a> {
     runtime: &'a Arc<Runtime>,
     require_gpu: bool,
-    /// EXPLAIN ANALYZE shows the time of every step.
+    /// The time of every step is measured.
     profile: bool,
 }
 

@@ -53,7 +53,7 @@ pub(crate) fn check(graph: &Graph) {
                             expressions(conjuncts, &scope, &line);
                         }
                         Stage::Scalar(id) => read(*id),
-                        Stage::Probe(probe) => {
+                        Stage::Probe(probe) | Stage::Expand(probe) => {
                             read(probe.index);
                             expressions(&probe.keys, &scope, &line);
                             let mut both = scope.clone();
@@ -67,7 +67,9 @@ pub(crate) fn check(graph: &Graph) {
                             expressions(&probe.residual, &both, &line);
                             let build = built(graph, probe.index);
                             assert_eq!(build.keys.len(), probe.keys.len(), "{line}");
-                            if matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left) {
+                            if matches!(stage, Stage::Probe(_))
+                                && matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left)
+                            {
                                 assert!(build.unique, "{line}");
                             }
                             assert!(!probe.mark_entries || build.track_matches, "{line}");

@@ -306,3 +306,20 @@ async fn refusals_name_the_operator_in_the_way() {
         }
     }
 }
+
+#[tokio::test]
+async fn comparisons_with_many_rows_a_key_are_asked_of_extremes() {
+    let exists = |key: &str| {
+        format!(
+            "SELECT count(*) FROM part p WHERE EXISTS \
+             (SELECT 1 FROM part q WHERE q.{key} = p.{key} AND q.p_retailprice <> p.p_retailprice)"
+        )
+    };
+    // 400,000 rows a size: the smallest and the largest price of each are enough.
+    let many = graph(&exists("p_size")).await;
+    step(&many, &["aggregate by", "min(", "max("]);
+    step(&many, &["if (", "OR"]);
+    // Hardly two rows a name: they are gone over.
+    let few = graph(&exists("p_name")).await;
+    assert!(!few.contains("max("), "{few}");
+}

@@ -29,8 +29,8 @@ fn all_queries_give_the_published_answers_at_scale_one() {
         let generated =
             generate::generate(&Table::ALL, scale, generate::available_threads()).expect("data");
         generate::register(&engine, generated).expect("tables");
-        for query in &queries::ALL {
-            let (answer, _) = reference_answer(&engine.context, query.sql)
+        for query in queries::ALL.iter() {
+            let (answer, _) = reference_answer(&engine.context, &query.sql)
                 .await
                 .expect("an answer");
             let options = FormatOptions::default();

@@ -12,7 +12,7 @@ use crate::files::{FileFormat, write_tables};
 use crate::generate::generate;
 use crate::tables::Table;
 use crate::verify::{Answer, Ordering, compare};
-use crate::{TpchError, data, queries, runner};
+use crate::{Benchmark, TpchError, data, queries, runner};
 
 fn joined(table: Table, batches: &[RecordBatch]) -> RecordBatch {
     concat_batches(&table.schema(), batches).expect("one batch")
@@ -91,7 +91,7 @@ fn parquet_files_hold_the_generated_rows() {
         data::register(&engine, &path, &Table::ALL)
             .await
             .expect("tables");
-        let scale = data::measured_scale(&engine, &Table::ALL)
+        let scale = data::measured_scale(&engine, Benchmark::Tpch, &Table::ALL)
             .await
             .expect("a scale")
             .expect("a scaled table");
@@ -239,12 +239,12 @@ fn missing_or_foreign_data_is_one_clear_error() {
 #[test]
 fn each_query_lists_the_tables_it_reads() {
     on_large_stack(async {
-        let all: Vec<_> = queries::ALL.iter().collect();
+        let all = &queries::ALL;
         let engine = TestEngine::with_tables(&all);
-        for query in &queries::ALL {
+        for query in queries::ALL.iter() {
             let state = engine.context.state();
             let statement = state
-                .sql_to_statement(query.sql, &datafusion::config::Dialect::Generic)
+                .sql_to_statement(&query.sql, &datafusion::config::Dialect::Generic)
                 .expect("a statement");
             let references = state
                 .resolve_table_references(&statement)

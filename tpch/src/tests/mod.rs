@@ -14,7 +14,7 @@ use datafusion::prelude::SessionContext;
 use crate::engine::{QueryEngine, QueryMetrics, QueryRun};
 use crate::queries::Query;
 use crate::runner::reference_answer;
-use crate::tables::Table;
+use crate::tables::{Dataset, Table};
 use crate::{Scale, generate, queries};
 
 /// What an engine does wrong to the query with this text.
@@ -49,7 +49,7 @@ impl TestEngine {
     }
 
     /// With generated tables for some queries at scale 0.01.
-    fn with_tables(queries: &[&'static Query]) -> Self {
+    fn with_tables(queries: &[Query]) -> Self {
         let engine = Self::new();
         let tables = queries::tables_of(queries);
         let generated = generate::generate(&tables, small(), 2).expect("data");
@@ -59,7 +59,7 @@ impl TestEngine {
 
     fn fault(mut self, number: u8, fault: Fault) -> Self {
         self.faults
-            .push((queries::query(number).expect("a query").sql, fault));
+            .push((queries::query(number).expect("a query").sql.as_str(), fault));
         self
     }
 }
@@ -132,8 +132,8 @@ fn small() -> Scale {
 }
 
 fn rows_of(table: Table, scale: Scale, part: usize, parts: usize) -> Vec<RecordBatch> {
-    table
-        .batches(scale, part, parts, 1000)
+    Dataset::tpch(scale)
+        .batches(table, part, parts, 1000)
         .collect::<Result<_, _>>()
         .expect("batches")
 }

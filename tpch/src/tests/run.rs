@@ -3,13 +3,15 @@
 use serde_json::Value;
 
 use super::{Fault, TestEngine, on_large_stack, small};
+use crate::Benchmark;
 use crate::queries::{self, Query};
 use crate::report::Report;
 use crate::runner::{RunOptions, run};
 use crate::verify::{self, SortKey};
 
-fn options(queries: &[&'static Query]) -> RunOptions {
+fn options(queries: &[Query]) -> RunOptions {
     RunOptions {
+        benchmark: Benchmark::Tpch,
         queries: queries.to_vec(),
         runs: 2,
         verify: true,
@@ -18,7 +20,7 @@ fn options(queries: &[&'static Query]) -> RunOptions {
     }
 }
 
-async fn report_of(engine: &TestEngine, queries: &[&'static Query]) -> Report {
+async fn report_of(engine: &TestEngine, queries: &[Query]) -> Report {
     run(engine, &options(queries), |_| {})
         .await
         .expect("a report")
@@ -27,7 +29,7 @@ async fn report_of(engine: &TestEngine, queries: &[&'static Query]) -> Report {
 #[test]
 fn all_queries_run_and_verify() {
     on_large_stack(async {
-        let all: Vec<&'static Query> = queries::ALL.iter().collect();
+        let all: Vec<Query> = queries::ALL.clone();
         let engine = TestEngine::with_tables(&all);
         let mut heard = Vec::new();
         let report = run(&engine, &options(&all), |query| heard.push(query.query))
@@ -195,7 +197,7 @@ fn the_order_of_answers_is_read_off_the_plan() {
             let context = engine.context.clone();
             async move {
                 let frame = context
-                    .sql(queries::query(number).expect("a query").sql)
+                    .sql(&queries::query(number).expect("a query").sql)
                     .await
                     .expect("a plan");
                 verify::ordering_of(frame.logical_plan())

@@ -21,14 +21,14 @@ fn each_failure(
         if careful {
             *case.prepared.hints.lock() = None;
         } else {
-            assert_eq!(values(&case.run().unwrap().batch), expected);
+            assert_eq!(values(&case.run().unwrap().output), expected);
         }
         fail(nth);
         let outcome = case.run();
         let pending = calm();
         match outcome {
             // Where memory could be found in another way, a refusal is no failure.
-            Ok(finished) => assert_eq!(values(&finished.batch), expected),
+            Ok(finished) => assert_eq!(values(&finished.output), expected),
             Err(GpuError::OutOfDeviceMemory { .. } | GpuError::Device { .. }) => assert!(!pending),
             Err(other) => panic!("{other}"),
         }
@@ -36,7 +36,7 @@ fn each_failure(
             assert!(nth > 2, "nothing failed");
             return;
         }
-        assert_eq!(values(&case.run().unwrap().batch), expected);
+        assert_eq!(values(&case.run().unwrap().output), expected);
     }
     panic!("every run failed");
 }
@@ -60,7 +60,7 @@ fn a_failed_call_leaves_the_next_run_right() {
     });
     fail(1);
     assert!(case.run().is_err());
-    assert_eq!(values(&case.run().unwrap().batch), expected);
+    assert_eq!(values(&case.run().unwrap().output), expected);
 }
 
 #[test]

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::execute::{Finished, execute};
+use super::execute::{Finished, Host, execute};
 use super::prepared::Prepared;
+use super::run::Run;
 use crate::codegen::{
     Arguments, ColumnLayout, KernelProgram, Meaning, Program, Range, ResultLayout, SourceRows,
     StepProgram,
@@ -94,6 +95,7 @@ pub(super) fn kernel(
         source_rows,
         block_threads: crate::codegen::BLOCK_THREADS,
         tile_rows: 256,
+        tree: None,
         into,
         scan_columns: vec![0],
         label: "by hand".into(),
@@ -150,6 +152,8 @@ impl Case {
             steps: vec![],
             output,
             schema: schema(),
+            tree: crate::graph::TreeOptions::default(),
+            keep_indexes: false,
         };
         let program = Program {
             hidden: vec![],
@@ -177,10 +181,11 @@ impl Case {
     }
 
     /// One run.
-    pub(super) fn run(&self) -> Result<Finished> {
+    pub(super) fn run(&self) -> Result<Finished<RecordBatch>> {
         assert!(self.prepared.fits(&self.tables));
         let stream = self.runtime.lease_stream().unwrap();
-        execute(&self.runtime, &stream, &self.prepared, &schema(), true)
+        let to_host = |run: &Run<'_>, host: &Host| host.batch(run, &schema());
+        execute(&self.runtime, &stream, &self.prepared, &to_host, true)
     }
 
     /// A first run, which reads sizes, and a second one, which does not; both have these values, in any order.
@@ -188,7 +193,7 @@ impl Case {
         for careful in [true, false] {
             let finished = self.run().unwrap();
             assert_eq!(finished.careful, careful);
-            assert_eq!(values(&finished.batch), expected, "careful: {careful}");
+            assert_eq!(values(&finished.output), expected, "careful: {careful}");
         }
     }
 }

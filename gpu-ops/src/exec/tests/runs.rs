@@ -13,8 +13,9 @@ use crate::codegen::{
 };
 use crate::column::{StringPolicy, encode};
 use crate::error::{ArithmeticFault, GpuError};
-use crate::exec::execute::execute;
+use crate::exec::execute::{Host, execute};
 use crate::exec::prepared::Prepared;
+use crate::exec::run::Run;
 use crate::graph::{Graph, IndexKind, ResultKind};
 use crate::pipeline::GroupPlacement;
 use crate::tables::LoadedTable;
@@ -99,11 +100,11 @@ fn rows_beyond_the_first_attempt_get_exact_room() {
         1,
     );
     let expected: Vec<u32> = (0..70_000).flat_map(|i| [i + 5; 5]).collect();
-    assert_eq!(values(&case.run().unwrap().batch), expected);
+    assert_eq!(values(&case.run().unwrap().output), expected);
     let again = case.run().unwrap();
     assert!(!again.careful);
     assert_eq!(again.kernels, 2);
-    assert_eq!(values(&again.batch), expected);
+    assert_eq!(values(&again.output), expected);
 }
 
 /// Three pipelines append to one result; the second and third have too little room.
@@ -154,7 +155,7 @@ fn hints_that_no_longer_hold_are_dropped() {
         drop(hints);
         let finished = case.run().unwrap();
         assert!(finished.careful);
-        assert_eq!(values(&finished.batch), expected);
+        assert_eq!(values(&finished.output), expected);
         case.check_fast(&expected);
     }
 }
@@ -164,7 +165,7 @@ impl Case {
     fn check_fast(&self, expected: &[u32]) {
         let finished = self.run().unwrap();
         assert!(!finished.careful);
-        assert_eq!(values(&finished.batch), expected);
+        assert_eq!(values(&finished.output), expected);
     }
 }
 
@@ -375,7 +376,7 @@ fn sorts_skip_and_fetch() {
         for careful in [true, false] {
             let finished = case.run().unwrap();
             assert_eq!(finished.careful, careful);
-            let column = finished.batch.column(0);
+            let column = finished.output.column(0);
             let column = column.as_any().downcast_ref::<UInt32Array>().unwrap();
             assert_eq!(column.values(), &expected[..], "{rows} {skip} {fetch:?}");
         }
@@ -413,6 +414,8 @@ fn strings_by_row_are_fetched() {
         steps: vec![],
         output: 0,
         schema: Arc::clone(&schema),
+        tree: crate::graph::TreeOptions::default(),
+        keep_indexes: false,
     };
     let program = Program {
         hidden: vec![],
@@ -432,8 +435,9 @@ fn strings_by_row_are_fetched() {
         .collect();
     let expected = StringViewArray::from(expected);
     for _ in 0..2 {
-        let finished = execute(&runtime, &stream, &prepared, &schema, false).unwrap();
-        assert_eq!(finished.batch.column(0).as_ref(), &expected);
+        let to_host = |run: &Run<'_>, host: &Host| host.batch(run, &schema);
+        let finished = execute(&runtime, &stream, &prepared, &to_host, false).unwrap();
+        assert_eq!(finished.output.column(0).as_ref(), &expected);
         assert!(finished.steps.is_empty());
     }
 }

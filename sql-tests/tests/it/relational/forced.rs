@@ -7,12 +7,16 @@ use super::joins::CONDITIONS;
 use super::tables::with_tables;
 use crate::operators::support::check_all;
 
-fn under(setting: &str, value: &str) -> Fixture {
-    with_tables(Fixture::open(test_device(), true, &[(setting, value)]))
+fn under(settings: &[(&str, &str)]) -> Fixture {
+    with_tables(Fixture::open(test_device(), true, settings))
 }
 
 fn joins(value: &str) {
-    let fixture = under("warpline.join", value);
+    joins_under(&[("warpline.join", value)]);
+}
+
+fn joins_under(settings: &[(&str, &str)]) {
+    let fixture = under(settings);
     for kind in [
         "JOIN",
         "LEFT JOIN",
@@ -30,6 +34,38 @@ fn joins(value: &str) {
                 .map(|condition| format!("SELECT {columns} FROM l a {kind} r b ON {condition}")),
         );
     }
+}
+
+/// Trees that look keys up in an index, under each way to balance their work.
+fn trees(balance: &str, more: &[(&str, &str)]) {
+    let mut settings = vec![
+        ("warpline.join", "nphj"),
+        ("warpline.load_balance", balance),
+    ];
+    settings.extend(more);
+    joins_under(&settings);
+}
+
+#[test]
+fn trees_without_balance() {
+    trees("none", &[]);
+}
+
+#[test]
+fn trees_of_fixed_granularity() {
+    trees("fws", &[("warpline.fws_threshold", "3")]);
+}
+
+#[test]
+fn trees_balanced_within_warps() {
+    trees("nifs", &[]);
+    trees("nifs", &[("warpline.materialization", "eager")]);
+}
+
+#[test]
+fn trees_balanced_between_warps() {
+    trees("nifs_aws", &[("warpline.metrics", "true")]);
+    trees("nifs_aws", &[("warpline.materialization", "eager")]);
 }
 
 #[test]
@@ -63,7 +99,7 @@ fn joins_of_sorted_rows() {
 }
 
 fn groups(value: &str) {
-    let fixture = under("warpline.group_by", value);
+    let fixture = under(&[("warpline.group_by", value)]);
     check_all(
         &fixture,
         ["z", "k", "s", "b, z", "k, s", "d, x", "w, s, x"]

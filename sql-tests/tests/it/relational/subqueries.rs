@@ -65,6 +65,37 @@ fn exists_and_not_exists() {
     );
 }
 
+/// Keys with so many rows that the comparison is asked of the extremes of each key.
+#[test]
+fn existence_of_other_values() {
+    let mut queries = Vec::new();
+    for exists in ["EXISTS", "NOT EXISTS"] {
+        for condition in [
+            "m.b = l.b AND m.id <> l.id",
+            "m.b = l.b AND m.x <> l.x",
+            "m.b = l.b AND m.w < l.w",
+            "m.b = l.b AND l.w <= m.w",
+            "m.b = l.b AND m.d > l.d AND m.z > 2",
+            "m.b = l.b AND m.x >= l.x AND l.z > 2",
+            "m.b = l.b AND m.z <> l.z AND m.z = 5",
+            "m.b = l.b AND m.id + 1 < l.id * 2 AND m.x IS NULL",
+            // Not of one comparison: two of them, strings, floats.
+            "m.b = l.b AND m.id <> l.id AND m.z > l.z",
+            "m.b = l.b AND m.s <> l.s",
+            "m.b = l.b AND m.f <> l.f",
+            "m.b IS NOT DISTINCT FROM l.b AND m.id > l.id",
+        ] {
+            queries.push(format!(
+                "SELECT id FROM l WHERE {exists} (SELECT 1 FROM l m WHERE {condition})"
+            ));
+            queries.push(format!(
+                "SELECT id FROM l WHERE {exists} (SELECT 1 FROM r m WHERE {condition}) OR l.z = 8"
+            ));
+        }
+    }
+    check_all(&fixture(), queries);
+}
+
 /// The rows that one existence test has marked, or left unmarked, go through ranges of matches in the next.
 #[test]
 fn existence_after_existence() {

@@ -36,6 +36,20 @@ fn all_22_by_default() {
 }
 
 #[test]
+fn all_22_with_trees() {
+    for balance in ["none", "fws", "nifs", "nifs_aws"] {
+        all_22(&[
+            ("warpline.load_balance", balance),
+            ("warpline.fws_threshold", "2"),
+        ]);
+    }
+    all_22(&[
+        ("warpline.load_balance", "nifs_aws"),
+        ("warpline.materialization", "eager"),
+    ]);
+}
+
+#[test]
 fn all_22_with_perfect_indexes() {
     all_22(&[("warpline.join", "perfect")]);
 }

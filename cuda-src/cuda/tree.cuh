@@ -1,0 +1,548 @@
+// What kernels of the shape tree call: a warp's queues of offset ranges, which level it visits next, and how warps
+// share their work (Themis, PVLDB 2024, sections 4 to 7).
+//
+// A pipeline is a tree: the rows of its source are the nodes of level 0; what a visit of a node yields are nodes of the
+// next level. A node is a place in a range of entries and the numbers of the rows and entries above it. A warp keeps the
+// ranges of each level in a queue of WL_TREE_QUEUE entries in shared memory and visits up to 32 nodes of one level at a
+// time. A generated kernel declares one struct a level (`Level`, below) and one `switch` over the levels.
+//
+// `Level` has: `RANGES`, whether an entry is a range of nodes (arrays `begin`, `end`) or one node; `WORDS`, its
+// size in u32 words; `save(slot, u32*)` and `load(slot, const u32*)`, which copy an entry from and to the queue.
+#pragma once
+#include "simt.cuh"
+#include "primitives.cuh"
+#include "pipeline.cuh"
+
+// Entries of a queue: fewer than 32 are there when up to 32 are added.
+#define WL_TREE_QUEUE 64
+#define WL_TREE_IDLE 0xffffffffu
+// The range of a row of an outer probe that has no match begins here.
+#define WL_TREE_NO_MATCH 0xfffffffeu
+// Classes of workload sizes a level: the bits of a number of nodes.
+#define WL_TREE_CLASSES 64
+// Most visits between two looks at the other warps, less one.
+#define WL_TREE_INTERVAL 32
+
+// How warps balance their work.
+#define WL_TREE_NONE 0
+#define WL_TREE_FWS 1
+#define WL_TREE_NIFS 2
+#define WL_TREE_NIFS_AWS 3
+
+WL_METHOD u32 wl_lanes_below() { return (1u << lane_id()) - 1u; }
+WL_DEVICE u32 wl_warp_bits(u64 n) { return n == 0 ? 0u : 64u - (u32)__clzll((i64)n); }
+
+// ---- what a warp has to do: no-imbalance-first search ------------------------------------------------
+
+// All lanes of a warp hold the same values. LEVELS counts level 0, whose nodes are rows `next` .. `last` - 1.
+template <u32 LEVELS>
+struct WarpTree {
+  u64 next, last;
+  // By level: the queue's first entry, its entries, and the nodes in them.
+  u32 head[LEVELS], size[LEVELS];
+  u64 nodes[LEVELS];
+
+  WL_METHOD void clear() {
+    next = last = 0;
+    WL_UNROLL
+    for (u32 l = 0; l < LEVELS; ++l) {
+      head[l] = size[l] = 0;
+      nodes[l] = 0;
+    }
+  }
+
+  // Are there rows of the source?
+  WL_METHOD bool fed() const { return next < last; }
+
+  // Is there work for all lanes without more rows?
+  WL_METHOD bool full() const {
+    bool enough = false;
+    WL_UNROLL
+    for (u32 l = 1; l < LEVELS; ++l) enough = enough || nodes[l] >= WL_WARP;
+    return enough;
+  }
+
+  // The highest level with 32 nodes; else the lowest with any, all of whose nodes are taken then; else WL_TREE_IDLE.
+  WL_METHOD u32 pick() const {
+    u32 level = WL_TREE_IDLE;
+    WL_UNROLL
+    for (u32 l = LEVELS - 1; l > 0; --l)
+      if (nodes[l] != 0) level = l;
+    if (next < last) level = 0;
+    WL_UNROLL
+    for (u32 l = 1; l < LEVELS; ++l)
+      if (nodes[l] >= WL_WARP) level = l;
+    return level;
+  }
+
+  // The lane's row of level 0, if it has one.
+  WL_METHOD bool take_row(u64& row) {
+    row = next + lane_id();
+    const bool mine = row < last;
+    next = last - next > WL_WARP ? next + WL_WARP : last;
+    return mine;
+  }
+
+  // The lane's node of level L, if it has one: the entry `slot` of the queue and, of a range, the place `at`.
+  template <u32 L, class Level>
+  WL_METHOD bool take(Level& queue, u32& slot, u32& at) {
+    const u32 lane = lane_id();
+    if constexpr (!Level::RANGES) {
+      const u32 taken = size[L] < WL_WARP ? size[L] : WL_WARP;
+      slot = (head[L] + lane) % WL_TREE_QUEUE;
+      at = 0;
+      head[L] = (head[L] + taken) % WL_TREE_QUEUE;
+      size[L] -= taken;
+      nodes[L] -= taken;
+      return lane < taken;
+    } else {
+      // The first entry alone, when it has enough: the nodes of a key with many matches.
+      const u32 first_begin = queue.begin[head[L]], first_end = queue.end[head[L]];
+      if (first_end - first_begin >= WL_WARP) {
+        slot = head[L];
+        at = first_begin + lane;
+        __syncwarp();
+        if (first_end - first_begin == WL_WARP) {
+          head[L] = (head[L] + 1) % WL_TREE_QUEUE;
+          size[L] -= 1;
+        } else if (lane == 0) {
+          queue.begin[head[L]] = first_begin + WL_WARP;
+        }
+        nodes[L] -= WL_WARP;
+        __syncwarp();
+        return true;
+      }
+      const u32 mine = (head[L] + lane) % WL_TREE_QUEUE;
+      const u32 length = lane < size[L] ? queue.end[mine] - queue.begin[mine] : 0u;
+      const u32 wanted = length < WL_WARP ? length : WL_WARP;
+      const u32 before = warp_scan_exclusive_sum(wanted);
+      const u32 all = __shfl_sync(WL_FULL_MASK, before + wanted, WL_WARP - 1);
+      const u32 total = all < WL_WARP ? all : WL_WARP;
+      // A bit where the nodes of each entry begin: no entry is empty, so the bits up to a lane's count entries.
+      const bool begins = length != 0 && before < WL_WARP;
+      const u32 marks = __reduce_or_sync(WL_FULL_MASK, begins ? 1u << before : 0u);
+      const u32 upto = marks & (WL_FULL_MASK >> (WL_WARP - 1 - lane));
+      slot = (head[L] + (u32)__popc(upto) - 1u) % WL_TREE_QUEUE;
+      at = queue.begin[slot] + lane - (31u - (u32)__clz((int)upto));
+      const u32 taken = !begins ? 0u : wanted < WL_WARP - before ? wanted : WL_WARP - before;
+      const u32 finished = (u32)__popc(__ballot_sync(WL_FULL_MASK, begins && taken == length));
+      __syncwarp();
+      if (begins && taken < length) queue.begin[mine] += taken;
+      head[L] = (head[L] + finished) % WL_TREE_QUEUE;
+      size[L] -= finished;
+      nodes[L] -= total;
+      __syncwarp();
+      return lane < total;
+    }
+  }
+
+  // A new entry of level L for each lane that wants one: places begin .. begin + length - 1, length > 0. The lane
+  // then writes what else belongs to the entry to `slot`, and the warp synchronises.
+  template <u32 L, class Level>
+  WL_METHOD u32 push(Level& queue, bool wanted, u32 begin, u32 length) {
+    const u32 votes = __ballot_sync(WL_FULL_MASK, wanted);
+    const u32 slot = (head[L] + size[L] + (u32)__popc(votes & wl_lanes_below())) % WL_TREE_QUEUE;
+    const u32 more = (u32)__popc(votes);
+    size[L] += more;
+    if constexpr (Level::RANGES) {
+      if (wanted) {
+        queue.begin[slot] = begin;
+        queue.end[slot] = begin + length;
+      }
+      const u32 n = wanted ? length : 0u;
+      nodes[L] += (u64)__reduce_add_sync(WL_FULL_MASK, n & 0xffffu) + ((u64)__reduce_add_sync(WL_FULL_MASK, n >> 16) << 16);
+    } else {
+      nodes[L] += more;
+    }
+    return slot;
+  }
+};
+
+// ---- no balance: every lane visits what it has yielded itself -----------------------------------------
+
+// `begin` and `end` differ between lanes, entry `slot` of a queue is the lane's own.
+template <u32 LEVELS>
+struct LaneTree {
+  u64 next, last;
+  u32 begin[LEVELS], end[LEVELS];
+
+  WL_METHOD void clear() {
+    next = last = 0;
+    WL_UNROLL
+    for (u32 l = 0; l < LEVELS; ++l) begin[l] = end[l] = 0;
+  }
+
+  WL_METHOD bool fed() const { return next < last; }
+
+  WL_METHOD bool full() const {
+    bool some = false;
+    WL_UNROLL
+    for (u32 l = 1; l < LEVELS; ++l) some = some || begin[l] < end[l];
+    return __any_sync(WL_FULL_MASK, some);
+  }
+
+  // As in nested loops: the innermost in which any lane has something to do.
+  WL_METHOD u32 pick() const {
+    u32 level = next < last ? 0u : WL_TREE_IDLE;
+    WL_UNROLL
+    for (u32 l = 1; l < LEVELS; ++l)
+      if (__any_sync(WL_FULL_MASK, begin[l] < end[l])) level = l;
+    return level;
+  }
+
+  WL_METHOD bool take_row(u64& row) {
+    row = next + lane_id();
+    const bool mine = row < last;
+    next = last - next > WL_WARP ? next + WL_WARP : last;
+    return mine;
+  }
+
+  template <u32 L, class Level>
+  WL_METHOD bool take(Level&, u32& slot, u32& at) {
+    slot = lane_id();
+    at = begin[L];
+    const bool mine = begin[L] < end[L];
+    begin[L] += mine ? 1u : 0u;
+    return mine;
+  }
+
+  template <u32 L, class Level>
+  WL_METHOD u32 push(Level&, bool wanted, u32 first, u32 length) {
+    if (wanted) {
+      begin[L] = first;
+      end[L] = first + length;
+    }
+    return lane_id();
+  }
+};
+
+// ---- what warps share ---------------------------------------------------------------------------------
+
+// Counters of a launch, at the beginning of the zeroed words.
+struct TreeCounters {
+  // Partitions of the source that have been taken; warps that have started; warps without work.
+  u32 taken, started, idle, unused;
+  // Visits, lanes without a node in them, cycles of warps with work: of all warps, and most of one.
+  u64 visits, idle_lanes, busy, most_busy;
+  // Entries of the queue of fixed granularity that have been taken and reserved.
+  u64 popped, pushed;
+};
+
+// The warps of a launch. `words` are zeroed before it: TreeCounters, counts of warps by workload size
+// (levels x WL_TREE_CLASSES), idle warps in a bitmap of two levels (u64), a flag a warp, the turns of the queue
+// (fws). `entries` need not be: WL_TREE_QUEUE entries of `entry_words` words a warp, then those of the queue, each
+// behind a word for its level. TreeLayout of the host computes the same places.
+struct TreeShare {
+  TreeCounters* counters;
+  u32* sizes;
+  u64* groups;
+  u64* idle;
+  u32* flags;
+  u32* turns;
+  u32* entries;
+  u32* queue;
+  u32 warps, levels, entry_words, room;
+
+  WL_METHOD void open(u32* words, u32* buffers, u32 level_count, u32 words_an_entry, u32 queue_entries) {
+    warps = gridDim.x * block_warps();
+    levels = level_count;
+    entry_words = words_an_entry;
+    room = queue_entries;
+    counters = (TreeCounters*)words;
+    sizes = words + sizeof(TreeCounters) / 4;
+    u32* end = sizes + levels * WL_TREE_CLASSES;
+    groups = (u64*)end;
+    end += 2 * ((warps + 4095) / 4096);
+    idle = (u64*)end;
+    end += 2 * ((warps + 63) / 64);
+    flags = end;
+    turns = end + warps;
+    entries = buffers;
+    queue = buffers + (u64)warps * WL_TREE_QUEUE * entry_words;
+  }
+
+  WL_METHOD u32 number() const { return blockIdx.x * block_warps() + warp_id(); }
+  WL_METHOD u32* buffer(u32 warp) const { return entries + (u64)warp * WL_TREE_QUEUE * entry_words; }
+  WL_METHOD u32* queued(u64 position) const { return queue + (position & (room - 1)) * (entry_words + 1); }
+};
+
+// The next of `parts` partitions of `rows` rows, each a multiple of 32 rows but the last; false when none is left. A
+// warp that starts late finds none: nobody waits for blocks that the device cannot hold yet.
+template <class Tree>
+WL_DEVICE bool tree_partition(const TreeShare& share, Tree& tree, u64 rows, u64 parts) {
+  u32 part = 0;
+  if (lane_id() == 0) part = load_relaxed(&share.counters->taken) < parts ? atomicAdd(&share.counters->taken, 1u) : (u32)parts;
+  part = __shfl_sync(WL_FULL_MASK, part, 0);
+  if (part >= parts) return false;
+  const u64 each = ((rows + parts - 1) / parts + WL_WARP - 1) / WL_WARP * WL_WARP;
+  tree.next = min_u64(part * each, rows);
+  tree.last = min_u64(tree.next + each, rows);
+  return true;
+}
+
+// Visits until the next look at the others: few when most warps are idle (Algorithm 3).
+WL_DEVICE u32 tree_interval(u32 warps, u32 idle) {
+  if (idle == 0) return 1 + WL_TREE_INTERVAL;
+  const u32 log = 31u - (u32)__clz((int)(warps / idle > 0 ? warps / idle : 1u));
+  return 1 + (log < WL_TREE_INTERVAL ? log : WL_TREE_INTERVAL);
+}
+
+// Take over the workload size `mine` (0: none) in place of `before`, and say whether no warp has a larger one.
+WL_DEVICE bool tree_is_busiest(const TreeShare& share, u32 before, u32 mine) {
+  if (before != mine && lane_id() == 0) {
+    if (before != 0) atomicSub(share.sizes + before, 1u);
+    if (mine != 0) atomicAdd(share.sizes + mine, 1u);
+  }
+  bool larger = false;
+  for (u32 c = mine + 1 + lane_id(); c < share.levels * WL_TREE_CLASSES; c += WL_WARP)
+    larger = larger || load_relaxed(share.sizes + c) != 0;
+  return !__any_sync(WL_FULL_MASK, larger);
+}
+
+// An idle warp that is now the caller's to give work to, or WL_TREE_IDLE. One lane calls it.
+WL_DEVICE u32 tree_claim(const TreeShare& share, u32 start) {
+  const u32 words = (share.warps + 63) / 64, tops = (words + 63) / 64;
+  for (u32 i = 0; i < tops; ++i) {
+    const u32 top = (start + i) % tops;
+    u64 some = load_relaxed(share.groups + top);
+    while (some != 0) {
+      const u32 bit = (u32)__ffsll((i64)some) - 1;
+      some &= some - 1;
+      const u32 word = top * 64 + bit;
+      u64 idle = load_relaxed(share.idle + word);
+      while (idle != 0) {
+        const u64 lowest = idle & (~idle + 1);
+        const u64 before = atomicAnd(share.idle + word, ~lowest);
+        if ((before & lowest) != 0) {
+          // It counts as busy before it has the work, so that nobody takes the end for near.
+          atomicSub(&share.counters->idle, 1u);
+          return word * 64 + (u32)__ffsll((i64)lowest) - 1;
+        }
+        idle = before & ~lowest;
+      }
+      // Nobody is left here, unless somebody came just now.
+      atomicAnd(share.groups + top, ~(1ull << bit));
+      if (load_relaxed(share.idle + word) != 0) atomicOr(share.groups + top, 1ull << bit);
+    }
+  }
+  return WL_TREE_IDLE;
+}
+
+// Hand half of the nodes of level L to an idle warp: half of each range, or the later half of single nodes.
+template <u32 L, u32 LEVELS, class Level>
+WL_DEVICE void tree_give(const TreeShare& share, WarpTree<LEVELS>& tree, Level& queue, u32 to) {
+  const u32 lane = lane_id();
+  const u32 size = tree.size[L];
+  u32* const out = share.buffer(to);
+  u32 given = 0;
+  if (tree.nodes[L] == size) {
+    given = size / 2;
+    for (u32 i = lane; i < given; i += WL_WARP)
+      queue.save((tree.head[L] + size - given + i) % WL_TREE_QUEUE, out + i * Level::WORDS);
+    tree.size[L] -= given;
+    tree.nodes[L] -= given;
+  } else if constexpr (Level::RANGES) {
+    u64 moved = 0;
+    for (u32 begin = 0; begin < size; begin += WL_WARP) {
+      const u32 slot = (tree.head[L] + begin + lane) % WL_TREE_QUEUE;
+      const bool there = begin + lane < size;
+      const u32 from = there ? queue.begin[slot] : 0u, to_end = there ? queue.end[slot] : 0u;
+      const u32 half = (to_end - from) / 2;
+      const u32 votes = __ballot_sync(WL_FULL_MASK, half != 0);
+      if (half != 0) {
+        u32* const entry = out + (given + (u32)__popc(votes & wl_lanes_below())) * Level::WORDS;
+        queue.begin[slot] = to_end - half;
+        queue.save(slot, entry);
+        queue.begin[slot] = from;
+        queue.end[slot] = to_end - half;
+      }
+      given += (u32)__popc(votes);
+      moved += __reduce_add_sync(WL_FULL_MASK, half & 0xffffu) + ((u64)__reduce_add_sync(WL_FULL_MASK, half >> 16) << 16);
+    }
+    tree.nodes[L] -= moved;
+  }
+  __threadfence();
+  __syncwarp();
+  if (lane == 0) store_release(share.flags + to, given << 8 | (L + 1));
+}
+
+// The same for rows of the source.
+template <u32 LEVELS>
+WL_DEVICE void tree_give_rows(const TreeShare& share, WarpTree<LEVELS>& tree, u32 to) {
+  const u64 half = (tree.last - tree.next) / 2;
+  if (lane_id() == 0) {
+    u64* const out = (u64*)share.buffer(to);
+    out[0] = tree.last - half;
+    out[1] = tree.last;
+    __threadfence();
+    store_release(share.flags + to, 1u << 8 | 1u);
+  }
+  tree.last -= half;
+}
+
+// The entries that another warp has left for this one, into the empty queue of level L.
+template <u32 L, u32 LEVELS, class Level>
+WL_DEVICE void tree_receive(WarpTree<LEVELS>& tree, Level& queue, const u32* from, u32 entries) {
+  u64 nodes = entries;
+  for (u32 i = lane_id(); i < entries; i += WL_WARP) queue.load(i, from + i * Level::WORDS);
+  __syncwarp();
+  if constexpr (Level::RANGES) {
+    nodes = 0;
+    for (u32 i = lane_id(); i < entries; i += WL_WARP) nodes += queue.end[i] - queue.begin[i];
+    nodes = warp_sum(nodes);
+  }
+  tree.head[L] = 0;
+  tree.size[L] = entries;
+  tree.nodes[L] = nodes;
+  __syncwarp();
+}
+
+// Wait for work from another warp: the flag that says what came, or 0 when there is none any more. A warp leaves only
+// when all that have started are idle and nobody can have chosen it: then all nodes have been visited, for work is
+// never with a warp that counts as idle.
+WL_DEVICE u32 tree_wait(const TreeShare& share, u32 workload) {
+  const u32 me = share.number();
+  u32 flag = 0;
+  if (lane_id() == 0) {
+    if (workload != 0) atomicSub(share.sizes + workload, 1u);
+    u64* const word = share.idle + me / 64;
+    const u64 bit = 1ull << (me % 64);
+    atomicAdd(&share.counters->idle, 1u);
+    __threadfence();
+    atomicOr(word, bit);
+    atomicOr(share.groups + me / 4096, 1ull << (me / 64 % 64));
+    while (true) {
+      flag = load_acquire(share.flags + me);
+      if (flag != 0) break;
+      if (load_relaxed(&share.counters->idle) == load_relaxed(&share.counters->started)
+          && (atomicAnd(word, ~bit) & bit) != 0)
+        break;
+      spin_pause(100);
+    }
+    store_relaxed(share.flags + me, 0u);
+  }
+  flag = __shfl_sync(WL_FULL_MASK, flag, 0);
+  // What the giver wrote is visible to the lane that saw the flag; the others read it behind this fence.
+  __threadfence();
+  __syncwarp();
+  return flag;
+}
+
+// ---- sharing at a fixed granularity -------------------------------------------------------------------
+
+// Cut the ranges that were just added to level L, `more` entries, into pieces of `most` nodes: the first pieces stay,
+// the others go to the queue of all warps as far as it has room.
+template <u32 L, u32 LEVELS, class Level>
+WL_DEVICE void tree_cut(const TreeShare& share, WarpTree<LEVELS>& tree, Level& queue, u32 more, u32 most) {
+  const u32 lane = lane_id();
+  for (u32 i = 0; i < more; ++i) {
+    const u32 slot = (tree.head[L] + tree.size[L] - 1 - i) % WL_TREE_QUEUE;
+    const u32 begin = queue.begin[slot], end = queue.end[slot];
+    if (end - begin <= most) continue;
+    const u32 pieces = (end - begin - 1) / most;
+    u64 first = 0;
+    u32 reserved = 0;
+    if (lane == 0) {
+      u64 pushed = load_relaxed(&share.counters->pushed);
+      while (true) {
+        const u64 used = pushed - load_relaxed(&share.counters->popped);
+        reserved = used >= share.room ? 0u : (u32)min_u64(share.room - used, pieces);
+        if (reserved == 0) break;
+        const u64 seen = atomicCAS(&share.counters->pushed, pushed, pushed + reserved);
+        if (seen == pushed) break;
+        pushed = seen;
+      }
+      first = pushed;
+    }
+    reserved = __shfl_sync(WL_FULL_MASK, reserved, 0);
+    first = __shfl_sync(WL_FULL_MASK, first, 0);
+    // Pieces from the end, one lane each; the last may be shorter.
+    const u32 kept = (pieces + 1 - reserved) * most;
+    for (u32 p = 0; p < reserved; ++p) {
+      if (lane == 0) {
+        const u64 position = first + p;
+        u32* const turn = share.turns + (position & (share.room - 1));
+        const u32 round = (u32)(position / share.room);
+        while (load_acquire(turn) != 2 * round) spin_pause(50);
+        u32* const entry = share.queued(position);
+        const u32 from = begin + kept + p * most;
+        queue.begin[slot] = from;
+        queue.end[slot] = end - from > most ? from + most : end;
+        entry[0] = L;
+        queue.save(slot, entry + 1);
+        __threadfence();
+        store_release(turn, 2 * round + 1);
+      }
+    }
+    __syncwarp();
+    if (lane == 0 && reserved != 0) {
+      queue.begin[slot] = begin;
+      queue.end[slot] = begin + kept;
+    }
+    if (reserved != 0) tree.nodes[L] -= end - begin - kept;
+    __syncwarp();
+  }
+}
+
+// Wait for a piece of the queue: its position, or ~0 when all warps are idle and the queue is empty. What the piece holds
+// is to be read before tree_popped.
+WL_DEVICE u64 tree_pop(const TreeShare& share) {
+  u64 position = ~0ull;
+  if (lane_id() == 0) {
+    atomicAdd(&share.counters->idle, 1u);
+    while (true) {
+      u64 popped = load_relaxed(&share.counters->popped);
+      if (popped < load_relaxed(&share.counters->pushed)) {
+        // Busy already while it takes: who is idle has nothing.
+        atomicSub(&share.counters->idle, 1u);
+        const u64 seen = atomicCAS(&share.counters->popped, popped, popped + 1);
+        if (seen == popped) {
+          const u32 round = (u32)(popped / share.room);
+          while (load_acquire(share.turns + (popped & (share.room - 1))) != 2 * round + 1) spin_pause(50);
+          position = popped;
+          break;
+        }
+        atomicAdd(&share.counters->idle, 1u);
+      } else if (load_relaxed(&share.counters->idle) >= load_relaxed(&share.counters->started)) {
+        break;
+      }
+      spin_pause(100);
+    }
+  }
+  position = __shfl_sync(WL_FULL_MASK, position, 0);
+  __threadfence();
+  __syncwarp();
+  return position;
+}
+
+// The place of a piece may be used again.
+WL_DEVICE void tree_popped(const TreeShare& share, u64 position) {
+  __syncwarp();
+  if (lane_id() == 0)
+    store_release(share.turns + (position & (share.room - 1)), 2 * (u32)(position / share.room) + 2);
+}
+
+// Words of an entry's field, to and from the memory between warps.
+template <u32 WORDS>
+WL_DEVICE void tree_copy(u32* to, const u32* from) {
+  WL_UNROLL
+  for (u32 w = 0; w < WORDS; ++w) to[w] = from[w];
+}
+
+// ---- metrics ------------------------------------------------------------------------------------------
+
+// What one warp did; all lanes hold the same values.
+struct TreeMeter {
+  u64 visits, idle_lanes, busy, since;
+};
+WL_DEVICE void tree_count(TreeMeter& meter, bool mine) {
+  meter.visits += 1;
+  meter.idle_lanes += WL_WARP - (u32)__popc(__ballot_sync(WL_FULL_MASK, mine));
+}
+WL_DEVICE void tree_report(const TreeShare& share, const TreeMeter& meter) {
+  if (lane_id() != 0) return;
+  atomicAdd(&share.counters->visits, meter.visits);
+  atomicAdd(&share.counters->idle_lanes, meter.idle_lanes);
+  atomicAdd(&share.counters->busy, meter.busy);
+  atomicMax(&share.counters->most_busy, meter.busy);
+}

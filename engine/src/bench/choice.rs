@@ -1,0 +1,615 @@
+//! How good the planner's choice is: workloads drawn at random, each run by every algorithm that can and by `auto`.
+//!
+//! `auto` is the planner's own choice, with the statistics that a load would have brought (see [`super::join`]). The loss of a
+//! workload is the time of `auto` over that of the fastest run, less one. Recorded measurements can be judged again with
+//! another model: [`replayed`].
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use warpline_gpu::machine::Machine;
+use warpline_gpu::synthetic::{KeyKind, Returned};
+use warpline_planner::choose::group::{GroupWorkload, choose_group};
+use warpline_planner::choose::join::{JoinWorkload, choose_join};
+use warpline_planner::{GroupSetting, JoinSetting};
+
+use super::answered::{Answered, Attempt};
+use super::data::mix;
+use super::{Bench, group_by, join};
+use crate::error::{Error, Result};
+
+/// A choice this much slower than the fastest is as good as it.
+const GOOD: f64 = 0.15;
+/// Losers that are listed with their reasons.
+const LISTED: usize = 40;
+
+/// A drawn workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Drawn {
+    /// Two tables joined by a key, all columns of both wanted.
+    Join {
+        /// Rows of the build side.
+        build_rows: u64,
+        /// Rows of the probing side.
+        probe_rows: u64,
+        /// Build rows of a key.
+        repeats: u64,
+        /// One probing row in so many has a match.
+        times: u64,
+        /// Zipf exponent of the probing keys.
+        zipf: f64,
+        /// dense, sparse or wide.
+        keys: String,
+        /// Bytes of each column.
+        build_columns: Vec<u32>,
+        /// Bytes of each column.
+        probe_columns: Vec<u32>,
+    },
+    /// A table grouped by a key.
+    GroupBy {
+        /// Rows.
+        rows: u64,
+        /// Groups that keys are drawn from.
+        groups: u64,
+        /// Zipf exponent of the keys.
+        zipf: f64,
+        /// dense, sparse or wide.
+        keys: String,
+        /// Bytes of each column.
+        payload: Vec<u32>,
+        /// count, min(c), max(c), sum(c) by number of the column.
+        calls: Vec<String>,
+    },
+}
+
+/// One run of a workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ran {
+    /// The algorithm.
+    pub algorithm: String,
+    /// Median milliseconds.
+    pub ms: f64,
+    /// What the model said.
+    pub price: Option<f64>,
+    /// Milliseconds by kind of work.
+    pub phases: Vec<(String, f64)>,
+    /// What the plan says of the choice.
+    pub reason: String,
+}
+
+/// All runs of a workload.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// What was run.
+    pub workload: Drawn,
+    /// By the planner's choice.
+    pub auto: Ran,
+    /// By each algorithm that can.
+    pub forced: Vec<Ran>,
+}
+
+impl Case {
+    fn best(&self) -> &Ran {
+        let all = self.forced.iter();
+        all.min_by(|a, b| a.ms.total_cmp(&b.ms))
+            .unwrap_or(&self.auto)
+    }
+
+    /// Time of `auto` over the fastest, less one; never negative.
+    pub fn loss(&self) -> f64 {
+        (self.auto.ms / self.best().ms.max(1e-9) - 1.0).max(0.0)
+    }
+
+    /// One line.
+    pub fn to_line(&self) -> String {
+        let best = self.best();
+        format!(
+            "{:<96} auto {:>9} {:>9.3}  best {:>9} {:>9.3}  {:>5.0} %",
+            self.workload.to_string(),
+            self.auto.algorithm,
+            self.auto.ms,
+            best.algorithm,
+            best.ms,
+            100.0 * self.loss()
+        )
+    }
+}
+
+impl std::fmt::Display for Drawn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Join {
+                build_rows,
+                probe_rows,
+                repeats,
+                times,
+                zipf,
+                keys,
+                build_columns,
+                probe_columns,
+            } => write!(
+                f,
+                "join {build_rows}x{repeats} with {probe_rows}, 1/{times} matched, zipf {zipf}, {keys}, \
+                 {build_columns:?} {probe_columns:?}"
+            ),
+            Self::GroupBy {
+                rows,
+                groups,
+                zipf,
+                keys,
+                payload,
+                calls,
+            } => write!(
+                f,
+                "group {rows} by {groups}, zipf {zipf}, {keys}, {payload:?} {}",
+                calls.join(" ")
+            ),
+        }
+    }
+}
+
+/// What all cases come to.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Choices {
+    /// The device.
+    pub device: String,
+    /// In the order in which they were drawn.
+    pub cases: Vec<Case>,
+}
+
+impl Choices {
+    /// The share of the cases that lose at most 15 %, and the mean loss.
+    pub fn quality(&self) -> (f64, f64) {
+        let cases = self.cases.len().max(1) as f64;
+        let good = self.cases.iter().filter(|case| case.loss() <= GOOD).count() as f64;
+        let sum: f64 = self.cases.iter().map(Case::loss).sum();
+        (good / cases, sum / cases)
+    }
+
+    /// The share, the mean, and the losers with the reasons of their choices, worst first.
+    pub fn to_table(&self) -> String {
+        let (good, mean) = self.quality();
+        let mut text = format!(
+            "{} workloads on {}: {:.1} % within {:.0} % of the fastest, mean loss {:.1} %\n",
+            self.cases.len(),
+            self.device,
+            100.0 * good,
+            100.0 * GOOD,
+            100.0 * mean
+        );
+        let mut losers: Vec<&Case> = self.cases.iter().filter(|c| c.loss() > GOOD).collect();
+        losers.sort_by(|a, b| b.loss().total_cmp(&a.loss()));
+        for case in losers.iter().take(LISTED) {
+            let _ = writeln!(text, "{}\n    {}", case.to_line(), case.auto.reason);
+            let others: Vec<String> = case
+                .forced
+                .iter()
+                .map(|ran| match ran.price {
+                    Some(price) => format!("{} {:.3} (priced {price:.3})", ran.algorithm, ran.ms),
+                    None => format!("{} {:.3}", ran.algorithm, ran.ms),
+                })
+                .collect();
+            let _ = writeln!(text, "    measured: {}", others.join(", "));
+        }
+        text
+    }
+
+    /// One JSON object.
+    ///
+    /// # Errors
+    /// [`Error::Bench`] when a number has no form in JSON.
+    pub fn to_json(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|error| Error::Bench(format!("the choices have no JSON form: {error}")))
+    }
+
+    /// What [`Self::to_json`] wrote.
+    ///
+    /// # Errors
+    /// [`Error::Bench`] for any other text.
+    pub fn of_json(text: &str) -> Result<Self> {
+        serde_json::from_str(text)
+            .map_err(|error| Error::Bench(format!("these are no recorded choices: {error}")))
+    }
+}
+
+/// A sequence of random draws.
+struct Draws {
+    seed: u64,
+    number: u64,
+}
+
+impl Draws {
+    fn below(&mut self, values: u64) -> u64 {
+        self.number += 1;
+        mix(self
+            .seed
+            .wrapping_mul(0x1_0000_0001)
+            .wrapping_add(self.number))
+            % values.max(1)
+    }
+
+    fn of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len() as u64) as usize]
+    }
+
+    /// A number between powers of two, each power as likely as any.
+    fn size(&mut self, least: u32, most: u32) -> u64 {
+        let power = u64::from(least) + self.below(u64::from(most.saturating_sub(least)).max(1));
+        (1 << power) + self.below(1 << power)
+    }
+}
+
+/// Workload `number` of a seed; tables have at most `rows` rows.
+pub fn drawn(seed: u64, number: u64, rows: u64) -> Drawn {
+    let mut draws = Draws {
+        seed: mix(seed) ^ number,
+        number: number << 20,
+    };
+    let most = rows.max(1 << 6).ilog2();
+    let least = most.saturating_sub(6);
+    let keys = draws.of(&["dense", "dense", "sparse", "wide"]).to_string();
+    let zipf = draws.of(&[0.0, 0.0, 0.0, 0.5, 1.0, 1.5]);
+    if number.is_multiple_of(2) {
+        let probe_rows = draws.size(least, most);
+        let build_rows = (probe_rows >> draws.below(9)).max(1);
+        let repeats = draws.of(&[1, 1, 1, 1, 2, 4]);
+        let column = |draws: &mut Draws| -> Vec<u32> {
+            let count = draws.below(5) as usize;
+            (0..count).map(|_| draws.of(&[4, 4, 4, 8])).collect()
+        };
+        Drawn::Join {
+            build_rows,
+            probe_rows,
+            repeats,
+            times: draws.of(&[1, 1, 1, 2, 4, 8, 32]),
+            zipf,
+            keys,
+            build_columns: column(&mut draws),
+            probe_columns: column(&mut draws),
+        }
+    } else {
+        let rows = draws.size(least, most);
+        let groups = 1 << (1 + draws.below(u64::from(rows.ilog2()).saturating_sub(1).min(24)));
+        let columns = 1 + draws.below(3) as usize;
+        let payload: Vec<u32> = (0..columns).map(|_| draws.of(&[4, 4, 8, 8, 16])).collect();
+        let mut calls: Vec<String> = payload
+            .iter()
+            .enumerate()
+            .map(|(column, width)| match (*width, draws.below(3)) {
+                // Extremes of decimals are not checked.
+                (16, _) | (_, 0) => format!("sum({column})"),
+                (_, 1) => format!("max({column})"),
+                _ => format!("min({column})"),
+            })
+            .collect();
+        if draws.below(3) == 0 {
+            calls.push("count".to_string());
+        }
+        Drawn::GroupBy {
+            rows,
+            groups,
+            zipf,
+            keys,
+            payload,
+            calls,
+        }
+    }
+}
+
+fn key_kind(name: &str) -> KeyKind {
+    match name {
+        "dense" => KeyKind::Dense,
+        "sparse" => KeyKind::Sparse,
+        _ => KeyKind::Wide,
+    }
+}
+
+fn call(text: &str) -> Returned {
+    let column = text.trim_matches(|c: char| !c.is_ascii_digit());
+    let column = column.parse().unwrap_or(0);
+    match text.split('(').next() {
+        Some("min") => Returned::Least(column),
+        Some("max") => Returned::Greatest(column),
+        Some("sum") => Returned::Sum(column),
+        _ => Returned::Count,
+    }
+}
+
+/// Draws and runs `workloads` workloads; `progress` sees each as it is done, as the last of those that there are.
+///
+/// # Errors
+/// [`Error::Bench`] for a wrong result; [`Error::Gpu`] and [`Error::DataFusion`].
+pub async fn run(
+    bench: &Bench,
+    workloads: u64,
+    seed: u64,
+    mut progress: impl FnMut(&Choices) -> Result<()>,
+) -> Result<Choices> {
+    let mut choices = Choices {
+        device: bench.session.device().name(),
+        cases: Vec::new(),
+    };
+    for number in 0..workloads {
+        let workload = drawn(seed, number, bench.rows());
+        if let Some(case) = case(bench, workload).await? {
+            choices.cases.push(case);
+            progress(&choices)?;
+        }
+    }
+    Ok(choices)
+}
+
+/// All runs of a workload; `None` when not even `auto` has room.
+async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
+    let mut runs = Vec::new();
+    match &workload {
+        Drawn::Join {
+            build_rows,
+            probe_rows,
+            repeats,
+            times,
+            zipf,
+            keys,
+            build_columns,
+            probe_columns,
+        } => {
+            let joining = join::Joining::new(
+                bench,
+                join::Workload {
+                    build_rows: *build_rows,
+                    probe_rows: *probe_rows,
+                    distinct: (build_rows / repeats).max(1),
+                    times: *times,
+                    zipf: *zipf,
+                    keys: key_kind(keys),
+                    build_columns: build_columns.clone(),
+                    probe_columns: probe_columns.clone(),
+                },
+            )
+            .await?;
+            for setting in join::settings(JoinSetting::Auto) {
+                runs.extend(ran(setting.to_string(), joining.run(bench, setting).await?));
+            }
+            joining.forget(bench)?;
+            let setting = JoinSetting::Auto.to_string();
+            bench.session().set("warpline.join", &setting).await?;
+        }
+        Drawn::GroupBy {
+            rows,
+            groups,
+            zipf,
+            keys,
+            payload,
+            calls,
+        } => {
+            let grouping = group_by::Grouping::new(
+                bench,
+                group_by::Workload {
+                    rows: *rows,
+                    groups: *groups,
+                    zipf: *zipf,
+                    keys: key_kind(keys),
+                    payload: payload.clone(),
+                    returned: calls.iter().map(|text| call(text)).collect(),
+                },
+            )
+            .await?;
+            for setting in group_by::settings(GroupSetting::Auto) {
+                runs.extend(ran(
+                    setting.to_string(),
+                    grouping.run(bench, setting).await?,
+                ));
+            }
+            grouping.forget(bench)?;
+            let setting = GroupSetting::Auto.to_string();
+            bench.session().set("warpline.group_by", &setting).await?;
+        }
+    }
+    let mut runs = runs.into_iter();
+    Ok(runs
+        .next()
+        .filter(|(name, _)| name == "auto")
+        .map(|(_, auto)| Case {
+            workload,
+            auto,
+            forced: runs.map(|(_, ran)| ran).collect(),
+        }))
+}
+
+/// The run of a setting, by its name.
+fn ran(setting: String, attempt: Attempt) -> Option<(String, Ran)> {
+    let Attempt::Done(Answered { timing, choice }) = attempt else {
+        return None;
+    };
+    let price = choice.price();
+    let algorithm = match setting.as_str() {
+        "auto" => choice.algorithm,
+        forced => forced.to_string(),
+    };
+    let phases = timing.phases.iter();
+    let ran = Ran {
+        algorithm,
+        ms: timing.ms,
+        price,
+        phases: phases
+            .map(|(name, ms)| ((*name).to_string(), *ms))
+            .collect(),
+        reason: choice.reason,
+    };
+    Some((setting, ran))
+}
+
+/// The same measurements with the choices of the present model, from exact figures in place of estimates.
+pub fn replayed(choices: &Choices, machine: &Machine) -> Choices {
+    let cases = choices.cases.iter().map(|case| {
+        let (algorithm, price, reason) = match joined(&case.workload) {
+            Some(workload) => {
+                let decision = choose_join(JoinSetting::Auto, &workload, machine);
+                (
+                    decision.algorithm.to_string(),
+                    decision.price.ms,
+                    decision.reason,
+                )
+            }
+            None => {
+                let workload = grouped(&case.workload);
+                let decision = choose_group(GroupSetting::Auto, &workload, machine);
+                (
+                    decision.algorithm.to_string(),
+                    decision.price.ms,
+                    decision.reason,
+                )
+            }
+        };
+        let measured = case.forced.iter().find(|ran| ran.algorithm == algorithm);
+        let mut case = case.clone();
+        if let Some(ran) = measured {
+            case.auto = Ran {
+                price: Some(price),
+                reason,
+                ..ran.clone()
+            };
+        }
+        case
+    });
+    Choices {
+        device: format!("{} (replayed)", choices.device),
+        cases: cases.collect(),
+    }
+}
+
+/// Bytes of a packed key, and its possible values where they are few.
+fn key_of(keys: &str, range: u64) -> (u32, Option<u64>) {
+    match keys {
+        "dense" if range <= 1 << 30 => (4, Some(range)),
+        "dense" => (8, Some(range)),
+        "sparse" => (8, Some(1 << 32)),
+        _ => (8, None),
+    }
+}
+
+fn joined(workload: &Drawn) -> Option<JoinWorkload> {
+    let Drawn::Join {
+        build_rows,
+        probe_rows,
+        repeats,
+        times,
+        zipf,
+        keys,
+        build_columns,
+        probe_columns,
+    } = workload
+    else {
+        return None;
+    };
+    let distinct = (build_rows / repeats).max(1);
+    let (key_bytes, key_domain) = key_of(keys, distinct * times);
+    let key = if keys == "wide" { 8 } else { 4 };
+    let mut probe_payload = probe_columns.clone();
+    probe_payload.push(key);
+    Some(JoinWorkload {
+        build_rows: *build_rows as f64,
+        probe_rows: *probe_rows as f64,
+        key_bytes,
+        key_domain,
+        build_payload: build_columns.clone(),
+        probe_payload,
+        matches: *probe_rows as f64 / *times as f64 * *build_rows as f64 / distinct as f64,
+        build_unique: distinct == *build_rows,
+        skew: *zipf,
+        existence: distinct == *build_rows && build_columns.is_empty(),
+        probe_streams_from_scan: true,
+        ..JoinWorkload::default()
+    })
+}
+
+fn grouped(workload: &Drawn) -> GroupWorkload {
+    let Drawn::GroupBy {
+        rows,
+        groups,
+        zipf,
+        keys,
+        payload,
+        calls,
+    } = workload
+    else {
+        return GroupWorkload::default();
+    };
+    let (key_bytes, dense_domain) = key_of(keys, *groups);
+    let returned = calls.iter().map(|text| call(text));
+    let state_bytes: u32 = returned
+        .map(|call| match call {
+            Returned::Count => 8,
+            Returned::Least(column) | Returned::Greatest(column) => payload[column].max(4),
+            Returned::Sum(column) => payload[column].max(8),
+        })
+        .sum();
+    GroupWorkload {
+        rows: *rows as f64,
+        groups: *groups as f64,
+        key_bytes,
+        key_words: 1,
+        dense_domain,
+        state_bytes: state_bytes + 4,
+        updates: 0,
+        payload: payload.clone(),
+        skew: *zipf,
+        ..GroupWorkload::default()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workloads_repeat_from_their_seed_and_differ_otherwise() {
+        let of = |seed| (0..50).map(|n| drawn(seed, n, 1 << 20)).collect::<Vec<_>>();
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+        let all = of(1);
+        assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
+        let joins = all.iter().filter(|w| joined(w).is_some()).count();
+        assert_eq!(joins, 25);
+        for workload in all {
+            if let Drawn::GroupBy { rows, groups, .. } = workload {
+                assert!(rows < 1 << 20 && groups <= rows);
+            }
+        }
+    }
+
+    #[test]
+    fn losses_are_shares_and_means() {
+        let ran = |algorithm: &str, ms| Ran {
+            algorithm: algorithm.into(),
+            ms,
+            price: Some(1.0),
+            phases: vec![],
+            reason: "because".into(),
+        };
+        let case = |auto| Case {
+            workload: drawn(1, 0, 1 << 20),
+            auto: ran("phj_tr", auto),
+            forced: vec![ran("phj_tr", 2.0), ran("nphj", 1.0)],
+        };
+        let choices = Choices {
+            device: "none".into(),
+            cases: vec![case(0.9), case(1.1), case(2.0), case(1.0)],
+        };
+        let (good, mean) = choices.quality();
+        assert!((good - 0.75).abs() < 1e-9 && (mean - 0.275).abs() < 1e-9);
+        let text = choices.to_table();
+        assert!(
+            text.contains("75.0 % within 15 %") && text.contains("because"),
+            "{text}"
+        );
+        let again = Choices::of_json(&choices.to_json().unwrap()).unwrap();
+        assert_eq!(again.cases, choices.cases);
+        assert!(Choices::of_json("{}").is_err());
+        let replayed = replayed(&choices, &Machine::h200());
+        assert_eq!(replayed.cases.len(), 4);
+    }
+}

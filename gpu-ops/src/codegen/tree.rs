@@ -1,0 +1,833 @@
+//! The text of a tree-shaped pipeline: levels of nodes, what a node carries from one to the next, and the loop of a warp.
+//!
+//! A pipeline is cut into levels behind every step that drops rows or yields many: a visit of a level is one warp
+//! iteration, so that between two visits a warp's nodes can come together (Themis, section 5). A node of a level
+//! carries what later levels need of the rows and entries above it: their numbers, or with eager materialisation the values.
+//! Everything else is the text of any other pipeline, for one row a thread.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use super::emit::{EmittedProbe, EmittedSink, EmittedStep};
+use super::kernel::{KernelWriter, line};
+use super::scope::{Access, ScopeColumn, Shape};
+use super::value::Meaning;
+use crate::column::Encoding;
+use crate::error::{GpuError, Result};
+use crate::graph::{Balance, Materialization, ProbeKind, TreeOptions};
+
+/// Entries of a warp's queue of one level, as in `tree.cuh`.
+const QUEUE: u64 = 64;
+/// Classes of workload sizes a level, as in `tree.cuh`.
+const CLASSES: u64 = 64;
+/// Words of `TreeCounters` of `tree.cuh`.
+const COUNTER_WORDS: u64 = 16;
+/// Pieces that the queue of all warps has room for, with a fixed granularity.
+const ROOM: u64 = 1 << 14;
+/// Partitions of the source a warp, when warps share work.
+const PARTITIONS: u64 = 4;
+/// Levels from which on steps that drop rows no longer begin a new one: queues live in shared memory.
+const MOST_LEVELS: usize = 8;
+
+/// What a tree-shaped kernel asks of its launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeLayout {
+    /// Levels of nodes.
+    pub levels: u64,
+    /// Words of the largest entry of a queue.
+    pub entry_words: u64,
+    /// Who shares what.
+    pub balance: Balance,
+    /// It counts.
+    pub metrics: bool,
+}
+
+impl TreeLayout {
+    /// Words to zero before a launch of `warps` warps.
+    pub fn words(&self, warps: u64) -> u64 {
+        let turns = if self.balance == Balance::Fws {
+            ROOM
+        } else {
+            0
+        };
+        COUNTER_WORDS
+            + self.levels * CLASSES
+            + 2 * warps.div_ceil(4096)
+            + 2 * warps.div_ceil(64)
+            + warps
+            + turns
+    }
+
+    /// Words for what warps give each other.
+    pub fn buffer_words(&self, warps: u64) -> u64 {
+        match self.balance {
+            Balance::None | Balance::Nifs => 1,
+            Balance::NifsAws => warps * QUEUE * self.entry_words,
+            Balance::Fws => warps * QUEUE * self.entry_words + ROOM * (self.entry_words + 1),
+        }
+    }
+}
+
+/// One level: steps for a node, and why the level ends.
+struct Level {
+    /// The probe whose matches are the nodes.
+    entered_by: Option<EmittedProbe>,
+    steps: Vec<EmittedStep>,
+    /// Text of what a node carries into this level.
+    carried: Vec<Field>,
+}
+
+/// Something that a node carries.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Carried {
+    /// The number of the source's row.
+    Row,
+    /// The entry that a probe found.
+    Entry(usize),
+    /// Whether a probe found one.
+    Hit(usize),
+    /// The raw value of a column.
+    Value(usize),
+    /// Whether it is not NULL.
+    Valid(usize),
+}
+
+/// A member of a level's queue.
+struct Field {
+    what: Carried,
+    name: String,
+    c_type: String,
+    bytes: u64,
+}
+
+/// What a level's text needs to know of probes: by number, the level in which its entry is known, and its kind.
+struct Probes(Vec<(usize, ProbeKind)>);
+
+impl KernelWriter<'_> {
+    /// Write the kernel of a tree-shaped pipeline.
+    pub(super) fn tree_kernel(&mut self, options: TreeOptions) -> Result<TreeLayout> {
+        line!(self, "  u32 fault = 0;");
+        self.begin_sink()?;
+        let rows = self.source_count();
+        line!(self, "  const u64 rows = {rows};");
+        let (mut levels, probes) = self.levels();
+        self.carry(&mut levels, &probes, options)?;
+        let layout = TreeLayout {
+            levels: levels.len() as u64,
+            entry_words: levels
+                .iter()
+                .enumerate()
+                .map(|(l, level)| level.words(l, options))
+                .max()
+                .unwrap_or(0)
+                .max(4),
+            balance: options.balance,
+            metrics: options.metrics,
+        };
+        self.declare_queues(&levels, options);
+        let count = levels.len();
+        let tree = match options.balance {
+            Balance::None => "LaneTree",
+            _ => "WarpTree",
+        };
+        let words = self.pointer("tree", "u32*");
+        let buffers = self.pointer("treebuffers", "u32*");
+        line!(self, "  TreeShare share;");
+        line!(
+            self,
+            "  share.open({words}, {buffers}, {count}, {}, {ROOM});",
+            layout.entry_words
+        );
+        line!(self, "  {tree}<{count}> tree;\n  tree.clear();");
+        line!(
+            self,
+            "  if (lane_id() == 0) atomicAdd(&share.counters->started, 1u);"
+        );
+        let a_warp = if options.balance.shares() {
+            PARTITIONS
+        } else {
+            1
+        };
+        line!(
+            self,
+            "  const u64 parts = min_u64((u64)share.warps * {a_warp}, (rows + WL_WARP - 1) / WL_WARP);"
+        );
+        line!(self, "  bool more = true;");
+        if options.balance == Balance::NifsAws {
+            line!(self, "  u32 workload = 0, look = 1;");
+        }
+        if options.metrics {
+            line!(
+                self,
+                "  TreeMeter meter = {{}};\n  u64 begun = cycle_count();"
+            );
+        }
+        line!(self, "  while (true) {{");
+        line!(
+            self,
+            "    if (more && !tree.fed() && !tree.full()) more = tree_partition(share, tree, rows, parts);"
+        );
+        line!(self, "    const u32 level = tree.pick();");
+        line!(self, "    if (level == WL_TREE_IDLE) {{");
+        if options.metrics {
+            line!(self, "      meter.busy += cycle_count() - begun;");
+        }
+        self.idle(&levels, options);
+        if options.metrics && options.balance.shares() {
+            line!(self, "      begun = cycle_count();");
+        }
+        if options.balance.shares() {
+            line!(self, "      continue;");
+        }
+        line!(self, "    }}");
+        line!(self, "    switch (level) {{");
+        for (l, level) in levels.iter().enumerate() {
+            line!(self, "    case {l}: {{");
+            self.level(&levels, l, level, &probes, options)?;
+            line!(self, "    }} break;");
+        }
+        line!(self, "    }}");
+        line!(self, "    __syncwarp();");
+        if options.balance == Balance::NifsAws {
+            self.look_around(&levels);
+        }
+        line!(self, "  }}");
+        if options.metrics {
+            line!(self, "  tree_report(share, meter);");
+        }
+        self.finish_sink()?;
+        self.report_faults();
+        Ok(layout)
+    }
+
+    /// The steps, cut into levels. The probe of a `Matches` sink stays with the sink.
+    fn levels(&mut self) -> (Vec<Level>, Probes) {
+        let of_sink = match self.pipeline.sink {
+            EmittedSink::Matches { probe, .. } => Some(probe),
+            _ => None,
+        };
+        let steps = std::mem::take(&mut self.pipeline.steps);
+        let expanding = steps
+            .iter()
+            .filter(|s| matches!(s, EmittedStep::Expand(_)))
+            .count();
+        let mut room = MOST_LEVELS.saturating_sub(1 + expanding);
+        let mut levels = vec![Level::new(None)];
+        let mut probes = Probes(vec![]);
+        let mut steps = steps.into_iter().peekable();
+        while let Some(step) = steps.next() {
+            let here = levels.len() - 1;
+            let cut = match &step {
+                EmittedStep::Filter(_) => !matches!(steps.peek(), Some(EmittedStep::Filter(_))),
+                EmittedStep::Probe(probe) => {
+                    probes.0.push((here, probe.kind));
+                    Some(probe.number) != of_sink
+                        && !matches!(probe.kind, ProbeKind::Left | ProbeKind::Mark)
+                }
+                EmittedStep::Expand(probe) => {
+                    probes.0.push((here + 1, probe.kind));
+                    false
+                }
+            };
+            let Some(last) = levels.last_mut() else {
+                continue;
+            };
+            match step {
+                EmittedStep::Expand(probe) => {
+                    // What remains to be tested of a match drops rows as a filter does.
+                    let tested = probe.residual.is_some();
+                    levels.push(Level::new(Some(probe)));
+                    if tested && room > 0 {
+                        room -= 1;
+                        levels.push(Level::new(None));
+                    }
+                }
+                step => {
+                    last.steps.push(step);
+                    if cut && room > 0 {
+                        room -= 1;
+                        levels.push(Level::new(None));
+                    }
+                }
+            }
+        }
+        (levels, probes)
+    }
+
+    /// Decide what the nodes of each level carry: what it or a later level needs of what came before.
+    fn carry(&mut self, levels: &mut [Level], probes: &Probes, options: TreeOptions) -> Result<()> {
+        let eager = options.materialization == Materialization::Eager;
+        let wide_rows = self.pipeline.bound > u64::from(u32::MAX);
+        let mut wanted: BTreeSet<usize> = BTreeSet::new();
+        for l in (1..levels.len()).rev() {
+            wanted.extend(columns_of_level(levels, l));
+            if l == levels.len() - 1 {
+                wanted.extend(self.pipeline.sink_columns.iter().copied());
+            }
+            let mut carried = BTreeSet::new();
+            for &column in &wanted {
+                let needs = self.needs(column, probes);
+                // The level in which the value can be read first.
+                let known = needs
+                    .iter()
+                    .map(|what| probes.known(what))
+                    .max()
+                    .unwrap_or(0);
+                if known >= l && !needs.is_empty() {
+                    // Of an entry that this level or a later one finds: what leads there is needed by its probe.
+                    carried.extend(needs.into_iter().filter(|what| probes.known(what) < l));
+                    continue;
+                }
+                if eager && self.is_value(column) {
+                    carried.insert(Carried::Value(column));
+                    if self.pipeline.scope[column].nullable {
+                        carried.insert(Carried::Valid(column));
+                    }
+                } else {
+                    carried.extend(needs);
+                }
+            }
+            let mut fields: Vec<Field> = carried
+                .into_iter()
+                .map(|what| self.field(what, wide_rows))
+                .collect();
+            // Widest first: nothing to pad.
+            fields.sort_by_key(|f| std::cmp::Reverse(f.bytes));
+            levels[l].carried = fields;
+        }
+        Ok(())
+    }
+
+    /// What must be known of a node to read a column.
+    fn needs(&self, column: usize, probes: &Probes) -> Vec<Carried> {
+        let Some(column) = self.pipeline.scope.get(column) else {
+            return vec![];
+        };
+        if let Shape::Mask(mask) = &column.shape {
+            return numbered(mask, 'h').map(Carried::Hit).into_iter().collect();
+        }
+        match &column.access {
+            Access::Scan | Access::Direct { .. } | Access::Lines(_) => vec![Carried::Row],
+            Access::Gather { entry, .. } => match numbered(entry, 'e') {
+                // Whether an outer probe found an entry is told by the entry.
+                Some(probe) if probe < probes.0.len() => vec![Carried::Entry(probe)],
+                _ => vec![Carried::Row],
+            },
+            Access::Broadcast { .. } | Access::None => vec![],
+        }
+    }
+
+    /// Can a node carry the column's value? Strings by row are their row.
+    fn is_value(&self, column: usize) -> bool {
+        let column = &self.pipeline.scope[column];
+        match (&column.shape, &column.access) {
+            (_, Access::Broadcast { .. } | Access::None) | (Shape::Mask(_), _) => false,
+            (Shape::Resident(resident), _) => !matches!(resident.encoding, Encoding::Bytes { .. }),
+            (Shape::Stored(layout), _) => {
+                !matches!(layout.meaning, Meaning::Row(_)) || layout.width <= 8
+            }
+            (Shape::Computed { .. }, _) => true,
+        }
+    }
+
+    fn field(&self, what: Carried, wide_rows: bool) -> Field {
+        let (name, c_type, bytes) = match &what {
+            Carried::Row if wide_rows => ("row".to_string(), "u64".to_string(), 8),
+            Carried::Row => ("row".to_string(), "u32".to_string(), 4),
+            Carried::Entry(p) => (format!("e{p}"), "u32".to_string(), 4),
+            Carried::Hit(p) => (format!("h{p}"), "u32".to_string(), 4),
+            Carried::Valid(i) => (format!("n{i}"), "u32".to_string(), 4),
+            Carried::Value(i) => {
+                let (c_type, bytes) = raw_type(&self.pipeline.scope[*i]);
+                (format!("c{i}"), c_type, bytes)
+            }
+        };
+        Field {
+            what,
+            name,
+            c_type,
+            bytes,
+        }
+    }
+
+    /// The structs of the queues, and a warp's queues in shared memory.
+    fn declare_queues(&mut self, levels: &[Level], options: TreeOptions) {
+        let mut bytes = 0;
+        let mut queues = String::new();
+        for (l, level) in levels.iter().enumerate().skip(1) {
+            let ranges = level.ranges(options);
+            let mut text = format!("struct Level{l} {{\n");
+            let _ = writeln!(text, "  static const bool RANGES = {ranges};");
+            let _ = writeln!(
+                text,
+                "  static const u32 WORDS = {};",
+                level.words(l, options)
+            );
+            let mut save = String::new();
+            let mut load = String::new();
+            let mut at = 0;
+            let mut member = |name: &str, c_type: &str, width: u64| {
+                bytes += width * QUEUE;
+                if width >= 4 {
+                    let words = width / 4;
+                    let _ = write!(
+                        save,
+                        " tree_copy<{words}>(to + {at}, (const u32*)({name} + i));"
+                    );
+                    let _ = write!(
+                        load,
+                        " tree_copy<{words}>((u32*)({name} + i), from + {at});"
+                    );
+                    at += words;
+                } else {
+                    let _ = write!(save, " to[{at}] = (u32){name}[i];");
+                    let _ = write!(load, " {name}[i] = ({c_type})from[{at}];");
+                    at += 1;
+                }
+                format!("  {c_type} {name}[WL_TREE_QUEUE];\n")
+            };
+            for field in &level.carried {
+                text += &member(&field.name, &field.c_type, field.bytes);
+            }
+            if ranges {
+                text += &member("begin", "u32", 4);
+                text += &member("end", "u32", 4);
+            }
+            let _ = writeln!(
+                text,
+                "  WL_METHOD void save(u32 i, u32* to) const {{ (void)i; (void)to;{save} }}"
+            );
+            let _ = writeln!(
+                text,
+                "  WL_METHOD void load(u32 i, const u32* from) {{ (void)i; (void)from;{load} }}"
+            );
+            text += "};\n";
+            self.structs += &text;
+            let _ = writeln!(queues, "  Level{l} level{l};");
+            bytes = bytes.next_multiple_of(16);
+        }
+        if levels.len() > 1 {
+            let _ = write!(self.structs, "struct alignas(16) Queues {{\n{queues}}};\n");
+            let warps = u64::from(self.pipeline.block_threads / 32);
+            self.share(&format!("Queues queues[{warps}]"), (bytes * warps) as usize);
+            line!(self, "  Queues& queues = shared.queues[warp_id()];");
+        }
+    }
+
+    /// A warp without nodes: wait for some, or leave the loop.
+    fn idle(&mut self, levels: &[Level], options: TreeOptions) {
+        match options.balance {
+            Balance::None | Balance::Nifs => line!(self, "      break;"),
+            Balance::NifsAws => {
+                line!(
+                    self,
+                    "      const u32 flag = tree_wait(share, workload); workload = 0; look = 1;"
+                );
+                line!(self, "      if (flag == 0) break;");
+                line!(
+                    self,
+                    "      const u32* const from = share.buffer(share.number());"
+                );
+                line!(self, "      switch ((flag & 255u) - 1u) {{");
+                line!(
+                    self,
+                    "      case 0: tree.next = ((const u64*)from)[0]; tree.last = ((const u64*)from)[1]; break;"
+                );
+                for l in 1..levels.len() {
+                    line!(
+                        self,
+                        "      case {l}: tree_receive<{l}>(tree, queues.level{l}, from, flag >> 8); break;"
+                    );
+                }
+                line!(self, "      }}");
+            }
+            Balance::Fws => {
+                line!(self, "      const u64 piece = tree_pop(share);");
+                line!(self, "      if (piece == ~0ull) break;");
+                line!(self, "      const u32* const from = share.queued(piece);");
+                line!(self, "      switch (from[0]) {{");
+                for (l, level) in levels.iter().enumerate().skip(1) {
+                    if level.entered_by.is_some() {
+                        line!(
+                            self,
+                            "      case {l}: tree_receive<{l}>(tree, queues.level{l}, from + 1, 1); break;"
+                        );
+                    }
+                }
+                line!(self, "      }}");
+                line!(self, "      tree_popped(share, piece);");
+            }
+        }
+    }
+
+    /// The busiest warp gives half of its work to an idle one.
+    fn look_around(&mut self, levels: &[Level]) {
+        line!(self, "    if (--look == 0) {{");
+        line!(
+            self,
+            "      const u32 idle = __shfl_sync(WL_FULL_MASK, load_relaxed(&share.counters->idle), 0);"
+        );
+        line!(self, "      look = tree_interval(share.warps, idle);");
+        line!(self, "      if (idle != 0) {{");
+        // The lowest level, that of the highest subtrees, of which there is something to give.
+        line!(self, "        u32 give = WL_TREE_IDLE; u64 nodes = 0;");
+        for l in (1..levels.len()).rev() {
+            line!(
+                self,
+                "        if (tree.nodes[{l}] > 1) {{ give = {l}; nodes = tree.nodes[{l}]; }}"
+            );
+        }
+        line!(
+            self,
+            "        if (tree.last - tree.next > 1) {{ give = 0; nodes = tree.last - tree.next; }}"
+        );
+        line!(
+            self,
+            "        const u32 mine = give == WL_TREE_IDLE ? 0u : ({} - give) * WL_TREE_CLASSES + wl_warp_bits(nodes);",
+            levels.len() - 1
+        );
+        line!(
+            self,
+            "        const bool busiest = tree_is_busiest(share, workload, mine); workload = mine;"
+        );
+        line!(self, "        if (busiest && mine != 0) {{");
+        line!(
+            self,
+            "          const u32 to = __shfl_sync(WL_FULL_MASK, lane_id() == 0 ? tree_claim(share, share.number()) : 0u, 0);"
+        );
+        line!(self, "          if (to != WL_TREE_IDLE) {{");
+        line!(self, "            switch (give) {{");
+        line!(
+            self,
+            "            case 0: tree_give_rows(share, tree, to); break;"
+        );
+        for l in 1..levels.len() {
+            line!(
+                self,
+                "            case {l}: tree_give<{l}>(share, tree, queues.level{l}, to); break;"
+            );
+        }
+        line!(
+            self,
+            "            }}\n            __syncwarp();\n          }}\n        }}\n      }}\n    }}"
+        );
+    }
+
+    /// A visit of up to 32 nodes of level `l`.
+    fn level(
+        &mut self,
+        levels: &[Level],
+        l: usize,
+        level: &Level,
+        probes: &Probes,
+        options: TreeOptions,
+    ) -> Result<()> {
+        self.loaded.clear();
+        if l == 0 {
+            line!(
+                self,
+                "    u64 row; u32 live = tree.take_row(row) ? 1u : 0u;"
+            );
+        } else {
+            line!(
+                self,
+                "    u32 slot, at; u32 live = tree.template take<{l}>(queues.level{l}, slot, at) ? 1u : 0u; (void)at;"
+            );
+            self.unpack(l, level, probes);
+        }
+        if options.metrics {
+            line!(self, "    tree_count(meter, live != 0);");
+        }
+        let has_row = l == 0 || level.carried.iter().any(|f| f.what == Carried::Row);
+        if has_row {
+            for text in self.pipeline.prologue.clone() {
+                line!(self, "    {text}");
+            }
+        }
+        if let Some(probe) = &level.entered_by {
+            self.enter(probe)?;
+        }
+        for step in &level.steps {
+            match step {
+                EmittedStep::Filter(test) => self.filter(test, "live"),
+                EmittedStep::Probe(probe) => self.probe(probe)?,
+                EmittedStep::Expand(_) => {
+                    return Err(GpuError::Internal("an expansion inside a level".into()));
+                }
+            }
+        }
+        match levels.get(l + 1) {
+            None => self.sink(),
+            Some(next) => self.descend(l + 1, next, probes, options),
+        }
+    }
+
+    /// What a node carries, as the variables that the text of steps knows.
+    fn unpack(&mut self, l: usize, level: &Level, probes: &Probes) {
+        for field in &level.carried {
+            let from = format!("queues.level{l}.{}[slot]", field.name);
+            match &field.what {
+                Carried::Row => line!(self, "    const u64 row = live != 0 ? (u64){from} : 0ull;"),
+                Carried::Entry(p) => {
+                    line!(self, "    u32 e{p}[1] = {{live != 0 ? {from} : 0u}};");
+                    let hit = match probes.outer(*p) {
+                        true => format!("e{p}[0] != 0xffffffffu ? live : 0u"),
+                        false => "live".to_string(),
+                    };
+                    line!(self, "    const u32 h{p} = {hit}; (void)h{p};");
+                }
+                Carried::Hit(p) => line!(self, "    const u32 h{p} = live != 0 ? {from} : 0u;"),
+                Carried::Value(i) => {
+                    self.loaded.push(*i);
+                    let t = &field.c_type;
+                    if is_mask(&self.pipeline.scope[*i]) {
+                        line!(self, "    {t} c{i} = live != 0 ? {from} : ({t})0;");
+                    } else {
+                        line!(self, "    {t} c{i}[1] = {{live != 0 ? {from} : ({t})0}};");
+                    }
+                }
+                Carried::Valid(i) => line!(self, "    u32 n{i} = live != 0 ? {from} : 0u;"),
+            }
+        }
+    }
+
+    /// The entry of a node that is a match, and what is tested of it.
+    fn enter(&mut self, probe: &EmittedProbe) -> Result<()> {
+        let (p, r) = (probe.number, probe.index);
+        let index = self.index(r)?.clone();
+        let listed = !index.keys.is_empty() && !index.unique;
+        let outer = probe.kind == ProbeKind::Left;
+        let found = if outer {
+            "live != 0 && at != WL_TREE_NO_MATCH"
+        } else {
+            "live != 0"
+        };
+        line!(
+            self,
+            "    const u32 h{p} = {found} ? live : 0u; (void)h{p};"
+        );
+        let entry = if listed {
+            let rows = self.pointer(&format!("r{r}rows"), "const u32*");
+            format!("{rows}[at]")
+        } else {
+            "at".to_string()
+        };
+        let none = if outer { "0xffffffffu" } else { "0u" };
+        line!(self, "    u32 e{p}[1] = {{h{p} != 0 ? {entry} : {none}}};");
+        if let Some(residual) = &probe.residual {
+            self.filter(residual, "live");
+        }
+        if probe.mark_entries {
+            let marks = self.pointer(&format!("r{r}marks"), "u32*");
+            line!(
+                self,
+                "    if ((live & h{p}) != 0) wl_set_bit({marks}, e{p}[0]);"
+            );
+        }
+        Ok(())
+    }
+
+    /// Nodes of the next level, from those of this one that are still alive.
+    fn descend(
+        &mut self,
+        next: usize,
+        level: &Level,
+        probes: &Probes,
+        options: TreeOptions,
+    ) -> Result<()> {
+        let (wanted, begin, length) = match &level.entered_by {
+            None => ("live != 0".to_string(), "0u".to_string(), "1u".to_string()),
+            Some(probe) => {
+                self.expand(probe)?;
+                let p = probe.number;
+                if probe.kind == ProbeKind::Left {
+                    (
+                        "live != 0".to_string(),
+                        format!("length{p}[0] != 0 ? first{p}[0] : WL_TREE_NO_MATCH"),
+                        format!("length{p}[0] != 0 ? length{p}[0] : 1u"),
+                    )
+                } else {
+                    (
+                        format!("(live & h{p}) != 0 && length{p}[0] != 0"),
+                        format!("first{p}[0]"),
+                        format!("length{p}[0]"),
+                    )
+                }
+            }
+        };
+        // Values that nodes carry are read before they leave.
+        let values: Vec<usize> = level
+            .carried
+            .iter()
+            .filter_map(|f| match f.what {
+                Carried::Value(i) => Some(i),
+                _ => None,
+            })
+            .collect();
+        self.load(&values);
+        line!(self, "    const bool goes_on = {wanted};");
+        line!(
+            self,
+            "    const u32 to = tree.template push<{next}>(queues.level{next}, goes_on, {begin}, {length});"
+        );
+        line!(self, "    if (goes_on) {{");
+        for field in &level.carried {
+            let value = match &field.what {
+                Carried::Row => format!("({})row", field.c_type),
+                Carried::Entry(p) => match probes.outer(*p) {
+                    true => format!("h{p} != 0 ? e{p}[0] : 0xffffffffu"),
+                    false => format!("e{p}[0]"),
+                },
+                Carried::Hit(p) => format!("h{p}"),
+                Carried::Value(i) if is_mask(&self.pipeline.scope[*i]) => format!("c{i}"),
+                Carried::Value(i) => format!("c{i}[0]"),
+                Carried::Valid(i) => format!("n{i}"),
+            };
+            line!(
+                self,
+                "      queues.level{next}.{}[to] = {value};",
+                field.name
+            );
+        }
+        line!(self, "    }}\n    __syncwarp();");
+        if options.balance == Balance::Fws && level.entered_by.is_some() {
+            line!(
+                self,
+                "    tree_cut<{next}>(share, tree, queues.level{next}, (u32)__popc(__ballot_sync(WL_FULL_MASK, goes_on)), {});",
+                options.fws_threshold.max(1)
+            );
+        }
+        Ok(())
+    }
+
+    /// Look up the range of matches of the live rows: `first{p}`, `length{p}`.
+    fn expand(&mut self, probe: &EmittedProbe) -> Result<()> {
+        let index = self.index(probe.index)?.clone();
+        let p = probe.number;
+        self.load(&probe.columns);
+        line!(
+            self,
+            "    u32 h{p} = 0; u32 e{p}[WL_ROWS] = {{}}; u32 first{p}[WL_ROWS] = {{}}; u32 length{p}[WL_ROWS] = {{}}; (void)e{p};"
+        );
+        line!(self, "    if (live != 0) {{");
+        self.row_loop(&probe.lines, "live");
+        line!(
+            self,
+            "        const bool possible = alive && {};",
+            probe.possible
+        );
+        self.look_up(probe, &index)?;
+        line!(self, "      }}\n    }}");
+        Ok(())
+    }
+}
+
+impl Level {
+    fn new(entered_by: Option<EmittedProbe>) -> Self {
+        Self {
+            entered_by,
+            steps: vec![],
+            carried: vec![],
+        }
+    }
+
+    /// Is an entry of its queue a range of nodes?
+    fn ranges(&self, options: TreeOptions) -> bool {
+        self.entered_by.is_some() && options.balance != Balance::None
+    }
+
+    /// Words of an entry of its queue.
+    fn words(&self, l: usize, options: TreeOptions) -> u64 {
+        let ranges = if l > 0 && self.ranges(options) { 2 } else { 0 };
+        let fields = self.carried.iter().map(|f| f.bytes.div_ceil(4));
+        ranges + fields.sum::<u64>()
+    }
+}
+
+/// Scope columns that the steps of level `l` read, and the keys that are looked up at its end.
+fn columns_of_level(levels: &[Level], l: usize) -> Vec<usize> {
+    let level = &levels[l];
+    let mut columns = Vec::new();
+    if let Some(residual) = level.entered_by.as_ref().and_then(|p| p.residual.as_ref()) {
+        columns.extend(&residual.columns);
+    }
+    for step in &level.steps {
+        match step {
+            EmittedStep::Filter(test) => columns.extend(&test.columns),
+            EmittedStep::Probe(probe) | EmittedStep::Expand(probe) => {
+                columns.extend(&probe.columns);
+                if let Some(residual) = &probe.residual {
+                    // What only the residual sees of the entry is found by the probe itself.
+                    let hidden = probe.payload.0..probe.payload.0 + probe.hidden.len();
+                    columns.extend(residual.columns.iter().filter(|c| !hidden.contains(c)));
+                }
+            }
+        }
+    }
+    if let Some(probe) = levels.get(l + 1).and_then(|next| next.entered_by.as_ref()) {
+        columns.extend(&probe.columns);
+    }
+    columns
+}
+
+impl Probes {
+    /// Is this an outer probe, which may have found nothing?
+    fn outer(&self, probe: usize) -> bool {
+        matches!(self.0.get(probe), Some((_, ProbeKind::Left)))
+    }
+
+    /// The level in which something can be known first.
+    fn known(&self, what: &Carried) -> usize {
+        match what {
+            Carried::Entry(p) | Carried::Hit(p) => self.0.get(*p).map_or(0, |(level, _)| *level),
+            _ => 0,
+        }
+    }
+}
+
+/// The number behind a letter: 3 of `e3`.
+fn numbered(name: &str, letter: char) -> Option<usize> {
+    name.strip_prefix(letter)?.parse().ok()
+}
+
+/// Is the column's raw value a mask of bits, one a row, not an array?
+fn is_mask(column: &ScopeColumn) -> bool {
+    matches!((&column.shape, &column.access), (Shape::Resident(r), Access::Scan) if matches!(r.encoding, Encoding::Bits))
+}
+
+/// C++ type and bytes of a column's raw value.
+fn raw_type(column: &ScopeColumn) -> (String, u64) {
+    let sized = |t: &str| {
+        let bytes = match t {
+            "u8" | "bool" => 1,
+            "u16" => 2,
+            "u32" | "i32" | "f32" => 4,
+            "i128" | "u128" => 16,
+            _ => 8,
+        };
+        (t.to_string(), bytes)
+    };
+    match &column.shape {
+        Shape::Stored(layout) => sized(layout.storage()),
+        Shape::Computed { c_type, .. } => sized(c_type.name()),
+        Shape::Mask(_) => sized("u32"),
+        Shape::Resident(resident) => sized(match &resident.encoding {
+            Encoding::Bits => "u32",
+            Encoding::Integer { width, .. } => match width {
+                1 => "u8",
+                2 => "u16",
+                4 => "u32",
+                16 => "i128",
+                _ => "u64",
+            },
+            Encoding::Dictionary { width, .. } => match width {
+                1 => "u8",
+                2 => "u16",
+                _ => "u32",
+            },
+            Encoding::Float { width: 4 } => "f32",
+            Encoding::Float { .. } => "f64",
+            Encoding::Bytes { .. } => "u64",
+        }),
+    }
+}

@@ -1,0 +1,192 @@
+//! EXISTS with a comparison: asked of the smallest and largest value of each key, not of every row.
+//!
+//! `EXISTS (SELECT … FROM R WHERE R.k = L.k AND R.b <> L.a)` goes over the rows of `R` with the key of a row of `L` until
+//! one differs, or over the rows of `L` for each one of `R`. When a key has very many rows on both sides, that is their
+//! product. Some `b` of a group differs from `a` exactly when the smallest or the largest does:
+//!
+//! ```text
+//! L ⋉ R on k where a <> b   =   L ⋉ γ(R; k; min(b), max(b)) on k where a <> min or a <> max
+//! ```
+//!
+//! and likewise `a < b` is `a < max`, `a > b` is `a > min`. NULLs agree: a NULL `b` neither matches nor is an extreme, a NULL
+//! `a` compares with nothing, and a group without values has NULL extremes, which match nothing either. So the same holds
+//! for NOT EXISTS and for EXISTS as a value.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
+
+use crate::choose::zipf;
+use crate::rel::expr::{columns, renumber};
+use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
+use crate::stats::Estimator;
+
+/// Rows with the key of a row, on average over rows, from which on groups pay.
+const MANY: f64 = 64.0;
+
+/// `rel` with such joins asked of groups where keys repeat often.
+pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
+    let inputs = rel
+        .inputs()
+        .into_iter()
+        .map(|i| by_extremes(i, estimator))
+        .collect();
+    let rel = rel.with_inputs(inputs);
+    match &rel.kind {
+        RelKind::Join(join) if repeats(join, estimator) => match grouped(join) {
+            Some(join) => Rel::join(join),
+            None => rel,
+        },
+        _ => rel,
+    }
+}
+
+/// Do the keys of the right side repeat so often that their rows had better not be gone over?
+fn repeats(join: &Join, estimator: &Estimator<'_>) -> bool {
+    let equal = join.on.iter().map(|(_, key)| {
+        let key = estimator.of_expr(&join.right, key);
+        zipf::equal_keys(key.distinct, key.skew)
+    });
+    estimator.rows(&join.right) > MANY * equal.product::<f64>()
+}
+
+/// The join with the groups of its right side.
+fn grouped(join: &Join) -> Option<Join> {
+    let kind = matches!(join.kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark);
+    if !kind || join.on.is_empty() {
+        return None;
+    }
+    let n = join.left.columns.len();
+    let (mut compared, mut ours, mut theirs) = (None, Vec::new(), Vec::new());
+    for conjunct in &join.residual {
+        let read = columns(conjunct);
+        if read.iter().all(|c| *c < n) {
+            ours.push(conjunct.clone());
+        } else if read.iter().all(|c| *c >= n) {
+            theirs.push(renumber(conjunct, &|c| c - n));
+        } else if compared.is_some() {
+            // Two comparisons may be met by different rows of a group.
+            return None;
+        } else {
+            compared = Some(comparison(conjunct, n)?);
+        }
+    }
+    let Comparison { op, left, right } = compared?;
+    let names: Vec<String> = (0..join.on.len()).map(|i| format!("key{i}")).collect();
+    let call = |function: AggregateFunction| AggregateCall {
+        function,
+        argument: Some(right.clone()),
+        filter: None,
+        distinct: false,
+        return_type: right.data_type.clone(),
+        name: format!("{}(…)", function.name()),
+    };
+    let wanted: &[AggregateFunction] = match op {
+        BinaryOp::NotEq => &[AggregateFunction::Min, AggregateFunction::Max],
+        BinaryOp::Lt | BinaryOp::LtEq => &[AggregateFunction::Max],
+        _ => &[AggregateFunction::Min],
+    };
+    let aggregate = Aggregate {
+        keys: join.on.iter().map(|(_, key)| key.clone()).collect(),
+        calls: wanted.iter().copied().map(call).collect(),
+    };
+    let names: Vec<String> = names
+        .into_iter()
+        .chain(aggregate.calls.iter().map(|c| c.name.clone()))
+        .collect();
+    let groups = Rel::aggregate(
+        Rel::filter(Arc::clone(&join.right), theirs),
+        aggregate,
+        &names,
+    );
+    let keys = join.on.len();
+    let with = |place: usize| {
+        let extreme = Expr::column(n + keys + place, right.data_type.clone(), true);
+        binary(op, left.clone(), extreme)
+    };
+    let test = (1..wanted.len()).fold(with(0), |test, place| {
+        binary(BinaryOp::Or, test, with(place))
+    });
+    ours.push(test);
+    Some(Join {
+        left: Arc::clone(&join.left),
+        kind: join.kind,
+        on: join
+            .on
+            .iter()
+            .enumerate()
+            .map(|(i, (key, _))| (key.clone(), groups.column(i)))
+            .collect(),
+        right: groups,
+        residual: ours,
+        null_equal: join.null_equal,
+        build: join.build,
+    })
+}
+
+/// `left op right`, of which `left` reads the left side of the join and `right` its right side, by their own numbers.
+struct Comparison {
+    op: BinaryOp,
+    left: Expr,
+    right: Expr,
+}
+
+fn comparison(conjunct: &Expr, n: usize) -> Option<Comparison> {
+    let Node::Binary { op, left, right } = &conjunct.node else {
+        return None;
+    };
+    let swapped = match op {
+        BinaryOp::NotEq => BinaryOp::NotEq,
+        BinaryOp::Lt => BinaryOp::Gt,
+        BinaryOp::LtEq => BinaryOp::GtEq,
+        BinaryOp::Gt => BinaryOp::Lt,
+        BinaryOp::GtEq => BinaryOp::LtEq,
+        _ => return None,
+    };
+    let of_left = |e: &Expr| columns(e).iter().all(|c| *c < n);
+    let of_right = |e: &Expr| {
+        let read = columns(e);
+        !read.is_empty() && read.iter().all(|c| *c >= n)
+    };
+    let found = if of_left(left) && of_right(right) {
+        Comparison {
+            op: *op,
+            left: left.as_ref().clone(),
+            right: renumber(right, &|c| c - n),
+        }
+    } else if of_left(right) && of_right(left) {
+        Comparison {
+            op: swapped,
+            left: right.as_ref().clone(),
+            right: renumber(left, &|c| c - n),
+        }
+    } else {
+        return None;
+    };
+    // The order that MIN and MAX keep must be that of the comparison: not so with the NaNs of floats, and of strings there
+    // may be no order on the device.
+    let ordered = found.right.data_type == found.left.data_type
+        && (found.right.data_type.is_integer()
+            || matches!(
+                found.right.data_type,
+                DataType::Decimal128(..)
+                    | DataType::Date32
+                    | DataType::Date64
+                    | DataType::Timestamp(..)
+            ));
+    ordered.then_some(found)
+}
+
+fn binary(op: BinaryOp, left: Expr, right: Expr) -> Expr {
+    Expr {
+        nullable: left.nullable || right.nullable,
+        data_type: DataType::Boolean,
+        node: Node::Binary {
+            op,
+            left: Box::new(left),
+            right: Box::new(right),
+        },
+    }
+}

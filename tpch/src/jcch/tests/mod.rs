@@ -1,0 +1,4 @@
+//! The generator against the reference's checksums and tables.
+
+mod data;
+mod parameters;
