@@ -10,7 +10,7 @@ use arrow::datatypes::DataType;
 
 use super::emit::columns_of;
 use super::keys::KeyPlan;
-use super::program::{ColumnLayout, SourceRows};
+use super::program::{ColumnLayout, JoinKeys, SourceRows};
 use super::scalar::Emitter;
 use super::scope::{Access, ScopeColumn, Shape, layout_of};
 use super::value::{Meaning, Value};
@@ -168,25 +168,56 @@ pub(super) fn twins(
     twins
 }
 
-/// The column of the table whose codes are the packed keys of `width` bytes: the only key, coded alike.
+/// The column of the table whose codes are the packed keys of `width` bytes: the only key, coded alike. Where its values
+/// are not those that `plans` are for, all of its codes must lie below `limit`.
 pub(super) fn lent_key(
     scope: &[ScopeColumn],
     keys: &[Expr],
     plans: &[KeyPlan],
     width: u32,
+    limit: Option<u128>,
 ) -> Option<usize> {
     let ([key], [plan]) = (keys, plans) else {
         return None;
     };
     let (index, column) = lent_column(scope, key)?;
-    let (bytes, base) = match &column.encoding {
-        Encoding::Integer { width, base } if *width <= 8 => (*width, *base),
-        Encoding::Dictionary { width, dictionary } => match &plan.meaning {
-            Meaning::Code(same) if Arc::ptr_eq(same, dictionary) => (*width, 0),
-            _ => return None,
-        },
+    let (bytes, base) = match (&column.encoding, &plan.meaning) {
+        (Encoding::Integer { width, base }, Meaning::Number) if *width <= 8 => (*width, *base),
+        (Encoding::Dictionary { width, dictionary }, Meaning::Code(same))
+            if Arc::ptr_eq(same, dictionary) =>
+        {
+            (*width, 0)
+        }
         _ => return None,
     };
-    let alike = !plan.nullable && plan.min == base && u32::from(bytes) == width;
+    let below = limit.is_none_or(|limit| match column.statistics.range {
+        Some((_, most)) => (most.wrapping_sub(base) as u128) < limit,
+        None => column.rows == 0,
+    });
+    let alike = !plan.nullable && plan.min == base && u32::from(bytes) == width && below;
     alike.then_some(index)
+}
+
+/// Codes below this can be those of probing rows, whatever their values: none is a mark, and sorts by the bits of the
+/// index's codes and one more bring them into order.
+pub(super) fn code_limit(keys: &JoinKeys) -> u128 {
+    let bits = match keys.join.sorts() {
+        true => (keys.bits + 1).min(keys.width * 8),
+        false => keys.width * 8,
+    };
+    (1u128 << bits.min(64)) - 2
+}
+
+/// Do most values of the column that is the only key lie between the least and the greatest of the index?
+pub(super) fn mostly_within(scope: &[ScopeColumn], keys: &[Expr], plans: &[KeyPlan]) -> bool {
+    let ([key], [plan]) = (keys, plans) else {
+        return false;
+    };
+    let known = lent_column(scope, key).and_then(|(_, column)| column.statistics.range);
+    let Some((low, high)) = known else {
+        return false;
+    };
+    let most = plan.min.saturating_add_unsigned(plan.domain - 1);
+    let both = high.min(most).saturating_sub(low.max(plan.min));
+    both >= high.saturating_sub(low) / 2
 }

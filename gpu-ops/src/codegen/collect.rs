@@ -78,7 +78,8 @@ pub(super) fn pipelines(
     let codes: Vec<String> = keys.iter().map(code).collect();
     let words = packed_words(&keys, &codes, key_words);
     let scan = borrow::bare_scan(begun.source_rows, begun.steps.len());
-    let key = scan.and_then(|_| borrow::lent_key(&begun.scope, &aggregate.keys, &keys, key_bytes));
+    let key =
+        scan.and_then(|_| borrow::lent_key(&begun.scope, &aggregate.keys, &keys, key_bytes, None));
     let mut read = columns_of(&aggregate.keys);
     if key.is_some() {
         emitter.forget();

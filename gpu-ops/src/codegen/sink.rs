@@ -35,6 +35,7 @@ impl KernelWriter<'_> {
         match &self.pipeline.sink {
             // Rows that stay where they are need no places.
             sink if sink.borrowed().is_some() => {}
+            EmittedSink::Rows { in_place: true, .. } if self.pipeline.tree.is_none() => {}
             EmittedSink::Rows { .. }
             | EmittedSink::Matches { .. }
             | EmittedSink::Collect { .. }
@@ -60,7 +61,11 @@ impl KernelWriter<'_> {
         // Taken out while its text is written.
         let sink = std::mem::replace(&mut self.pipeline.sink, EmittedSink::Discard);
         let outcome = match &sink {
-            EmittedSink::Rows { into, values } => self.rows(*into, values),
+            EmittedSink::Rows {
+                into,
+                values,
+                in_place,
+            } => self.rows(*into, values, *in_place),
             EmittedSink::Collect {
                 into,
                 layout,
@@ -167,8 +172,8 @@ impl KernelWriter<'_> {
         Ok(cells)
     }
 
-    /// Give each live row a place and write its cells: a place of its own at the end of the result, or, where the
-    /// result borrows from the scanned table, that which the row has there.
+    /// Give each live row a place and write its cells: a place at the end of the result, or `in_place` that which the row
+    /// has in the source, all rows of which are live.
     fn write_rows(&mut self, into: ResultId, in_place: bool, lines: &[String], cells: &[Cell]) {
         let count = self.control(into, ControlWord::Count);
         if in_place {
@@ -189,11 +194,14 @@ impl KernelWriter<'_> {
         }
         let needs = self.pipeline.sink_columns.clone();
         self.load(&needs);
-        line!(self, "    if (live != 0) {{");
+        let capacity = self.size(&format!("cap{into}"));
         if in_place {
+            line!(self, "    if (live != 0 && row < {capacity}) {{");
             for (number, Cell { c_type, .. }) in cells.iter().enumerate() {
                 line!(self, "      {c_type} w{number}[WL_ROWS] = {{}};");
             }
+        } else {
+            line!(self, "    if (live != 0) {{");
         }
         self.row_loop(lines, "live");
         if in_place {
@@ -202,7 +210,6 @@ impl KernelWriter<'_> {
                 line!(self, "          w{number}[k] = {text};");
             }
         } else {
-            let capacity = self.size(&format!("cap{into}"));
             line!(
                 self,
                 "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
@@ -244,11 +251,12 @@ impl KernelWriter<'_> {
         Ok(())
     }
 
-    fn rows(&mut self, into: ResultId, values: &[Value]) -> Result<()> {
+    fn rows(&mut self, into: ResultId, values: &[Value], in_place: bool) -> Result<()> {
         let columns = self.result_columns(into)?;
         let cells = self.cells(into, &columns, values, |_| false)?;
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        self.write_rows(into, false, &lines, &cells);
+        let in_place = in_place && self.pipeline.tree.is_none();
+        self.write_rows(into, in_place, &lines, &cells);
         Ok(())
     }
 

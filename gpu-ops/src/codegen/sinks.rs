@@ -191,10 +191,14 @@ pub(super) fn build_sink(
         let bits: u32 = keys.iter().map(|key| key.bits).sum();
         // Codes below the two that stand for rows without a key that could match; of several words the first has
         // a bit to spare.
-        let width = match (key_words, bits) {
-            (1, ..31) => Some(4),
-            (1, _) => Some(8),
-            (2, _) => Some(16),
+        let narrow = match keys.as_slice() {
+            [key] => key.domain < u128::from(u32::MAX),
+            _ => bits < 32,
+        };
+        let width = match key_words {
+            1 if narrow => Some(4),
+            1 => Some(8),
+            2 => Some(16),
             _ => None,
         };
         let bits = if key_words == 2 { 127 } else { bits };
@@ -206,7 +210,7 @@ pub(super) fn build_sink(
     let scan = scan.filter(|_| all && matches!(join_keys, Some(Some(_))));
     let key = match join_keys {
         Some(Some(join)) if has_key.is_none() && scan.is_some() => {
-            borrow::lent_key(emitter.columns, &build.keys, &keys, join.width)
+            borrow::lent_key(emitter.columns, &build.keys, &keys, join.width, None)
         }
         _ => None,
     };
@@ -319,7 +323,7 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
             .collect()
     };
     match sink {
-        EmittedSink::Rows { into, values } => {
+        EmittedSink::Rows { into, values, .. } => {
             let mut new = layouts(*into, values);
             let mut total = bound;
             if let Some(Known {
