@@ -50,6 +50,7 @@ impl Lowerer<'_> {
             track_matches: false,
             existence: residual.is_empty(),
             algorithm,
+            reduced: None,
         };
         let (index, _) = self.build(right, &payload, purpose, one)?;
         let mut open = self.stream_side(left)?;
@@ -122,6 +123,7 @@ impl Lowerer<'_> {
             track_matches: true,
             existence: false,
             algorithm,
+            reduced: None,
         };
         let (index, _) = self.build(left, &payload, purpose, one)?;
         let mut marks = self.stream_side(right)?;
