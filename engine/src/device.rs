@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
 use warpline_gpu::device::probe;
-use warpline_gpu::exec::GpuFragmentExec;
+use warpline_gpu::exec::{GpuFragmentExec, TreeMetrics};
 use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
 use warpline_planner::config::DeviceSetting;
 use warpline_planner::{GpuPlacement, PlacementReportExec, WarplineConfig, metrics};
-use warpline_tpch::QueryMetrics;
+use warpline_tpch::{QueryMetrics, WorkBalance};
 
 use crate::error::{Error, Result};
 use crate::size::ByteSize;
@@ -242,5 +242,21 @@ pub(crate) fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
         kernels: totals.kernels as u64,
         bytes: (totals.kernels > 0).then_some(totals.bytes as u64),
         fallbacks: totals.fallbacks,
+        balance: balance_of(&totals.trees),
     }
+}
+
+/// Idle lanes of all pipelines together, and the mean of their imbalance, weighted by busy cycles.
+fn balance_of(trees: &[(String, TreeMetrics)]) -> Option<WorkBalance> {
+    let sum = |of: fn(&TreeMetrics) -> u64| trees.iter().map(|(_, t)| of(t) as f64).sum::<f64>();
+    let busy = sum(|t| t.busy_cycles);
+    let weighted: f64 = trees
+        .iter()
+        .map(|(_, t)| t.ilif() * t.busy_cycles as f64)
+        .sum();
+    (!trees.is_empty()).then(|| WorkBalance {
+        pipelines: trees.len(),
+        iir: sum(|t| t.idle_lanes) / (32.0 * sum(|t| t.visits)).max(1.0),
+        ilif: if busy > 0.0 { weighted / busy } else { 1.0 },
+    })
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use warpline_gpu::exec::GpuFragmentExec;
+use warpline_gpu::exec::{GpuFragmentExec, TreeMetrics};
 
 use crate::placement::PlacementReportExec;
 
@@ -28,6 +28,8 @@ pub struct FragmentTotals {
     pub fallbacks: Vec<String>,
     /// The algorithms that fragments chose, each with its reason.
     pub choices: Vec<String>,
+    /// Tree-shaped pipelines that counted, by their label.
+    pub trees: Vec<(String, TreeMetrics)>,
 }
 
 /// Walk a plan after its execution.
@@ -53,6 +55,10 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
         totals.fragments += 1;
         totals.fallbacks.extend(report.fallback);
         totals.choices.extend(report.choices);
+        let counted = report.steps.into_iter();
+        totals
+            .trees
+            .extend(counted.filter_map(|step| Some((step.label, step.tree?))));
     }
     for child in plan.children() {
         add(child, totals);

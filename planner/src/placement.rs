@@ -10,7 +10,6 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::analyze::AnalyzeExec;
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
@@ -46,9 +45,7 @@ impl PhysicalOptimizerRule for GpuPlacement {
         plan: Arc<dyn ExecutionPlan>,
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let mut config = WarplineConfig::of(options);
-        // EXPLAIN ANALYZE shows whatever can be counted.
-        config.metrics |= plan.is::<AnalyzeExec>();
+        let config = WarplineConfig::of(options);
         if plan.is::<PlacementReportExec>() || (self.runtime.is_none() && !config.require_gpu) {
             return Ok(plan);
         }

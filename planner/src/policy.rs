@@ -39,7 +39,7 @@ pub struct FragmentPlanner {
     groups: CostedPolicy,
     join: JoinSetting,
     shape: TreeChoice,
-    keep_indexes: bool,
+    index_joins: IndexJoins,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
     machine: Arc<Machine>,
 }
@@ -79,7 +79,7 @@ impl FragmentPlanner {
             },
             join: config.join,
             shape: TreeChoice::of(config),
-            keep_indexes: config.index_joins != IndexJoins::Off,
+            index_joins: config.index_joins,
             machine: Arc::new(Machine::h200()),
         };
         // What cannot be lowered is known before anything is loaded.
@@ -135,7 +135,7 @@ impl FragmentPlanner {
         facts: &dyn TableFacts,
         duplicates: &HashSet<String>,
     ) -> Result<Graph, Reason> {
-        let estimator = Estimator::new(facts);
+        let estimator = Estimator::new(facts).with_kept_indexes(self.index_joins);
         let rel = optimize(&self.rel, &estimator)?;
         self.lower(&rel, &estimator, duplicates)
     }
@@ -167,7 +167,7 @@ impl FragmentPlanner {
             join: self.join,
             machine: &self.machine,
             shape: self.shape,
-            keep_indexes: self.keep_indexes,
+            keep_indexes: self.index_joins != IndexJoins::Off,
         }
         .graph(rel, Arc::clone(&self.schema))
     }
@@ -308,7 +308,7 @@ impl Policy for FragmentPlanner {
             tables,
         };
         let unsupported = |reason: Reason| GpuError::Unsupported(reason.to_string());
-        let estimator = Estimator::new(&facts);
+        let estimator = Estimator::new(&facts).with_kept_indexes(self.index_joins);
         let rel = optimize(&self.rel, &estimator).map_err(unsupported)?;
         if self.needs_reload(&rel, tables) {
             return Err(GpuError::ReloadScans);

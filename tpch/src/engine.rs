@@ -5,6 +5,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
+use serde::Serialize;
 
 /// An engine that the benchmark can load, run and check.
 #[async_trait]
@@ -66,4 +67,18 @@ pub struct QueryMetrics {
     pub bytes: Option<u64>,
     /// One line for each part of the plan that stayed on the CPU although a device is in use.
     pub fallbacks: Vec<String>,
+    /// How evenly work was spread; `None` unless the engine was asked to count and a pipeline did.
+    pub balance: Option<WorkBalance>,
+}
+
+/// How evenly the lanes and warps of pipelines worked (Themis, PVLDB 2024, section 8.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct WorkBalance {
+    /// Pipelines that counted.
+    pub pipelines: usize,
+    /// Intra-warp idle ratio: idle lanes of a warp iteration over 32, between 0 and 1.
+    pub iir: f64,
+    /// Inter-warp load imbalance factor: busy cycles of the busiest warp over the mean, of each pipeline, weighted by
+    /// its cycles; 1 is even.
+    pub ilif: f64,
 }

@@ -18,8 +18,17 @@ pub struct Query {
     pub number: u8,
     /// Its text, without a final semicolon.
     pub sql: String,
+    /// Another text with the same answer, for the reference to run where it cannot finish with [`Self::sql`].
+    pub reference: Option<String>,
     /// The tables it reads.
     pub tables: &'static [Table],
+}
+
+impl Query {
+    /// The text that the reference runs.
+    pub fn reference_sql(&self) -> &str {
+        self.reference.as_deref().unwrap_or(&self.sql)
+    }
 }
 
 /// A query whose text has places `:1`, `:2` and so on for parameters.
@@ -56,6 +65,7 @@ impl Template {
         Query {
             number: self.number,
             sql,
+            reference: None,
             tables: self.tables,
         }
     }

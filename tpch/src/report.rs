@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::benchmark::Benchmark;
+use crate::engine::WorkBalance;
 use crate::scale::Scale;
 
 /// All queries of a run.
@@ -66,6 +67,8 @@ pub struct QueryReport {
     pub bytes: Option<u64>,
     /// `bytes` divided by the bandwidth of a plain copy on the device: what no kernel can undercut.
     pub floor_ms: Option<f64>,
+    /// How evenly the work of pipelines was spread in the last run; null unless that was counted.
+    pub balance: Option<WorkBalance>,
     /// Why the query failed or its answer is wrong.
     pub error: Option<String>,
 }
@@ -207,6 +210,16 @@ impl Report {
             if !query.fallbacks.is_empty() {
                 let fallbacks = query.fallbacks.join("; ");
                 let _ = writeln!(text, "Q{} on the CPU: {fallbacks}", query.query);
+            }
+            if let Some(balance) = &query.balance {
+                let _ = writeln!(
+                    text,
+                    "Q{}: {} tree-shaped, idle lanes (IIR) {:.1} %, busiest warp over mean (ILIF) {:.2}",
+                    query.query,
+                    balance.pipelines,
+                    balance.iir * 100.0,
+                    balance.ilif
+                );
             }
             if let Some(error) = &query.error {
                 let _ = writeln!(text, "Q{} failed: {error}", query.query);

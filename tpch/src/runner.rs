@@ -108,6 +108,7 @@ async fn measure(
     report.kernels = bytes.map(|_| kernels);
     report.set_bytes(bytes, bandwidth);
     report.fallbacks = cold.metrics.fallbacks.clone();
+    report.balance = cold.metrics.balance;
 
     let mut checker = Checker::new(engine, query, options.verify).await?;
     if let Some(directory) = &options.results {
@@ -120,6 +121,7 @@ async fn measure(
         report.hot_ms.push(millis(hot_ms));
         report.hot_plan_ms = Some(millis(hot.metrics.plan_ms));
         report.plan_cached = Some(hot.metrics.plan_cached);
+        report.balance = hot.metrics.balance;
         // The hot figures are the steady state; the cold ones include first-touch costs.
         if hot.metrics.bytes.is_some() {
             report.kernel_ms = Some(millis(hot.metrics.kernel_ms));
@@ -160,7 +162,7 @@ struct Checker {
 impl Checker {
     async fn new(engine: &dyn QueryEngine, query: &Query, verify: bool) -> Result<Self> {
         let reference = match verify {
-            true => Some(reference_answer(engine.reference(), &query.sql).await?),
+            true => Some(reference_answer(engine.reference(), query.reference_sql()).await?),
             false => None,
         };
         Ok(Self {

@@ -10,6 +10,7 @@ mod data;
 mod gather;
 mod group_by;
 mod join;
+mod load_balance;
 mod partition;
 mod report;
 mod sort;
@@ -21,6 +22,7 @@ use futures::future::BoxFuture;
 use warpline_gpu::device::{Event, Stream};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
+use warpline_tpch::Scale;
 
 pub use report::{Point, Report, SweepReport};
 
@@ -34,6 +36,7 @@ pub const BENCHMARKS: &[&Benchmark] = &[
     &sort::BENCHMARK,
     &group_by::BENCHMARK,
     &join::BENCHMARK,
+    &load_balance::BENCHMARK,
 ];
 
 /// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.
@@ -80,6 +83,7 @@ pub struct Bench {
     runtime: Arc<Runtime>,
     rows: Option<u64>,
     runs: usize,
+    scale: Option<Scale>,
 }
 
 impl Bench {
@@ -97,7 +101,19 @@ impl Bench {
             runtime,
             rows,
             runs: runs.max(1),
+            scale: None,
         })
+    }
+
+    /// The same with data of `scale` for benchmarks that run queries of JCC-H.
+    #[must_use]
+    pub fn with_scale(self, scale: Option<Scale>) -> Self {
+        Self { scale, ..self }
+    }
+
+    /// The scale of data for queries of JCC-H, when one was asked for.
+    pub fn scale(&self) -> Option<Scale> {
+        self.scale
     }
 
     /// The session, for benchmarks that run queries.

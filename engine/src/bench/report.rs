@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use warpline_tpch::WorkBalance;
+
 use super::chart;
 use super::{Sweep, Timing};
 use crate::error::{Error, Result};
@@ -27,6 +29,8 @@ pub struct Point {
     pub predicted_ms: Option<f64>,
     /// What ran, where it was chosen by price.
     pub algorithm: Option<String>,
+    /// How evenly lanes and warps worked, where that was counted.
+    pub balance: Option<WorkBalance>,
     /// `bytes` divided by the time, in GB/s.
     pub gb_per_s: f64,
     /// The same as a share of the bandwidth of a plain copy.
@@ -45,6 +49,7 @@ impl Point {
             bytes,
             predicted_ms: None,
             algorithm: None,
+            balance: None,
             gb_per_s: 0.0,
             of_copy: 0.0,
         }
@@ -65,6 +70,13 @@ impl Point {
         self
     }
 
+    /// The same with how evenly the work was spread.
+    #[must_use]
+    pub fn balanced(mut self, balance: Option<WorkBalance>) -> Self {
+        self.balance = balance;
+        self
+    }
+
     /// One line: series, parameter, milliseconds, prediction, megabytes, bandwidth, its share of a copy's, what was
     /// chosen, and the parts.
     pub fn to_line(&self) -> String {
@@ -80,6 +92,15 @@ impl Point {
             self.gb_per_s,
             self.of_copy
         );
+        if let Some(balance) = &self.balance {
+            let _ = write!(
+                line,
+                "  IIR {:.1} % ILIF {:.2} in {} trees",
+                balance.iir * 100.0,
+                balance.ilif,
+                balance.pipelines
+            );
+        }
         let chosen = self
             .algorithm
             .as_ref()

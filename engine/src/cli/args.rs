@@ -162,6 +162,9 @@ pub(super) struct RunArguments {
     /// Write each answer to DIR/qNN.csv
     #[arg(long, value_name = "DIR")]
     pub(super) results: Option<PathBuf>,
+    /// Count how evenly lanes and warps work; costs a little time
+    #[arg(long)]
+    pub(super) metrics: bool,
     #[command(flatten)]
     pub(super) session: SessionArguments,
 }
@@ -207,6 +210,9 @@ pub(super) struct BenchArguments {
     /// Timed runs of each point, after one that is not counted
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub(super) runs: usize,
+    /// Of `load-balance`: scale of the JCC-H data
+    #[arg(long, value_name = "F", allow_negative_numbers = true)]
+    pub(super) scale: Option<Scale>,
     /// Of `choice`: workloads to draw
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(super) workloads: u64,

@@ -26,7 +26,7 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         OutputFile::create(path)?;
     }
     let session = arguments.session.builder().open().await?;
-    let bench = Bench::new(session, arguments.rows, arguments.runs)?;
+    let bench = Bench::new(session, arguments.rows, arguments.runs)?.with_scale(arguments.scale);
     let text = |report: &Report| -> Result<String> {
         Ok(match arguments.format {
             ChartFormat::Table => report.to_table(),

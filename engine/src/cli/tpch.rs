@@ -28,7 +28,11 @@ pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result
         .as_deref()
         .map(OutputFile::create)
         .transpose()?;
-    let session = arguments.session.builder().open().await?;
+    let mut builder = arguments.session.builder();
+    if arguments.metrics {
+        builder = builder.set("warpline.metrics", "true");
+    }
+    let session = builder.open().await?;
 
     let tables = queries::tables_of(&queries);
     let scale = load(&session, benchmark, &arguments, &tables).await?;

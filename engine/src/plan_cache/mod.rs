@@ -22,11 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{DataFrame, SessionContext};
 use datafusion::sql::parser::Statement;
 use parking_lot::Mutex;
+use warpline_planner::WarplineConfig;
 
 use self::snapshot::Snapshot;
 use self::tables::Tables;
@@ -93,6 +95,34 @@ impl Planned {
     }
 }
 
+/// EXPLAIN ANALYZE, planned so that whatever can be counted is; `None` for any other statement.
+///
+/// DataFusion plans what is analysed as if it were run alone, so no rule can tell, and the settings have to.
+async fn analyzed(context: &SessionContext, sql: &str) -> Result<Option<Planned>> {
+    let explains = sql
+        .split_whitespace()
+        .next()
+        .is_some_and(|word| word.eq_ignore_ascii_case("explain"));
+    if !explains {
+        return Ok(None);
+    }
+    let mut state = context.state();
+    let logical = state.create_logical_plan(sql).await?;
+    if !matches!(logical, LogicalPlan::Analyze(_)) {
+        return Ok(None);
+    }
+    let extensions = &mut state.config_mut().options_mut().extensions;
+    if let Some(settings) = extensions.get_mut::<WarplineConfig>() {
+        settings.metrics = true;
+    }
+    let frame = DataFrame::new(state, logical);
+    let task = Arc::new(frame.task_ctx());
+    Ok(Some(Planned::once(
+        frame.create_physical_plan().await?,
+        task,
+    )))
+}
+
 /// Where a plan goes after its run.
 #[derive(Debug)]
 struct Keep {
@@ -129,6 +159,9 @@ impl PlanCache {
         context: &SessionContext,
         sql: &str,
     ) -> Result<Option<Planned>> {
+        if let Some(planned) = analyzed(context, sql).await? {
+            return Ok(Some(planned));
+        }
         let capacity = device::plan_cache_capacity(context);
         if capacity == 0 {
             self.clear();

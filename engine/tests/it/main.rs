@@ -2,6 +2,7 @@
 
 #[allow(clippy::unwrap_used)]
 mod bench;
+mod jcch;
 mod plan_cache;
 mod session;
 mod shell;

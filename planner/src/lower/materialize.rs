@@ -48,6 +48,16 @@ impl Lowerer<'_> {
             // Every row matches: there is nothing to partition or to sort by.
             return Algorithm::default();
         }
+        let kept = self
+            .input
+            .estimator
+            .is_kept(pairing.build.rel, &pairing.build.keys);
+        if kept && self.input.join == JoinSetting::Auto {
+            return Algorithm {
+                join: None,
+                reason: "kept for later queries".to_string(),
+            };
+        }
         let workload = self.workload(pairing);
         let decision = choose_join(self.input.join, &workload, self.input.machine);
         Algorithm {

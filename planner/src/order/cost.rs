@@ -18,6 +18,8 @@ const SECTOR: f64 = 32.0;
 const CACHED: f64 = 4.0;
 /// What an atomic insertion into a table in memory costs beyond the access.
 const INSERTION: f64 = 32.0;
+/// What an index that is to be used whatever it costs is said to cost.
+const PREFERRED: f64 = -1e18;
 /// A perfect index may be this many times larger than its keys justify.
 const TIMES_HASH: f64 = 16.0;
 
@@ -33,6 +35,8 @@ pub(super) struct Index {
     unique: bool,
     /// Rows come in the order of the key.
     in_order: bool,
+    /// What building it costs when it is there already: less than nothing, for its rows need not be streamed.
+    kept: Option<f64>,
 }
 
 impl Index {
@@ -60,6 +64,13 @@ impl Index {
         });
         let in_order =
             matches!(keys, [key] if as_column(key).is_some_and(|c| estimator.clustered(rel, c)));
+        let kept = estimator.is_kept(rel, keys).then(|| {
+            let key: f64 = keys.iter().map(|k| width(&estimator.of_expr(rel, k))).sum();
+            match estimator.prefers_kept() {
+                true => PREFERRED,
+                false => -rows * (key + payload),
+            }
+        });
         match perfect {
             Some(domain) => Self {
                 rows,
@@ -68,6 +79,7 @@ impl Index {
                 perfect: true,
                 unique,
                 in_order,
+                kept,
             },
             None => Self {
                 rows,
@@ -76,12 +88,16 @@ impl Index {
                 perfect: false,
                 unique,
                 in_order,
+                kept,
             },
         }
     }
 
     /// Filling it.
     pub(super) fn build(&self) -> f64 {
+        if let Some(kept) = self.kept {
+            return kept;
+        }
         let entry = if self.rows > 0.0 {
             self.payload / self.rows.max(1.0)
         } else {

@@ -18,7 +18,8 @@ use warpline_gpu::column::ColumnStatistics;
 use warpline_gpu::expr::{DatePart, Expr, Node};
 use warpline_gpu::pipeline::AggregateFunction;
 
-use crate::rel::expr::columns;
+use crate::config::IndexJoins;
+use crate::rel::expr::{as_column, columns};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
 /// What is known of the tables of a fragment.
@@ -69,6 +70,8 @@ impl ColumnEstimate {
 /// Computes estimates, each relation's once.
 pub struct Estimator<'a> {
     facts: &'a dyn TableFacts,
+    /// Whether indexes over whole tables are there already.
+    kept: IndexJoins,
     /// By address; the relation is held so that its address stays its own.
     known: RefCell<HashMap<*const Rel, (RelRef, Arc<Estimate>)>>,
 }
@@ -78,8 +81,28 @@ impl<'a> Estimator<'a> {
     pub fn new(facts: &'a dyn TableFacts) -> Self {
         Self {
             facts,
+            kept: IndexJoins::Off,
             known: RefCell::default(),
         }
+    }
+
+    /// With indexes over whole tables there already, or made once for all queries to come, unless that is off.
+    #[must_use]
+    pub fn with_kept_indexes(self, kept: IndexJoins) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// Is an index over `rel` by `keys` one that is there already, and costs nothing to build?
+    pub fn is_kept(&self, rel: &RelRef, keys: &[Expr]) -> bool {
+        self.kept != IndexJoins::Off
+            && matches!(rel.kind, RelKind::Scan { .. })
+            && !keys.is_empty()
+            && keys.iter().all(|key| as_column(key).is_some())
+    }
+
+    /// Are indexes that are there to be used whatever they cost?
+    pub fn prefers_kept(&self) -> bool {
+        self.kept == IndexJoins::On
     }
 
     /// The estimate for `rel`.

@@ -33,14 +33,14 @@ enum Fault {
 }
 
 /// DataFusion as both engine and reference, with planted faults.
-struct TestEngine {
-    context: SessionContext,
+pub(crate) struct TestEngine {
+    pub(crate) context: SessionContext,
     faults: Vec<(&'static str, Fault)>,
     runs: parking_lot::Mutex<Vec<String>>,
 }
 
 impl TestEngine {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             context: SessionContext::new(),
             faults: Vec::new(),
@@ -139,7 +139,7 @@ fn rows_of(table: Table, scale: Scale, part: usize, parts: usize) -> Vec<RecordB
 }
 
 /// Runs a test on a thread whose stack is large enough for planning without optimisation.
-fn on_large_stack(test: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn on_large_stack(test: impl Future<Output = ()> + Send + 'static) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_stack_size(32 << 20)

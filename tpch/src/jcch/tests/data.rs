@@ -1,6 +1,6 @@
 //! Every byte at scale 0.01, the known keys at other scales, and parts against the whole.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use tpchgen::generators::OrderGenerator;
 
 use crate::jcch::keys::{Keys, Permutation};
-use crate::jcch::{Lines, PartSupps};
+use crate::jcch::{Lines, Orders, PartSupps, parts};
 use crate::scale::Scale;
 use crate::tables::{Dataset, Table, TextFormat};
 
@@ -428,4 +428,60 @@ fn scales_are_rounded_down_and_bounded() {
         let error = error.to_string();
         assert!(error.contains("from 0.003 to 536"), "{error}");
     }
+}
+
+#[test]
+#[ignore = "makes 8.7 million rows: run it in a release build"]
+fn counts_at_scale_one_are_the_known_ones() {
+    let keys = keys(1.0);
+    let mut groups: BTreeMap<[&str; 2], u64> = BTreeMap::new();
+    let [mut of_order, mut of_part, mut of_supplier] = [(); 3].map(|()| HashMap::<i64, u64>::new());
+    let mut marked = 0;
+    for line in Lines::new(keys, 0..6_000_000) {
+        *groups
+            .entry([line.l_returnflag, line.l_linestatus])
+            .or_default() += 1;
+        *of_order.entry(line.l_orderkey).or_default() += 1;
+        *of_part.entry(line.l_partkey).or_default() += 1;
+        *of_supplier.entry(line.l_suppkey).or_default() += 1;
+        marked += u64::from(line.l_quantity == 51);
+    }
+    let known = [
+        (["A", "F"], 1_165_289),
+        (["N", "F"], 14701),
+        (["N", "O"], 1_992_606),
+        (["R", "F"], 1_883_682),
+        (["R", "O"], 943_722),
+    ];
+    assert_eq!(groups, known.into());
+    assert_eq!(marked, 2_542_733);
+    assert_eq!(
+        of_order.values().map(|lines| lines * lines).sum::<u64>(),
+        450_013_500_060
+    );
+    let lines = [5, 6, 7, 19].map(|hash| of_part[&(keys.parts.key(hash) as i64)]);
+    assert_eq!(lines, [128_000, 124_000, 96000, 96000]);
+    let lines = [1, 2, 3, 2001].map(|hash| of_supplier[&(keys.suppliers.key(hash) as i64)]);
+    assert_eq!(lines, [188; 4]);
+
+    let mut of_customer: HashMap<i64, u64> = HashMap::new();
+    let (mut moved, mut moved_lines) = (0, 0);
+    for row in Orders::new(keys, 0..1_500_000) {
+        *of_customer.entry(row.order.o_custkey).or_default() += 1;
+        if row.order.o_orderdate.to_string().ends_with("-05-28") {
+            moved += 1;
+            moved_lines += of_order[&row.order.o_orderkey];
+        }
+        if row.order.o_orderkey == 232_515 {
+            assert_eq!(row.order.o_totalprice.to_string(), "9436377.27");
+        }
+    }
+    assert_eq!((moved, moved_lines), (739_640, 3_718_911));
+    assert_eq!(150_000 - of_customer.len(), 50149);
+    let mut orders: Vec<u64> = of_customer.into_values().collect();
+    orders.sort_unstable();
+    assert_eq!(orders[orders.len() - 6], 15);
+    assert!(orders[orders.len() - 5] > 72000);
+    let gold = parts(keys, 1, 1).filter(|part| part.p_type == "SHINY MINED GOLD");
+    assert_eq!(gold.count(), 1339);
 }
