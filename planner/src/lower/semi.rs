@@ -54,6 +54,7 @@ impl Lowerer<'_> {
             track_matches: false,
             existence: residual.is_empty(),
             algorithm,
+            reduced: None,
         };
         let (index, _) = self.build(right, &payload, purpose, one)?;
         let mut open = self.stream_side(left)?;
@@ -137,6 +138,7 @@ impl Lowerer<'_> {
             track_matches: true,
             existence: false,
             algorithm,
+            reduced: None,
         };
         let (index, unique) = self.build(left, &payload, purpose, one)?;
         let mut marks = self.stream_side(right)?;

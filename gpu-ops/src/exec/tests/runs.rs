@@ -38,6 +38,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         existence: false,
         track_matches: false,
         columns: vec![u32_layout()],
+        borrowed: None,
     })
 }
 
@@ -224,6 +225,8 @@ pub(super) fn join_case(kind: IndexKind, unique: bool, modulus: u32) -> Case {
             ResultLayout::Matches {
                 columns: vec![u32_layout()],
                 joined: None,
+                borrowed: None,
+                twins: vec![],
                 index: 0,
             },
             rows_layout(),
