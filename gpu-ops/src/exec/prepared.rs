@@ -89,7 +89,7 @@ struct TableIdentity {
 #[derive(Debug)]
 pub(super) enum PreparedStep {
     /// One kernel.
-    Pipeline(PreparedKernel),
+    Pipeline(Box<PreparedKernel>),
     /// Keys, order, gather.
     Sort(Box<PreparedSort>),
     /// A result that needs no kernel.
@@ -215,7 +215,7 @@ impl Prepared {
         let mut steps = Vec::with_capacity(program.steps.len());
         for step in &program.steps {
             steps.push(match step {
-                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(next(kernel)?),
+                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(Box::new(next(kernel)?)),
                 StepProgram::Sort(sort) => PreparedStep::Sort(Box::new(PreparedSort {
                     rows: sort.rows,
                     into: sort.into,
@@ -250,6 +250,20 @@ impl Prepared {
             graph,
             duplicates,
         })
+    }
+
+    /// Launch at most so many blocks of a generated kernel at once.
+    pub(super) fn limit_blocks(&mut self, most: u64) {
+        for step in &mut self.steps {
+            let kernels = match step {
+                PreparedStep::Pipeline(kernel) => [Some(kernel.as_mut()), None],
+                PreparedStep::Borrow { .. } => [None, None],
+                PreparedStep::Sort(sort) => [Some(&mut sort.gather), sort.keys.as_mut()],
+            };
+            for kernel in kernels.into_iter().flatten() {
+                kernel.most_blocks = kernel.most_blocks.min(most);
+            }
+        }
     }
 
     /// Was it made for exactly these columns?
