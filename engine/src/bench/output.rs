@@ -119,7 +119,7 @@ pub(super) fn output(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
                 count: count.ptr(),
             };
             // SAFETY: both sides are partitioned by these bits; the list has room for its capacity.
-            Ok(unsafe {
+            unsafe {
                 join_partitions(
                     runtime,
                     &stream,
@@ -131,8 +131,9 @@ pub(super) fn output(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
                     DevicePtr::NULL,
                     &list,
                     None,
-                )?
-            })
+                )?;
+            }
+            Ok(())
         };
         for (series, counted) in [("direct", false), ("counted first", true)] {
             let timing = bench.measure(&stream, |clock| {
