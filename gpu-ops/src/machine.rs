@@ -254,9 +254,9 @@ impl Machine {
                 (14, 3.4),
                 (16, 4.45),
             ]),
-            partition_row: 5.7,
-            partition_column: 1.7,
-            partition_copy: 4.25e12,
+            partition_row: 2.2,
+            partition_column: 0.2,
+            partition_copy: 3.3e12,
             match_row: 3.4,
             match_pair: 3.7,
             merge_row: 1.8,
@@ -331,8 +331,8 @@ impl Machine {
         /// Payload columns that a pass moves at once; more go with the keys again.
         const TOGETHER: usize = 8;
         /// What a row costs in a pass by fewer than 8 bits, in those of one by 8.
-        const SEVEN_BITS: f64 = 0.6;
-        const FEW_BITS: f64 = 0.52;
+        const SEVEN_BITS: f64 = 0.9;
+        const FEW_BITS: f64 = 0.8;
         let passes = (bits / 8.0).ceil().max(1.0);
         let digit = match (bits / passes).ceil() as u32 {
             0..=6 => FEW_BITS,

@@ -231,6 +231,7 @@ fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
             GroupPlacement::GlobalDense
         ),
         hot: profile.hot,
+        in_place: profile.in_place,
         payload: profile.payload.clone(),
         skew: profile.collisions.map_or(0.0, |collisions| {
             zipf::exponent(profile.estimate as f64, collisions)

@@ -531,7 +531,7 @@ fn joined(workload: &Drawn) -> Option<JoinWorkload> {
         build_unique: distinct == *build_rows,
         skew: *zipf,
         existence: distinct == *build_rows && build_columns.is_empty(),
-        probe_streams_from_scan: true,
+        build_in_place: true,
         ..JoinWorkload::default()
     })
 }
@@ -578,6 +578,7 @@ fn grouped(workload: &Drawn) -> GroupWorkload {
         tests,
         hashed: keys != "dense",
         hot: *zipf >= 1.0,
+        in_place: true,
         payload: payload.clone(),
         skew: *zipf,
         ..GroupWorkload::default()

@@ -427,13 +427,14 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         }
         Sink::Aggregate { into, aggregate } => {
             let mut emitter = Emitter::new(scope, state);
+            let in_place = borrow::bare_scan(begun.source_rows, steps.len()).is_some();
             let sink = aggregate_sink(
                 context,
                 &mut emitter,
                 *into,
                 aggregate,
                 &device,
-                (bound, begun.rows_a_thread),
+                (bound, begun.rows_a_thread, in_place),
             )?;
             sink_lines = std::mem::take(&mut emitter.lines);
             if !tree {

@@ -23,7 +23,7 @@ pub(super) fn aggregate_sink(
     into: ResultId,
     aggregate: &Aggregate,
     device: &DeviceInfo,
-    (bound, rows_a_thread): (u64, u64),
+    (bound, rows_a_thread, in_place): (u64, u64, bool),
 ) -> Result<EmittedSink> {
     let mut keys = Vec::new();
     for key in &aggregate.keys {
@@ -63,6 +63,7 @@ pub(super) fn aggregate_sink(
             .collect(),
         adds: dense.accumulators.iter().map(Accumulator::adds).sum(),
         tests: dense.accumulators.iter().map(Accumulator::tests).sum(),
+        in_place,
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
         collisions: collisions(emitter, aggregate),

@@ -200,6 +200,8 @@ pub struct GroupProfile {
     pub adds: u32,
     /// Cells of a group's state that a row reads and seldom writes: extremes, and that there was a row.
     pub tests: u32,
+    /// The rows are those of a bare scan: what is a column already need not be written down.
+    pub in_place: bool,
     /// Some call takes each value once.
     pub distinct: bool,
     /// Rows come in the order of the key.

@@ -142,6 +142,8 @@ pub struct GroupWorkload {
     pub hashed: bool,
     /// Some keys are so frequent that a table in shared memory stands in front of the one in device memory.
     pub hot: bool,
+    /// The rows lie in memory already and need not be written down, but for keys that are not packed there.
+    pub in_place: bool,
     /// Width of each aggregated column.
     pub payload: Vec<u32>,
     /// Zipf exponent of the key; 0 for uniform keys.

@@ -126,6 +126,8 @@ pub struct JoinWorkload {
     pub existence: bool,
     /// The probing rows come out of a pipeline, so that looking into an index on the way saves writing them down.
     pub probe_streams_from_scan: bool,
+    /// The build rows lie in memory already: they need not be written down to be transformed.
+    pub build_in_place: bool,
     /// The probing rows come in the order of the key: neighbours look into neighbouring places.
     pub probe_clustered: bool,
     /// The build rows come in the order of the key: neighbours are entered at neighbouring places.
@@ -434,7 +436,10 @@ impl Model<'_> {
         let side =
             |rows: f64, columns: &[u32]| machine.partition(rows, key, &payload(columns), bits);
         let written = |rows: f64, columns: &[u32]| rows * (key + widths(columns).sum::<f64>());
-        let mut write = written(w.build_rows, &w.build_payload);
+        let mut write = 0.0;
+        if !w.build_in_place {
+            write += written(w.build_rows, &w.build_payload);
+        }
         if w.probe_streams_from_scan {
             write += written(w.probe_rows, &w.probe_payload);
         }

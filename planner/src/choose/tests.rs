@@ -31,6 +31,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         payload: vec![4, 8],
         adds: 2,
         tests: 1,
+        in_place: false,
         distinct: false,
         clustered: false,
         collisions: None,

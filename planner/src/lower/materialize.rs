@@ -203,6 +203,7 @@ impl Lowerer<'_> {
             existence: pairing.existence,
             // A bare scan is not written down: its columns are read where they are.
             probe_streams_from_scan: !matches!(probe.rel.kind, RelKind::Scan { .. }),
+            build_in_place: matches!(build.rel.kind, RelKind::Scan { .. }),
             probe_clustered: clustered(probe),
             build_clustered: clustered(build),
         }

@@ -245,6 +245,10 @@ impl Model<'_> {
 
     /// Keys and payload read, and written down.
     fn written(&self) -> f64 {
+        if self.w.in_place {
+            // The columns are read where they are in place of their copies.
+            return self.machine.launches(2.0);
+        }
         let row = self.key() + widths(&self.w.payload).sum::<f64>();
         let wide = widths(&self.w.payload).filter(|w| *w >= 16.0).count() as f64;
         self.machine.stream(2.0 * self.w.rows * row) * WRITTEN
