@@ -5,8 +5,9 @@
 //! Aggregations on GPUs", SIGMOD 2025: §5.1.10 and Figure 21) as code, and a price for every algorithm: bytes and passes
 //! over the calibrated constants of a [`Machine`], for any number of rows, key width, payload, match ratio, number of
 //! groups and skew. A tree proposes; prices decide among what it proposes, and override it where another algorithm is
-//! 5 % cheaper. What the pipeline itself can do (look into an index, aggregate on the way) is left only for something 30 %
-//! cheaper: it saves what no model sees, such as later stages in the same kernel, and its rivals depend on more estimates.
+//! 5 % cheaper. What the pipeline itself can do is left only for something clearly cheaper (looking into an index 30 %,
+//! aggregating on the way 15 %): it saves what no model sees, such as later stages in the same kernel, and its rivals
+//! depend on more estimates.
 //!
 //! Misestimates are caught at run time: a table that overflows grows and the pipeline runs again, a partition that does
 //! not fit its table is joined in pieces, a list of pairs without room is made anew, a build whose keys are not unique is
@@ -24,14 +25,56 @@
 //! | additions to 4 / 64 / 1024 / 16 K counters | | 250 / 290 / 84 / 14 ps: contention, not bandwidth |
 //! | 32-bit additions in shared memory | contention with few counters | 1.0 ps, whatever the number of counters |
 //! | 64-bit additions in shared memory | | 3.3 ps spread out, 7 on 32 counters, 80 on one: loops of compare-and-swap |
-//! | partition pass, 4-byte key and payload, in copies of the same bytes | 1 | 1.8; a further column 1.7 of its bytes |
-//! | match ratio where moving two payload columns pays | 0.2 (model), 0.25 | 0.14 (model): all columns move in one pass |
+//! | partition pass, 4-byte key and payload, in copies of the same bytes | 1 | 1.8; a further column 1.5 of its bytes |
+//! | match ratio where moving two payload columns pays | 0.2 (model), 0.25 | about 0.15: all columns move in one pass |
 //!
 //! So unclustered gathers are as dear as ever, in the cache somewhat dearer, a pass of the partition takes nearly two
 //! copies, and moving a column along with the others costs less than half of partitioning it by itself: `phj_tr` takes
-//! nearly all of the joins that are not left to an index, and `phj_ur` and `smj_*` few. States of 4 bytes in shared memory
-//! have no contention at all, so skew does not matter to block-shared tables, and few groups need no copies a thread for
-//! contention's sake.
+//! nearly all of the joins that are not left to an index, and `phj_ur` those of few matches; `smj_*` none. States of 4 bytes
+//! in shared memory have no contention at all, so skew does not matter to block-shared tables, and few groups need no copies
+//! a thread for contention's sake.
+//!
+//! Joins of 2^27 and 2^27 rows, int keys without gaps, two columns a side, all materialised (`warpline bench join`, ms; the
+//! sides copied before they were partitioned):
+//!
+//! | | perfect | nphj | phj_ur | phj_tr | smj_ur | smj_tr | papers |
+//! |---|---|---|---|---|---|---|---|
+//! | Zipf 0 | 28.6 | 34.5 | 26.5 | **14.9** | 27.9 | 19.3 | phj_tr |
+//! | Zipf 1 | 24.5 | 26.4 | 22.2 | **14.7** | 24.5 | 19.1 | phj_tr or smj_ur |
+//! | Zipf 1.5 | 20.9 | 21.5 | 15.4 | **13.8** | 18.1 | 18.4 | phj_tr or smj_ur |
+//! | Zipf 2 | 20.7 | 21.3 | **13.0** | 13.2 | 16.1 | 18.2 | phj_tr or smj_ur |
+//! | 25 % matched | 28.1 | 27.2 | 13.4 | **12.3** | 17.9 | 19.4 | phj_tr |
+//! | 12.5 % matched | 28.6 | 25.9 | **12.4** | 12.9 | 15.9 | 19.7 | phj_ur |
+//! | 3 % matched | | 24.9 | **11.5** | 14.0 | 17.2 | 22.9 | phj_ur |
+//! | 2^26 rows, 8 of a key | 44.0 | 52.6 | 34.0 | **13.5** | 20.1 | 14.9 | |
+//!
+//! The paper's sort-merge join for skew (`smj_ur`) has no place here: the partitions' hot keys are shared by many blocks. The
+//! ratio from which on moving pays lies between 12 and 25 %, below the 25 % of the paper.
+//!
+//! Group-bys of 2^28 rows, two maxima of ints (`warpline bench group-by`, ms):
+//!
+//! | keys, groups | private | shared | global | hgb | sgb_tr | pgb_tr | Figure 21 |
+//! |---|---|---|---|---|---|---|---|
+//! | dense, 2^2 | 0.65 | **0.60** | 2.6 | 4.6 | 6.9 | 10.1 | hgb |
+//! | dense, 2^14 | | **0.64** | 2.7 | 11.8 | 10.1 | 9.8 | hgb |
+//! | dense, 2^18 | | | **2.1** | 12.2 | 13.2 | 9.3 | pgb_tr |
+//! | dense, 2^22 | | | **3.1** | 24.7 | 14.5 | 10.0 | pgb_tr |
+//! | dense, 2^26 | | | 15.8 | 64.9 | | **12.0** | pgb_tr |
+//! | sparse, 2^8 | | | **1.0** | 19.5 | 17.5 | 12.0 | hgb |
+//! | sparse, 2^14 | | | **7.4** | 10.9 | 17.6 | 10.5 | hgb |
+//! | sparse, 2^20 | | | **10.2** | 17.7 | 18.6 | 11.0 | pgb_tr |
+//! | sparse, 2^24 | | | 19.6 | 40.1 | | **12.3** | pgb_tr |
+//! | dense, 2^16, Zipf 1.5 | | | **1.0** | 9.7 | 9.9 | 10.4 | sgb_tr |
+//!
+//! Aggregating on the way wins nearly everywhere: rows are read once and never written, the extremes of a group are read
+//! far more often than they change, hot keys find a table in shared memory, and half of a 60 MB cache holds the states of
+//! millions of groups. Writing the rows down pays from some 2^23 groups on, and then by partition. HGB's separate passes
+//! never pay, and skew is a reason for `global`, not for sorting.
+//!
+//! Over 165 workloads drawn at random (`warpline bench choice`, 2^20 to 2^26 rows), choices from exact figures by the prices fitted to
+//! them were within 15 % of the fastest algorithm in 97 %, and 1.5 % slower than it on average. (By Figure 21 and Karnagel's
+//! placement with prices by bandwidth alone, which came before: 61 % and 127 %. Partition passes have become faster since, and
+//! what lies in a table is no longer copied: the constants in use are those of the faster kernels.)
 //!
 //! # Where states live
 //! The placement of fused aggregations follows Karnagel, Müller and Lohman, "Optimizing GPU-accelerated
