@@ -89,7 +89,7 @@ struct TableIdentity {
 #[derive(Debug)]
 pub(super) enum PreparedStep {
     /// One kernel.
-    Pipeline(PreparedKernel),
+    Pipeline(Box<PreparedKernel>),
     /// Keys, order, gather.
     Sort(Box<PreparedSort>),
     /// A result that needs no kernel.
@@ -215,7 +215,7 @@ impl Prepared {
         let mut steps = Vec::with_capacity(program.steps.len());
         for step in &program.steps {
             steps.push(match step {
-                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(next(kernel)?),
+                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(Box::new(next(kernel)?)),
                 StepProgram::Sort(sort) => PreparedStep::Sort(Box::new(PreparedSort {
                     rows: sort.rows,
                     into: sort.into,

@@ -56,6 +56,7 @@ impl Lowerer<'_> {
             return Algorithm {
                 join: None,
                 reason: "kept for later queries".to_string(),
+                ..Algorithm::default()
             };
         }
         let workload = self.workload(pairing);
