@@ -66,7 +66,9 @@ impl Program {
             steps.push(match step {
                 Emitted::Pipeline(mut plan, label) => match plan.sink.borrows() {
                     Some((into, _)) => StepProgram::Borrow(BorrowProgram { into, label }),
-                    None => StepProgram::Pipeline(kernel::write(&mut plan, &known, label)?),
+                    None => {
+                        StepProgram::Pipeline(Box::new(kernel::write(&mut plan, &known, label)?))
+                    }
                 },
                 Emitted::Sort(sort) => {
                     let kept = graph.results[sort.into].kind.columns().len();

@@ -81,7 +81,7 @@ pub struct Program {
 pub enum StepProgram {
     /// A pipeline. When its sink is a hash or a non-unique index, the executor finishes the index
     /// from the key words afterwards; when it is `Matches`, it sums up the counts.
-    Pipeline(KernelProgram),
+    Pipeline(Box<KernelProgram>),
     /// Keys, sort, gather.
     Sort(Box<SortProgram>),
     /// A result that is columns of a table as they are ([`ResultLayout::borrowed`]).

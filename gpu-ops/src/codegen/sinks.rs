@@ -1,6 +1,6 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
-use super::aggregate::{AccumulatorPlan, EVERY_ROW};
+use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW};
 use super::borrow::{self, Borrowed};
 use super::collect::packed_width;
 use super::distinct::DistinctSets;
@@ -61,6 +61,8 @@ pub(super) fn aggregate_sink(
             .iter()
             .map(|(_, bytes)| *bytes)
             .collect(),
+        adds: dense.accumulators.iter().map(Accumulator::adds).sum(),
+        tests: dense.accumulators.iter().map(Accumulator::tests).sum(),
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
         collisions: collisions(emitter, aggregate),
@@ -240,6 +242,7 @@ pub(super) fn build_sink(
         key_words,
         unique: build.unique,
         existence,
+        prefer_hash: build.prefer_hash,
     };
     let (kind, mut reason) = if let Some(Some(keys)) = join_keys {
         (IndexKind::Materialized(keys.join), String::new())

@@ -252,6 +252,20 @@ impl Prepared {
         })
     }
 
+    /// Launch at most so many blocks of a generated kernel at once.
+    pub(super) fn limit_blocks(&mut self, most: u64) {
+        for step in &mut self.steps {
+            let kernels = match step {
+                PreparedStep::Pipeline(kernel) => [Some(kernel.as_mut()), None],
+                PreparedStep::Borrow { .. } => [None, None],
+                PreparedStep::Sort(sort) => [Some(&mut sort.gather), sort.keys.as_mut()],
+            };
+            for kernel in kernels.into_iter().flatten() {
+                kernel.most_blocks = kernel.most_blocks.min(most);
+            }
+        }
+    }
+
     /// Was it made for exactly these columns?
     pub(super) fn fits(&self, tables: &[Arc<LoadedTable>]) -> bool {
         self.tables.len() == tables.len()

@@ -146,6 +146,7 @@ impl Lowerer<'_> {
         build.track_matches = purpose.track_matches;
         build.existence = purpose.existence;
         build.join = purpose.algorithm.join;
+        build.prefer_hash = purpose.algorithm.prefer_hash;
         build.reason = purpose.algorithm.reason;
         self.close(open, Sink::Build { into, build });
         if !purpose.track_matches {

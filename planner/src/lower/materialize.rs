@@ -11,10 +11,15 @@ use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef};
 
+/// A hash table takes the place of a perfect index for a price this much lower.
+const CLEARLY: f64 = 0.8;
+
 /// The outcome of a choice: `join` when both sides are materialised, an index otherwise.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Algorithm {
     pub(super) join: Option<MaterializedJoin>,
+    /// Of the two indexes a hash table is clearly cheaper.
+    pub(super) prefer_hash: bool,
     /// For EXPLAIN.
     pub(super) reason: String,
     /// The price in milliseconds.
@@ -54,14 +59,21 @@ impl Lowerer<'_> {
             .is_kept(pairing.build.rel, &pairing.build.keys);
         if kept && self.input.join == JoinSetting::Auto {
             return Algorithm {
+                prefer_hash: false,
                 join: None,
                 reason: "kept for later queries".to_string(),
-                ..Algorithm::default()
+                ms: 0.0,
             };
         }
         let workload = self.workload(pairing);
         let decision = choose_join(self.input.join, &workload, self.input.machine);
+        let perfect = decision
+            .rivals
+            .iter()
+            .find_map(|(rival, ms)| ms.filter(|_| *rival == JoinAlgorithm::Perfect));
         Algorithm {
+            prefer_hash: decision.algorithm == JoinAlgorithm::Nphj
+                && perfect.is_none_or(|perfect| decision.price.ms < perfect * CLEARLY),
             join: match decision.algorithm {
                 JoinAlgorithm::Perfect | JoinAlgorithm::Nphj => None,
                 JoinAlgorithm::PhjUr => Some(MaterializedJoin::PhjUr),
@@ -126,6 +138,7 @@ impl Lowerer<'_> {
             return None;
         }
         let algorithm = Algorithm {
+            prefer_hash: decision.algorithm == JoinAlgorithm::Nphj,
             join: None,
             reason: format!(
                 "about {rows:.0} rows have a key that probes, found by a bitmap in {filter:.2} ms, then {}; with all rows {:.2} ms",

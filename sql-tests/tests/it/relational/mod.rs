@@ -7,6 +7,7 @@ mod borrowed;
 mod edges;
 mod forced;
 mod groups;
+mod jcch;
 mod joins;
 mod order;
 mod sets;

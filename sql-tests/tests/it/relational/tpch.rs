@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::datasource::MemTable;
 use warpline_sql_tests::{Fixture, test_device};
-use warpline_tpch::tables::Table;
+use warpline_tpch::tables::{Dataset, Table};
 use warpline_tpch::{Scale, generate, queries};
 
 use crate::operators::support::check_all;
@@ -13,9 +13,13 @@ use crate::operators::support::check_all;
 const SCALE: f64 = 0.001;
 
 fn tables(scale: f64, settings: &[(&str, &str)]) -> Fixture {
+    tables_of(Scale::new(scale).expect("a scale"), settings)
+}
+
+/// A session that has the tables of a benchmark.
+pub(super) fn tables_of(dataset: impl Into<Dataset>, settings: &[(&str, &str)]) -> Fixture {
     let mut fixture = Fixture::open(test_device(), true, settings);
-    let scale = Scale::new(scale).expect("a scale");
-    for table in generate::generate(&Table::ALL, scale, 2).expect("data") {
+    for table in generate::generate(&Table::ALL, dataset, 2).expect("data") {
         // As generated: columns are not nullable here, unlike in the other tests.
         let schema = table.table.schema();
         let provider = MemTable::try_new(schema, table.partitions).expect("a table");
