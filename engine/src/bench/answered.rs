@@ -112,6 +112,7 @@ pub(super) async fn answered(
     let mut times = Vec::new();
     let mut last = FragmentReport::default();
     // A first run reads sizes, the next uses them; the last one is timed by kind of work.
+    let warm = if bench.emulated() { 1 } else { 2 };
     for run in 0..MOST_TIMES * runs + 3 {
         let spent: f64 = times.iter().sum();
         let enough = times.len() >= runs && (spent > LEAST_MS || bench.emulated());
@@ -146,7 +147,7 @@ pub(super) async fn answered(
         if profiled {
             last = report;
             break;
-        } else if run >= 2 {
+        } else if run >= warm {
             times.push(report.kernel_ms);
         }
     }
