@@ -148,9 +148,7 @@ impl Iterator for PartSupps {
     type Item = PartSupp<'static>;
 
     fn next(&mut self) -> Option<PartSupp<'static>> {
-        if self.rows.next().is_none() {
-            return None;
-        }
+        self.rows.next()?;
         let hash = self.keys.parts.hash(self.part);
         let is_populous = hash < POPULOUS_PARTS;
         let supplier = match is_populous {

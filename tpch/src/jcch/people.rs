@@ -29,7 +29,7 @@ pub(crate) fn customers(
         let hash = keys.customers.hash(row.c_custkey as u64);
         // The phone number keeps the country that was drawn.
         row.c_nationkey = Keys::nation(keys.customers, hash);
-        if hash % slice == 0 {
+        if hash.is_multiple_of(slice) {
             // The customer with a share of all orders: the same number, but from a country that is none.
             let draws = 3 * (row.c_custkey as u64 - 1);
             let country = 30 + 10 * (hash / slice) as i64;

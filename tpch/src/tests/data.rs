@@ -240,7 +240,7 @@ fn missing_or_foreign_data_is_one_clear_error() {
 fn each_query_lists_the_tables_it_reads() {
     on_large_stack(async {
         let all = &queries::ALL;
-        let engine = TestEngine::with_tables(&all);
+        let engine = TestEngine::with_tables(all);
         for query in queries::ALL.iter() {
             let state = engine.context.state();
             let statement = state
