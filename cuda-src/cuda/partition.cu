@@ -15,9 +15,10 @@
 // are staged together, each from `offset` bytes a row on, WL_STAGED bytes a row at most; WL_ROUNDS rounds.
 //
 // Launch: one block of WL_BLOCK_THREADS (256 or more) a tile of WL_ITEMS * WL_BLOCK_THREADS rows; two blocks fit on a
-// multiprocessor. What bounds it is shared memory: some 14 accesses a row, half of them at random banks.
+// multiprocessor, or one of twice the threads. What bounds it is shared memory: some 14 accesses a row, half of them at
+// random banks. Registers spilled cost a quarter: WL_ITEMS is the most that needs none.
 // Bytes moved: every column read once and written once, plus 1 KiB of counts a tile. 2^27 rows of (u32, u32): 2.15 GB,
-// 0.51 ms at 4.2 TB/s (measured on an H200: 0.87); (u32, u32, u32): 3.2 GB, 0.77 ms (1.3).
+// 0.51 ms at 4.2 TB/s (measured on an H200: 0.89); (u32, u32, u32): 3.2 GB, 0.77 ms (1.25); with four 1.0 ms (1.54).
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "radix.cuh"

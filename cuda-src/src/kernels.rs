@@ -10,9 +10,9 @@ mod synthetic;
 pub use calibrate::{CalibrateArgs, calibrate};
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
-    PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS,
-    PartitionHistogramArgs, PartitionOffsetsArgs, PartitionPassArgs, PartitionShape,
-    RUN_SHARED_BYTES, RUN_TILE, RunStartsArgs, columns, partition_histogram, run_lengths,
+    PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PartitionHistogramArgs,
+    PartitionOffsetsArgs, PartitionPassArgs, PartitionShape, RUN_SHARED_BYTES, RUN_TILE,
+    RunStartsArgs, columns, partition_histogram, run_lengths,
 };
 pub use synthetic::{
     SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,

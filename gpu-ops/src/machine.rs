@@ -106,7 +106,7 @@ pub struct Machine {
     pub shared_atomics: Curve,
     /// The same in 64 bits, which are loops of compare-and-swap: the small end is contention.
     pub shared_wide_atomics: Curve,
-    /// One pass of radix partitioning: a row,
+    /// One pass of radix partitioning by 8 bits: a row (fewer bits cost less: runs of rows are longer),
     pub partition_row: f64,
     /// … each payload column of a row beyond the first, and
     pub partition_column: f64,
@@ -254,14 +254,14 @@ impl Machine {
                 (14, 3.4),
                 (16, 4.45),
             ]),
-            partition_row: 3.1,
-            partition_column: 1.3,
+            partition_row: 5.7,
+            partition_column: 1.7,
             partition_copy: 4.25e12,
-            match_row: 2.1,
+            match_row: 3.4,
             match_pair: 3.7,
             merge_row: 1.8,
-            group_row: 6.0,
-            run_row: 2.0,
+            group_row: 2.5,
+            run_row: 2.4,
             register_update: 0.27,
         }
     }
@@ -330,11 +330,19 @@ impl Machine {
     pub fn partition(&self, rows: f64, key: f64, payload: &[f64], bits: f64) -> f64 {
         /// Payload columns that a pass moves at once; more go with the keys again.
         const TOGETHER: usize = 8;
+        /// What a row costs in a pass by fewer than 8 bits, in those of one by 8.
+        const SEVEN_BITS: f64 = 0.6;
+        const FEW_BITS: f64 = 0.52;
         let passes = (bits / 8.0).ceil().max(1.0);
+        let digit = match (bits / passes).ceil() as u32 {
+            0..=6 => FEW_BITS,
+            7 => SEVEN_BITS,
+            _ => 1.0,
+        };
         let columns = payload.len().max(1);
         let groups = columns.div_ceil(TOGETHER) as f64;
         let bytes = groups * key + payload.iter().sum::<f64>();
-        let row = groups * self.partition_row
+        let row = groups * self.partition_row * digit
             + (columns as f64 - groups) * self.partition_column
             + 2.0 * bytes / self.partition_copy * 1e12;
         self.stream(rows * key) + passes * (rows * row * 1e-9 + groups * self.launches(3.0))

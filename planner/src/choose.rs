@@ -109,6 +109,8 @@ pub struct CostedPolicy {
     pub group_by: GroupSetting,
     /// The device's constants.
     pub machine: Arc<Machine>,
+    /// What `warpline.group_slots` asks for: slots that hash tables begin with, 0 by their rules.
+    pub slots: u64,
 }
 
 impl Default for CostedPolicy {
@@ -116,35 +118,42 @@ impl Default for CostedPolicy {
         Self {
             group_by: GroupSetting::Auto,
             machine: Arc::new(Machine::h200()),
+            slots: 0,
         }
     }
 }
 
 impl PlacementPolicy for CostedPolicy {
     fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+        let choice = self.placed_groups(profile, device);
+        match choice.placement {
+            GroupPlacement::GlobalHash { .. } if self.slots > 0 => {
+                let capacity = self.slots.min(1 << 40).next_power_of_two();
+                PlacementChoice {
+                    placement: GroupPlacement::GlobalHash { capacity },
+                    reason: format!(
+                        "{capacity} slots by warpline.group_slots; {}",
+                        choice.reason
+                    ),
+                }
+            }
+            _ => choice,
+        }
+    }
+}
+
+impl CostedPolicy {
+    /// The same without what `warpline.group_slots` asks for.
+    fn placed_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let algorithm = match self.group_by {
             GroupSetting::Auto => return priced(profile, device, &self.machine),
             GroupSetting::Force(algorithm) => algorithm,
         };
-        let asked = match algorithm {
-            GroupAlgorithm::Private => registers(
-                profile,
-                limits::FORCED_REGISTER_GROUPS,
-                limits::FORCED_STATE_REGISTERS,
-            ),
-            GroupAlgorithm::Shared => shared(profile, device, 1),
-            GroupAlgorithm::Global => Ok(global(profile, device)),
-            GroupAlgorithm::Hgb => regrouped(profile, Regroup::Number),
-            GroupAlgorithm::SgbUr => regrouped(profile, Regroup::SortKeys),
-            GroupAlgorithm::SgbTr => regrouped(profile, Regroup::SortRows),
-            GroupAlgorithm::SgbDeTr => regrouped(profile, Regroup::SortNumbers),
-            GroupAlgorithm::PgbUr => regrouped(profile, Regroup::PartitionKeys),
-            GroupAlgorithm::PgbTr => regrouped(profile, Regroup::PartitionRows),
-        };
+        let asked = placed(algorithm, profile, device);
         match asked {
             Ok(choice) => {
                 let decision =
-                    group::choose_group(self.group_by, &workload(profile), &self.machine);
+                    group::choose_group(self.group_by, &workload(profile, device), &self.machine);
                 let reason = format!(
                     "warpline.group_by = {}: {}; {}",
                     self.group_by, choice.reason, decision.reason
@@ -171,35 +180,42 @@ fn constants(machine: &Machine) -> String {
     }
 }
 
-/// States in the pipeline that yields the rows, unless writing the rows down and bringing them together is clearly
-/// cheaper.
+/// By tree and prices; the placement by limits alone where what they choose has an obstacle that only exact figures show.
 fn priced(profile: &GroupProfile, device: &DeviceInfo, machine: &Machine) -> PlacementChoice {
-    let fused = automatic(profile, device);
-    let algorithm = match fused.placement {
-        GroupPlacement::Registers => GroupAlgorithm::Private,
-        GroupPlacement::Shared => GroupAlgorithm::Shared,
-        _ => GroupAlgorithm::Global,
-    };
-    let decision = group::choose_beside(algorithm, &workload(profile), machine);
-    let how = match decision.algorithm {
-        GroupAlgorithm::Private | GroupAlgorithm::Shared | GroupAlgorithm::Global => None,
-        GroupAlgorithm::Hgb => Some(Regroup::Number),
-        GroupAlgorithm::SgbUr => Some(Regroup::SortKeys),
-        GroupAlgorithm::SgbTr => Some(Regroup::SortRows),
-        GroupAlgorithm::SgbDeTr => Some(Regroup::SortNumbers),
-        GroupAlgorithm::PgbUr => Some(Regroup::PartitionKeys),
-        GroupAlgorithm::PgbTr => Some(Regroup::PartitionRows),
-    };
-    let regrouped = how.and_then(|how| regrouped(profile, how).ok());
-    let choice = regrouped.unwrap_or(fused);
+    let decision = group::choose_group(GroupSetting::Auto, &workload(profile, device), machine);
+    let placed = placed(decision.algorithm, profile, device);
+    let choice = placed.unwrap_or_else(|_| automatic(profile, device));
     PlacementChoice {
         reason: format!("{}; {}", choice.reason, decision.reason),
         ..choice
     }
 }
 
+/// What an algorithm means for these groups, or why it is impossible.
+fn placed(
+    algorithm: GroupAlgorithm,
+    profile: &GroupProfile,
+    device: &DeviceInfo,
+) -> Result<PlacementChoice, String> {
+    match algorithm {
+        GroupAlgorithm::Private => registers(
+            profile,
+            limits::FORCED_REGISTER_GROUPS,
+            limits::FORCED_STATE_REGISTERS,
+        ),
+        GroupAlgorithm::Shared => shared(profile, device, 1),
+        GroupAlgorithm::Global => Ok(global(profile, device)),
+        GroupAlgorithm::Hgb => regrouped(profile, Regroup::Number),
+        GroupAlgorithm::SgbUr => regrouped(profile, Regroup::SortKeys),
+        GroupAlgorithm::SgbTr => regrouped(profile, Regroup::SortRows),
+        GroupAlgorithm::SgbDeTr => regrouped(profile, Regroup::SortNumbers),
+        GroupAlgorithm::PgbUr => regrouped(profile, Regroup::PartitionKeys),
+        GroupAlgorithm::PgbTr => regrouped(profile, Regroup::PartitionRows),
+    }
+}
+
 /// The profile as prices see it.
-fn workload(profile: &GroupProfile) -> GroupWorkload {
+fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
     let words = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     GroupWorkload {
         rows: profile.rows as f64,
@@ -208,8 +224,13 @@ fn workload(profile: &GroupProfile) -> GroupWorkload {
         key_words: words(profile.key_words),
         dense_domain: profile.dense_domain,
         state_bytes: words(profile.state_bytes),
-        // A cell of 4 or 8 bytes a call, and one that says that there was a row.
-        updates: words(profile.payload.len().max(profile.state_bytes.div_ceil(8))),
+        adds: profile.adds,
+        tests: profile.tests,
+        hashed: !matches!(
+            global(profile, device).placement,
+            GroupPlacement::GlobalDense
+        ),
+        hot: profile.hot,
         payload: profile.payload.clone(),
         skew: profile.collisions.map_or(0.0, |collisions| {
             zipf::exponent(profile.estimate as f64, collisions)

@@ -47,6 +47,10 @@ pub struct WarplineConfig {
     pub index_joins: IndexJoins,
     /// `warpline.metrics`: tree-shaped pipelines count idle lanes and busy cycles.
     pub metrics: bool,
+    /// `warpline.group_slots`: slots that hash tables of groups in device memory begin with, 0 by the sizing rules.
+    pub group_slots: usize,
+    /// `warpline.blocks`: blocks of a kernel a multiprocessor at most, 0 for as many as it holds.
+    pub blocks: usize,
 }
 
 impl Default for WarplineConfig {
@@ -66,6 +70,8 @@ impl Default for WarplineConfig {
             eager: false,
             index_joins: IndexJoins::Auto,
             metrics: false,
+            group_slots: 0,
+            blocks: 0,
         }
     }
 }
@@ -323,6 +329,8 @@ impl ExtensionOptions for WarplineConfig {
             "materialization" => self.eager = eager(value)?,
             "index_joins" => self.index_joins = value.parse().map_err(DataFusionError::from)?,
             "metrics" => self.metrics = boolean("warpline.metrics", value)?,
+            "group_slots" => self.group_slots = whole_number("warpline.group_slots", value)?,
+            "blocks" => self.blocks = whole_number("warpline.blocks", value)?,
             _ => {
                 let names: Vec<_> = self.entries().into_iter().map(|entry| entry.key).collect();
                 return Err(DataFusionError::Configuration(format!(
@@ -417,6 +425,17 @@ impl ExtensionOptions for WarplineConfig {
                 if self.eager { "eager" } else { "lazy" }.to_string(),
                 "When tree-shaped pipelines read column values: lazy (when an operator needs them) or eager (when a \
                  row is visited first).",
+            ),
+            entry(
+                "group_slots",
+                self.group_slots.to_string(),
+                "Slots, a power of two or rounded up to one, that hash tables of groups in device memory begin with; they \
+                 grow when that is too few. 0 sizes them by the groups to expect and the device's caches.",
+            ),
+            entry(
+                "blocks",
+                self.blocks.to_string(),
+                "Blocks of a kernel that run on a multiprocessor at most; 0 means as many as it holds. For measuring.",
             ),
             entry(
                 "index_joins",

@@ -75,6 +75,7 @@ impl FragmentPlanner {
             reloaded: OnceLock::new(),
             groups: CostedPolicy {
                 group_by: config.group_by,
+                slots: config.group_slots as u64,
                 ..CostedPolicy::default()
             },
             join: config.join,

@@ -193,7 +193,15 @@ async fn settings_are_set_shown_and_validated() {
             "auto, private, shared, global",
         ),
         ("SET warpline.join = 'merge'", "auto, perfect, nphj"),
-        ("SET warpline.pipeline = 'tree'", "do not exist yet"),
+        ("SET warpline.pipeline = 'bush'", "auto, tile, tree"),
+        (
+            "SET warpline.load_balance = 'fair'",
+            "auto, none, fws, nifs, nifs_aws",
+        ),
+        ("SET warpline.fws_threshold = 0", "positive whole numbers"),
+        ("SET warpline.materialization = 'late'", "lazy, eager"),
+        ("SET warpline.index_joins = 'yes'", "auto, on, off"),
+        ("SET warpline.metrics = 'some'", "true, false"),
         (
             "SET warpline.device = 'tpu'",
             "auto, cpu, emulator, cuda or cuda:N",

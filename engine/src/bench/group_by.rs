@@ -59,6 +59,20 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             logarithmic: true,
             run: |bench, emit| async move { calls(bench, emit).await }.boxed(),
         },
+        Sweep {
+            name: "fill",
+            about: "how full a hash table in device memory becomes, by its slots: bigint keys, sum of a bigint",
+            x: "groups in % of the slots",
+            logarithmic: false,
+            run: |bench, emit| async move { fill(bench, emit).await }.boxed(),
+        },
+        Sweep {
+            name: "grid",
+            about: "blocks a multiprocessor, by the groups of a table in device memory and in shared memory",
+            x: "blocks a multiprocessor",
+            logarithmic: true,
+            run: |bench, emit| async move { grid(bench, emit).await }.boxed(),
+        },
     ],
 };
 
@@ -95,8 +109,8 @@ impl Workload {
     pub(super) fn bytes(&self) -> u64 {
         let key = match (self.keys, self.groups) {
             (KeyKind::Wide, _) => 8,
-            (KeyKind::Dense, ..=0x100) => 1,
-            (KeyKind::Dense, ..=0x1_0000) => 2,
+            (KeyKind::Dense, 0..=0x100) => 1,
+            (KeyKind::Dense, 0x101..=0x1_0000) => 2,
             _ => 4,
         };
         self.rows * (key + self.payload.iter().map(|w| u64::from(*w)).sum::<u64>())
@@ -168,8 +182,13 @@ impl Grouping {
 }
 
 /// The algorithms to measure: the one that is asked for, or all after the planner's choice.
-pub(super) fn settings(asked: GroupSetting) -> Vec<GroupSetting> {
+pub(super) fn settings(bench: &Bench, asked: GroupSetting) -> Vec<GroupSetting> {
     match asked {
+        // In the emulator only answers count.
+        GroupSetting::Auto if bench.emulated() => {
+            let two = [GroupAlgorithm::Global, GroupAlgorithm::PgbTr].map(GroupSetting::Force);
+            [GroupSetting::Auto].into_iter().chain(two).collect()
+        }
         GroupSetting::Auto => [GroupSetting::Auto]
             .into_iter()
             .chain(GroupAlgorithm::ALL.map(GroupSetting::Force))
@@ -189,7 +208,7 @@ async fn point(
     let workload = &grouping.workload;
     let state = bench.session().context().state();
     let asked = WarplineConfig::of(state.config_options()).group_by;
-    for algorithm in settings(asked) {
+    for algorithm in settings(bench, asked) {
         match grouping.run(bench, algorithm).await? {
             Attempt::Done(done) => {
                 let series = format!("{prefix}{algorithm}");
@@ -204,10 +223,100 @@ async fn point(
     grouping.forget(bench)
 }
 
+/// One algorithm's point of a sweep over a setting.
+async fn forced(
+    bench: &Bench,
+    grouping: &Grouping,
+    algorithm: GroupAlgorithm,
+    (series, x): (String, f64),
+    emit: &mut Emit<'_>,
+) -> Result<()> {
+    match grouping.run(bench, GroupSetting::Force(algorithm)).await? {
+        Attempt::Done(done) => {
+            let (rows, bytes) = (grouping.workload.rows, grouping.workload.bytes());
+            emit(Point::new(series, x, rows, bytes, done.timing))
+        }
+        Attempt::Impossible(why) => {
+            log::info!("{algorithm}: {why}");
+            Ok(())
+        }
+    }
+}
+
+/// C5: tables of 2^16 slots (in the L2 cache), 2^21 and 2^25 slots, more and more of them taken.
+async fn fill(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
+    const SLOTS: &str = "warpline.group_slots";
+    let asked = WarplineConfig::of(bench.session().context().state().config_options());
+    let sizes: &[u32] = if bench.emulated() {
+        &[8]
+    } else {
+        &[16, 21, 25]
+    };
+    for bits in sizes
+        .iter()
+        .copied()
+        .filter(|bits| 1 << bits <= bench.rows())
+    {
+        for percent in bench.some(&[5u64, 12, 25, 40, 50, 65, 75, 85]) {
+            let slots = 1u64 << bits;
+            let workload = Workload {
+                payload: vec![8],
+                returned: vec![Returned::Sum(0)],
+                ..Workload::maxima(bench.rows(), (slots * percent / 100).max(1), KeyKind::Wide)
+            };
+            let grouping = Grouping::new(bench, workload).await?;
+            bench.session().set(SLOTS, &slots.to_string()).await?;
+            let series = (format!("2^{bits} slots"), percent as f64);
+            forced(bench, &grouping, GroupAlgorithm::Global, series, emit).await?;
+            grouping.forget(bench)?;
+        }
+    }
+    bench
+        .session()
+        .set(SLOTS, &asked.group_slots.to_string())
+        .await?;
+    bench
+        .session()
+        .set(SETTING, &asked.group_by.to_string())
+        .await
+}
+
+/// C5: few and many blocks.
+async fn grid(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
+    const BLOCKS: &str = "warpline.blocks";
+    let asked = WarplineConfig::of(bench.session().context().state().config_options());
+    for (bits, algorithm) in [
+        (8u32, GroupAlgorithm::Shared),
+        (12, GroupAlgorithm::Shared),
+        (16, GroupAlgorithm::Global),
+        (22, GroupAlgorithm::Global),
+    ] {
+        if 1 << bits > bench.rows() {
+            continue;
+        }
+        let workload = Workload::maxima(bench.rows(), 1 << bits, KeyKind::Dense);
+        let grouping = Grouping::new(bench, workload).await?;
+        for blocks in bench.some(&[1u64, 2, 3, 4, 6, 8]) {
+            bench.session().set(BLOCKS, &blocks.to_string()).await?;
+            let series = (format!("2^{bits} groups, {algorithm}"), blocks as f64);
+            forced(bench, &grouping, algorithm, series, emit).await?;
+        }
+        grouping.forget(bench)?;
+    }
+    bench
+        .session()
+        .set(BLOCKS, &asked.blocks.to_string())
+        .await?;
+    bench
+        .session()
+        .set(SETTING, &asked.group_by.to_string())
+        .await
+}
+
 async fn groups(bench: &Bench, keys: KeyKind, emit: &mut Emit<'_>) -> Result<()> {
     let most = bench.rows().max(16).ilog2() - 2;
-    let step = if bench.emulated() { 4 } else { 2 };
-    for bits in (2..=most.min(26)).step_by(step) {
+    let all: Vec<u32> = (2..=most.min(26)).step_by(2).collect();
+    for bits in bench.some(&all) {
         let workload = Workload::maxima(bench.rows(), 1 << bits, keys);
         point(bench, workload, "", (1u64 << bits) as f64, emit).await?;
     }
@@ -216,11 +325,7 @@ async fn groups(bench: &Bench, keys: KeyKind, emit: &mut Emit<'_>) -> Result<()>
 
 async fn skew(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     for bits in [12u32, 16] {
-        let exponents: &[f64] = match bench.emulated() {
-            true => &[1.5],
-            false => &[0.0, 0.5, 1.0, 1.25, 1.5, 2.0],
-        };
-        for zipf in exponents.iter().copied() {
+        for zipf in bench.some(&[0.0, 0.5, 1.0, 1.25, 1.5, 2.0]) {
             let workload = Workload {
                 zipf,
                 ..Workload::maxima(bench.rows(), 1 << bits, KeyKind::Dense)

@@ -11,6 +11,7 @@ mod gather;
 mod group_by;
 mod join;
 mod load_balance;
+mod output;
 mod partition;
 mod report;
 mod sort;
@@ -136,6 +137,14 @@ impl Bench {
         let emulated = self.runtime.device().info().emulated;
         self.rows
             .unwrap_or(if emulated { ROWS_EMULATED } else { ROWS })
+    }
+
+    /// The values of a parameter: in the emulator, where only answers count, the first and the last.
+    fn some<T: Copy>(&self, all: &[T]) -> Vec<T> {
+        match all {
+            [first, .., last] if self.emulated() => vec![*first, *last],
+            all => all.to_vec(),
+        }
     }
 
     /// Timed runs of each point.

@@ -11,8 +11,8 @@ fn every_benchmark_measures_and_checks_its_sweeps() {
         ("partition", 20 + 20 + 15),
         ("gather", 8),
         ("sort", 8 + 18 + 4),
-        ("join", (12 + 14 + 14 + 5 + 4) * 4),
-        ("group-by", 3 * 2 * 2 + 2 * 2 + 2 * 2),
+        ("join", (2 + 2 + 5 + 2 + 2 + 2) * 3 + 4),
+        ("group-by", (2 + 2 + 2 + 4 + 2 + 2) * 3 + 2 + 2 * 2),
     ] {
         assert!(listed.contains(&format!("{name}: ")), "{listed}");
         let arguments = [
@@ -26,9 +26,64 @@ fn every_benchmark_measures_and_checks_its_sweeps() {
             .iter()
             .flat_map(|sweep| sweep["points"].as_array().unwrap())
             .collect();
-        assert_eq!(all.len(), points, "{name}");
+        let series: Vec<&Value> = all.iter().map(|point| &point["series"]).collect();
+        assert_eq!(all.len(), points, "{name}: {series:?}");
         assert!(all.iter().all(|p| p["bytes"].as_u64() > Some(0)), "{name}");
+        let priced = matches!(name, "join" | "group-by");
+        let auto = |p: &&&Value| p["series"].as_str().is_some_and(|s| s.ends_with("auto"));
+        let autos: Vec<_> = all.iter().filter(auto).collect();
+        assert_eq!(!autos.is_empty(), priced, "{name}");
+        assert!(
+            autos
+                .iter()
+                .all(|p| p["algorithm"].is_string() && p["predicted_ms"].is_number()),
+            "{name}"
+        );
     }
+}
+
+#[test]
+fn choices_are_measured_recorded_and_judged_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("choices.json");
+    let file = path.to_str().unwrap();
+    let arguments = [
+        "bench",
+        "choice",
+        "--device",
+        "emulator",
+        "--workloads",
+        "6",
+        "--seed",
+        "5",
+        "--runs",
+        "1",
+        "--format",
+        "json",
+        "--output",
+        file,
+    ];
+    let printed = run(&arguments).ok().stdout;
+    assert!(printed.contains("6 workloads on emulator: "), "{printed}");
+    let recorded: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let cases = recorded["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 6);
+    assert!(cases.iter().all(|c| c["auto"]["ms"].as_f64() > Some(0.0)));
+    assert!(
+        cases
+            .iter()
+            .all(|c| !c["forced"].as_array().unwrap().is_empty())
+    );
+    let replayed = run(&["bench", "choice", "--device", "emulator", "--replay", file]).ok();
+    assert!(
+        replayed.stdout.contains("(replayed): "),
+        "{}",
+        replayed.stdout
+    );
+    run(&[
+        "bench", "choice", "--device", "emulator", "--replay", "/nowhere",
+    ])
+    .fails_with(&["/nowhere cannot be read"]);
 }
 
 #[test]

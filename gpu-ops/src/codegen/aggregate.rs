@@ -69,6 +69,26 @@ pub struct Accumulator {
     pub(super) partial: CType,
 }
 
+impl Accumulator {
+    /// Atomic additions that a row costs, as prices count them.
+    pub(super) fn adds(&self) -> u32 {
+        match self.kind {
+            StateKind::Count | StateKind::Sum64 | StateKind::SumFloat => 1,
+            // Two words and a carry; and a lock.
+            StateKind::Sum128 | StateKind::Max128 | StateKind::Min128 => 3,
+            StateKind::Seen | StateKind::Max | StateKind::Min | StateKind::Any => 0,
+        }
+    }
+
+    /// Cells that a row reads and seldom writes.
+    pub(super) fn tests(&self) -> u32 {
+        match self.kind {
+            StateKind::Seen | StateKind::Max | StateKind::Min | StateKind::Any => 1,
+            _ => 0,
+        }
+    }
+}
+
 /// How the result of one call is made from accumulators.
 #[derive(Debug, Clone)]
 pub struct CallPlan {

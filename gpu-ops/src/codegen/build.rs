@@ -3,7 +3,7 @@
 use super::collect;
 use super::emit::{self, Context, EmittedPipeline, EmittedSink, Known};
 use super::kernel;
-use super::program::{Program, ResultLayout, StepProgram};
+use super::program::{BorrowProgram, Program, ResultLayout, StepProgram};
 use super::scope::Bases;
 use super::sort;
 use crate::device::DeviceInfo;
@@ -64,9 +64,12 @@ impl Program {
         let mut steps = Vec::with_capacity(emitted.len());
         for step in emitted {
             steps.push(match step {
-                Emitted::Pipeline(mut plan, label) => {
-                    StepProgram::Pipeline(kernel::write(&mut plan, &known, label)?)
-                }
+                Emitted::Pipeline(mut plan, label) => match plan.sink.borrows() {
+                    Some((into, _)) => StepProgram::Borrow(BorrowProgram { into, label }),
+                    None => {
+                        StepProgram::Pipeline(Box::new(kernel::write(&mut plan, &known, label)?))
+                    }
+                },
                 Emitted::Sort(sort) => {
                     let kept = graph.results[sort.into].kind.columns().len();
                     StepProgram::Sort(Box::new(sort::program(&sort, &known, kept)?))

@@ -4,9 +4,10 @@
 use arrow::datatypes::DataType;
 
 use super::aggregate::{AccumulatorPlan, EVERY_ROW};
+use super::borrow::{self, Borrowed};
 use super::distinct::DistinctSets;
 use super::emit::{
-    Begun, Context, EmittedPipeline, EmittedSink, Known, begin, columns_of, emit_all, read_by_call,
+    Begun, Context, EmittedPipeline, EmittedSink, Known, begin, columns_of, read_by_call,
     rows_a_thread,
 };
 use super::group_sink;
@@ -15,7 +16,7 @@ use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_bits, packed_key, p
 use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{Emitter, KernelState, unsupported};
-use super::scope::{Access, ScopeColumn, Shape, layout_of};
+use super::scope::{Access, ScopeColumn, Shape};
 use super::value::{CType, Meaning};
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};
@@ -76,14 +77,24 @@ pub(super) fn pipelines(
     };
     let codes: Vec<String> = keys.iter().map(code).collect();
     let words = packed_words(&keys, &codes, key_words);
-    let values = emit_all(&mut emitter, &columns)?;
+    let scan = borrow::bare_scan(begun.source_rows, begun.steps.len());
+    let key =
+        scan.and_then(|_| borrow::lent_key(&begun.scope, &aggregate.keys, &keys, key_bytes, None));
+    let mut read = columns_of(&aggregate.keys);
+    if key.is_some() {
+        emitter.forget();
+        read.clear();
+    }
+    let kept = borrow::keep(&mut emitter, &columns, scan.is_some())?;
+    read.extend(kept.read);
     let lines = std::mem::take(&mut emitter.lines);
     let collected = CollectedLayout {
-        columns: values
-            .iter()
-            .zip(&columns)
-            .map(|(value, expr)| layout_of(value, &expr.data_type))
-            .collect(),
+        columns: kept.layouts,
+        borrowed: scan.map(|scan| Borrowed {
+            scan,
+            key,
+            columns: kept.borrowed,
+        }),
         key_bytes,
         key_bits,
         how,
@@ -98,20 +109,21 @@ pub(super) fn pipelines(
         layout: ResultLayout::Collected(collected.clone()),
         bound,
     }));
-    let spec = &context.graph.results[*into];
     let spec = ResultSpec {
         kind: ResultKind::Rows(vec![]),
         estimate: bound,
-        name: format!("rows of {}", spec.name),
+        name: format!("rows of {}", context.graph.results[*into].name),
     };
+    if let Some(borrowed) = &collected.borrowed {
+        context.choices.push(borrowed.reason(&spec.name));
+    }
     context.hidden.push(spec);
-    let read = columns_of(aggregate.keys.iter().chain(&columns));
     let writer = begun.ended(
         EmittedSink::Collect {
             into: rows,
             key: packed_key(&words, collected.key_type()),
             layout: Box::new(collected.clone()),
-            values,
+            values: kept.values,
         },
         lines,
         read,

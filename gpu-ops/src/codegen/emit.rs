@@ -4,14 +4,16 @@
 //! build or an aggregation, and it settles the layouts of results. [`super::kernel`] turns the outcome
 //! into CUDA C++.
 
+use super::borrow::{self, Borrowed};
 use super::group_sink;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{dense_code, packed_words, probe_key};
 use super::program::{
-    CollectedLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout, SourceRows,
+    CollectedLayout, ColumnLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout,
+    SourceRows,
 };
 use super::scalar::{Emitter, KernelState};
-use super::scope::{Access, Bases, ScopeColumn, Shape};
+use super::scope::{Access, Bases, ScopeColumn, Shape, layout_of};
 use super::sinks::{aggregate_sink, build_sink, settle};
 use super::sources;
 use super::value::{CType, Value};
@@ -19,8 +21,8 @@ use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::{
-    Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, ResultSpec, Sink, Stage,
-    TreeOptions,
+    Graph, IndexKind, Pipeline, Policy, Probe, ProbeKind, ResultId, ResultSpec, Sink, Source,
+    Stage, Step, TreeOptions,
 };
 
 use crate::pipeline::{AggregateCall, GroupProfile};
@@ -30,6 +32,9 @@ use crate::tables::LoadedTable;
 const TREE_THREADS: u32 = 128;
 /// Shared memory that its groups may take at most.
 const TREE_GROUP_BYTES: usize = 24 << 10;
+
+/// Rows of a thread that are written as vectors have this many bytes at most: they wait in registers.
+const IN_PLACE_BYTES: u32 = 256;
 
 /// What is known about a result once all that fills it has been emitted.
 #[derive(Debug)]
@@ -137,6 +142,8 @@ pub(super) enum EmittedSink {
     Rows {
         into: ResultId,
         values: Vec<Value>,
+        /// Every row of the source is a row of the result, with the same number.
+        in_place: bool,
     },
     Matches {
         into: ResultId,
@@ -145,6 +152,12 @@ pub(super) enum EmittedSink {
         kind: ProbeKind,
         /// Nothing is looked up: the keys are stored.
         joined: Option<JoinedMatches>,
+        /// By value.
+        columns: Vec<ColumnLayout>,
+        /// Rows stay where the scanned table has them.
+        borrowed: Option<Borrowed>,
+        /// Columns that are the key.
+        twins: Vec<usize>,
     },
     Aggregate {
         into: ResultId,
@@ -171,6 +184,24 @@ pub(super) enum EmittedSink {
         keep_without_key: bool,
     },
     Discard,
+}
+
+impl EmittedSink {
+    /// What lies in the scanned table of the result that is filled.
+    pub(super) fn borrowed(&self) -> Option<(ResultId, &Borrowed)> {
+        let (into, borrowed) = match self {
+            Self::Matches { into, borrowed, .. } => (into, borrowed),
+            Self::Collect { into, layout, .. } => (into, &layout.borrowed),
+            Self::Build { into, layout, .. } => (into, &layout.borrowed),
+            Self::Rows { .. } | Self::Aggregate { .. } | Self::Discard => return None,
+        };
+        borrowed.as_ref().map(|borrowed| (*into, borrowed))
+    }
+
+    /// The same when there is nothing to write beside it.
+    pub(super) fn borrows(&self) -> Option<(ResultId, &Borrowed)> {
+        self.borrowed().filter(|(_, borrowed)| borrowed.whole())
+    }
 }
 
 /// A pipeline up to its sink.
@@ -315,9 +346,13 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
             let values = emit_all(&mut emitter, columns)?;
             sink_lines = std::mem::take(&mut emitter.lines);
             sink_columns = columns_of(columns.iter());
+            let widths = values.iter().zip(columns);
+            let bytes = widths.map(|(v, c)| u32::from(layout_of(v, &c.data_type).width));
+            let few = bytes.sum::<u32>() * begun.thread_rows <= IN_PLACE_BYTES;
             EmittedSink::Rows {
                 into: *into,
                 values,
+                in_place: few && steps.is_empty() && keeps_all(context.graph, pipeline, *into),
             }
         }
         Sink::Matches {
@@ -340,17 +375,54 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
             scope.truncate(kept);
             emitted.payload = (kept, 0);
             let number = emitted.number;
-            steps.push(EmittedStep::Probe(emitted));
+            // Rows that cannot match are left out where they are not wanted.
+            let possible = emitted.possible == "true";
+            let left_out = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
+            let mut scan = borrow::bare_scan(begun.source_rows, steps.len());
+            let (mut key, mut twin_of) = (None, None);
+            if let Some(JoinedMatches { keys, .. }) = joined {
+                let plans = &context.index(probe.index)?.keys;
+                let limit = (!possible).then(|| borrow::code_limit(&keys));
+                key = borrow::lent_key(scope, &probe.keys, plans, keys.width, limit);
+                // Rows that cannot match are left out where that is worth a copy of the others.
+                let stay = possible
+                    || !left_out
+                    || key.is_some() && borrow::mostly_within(scope, &probe.keys, plans);
+                scan = scan.filter(|_| stay);
+                if (possible || left_out) && keys.join.transforms() {
+                    twin_of = Some((plans, keys.width));
+                }
+            } else {
+                scan = None;
+            }
+            key = key.filter(|_| scan.is_some());
             let mut emitter = Emitter::new(scope, state);
-            let values = emit_all(&mut emitter, columns)?;
+            let mut kept = borrow::keep(&mut emitter, columns, scan.is_some())?;
             sink_lines = std::mem::take(&mut emitter.lines);
-            sink_columns = columns_of(columns.iter());
+            sink_columns = kept.read;
+            let twins = match twin_of {
+                Some((plans, width)) => {
+                    borrow::twins(columns, &mut kept.layouts, &probe.keys, plans, width)
+                }
+                None => vec![],
+            };
+            let borrowed = scan.map(|scan| Borrowed {
+                scan,
+                key,
+                columns: kept.borrowed,
+            });
+            if borrowed.as_ref().is_none_or(|b| b.key.is_none()) {
+                steps.push(EmittedStep::Probe(emitted));
+            }
             EmittedSink::Matches {
                 into: *into,
-                values,
+                values: kept.values,
                 probe: number,
                 kind: probe.kind,
                 joined,
+                columns: kept.layouts,
+                borrowed,
+                twins,
             }
         }
         Sink::Aggregate { into, aggregate } => {
@@ -377,15 +449,26 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         }
         Sink::Build { into, build } => {
             let mut emitter = Emitter::new(scope, state);
-            let sink = build_sink(context, &mut emitter, *into, build, bound)?;
+            let scan = borrow::bare_scan(begun.source_rows, steps.len());
+            let (sink, read) = build_sink(context, &mut emitter, *into, build, bound, scan)?;
             sink_lines = std::mem::take(&mut emitter.lines);
-            sink_columns = columns_of(build.keys.iter().chain(&build.payload));
+            sink_columns = read;
             sink
         }
         Sink::Discard => EmittedSink::Discard,
     };
     settle(context, &sink, bound)?;
     Ok(begun.ended(sink, sink_lines, sink_columns, block_threads))
+}
+
+/// Is a pipeline without steps the only one that fills `into`, from a source that leaves out none of its rows?
+fn keeps_all(graph: &Graph, pipeline: &Pipeline, into: ResultId) -> bool {
+    let fills = |step: &&Step| matches!(step, Step::Pipeline(Pipeline { sink: Sink::Rows { into: of, .. }, .. }) if *of == into);
+    let whole = matches!(
+        pipeline.source,
+        Source::Scan(_) | Source::Rows(_) | Source::Pairs(_)
+    );
+    whole && graph.steps.iter().filter(fills).count() == 1
 }
 
 /// The expressions of a call.

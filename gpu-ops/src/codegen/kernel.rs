@@ -275,6 +275,21 @@ impl KernelWriter<'_> {
         place: &str,
     ) -> Result<()> {
         let data = self.column_pointer(result, column, layout);
+        let text = self.stored(layout, value)?;
+        line!(self, "          {data}[{place}] = {text};");
+        if layout.nullable {
+            let pointer = self.valid_pointer(result, column);
+            line!(
+                self,
+                "          {pointer}[{place}] = (u8)({});",
+                value.valid_text()
+            );
+        }
+        Ok(())
+    }
+
+    /// C++ text of what is stored of a value.
+    pub(super) fn stored(&mut self, layout: &ColumnLayout, value: &Value) -> Result<String> {
         let t = layout.storage();
         let null_literal = value.valid.as_deref() == Some("false");
         let mut text = match value.c_type {
@@ -294,16 +309,7 @@ impl KernelWriter<'_> {
         if let Some(valid) = value.valid.as_ref().filter(|_| !null_literal) {
             text = format!("{valid} ? {text} : ({t})0");
         }
-        line!(self, "          {data}[{place}] = {text};");
-        if layout.nullable {
-            let pointer = self.valid_pointer(result, column);
-            line!(
-                self,
-                "          {pointer}[{place}] = (u8)({});",
-                value.valid_text()
-            );
-        }
-        Ok(())
+        Ok(text)
     }
 
     /// A dictionary code in the dictionary of the layout.

@@ -7,6 +7,7 @@
 
 mod aggregate;
 mod arguments;
+mod borrow;
 mod build;
 mod calendar;
 mod cast;
@@ -43,14 +44,15 @@ mod value;
 
 pub use aggregate::{Accumulator, AccumulatorPlan, CallPlan, StateKind};
 pub use arguments::{Argument, Arguments};
+pub use borrow::Borrowed;
 pub use kernel::BLOCK_THREADS;
 pub use keys::KeyPlan;
 pub use lookup::LookupTable;
 pub use packed::{pack, unpack_array};
 pub use program::{
-    CONTROL_WORDS, CollectedLayout, ColumnLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys,
-    JoinedMatches, KernelProgram, Program, RegroupedLayout, ResultLayout, SortProgram, SourceRows,
-    StepProgram,
+    BorrowProgram, CONTROL_WORDS, CollectedLayout, ColumnLayout, ControlWord, GroupsLayout,
+    IndexLayout, JoinKeys, JoinedMatches, KernelProgram, Program, RegroupedLayout, ResultLayout,
+    SortProgram, SourceRows, StepProgram,
 };
 pub use range::Range;
 pub use strings_plan::bytes_supported;

@@ -33,6 +33,7 @@ use arrow::datatypes::DataType;
 
 use super::aggregate::AccumulatorPlan;
 use super::arguments::Arguments;
+use super::borrow::Borrowed;
 use super::keys::KeyPlan;
 use super::lookup::LookupTable;
 use super::range::Range;
@@ -80,9 +81,20 @@ pub struct Program {
 pub enum StepProgram {
     /// A pipeline. When its sink is a hash or a non-unique index, the executor finishes the index
     /// from the key words afterwards; when it is `Matches`, it sums up the counts.
-    Pipeline(KernelProgram),
+    Pipeline(Box<KernelProgram>),
     /// Keys, sort, gather.
     Sort(Box<SortProgram>),
+    /// A result that is columns of a table as they are ([`ResultLayout::borrowed`]).
+    Borrow(BorrowProgram),
+}
+
+/// A step without a kernel: a result gets its rows from a table.
+#[derive(Debug, Clone)]
+pub struct BorrowProgram {
+    /// The result.
+    pub into: ResultId,
+    /// As [`KernelProgram::label`].
+    pub label: String,
 }
 
 /// One generated kernel.
@@ -189,6 +201,10 @@ pub enum ResultLayout {
         index: ResultId,
         /// What is joined once the rows are there; `None`: ranges of entries have been looked up.
         joined: Option<JoinedMatches>,
+        /// Rows lie where the scanned table has them.
+        borrowed: Option<Borrowed>,
+        /// Columns whose codes are the packed keys: they have no memory of their own, `r{r}k0` is theirs.
+        twins: Vec<usize>,
     },
     /// Rows with packed keys, brought together by key.
     Collected(CollectedLayout),
@@ -196,6 +212,18 @@ pub enum ResultLayout {
     Groups(GroupsLayout),
     /// A join index.
     Index(IndexLayout),
+}
+
+impl ResultLayout {
+    /// What lies in a scanned table; parts that do are not allocated: `r{r}k0` and `r{r}c{i}` are its columns.
+    pub fn borrowed(&self) -> Option<&Borrowed> {
+        match self {
+            Self::Matches { borrowed, .. } => borrowed.as_ref(),
+            Self::Collected(rows) => rows.borrowed.as_ref(),
+            Self::Index(index) => index.borrowed.as_ref(),
+            Self::Rows(_) | Self::Sorted(_) | Self::Groups(_) => None,
+        }
+    }
 }
 
 /// Rows whose packed keys and arguments have been written down for an aggregation; in a result that the graph does not
@@ -223,6 +251,8 @@ pub struct CollectedLayout {
     pub bits: u32,
     /// Slots of the table that numbers groups, at first.
     pub slots: u64,
+    /// Rows lie where the scanned table has them.
+    pub borrowed: Option<Borrowed>,
 }
 
 impl CollectedLayout {
@@ -233,11 +263,7 @@ impl CollectedLayout {
 
     /// C++ type of a pointer to packed keys.
     pub(super) fn key_pointer(&self) -> &'static str {
-        match self.key_bytes {
-            4 => "u32*",
-            8 => "u64*",
-            _ => "u128*",
-        }
+        key_pointer(self.key_bytes)
     }
 }
 
@@ -246,6 +272,14 @@ fn key_type(bytes: u32) -> &'static str {
         4 => "u32",
         8 => "u64",
         _ => "u128",
+    }
+}
+
+fn key_pointer(bytes: u32) -> &'static str {
+    match bytes {
+        4 => "u32*",
+        8 => "u64*",
+        _ => "u128*",
     }
 }
 
@@ -385,20 +419,12 @@ pub struct JoinKeys {
 impl JoinKeys {
     /// The C++ type of a key.
     pub(super) fn c_type(&self) -> &'static str {
-        match self.width {
-            4 => "u32",
-            8 => "u64",
-            _ => "u128",
-        }
+        key_type(self.width)
     }
 
     /// The C++ type of a pointer to keys.
     pub(super) fn pointer(&self) -> &'static str {
-        match self.width {
-            4 => "u32*",
-            8 => "u64*",
-            _ => "u128*",
-        }
+        key_pointer(self.width)
     }
 
     /// C++ text of the key, from the text of its packed words.
@@ -456,6 +482,8 @@ pub struct IndexLayout {
     pub track_matches: bool,
     /// Payload, addressed by entry (perfect unique: by key code).
     pub columns: Vec<ColumnLayout>,
+    /// Rows to be joined in memory lie where the scanned table has them.
+    pub borrowed: Option<Borrowed>,
 }
 
 impl ColumnLayout {

@@ -60,6 +60,12 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Leave out the statements so far: nothing will read their variables.
+    pub(super) fn forget(&mut self) {
+        self.lines.clear();
+        self.memo.clear();
+    }
+
     /// Name the value of `text`, or find the variable that already holds it.
     pub(super) fn bind(&mut self, c_type: CType, text: String) -> String {
         let key = format!("{} {text}", c_type.name());

@@ -1,5 +1,6 @@
 //! The sinks of a kernel that write rows: results, matches and indexes.
 
+use super::borrow::Borrowed;
 use super::emit::EmittedSink;
 use super::kernel::{KernelWriter, line};
 use super::program::{
@@ -13,6 +14,16 @@ use std::fmt::Write as _;
 /// Bytes of `ReserveScratch` of `join.cuh`.
 const RESERVE_BYTES: usize = 136;
 
+/// What one array of a result gets of a row.
+struct Cell {
+    /// C++ text of the array.
+    pointer: String,
+    /// Its element type.
+    c_type: &'static str,
+    /// C++ text of the element.
+    text: String,
+}
+
 /// A perfect index that is complete once its pipeline has run.
 fn is_direct(layout: &IndexLayout) -> bool {
     layout.kind == IndexKind::Perfect && (layout.unique || layout.existence)
@@ -22,6 +33,9 @@ impl KernelWriter<'_> {
     /// Shared memory and variables that the sink needs.
     pub(super) fn begin_sink(&mut self) -> Result<()> {
         match &self.pipeline.sink {
+            // Rows that stay where they are need no places.
+            sink if sink.borrowed().is_some() => {}
+            EmittedSink::Rows { in_place: true, .. } if self.pipeline.tree.is_none() => {}
             EmittedSink::Rows { .. }
             | EmittedSink::Matches { .. }
             | EmittedSink::Collect { .. }
@@ -47,7 +61,11 @@ impl KernelWriter<'_> {
         // Taken out while its text is written.
         let sink = std::mem::replace(&mut self.pipeline.sink, EmittedSink::Discard);
         let outcome = match &sink {
-            EmittedSink::Rows { into, values } => self.rows(*into, values, None),
+            EmittedSink::Rows {
+                into,
+                values,
+                in_place,
+            } => self.rows(*into, values, *in_place),
             EmittedSink::Collect {
                 into,
                 layout,
@@ -60,7 +78,17 @@ impl KernelWriter<'_> {
                 probe,
                 kind,
                 joined,
-            } => self.rows(*into, values, Some((*probe, *kind, *joined))),
+                columns,
+                borrowed,
+                twins,
+            } => {
+                let row = (columns.as_slice(), values.as_slice());
+                let lent = (borrowed.as_ref(), twins.as_slice());
+                match joined {
+                    Some(joined) => self.rows_to_join(*into, row, *probe, joined, lent),
+                    None => self.ranges(*into, row, *probe, *kind),
+                }
+            }
             EmittedSink::Build {
                 into,
                 layout,
@@ -110,27 +138,94 @@ impl KernelWriter<'_> {
 
     fn result_columns(&self, result: ResultId) -> Result<Vec<ColumnLayout>> {
         match self.known(result) {
-            Some(ResultLayout::Rows(columns) | ResultLayout::Matches { columns, .. }) => {
-                Ok(columns.clone())
-            }
+            Some(ResultLayout::Rows(columns)) => Ok(columns.clone()),
             _ => Err(GpuError::Internal(format!("result {result} has no rows"))),
         }
     }
 
-    /// Reserve a place for each live row: row k's is `first + spot[k]`.
-    fn reserve(&mut self, into: ResultId) {
+    /// What the columns of a result get of a row; nothing for those that are `elsewhere`.
+    fn cells(
+        &mut self,
+        into: ResultId,
+        columns: &[ColumnLayout],
+        values: &[Value],
+        elsewhere: impl Fn(usize) -> bool,
+    ) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for (column, (layout, value)) in columns.iter().zip(values).enumerate() {
+            if elsewhere(column) {
+                continue;
+            }
+            cells.push(Cell {
+                pointer: self.column_pointer(into, column, layout),
+                c_type: layout.storage(),
+                text: self.stored(layout, value)?,
+            });
+            if layout.nullable {
+                cells.push(Cell {
+                    pointer: self.valid_pointer(into, column),
+                    c_type: "u8",
+                    text: format!("(u8)({})", value.valid_text()),
+                });
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Give each live row a place and write its cells: a place at the end of the result, or `in_place` that which the row
+    /// has in the source, all rows of which are live.
+    fn write_rows(&mut self, into: ResultId, in_place: bool, lines: &[String], cells: &[Cell]) {
         let count = self.control(into, ControlWord::Count);
-        if self.pipeline.tree.is_some() {
+        if in_place {
+            line!(
+                self,
+                "    if (row == 0 && threadIdx.x == 0) {count} = rows;"
+            );
+        } else if self.pipeline.tree.is_some() {
             line!(
                 self,
                 "    const u32 spot[WL_ROWS] = {{}}; const u64 first = warp_reserve(live & 1u, &{count});"
             );
-            return;
+        } else {
+            line!(
+                self,
+                "    u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &{count}, shared.reserve, spot);"
+            );
         }
-        line!(
-            self,
-            "    u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &{count}, shared.reserve, spot);"
-        );
+        let needs = self.pipeline.sink_columns.clone();
+        self.load(&needs);
+        let capacity = self.size(&format!("cap{into}"));
+        if in_place {
+            line!(self, "    if (live != 0 && row < {capacity}) {{");
+            for (number, Cell { c_type, .. }) in cells.iter().enumerate() {
+                line!(self, "      {c_type} w{number}[WL_ROWS] = {{}};");
+            }
+        } else {
+            line!(self, "    if (live != 0) {{");
+        }
+        self.row_loop(lines, "live");
+        if in_place {
+            line!(self, "        if (alive) {{");
+            for (number, Cell { text, .. }) in cells.iter().enumerate() {
+                line!(self, "          w{number}[k] = {text};");
+            }
+        } else {
+            line!(
+                self,
+                "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
+            );
+            for Cell { pointer, text, .. } in cells {
+                line!(self, "          {pointer}[at] = {text};");
+            }
+        }
+        line!(self, "        }}\n      }}");
+        if in_place {
+            // Every part has room for whole vectors.
+            for (number, Cell { pointer, .. }) in cells.iter().enumerate() {
+                line!(self, "      store_vec({pointer} + row, w{number});");
+            }
+        }
+        line!(self, "    }}");
     }
 
     /// Rows with their packed keys.
@@ -141,76 +236,83 @@ impl KernelWriter<'_> {
         key: &str,
         values: &[Value],
     ) -> Result<()> {
-        self.reserve(into);
-        let needs = self.pipeline.sink_columns.clone();
-        self.load(&needs);
-        let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        line!(self, "    if (live != 0) {{");
-        self.row_loop(&lines, "live");
-        let capacity = self.size(&format!("cap{into}"));
-        line!(
-            self,
-            "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
-        );
-        for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
-            self.store(into, column, stored, value, "at")?;
+        let borrowed = layout.borrowed.as_ref();
+        let lent = |column| borrowed.is_some_and(|b| b.has(column));
+        let mut cells = self.cells(into, &layout.columns, values, lent)?;
+        if borrowed.is_none_or(|b| b.key.is_none()) {
+            cells.push(Cell {
+                pointer: self.pointer(&format!("r{into}k0"), layout.key_pointer()),
+                c_type: layout.key_type(),
+                text: key.to_string(),
+            });
         }
-        let keys = self.pointer(&format!("r{into}k0"), layout.key_pointer());
-        line!(self, "          {keys}[at] = {key};");
-        line!(self, "        }}\n      }}\n    }}");
+        let lines = std::mem::take(&mut self.pipeline.sink_lines);
+        self.write_rows(into, borrowed.is_some(), &lines, &cells);
         Ok(())
     }
 
-    fn rows(
+    fn rows(&mut self, into: ResultId, values: &[Value], in_place: bool) -> Result<()> {
+        let columns = self.result_columns(into)?;
+        let cells = self.cells(into, &columns, values, |_| false)?;
+        let lines = std::mem::take(&mut self.pipeline.sink_lines);
+        let in_place = in_place && self.pipeline.tree.is_none();
+        self.write_rows(into, in_place, &lines, &cells);
+        Ok(())
+    }
+
+    /// Probing rows with the keys that probe `p` made of them, to be joined in memory.
+    fn rows_to_join(
         &mut self,
         into: ResultId,
-        values: &[Value],
-        matches: Option<(usize, ProbeKind, Option<JoinedMatches>)>,
+        (columns, values): (&[ColumnLayout], &[Value]),
+        p: usize,
+        joined: &JoinedMatches,
+        (borrowed, twins): (Option<&Borrowed>, &[usize]),
     ) -> Result<()> {
-        let columns = self.result_columns(into)?;
-        self.reserve(into);
-        let needs = self.pipeline.sink_columns.clone();
-        self.load(&needs);
+        let elsewhere = |column| borrowed.is_some_and(|b| b.has(column)) || twins.contains(&column);
+        let mut cells = self.cells(into, columns, values, elsewhere)?;
+        if borrowed.is_none_or(|b| b.key.is_none()) {
+            cells.push(Cell {
+                pointer: self.pointer(&format!("r{into}k0"), joined.keys.pointer()),
+                c_type: joined.keys.c_type(),
+                text: format!("j{p}[k]"),
+            });
+        }
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        line!(self, "    if (live != 0) {{");
-        self.row_loop(&lines, "live");
-        let capacity = self.size(&format!("cap{into}"));
-        line!(
-            self,
-            "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
-        );
-        for (column, (layout, value)) in columns.iter().zip(values).enumerate() {
-            self.store(into, column, layout, value, "at")?;
+        self.write_rows(into, borrowed.is_some(), &lines, &cells);
+        Ok(())
+    }
+
+    /// Probing rows with the ranges of entries that probe `p` found.
+    fn ranges(
+        &mut self,
+        into: ResultId,
+        (columns, values): (&[ColumnLayout], &[Value]),
+        p: usize,
+        kind: ProbeKind,
+    ) -> Result<()> {
+        let mut cells = self.cells(into, columns, values, |_| false)?;
+        let (start, length) = if !kind.appends_payload() {
+            // The row alone.
+            ("0xffffffffu".to_string(), "1u".to_string())
+        } else if kind == ProbeKind::Left {
+            // Without a match one pair without an entry.
+            (
+                format!("length{p}[k] != 0 ? first{p}[k] : 0xffffffffu"),
+                format!("length{p}[k] != 0 ? length{p}[k] : 1u"),
+            )
+        } else {
+            (format!("first{p}[k]"), format!("length{p}[k]"))
+        };
+        for (part, text) in [("start", start), ("len", length)] {
+            cells.push(Cell {
+                pointer: self.pointer(&format!("r{into}{part}"), "u32*"),
+                c_type: "u32",
+                text,
+            });
         }
-        if let Some((p, _, Some(joined))) = matches {
-            let keys = self.pointer(&format!("r{into}k0"), joined.keys.pointer());
-            line!(self, "          {keys}[at] = j{p}[k];");
-        } else if let Some((p, kind, None)) = matches {
-            let start = self.pointer(&format!("r{into}start"), "u32*");
-            let length = self.pointer(&format!("r{into}len"), "u32*");
-            if !kind.appends_payload() {
-                // The row alone.
-                line!(
-                    self,
-                    "          {start}[at] = 0xffffffffu; {length}[at] = 1u;"
-                );
-            } else if kind == ProbeKind::Left {
-                // One pair without an entry.
-                line!(
-                    self,
-                    "          {start}[at] = length{p}[k] != 0 ? first{p}[k] : 0xffffffffu;"
-                );
-                line!(
-                    self,
-                    "          {length}[at] = length{p}[k] != 0 ? length{p}[k] : 1u;"
-                );
-            } else {
-                line!(self, "          {start}[at] = first{p}[k];");
-                line!(self, "          {length}[at] = length{p}[k];");
-            }
-        }
-        line!(self, "        }}");
-        line!(self, "      }}\n    }}");
+        let lines = std::mem::take(&mut self.pipeline.sink_lines);
+        self.write_rows(into, false, &lines, &cells);
         Ok(())
     }
 
@@ -241,49 +343,35 @@ impl KernelWriter<'_> {
                 line!(self, "    live &= keyed;");
             }
         }
-        self.reserve(into);
-        line!(self, "    if (live != 0) {{");
-        self.row_loop(&lines, "live");
-        let capacity = self.size(&format!("cap{into}"));
-        line!(
-            self,
-            "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
-        );
-        for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
-            self.store(into, column, stored, value, "at")?;
-        }
+        let borrowed = layout.borrowed.as_ref();
+        let lent = |column| borrowed.is_some_and(|b| b.has(column));
+        let mut cells = self.cells(into, &layout.columns, values, lent)?;
         if let Some(keys) = &layout.join_keys {
             let (t, packed) = (keys.c_type(), keys.packed(codes));
-            let words = self.pointer(&format!("r{into}k0"), keys.pointer());
-            match has_key.filter(|_| keep_without_key) {
-                Some(has_key) => {
-                    line!(
-                        self,
-                        "          {words}[at] = {has_key} ? {packed} : ~({t})0;"
-                    )
-                }
-                None => line!(self, "          {words}[at] = {packed};"),
+            if borrowed.is_none_or(|b| b.key.is_none()) {
+                cells.push(Cell {
+                    pointer: self.pointer(&format!("r{into}k0"), keys.pointer()),
+                    c_type: t,
+                    text: match has_key.filter(|_| keep_without_key) {
+                        Some(has_key) => format!("{has_key} ? {packed} : ~({t})0"),
+                        None => packed,
+                    },
+                });
+            }
+        } else {
+            for (word, code) in codes.iter().enumerate() {
+                cells.push(Cell {
+                    pointer: self.pointer(&format!("r{into}k{word}"), "u64*"),
+                    c_type: "u64",
+                    text: match has_key.filter(|_| keep_without_key) {
+                        // The first word says that there is no key.
+                        Some(has_key) => format!("{has_key} ? {code} : WL_EMPTY_KEY"),
+                        None => code.clone(),
+                    },
+                });
             }
         }
-        let words_apart = match layout.join_keys {
-            Some(_) => &[],
-            None => codes,
-        };
-        for (word, code) in words_apart.iter().enumerate() {
-            let words = self.pointer(&format!("r{into}k{word}"), "u64*");
-            match has_key {
-                // The first word says that there is no key.
-                Some(has_key) if keep_without_key => {
-                    line!(
-                        self,
-                        "          {words}[at] = {has_key} ? {code} : WL_EMPTY_KEY;"
-                    );
-                }
-                _ => line!(self, "          {words}[at] = {code};"),
-            }
-        }
-        line!(self, "        }}");
-        line!(self, "      }}\n    }}");
+        self.write_rows(into, borrowed.is_some(), &lines, &cells);
         Ok(())
     }
 

@@ -1,9 +1,10 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
-use super::aggregate::{AccumulatorPlan, EVERY_ROW};
+use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW};
+use super::borrow::{self, Borrowed};
 use super::collect::packed_width;
 use super::distinct::DistinctSets;
-use super::emit::{Context, EmittedSink, Known, emit_all};
+use super::emit::{Context, EmittedSink, Known, columns_of};
 use super::group_sink;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
 use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
@@ -60,6 +61,8 @@ pub(super) fn aggregate_sink(
             .iter()
             .map(|(_, bytes)| *bytes)
             .collect(),
+        adds: dense.accumulators.iter().map(Accumulator::adds).sum(),
+        tests: dense.accumulators.iter().map(Accumulator::tests).sum(),
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
         collisions: collisions(emitter, aggregate),
@@ -159,13 +162,15 @@ fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
     )
 }
 
+/// The sink of a build, and the scope columns that its statements read; `scan`: the rows are those of a bare scan.
 pub(super) fn build_sink(
     context: &mut Context<'_>,
     emitter: &mut Emitter<'_>,
     into: ResultId,
     build: &Build,
     bound: u64,
-) -> Result<EmittedSink> {
+    scan: Option<usize>,
+) -> Result<(EmittedSink, Vec<usize>)> {
     let mut keys = Vec::new();
     let mut needed = Vec::new();
     for key in &build.keys {
@@ -175,12 +180,6 @@ pub(super) fn build_sink(
         }
         keys.push(key_plan(emitter, value, &key.data_type, build.null_equal)?);
     }
-    let values = emit_all(emitter, &build.payload)?;
-    let columns: Vec<ColumnLayout> = values
-        .iter()
-        .zip(&build.payload)
-        .map(|(value, expr)| layout_of(value, &expr.data_type))
-        .collect();
     needed.dedup();
     let has_key = (!needed.is_empty()).then(|| emitter.bind_bool(needed.join(" && ")));
     let keep_without_key = build.track_matches && has_key.is_some();
@@ -190,6 +189,46 @@ pub(super) fn build_sink(
     } else {
         pack_keys(&mut keys)
     };
+    let join_keys = build.join.map(|join| {
+        let bits: u32 = keys.iter().map(|key| key.bits).sum();
+        // Codes below the two that stand for rows without a key that could match; of several words the first has
+        // a bit to spare.
+        let narrow = match keys.as_slice() {
+            [key] => key.domain < u128::from(u32::MAX),
+            _ => bits < 32,
+        };
+        let width = match key_words {
+            1 if narrow => Some(4),
+            1 => Some(8),
+            2 => Some(16),
+            _ => None,
+        };
+        let bits = if key_words == 2 { 127 } else { bits };
+        width.map(|width| JoinKeys { join, width, bits })
+    });
+    let raw: Vec<String> = keys.iter().map(super::keys::code).collect();
+    // Rows without a key are left out unless somebody asks for them.
+    let all = has_key.is_none() || keep_without_key;
+    let scan = scan.filter(|_| all && matches!(join_keys, Some(Some(_))));
+    let key = match join_keys {
+        Some(Some(join)) if has_key.is_none() && scan.is_some() => {
+            borrow::lent_key(emitter.columns, &build.keys, &keys, join.width, None)
+        }
+        _ => None,
+    };
+    let mut read = columns_of(&build.keys);
+    if key.is_some() {
+        emitter.forget();
+        read.clear();
+    }
+    let kept = borrow::keep(emitter, &build.payload, scan.is_some())?;
+    read.extend(kept.read);
+    let (values, columns) = (kept.values, kept.layouts);
+    let borrowed = scan.map(|scan| Borrowed {
+        scan,
+        key,
+        columns: kept.borrowed,
+    });
     let existence = build.existence && !build.track_matches;
     let spec = &context.graph.results[into];
     let profile = IndexProfile {
@@ -203,20 +242,8 @@ pub(super) fn build_sink(
         key_words,
         unique: build.unique,
         existence,
+        prefer_hash: build.prefer_hash,
     };
-    let join_keys = build.join.map(|join| {
-        let bits: u32 = keys.iter().map(|key| key.bits).sum();
-        // Codes below the two that stand for rows without a key that could match; of several words the first has
-        // a bit to spare.
-        let width = match (key_words, bits) {
-            (1, ..31) => Some(4),
-            (1, _) => Some(8),
-            (2, _) => Some(16),
-            _ => None,
-        };
-        let bits = if key_words == 2 { 127 } else { bits };
-        width.map(|width| JoinKeys { join, width, bits })
-    });
     let (kind, mut reason) = if let Some(Some(keys)) = join_keys {
         (IndexKind::Materialized(keys.join), String::new())
     } else if keys.is_empty() {
@@ -242,7 +269,6 @@ pub(super) fn build_sink(
         .choices
         .push(format!("index {} is {kind}: {reason}", spec.name));
     let unique = build.unique && !keys.is_empty();
-    let raw: Vec<String> = keys.iter().map(super::keys::code).collect();
     let codes = match kind {
         _ if keys.is_empty() => vec![],
         IndexKind::Perfect => vec![dense_code(&keys, &raw)],
@@ -271,20 +297,26 @@ pub(super) fn build_sink(
         existence,
         track_matches: build.track_matches,
         columns: if existence { vec![] } else { columns },
+        borrowed,
     };
-    Ok(EmittedSink::Build {
+    let sink = EmittedSink::Build {
         into,
         layout,
         has_key,
         codes,
         values: if existence { vec![] } else { values },
         keep_without_key,
-    })
+    };
+    Ok((sink, read))
 }
 
 /// Record the layout of what the sink fills; rows that several pipelines append are settled by the last.
 pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) -> Result<()> {
     let graph = context.graph;
+    if let Some((into, borrowed)) = sink.borrowed() {
+        let reason = borrowed.reason(&graph.results[into].name);
+        context.choices.push(reason);
+    }
     let types = |id: ResultId| graph.results[id].kind.columns();
     let layouts = |id: ResultId, values: &[Value]| -> Vec<ColumnLayout> {
         values
@@ -294,7 +326,7 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
             .collect()
     };
     match sink {
-        EmittedSink::Rows { into, values } => {
+        EmittedSink::Rows { into, values, .. } => {
             let mut new = layouts(*into, values);
             let mut total = bound;
             if let Some(Known {
@@ -316,8 +348,10 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
         }
         EmittedSink::Matches {
             into,
-            values,
             joined,
+            columns,
+            borrowed,
+            twins,
             ..
         } => {
             let index = graph
@@ -326,9 +360,11 @@ pub(super) fn settle(context: &mut Context<'_>, sink: &EmittedSink, bound: u64) 
                 .ok_or_else(|| GpuError::Internal("matches without a probe".into()))?;
             context.known[*into] = Some(Known {
                 layout: ResultLayout::Matches {
-                    columns: layouts(*into, values),
+                    columns: columns.clone(),
                     index,
                     joined: *joined,
+                    borrowed: borrowed.clone(),
+                    twins: twins.clone(),
                 },
                 bound,
             });

@@ -93,6 +93,7 @@ fn pairs(
         columns,
         index,
         joined,
+        ..
     } = &known.layout
     else {
         return Err(GpuError::Internal(format!(

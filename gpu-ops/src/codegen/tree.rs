@@ -404,7 +404,8 @@ impl KernelWriter<'_> {
             text += "};\n";
             self.structs += &text;
             let _ = writeln!(queues, "  Level{l} level{l};");
-            bytes = bytes.next_multiple_of(16);
+            // A struct without members has a byte all the same.
+            bytes = (bytes + u64::from(level.words(l, options) == 0)).next_multiple_of(16);
         }
         if levels.len() > 1 {
             let _ = write!(self.structs, "struct alignas(16) Queues {{\n{queues}}};\n");

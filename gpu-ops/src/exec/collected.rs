@@ -1,15 +1,16 @@
 //! Collected rows of an aggregation: numbered, sorted or partitioned by key before they are added up.
 
+use super::arrange::Arrangement;
 use super::control::Control;
 use super::places::Part;
 use super::run::{MOST_ATTEMPTS, Run};
-use super::shapes::{BlockSizes, CollectedShape, PartSize, Sizes};
+use super::shapes::{CollectedShape, PartSize, Sizes};
 use super::storage::Store;
 use crate::codegen::{ControlWord, RegroupedLayout};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::pipeline::Regroup;
-use crate::primitives::{self, Digits, GroupNumbers, Keys, Payload};
+use crate::primitives::{self, Digits, GroupNumbers, Keys};
 
 /// Slots, at first, of the table for groups that find no place in a block's.
 const SPARE_SLOTS: u64 = 1 << 12;
@@ -50,18 +51,6 @@ impl Run<'_> {
             }
         };
         Ok(())
-    }
-
-    fn extra(&mut self, result: ResultId, parts: Vec<PartSize>, temporary: bool) -> Result<Store> {
-        let name = self.name(result);
-        let blocks = [BlockSizes {
-            parts,
-            fill: None,
-            temporary,
-        }];
-        let mut store = Store::default();
-        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
-        Ok(store)
     }
 
     /// Give each row the number of its group, in a table that grows until all groups fit.
@@ -134,37 +123,8 @@ impl Run<'_> {
 
     /// Sort or partition the rows.
     fn order(&mut self, result: ResultId, rows: &CollectedShape) -> Result<()> {
-        let capacity = self.sizes[result].capacity;
-        let parts = rows.arranged_parts(capacity);
-        let arranged = self.extra(result, parts.clone(), false)?;
-        let new = |part: Part| {
-            arranged
-                .address(part)
-                .ok_or_else(|| GpuError::Internal(format!("collected rows have no {part:?}")))
-        };
-        let mut payloads = Vec::new();
-        for part in &parts {
-            let from = match part.part {
-                Part::Column(_) | Part::Valid(_) => Some(self.address(result, part.part)?),
-                Part::Numbers => None,
-                _ => continue,
-            };
-            payloads.push(Payload {
-                from,
-                to: new(part.part)?,
-                width: part.unit as u32,
-            });
-        }
-        let by = match rows.how {
-            Regroup::SortNumbers => (Part::Ids, 4),
-            _ => (Part::KeyWord(0), rows.key_bytes),
-        };
-        let keys = Keys {
-            ptr: self.address(result, by.0)?,
-            width: by.1,
-        };
-        let (digits, bits, offsets) = if rows.how.partitions() {
-            (Digits::Hash, 0..rows.bits, Some(new(Part::Offsets)?))
+        let (digits, bits) = if rows.how.partitions() {
+            (Digits::Hash, 0..rows.bits)
         } else if rows.how == Regroup::SortNumbers {
             let groups = match self.hint(result) {
                 Some(hint) => hint.pairs,
@@ -174,32 +134,20 @@ impl Run<'_> {
                 }
             };
             let most = u32::try_from(groups.max(1) - 1).unwrap_or(u32::MAX);
-            (Digits::Key, 0..u32::BITS - most.leading_zeros(), None)
+            (Digits::Key, 0..u32::BITS - most.leading_zeros())
         } else {
-            (Digits::Key, 0..rows.key_bits, None)
+            (Digits::Key, 0..rows.key_bits)
         };
-        let to = new(by.0)?;
-        let count = self.count(result);
-        self.kernels += 1;
-        // SAFETY: both stores have room for the result's capacity in each part, of the widths given, and the
-        // offsets for this many partitions.
-        unsafe {
-            primitives::radix_partition(
-                self.runtime,
-                self.stream,
-                keys,
-                to,
-                &payloads,
-                count,
-                digits,
-                bits,
-                offsets,
-            )?;
-        }
-        if let Some(store) = &mut self.stores[result] {
-            store.replace(arranged, &mut self.recycler);
-        }
-        self.mark("transform")
+        let how = Arrangement {
+            parts: rows.arranged_parts(self.sizes[result].capacity),
+            by: match rows.how {
+                Regroup::SortNumbers => Part::Ids,
+                _ => Part::KeyWord(0),
+            },
+            digits,
+            bits,
+        };
+        self.arrange(result, how)
     }
 
     /// Room for the groups of collected rows, at first.

@@ -6,11 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use warpline_cuda::kernels;
 
-use super::shapes::Shape;
-use crate::codegen::KernelProgram;
-use crate::device::Kernel;
+use super::joined::{dense, digits};
+use super::shapes::{ColumnShape, IndexShape, Shape, arranged_parts};
+use crate::codegen::{JoinKeys, KernelProgram};
+use crate::device::{DeviceInfo, Kernel};
 use crate::error::{GpuError, Result};
-use crate::primitives::{Digits, compile_partition};
+use crate::graph::{Graph, ProbeKind};
+use crate::primitives::{
+    Digits, compile_merge_join, compile_partition, compile_partition_join, partition_bits,
+};
 use crate::runtime::Runtime;
 
 /// Sorts of at most this many rows (by estimate) need no more than the kernel for few rows.
@@ -23,7 +27,7 @@ pub(super) struct Builtins {
     wanted: Vec<Builtin>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Builtin {
     /// Sums of 32-bit and of 64-bit words are one module.
     Sums,
@@ -32,10 +36,29 @@ enum Builtin {
     SmallSort,
     /// Keys of 4 bytes in the order of the rows so far.
     SortKeys,
-    /// A pass over keys of this many bytes and row numbers.
-    SortPass(u32),
-    /// Counts of the digits of keys of this many bytes.
-    SortDigits(u32),
+    /// A pass over keys of `width` bytes and columns of these widths.
+    Pass {
+        width: u32,
+        digits: Digits,
+        columns: Vec<u32>,
+    },
+    /// Counts of the digits of keys of `width` bytes.
+    Digits {
+        width: u32,
+        digits: Digits,
+    },
+    /// Pairs of partitioned sides.
+    PartitionJoin {
+        keys: JoinKeys,
+        unique: bool,
+        rows: u64,
+        bits: u32,
+    },
+    /// Pairs of sorted sides.
+    MergeJoin {
+        width: u32,
+        unique: bool,
+    },
     Strings,
 }
 
@@ -46,17 +69,63 @@ impl Builtins {
         }
     }
 
-    /// What finishes a result of this shape.
-    pub(super) fn of_shape(&mut self, shape: &Shape) {
-        match shape {
-            Shape::Matches(_, None) => self.add(Builtin::Sums),
-            Shape::Index(index) if index.appends() && index.key_words > 0 => {
-                self.add(Builtin::Index(index.key_words));
-                if index.has_ranges() {
-                    self.add(Builtin::Sums);
+    /// What finishes results of these shapes.
+    pub(super) fn of_shapes(&mut self, shapes: &[Shape], graph: &Graph, device: &DeviceInfo) {
+        for shape in shapes {
+            match shape {
+                Shape::Matches(_, None) => self.add(Builtin::Sums),
+                Shape::Matches(columns, Some(join)) => {
+                    let Some(Shape::Index(index)) = shapes.get(join.index) else {
+                        continue;
+                    };
+                    let rows = graph.results.get(join.index).map_or(0, |r| r.estimate);
+                    let kind = join.matches.kind;
+                    self.of_join(index, join.matches.keys, columns, kind, rows, device);
                 }
+                Shape::Index(index) if index.appends() && index.key_words > 0 => {
+                    self.add(Builtin::Index(index.key_words));
+                    if index.has_ranges() {
+                        self.add(Builtin::Sums);
+                    }
+                }
+                _ => {}
             }
-            _ => {}
+        }
+    }
+
+    /// What joins the rows of an index, about `rows`, with those of a side of these columns.
+    fn of_join(
+        &mut self,
+        index: &IndexShape,
+        keys: JoinKeys,
+        columns: &[ColumnShape],
+        kind: ProbeKind,
+        rows: u64,
+        device: &DeviceInfo,
+    ) {
+        let bits = partition_bits(rows, keys.width, device);
+        let (width, digits) = (keys.width, digits(keys, bits));
+        for columns in [&index.columns, columns] {
+            let parts = arranged_parts(columns, keys, bits, 0);
+            let moved = parts.iter().filter(|part| part.part.moves());
+            self.add(Builtin::Pass {
+                width,
+                digits,
+                columns: moved.map(|part| part.unit as u32).collect(),
+            });
+        }
+        self.add(Builtin::Digits { width, digits });
+        if keys.join.sorts() {
+            let unique = index.unique;
+            self.add(Builtin::MergeJoin { width, unique });
+        } else {
+            self.add(Builtin::Sums);
+            self.add(Builtin::PartitionJoin {
+                keys,
+                unique: index.unique || matches!(kind, ProbeKind::Semi | ProbeKind::Anti),
+                rows,
+                bits,
+            });
         }
     }
 
@@ -73,30 +142,59 @@ impl Builtins {
                 self.add(Builtin::SortKeys);
                 for bits in word_bits.iter().filter(|bits| **bits > 0) {
                     let width = if *bits <= 32 { 4 } else { 8 };
-                    self.add(Builtin::SortPass(width));
-                    self.add(Builtin::SortDigits(width));
+                    self.add(sort_pass(width));
+                    self.add(sort_digits(width));
                 }
             }
         }
     }
 }
 
+/// A pass of a sort by keys of `width` bytes, and counts of their digits.
+fn sort_pass(width: u32) -> Builtin {
+    Builtin::Pass {
+        width,
+        digits: Digits::Key,
+        columns: vec![4],
+    }
+}
+
+fn sort_digits(width: u32) -> Builtin {
+    let digits = Digits::Key;
+    Builtin::Digits { width, digits }
+}
+
 impl Builtin {
     /// Any kernel of the module: a module is compiled as a whole.
-    fn compile(self, runtime: &Runtime) -> Result<()> {
-        match self {
+    fn compile(&self, runtime: &Runtime) -> Result<()> {
+        match *self {
             Self::Sums => runtime.builtin("exclusive_sum_u64", 0, kernels::scan),
             Self::Index(words) => {
                 runtime.builtin("insert_set", words, || kernels::hash_index(words))
             }
             Self::SmallSort => runtime.builtin("sort_small", 0, kernels::sort_small),
             Self::SortKeys => runtime.builtin("sort_keys", 0, kernels::sort_keys),
-            Self::SortPass(width) => {
-                return compile_partition(runtime, width, Digits::Key, &[4], 0, true);
+            Self::Pass {
+                width,
+                digits,
+                ref columns,
+            } => return compile_partition(runtime, width, digits, columns, 0, true),
+            Self::Digits { width, digits } => {
+                return compile_partition(runtime, width, digits, &[], 0, false);
             }
-            Self::SortDigits(width) => {
-                return compile_partition(runtime, width, Digits::Key, &[], 0, false);
+            Self::PartitionJoin {
+                keys,
+                unique,
+                rows,
+                bits,
+            } => {
+                let key_bits = dense(keys, bits).then_some(keys.bits);
+                let numbers = !keys.join.transforms();
+                return compile_partition_join(
+                    runtime, keys.width, unique, numbers, rows, bits, key_bits,
+                );
             }
+            Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),
             Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
         }
         .map(|_| ())
@@ -119,8 +217,8 @@ pub(super) fn warm_up(runtime: &Arc<Runtime>) {
 
 fn compile_common(runtime: &Runtime) {
     let wanted = [
-        Builtin::SortPass(4),
-        Builtin::SortDigits(4),
+        sort_pass(4),
+        sort_digits(4),
         Builtin::SortKeys,
         Builtin::Sums,
         Builtin::Index(1),

@@ -44,10 +44,17 @@ impl Run<'_> {
     }
 
     pub(super) fn address(&self, result: ResultId, part: Part) -> Result<DevicePtr> {
-        self.stores[result]
-            .as_ref()
-            .and_then(|s| s.address(part))
+        self.find(result, part)
             .ok_or_else(|| GpuError::Internal(format!("{} has no {part:?}", self.name(result))))
+    }
+
+    /// Where a part of a result lies by now, if it has it.
+    pub(super) fn find(&self, result: ResultId, part: Part) -> Option<DevicePtr> {
+        let part = match self.prepared.shapes.get(result)?.is_twin(part) {
+            true => Part::KeyWord(0),
+            false => part,
+        };
+        self.stores.get(result)?.as_ref()?.address(part)
     }
 
     fn sum_pairs(&mut self, result: ResultId) -> Result<()> {

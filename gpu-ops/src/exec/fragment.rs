@@ -417,7 +417,11 @@ impl Shared {
         let program = Program::new(&graph, &plain, self.policy.as_ref(), device)?;
         // Anonymous tables are loaded anew each time: keeping them would only hold memory.
         drop(plain);
-        let prepared = Prepared::new(graph, duplicates, program, tables, &self.runtime, stream)?;
+        let mut prepared =
+            Prepared::new(graph, duplicates, program, tables, &self.runtime, stream)?;
+        if self.options.blocks > 0 {
+            prepared.limit_blocks(self.options.blocks * u64::from(device.multiprocessors.max(1)));
+        }
         let prepared = Arc::new(prepared);
         *self.prepared.lock() = Some(Arc::clone(&prepared));
         Ok((prepared, false))

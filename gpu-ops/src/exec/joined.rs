@@ -1,23 +1,31 @@
 //! Joins of two sides that lie in memory: their rows are partitioned or sorted, then paired.
 
+use super::arrange::Arrangement;
 use super::control::Control;
 use super::places::Part;
 use super::run::{MOST_ATTEMPTS, Run, with_slack};
-use super::shapes::{
-    BlockSizes, ColumnShape, IndexShape, JoinShape, Shape, arranged_parts, pair_parts,
-};
+use super::shapes::{ColumnShape, IndexShape, JoinShape, Shape, arranged_parts, pair_parts};
 use super::storage::Store;
 use crate::codegen::{ControlWord, JoinKeys};
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::graph::{ProbeKind, ResultId};
-use crate::primitives::{self, Digits, Keys, PairKind, PairList, Payload, Side};
+use crate::primitives::{self, Digits, Keys, PairKind, PairList, Side};
 
 /// Most bits that a dense partition leaves of a code: its array has as many places, of two bytes each.
 const MOST_ARRAY_BITS: u32 = 13;
 
+/// What the keys of a side are partitioned by into `2^bits` parts, or sorted by.
+pub(super) fn digits(keys: JoinKeys, bits: u32) -> Digits {
+    if keys.join.sorts() || dense(keys, bits) {
+        Digits::Key
+    } else {
+        Digits::Hash
+    }
+}
+
 /// Are codes so dense that an array over those of a partition takes the place of its hash table?
-fn dense(keys: JoinKeys, bits: u32) -> bool {
+pub(super) fn dense(keys: JoinKeys, bits: u32) -> bool {
     !keys.join.sorts() && keys.width <= 8 && keys.bits <= bits + MOST_ARRAY_BITS
 }
 
@@ -30,7 +38,7 @@ impl Run<'_> {
         let device = self.runtime.device().info();
         let bits = primitives::partition_bits(self.rows[result], keys.width, device);
         self.sizes[result].bits = bits;
-        self.arrange(result, &index.columns, keys, bits)
+        self.arrange_side(result, &index.columns, keys, bits)
     }
 
     /// Pair the rows of a `Matches` result with the entries of its index.
@@ -42,7 +50,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let keys = join.matches.keys;
         let bits = self.sizes[join.index].bits;
-        self.arrange(result, columns, keys, bits)?;
+        self.arrange_side(result, columns, keys, bits)?;
         let unique = match &self.prepared.shapes[join.index] {
             Shape::Index(index) => index.unique,
             _ => false,
@@ -54,14 +62,7 @@ impl Run<'_> {
         };
         for _ in 0..MOST_ATTEMPTS {
             self.sizes[result].pairs = room;
-            let mut list = Store::default();
-            let name = self.name(result);
-            let parts = pair_parts(room);
-            let blocks = [BlockSizes {
-                parts,
-                ..Default::default()
-            }];
-            list.extend(&blocks, &mut self.recycler, self.stream, name)?;
+            let list = self.extra(result, pair_parts(room), false)?;
             self.pair(result, join, unique, bits, &list)?;
             self.mark("match")?;
             let pairs = if self.careful() {
@@ -84,8 +85,8 @@ impl Run<'_> {
         Err(self.hopeless(result))
     }
 
-    /// Partition or sort the rows of a result: its keys and, by kind, its columns or their numbers.
-    fn arrange(
+    /// Partition or sort a side: its keys and, by kind, its columns or the numbers of its rows.
+    fn arrange_side(
         &mut self,
         result: ResultId,
         columns: &[ColumnShape],
@@ -93,69 +94,17 @@ impl Run<'_> {
         bits: u32,
     ) -> Result<()> {
         let capacity = self.sizes[result].capacity;
-        let parts = arranged_parts(columns, keys, bits, capacity);
-        let name = self.name(result);
-        let mut arranged = Store::default();
-        let blocks = [BlockSizes {
-            parts: parts.clone(),
-            ..Default::default()
-        }];
-        arranged.extend(&blocks, &mut self.recycler, self.stream, name)?;
-        let new = |part: Part| {
-            arranged
-                .address(part)
-                .ok_or_else(|| GpuError::Internal(format!("an arranged side has no {part:?}")))
+        let how = Arrangement {
+            parts: arranged_parts(columns, keys, bits, capacity),
+            by: Part::KeyWord(0),
+            digits: digits(keys, bits),
+            bits: match keys.join.sorts() {
+                // One bit more than codes have: keys that match nothing come last.
+                true => 0..(keys.bits + 1).min(keys.width * 8),
+                false => 0..bits,
+            },
         };
-        let mut payloads = Vec::new();
-        for part in &parts {
-            let from = match part.part {
-                Part::Column(_) | Part::Valid(_) => Some(self.address(result, part.part)?),
-                Part::Numbers => None,
-                _ => continue,
-            };
-            payloads.push(Payload {
-                from,
-                to: new(part.part)?,
-                width: part.unit as u32,
-            });
-        }
-        let from = Keys {
-            ptr: self.address(result, Part::KeyWord(0))?,
-            width: keys.width,
-        };
-        let (digits, bits, offsets) = if keys.join.sorts() {
-            // One bit more than codes have: keys that match nothing come last.
-            (Digits::Key, 0..(keys.bits + 1).min(keys.width * 8), None)
-        } else {
-            let digits = if dense(keys, bits) {
-                Digits::Key
-            } else {
-                Digits::Hash
-            };
-            (digits, 0..bits, Some(new(Part::Offsets)?))
-        };
-        let to = new(Part::KeyWord(0))?;
-        let rows = self.count(result);
-        self.kernels += 1;
-        // SAFETY: both stores have room for the result's capacity in each part, of the widths given; the
-        // offsets were made for this many partitions.
-        unsafe {
-            primitives::radix_partition(
-                self.runtime,
-                self.stream,
-                from,
-                to,
-                &payloads,
-                rows,
-                digits,
-                bits,
-                offsets,
-            )?;
-        }
-        if let Some(store) = &mut self.stores[result] {
-            store.replace(arranged, &mut self.recycler);
-        }
-        self.mark("transform")
+        self.arrange(result, how)
     }
 
     /// Fill the list of pairs.

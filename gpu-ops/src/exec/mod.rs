@@ -10,6 +10,7 @@
 //! 4. `execute` brings the output to the host, in one copy when it is small, and `decode` and `text` turn it into
 //!    Arrow arrays of the plan's types.
 
+mod arrange;
 mod collected;
 mod compile;
 mod control;

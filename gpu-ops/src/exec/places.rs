@@ -57,6 +57,13 @@ pub(super) enum Part {
     DistinctStates(usize),
 }
 
+impl Part {
+    /// Does it move with the keys when they are partitioned or sorted?
+    pub(super) fn moves(self) -> bool {
+        matches!(self, Self::Column(_) | Self::Valid(_) | Self::Numbers)
+    }
+}
+
 /// A value that differs between runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {

@@ -7,14 +7,14 @@ use parking_lot::Mutex;
 
 use super::compile::{Builtins, compile};
 use super::covering::Covering;
-use super::places::{ColumnPart, Name, Place, Template};
+use super::places::{ColumnPart, Name, Part, Place, Template};
 use super::shapes::Shape;
 use crate::codegen::{
     ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
     StepProgram, TreeLayout,
 };
 use crate::column::{Column, Encoding};
-use crate::device::{Kernel, Stream};
+use crate::device::{DevicePtr, Kernel, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, ResultId, Stage, Step};
 use crate::memory::DeviceBuffer;
@@ -35,6 +35,8 @@ pub(super) struct Prepared {
     pub(super) duplicates: HashSet<String>,
     /// By result.
     pub(super) shapes: Vec<Shape>,
+    /// By result: what it has of a table.
+    pub(super) borrowed: Vec<Option<Lent>>,
     /// In launch order.
     pub(super) steps: Vec<PreparedStep>,
     /// By step: the results that nothing reads after it.
@@ -66,6 +68,15 @@ pub(super) struct Hint {
     pub(super) distinct_slots: Vec<u64>,
 }
 
+/// Columns of a table that are parts of a result. As kernels do, it has their addresses without keeping them.
+#[derive(Debug)]
+pub(super) struct Lent {
+    /// Rows of the table, all of which the result has.
+    pub(super) rows: u64,
+    /// Where they lie.
+    pub(super) parts: Vec<(Part, DevicePtr)>,
+}
+
 /// The columns of a table by identity. A weak reference keeps the address from being given to
 /// another column, but does not keep the device memory.
 #[derive(Debug)]
@@ -78,9 +89,16 @@ struct TableIdentity {
 #[derive(Debug)]
 pub(super) enum PreparedStep {
     /// One kernel.
-    Pipeline(PreparedKernel),
+    Pipeline(Box<PreparedKernel>),
     /// Keys, order, gather.
     Sort(Box<PreparedSort>),
+    /// A result that needs no kernel.
+    Borrow {
+        /// The result.
+        into: ResultId,
+        /// For profiles.
+        label: String,
+    },
 }
 
 /// A sort.
@@ -166,7 +184,7 @@ impl Prepared {
         };
         let shapes: Vec<Shape> = program.results.iter().map(Shape::of).collect();
         let mut builtins = Builtins::default();
-        shapes.iter().for_each(|shape| builtins.of_shape(shape));
+        builtins.of_shapes(&shapes, &graph, runtime.device().info());
         for step in &program.steps {
             if let StepProgram::Sort(sort) = step {
                 let rows = graph.results.get(sort.rows).map_or(0, |r| r.estimate);
@@ -197,7 +215,7 @@ impl Prepared {
         let mut steps = Vec::with_capacity(program.steps.len());
         for step in &program.steps {
             steps.push(match step {
-                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(next(kernel)?),
+                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(Box::new(next(kernel)?)),
                 StepProgram::Sort(sort) => PreparedStep::Sort(Box::new(PreparedSort {
                     rows: sort.rows,
                     into: sort.into,
@@ -207,6 +225,10 @@ impl Prepared {
                     skip: sort.skip,
                     fetch: sort.fetch,
                 })),
+                StepProgram::Borrow(step) => PreparedStep::Borrow {
+                    into: step.into,
+                    label: step.label.clone(),
+                },
             });
         }
         Ok(Self {
@@ -216,13 +238,32 @@ impl Prepared {
             output,
             scalars: scalars(&graph),
             choices: program.choices.clone(),
-            bytes: bytes_read(&kernels, tables),
+            bytes: bytes_read(&program, tables),
+            borrowed: program
+                .results
+                .iter()
+                .map(|layout| Lent::of(layout, tables))
+                .collect::<Result<_>>()?,
             hints: Mutex::default(),
             steps,
             lookups,
             graph,
             duplicates,
         })
+    }
+
+    /// Launch at most so many blocks of a generated kernel at once.
+    pub(super) fn limit_blocks(&mut self, most: u64) {
+        for step in &mut self.steps {
+            let kernels = match step {
+                PreparedStep::Pipeline(kernel) => [Some(kernel.as_mut()), None],
+                PreparedStep::Borrow { .. } => [None, None],
+                PreparedStep::Sort(sort) => [Some(&mut sort.gather), sort.keys.as_mut()],
+            };
+            for kernel in kernels.into_iter().flatten() {
+                kernel.most_blocks = kernel.most_blocks.min(most);
+            }
+        }
     }
 
     /// Was it made for exactly these columns?
@@ -237,6 +278,34 @@ impl Prepared {
                         .zip(&table.columns)
                         .all(|(mine, column)| std::ptr::eq(mine.as_ptr(), Arc::as_ptr(column)))
             })
+    }
+}
+
+impl Lent {
+    /// What a result of this layout has of the tables.
+    fn of(layout: &ResultLayout, tables: &[Arc<LoadedTable>]) -> Result<Option<Self>> {
+        let Some(borrowed) = layout.borrowed() else {
+            return Ok(None);
+        };
+        let table = tables
+            .get(borrowed.scan)
+            .ok_or_else(|| GpuError::Internal("rows borrowed from no table".into()))?;
+        let columns = borrowed.columns.iter().enumerate();
+        let columns = columns.map(|(column, of)| (Part::Column(column), *of));
+        let parts = columns
+            .chain([(Part::KeyWord(0), borrowed.key)])
+            .filter_map(|(part, of)| Some((part, of?)))
+            .map(|(part, of)| {
+                let column = table.columns.get(of).ok_or_else(|| {
+                    GpuError::Internal(format!("a borrowed column {of} that is not there"))
+                })?;
+                Ok((part, column.data.ptr()))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Some(Self {
+            rows: table.rows as u64,
+            parts,
+        }))
     }
 }
 
@@ -268,6 +337,7 @@ fn kernels_of(step: &StepProgram) -> Vec<&KernelProgram> {
     match step {
         StepProgram::Pipeline(kernel) => vec![kernel],
         StepProgram::Sort(sort) => sort.keys.iter().chain([&sort.gather]).collect(),
+        StepProgram::Borrow(_) => vec![],
     }
 }
 
@@ -406,6 +476,7 @@ fn dead_after(steps: &[PreparedStep], shapes: &[Shape], output: ResultId) -> Vec
                 sort.keys.iter().chain([&sort.gather]).collect(),
                 vec![sort.rows, sort.into],
             ),
+            PreparedStep::Borrow { into, .. } => (vec![], vec![*into]),
         };
         let used =
             kernels
@@ -452,21 +523,30 @@ fn scalars(graph: &Graph) -> Vec<ResultId> {
     found
 }
 
-/// Bytes of the scanned columns that kernels read, each (table, column) once.
-fn bytes_read(kernels: &[&KernelProgram], tables: &[Arc<LoadedTable>]) -> usize {
+/// Bytes of the scanned columns that kernels read and results borrow, each (table, column) once.
+fn bytes_read(program: &Program, tables: &[Arc<LoadedTable>]) -> usize {
+    let read = program
+        .steps
+        .iter()
+        .flat_map(kernels_of)
+        .flat_map(|kernel| {
+            let scan = match kernel.source_rows {
+                SourceRows::Scan(scan) => Some(scan),
+                _ => None,
+            };
+            let columns = kernel.scan_columns.iter();
+            columns.filter_map(move |column| Some((scan?, *column)))
+        });
+    let borrowed = program.results.iter().filter_map(ResultLayout::borrowed);
+    let borrowed = borrowed.flat_map(|b| b.used().into_iter().map(|column| (b.scan, column)));
     let mut seen = HashSet::new();
     let mut bytes = 0;
-    for kernel in kernels {
-        let SourceRows::Scan(scan) = kernel.source_rows else {
+    for (scan, column) in read.chain(borrowed) {
+        let Some(column) = tables.get(scan).and_then(|t| t.columns.get(column)) else {
             continue;
         };
-        for column in &kernel.scan_columns {
-            let Some(column) = tables.get(scan).and_then(|t| t.columns.get(*column)) else {
-                continue;
-            };
-            if seen.insert(Arc::as_ptr(column)) {
-                bytes += column.bytes();
-            }
+        if seen.insert(Arc::as_ptr(column)) {
+            bytes += column.bytes();
         }
     }
     bytes
@@ -478,6 +558,7 @@ impl PreparedStep {
         match self {
             Self::Pipeline(kernel) => kernel.into,
             Self::Sort(sort) => Some(sort.into),
+            Self::Borrow { into, .. } => Some(*into),
         }
     }
 
@@ -486,6 +567,7 @@ impl PreparedStep {
         match self {
             Self::Pipeline(kernel) => &kernel.label,
             Self::Sort(sort) => &sort.gather.label,
+            Self::Borrow { label, .. } => label,
         }
     }
 }

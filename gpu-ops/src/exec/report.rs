@@ -20,6 +20,8 @@ pub struct FragmentOptions {
     pub tail: Option<String>,
     /// Measure every step of every run, at the cost of a few microseconds a step.
     pub profile: bool,
+    /// Blocks of a kernel a multiprocessor at most; 0: as many as it holds.
+    pub blocks: u64,
 }
 
 /// What the last run of a fragment did.

@@ -6,7 +6,9 @@ use super::control::Control;
 use super::covering::{Covering, Finished};
 use super::head::Head;
 use super::places::{Part, Place};
-use super::prepared::{Hint, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
+use super::prepared::{
+    Hint, Lent, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep,
+};
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::{Recycler, Store};
 use super::trees::{TreeMemory, blocks_of};
@@ -125,6 +127,7 @@ impl<'a> Run<'a> {
             match step {
                 PreparedStep::Pipeline(kernel) => self.pipeline(kernel)?,
                 PreparedStep::Sort(sort) => self.sort(sort)?,
+                PreparedStep::Borrow { into, .. } => self.borrow(*into)?,
             }
             for result in &prepared.dead_after[number] {
                 if let Some(store) = self.stores[*result].take() {
@@ -170,7 +173,7 @@ impl<'a> Run<'a> {
                     let rows = word(sort.rows, ControlWord::Count);
                     word(sort.into, ControlWord::Count) == cut(rows, sort)
                 }
-                PreparedStep::Pipeline(_) => true,
+                PreparedStep::Pipeline(_) | PreparedStep::Borrow { .. } => true,
             })
     }
 
@@ -216,10 +219,7 @@ impl<'a> Run<'a> {
             Place::DistinctSlots(result, set) => {
                 self.sizes.get(result)?.distinct_slots.get(set).copied()
             }
-            Place::Of(result, part) => {
-                let store = self.stores.get(result)?.as_ref()?;
-                store.address(part).map(|address| address.0)
-            }
+            Place::Of(result, part) => self.find(result, part).map(|address| address.0),
         })?;
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -306,6 +306,21 @@ impl<'a> Run<'a> {
             };
             self.runtime.indexes().keep(what, index, budget);
         }
+    }
+
+    /// A result that a table has already.
+    fn borrow(&mut self, into: ResultId) -> Result<()> {
+        let rows = self.lent(into).map_or(0, |lent| lent.rows);
+        self.provide(into, rows)?;
+        self.control
+            .set(self.stream, into, ControlWord::Count, rows)?;
+        self.rows[into] = rows;
+        self.finish(into)
+    }
+
+    /// What a result has of a table.
+    fn lent(&self, result: ResultId) -> Option<&'a Lent> {
+        self.prepared.borrowed.get(result)?.as_ref()
     }
 
     /// Launch until there is room for what comes out; `before` rows are there already.
@@ -398,6 +413,11 @@ impl<'a> Run<'a> {
             self.sizes[into].capacity = index.domain;
             return self.make(into);
         }
+        if let Some(lent) = self.lent(into) {
+            self.check_numbered(into, lent.rows)?;
+            self.sizes[into].capacity = lent.rows;
+            return self.make(into);
+        }
         if let Some(hint) = self.hint(into) {
             if present {
                 return Ok(());
@@ -443,10 +463,20 @@ impl<'a> Run<'a> {
 
     /// Allocate what a result needs before its pipeline.
     pub(super) fn make(&mut self, result: ResultId) -> Result<()> {
-        let blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
+        let mut blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
         let name = self.name(result);
         let mut store = Store::default();
+        if let Some(Lent { parts, .. }) = self.lent(result) {
+            store = Store::borrowing(parts);
+            let borrowed = |part: Part| parts.iter().any(|(lent, _)| *lent == part);
+            for block in &mut blocks {
+                block.parts.retain(|size| !borrowed(size.part));
+            }
+        }
         for (number, block) in blocks.iter().enumerate() {
+            if block.parts.is_empty() {
+                continue;
+            }
             match self.head.block(result, number)? {
                 Some(placed) => store.join(placed),
                 None => store.extend(

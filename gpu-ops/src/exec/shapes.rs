@@ -15,6 +15,18 @@ pub(super) const ALIGNMENT: usize = 256;
 pub(super) struct ColumnShape {
     pub(super) width: usize,
     pub(super) nullable: bool,
+    /// The packed keys are this column.
+    pub(super) twin: bool,
+}
+
+impl ColumnShape {
+    /// Bytes of a row in memory of its own.
+    fn row_bytes(&self) -> usize {
+        match self.twin {
+            true => 0,
+            false => self.width + usize::from(self.nullable),
+        }
+    }
 }
 
 /// A result's layout as far as memory goes. Unlike [`ResultLayout`] it holds no resident column.
@@ -175,13 +187,14 @@ fn shapes(columns: &[ColumnLayout]) -> Vec<ColumnShape> {
         .map(|c| ColumnShape {
             width: usize::from(c.width),
             nullable: c.nullable,
+            twin: false,
         })
         .collect()
 }
 
 fn column_parts(columns: &[ColumnShape], rows: u64) -> Vec<PartSize> {
     let mut parts = Vec::with_capacity(columns.len() * 2);
-    for (i, column) in columns.iter().enumerate() {
+    for (i, column) in columns.iter().enumerate().filter(|(_, c)| !c.twin) {
         parts.push(PartSize::new(Part::Column(i), column.width, rows));
         if column.nullable {
             parts.push(PartSize::new(Part::Valid(i), 1, rows));
@@ -260,10 +273,16 @@ impl Shape {
                 columns,
                 index,
                 joined,
+                twins,
+                ..
             } => {
                 let index = *index;
                 let join = joined.map(|matches| JoinShape { index, matches });
-                Self::Matches(shapes(columns), join)
+                let mut columns = shapes(columns);
+                for (i, column) in columns.iter_mut().enumerate() {
+                    column.twin = twins.contains(&i);
+                }
+                Self::Matches(columns, join)
             }
             ResultLayout::Groups(groups) => {
                 let apart = groups.hashed() && groups.key_bytes == 0;
@@ -297,6 +316,14 @@ impl Shape {
         }
     }
 
+    /// Is this part the packed keys?
+    pub(super) fn is_twin(&self, part: Part) -> bool {
+        match (self, part) {
+            (Self::Matches(columns, _), Part::Column(i)) => columns.get(i).is_some_and(|c| c.twin),
+            _ => false,
+        }
+    }
+
     /// Does the pipeline append rows, as far as there is room for them?
     pub(super) fn appends(&self) -> bool {
         match self {
@@ -326,12 +353,7 @@ impl Shape {
 
     /// Bytes of one appended row, everything that grows with the rows included.
     pub(super) fn row_bytes(&self) -> usize {
-        let columns = |columns: &[ColumnShape]| -> usize {
-            columns
-                .iter()
-                .map(|c| c.width + usize::from(c.nullable))
-                .sum()
-        };
+        let columns = |columns: &[ColumnShape]| columns.iter().map(ColumnShape::row_bytes).sum();
         match self {
             Self::Rows(c) | Self::Sorted(c) => columns(c),
             // Start, length, sum.
@@ -549,6 +571,7 @@ mod tests {
                 vec![ColumnShape {
                     width: 4,
                     nullable: true,
+                    twin: false,
                 }]
             },
         })
@@ -617,10 +640,12 @@ mod tests {
             ColumnShape {
                 width: 8,
                 nullable: false,
+                twin: false,
             },
             ColumnShape {
                 width: 2,
                 nullable: true,
+                twin: false,
             },
         ];
         assert_eq!(Shape::Rows(columns.clone()).row_bytes(), 11);

@@ -32,6 +32,8 @@ struct Block {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Store {
     blocks: Vec<Block>,
+    /// Parts that are columns of a table, where no block has them.
+    borrowed: Vec<(Part, DevicePtr)>,
 }
 
 /// Where the parts of a block lie, from `start` on; the second value is the end of the last.
@@ -54,10 +56,19 @@ fn place(parts: &[PartSize], start: usize) -> Result<(Vec<Placed>, usize)> {
 impl Store {
     /// Address of a part, when the result has it.
     pub(super) fn address(&self, part: Part) -> Option<DevicePtr> {
-        self.find(part).map(|(buffer, placed)| {
+        let borrowed = || self.borrowed.iter().find(|(p, _)| *p == part);
+        self.find(part)
             // In range by construction.
-            DevicePtr(buffer.ptr().0 + placed.offset as u64)
-        })
+            .map(|(buffer, placed)| DevicePtr(buffer.ptr().0 + placed.offset as u64))
+            .or_else(|| borrowed().map(|(_, address)| *address))
+    }
+
+    /// A result some parts of which lie in a table.
+    pub(super) fn borrowing(parts: &[(Part, DevicePtr)]) -> Self {
+        Self {
+            blocks: vec![],
+            borrowed: parts.to_vec(),
+        }
     }
 
     fn find(&self, part: Part) -> Option<(&Arc<DeviceBuffer>, &Placed)> {
@@ -89,6 +100,7 @@ impl Store {
                 parts,
                 temporary: false,
             }],
+            borrowed: vec![],
         })
     }
 
@@ -247,6 +259,7 @@ mod tests {
         let shape = Shape::Rows(vec![ColumnShape {
             width: 4,
             nullable: true,
+            twin: false,
         }]);
         let sizes = |capacity| Sizes {
             capacity,

@@ -254,6 +254,8 @@ pub struct Build {
     /// Rather than looking keys up, join both sides in memory; every probe is then a [`Sink::Matches`]. Keys
     /// that are too wide for that are looked up in an index all the same.
     pub join: Option<MaterializedJoin>,
+    /// An index that takes much memory is to be a hash table even where the keys have a range.
+    pub prefer_hash: bool,
     /// Why that, or why an index: one line for EXPLAIN; may be empty.
     pub reason: String,
 }

@@ -77,6 +77,8 @@ pub struct IndexProfile {
     pub unique: bool,
     /// As in [`super::Build`].
     pub existence: bool,
+    /// As in [`super::Build`].
+    pub prefer_hash: bool,
 }
 
 /// A chosen index and why.

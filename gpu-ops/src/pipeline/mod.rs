@@ -196,6 +196,10 @@ pub struct GroupProfile {
     pub key_words: usize,
     /// Bytes of each distinct argument of the calls.
     pub payload: Vec<u32>,
+    /// Atomic additions to a group's state a row; a sum of 128 bits counts as three.
+    pub adds: u32,
+    /// Cells of a group's state that a row reads and seldom writes: extremes, and that there was a row.
+    pub tests: u32,
     /// Some call takes each value once.
     pub distinct: bool,
     /// Rows come in the order of the key.

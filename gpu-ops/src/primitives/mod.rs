@@ -22,7 +22,8 @@ pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
 pub use pairs::{
-    PairKind, PairList, Side, join_dense_partitions, join_partitions, merge_join, partition_bits,
+    PairKind, PairList, Side, compile_merge_join, compile_partition_join, join_dense_partitions,
+    join_partitions, merge_join, partition_bits,
 };
 pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;

@@ -185,13 +185,90 @@ pub unsafe fn join_dense_partitions(
             build.keys.width
         )));
     }
-    let slots = 1 << slot_bits.max(3);
+    let slots = array_slots(key_bits, bits);
     // SAFETY: passed on to the caller.
     unsafe {
         join(
             runtime, stream, build, probe, bits, slots, kind, unique, duplicate, pairs, marks,
         )
     }
+}
+
+/// The shape with tables for partitions of `average` build rows.
+fn phj_shape(runtime: &Runtime, shape: PhjShape, average: u64) -> PhjShape {
+    let room = runtime.device().info().shared_memory_per_block;
+    let with = |rows| PhjShape { rows, ..shape };
+    // Tables somewhat fuller than meant are still better than twice as many chunks.
+    TABLES
+        .into_iter()
+        .map(with)
+        .filter(|shape| shape.shared_bytes() <= room)
+        .reduce(|smaller, shape| {
+            if average > u64::from(smaller.rows) / 32 * 33 {
+                shape
+            } else {
+                smaller
+            }
+        })
+        .unwrap_or(with(TABLES[0]))
+}
+
+/// The number of a shape among all shapes.
+fn phj_variant(shape: PhjShape) -> usize {
+    usize::from(shape.unique)
+        | usize::from(shape.numbers) << 1
+        | (shape.key_bytes as usize) << 2
+        | (shape.rows as usize) << 8
+        | (shape.array as usize) << 24
+}
+
+/// Slots of the array of a partition of dense keys.
+fn array_slots(key_bits: u32, bits: u32) -> u32 {
+    1 << key_bits.saturating_sub(bits).max(3)
+}
+
+/// Compile what [`join_partitions`] needs for about `build_rows` rows ahead of its use; with `key_bits`, what
+/// [`join_dense_partitions`] needs. `unique` holds as well for semi and anti joins; `numbers`: the build side has them.
+///
+/// # Errors
+/// [`GpuError::Compile`], [`GpuError::Device`].
+pub fn compile_partition_join(
+    runtime: &Runtime,
+    key_width: u32,
+    unique: bool,
+    numbers: bool,
+    build_rows: u64,
+    bits: u32,
+    key_bits: Option<u32>,
+) -> Result<()> {
+    let shape = PhjShape {
+        key_bytes: key_width,
+        unique,
+        numbers,
+        rows: TABLES[0],
+        array: key_bits.map_or(0, |key_bits| array_slots(key_bits, bits)),
+    };
+    let shape = phj_shape(runtime, shape, build_rows >> bits);
+    let source = || kernels::phj(shape);
+    runtime
+        .builtin("phj_join", phj_variant(shape), source)
+        .map(drop)
+}
+
+/// Compile what [`merge_join`] needs ahead of its use.
+///
+/// # Errors
+/// [`GpuError::Compile`], [`GpuError::Device`].
+pub fn compile_merge_join(runtime: &Runtime, key_width: u32, unique: bool) -> Result<()> {
+    let source = || kernels::smj(key_width, unique);
+    runtime
+        .builtin("smj_split", smj_variant(key_width, unique), source)
+        .map(drop)
+}
+
+/// The number of a merge join's module.
+fn smj_variant(key_width: u32, unique: bool) -> usize {
+    usize::from(unique) | (key_width as usize) << 1
 }
 
 /// Both, by hash tables without `array`.
@@ -219,29 +296,18 @@ unsafe fn join(
         )));
     }
     let partitions = 1u64 << bits;
-    let average = build.rows.most() >> bits;
-    let shape = |rows| PhjShape {
-        key_bytes: build.keys.width,
-        // Of equal keys any one will do when only probe rows are asked for.
-        unique: unique || kind.without_entries(),
-        numbers: build.numbers.is_some(),
-        rows,
-        array,
-    };
-    let room = runtime.device().info().shared_memory_per_block;
-    // Tables somewhat fuller than meant are still better than twice as many chunks.
-    let shape = TABLES
-        .into_iter()
-        .map(shape)
-        .filter(|shape| shape.shared_bytes() <= room)
-        .reduce(|smaller, shape| {
-            if average > u64::from(smaller.rows) / 32 * 33 {
-                shape
-            } else {
-                smaller
-            }
-        })
-        .unwrap_or(shape(TABLES[0]));
+    let shape = phj_shape(
+        runtime,
+        PhjShape {
+            key_bytes: build.keys.width,
+            // Of equal keys any one will do when only probe rows are asked for.
+            unique: unique || kind.without_entries(),
+            numbers: build.numbers.is_some(),
+            rows: TABLES[0],
+            array,
+        },
+        build.rows.most() >> bits,
+    );
     let duplicate = asked(unique, duplicate);
     // Partitions with several chunks are listed when rows without match or equal keys are asked for.
     let several = build.rows.most() > u64::from(shape.chunk());
@@ -289,11 +355,7 @@ unsafe fn join(
         shift: bits,
         padding: 0,
     };
-    let variant = usize::from(shape.unique)
-        | usize::from(shape.numbers) << 1
-        | (shape.key_bytes as usize) << 2
-        | (shape.rows as usize) << 8
-        | (shape.array as usize) << 24;
+    let variant = phj_variant(shape);
     let kernel = |name| runtime.builtin(name, variant, || kernels::phj(shape));
     let threads = u64::from(shape.threads());
     let over = |items: u64, shared_bytes: usize| LaunchConfig {
@@ -402,7 +464,7 @@ pub unsafe fn merge_join(
         kind: kind.flags(),
         padding: 0,
     };
-    let variant = usize::from(unique) | (width as usize) << 1;
+    let variant = smj_variant(width, unique);
     let kernel = |name| runtime.builtin(name, variant, || kernels::smj(width, unique));
     let over = |items: u64, per_block: u64| LaunchConfig {
         grid: grid(runtime, items, per_block),

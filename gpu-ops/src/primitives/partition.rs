@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use warpline_cuda::kernels::{
     MOST_PARTITION_COLUMNS, PARTITION_HISTOGRAM_DIGITS, PARTITION_HISTOGRAM_SHARED_BYTES,
-    PARTITION_HISTOGRAM_THREADS, PARTITION_THREADS, PartitionHistogramArgs, PartitionOffsetsArgs,
-    PartitionPassArgs, PartitionShape, partition_histogram,
+    PARTITION_HISTOGRAM_THREADS, PartitionHistogramArgs, PartitionOffsetsArgs, PartitionPassArgs,
+    PartitionShape, partition_histogram,
 };
 
 use super::{RowCount, check_numbered, fill, launch, scratch};
@@ -401,7 +401,7 @@ impl Plan<'_> {
         let kernel = runtime.builtin("partition_pass", shape.variant(), || shape.source())?;
         let config = LaunchConfig {
             grid: u32::try_from(tiles).unwrap_or(u32::MAX),
-            block: PARTITION_THREADS,
+            block: shape.threads(),
             shared_bytes: shape.shared_bytes(),
         };
         // SAFETY: the scratch is sized as the kernel's shape says; for the rest the caller vouches.

@@ -106,9 +106,9 @@ impl Side {
         match self.keys {
             KeyKind::Dense => {
                 let (width, base) = match self.range() {
-                    ..=0x100 => (1, 0),
-                    ..=0x1_0000 => (2, 0),
-                    ..=0x8000_0000 => (4, 0),
+                    0..=0x100 => (1, 0),
+                    0x101..=0x1_0000 => (2, 0),
+                    0x1_0001..=0x8000_0000 => (4, 0),
                     // Numbers fill the type from its least value on.
                     _ => (4, i64::from(i32::MIN)),
                 };

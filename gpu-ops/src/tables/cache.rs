@@ -188,9 +188,16 @@ impl TableCache {
             }
             Kind::Memory(table) => {
                 let anchor = || Arc::new(table.anchor());
-                let known = self.anchor(&TableKey::Memory(table.key.clone()));
-                let anchor = known.unwrap_or_else(|| Anchor::Memory(anchor()));
-                (TableKey::Memory(table.key.clone()), anchor, Vec::new())
+                let key = TableKey::Memory(table.key());
+                match self.anchor(&key) {
+                    Some((known, anchor)) => {
+                        if let TableKey::Memory(known) = &known {
+                            table.adopt(known);
+                        }
+                        (known, anchor, Vec::new())
+                    }
+                    None => (key, Anchor::Memory(anchor()), Vec::new()),
+                }
             }
             Kind::Resident(table) => return table.loaded(columns, &self.pool).map(Arc::new),
             Kind::Plan(plan) => {
@@ -317,9 +324,11 @@ impl TableCache {
         })
     }
 
-    fn anchor(&self, key: &TableKey) -> Option<Anchor> {
+    /// The anchor of a table that is known, and its key as it is kept here.
+    fn anchor(&self, key: &TableKey) -> Option<(TableKey, Anchor)> {
         let state = self.state.lock();
-        state.tables.get(key).map(|table| table.anchor.clone())
+        let (key, table) = state.tables.get_key_value(key)?;
+        Some((key.clone(), table.anchor.clone()))
     }
 
     /// Look the columns up, noting their use; a table seen for the first time gets an entry.
@@ -403,7 +412,7 @@ impl TableCache {
         let state = self.state.lock();
         let table = state.tables.iter().find_map(|(key, table)| {
             let same = match (&source.kind, key) {
-                (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key == *key,
+                (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key() == *key,
                 (Kind::Files(_), TableKey::Files(_)) => {
                     *table.name == *source.name && table.schema == source.schema
                 }

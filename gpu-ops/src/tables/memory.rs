@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, RecordBatch};
 use datafusion::datasource::memory::MemorySourceConfig;
+use parking_lot::RwLock;
 
 use super::source::{Kind, ScanAnalysis, TableSource};
 
@@ -14,7 +15,7 @@ pub(super) struct MemoryTable {
     pub(super) batches: Vec<RecordBatch>,
     /// Position of each batch in the order of the key.
     by_key: Vec<usize>,
-    pub(super) key: MemoryKey,
+    key: RwLock<MemoryKey>,
 }
 
 /// Rows and array addresses of every batch, the batches in the order of these numbers; equal for
@@ -114,7 +115,19 @@ impl MemoryTable {
         Self {
             batches,
             by_key,
-            key: MemoryKey::new(columns, key),
+            key: RwLock::new(MemoryKey::new(columns, key)),
+        }
+    }
+
+    /// The key.
+    pub(super) fn key(&self) -> MemoryKey {
+        self.key.read().clone()
+    }
+
+    /// Use a key that is equal: clones of one are compared without reading it.
+    pub(super) fn adopt(&self, equal: &MemoryKey) {
+        if !Arc::ptr_eq(&self.key.read().batches, &equal.batches) {
+            *self.key.write() = equal.clone();
         }
     }
 

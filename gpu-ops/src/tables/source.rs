@@ -120,7 +120,7 @@ impl TableSource {
         self.schema == other.schema
             && match (&self.kind, &other.kind) {
                 (Kind::Files(a), Kind::Files(b)) => a.is_same(b),
-                (Kind::Memory(a), Kind::Memory(b)) => a.key == b.key,
+                (Kind::Memory(a), Kind::Memory(b)) => a.key() == b.key(),
                 (Kind::Resident(a), Kind::Resident(b)) => Arc::ptr_eq(a, b),
                 _ => false,
             }

@@ -113,6 +113,11 @@ fn perfect(
             "{domain} possible keys would take {bytes} bytes, more than the {limit} that a hash table justifies"
         ));
     }
+    if profile.prefer_hash && bytes > ALWAYS && !forced {
+        return Err(format!(
+            "{domain} possible keys would take {bytes} bytes, which cost more than a hash table"
+        ));
+    }
     Ok(format!(
         "{domain} possible keys, {bytes} bytes (hash: {hash_bytes})"
     ))

@@ -29,6 +29,8 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         key_bytes: 4,
         key_words: 1,
         payload: vec![4, 8],
+        adds: 2,
+        tests: 1,
         distinct: false,
         clustered: false,
         collisions: None,

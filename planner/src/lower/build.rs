@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{
-    MaterializedJoin, Probe, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
+    MaterializedJoin, Probe, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
 };
 
 use super::join::Side;
@@ -24,6 +24,7 @@ pub(super) struct Built {
     null_equal: bool,
     existence: bool,
     join: Option<MaterializedJoin>,
+    reduced: Option<(ResultId, u64)>,
     id: ResultId,
     unique: bool,
 }
@@ -35,6 +36,8 @@ pub(super) struct Purpose {
     pub(super) track_matches: bool,
     pub(super) existence: bool,
     pub(super) algorithm: Algorithm,
+    /// Only rows with a key in this set are entered, about so many.
+    pub(super) reduced: Option<(ResultId, u64)>,
 }
 
 impl Lowerer<'_> {
@@ -104,6 +107,7 @@ impl Lowerer<'_> {
                 && b.null_equal == purpose.null_equal
                 && b.existence == purpose.existence
                 && b.join == purpose.algorithm.join
+                && b.reduced == purpose.reduced
                 && b.payload == payload
                 && b.keys.len() == side.keys.len()
                 && b.keys.iter().zip(&side.keys).all(|(a, b)| same(a, b))
@@ -113,7 +117,16 @@ impl Lowerer<'_> {
         }
         let mut needed: Columns = payload.iter().copied().collect();
         needed.extend(read_by(&side.keys));
-        let open = self.stream(side.rel, &needed)?;
+        let mut open = self.stream(side.rel, &needed)?;
+        if let Some((index, _)) = purpose.reduced {
+            open.stages.push(Stage::Probe(Probe {
+                index,
+                keys: substitute_all(&side.keys, &open.columns)?,
+                kind: ProbeKind::Semi,
+                residual: vec![],
+                mark_entries: false,
+            }));
+        }
         let name = self.unique_name(build_name(side));
         let unique = !purpose.existence && one;
         let columns: Vec<ResultColumn> = payload
@@ -122,7 +135,10 @@ impl Lowerer<'_> {
             .collect();
         let keys = substitute_all(&side.keys, &open.columns)?;
         let values = payload.iter().map(|i| open.columns[*i].clone()).collect();
-        let estimate = self.rows(side.rel);
+        let estimate = match purpose.reduced {
+            Some((_, rows)) => rows,
+            None => self.rows(side.rel),
+        };
         let into = self.result(ResultKind::Index(columns), estimate, name);
         let mut build = entered(keys, values);
         build.unique = unique;
@@ -130,6 +146,7 @@ impl Lowerer<'_> {
         build.track_matches = purpose.track_matches;
         build.existence = purpose.existence;
         build.join = purpose.algorithm.join;
+        build.prefer_hash = purpose.algorithm.prefer_hash;
         build.reason = purpose.algorithm.reason;
         self.close(open, Sink::Build { into, build });
         if !purpose.track_matches {
@@ -140,6 +157,7 @@ impl Lowerer<'_> {
                 null_equal: purpose.null_equal,
                 existence: purpose.existence,
                 join: purpose.algorithm.join,
+                reduced: purpose.reduced,
                 id: into,
                 unique,
             });

@@ -105,19 +105,36 @@ impl Lowerer<'_> {
                 .input
                 .estimator
                 .unique(build.rel, &build_keys, Proof::Certain);
-        let algorithm = self.algorithm(&Pairing {
+        let pairing = Pairing {
             of: rel,
             build,
             probe: &probe,
             payload: &payload,
             unique: one || set,
             existence: set,
-        });
+        };
+        let mut algorithm = self.algorithm(&pairing);
+        let mut reduced = None;
+        if !join.null_equal
+            && let Some((instead, rows)) = self.reduced(&pairing, &algorithm)
+        {
+            let keys = Side {
+                needed: Columns::new(),
+                ..probe.clone()
+            };
+            let known = Purpose {
+                existence: true,
+                ..Purpose::default()
+            };
+            reduced = Some((self.build(&keys, &[], known, false)?.0, rows));
+            algorithm = instead;
+        }
         let materialized = algorithm.materialized();
         let purpose = Purpose {
             // At most one match, of which nothing is wanted.
             existence: set,
             algorithm,
+            reduced,
             ..purpose
         };
         let (index, unique) = self.build(build, &payload, purpose, one)?;

@@ -9,14 +9,21 @@ use super::join::Side;
 use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join};
 use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
-use crate::rel::{Join, RelRef};
+use crate::rel::{Join, RelKind, RelRef};
+
+/// A hash table takes the place of a perfect index for a price this much lower.
+const CLEARLY: f64 = 0.8;
 
 /// The outcome of a choice: `join` when both sides are materialised, an index otherwise.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Algorithm {
     pub(super) join: Option<MaterializedJoin>,
+    /// Of the two indexes a hash table is clearly cheaper.
+    pub(super) prefer_hash: bool,
     /// For EXPLAIN.
     pub(super) reason: String,
+    /// The price in milliseconds.
+    ms: f64,
 }
 
 impl Algorithm {
@@ -52,13 +59,21 @@ impl Lowerer<'_> {
             .is_kept(pairing.build.rel, &pairing.build.keys);
         if kept && self.input.join == JoinSetting::Auto {
             return Algorithm {
+                prefer_hash: false,
                 join: None,
                 reason: "kept for later queries".to_string(),
+                ms: 0.0,
             };
         }
         let workload = self.workload(pairing);
         let decision = choose_join(self.input.join, &workload, self.input.machine);
+        let perfect = decision
+            .rivals
+            .iter()
+            .find_map(|(rival, ms)| ms.filter(|_| *rival == JoinAlgorithm::Perfect));
         Algorithm {
+            prefer_hash: decision.algorithm == JoinAlgorithm::Nphj
+                && perfect.is_none_or(|perfect| decision.price.ms < perfect * CLEARLY),
             join: match decision.algorithm {
                 JoinAlgorithm::Perfect | JoinAlgorithm::Nphj => None,
                 JoinAlgorithm::PhjUr => Some(MaterializedJoin::PhjUr),
@@ -67,7 +82,71 @@ impl Lowerer<'_> {
                 JoinAlgorithm::SmjTr => Some(MaterializedJoin::SmjTr),
             },
             reason: decision.reason,
+            ms: decision.price.ms,
         }
+    }
+
+    /// Where few different keys probe many build rows: the algorithm for those rows alone that have one of them, and how
+    /// many that are. A bitmap of the probing keys, made first, leaves out the others; what remains is a small index in
+    /// place of a large join in memory. `None` where that does not pay.
+    pub(super) fn reduced(
+        &self,
+        pairing: &Pairing<'_>,
+        whole: &Algorithm,
+    ) -> Option<(Algorithm, u64)> {
+        /// Of the build rows at most this share is left.
+        const SHARE: f64 = 0.25;
+        /// Only for a price this much lower: it depends on one more estimate.
+        const LEAVE_WHOLE: f64 = 0.8;
+        let (build, probe) = (pairing.build, pairing.probe);
+        let ([theirs], [ours]) = (build.keys.as_slice(), probe.keys.as_slice()) else {
+            return None;
+        };
+        let simple = |rel: &RelRef| match &rel.kind {
+            RelKind::Scan { .. } => true,
+            RelKind::Filter { input, .. } => matches!(input.kind, RelKind::Scan { .. }),
+            _ => false,
+        };
+        let auto = matches!(self.input.join, JoinSetting::Auto);
+        if !auto || !whole.materialized() || !simple(build.rel) || !simple(probe.rel) {
+            return None;
+        }
+        let estimator = self.input.estimator;
+        let machine = self.input.machine;
+        let w = self.workload(pairing);
+        let keys = estimator.of_expr(probe.rel, ours).distinct;
+        let of = estimator.of_expr(build.rel, theirs).distinct.max(1.0);
+        let rows = w.build_rows * (keys / of).min(1.0);
+        let (low, high) = estimator.of_expr(probe.rel, ours).range?;
+        let bitmap = (high - low + 1.0) / 8.0;
+        if rows > w.build_rows * SHARE || bitmap > machine.l2 {
+            return None;
+        }
+        // Keys that are there already are only looked at.
+        let looked = (w.probe_rows + w.build_rows) * machine.gather(4.0, bitmap);
+        let marked = keys * machine.atomics.at(bitmap);
+        let filter = (looked + marked) * 1e-9
+            + machine.stream(bitmap + w.probe_rows * f64::from(w.key_bytes))
+            + machine.launches(3.0);
+        let few = JoinWorkload {
+            build_rows: rows,
+            ..w
+        };
+        let decision = choose_join(JoinSetting::Auto, &few, machine);
+        let ms = filter + decision.price.ms;
+        if !decision.algorithm.is_index() || ms > whole.ms * LEAVE_WHOLE {
+            return None;
+        }
+        let algorithm = Algorithm {
+            prefer_hash: decision.algorithm == JoinAlgorithm::Nphj,
+            join: None,
+            reason: format!(
+                "about {rows:.0} rows have a key that probes, found by a bitmap in {filter:.2} ms, then {}; with all rows {:.2} ms",
+                decision.reason, whole.ms
+            ),
+            ms,
+        };
+        Some((algorithm, rows.ceil() as u64))
     }
 
     /// Choose for a join whose keys alone say what matches. A residual condition must be tested where an entry is looked
@@ -107,10 +186,11 @@ impl Lowerer<'_> {
         JoinWorkload {
             build_rows: estimator.rows(build.rel),
             probe_rows: estimator.rows(probe.rel),
-            // As code generation packs keys: in one word with a bit or two to spare, or in two.
+            // As code generation packs keys: in one word with two codes to spare, or in two.
             key_bytes: match bits {
-                ..=30 => 4,
-                31..=63 => 8,
+                ..=31 => 4,
+                32 if key_domain.is_some_and(|d| d < u64::from(u32::MAX)) => 4,
+                32..=63 => 8,
                 64..=126 => 16,
                 _ => bits.div_ceil(8),
             },
@@ -121,7 +201,8 @@ impl Lowerer<'_> {
             build_unique: pairing.unique,
             skew: estimator.skew(probe.rel, &probe.keys),
             existence: pairing.existence,
-            probe_streams_from_scan: true,
+            // A bare scan is not written down: its columns are read where they are.
+            probe_streams_from_scan: !matches!(probe.rel.kind, RelKind::Scan { .. }),
             probe_clustered: clustered(probe),
             build_clustered: clustered(build),
         }

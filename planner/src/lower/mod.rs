@@ -414,6 +414,7 @@ fn entered(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
         track_matches: false,
         existence: false,
         join: None,
+        prefer_hash: false,
         reason: String::new(),
     }
 }

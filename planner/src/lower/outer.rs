@@ -92,6 +92,7 @@ impl Lowerer<'_> {
             track_matches: true,
             existence: false,
             algorithm,
+            reduced: None,
         };
         let (index, unique) = self.build(left, &payload, purpose, one)?;
         let full = join.kind == JoinKind::Full;

@@ -7,9 +7,13 @@ use super::build::Purpose;
 use super::join::Side;
 use super::materialize::{Algorithm, Pairing};
 use super::{Columns, Lowerer, Open, absent, read_by, scope};
+use crate::config::PipelineShape;
 use crate::reason::Reason;
 use crate::rel::expr::substitute_all;
 use crate::rel::{Join, JoinKind, RelRef};
+
+/// Entries of a key, on average over entries, that a thread had better not go over alone.
+const MANY_ENTRIES: f64 = 64.0;
 
 impl Lowerer<'_> {
     /// Semi, anti and mark joins: look each left row up in an index over the right side.
@@ -50,6 +54,7 @@ impl Lowerer<'_> {
             track_matches: false,
             existence: residual.is_empty(),
             algorithm,
+            reduced: None,
         };
         let (index, _) = self.build(right, &payload, purpose, one)?;
         let mut open = self.stream_side(left)?;
@@ -76,6 +81,17 @@ impl Lowerer<'_> {
             open.width += 1;
         }
         Ok(open)
+    }
+
+    /// Do keys of a side repeat so often, or is it asked for, that its entries are to be gone over in a tree?
+    fn spreads(&self, side: &Side<'_>) -> bool {
+        match self.input.shape.shape {
+            PipelineShape::Tile => false,
+            PipelineShape::Tree => true,
+            PipelineShape::Auto => {
+                self.input.estimator.repeats(side.rel, &side.keys) > MANY_ENTRIES
+            }
+        }
     }
 
     /// Is it cheaper to enter the left rows of a semi or anti join and to let the right ones mark them?
@@ -122,8 +138,9 @@ impl Lowerer<'_> {
             track_matches: true,
             existence: false,
             algorithm,
+            reduced: None,
         };
-        let (index, _) = self.build(left, &payload, purpose, one)?;
+        let (index, unique) = self.build(left, &payload, purpose, one)?;
         let mut marks = self.stream_side(right)?;
         let found = self.found(index, false);
         let keys = substitute_all(&right.keys, &marks.columns)?;
@@ -144,6 +161,13 @@ impl Lowerer<'_> {
                 ..right.clone()
             };
             self.pairs(marks, probe, &nothing, (rel, true))?;
+        } else if !unique && self.spreads(left) {
+            // One thread would go over all entries of a key: here they are shared by all.
+            marks.stages.push(Stage::Expand(Probe {
+                kind: ProbeKind::Inner,
+                ..probe
+            }));
+            self.close(marks, Sink::Discard);
         } else {
             marks.stages.push(Stage::Probe(probe));
             self.close(marks, Sink::Discard);

@@ -18,13 +18,14 @@ use arrow::datatypes::DataType;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
-use crate::choose::zipf;
 use crate::rel::expr::{columns, renumber};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
 /// Rows with the key of a row, on average over rows, from which on groups pay.
 const MANY: f64 = 64.0;
+/// … when rows that ask have keys in common.
+const SEVERAL: f64 = 2.0;
 
 /// `rel` with such joins asked of groups where keys repeat often.
 pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
@@ -43,13 +44,11 @@ pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
     }
 }
 
-/// Do the keys of the right side repeat so often that their rows had better not be gone over?
+/// Do the keys of both sides repeat so often that their rows had better not be gone over?
 fn repeats(join: &Join, estimator: &Estimator<'_>) -> bool {
-    let equal = join.on.iter().map(|(_, key)| {
-        let key = estimator.of_expr(&join.right, key);
-        zipf::equal_keys(key.distinct, key.skew)
-    });
-    estimator.rows(&join.right) > MANY * equal.product::<f64>()
+    let (ours, theirs): (Vec<Expr>, Vec<Expr>) = join.on.iter().cloned().unzip();
+    // Rows of a key on one side only are gone over once.
+    estimator.repeats(&join.right, &theirs) > MANY && estimator.repeats(&join.left, &ours) > SEVERAL
 }
 
 /// The join with the groups of its right side.

@@ -27,6 +27,7 @@ pub(super) fn replace(
         runtime,
         require_gpu: config.require_gpu,
         profile: config.metrics,
+        blocks: config.blocks,
     }
     .node(classification, &mut Vec::new(), false)
 }
@@ -36,6 +37,8 @@ struct Replacement<'a> {
     require_gpu: bool,
     /// The time of every step is measured.
     profile: bool,
+    /// Blocks of a kernel a multiprocessor at most; 0: as many as it holds.
+    blocks: usize,
 }
 
 impl Replacement<'_> {
@@ -59,6 +62,7 @@ impl Replacement<'_> {
                 max_tail_rows: (!tail.is_empty()).then_some(MAX_TAIL_ROWS),
                 tail: (!tail.is_empty()).then(|| tail.join(", ")),
                 profile: self.profile,
+                blocks: self.blocks as u64,
             };
             let runtime = Arc::clone(self.runtime);
             let exec = GpuFragmentExec::try_new(fragment, Arc::clone(&plan), runtime, options)?;

@@ -18,6 +18,7 @@ use warpline_gpu::column::ColumnStatistics;
 use warpline_gpu::expr::{DatePart, Expr, Node};
 use warpline_gpu::pipeline::AggregateFunction;
 
+use crate::choose::zipf;
 use crate::config::IndexJoins;
 use crate::rel::expr::{as_column, columns};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
@@ -98,6 +99,16 @@ impl<'a> Estimator<'a> {
             && matches!(rel.kind, RelKind::Scan { .. })
             && !keys.is_empty()
             && keys.iter().all(|key| as_column(key).is_some())
+    }
+
+    /// Rows of `rel` that have the keys of a row, on average over its rows: what a look-up with a key that was drawn
+    /// from them finds. Much more than rows over distinct keys when some keys are frequent.
+    pub fn repeats(&self, rel: &RelRef, keys: &[Expr]) -> f64 {
+        let equal = keys.iter().map(|key| {
+            let key = self.of_expr(rel, key);
+            zipf::equal_keys(key.distinct, key.skew)
+        });
+        self.rows(rel) / equal.product::<f64>()
     }
 
     /// Are indexes that are there to be used whatever they cost?

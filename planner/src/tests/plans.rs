@@ -1,6 +1,7 @@
 //! Plans worth running: orders of joins, reductions, sharing, and the shape of every kind of join.
 
-use super::warehouse::{fragment, graph, session};
+use super::warehouse::{fragment, graph, graph_with, session};
+use crate::config::IndexJoins;
 use crate::policy::FragmentPlanner;
 
 /// The step whose text has all of `parts`.
@@ -322,4 +323,17 @@ async fn comparisons_with_many_rows_a_key_are_asked_of_extremes() {
     // Hardly two rows a name: they are gone over.
     let few = graph(&exists("p_name")).await;
     assert!(!few.contains("max("), "{few}");
+}
+
+#[tokio::test]
+async fn few_rows_ask_an_index_over_the_whole_table() {
+    let sql = "SELECT sum(l_extendedprice) FROM part, lineitem \
+               WHERE l_partkey = p_partkey AND p_brand = 'Brand#12' AND p_container = 'JUMBO BOX' AND p_size = 7";
+    // Without one, all rows of the large table ask the few.
+    let built = graph(sql).await;
+    step(&built, &["scan lineitem", "on (l_partkey)"]);
+    // One that is kept is asked by the few, and the large table is not read.
+    let kept = graph_with(sql, IndexJoins::Auto).await;
+    step(&kept, &["scan lineitem", "build (l_partkey)"]);
+    step(&kept, &["scan part", "probe lineitem(l_partkey)"]);
 }

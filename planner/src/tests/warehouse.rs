@@ -11,6 +11,7 @@ use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::column::ColumnStatistics;
 
+use crate::config::IndexJoins;
 use crate::policy::FragmentPlanner;
 use crate::rel::ScanTable;
 use crate::stats::TableFacts;
@@ -253,10 +254,18 @@ async fn write_tables() -> tempfile::TempDir {
     directory
 }
 
-/// The fragment that computes all of a query.
+/// The fragment that computes all of a query, with every index built for it.
 pub(crate) async fn fragment(sql: &str) -> FragmentPlanner {
+    fragment_with(sql, IndexJoins::Off).await
+}
+
+async fn fragment_with(sql: &str, index_joins: IndexJoins) -> FragmentPlanner {
     let plan = crate::tests::plan(&session().await, sql).await;
-    FragmentPlanner::try_new(&plan, &crate::WarplineConfig::default()).unwrap_or_else(|refusal| {
+    let config = crate::WarplineConfig {
+        index_joins,
+        ..crate::WarplineConfig::default()
+    };
+    FragmentPlanner::try_new(&plan, &config).unwrap_or_else(|refusal| {
         panic!(
             "{sql}\n{}: {}\n{}",
             refusal.at.name(),
@@ -268,7 +277,12 @@ pub(crate) async fn fragment(sql: &str) -> FragmentPlanner {
 
 /// The graph of a query as text.
 pub(crate) async fn graph(sql: &str) -> String {
-    let planner = fragment(sql).await;
+    graph_with(sql, IndexJoins::Off).await
+}
+
+/// The same with indexes over whole tables kept as `index_joins` says.
+pub(crate) async fn graph_with(sql: &str, index_joins: IndexJoins) -> String {
+    let planner = fragment_with(sql, index_joins).await;
     let graph = planner
         .graph_with(&Facts::new(), &HashSet::new())
         .unwrap_or_else(|reason| panic!("{sql}: {reason}"));

@@ -38,6 +38,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         existence: false,
         track_matches: false,
         columns: vec![u32_layout()],
+        borrowed: None,
     })
 }
 
@@ -48,7 +49,7 @@ fn rows_pass_a_filter() {
         &[numbers(70_000)],
         vec![spec("kept", 10, ResultKind::Rows)],
         vec![rows_layout()],
-        vec![StepProgram::Pipeline(filter(0, 0, 1000, 1))],
+        vec![StepProgram::Pipeline(Box::new(filter(0, 0, 1000, 1)))],
         0,
     );
     let expected: Vec<u32> = (0..70).map(|i| i * 1000).collect();
@@ -73,8 +74,8 @@ fn no_rows_and_empty_tables() {
         ],
         vec![rows_layout(), rows_layout()],
         vec![
-            StepProgram::Pipeline(filter(0, 0, 1000, 1)),
-            StepProgram::Pipeline(copy(0, 1, 1)),
+            StepProgram::Pipeline(Box::new(filter(0, 0, 1000, 1))),
+            StepProgram::Pipeline(Box::new(copy(0, 1, 1))),
         ],
         1,
     );
@@ -93,8 +94,8 @@ fn rows_beyond_the_first_attempt_get_exact_room() {
         ],
         vec![rows_layout(), rows_layout()],
         vec![
-            StepProgram::Pipeline(filter(0, 0, 1, 5)),
-            StepProgram::Pipeline(copy(0, 1, 5)),
+            StepProgram::Pipeline(Box::new(filter(0, 0, 1, 5))),
+            StepProgram::Pipeline(Box::new(copy(0, 1, 5))),
         ],
         1,
     );
@@ -115,9 +116,9 @@ fn appended_rows_survive_the_growth_of_their_result() {
         vec![spec("union", 10, ResultKind::Rows)],
         vec![rows_layout()],
         vec![
-            StepProgram::Pipeline(filter(0, 0, 1, 1)),
-            StepProgram::Pipeline(filter(1, 0, 5, 40)),
-            StepProgram::Pipeline(filter(0, 0, 2, 30)),
+            StepProgram::Pipeline(Box::new(filter(0, 0, 1, 1))),
+            StepProgram::Pipeline(Box::new(filter(1, 0, 5, 40))),
+            StepProgram::Pipeline(Box::new(filter(0, 0, 2, 30))),
         ],
         0,
     );
@@ -139,8 +140,8 @@ fn hints_that_no_longer_hold_are_dropped() {
         ],
         vec![rows_layout(), rows_layout()],
         vec![
-            StepProgram::Pipeline(filter(0, 0, 7, 1)),
-            StepProgram::Pipeline(copy(0, 1, 0)),
+            StepProgram::Pipeline(Box::new(filter(0, 0, 7, 1))),
+            StepProgram::Pipeline(Box::new(copy(0, 1, 0))),
         ],
         1,
     );
@@ -191,8 +192,8 @@ fn group_case(slots: u64, modulus: u32) -> Case {
         ],
         vec![layout, rows_layout()],
         vec![
-            StepProgram::Pipeline(count(0, 0, modulus)),
-            StepProgram::Pipeline(groups(0, 1)),
+            StepProgram::Pipeline(Box::new(count(0, 0, modulus))),
+            StepProgram::Pipeline(Box::new(groups(0, 1))),
         ],
         1,
     )
@@ -224,14 +225,16 @@ pub(super) fn join_case(kind: IndexKind, unique: bool, modulus: u32) -> Case {
             ResultLayout::Matches {
                 columns: vec![u32_layout()],
                 joined: None,
+                borrowed: None,
+                twins: vec![],
                 index: 0,
             },
             rows_layout(),
         ],
         vec![
-            StepProgram::Pipeline(build(0, 0, modulus)),
-            StepProgram::Pipeline(matches(1, 1, 0, 100, kind == IndexKind::Hash)),
-            StepProgram::Pipeline(pairs(1, 0, 2)),
+            StepProgram::Pipeline(Box::new(build(0, 0, modulus))),
+            StepProgram::Pipeline(Box::new(matches(1, 1, 0, 100, kind == IndexKind::Hash))),
+            StepProgram::Pipeline(Box::new(pairs(1, 0, 2))),
         ],
         2,
     )
@@ -265,8 +268,8 @@ fn duplicates_in_a_unique_index_are_reported() {
         ],
         vec![index(IndexKind::Hash, true), rows_layout()],
         vec![
-            StepProgram::Pipeline(build(0, 0, 999)),
-            StepProgram::Pipeline(filter(0, 1, 1, 1)),
+            StepProgram::Pipeline(Box::new(build(0, 0, 999))),
+            StepProgram::Pipeline(Box::new(filter(0, 1, 1, 1))),
         ],
         1,
     );
@@ -289,7 +292,7 @@ fn faults_are_errors() {
         &[numbers(10)],
         vec![spec("rows", 10, ResultKind::Rows)],
         vec![rows_layout()],
-        vec![StepProgram::Pipeline(step)],
+        vec![StepProgram::Pipeline(Box::new(step))],
         0,
     );
     for _ in 0..2 {
@@ -307,8 +310,8 @@ fn a_chain_of_results_needs_the_room_of_few() {
     let (specs, layouts): (Vec<_>, Vec<_>) = (0..6)
         .map(|_| (spec("link", 100_000, ResultKind::Rows), rows_layout()))
         .unzip();
-    let mut steps = vec![StepProgram::Pipeline(filter(0, 0, 1, 1))];
-    steps.extend((1..6).map(|r| StepProgram::Pipeline(copy(r - 1, r, 1))));
+    let mut steps = vec![StepProgram::Pipeline(Box::new(filter(0, 0, 1, 1)))];
+    steps.extend((1..6).map(|r| StepProgram::Pipeline(Box::new(copy(r - 1, r, 1)))));
     let case = Case::new(BUDGET, &[numbers(100_000)], specs, layouts, steps, 5);
     let expected: Vec<u32> = (5..100_005).collect();
     case.check_twice(&expected);
@@ -324,7 +327,7 @@ fn other_columns_are_noticed() {
         &[numbers(10)],
         vec![spec("rows", 10, ResultKind::Rows)],
         vec![rows_layout()],
-        vec![StepProgram::Pipeline(filter(0, 0, 1, 1))],
+        vec![StepProgram::Pipeline(Box::new(filter(0, 0, 1, 1)))],
         0,
     );
     assert!(case.prepared.fits(&case.tables));
@@ -359,9 +362,9 @@ fn sorts_skip_and_fetch() {
                 rows_layout(),
             ],
             vec![
-                StepProgram::Pipeline(filter(0, 0, 1, 1)),
+                StepProgram::Pipeline(Box::new(filter(0, 0, 1, 1))),
                 StepProgram::Sort(Box::new(sort(0, 1, skip, fetch))),
-                StepProgram::Pipeline(copy(1, 2, 0)),
+                StepProgram::Pipeline(Box::new(copy(1, 2, 0))),
             ],
             1,
         );
@@ -417,7 +420,7 @@ fn strings_by_row_are_fetched() {
     let program = Program {
         hidden: vec![],
         results: vec![ResultLayout::Rows(vec![layout])],
-        steps: vec![StepProgram::Pipeline(row_numbers(0, 0))],
+        steps: vec![StepProgram::Pipeline(Box::new(row_numbers(0, 0)))],
         bases: vec![column],
         choices: vec![],
     };

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use warpline_cuda::KernelArgs;
-use warpline_cuda::kernels::{PARTITION_THREADS, PartitionPassArgs, PartitionShape};
+use warpline_cuda::kernels::{PartitionPassArgs, PartitionShape};
 use warpline_gpu::GpuError;
 use warpline_gpu::device::{DevicePtr, LaunchConfig};
 use warpline_gpu::memory::DeviceBuffer;
@@ -339,7 +339,7 @@ fn passes_for_very_many_rows() {
         args.to[0] = order.ptr();
         let config = LaunchConfig {
             grid: 4,
-            block: PARTITION_THREADS,
+            block: shape.threads(),
             shared_bytes: shape.shared_bytes(),
         };
         let (kernel, _) = machine

@@ -1,0 +1,92 @@
+//! Rows of a result in another order: partitioned or sorted by key, and what moves with the keys.
+
+use std::ops::Range;
+
+use super::places::Part;
+use super::run::Run;
+use super::shapes::{BlockSizes, PartSize};
+use super::storage::Store;
+use crate::error::{GpuError, Result};
+use crate::graph::ResultId;
+use crate::primitives::{self, Digits, Keys, Payload};
+
+/// How rows are to lie.
+pub(super) struct Arrangement {
+    /// What there is afterwards: the keys, what moves with them, and the offsets of partitions.
+    pub(super) parts: Vec<PartSize>,
+    /// What rows are ordered by.
+    pub(super) by: Part,
+    /// By bits of this …
+    pub(super) digits: Digits,
+    /// … these.
+    pub(super) bits: Range<u32>,
+}
+
+impl Run<'_> {
+    /// Memory for parts of a result.
+    pub(super) fn extra(
+        &mut self,
+        result: ResultId,
+        parts: Vec<PartSize>,
+        temporary: bool,
+    ) -> Result<Store> {
+        let name = self.name(result);
+        let blocks = [BlockSizes {
+            parts,
+            fill: None,
+            temporary,
+        }];
+        let mut store = Store::default();
+        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        Ok(store)
+    }
+
+    /// Partition or sort the rows of a result; its parts are those of the arrangement from here on.
+    pub(super) fn arrange(&mut self, result: ResultId, how: Arrangement) -> Result<()> {
+        let arranged = self.extra(result, how.parts.clone(), false)?;
+        let new = |part: Part| {
+            arranged
+                .address(part)
+                .ok_or_else(|| GpuError::Internal(format!("arranged rows have no {part:?}")))
+        };
+        let width = how.parts.iter().find(|size| size.part == how.by);
+        let width = width.map_or(0, |size| size.unit as u32);
+        let mut payloads = Vec::new();
+        for size in how.parts.iter().filter(|size| size.part.moves()) {
+            payloads.push(Payload {
+                from: match size.part {
+                    Part::Numbers => None,
+                    column => Some(self.address(result, column)?),
+                },
+                to: new(size.part)?,
+                width: size.unit as u32,
+            });
+        }
+        let keys = Keys {
+            ptr: self.address(result, how.by)?,
+            width,
+        };
+        let (to, offsets) = (new(how.by)?, arranged.address(Part::Offsets));
+        let rows = self.count(result);
+        self.kernels += 1;
+        // SAFETY: the new store has room for the result's capacity in each part, and offsets for as many partitions as
+        // the bits make; the old one, or the table it borrows from, has as many rows as are counted, of these widths.
+        unsafe {
+            primitives::radix_partition(
+                self.runtime,
+                self.stream,
+                keys,
+                to,
+                &payloads,
+                rows,
+                how.digits,
+                how.bits,
+                offsets,
+            )?;
+        }
+        if let Some(store) = &mut self.stores[result] {
+            store.replace(arranged, &mut self.recycler);
+        }
+        self.mark("transform")
+    }
+}
