@@ -148,17 +148,12 @@ async fn fanout(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
         let bytes = rows * 8 + 4 * keys * 4 + want.rows * 12;
         for mode in MODES {
             mode.set(bench).await?;
-            let done = match answered(bench, &sql, ("warpline.join", "nphj"), want).await? {
-                Attempt::Done(done) => done,
-                Attempt::Impossible(why) => return Err(Error::Bench(why)),
-            };
+            let done = ran(answered_as_set(bench, &sql, mode.name, want).await?)?;
             session.set("warpline.metrics", "true").await?;
-            let counted = session
-                .run(&format!("SELECT count(*) FROM ({sql})"))
-                .await?;
+            let counted = answered_as_set(bench, &sql, mode.name, want).await;
             session.set("warpline.metrics", "false").await?;
             let point = Point::new(mode.name, exponent, want.rows, bytes, done.timing);
-            emit(point.balanced(counted.metrics.balance))?;
+            emit(point.balanced(ran(counted?)?.balance))?;
         }
         for table in [BUILD, PROBE] {
             session.context().deregister_table(table)?;
