@@ -247,7 +247,7 @@ pub(crate) fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
 }
 
 /// Idle lanes of all pipelines together, and the mean of their imbalance, weighted by busy cycles.
-fn balance_of(trees: &[(String, TreeMetrics)]) -> Option<WorkBalance> {
+pub(crate) fn balance_of(trees: &[(String, TreeMetrics)]) -> Option<WorkBalance> {
     let sum = |of: fn(&TreeMetrics) -> u64| trees.iter().map(|(_, t)| of(t) as f64).sum::<f64>();
     let busy = sum(|t| t.busy_cycles);
     let weighted: f64 = trees

@@ -8,6 +8,7 @@ use warpline_gpu::exec::{FragmentReport, GpuFragmentExec};
 use warpline_gpu::synthetic::{self, Made, Outcome};
 use warpline_gpu::tables::ResidentProvider;
 use warpline_planner::{GroupAlgorithm, choose::join::JoinAlgorithm};
+use warpline_tpch::WorkBalance;
 
 use super::{Bench, Timing, median, wrong};
 use crate::device;
@@ -27,6 +28,8 @@ pub(super) struct Answered {
     pub(super) timing: Timing,
     /// What was chosen.
     pub(super) choice: Choice,
+    /// How evenly the work was spread, if that was counted.
+    pub(super) balance: Option<WorkBalance>,
 }
 
 /// What a plan says of a choice.
@@ -100,6 +103,17 @@ pub(super) async fn answered(
     session.set(setting.0, setting.1).await?;
     // A kept index would be measured without its build.
     session.set("warpline.index_joins", "off").await?;
+    answered_as_set(bench, sql, &format!("{} = {}", setting.0, setting.1), want).await
+}
+
+/// The same under the settings as they are, which `name` stands for in messages.
+pub(super) async fn answered_as_set(
+    bench: &Bench,
+    sql: &str,
+    name: &str,
+    want: Outcome,
+) -> Result<Attempt> {
+    let session = bench.session();
     let frame = session.context().sql(sql).await?;
     let context = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
@@ -135,8 +149,7 @@ pub(super) async fn answered(
         };
         if outcome.is_some_and(|outcome| outcome != want) {
             return Err(wrong(&format!(
-                "{} = {}: {outcome:?} in place of {want:?} by {sql}",
-                setting.0, setting.1
+                "{name}: {outcome:?} in place of {want:?} by {sql}"
             )));
         }
         if run == 0
@@ -156,7 +169,12 @@ pub(super) async fn answered(
         let shown = last.choices.join("; ");
         Error::Bench(format!("a plan without a choice of an algorithm: {shown}"))
     })?;
+    let counted = last.steps.into_iter();
+    let trees: Vec<_> = counted
+        .filter_map(|step| Some((step.label, step.tree?)))
+        .collect();
     Ok(Attempt::Done(Answered {
+        balance: device::balance_of(&trees),
         timing: Timing {
             phases: last.phases,
             ms: median(times),

@@ -426,7 +426,7 @@ async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
 
 /// The run of a setting, by its name.
 fn ran(setting: String, attempt: Attempt) -> Option<(String, Ran)> {
-    let Attempt::Done(Answered { timing, choice }) = attempt else {
+    let Attempt::Done(Answered { timing, choice, .. }) = attempt else {
         return None;
     };
     let price = choice.price();

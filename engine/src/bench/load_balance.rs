@@ -13,7 +13,7 @@ use warpline_tpch::queries::tables_of;
 use warpline_tpch::verify::{Answer, compare, ordering_of};
 use warpline_tpch::{Benchmark as Queries, QueryEngine, Scale, WorkBalance, generate};
 
-use super::answered::{Attempt, answered, register};
+use super::answered::{Answered, Attempt, answered_as_set, register};
 use super::{Bench, Benchmark, Emit, Point, Sweep, Timing, median, wrong};
 use crate::error::{Error, Result};
 
@@ -107,6 +107,7 @@ async fn fanout(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     let session = bench.session();
     session.set("warpline.min_rows", "0").await?;
     session.set("warpline.index_joins", "on").await?;
+    session.set("warpline.join", "nphj").await?;
     let rows = bench.rows().min(ROWS);
     for exponent in [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0] {
         let stream = bench.runtime().lease_stream()?;
@@ -147,17 +148,12 @@ async fn fanout(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
         let bytes = rows * 8 + 4 * keys * 4 + want.rows * 12;
         for mode in MODES {
             mode.set(bench).await?;
-            let done = match answered(bench, &sql, ("warpline.join", "nphj"), want).await? {
-                Attempt::Done(done) => done,
-                Attempt::Impossible(why) => return Err(Error::Bench(why)),
-            };
+            let done = ran(answered_as_set(bench, &sql, mode.name, want).await?)?;
             session.set("warpline.metrics", "true").await?;
-            let counted = session
-                .run(&format!("SELECT count(*) FROM ({sql})"))
-                .await?;
+            let counted = answered_as_set(bench, &sql, mode.name, want).await;
             session.set("warpline.metrics", "false").await?;
             let point = Point::new(mode.name, exponent, want.rows, bytes, done.timing);
-            emit(point.balanced(counted.metrics.balance))?;
+            emit(point.balanced(ran(counted?)?.balance))?;
         }
         for table in [BUILD, PROBE] {
             session.context().deregister_table(table)?;
@@ -165,6 +161,13 @@ async fn fanout(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
         bench.runtime().drop_indexes();
     }
     Ok(())
+}
+
+fn ran(attempt: Attempt) -> Result<Answered> {
+    match attempt {
+        Attempt::Done(done) => Ok(done),
+        Attempt::Impossible(why) => Err(Error::Bench(why)),
+    }
 }
 
 async fn jcch(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {

@@ -337,3 +337,16 @@ async fn few_rows_ask_an_index_over_the_whole_table() {
     step(&kept, &["scan lineitem", "build (l_partkey)"]);
     step(&kept, &["scan part", "probe lineitem(l_partkey)"]);
 }
+
+#[tokio::test]
+async fn few_probing_keys_reduce_a_large_build() {
+    let graph = graph(
+        "SELECT g_account, g_limit, g_balance, t_booked, t_amount FROM ledger, posting WHERE g_account = t_account",
+    )
+    .await;
+    let keys = step(&graph, &["scan posting", "build set (t_account)"]);
+    let keys = keys.split(' ').next().unwrap();
+    let semi = format!("semi {keys} on (g_account)");
+    step(&graph, &["scan ledger", &semi, "build"]);
+    step(&graph, &["scan posting", "(t_account)", "rows ("]);
+}

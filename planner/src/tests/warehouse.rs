@@ -1,4 +1,4 @@
-//! A warehouse with eight tables of facts and dimensions, its statistics at a large scale, and the
+//! A warehouse with ten tables of facts and dimensions, its statistics at a large scale, and the
 //! graphs of queries over it.
 
 use std::collections::{HashMap, HashSet};
@@ -130,6 +130,26 @@ const TABLES: &[(&str, usize, f64, &[&str])] = &[
             "l_shipinstruct s d4",
             "l_shipmode s d7",
             "l_comment s d300000000",
+        ],
+    ),
+    (
+        "ledger",
+        90,
+        134e6,
+        &[
+            "g_account i d134000000 1..134000000",
+            "g_limit i 1..60000000",
+            "g_balance i 1..60000000",
+        ],
+    ),
+    (
+        "posting",
+        90,
+        134e6,
+        &[
+            "t_account i d1500000 1..134000000",
+            "t_booked i 1..60000000",
+            "t_amount i 1..60000000",
         ],
     ),
 ];
