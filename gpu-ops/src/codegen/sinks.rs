@@ -17,6 +17,12 @@ use crate::expr::Node;
 use crate::graph::{Build, IndexKind, IndexProfile, ResultId};
 use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile};
 
+/// Groups of which each has so many rows that they queue at its state: 2^27 additions to 256 places take 35 ms on an
+/// H200, to 4096 places 3.8 ms.
+const FEW_GROUPS: u64 = 2048;
+/// … if there are so many.
+const ROWS_A_GROUP: u64 = 1024;
+
 pub(super) fn aggregate_sink(
     context: &mut Context<'_>,
     emitter: &mut Emitter<'_>,
@@ -97,7 +103,9 @@ pub(super) fn aggregate_sink(
     // Rows in the order of the key are added up in runs, which do not queue.
     if !profile.clustered {
         let groups = profile.estimate.min(profile.max_groups);
-        layout.front = group_sink::front_slots(&layout, device, profile.hot, groups);
+        // Rows of few groups queue as those of a hot one do.
+        let queues = profile.hot || groups <= FEW_GROUPS && bound / groups.max(1) >= ROWS_A_GROUP;
+        layout.front = group_sink::front_slots(&layout, device, queues, groups);
     }
     Ok(EmittedSink::Aggregate {
         into,
