@@ -1,4 +1,4 @@
-// Numbers of groups: each row's packed key becomes the number of its group (HGB, SEEDS A6; the dictionary of SGB-DE, A7).
+// Numbers of groups: each row's packed key becomes the number of its group (HGB and the dictionary of SGB-DE, Wu et al., SIGMOD 2025).
 //
 // WL_KEY_BYTES (defined in front of this file) is 4, 8 or 16. Launch: any grid of 256-thread blocks; grid-stride, one row a
 // thread. Bytes moved: the key and the number of each row; the state, key and number of a slot, a sector of 32 bytes

@@ -138,7 +138,7 @@ WL_DEVICE bool insert_new(u32* states, u64* keys, u64 mask, const u64 (&key)[WOR
   return inserted;
 }
 
-// ---- pairs of a many-to-many join (B2) ----------------------------------------------------------------
+// ---- pairs of a many-to-many join ----------------------------------------------------------------
 
 // Of the rows `low` .. `high` - 1 the one that pair `i` belongs to; pairs[low] <= i < pairs[high].
 WL_DEVICE u64 pair_parent_between(const u64* pairs, u64 low, u64 high, u64 i) {

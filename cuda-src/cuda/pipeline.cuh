@@ -265,7 +265,7 @@ WL_DEVICE bool contains_sorted(const i64* list, u32 length, i64 value) {
   return false;
 }
 
-// ---- group tables (SEEDS C4, C6) ---------------------------------------------------------------------
+// ---- group tables (Karnagel et al., DaMoN 2015, sections 3 and 4) ---------------------------------------------------------------------
 
 static const u64 WL_EMPTY_KEY = 0xFFFFFFFFFFFFFFFFull;
 static const u64 WL_NO_SLOT = 0xFFFFFFFFFFFFFFFFull;

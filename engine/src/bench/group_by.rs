@@ -2,7 +2,7 @@
 //!
 //! Tables are made on the device ([`warpline_gpu::synthetic`]) with the statistics that loading would have brought. Times
 //! are those of the kernels, with everything from the resident columns to the resident groups; planning is not in them. All
-//! algorithms are measured, or, with `--set warpline.group_by=NAME`, that one (SEEDS A11, C).
+//! algorithms are measured, or, with `--set warpline.group_by=NAME`, that one (Wu et al., SIGMOD 2025; Karnagel et al., DaMoN 2015).
 
 use futures::FutureExt;
 use warpline_gpu::synthetic::{Grouped, KeyKind, Made, Numbers, Outcome, Returned, Side, make};

@@ -4,7 +4,7 @@
 //! device ([`warpline_gpu::synthetic`]), with the statistics that loading them would have brought: ranges and uniqueness
 //! exactly, distinct keys, the share of keys with a match and skew from sketches and samples. Times are those of the
 //! kernels, with everything from the resident columns to the resident result; planning is not in them. With
-//! `--set warpline.join=NAME` that algorithm alone is measured (SEEDS A11, D).
+//! `--set warpline.join=NAME` that algorithm alone is measured (Wu et al., SIGMOD 2025; Rui and Tu, SSDBM 2017).
 
 use futures::FutureExt;
 use warpline_gpu::synthetic::{KeyKind, Made, Numbers, Outcome, Side, joined, make};

@@ -11,7 +11,7 @@ use super::value::{CType, Value};
 use crate::error::Result;
 use crate::graph::ResultId;
 
-/// Past this many probes a set counts as overflowing and is made larger (C6).
+/// Past this many probes a set counts as overflowing and is made larger.
 const PROBES: u32 = 128;
 
 /// The sets of one aggregation.

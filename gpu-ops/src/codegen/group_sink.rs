@@ -1,4 +1,4 @@
-//! The aggregation sink of a kernel, for each place where group states can live (SEEDS C3, C4).
+//! The aggregation sink of a kernel, for each place where group states can live (Karnagel et al., DaMoN 2015).
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ use crate::pipeline::{GroupPlacement, Regroup};
 const PRIVATE_REGISTERS: u64 = 24;
 /// Most shared memory a block may take for them: two blocks a multiprocessor.
 const PRIVATE_BYTES: u64 = 104 << 10;
-/// Past this many probes a group table counts as overflowing and is made larger (C6).
+/// Past this many probes a group table counts as overflowing and is made larger.
 pub(super) const PROBES: u32 = 128;
 /// Bytes of `ReserveScratch` of `join.cuh`.
 pub(super) const RESERVE_BYTES: usize = 136;

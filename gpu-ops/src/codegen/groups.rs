@@ -1,4 +1,4 @@
-//! Groups as rows: keys unpacked and aggregates finished from the states of a group table (SEEDS C1, FINALIZE).
+//! Groups as rows: keys unpacked and aggregates finished from the states of a group table (the finaliser of Karnagel et al., DaMoN 2015).
 
 use arrow::datatypes::DataType;
 

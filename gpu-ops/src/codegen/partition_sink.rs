@@ -1,4 +1,4 @@
-//! Kernels of aggregations over partitioned rows: a block takes a partition and groups it in shared memory (SEEDS A8).
+//! Kernels of aggregations over partitioned rows: a block takes a partition and groups it in shared memory (PGB of Wu et al., SIGMOD 2025).
 //!
 //! All groups of a partition live in one block, so they are written down without atomics, one behind the other. A partition
 //! that is much larger than the others (skew) is cut into pieces for several blocks, whose groups meet in a hash table in

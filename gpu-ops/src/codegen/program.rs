@@ -51,7 +51,7 @@ pub const CONTROL_WORDS: usize = 5;
 pub enum ControlWord {
     /// Rows, entries or pairs that there are, whether or not there was room for them.
     Count = 0,
-    /// Non-zero: a group table was too full (C6); run again with more slots.
+    /// Non-zero: a group table was too full; run again with more slots.
     Overflow = 1,
     /// Non-zero: a build assumed to be unique is not.
     Duplicate = 2,

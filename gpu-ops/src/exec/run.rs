@@ -518,7 +518,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Twice the slots for groups (SEEDS C6), four times for the sets of DISTINCT calls; empty.
+    /// Twice the slots for groups (Karnagel et al., DaMoN 2015), four times for the sets of DISTINCT calls; empty.
     fn grow_groups(&mut self, result: ResultId) -> Result<()> {
         let Shape::Groups {
             hashed,

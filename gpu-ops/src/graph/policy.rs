@@ -12,18 +12,18 @@ use crate::tables::LoadedTable;
 /// The data structure behind a build side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IndexKind {
-    /// One place a possible key (SEEDS E6): a bitmap says which keys exist, payload columns are
+    /// One place a possible key (Lutz et al., SIGMOD 2022): a bitmap says which keys exist, payload columns are
     /// addressed by key; for keys with duplicates, offset ranges are.
     Perfect,
-    /// An open-addressing table in device memory (NPHJ, SEEDS A5); for keys with duplicates its
-    /// slots hold offset ranges (B1).
+    /// An open-addressing table in device memory (NPHJ); for keys with duplicates its
+    /// slots hold offset ranges.
     Hash,
     /// None: the entries lie in the order of their keys or of their keys' partitions, and every probing side is
     /// brought into the same order before the two are joined.
     Materialized(MaterializedJoin),
 }
 
-/// How two sides that lie in memory are joined (SEEDS A3, A4; Wu et al., section 4).
+/// How two sides that lie in memory are joined (Wu et al., SIGMOD 2025, section 4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MaterializedJoin {
     /// Both sides are partitioned by the hash of their keys, with row numbers in place of the other columns; a

@@ -83,7 +83,7 @@ impl AggregateFunction {
     }
 }
 
-/// Where the aggregation states of a grouped sink live (SEEDS C3, C5).
+/// Where the aggregation states of a grouped sink live (Karnagel et al., DaMoN 2015).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupPlacement {
     /// One copy of every group's state a thread, for a handful of groups: in registers, or, when
@@ -94,7 +94,7 @@ pub enum GroupPlacement {
     /// One array in device memory indexed by the dense group number.
     GlobalDense,
     /// An open-addressing table in device memory with `capacity` slots (a power of two); it grows
-    /// and the pipeline is run again when it overflows (C6).
+    /// and the pipeline is run again when it overflows.
     GlobalHash {
         /// Slots to begin with.
         capacity: u64,
@@ -111,7 +111,7 @@ pub enum GroupPlacement {
     },
 }
 
-/// How rows that were written down are brought together by key (Wu et al., SIGMOD 2025; SEEDS A6 to A8).
+/// How rows that were written down are brought together by key (Wu et al., SIGMOD 2025).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Regroup {
     /// A hash table numbers the groups; rows stay where they are (HGB).
