@@ -179,17 +179,15 @@ impl Lowerer<'_> {
     }
 
     /// Go on with every match of a probe: in the same pipeline, which becomes a tree, or by ending it and going over
-    /// the pairs. `of` is the join; with `joined` both sides are joined in memory.
+    /// the pairs. With `joined` both sides are joined in memory.
     pub(super) fn pairs(
         &mut self,
         mut open: Open,
         probe: Probe,
         side: &Side<'_>,
-        (of, joined): (&RelRef, bool),
+        joined: bool,
     ) -> Result<Open, Reason> {
-        let estimator = self.input.estimator;
-        let (rows, matches) = (estimator.rows(side.rel), estimator.rows(of));
-        if !joined && self.input.shape.is_tree(rows, matches) {
+        if !joined && self.input.shape.follows_matches() {
             open.stages.push(Stage::Expand(probe));
             return Ok(open);
         }

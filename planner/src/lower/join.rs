@@ -157,7 +157,7 @@ impl Lowerer<'_> {
             open.stages.push(Stage::Probe(probed));
             open
         } else {
-            self.pairs(open, probed, &probe, (rel, materialized))?
+            self.pairs(open, probed, &probe, materialized)?
         };
         self.beside(&mut open, join, (&probe, build), &payload, &found);
         for (theirs, ours) in equal {

@@ -59,7 +59,7 @@ impl Lowerer<'_> {
             after.stages.push(Stage::Probe(probe));
             return Ok(after);
         }
-        let mut open = self.pairs(open, probe, left, (rel, materialized))?;
+        let mut open = self.pairs(open, probe, left, materialized)?;
         self.beside(&mut open, join, (left, right), &payload, &found);
         Ok(open)
     }
@@ -132,7 +132,7 @@ impl Lowerer<'_> {
                 ProbeKind::Inner
             };
             let probed = probe(&open, kind, true)?;
-            self.pairs(open, probed, right, (rel, true))?
+            self.pairs(open, probed, right, true)?
         } else if unique {
             let mut probed = probe(&open, ProbeKind::Inner, true)?;
             probed.residual = over_payload(self, &open)?;
@@ -141,7 +141,7 @@ impl Lowerer<'_> {
             pairs
         } else {
             let probed = probe(&open, ProbeKind::Inner, false)?;
-            self.pairs(open, probed, right, (rel, false))?
+            self.pairs(open, probed, right, false)?
         };
         self.beside(&mut pairs, join, (right, left), &payload, &found);
         if !unique && !materialized {

@@ -7,13 +7,9 @@ use super::build::Purpose;
 use super::join::Side;
 use super::materialize::{Algorithm, Pairing};
 use super::{Columns, Lowerer, Open, absent, read_by, scope};
-use crate::config::PipelineShape;
 use crate::reason::Reason;
 use crate::rel::expr::substitute_all;
 use crate::rel::{Join, JoinKind, RelRef};
-
-/// Entries of a key, on average over entries, that a thread had better not go over alone.
-const MANY_ENTRIES: f64 = 64.0;
 
 impl Lowerer<'_> {
     /// Semi, anti and mark joins: look each left row up in an index over the right side.
@@ -66,7 +62,7 @@ impl Lowerer<'_> {
             mark_entries: false,
         };
         if materialized {
-            return self.pairs(open, probe, left, (rel, true));
+            return self.pairs(open, probe, left, true);
         }
         if !residual.is_empty() {
             let mut after = open.clone();
@@ -85,13 +81,8 @@ impl Lowerer<'_> {
 
     /// Do keys of a side repeat so often, or is it asked for, that its entries are to be gone over in a tree?
     fn spreads(&self, side: &Side<'_>) -> bool {
-        match self.input.shape.shape {
-            PipelineShape::Tile => false,
-            PipelineShape::Tree => true,
-            PipelineShape::Auto => {
-                self.input.estimator.repeats(side.rel, &side.keys) > MANY_ENTRIES
-            }
-        }
+        let repeats = self.input.estimator.repeats(side.rel, &side.keys);
+        self.input.shape.spreads(repeats)
     }
 
     /// Is it cheaper to enter the left rows of a semi or anti join and to let the right ones mark them?
@@ -160,7 +151,7 @@ impl Lowerer<'_> {
                 needed: Columns::new(),
                 ..right.clone()
             };
-            self.pairs(marks, probe, &nothing, (rel, true))?;
+            self.pairs(marks, probe, &nothing, true)?;
         } else if !unique && self.spreads(left) {
             // One thread would go over all entries of a key: here they are shared by all.
             marks.stages.push(Stage::Expand(Probe {
