@@ -1,6 +1,6 @@
 //! How good the planner's choice is: workloads drawn at random, each run by every algorithm that can and by `auto`.
 //!
-//! `auto` is the planner's own choice, with the statistics that a load would have brought (see [`super::join`]). The loss of a
+//! `auto` is the planner's own choice, with the statistics that a load would have brought (see the benchmark `join`). The loss of a
 //! workload is the time of `auto` over that of the fastest run, less one. Recorded measurements can be judged again with
 //! another model: [`replayed`].
 

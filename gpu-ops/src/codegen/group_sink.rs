@@ -380,14 +380,14 @@ impl KernelWriter<'_> {
         let needs = self.pipeline.sink_columns.clone();
         self.load(&needs);
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        line!(self, "    if (live != 0) {{");
         if groups.runs {
             self.runs(&groups, &lines);
-        } else {
-            self.row_loop(&lines, "live");
-            self.update(&groups);
-            line!(self, "      }}");
+            return Ok(());
         }
+        line!(self, "    if (live != 0) {{");
+        self.row_loop(&lines, "live");
+        self.update(&groups);
+        line!(self, "      }}");
         line!(self, "    }}");
         Ok(())
     }
@@ -405,6 +405,7 @@ impl KernelWriter<'_> {
         } else {
             keys::dense_code(&layout.keys, &codes)
         };
+        line!(self, "    {{");
         line!(self, "      bool open = false; u64 run = 0;");
         for (i, a) in accumulators.iter().enumerate() {
             line!(self, "      {} q{i} = 0;", a.partial_type());
@@ -427,6 +428,7 @@ impl KernelWriter<'_> {
             line!(self, "          if (q{i} != 0) {{ {add} }}");
         }
         line!(self, "      }};");
+        line!(self, "      if (live != 0) {{");
         self.row_loop(lines, "live");
         line!(self, "        const u64 code = alive ? {code} : run;");
         line!(self, "        if (alive && open && code != run) {{");
@@ -441,7 +443,44 @@ impl KernelWriter<'_> {
             line!(self, "        {text}");
         }
         line!(self, "      }}");
-        line!(self, "      if (open) close_run();");
+        line!(self, "      }}");
+        // All of a warp in one run: a key with millions of rows would have them queue at its state.
+        line!(
+            self,
+            "      const u64 first_run = __shfl_sync(WL_FULL_MASK, run, 0);"
+        );
+        line!(
+            self,
+            "      if (__ballot_sync(WL_FULL_MASK, open && run == first_run) == WL_FULL_MASK) {{"
+        );
+        for (i, a) in accumulators.iter().enumerate() {
+            line!(
+                self,
+                "        const auto t{i} = {};",
+                warp_total(a, &format!("q{i}"))
+            );
+        }
+        line!(self, "        const auto close_warp = [&]() {{");
+        if groups.hashed() {
+            self.find_slot(groups, &["run".to_string()], "return");
+        } else {
+            if layout.regrouped.is_some() {
+                line!(self, "          if (run >= cap) return;");
+            }
+            line!(
+                self,
+                "          u8* const at = states + run * {};",
+                layout.stride
+            );
+        }
+        for (i, a) in accumulators.iter().enumerate() {
+            let add = a.add_to_state(&a.cell("at"), &format!("t{i}"));
+            line!(self, "          if (t{i} != 0) {{ {add} }}");
+        }
+        line!(self, "        }};");
+        line!(self, "        if (lane_id() == 0) close_warp();");
+        line!(self, "      }} else if (open) close_run();");
+        line!(self, "    }}");
     }
 
     fn update(&mut self, groups: &Groups) {
@@ -711,25 +750,13 @@ impl KernelWriter<'_> {
         );
         for (i, a) in groups.plan().accumulators.iter().enumerate() {
             let offset = a.offset;
-            let partial = groups.partial(i, "g");
             let t = a.cell_type();
-            let (sum, store) = match a.kind {
-                StateKind::Count | StateKind::Sum64 => {
-                    (format!("({t})warp_sum((u64)(i64){partial})"), "*to = t")
+            let sum = warp_total(a, &groups.partial(i, "g"));
+            let store = match a.kind {
+                StateKind::Sum128 | StateKind::Min128 | StateKind::Max128 => {
+                    "to[0] = (u64)t; to[1] = (u64)(t >> 64)"
                 }
-                StateKind::Sum128 => (
-                    format!("warp_sum((u128)(i128){partial})"),
-                    "to[0] = (u64)t; to[1] = (u64)(t >> 64)",
-                ),
-                StateKind::SumFloat => (format!("warp_sum({partial})"), "*to = t"),
-                StateKind::Min128 | StateKind::Max128 => (
-                    // Signed as the warp compares them, and back.
-                    format!("max_key128(warp_max(value_of_max128({partial})))"),
-                    "to[0] = (u64)t; to[1] = (u64)(t >> 64)",
-                ),
-                StateKind::Min | StateKind::Max | StateKind::Any | StateKind::Seen => {
-                    (format!("warp_max({partial})"), "*to = t")
-                }
+                _ => "*to = t",
             };
             line!(
                 self,
@@ -737,6 +764,24 @@ impl KernelWriter<'_> {
             );
         }
         line!(self, "  }}\n  __syncthreads();");
+    }
+}
+
+/// C++ text of what the lanes of a warp have of an accumulator, together.
+fn warp_total(a: &Accumulator, partial: &str) -> String {
+    match a.kind {
+        StateKind::Count | StateKind::Sum64 => {
+            format!("({})warp_sum((u64)(i64){partial})", a.cell_type())
+        }
+        StateKind::Sum128 => format!("warp_sum((u128)(i128){partial})"),
+        StateKind::SumFloat => format!("warp_sum({partial})"),
+        // Signed as the warp compares them, and back.
+        StateKind::Min128 | StateKind::Max128 => {
+            format!("max_key128(warp_max(value_of_max128({partial})))")
+        }
+        StateKind::Min | StateKind::Max | StateKind::Any | StateKind::Seen => {
+            format!("warp_max({partial})")
+        }
     }
 }
 
