@@ -35,7 +35,7 @@ pub(super) struct Index {
     unique: bool,
     /// Rows come in the order of the key.
     in_order: bool,
-    /// What building it costs when it is there already: less than nothing, for its rows need not be streamed.
+    /// What building it costs when it is there already.
     kept: Option<f64>,
 }
 
@@ -64,13 +64,12 @@ impl Index {
         });
         let in_order =
             matches!(keys, [key] if as_column(key).is_some_and(|c| estimator.clustered(rel, c)));
-        let kept = estimator.is_kept(rel, keys).then(|| {
-            let key: f64 = keys.iter().map(|k| width(&estimator.of_expr(rel, k))).sum();
-            match estimator.prefers_kept() {
+        let kept = estimator
+            .is_kept(rel, keys)
+            .then(|| match estimator.prefers_kept() {
                 true => PREFERRED,
-                false => -rows * (key + payload),
-            }
-        });
+                false => 0.0,
+            });
         match perfect {
             Some(domain) => Self {
                 rows,
