@@ -176,10 +176,13 @@ WL_DEVICE void atomic_max_u128(u64* words, u128 key) {
 }
 // A sum in two words that are sums of their own: of the lowest LOW bits of all values, and of what is above them. Neither
 // needs to know the other, so that no carry is waited for. The host has seen to it that neither overflows.
-template <u32 LOW>
+// With TELLS the low word adds up numbers from 1 to 2^LOW, so that it is not 0 once there was a row.
+template <u32 LOW, bool TELLS>
 WL_DEVICE void atomic_add_split(u64* words, i128 v) {
-  const u64 low = (u64)v & ((1ull << LOW) - 1);
-  const u64 high = (u64)(v >> LOW);
+  const u64 mask = (1ull << LOW) - 1;
+  const i128 above = TELLS ? wrap_sub(v, 1) : v;
+  const u64 low = ((u64)above & mask) + (TELLS ? 1u : 0u);
+  const u64 high = (u64)(above >> LOW);
   if (low != 0) atomicAdd(words, low);
   if (high != 0) atomicAdd(words + 1, high);
 }

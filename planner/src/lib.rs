@@ -24,7 +24,7 @@ pub mod stats;
 pub mod translate;
 
 pub use choose::{CostedPolicy, GroupAlgorithm, JoinAlgorithm};
-pub use config::{GroupSetting, JoinSetting, PipelineShape, WarplineConfig};
+pub use config::{GroupSetting, JoinSetting, PipelineShape, Setting, WarplineConfig};
 pub use error::PlannerError;
 pub use metrics::FragmentTotals;
 pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};

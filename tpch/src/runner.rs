@@ -1,5 +1,6 @@
 //! Runs queries cold and hot, checks each answer, and isolates the failures of one query from the others.
 
+use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::BufWriter;
 use std::panic::AssertUnwindSafe;
@@ -8,6 +9,7 @@ use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
+use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
@@ -32,6 +34,8 @@ pub struct RunOptions {
     pub verify: bool,
     /// A directory that gets each answer as `qNN.csv`.
     pub results: Option<PathBuf>,
+    /// A directory that gets each query's text and its plan with what every part of it did, as `qNN.txt`.
+    pub plans: Option<PathBuf>,
     /// The scale of the data, for the report.
     pub scale: Scale,
 }
@@ -41,13 +45,13 @@ pub struct RunOptions {
 /// A query that fails or panics has its error in the report, and the next one runs.
 ///
 /// # Errors
-/// [`TpchError::Io`] when the directory for results cannot be made. It is made before the first query runs.
+/// [`TpchError::Io`] when a directory for results or plans cannot be made. Both are made before the first query runs.
 pub async fn run(
     engine: &dyn QueryEngine,
     options: &RunOptions,
     mut on_query: impl FnMut(&QueryReport),
 ) -> Result<Report> {
-    if let Some(directory) = &options.results {
+    for directory in options.results.iter().chain(&options.plans) {
         fs::create_dir_all(directory)
             .map_err(|error| TpchError::io("create directory", directory, error))?;
     }
@@ -138,6 +142,9 @@ async fn measure(
             report.verified = checker.check(&hot)?;
         }
     }
+    if let Some(directory) = &options.plans {
+        write_plan(engine, directory, query).await?;
+    }
     report.set_median();
     report.error = checker.difference;
     Ok(())
@@ -218,6 +225,27 @@ fn write_csv(directory: &Path, query: &Query, run: &QueryRun) -> Result<()> {
         writer.write(batch)?;
     }
     Ok(())
+}
+
+/// Writes the query's text and what its plan did in a hot run.
+async fn write_plan(engine: &dyn QueryEngine, directory: &Path, query: &Query) -> Result<()> {
+    let analyze = format!("EXPLAIN ANALYZE {}", query.sql);
+    // What counts is compiled, and learns sizes, in a first run.
+    engine.run(&analyze).await?;
+    let run = engine.run(&analyze).await?;
+    let mut text = format!("{}\n", query.sql);
+    for batch in &run.batches {
+        // The last column is the plan, those before it say what of it.
+        let Some(plan) = batch.columns().last() else {
+            continue;
+        };
+        let plan = ArrayFormatter::try_new(plan.as_ref(), &FormatOptions::default())?;
+        for row in 0..batch.num_rows() {
+            let _ = writeln!(text, "\n{}", plan.value(row));
+        }
+    }
+    let path = directory.join(format!("q{:02}.txt", query.number));
+    fs::write(&path, text).map_err(|error| TpchError::io("write", &path, error))
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {

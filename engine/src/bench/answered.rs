@@ -7,10 +7,10 @@ use warpline_gpu::GpuError;
 use warpline_gpu::exec::{FragmentReport, GpuFragmentExec};
 use warpline_gpu::synthetic::{self, Made, Outcome};
 use warpline_gpu::tables::ResidentProvider;
-use warpline_planner::{GroupAlgorithm, choose::join::JoinAlgorithm};
+use warpline_planner::{GroupAlgorithm, Setting, choose::join::JoinAlgorithm};
 use warpline_tpch::WorkBalance;
 
-use super::{Bench, Timing, median, wrong};
+use super::{Bench, Emit, Point, Timing, median, wrong};
 use crate::device;
 use crate::error::{Error, Result};
 
@@ -82,6 +82,43 @@ pub(super) enum Attempt {
     Impossible(String),
 }
 
+/// The algorithms to measure: the one that is asked for, or the planner's choice and then all; in the emulator, where only
+/// answers count, `few` of them.
+pub(super) fn settings<A: Copy>(
+    bench: &Bench,
+    asked: Setting<A>,
+    all: &[A],
+    few: &[A],
+) -> Vec<Setting<A>> {
+    match asked {
+        Setting::Auto => {
+            let rivals = if bench.emulated() { few } else { all };
+            let forced = rivals.iter().copied().map(Setting::Force);
+            [Setting::Auto].into_iter().chain(forced).collect()
+        }
+        forced => vec![forced],
+    }
+}
+
+/// Gives `emit` the point of each series for which the query can run by its algorithm.
+pub(super) fn emit_if_possible(
+    attempt: Attempt,
+    (series, x): (String, f64),
+    (rows, bytes): (u64, u64),
+    emit: &mut Emit<'_>,
+) -> Result<()> {
+    match attempt {
+        Attempt::Done(done) => {
+            let point = Point::new(series, x, rows, bytes, done.timing);
+            emit(point.chosen(done.choice.price(), &done.choice.algorithm))
+        }
+        Attempt::Impossible(why) => {
+            log::info!("{series}: {why}");
+            Ok(())
+        }
+    }
+}
+
 /// Lets queries name tables that were made on the device.
 pub(super) fn register(bench: &Bench, name: &str, made: &Made) -> Result<()> {
     let provider = Arc::new(ResidentProvider(Arc::clone(made.table())));
@@ -103,7 +140,17 @@ pub(super) async fn answered(
     session.set(setting.0, setting.1).await?;
     // A kept index would be measured without its build.
     session.set("warpline.index_joins", "off").await?;
-    answered_as_set(bench, sql, &format!("{} = {}", setting.0, setting.1), want).await
+    let name = format!("{} = {}", setting.0, setting.1);
+    answered_as_set(bench, sql, &name, want, Repeat::Timed).await
+}
+
+/// How often a query runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// Until the median of its times says something.
+    Timed,
+    /// Once, for what it counts.
+    Once,
 }
 
 /// The same under the settings as they are, which `name` stands for in messages.
@@ -112,6 +159,7 @@ pub(super) async fn answered_as_set(
     sql: &str,
     name: &str,
     want: Outcome,
+    repeat: Repeat,
 ) -> Result<Attempt> {
     let session = bench.session();
     let frame = session.context().sql(sql).await?;
@@ -131,7 +179,7 @@ pub(super) async fn answered_as_set(
         let spent: f64 = times.iter().sum();
         let enough = times.len() >= runs && (spent > LEAST_MS || bench.emulated());
         let long = !times.is_empty() && spent > MOST_MS;
-        let profiled = enough || long || run == MOST_TIMES * runs + 2;
+        let profiled = repeat == Repeat::Once || enough || long || run == MOST_TIMES * runs + 2;
         let checked = run == 0 || profiled;
         let visit = move |rows: &warpline_gpu::exec::DeviceRows<'_>| match checked {
             true => synthetic::sum(rows).map(Some),

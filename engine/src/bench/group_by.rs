@@ -8,8 +8,8 @@ use futures::FutureExt;
 use warpline_gpu::synthetic::{Grouped, KeyKind, Made, Numbers, Outcome, Returned, Side, make};
 use warpline_planner::{GroupAlgorithm, GroupSetting, WarplineConfig};
 
-use super::answered::{Attempt, answered, register};
-use super::{Bench, Benchmark, Emit, Point, Sweep};
+use super::answered::{self, Attempt, answered, emit_if_possible, register};
+use super::{Bench, Benchmark, Emit, Sweep};
 use crate::error::Result;
 
 /// Group-bys.
@@ -181,20 +181,10 @@ impl Grouping {
     }
 }
 
-/// The algorithms to measure: the one that is asked for, or all after the planner's choice.
+/// The settings to measure.
 pub(super) fn settings(bench: &Bench, asked: GroupSetting) -> Vec<GroupSetting> {
-    match asked {
-        // In the emulator only answers count.
-        GroupSetting::Auto if bench.emulated() => {
-            let two = [GroupAlgorithm::Global, GroupAlgorithm::PgbTr].map(GroupSetting::Force);
-            [GroupSetting::Auto].into_iter().chain(two).collect()
-        }
-        GroupSetting::Auto => [GroupSetting::Auto]
-            .into_iter()
-            .chain(GroupAlgorithm::ALL.map(GroupSetting::Force))
-            .collect(),
-        forced => vec![forced],
-    }
+    let few = [GroupAlgorithm::Global, GroupAlgorithm::PgbTr];
+    answered::settings(bench, asked, &GroupAlgorithm::ALL, &few)
 }
 
 async fn point(
@@ -209,15 +199,9 @@ async fn point(
     let state = bench.session().context().state();
     let asked = WarplineConfig::of(state.config_options()).group_by;
     for algorithm in settings(bench, asked) {
-        match grouping.run(bench, algorithm).await? {
-            Attempt::Done(done) => {
-                let series = format!("{prefix}{algorithm}");
-                let bytes = workload.bytes();
-                let point = Point::new(series, x, workload.rows, bytes, done.timing);
-                emit(point.chosen(done.choice.price(), &done.choice.algorithm))?;
-            }
-            Attempt::Impossible(why) => log::info!("{algorithm}: {why}"),
-        }
+        let attempt = grouping.run(bench, algorithm).await?;
+        let series = (format!("{prefix}{algorithm}"), x);
+        emit_if_possible(attempt, series, (workload.rows, workload.bytes()), emit)?;
     }
     bench.session().set(SETTING, &asked.to_string()).await?;
     grouping.forget(bench)
@@ -231,16 +215,9 @@ async fn forced(
     (series, x): (String, f64),
     emit: &mut Emit<'_>,
 ) -> Result<()> {
-    match grouping.run(bench, GroupSetting::Force(algorithm)).await? {
-        Attempt::Done(done) => {
-            let (rows, bytes) = (grouping.workload.rows, grouping.workload.bytes());
-            emit(Point::new(series, x, rows, bytes, done.timing))
-        }
-        Attempt::Impossible(why) => {
-            log::info!("{algorithm}: {why}");
-            Ok(())
-        }
-    }
+    let attempt = grouping.run(bench, GroupSetting::Force(algorithm)).await?;
+    let of = (grouping.workload.rows, grouping.workload.bytes());
+    emit_if_possible(attempt, (series, x), of, emit)
 }
 
 /// C5: tables of 2^16 slots (in the L2 cache), 2^21 and 2^25 slots, more and more of them taken.

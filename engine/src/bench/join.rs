@@ -11,9 +11,9 @@ use warpline_gpu::synthetic::{KeyKind, Made, Numbers, Outcome, Side, joined, mak
 use warpline_planner::choose::join::JoinAlgorithm;
 use warpline_planner::{JoinSetting, WarplineConfig};
 
-use super::answered::{Attempt, answered, register};
+use super::answered::{self, Attempt, answered, emit_if_possible, register};
 use super::output::output;
-use super::{Bench, Benchmark, Emit, Point, Sweep};
+use super::{Bench, Benchmark, Emit, Sweep};
 use crate::error::Result;
 
 /// Joins.
@@ -194,20 +194,10 @@ impl Joining {
     }
 }
 
-/// The algorithms to measure: the one that is asked for, or all after the planner's choice.
+/// The settings to measure.
 pub(super) fn settings(bench: &Bench, asked: JoinSetting) -> Vec<JoinSetting> {
-    match asked {
-        // In the emulator only answers count.
-        JoinSetting::Auto if bench.emulated() => {
-            let two = [JoinAlgorithm::Nphj, JoinAlgorithm::PhjTr].map(JoinSetting::Force);
-            [JoinSetting::Auto].into_iter().chain(two).collect()
-        }
-        JoinSetting::Auto => [JoinSetting::Auto]
-            .into_iter()
-            .chain(JoinAlgorithm::ALL.map(JoinSetting::Force))
-            .collect(),
-        forced => vec![forced],
-    }
+    let few = [JoinAlgorithm::Nphj, JoinAlgorithm::PhjTr];
+    answered::settings(bench, asked, &JoinAlgorithm::ALL, &few)
 }
 
 async fn point(
@@ -223,15 +213,10 @@ async fn point(
     let asked = WarplineConfig::of(state.config_options()).join;
     let rows = workload.build_rows + workload.probe_rows;
     for algorithm in settings(bench, asked) {
-        match joining.run(bench, algorithm).await? {
-            Attempt::Done(done) => {
-                let bytes = workload.bytes(joining.want.rows);
-                let series = format!("{prefix}{algorithm}");
-                let point = Point::new(series, x, rows, bytes, done.timing);
-                emit(point.chosen(done.choice.price(), &done.choice.algorithm))?;
-            }
-            Attempt::Impossible(why) => log::info!("{algorithm}: {why}"),
-        }
+        let attempt = joining.run(bench, algorithm).await?;
+        let bytes = workload.bytes(joining.want.rows);
+        let series = (format!("{prefix}{algorithm}"), x);
+        emit_if_possible(attempt, series, (rows, bytes), emit)?;
     }
     bench.session().set(SETTING, &asked.to_string()).await?;
     joining.forget(bench)

@@ -162,6 +162,9 @@ pub(super) struct RunArguments {
     /// Write each answer to DIR/qNN.csv
     #[arg(long, value_name = "DIR")]
     pub(super) results: Option<PathBuf>,
+    /// Write the text and the plan of each query, with what every part of it did, to DIR/qNN.txt
+    #[arg(long, value_name = "DIR")]
+    pub(super) plans: Option<PathBuf>,
     /// Count how evenly lanes and warps work; costs a little time
     #[arg(long)]
     pub(super) metrics: bool,

@@ -43,6 +43,7 @@ pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result
         runs: arguments.runs,
         verify: arguments.verifies(scale.factor()),
         results: arguments.results.clone(),
+        plans: arguments.plans.clone(),
         scale,
     };
     let report = runner::run(&session, &options, progress_line).await?;

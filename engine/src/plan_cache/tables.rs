@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -28,10 +28,58 @@ pub(super) struct Tables {
 /// What a table holds.
 #[derive(Debug)]
 enum Contents {
-    /// The batches of each partition. They are kept alive, so equal addresses mean the same columns.
-    Memory(Arc<dyn TableProvider>, Vec<Vec<RecordBatch>>),
+    /// The batches of a table in memory.
+    Memory(Arc<dyn TableProvider>, Vec<Noted>),
     /// The files of each location.
     Files(Arc<dyn TableProvider>, Vec<Vec<ObjectMeta>>),
+}
+
+/// The batches of a partition.
+#[derive(Debug)]
+struct Noted {
+    /// Kept alive, so that equal addresses mean the same columns.
+    #[expect(dead_code, reason = "held, not read")]
+    batches: Vec<RecordBatch>,
+    /// Of every batch its rows, the number of its columns, and their addresses.
+    numbers: Vec<usize>,
+}
+
+impl Noted {
+    fn new(batches: Vec<RecordBatch>) -> Self {
+        let mut numbers = Vec::new();
+        for batch in &batches {
+            numbers.extend([batch.num_rows(), batch.num_columns()]);
+            numbers.extend(batch.columns().iter().map(address));
+        }
+        Self { batches, numbers }
+    }
+
+    /// Are these the very columns? Some ten nanoseconds a batch: far less than to tell the table's identity from the
+    /// buffers behind the columns, which planning over it does.
+    fn are(&self, batches: &[RecordBatch]) -> bool {
+        let mut rest = self.numbers.as_slice();
+        for batch in batches {
+            let columns = batch.columns();
+            let Some((noted, behind)) = rest.split_at_checked(2 + columns.len()) else {
+                return false;
+            };
+            let same = noted[0] == batch.num_rows()
+                && noted[1] == columns.len()
+                && columns
+                    .iter()
+                    .zip(&noted[2..])
+                    .all(|(c, a)| address(c) == *a);
+            if !same {
+                return false;
+            }
+            rest = behind;
+        }
+        rest.is_empty()
+    }
+}
+
+fn address(column: &ArrayRef) -> usize {
+    Arc::as_ptr(column).cast::<()>() as usize
 }
 
 impl Tables {
@@ -133,32 +181,21 @@ fn collect(plan: &LogicalPlan, providers: &mut Vec<Arc<dyn TableProvider>>) -> R
     Ok(complete)
 }
 
-async fn batches_of(table: &MemTable) -> Vec<Vec<RecordBatch>> {
+async fn batches_of(table: &MemTable) -> Vec<Noted> {
     let mut partitions = Vec::with_capacity(table.batches.len());
     for partition in &table.batches {
-        partitions.push(partition.read().await.clone());
+        let batches = partition.read().await.clone();
+        partitions.push(Noted::new(batches));
     }
     partitions
 }
 
-/// Are these the very columns that the table holds? Some ten nanoseconds a batch: far less than to tell the table's
-/// identity from the buffers behind the columns, which planning over it does.
-async fn holds(table: &MemTable, noted: &[Vec<RecordBatch>]) -> bool {
+async fn holds(table: &MemTable, noted: &[Noted]) -> bool {
     if table.batches.len() != noted.len() {
         return false;
     }
     for (partition, noted) in table.batches.iter().zip(noted) {
-        let batches = partition.read().await;
-        let same = batches.len() == noted.len()
-            && batches.iter().zip(noted).all(|(a, b)| {
-                a.num_rows() == b.num_rows()
-                    && a.num_columns() == b.num_columns()
-                    && a.columns()
-                        .iter()
-                        .zip(b.columns())
-                        .all(|(x, y)| Arc::ptr_eq(x, y))
-            });
-        if !same {
+        if !noted.are(&partition.read().await) {
             return false;
         }
     }

@@ -21,6 +21,17 @@ use crate::pipeline::{AggregateCall, AggregateFunction};
 /// The condition of accumulators that every row of a group changes.
 pub(super) const EVERY_ROW: &str = "alive";
 
+/// What tells the groups that have rows from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Existence {
+    /// Something else than their states, or nothing must.
+    Known,
+    /// Their states, which blocks and threads may have of their own.
+    OfCopies,
+    /// Their states in device memory.
+    OfPlaces,
+}
+
 /// What an accumulator keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StateKind {
@@ -59,6 +70,8 @@ pub struct Accumulator {
     /// Of a sum of 128 bits whose two words are sums of their own, so that no carry passes between them: the bits of a
     /// value that the low one adds up. 0: they are halves of one number.
     pub split: u32,
+    /// Of such a sum: its low word is not 0 once there was a row, because it adds up numbers from 1 to `2^split`.
+    pub tells: bool,
     /// First byte in the group's state.
     pub offset: usize,
     /// C++ bool: does this row count?
@@ -148,6 +161,7 @@ impl AccumulatorPlan {
             narrow: kind == StateKind::Seen,
             base: 0,
             split: 0,
+            tells: false,
             offset: 0,
             condition: condition.to_string(),
             value: value.to_string(),
@@ -173,8 +187,8 @@ impl AccumulatorPlan {
     }
 
     /// The plan with places for all cells. What only says whether there was a row goes where another cell says the
-    /// same; `exists` when the groups that have rows must be told from others by their state.
-    pub(super) fn finished(&self, exists: bool) -> Self {
+    /// same.
+    pub(super) fn finished(&self, existence: Existence) -> Self {
         let mut plan = self.clone();
         // What stands for the presence of rows with this condition.
         let stand_in = |seen: usize| -> usize {
@@ -193,12 +207,20 @@ impl AccumulatorPlan {
                 call.count = (!always).then(|| stand_in(count));
             }
         }
-        plan.existence = exists
-            .then(|| {
-                let first = |a: &Accumulator| a.kind == StateKind::Seen && a.condition == EVERY_ROW;
-                self.accumulators.iter().position(first).map(stand_in)
-            })
-            .flatten();
+        if existence != Existence::Known {
+            let first = |a: &Accumulator| a.kind == StateKind::Seen && a.condition == EVERY_ROW;
+            let seen = self.accumulators.iter().position(first);
+            plan.existence = seen.map(stand_in);
+            let split = |a: &Accumulator| a.split > 0 && a.condition == EVERY_ROW;
+            // The states of a block are added to those behind them only where they are not 0.
+            if existence == Existence::OfPlaces
+                && plan.existence == seen
+                && let Some(sum) = self.accumulators.iter().position(split)
+            {
+                plan.accumulators[sum].tells = true;
+                plan.existence = Some(sum);
+            }
+        }
         // What nobody reads goes; the rest moves up.
         let used = |i: usize| {
             plan.existence == Some(i)
@@ -214,7 +236,7 @@ impl AccumulatorPlan {
             call.count = call.count.map(place);
         }
         plan.existence = plan.existence.map(place);
-        plan.accumulators = kept.iter().map(|i| self.accumulators[*i].clone()).collect();
+        plan.accumulators = kept.iter().map(|i| plan.accumulators[*i].clone()).collect();
         // Cells of 8 bytes first, so that all are aligned.
         plan.bytes = 0;
         for narrow in [false, true] {
@@ -436,6 +458,7 @@ impl AccumulatorPlan {
             narrow: narrow.is_some(),
             base,
             split: 0,
+            tells: false,
             offset: 0,
             condition,
             value: name,
@@ -546,7 +569,10 @@ impl Accumulator {
         match self.kind {
             StateKind::Count | StateKind::Sum64 => format!("atomicAdd({cell}, ({t})({value}));"),
             StateKind::Sum128 if self.split > 0 => {
-                format!("atomic_add_split<{}>({cell}, (i128)({value}));", self.split)
+                format!(
+                    "atomic_add_split<{}, {}>({cell}, (i128)({value}));",
+                    self.split, self.tells
+                )
             }
             StateKind::Sum128 => format!("atomic_add_u128({cell}, (u128)(i128)({value}));"),
             StateKind::SumFloat => format!("atomicAdd({cell}, {value});"),
@@ -563,6 +589,15 @@ impl Accumulator {
             StateKind::Min | StateKind::Max => format!("raise_block({cell}, ({t}){value});"),
             StateKind::Any | StateKind::Seen => format!("store_once_block({cell}, ({t}){value});"),
             _ => self.add_to_state(cell, value),
+        }
+    }
+
+    /// Statement: [`Self::add_to_state`] with a sum of rows, of which there was one. Where that changes nothing, it is left out.
+    pub(super) fn add_rows_to_state(&self, cell: &str, value: &str) -> String {
+        let add = self.add_to_state(cell, value);
+        match self.tells {
+            true => add,
+            false => format!("if ({value} != 0) {{ {add} }}"),
         }
     }
 

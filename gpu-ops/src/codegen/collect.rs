@@ -10,7 +10,7 @@ use super::emit::{
     Begun, Context, EmittedPipeline, EmittedSink, Known, begin, columns_of, read_by_call,
     rows_a_thread,
 };
-use super::group_sink;
+use super::group_sizes;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_bits, packed_key, packed_words};
 use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
@@ -169,7 +169,7 @@ pub(super) fn pipelines(
         regrouped,
         sets.words,
     );
-    let threads = group_sink::place_regrouped(&mut layout, context.device)?;
+    let threads = group_sizes::place_regrouped(&mut layout, context.device)?;
     let bound = profile.max_groups.max(1);
     context.known[*into] = Some(Known {
         layout: ResultLayout::Groups(layout.clone()),

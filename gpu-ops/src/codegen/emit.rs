@@ -5,7 +5,7 @@
 //! into CUDA C++.
 
 use super::borrow::{self, Borrowed};
-use super::group_sink;
+use super::group_sizes;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{dense_code, packed_words, probe_key};
 use super::program::{
@@ -434,11 +434,12 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
                 *into,
                 aggregate,
                 &device,
+                &pipeline.source,
                 (bound, begun.rows_a_thread, in_place),
             )?;
             sink_lines = std::mem::take(&mut emitter.lines);
             if !tree {
-                block_threads = group_sink::block_threads(&sink, context.device);
+                block_threads = group_sizes::block_threads(&sink, context.device);
             }
             sink_columns = columns_of(
                 aggregate

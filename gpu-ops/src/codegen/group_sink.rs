@@ -4,13 +4,12 @@ use std::fmt::Write as _;
 
 use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW, StateKind, halves};
 use super::emit::EmittedSink;
-use super::kernel::{BLOCK_THREADS, KernelWriter, line};
+use super::kernel::{KernelWriter, line};
 use super::keys;
 use super::program::{ControlWord, GroupsLayout, RegroupedLayout};
-use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::pipeline::{GroupPlacement, Regroup};
+use crate::pipeline::GroupPlacement;
 
 /// Private states of more registers than this go to shared memory, a column a thread: in registers
 /// every row would update every group, and the arithmetic pipe becomes the limit (on an H200, TPC-H Q1
@@ -22,9 +21,6 @@ const PRIVATE_BYTES: u64 = 104 << 10;
 pub(super) const PROBES: u32 = 128;
 /// Bytes of `ReserveScratch` of `join.cuh`.
 pub(super) const RESERVE_BYTES: usize = 136;
-/// Shared memory that a block has for the groups of a partition at most, when that makes do: four blocks a multiprocessor.
-const PARTITION_BYTES: u64 = 48 << 10;
-
 /// What the text of the sink depends on.
 pub(super) struct Groups {
     pub(super) into: ResultId,
@@ -110,121 +106,6 @@ impl Groups {
     }
 }
 
-/// Bytes of shared memory for the states of `slots` groups, a block's own, as [`Groups::arrays`] places them.
-pub(super) fn shared_bytes(plan: &AccumulatorPlan, slots: u64) -> u64 {
-    let cells = plan.accumulators.iter().map(|a| a.bytes() as u64);
-    cells.fold(0u64, |end, bytes| {
-        end.next_multiple_of(16)
-            .saturating_add(slots.saturating_mul(bytes))
-    })
-}
-
-/// Size what blocks keep of regrouped groups, and blocks by it.
-pub(super) fn place_regrouped(layout: &mut GroupsLayout, device: &DeviceInfo) -> Result<u32> {
-    let (Some(regrouped), GroupPlacement::Regrouped { how, bits, groups }) =
-        (&mut layout.regrouped, layout.placement)
-    else {
-        return Err(GpuError::Internal("groups that are not regrouped".into()));
-    };
-    let each = shared_bytes(&layout.aggregates, 1 << 10)
-        .div_ceil(1 << 10)
-        .max(1);
-    let most = (device.shared_memory_per_block as u64).saturating_sub(2 << 10);
-    if how.partitions() {
-        let each = each + u64::from(regrouped.key_bytes);
-        // Twice as many slots as groups, if need be three of four.
-        let mean = (groups >> bits).max(1);
-        let mut slots = mean
-            .saturating_mul(2)
-            .clamp(256, 1 << 20)
-            .next_power_of_two();
-        let generous = slots * each > PARTITION_BYTES;
-        if generous && slots / 2 >= mean + mean / 3 {
-            slots /= 2;
-        }
-        while slots > 32 && slots * each > most {
-            slots /= 2;
-        }
-        regrouped.window = slots;
-        return Ok(match slots * each {
-            0..=32_000 if slots >= BLOCK_THREADS.into() => BLOCK_THREADS,
-            0..=100_000 if slots >= 2 * u64::from(BLOCK_THREADS) => 2 * BLOCK_THREADS,
-            _ if slots >= 4 * u64::from(BLOCK_THREADS) => 4 * BLOCK_THREADS,
-            _ if slots >= BLOCK_THREADS.into() => BLOCK_THREADS,
-            _ => slots as u32,
-        });
-    }
-    if how == Regroup::Number {
-        // A share of all groups is worth having while it is a good one.
-        let budget = (device.shared_memory_per_multiprocessor as u64 / 2).min(most);
-        let room = budget.saturating_sub(4 << 10) / each;
-        if groups <= room.saturating_mul(2) {
-            regrouped.window = room.min(groups.saturating_mul(2)).max(1);
-            return Ok(2 * BLOCK_THREADS);
-        }
-    }
-    Ok(BLOCK_THREADS)
-}
-
-/// Slots of a table in shared memory in front of the one in device memory: for keys so frequent that their rows would
-/// queue there (rows of hot keys come early and often: they find a slot before it is taken, and stay), and for sparse keys
-/// of which there are about `groups`, if that is few. 0: none.
-pub(super) fn front_slots(
-    layout: &GroupsLayout,
-    device: &DeviceInfo,
-    hot: bool,
-    groups: u64,
-) -> u64 {
-    let in_slot = layout.hashed() && layout.key_bytes > 0;
-    let global = layout.placement == GroupPlacement::GlobalDense || in_slot;
-    if !global || !layout.distinct_words.is_empty() || layout.slots >= u32::MAX.into() {
-        return 0;
-    }
-    // As many as four blocks, two or one of a multiprocessor have room for.
-    let each = front_bytes(layout, 1 << 10).div_ceil(1 << 10);
-    let room = (device.shared_memory_per_block as u64).saturating_sub(4 << 10);
-    let sizes = [4, 2, 1].map(|blocks| {
-        let bytes = (device.shared_memory_per_multiprocessor as u64 / blocks)
-            .saturating_sub(4 << 10)
-            .min(room);
-        // The power of two below.
-        1u64 << (bytes / each).max(1).ilog2()
-    });
-    let fits = sizes
-        .into_iter()
-        .find(|slots| *slots >= groups.saturating_mul(2));
-    match fits {
-        Some(slots) if in_slot || hot => slots,
-        None if in_slot && sizes[2] >= groups => sizes[2],
-        None if hot => sizes[0],
-        _ => 0,
-    }
-}
-
-/// Bytes of shared memory of a table of `slots` slots in front of one in device memory.
-fn front_bytes(layout: &GroupsLayout, slots: u64) -> u64 {
-    shared_bytes(&layout.aggregates, slots) + slots * layout.key_bytes.max(4) as u64
-}
-
-/// Threads of a block: where shared memory lets few blocks live on a multiprocessor, they are larger.
-pub(super) fn block_threads(sink: &EmittedSink, device: &DeviceInfo) -> u32 {
-    let EmittedSink::Aggregate { layout, .. } = sink else {
-        return BLOCK_THREADS;
-    };
-    let bytes = match layout.placement {
-        GroupPlacement::Shared if !layout.keys.is_empty() => {
-            shared_bytes(&layout.aggregates, layout.slots).max(1)
-        }
-        _ if layout.front > 0 => front_bytes(layout, layout.front),
-        _ => return BLOCK_THREADS,
-    };
-    match device.shared_memory_per_multiprocessor as u64 / bytes {
-        0 | 1 => 4 * BLOCK_THREADS,
-        2 | 3 => 2 * BLOCK_THREADS,
-        _ => BLOCK_THREADS,
-    }
-}
-
 impl KernelWriter<'_> {
     pub(super) fn group_plan(&self) -> Result<Groups> {
         let EmittedSink::Aggregate {
@@ -258,7 +139,6 @@ impl KernelWriter<'_> {
         Ok(Groups {
             runs: *clustered
                 && layout.front == 0
-                && self.pipeline.thread_rows > 1
                 && layout.distinct_words.is_empty()
                 && (layout.regrouped.is_some()
                     || layout.key_words == 1
@@ -410,24 +290,7 @@ impl KernelWriter<'_> {
         for (i, a) in accumulators.iter().enumerate() {
             line!(self, "      {} q{i} = 0;", a.partial_type());
         }
-        line!(self, "      const auto close_run = [&]() {{");
-        if groups.hashed() {
-            self.find_slot(groups, &["run".to_string()], "return");
-        } else {
-            if layout.regrouped.is_some() {
-                line!(self, "          if (run >= cap) return;");
-            }
-            line!(
-                self,
-                "          u8* const at = states + run * {};",
-                layout.stride
-            );
-        }
-        for (i, a) in accumulators.iter().enumerate() {
-            let add = a.add_to_state(&a.cell("at"), &format!("q{i}"));
-            line!(self, "          if (q{i} != 0) {{ {add} }}");
-        }
-        line!(self, "      }};");
+        self.closing(groups, "close_run", "q");
         line!(self, "      if (live != 0) {{");
         self.row_loop(lines, "live");
         line!(self, "        const u64 code = alive ? {code} : run;");
@@ -444,14 +307,22 @@ impl KernelWriter<'_> {
         }
         line!(self, "      }}");
         line!(self, "      }}");
-        // All of a warp in one run: a key with millions of rows would have them queue at its state.
+        // A warp whose rows are of one run: a key with millions of rows would have them queue at its state.
         line!(
             self,
-            "      const u64 first_run = __shfl_sync(WL_FULL_MASK, run, 0);"
+            "      const u32 opened = __ballot_sync(WL_FULL_MASK, open);"
         );
         line!(
             self,
-            "      if (__ballot_sync(WL_FULL_MASK, open && run == first_run) == WL_FULL_MASK) {{"
+            "      const u32 leader = opened != 0 ? (u32)__ffs((int)opened) - 1 : 0u;"
+        );
+        line!(
+            self,
+            "      const u64 first_run = __shfl_sync(WL_FULL_MASK, run, (int)leader);"
+        );
+        line!(
+            self,
+            "      if (opened != 0 && __ballot_sync(WL_FULL_MASK, open && run == first_run) == opened) {{"
         );
         for (i, a) in accumulators.iter().enumerate() {
             line!(
@@ -460,25 +331,8 @@ impl KernelWriter<'_> {
                 warp_total(a, &format!("q{i}"))
             );
         }
-        line!(self, "        const auto close_warp = [&]() {{");
-        if groups.hashed() {
-            self.find_slot(groups, &["run".to_string()], "return");
-        } else {
-            if layout.regrouped.is_some() {
-                line!(self, "          if (run >= cap) return;");
-            }
-            line!(
-                self,
-                "          u8* const at = states + run * {};",
-                layout.stride
-            );
-        }
-        for (i, a) in accumulators.iter().enumerate() {
-            let add = a.add_to_state(&a.cell("at"), &format!("t{i}"));
-            line!(self, "          if (t{i} != 0) {{ {add} }}");
-        }
-        line!(self, "        }};");
-        line!(self, "        if (lane_id() == 0) close_warp();");
+        self.closing(groups, "close_warp", "t");
+        line!(self, "        if (lane_id() == leader) close_warp();");
         line!(self, "      }} else if (open) close_run();");
         line!(self, "    }}");
     }
@@ -566,19 +420,11 @@ impl KernelWriter<'_> {
             self.add_to_arrays(groups, "(u32)group");
             line!(self, "          continue; }}");
         }
-        if groups.hashed() {
-            let packed = keys::packed_words(&layout.keys, &codes, layout.key_words);
-            self.find_slot(groups, &packed, "continue");
-        } else {
-            if layout.regrouped.is_some() {
-                line!(self, "          if (group >= cap) continue;");
-            }
-            line!(
-                self,
-                "          u8* const at = states + group * {};",
-                layout.stride
-            );
-        }
+        let key = match groups.hashed() {
+            true => keys::packed_words(&layout.keys, &codes, layout.key_words),
+            false => vec!["group".to_string()],
+        };
+        self.find_state(groups, &key, "continue");
         self.add_row(groups.plan());
         line!(self, "        }}");
     }
@@ -621,6 +467,34 @@ impl KernelWriter<'_> {
         } else {
             line!(self, "          if ({}) {{ {add} }}", a.condition);
         }
+    }
+
+    /// The C++ lambda `name`, which adds `{partial}0`, `{partial}1` … to the state of the group `run`.
+    fn closing(&mut self, groups: &Groups, name: &str, partial: &str) {
+        line!(self, "      const auto {name} = [&]() {{");
+        self.find_state(groups, &["run".to_string()], "return");
+        for (i, a) in groups.plan().accumulators.iter().enumerate() {
+            let add = a.add_rows_to_state(&a.cell("at"), &format!("{partial}{i}"));
+            line!(self, "          {add}");
+        }
+        line!(self, "      }};");
+    }
+
+    /// Point `at` to the state of a group in device memory: by its packed key in a hash table, else by its number, a single
+    /// text. Rows for which there is no room go `otherwise`.
+    fn find_state(&mut self, groups: &Groups, key: &[String], otherwise: &str) {
+        if groups.hashed() {
+            return self.find_slot(groups, key, otherwise);
+        }
+        let group = key.join("");
+        if groups.layout.regrouped.is_some() {
+            line!(self, "          if ({group} >= cap) {otherwise};");
+        }
+        line!(
+            self,
+            "          u8* const at = states + {group} * {};",
+            groups.layout.stride
+        );
     }
 
     /// Find or make the slot of the packed key, whose state is then at `at`; a row without one sets the overflow
@@ -721,19 +595,12 @@ impl KernelWriter<'_> {
                 line!(self, "    u8* const at = states + (u64)g * {stride};");
             } else {
                 line!(self, "    if (front[g] == 0) continue;");
-                if groups.hashed() {
-                    self.find_slot(&groups, &["(u64)front[g] - 1".to_string()], "continue");
-                } else {
-                    line!(
-                        self,
-                        "    u8* const at = states + (u64)(front[g] - 1) * {stride};"
-                    );
-                }
+                self.find_state(&groups, &["((u64)front[g] - 1)".to_string()], "continue");
             }
             for (i, a) in accumulators.iter().enumerate() {
                 let value = a.content(&groups.array_cell(i, "g"));
-                let add = a.add_to_state(&a.cell("at"), &value);
-                line!(self, "    if ({value} != 0) {{ {add} }}");
+                let add = a.add_rows_to_state(&a.cell("at"), &value);
+                line!(self, "    {add}");
             }
             line!(self, "  }}");
         }

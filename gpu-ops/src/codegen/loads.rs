@@ -160,30 +160,25 @@ impl KernelWriter<'_> {
                 "    u32 n{i} = 0; if (live != 0) n{i} = load_bits<WL_ROWS>({name}, row);"
             );
         }
-        let (c_type, pointer) = match &resident.encoding {
-            Encoding::Bits => {
-                let name = self.pointer(&format!("c{i}"), "const u8*");
-                line!(
-                    self,
-                    "    u32 c{i} = 0; if (live != 0) c{i} = load_bits<WL_ROWS>({name}, row);"
-                );
-                return;
-            }
-            Encoding::Integer { width: 1, .. } | Encoding::Dictionary { width: 1, .. } => {
-                ("u8", "const u8*")
-            }
-            Encoding::Integer { width: 2, .. } | Encoding::Dictionary { width: 2, .. } => {
-                ("u16", "const u16*")
-            }
-            Encoding::Integer { width: 4, .. } | Encoding::Dictionary { .. } => {
-                ("u32", "const u32*")
-            }
-            Encoding::Integer { width: 16, .. } => ("i128", "const i128*"),
-            Encoding::Integer { .. } => ("u64", "const u64*"),
-            Encoding::Float { width: 4 } => ("f32", "const f32*"),
-            Encoding::Float { .. } => ("f64", "const f64*"),
-            // Such strings are read where they are used, by row.
-            Encoding::Bytes { .. } => return,
+        if matches!(resident.encoding, Encoding::Bits) {
+            let name = self.pointer(&format!("c{i}"), "const u8*");
+            line!(
+                self,
+                "    u32 c{i} = 0; if (live != 0) c{i} = load_bits<WL_ROWS>({name}, row);"
+            );
+        }
+        // Strings by row are read where they are used.
+        let Some(c_type) = storage_type(&resident.encoding) else {
+            return;
+        };
+        let pointer = match c_type {
+            "u8" => "const u8*",
+            "u16" => "const u16*",
+            "u32" => "const u32*",
+            "i128" => "const i128*",
+            "f32" => "const f32*",
+            "f64" => "const f64*",
+            _ => "const u64*",
         };
         let name = self.pointer(&format!("c{i}"), pointer);
         line!(self, "    {c_type} c{i}[WL_ROWS] = {{}};");
@@ -192,4 +187,18 @@ impl KernelWriter<'_> {
             "    if (live != 0) load_vec_stream<{c_type}, WL_ROWS>({name} + row, c{i});"
         );
     }
+}
+
+/// C++ type of the codes of a resident column; `None` where they are bits, or bytes of strings.
+pub(super) fn storage_type(encoding: &Encoding) -> Option<&'static str> {
+    Some(match encoding {
+        Encoding::Bits | Encoding::Bytes { .. } => return None,
+        Encoding::Integer { width: 1, .. } | Encoding::Dictionary { width: 1, .. } => "u8",
+        Encoding::Integer { width: 2, .. } | Encoding::Dictionary { width: 2, .. } => "u16",
+        Encoding::Integer { width: 4, .. } | Encoding::Dictionary { .. } => "u32",
+        Encoding::Integer { width: 16, .. } => "i128",
+        Encoding::Integer { .. } => "u64",
+        Encoding::Float { width: 4 } => "f32",
+        Encoding::Float { .. } => "f64",
+    })
 }

@@ -15,9 +15,11 @@ mod collect;
 mod distinct;
 mod emit;
 mod group_sink;
+mod group_sizes;
 mod groups;
 mod kernel;
 mod keys;
+mod levels;
 mod loads;
 mod lookup;
 #[cfg(test)]

@@ -18,22 +18,7 @@ impl KernelWriter<'_> {
             self.key_to_join(probe, keys);
             return Ok(());
         }
-        line!(self, "    u32 h{p} = 0; u32 e{p}[WL_ROWS] = {{}};");
-        if probe.ranges {
-            line!(
-                self,
-                "    u32 first{p}[WL_ROWS] = {{}}; u32 length{p}[WL_ROWS] = {{}};"
-            );
-        }
-        line!(self, "    if (live != 0) {{");
-        self.row_loop(&probe.lines, "live");
-        line!(
-            self,
-            "        const bool possible = alive && {};",
-            probe.possible
-        );
-        self.look_up(probe, &index)?;
-        line!(self, "      }}\n    }}");
+        self.look_up_rows(probe, &index, probe.ranges)?;
         let to_pairs =
             matches!(self.pipeline.sink, EmittedSink::Matches { probe, .. } if probe == p);
         if probe.ranges && (!to_pairs || probe.mark_entries) {
@@ -115,8 +100,39 @@ impl KernelWriter<'_> {
         self.loaded.retain(|c| *c < first);
     }
 
+    /// Look up the live rows: whether there is an entry (a bit of `h{p}`), the entry `e{p}[k]`, and with `ranges` all of them,
+    /// `first{p}[k]` and `length{p}[k]`. The columns of the keys have been loaded.
+    pub(super) fn look_up_rows(
+        &mut self,
+        probe: &EmittedProbe,
+        index: &IndexLayout,
+        ranges: bool,
+    ) -> Result<()> {
+        let p = probe.number;
+        line!(
+            self,
+            "    u32 h{p} = 0; u32 e{p}[WL_ROWS] = {{}}; (void)e{p};"
+        );
+        if ranges {
+            line!(
+                self,
+                "    u32 first{p}[WL_ROWS] = {{}}; u32 length{p}[WL_ROWS] = {{}};"
+            );
+        }
+        line!(self, "    if (live != 0) {{");
+        self.row_loop(&probe.lines, "live");
+        line!(
+            self,
+            "        const bool possible = alive && {};",
+            probe.possible
+        );
+        self.look_up(probe, index)?;
+        line!(self, "      }}\n    }}");
+        Ok(())
+    }
+
     /// Set the hit bit, and the entry or the range (`first`, `length`), of row `k` from its key.
-    pub(super) fn look_up(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
+    fn look_up(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
         let (p, r) = (probe.number, probe.index);
         if index.keys.is_empty() {
             let count = self.control(r, ControlWord::Count);

@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::aggregate::AccumulatorPlan;
+use super::aggregate::{AccumulatorPlan, Existence};
 use super::arguments::Arguments;
 use super::borrow::Borrowed;
 use super::keys::KeyPlan;
@@ -347,7 +347,11 @@ impl GroupsLayout {
         distinct_words: Vec<usize>,
     ) -> Self {
         let hashed = !keys.is_empty() && matches!(placement, GroupPlacement::GlobalHash { .. });
-        let aggregates = aggregates.finished(!keys.is_empty() && !hashed);
+        let aggregates = aggregates.finished(match placement {
+            _ if keys.is_empty() || hashed => Existence::Known,
+            GroupPlacement::GlobalDense => Existence::OfPlaces,
+            _ => Existence::OfCopies,
+        });
         let bits: u32 = keys.iter().map(|k| k.bits).sum();
         let key_bytes = match (hashed, key_words) {
             // One more than the largest code must fit.
@@ -383,7 +387,7 @@ impl GroupsLayout {
         distinct_words: Vec<usize>,
     ) -> Self {
         // Every state belongs to a group: nothing must tell which do.
-        let exists = AccumulatorPlan::finished(aggregates, false);
+        let exists = AccumulatorPlan::finished(aggregates, Existence::Known);
         let mut layout = Self::new(keys, key_words, aggregates, placement, distinct_words);
         layout.stride = stride(exists.bytes.max(1));
         layout.aggregates = exists;

@@ -1,11 +1,11 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
-use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW};
+use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW, Existence};
 use super::borrow::{self, Borrowed};
 use super::collect::packed_width;
 use super::distinct::DistinctSets;
 use super::emit::{Context, EmittedSink, Known, columns_of};
-use super::group_sink;
+use super::group_sizes;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
 use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
 use super::scalar::{Emitter, unsupported};
@@ -13,8 +13,8 @@ use super::scope::{Shape, layout_of};
 use super::value::Value;
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
-use crate::expr::Node;
-use crate::graph::{Build, IndexKind, IndexProfile, ResultId};
+use crate::expr::{Expr, Node};
+use crate::graph::{Build, IndexKind, IndexProfile, ResultId, Source};
 use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile};
 
 /// Groups of which each has so many rows that they queue at its state: 2^27 additions to 256 places take 35 ms on an
@@ -29,6 +29,7 @@ pub(super) fn aggregate_sink(
     into: ResultId,
     aggregate: &Aggregate,
     device: &DeviceInfo,
+    source: &Source,
     (bound, rows_a_thread, in_place): (u64, u64, bool),
 ) -> Result<EmittedSink> {
     let mut keys = Vec::new();
@@ -52,7 +53,7 @@ pub(super) fn aggregate_sink(
         .iter()
         .try_fold(1u128, |p, k| p.checked_mul(k.domain))
         .unwrap_or(u128::MAX);
-    let dense = aggregates.finished(true);
+    let dense = aggregates.finished(Existence::OfCopies);
     let profile = GroupProfile {
         rows: bound,
         dense_domain,
@@ -101,16 +102,17 @@ pub(super) fn aggregate_sink(
     let mut layout =
         GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
     // Rows in the order of the key are added up in runs, which do not queue.
-    if !profile.clustered {
+    let clustered = profile.clustered || of_one_match_row(context, aggregate, source, into);
+    if !clustered {
         let groups = profile.estimate.min(profile.max_groups);
         // Rows of few groups queue as those of a hot one do.
         let queues = profile.hot || groups <= FEW_GROUPS && bound / groups.max(1) >= ROWS_A_GROUP;
-        layout.front = group_sink::front_slots(&layout, device, queues, groups);
+        layout.front = group_sizes::front_slots(&layout, device, queues, groups);
     }
     Ok(EmittedSink::Aggregate {
         into,
         layout: Box::new(layout),
-        clustered: profile.clustered,
+        clustered,
         profile,
     })
 }
@@ -169,6 +171,31 @@ fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
         emitter.columns.get(*index).map(|c| &c.shape),
         Some(Shape::Resident(column)) if column.statistics.sorted
     )
+}
+
+/// Are rows pairs, those of one probing row one behind the other, and about as many groups as probing rows wanted, by columns
+/// of these alone? Then the rows of a group follow each other, however many a frequent key has.
+fn of_one_match_row(
+    context: &Context<'_>,
+    aggregate: &Aggregate,
+    source: &Source,
+    into: ResultId,
+) -> bool {
+    let Source::Pairs(matches) = source else {
+        return false;
+    };
+    let Some(ResultLayout::Matches {
+        columns,
+        joined: None,
+        ..
+    }) = context.known(*matches).ok().map(|known| &known.layout)
+    else {
+        return false;
+    };
+    let of_row = |key: &Expr| matches!(key.node, Node::Column(index) if index < columns.len());
+    let results = &context.graph.results;
+    aggregate.keys.iter().all(of_row)
+        && results[into].estimate.saturating_mul(2) >= results[*matches].estimate
 }
 
 /// The sink of a build, and the scope columns that its statements read; `scan`: the rows are those of a bare scan.

@@ -1,20 +1,14 @@
-//! The text of a tree-shaped pipeline: levels of nodes, what a node carries from one to the next, and the loop of a warp.
+//! The text of a tree-shaped pipeline: the loop of a warp, its queues, and the visit of each level (Themis, PVLDB 2024).
 //!
-//! A pipeline is cut into levels behind every step that drops rows or yields many: a visit of a level is one warp
-//! iteration, so that between two visits a warp's nodes can come together (Themis, section 5). A node of a level
-//! carries what later levels need of the rows and entries above it: their numbers, or with eager materialisation the values.
-//! Everything else is the text of any other pipeline, for one row a thread.
+//! What a visit does with its nodes is the text of any other pipeline, for one row a thread.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::emit::{EmittedProbe, EmittedSink, EmittedStep};
+use super::emit::{EmittedProbe, EmittedStep};
 use super::kernel::{KernelWriter, line};
-use super::scope::{Access, ScopeColumn, Shape};
-use super::value::Meaning;
-use crate::column::Encoding;
+use super::levels::{Carried, Level, Probes, is_mask};
 use crate::error::{GpuError, Result};
-use crate::graph::{Balance, Materialization, ProbeKind, TreeOptions};
+use crate::graph::{Balance, ProbeKind, TreeOptions};
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.
 const QUEUE: u64 = 64;
@@ -26,9 +20,6 @@ const COUNTER_WORDS: u64 = 16;
 const ROOM: u64 = 1 << 14;
 /// Partitions of the source a warp, when warps share work.
 const PARTITIONS: u64 = 4;
-/// Levels from which on steps that drop rows no longer begin a new one: queues live in shared memory.
-const MOST_LEVELS: usize = 8;
-
 /// What a tree-shaped kernel asks of its launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeLayout {
@@ -67,41 +58,6 @@ impl TreeLayout {
         }
     }
 }
-
-/// One level: steps for a node, and why the level ends.
-struct Level {
-    /// The probe whose matches are the nodes.
-    entered_by: Option<EmittedProbe>,
-    steps: Vec<EmittedStep>,
-    /// Text of what a node carries into this level.
-    carried: Vec<Field>,
-}
-
-/// Something that a node carries.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Carried {
-    /// The number of the source's row.
-    Row,
-    /// The entry that a probe found.
-    Entry(usize),
-    /// Whether a probe found one.
-    Hit(usize),
-    /// The raw value of a column.
-    Value(usize),
-    /// Whether it is not NULL.
-    Valid(usize),
-}
-
-/// A member of a level's queue.
-struct Field {
-    what: Carried,
-    name: String,
-    c_type: String,
-    bytes: u64,
-}
-
-/// What a level's text needs to know of probes: by number, the level in which its entry is known, and its kind.
-struct Probes(Vec<(usize, ProbeKind)>);
 
 impl KernelWriter<'_> {
     /// Write the kernel of a tree-shaped pipeline.
@@ -198,156 +154,6 @@ impl KernelWriter<'_> {
         self.finish_sink()?;
         self.report_faults();
         Ok(layout)
-    }
-
-    /// The steps, cut into levels. The probe of a `Matches` sink stays with the sink.
-    fn levels(&mut self) -> (Vec<Level>, Probes) {
-        let of_sink = match self.pipeline.sink {
-            EmittedSink::Matches { probe, .. } => Some(probe),
-            _ => None,
-        };
-        let steps = std::mem::take(&mut self.pipeline.steps);
-        let expanding = steps
-            .iter()
-            .filter(|s| matches!(s, EmittedStep::Expand(_)))
-            .count();
-        let mut room = MOST_LEVELS.saturating_sub(1 + expanding);
-        let mut levels = vec![Level::new(None)];
-        let mut probes = Probes(vec![]);
-        let mut steps = steps.into_iter().peekable();
-        while let Some(step) = steps.next() {
-            let here = levels.len() - 1;
-            let cut = match &step {
-                EmittedStep::Filter(_) => !matches!(steps.peek(), Some(EmittedStep::Filter(_))),
-                EmittedStep::Probe(probe) => {
-                    probes.0.push((here, probe.kind));
-                    Some(probe.number) != of_sink
-                        && !matches!(probe.kind, ProbeKind::Left | ProbeKind::Mark)
-                }
-                EmittedStep::Expand(probe) => {
-                    probes.0.push((here + 1, probe.kind));
-                    false
-                }
-            };
-            let Some(last) = levels.last_mut() else {
-                continue;
-            };
-            match step {
-                EmittedStep::Expand(probe) => {
-                    // What remains to be tested of a match drops rows as a filter does.
-                    let tested = probe.residual.is_some();
-                    levels.push(Level::new(Some(probe)));
-                    if tested && room > 0 {
-                        room -= 1;
-                        levels.push(Level::new(None));
-                    }
-                }
-                step => {
-                    last.steps.push(step);
-                    if cut && room > 0 {
-                        room -= 1;
-                        levels.push(Level::new(None));
-                    }
-                }
-            }
-        }
-        (levels, probes)
-    }
-
-    /// Decide what the nodes of each level carry: what it or a later level needs of what came before.
-    fn carry(&mut self, levels: &mut [Level], probes: &Probes, options: TreeOptions) -> Result<()> {
-        let eager = options.materialization == Materialization::Eager;
-        let wide_rows = self.pipeline.bound > u64::from(u32::MAX);
-        let mut wanted: BTreeSet<usize> = BTreeSet::new();
-        for l in (1..levels.len()).rev() {
-            wanted.extend(columns_of_level(levels, l));
-            if l == levels.len() - 1 {
-                wanted.extend(self.pipeline.sink_columns.iter().copied());
-            }
-            let mut carried = BTreeSet::new();
-            for &column in &wanted {
-                let needs = self.needs(column, probes);
-                // The level in which the value can be read first.
-                let known = needs
-                    .iter()
-                    .map(|what| probes.known(what))
-                    .max()
-                    .unwrap_or(0);
-                if known >= l && !needs.is_empty() {
-                    // Of an entry that this level or a later one finds: what leads there is needed by its probe.
-                    carried.extend(needs.into_iter().filter(|what| probes.known(what) < l));
-                    continue;
-                }
-                if eager && self.is_value(column) {
-                    carried.insert(Carried::Value(column));
-                    if self.pipeline.scope[column].nullable {
-                        carried.insert(Carried::Valid(column));
-                    }
-                } else {
-                    carried.extend(needs);
-                }
-            }
-            let mut fields: Vec<Field> = carried
-                .into_iter()
-                .map(|what| self.field(what, wide_rows))
-                .collect();
-            // Widest first: nothing to pad.
-            fields.sort_by_key(|f| std::cmp::Reverse(f.bytes));
-            levels[l].carried = fields;
-        }
-        Ok(())
-    }
-
-    /// What must be known of a node to read a column.
-    fn needs(&self, column: usize, probes: &Probes) -> Vec<Carried> {
-        let Some(column) = self.pipeline.scope.get(column) else {
-            return vec![];
-        };
-        if let Shape::Mask(mask) = &column.shape {
-            return numbered(mask, 'h').map(Carried::Hit).into_iter().collect();
-        }
-        match &column.access {
-            Access::Scan | Access::Direct { .. } | Access::Lines(_) => vec![Carried::Row],
-            Access::Gather { entry, .. } => match numbered(entry, 'e') {
-                // Whether an outer probe found an entry is told by the entry.
-                Some(probe) if probe < probes.0.len() => vec![Carried::Entry(probe)],
-                _ => vec![Carried::Row],
-            },
-            Access::Broadcast { .. } | Access::None => vec![],
-        }
-    }
-
-    /// Can a node carry the column's value? Strings by row are their row.
-    fn is_value(&self, column: usize) -> bool {
-        let column = &self.pipeline.scope[column];
-        match (&column.shape, &column.access) {
-            (_, Access::Broadcast { .. } | Access::None) | (Shape::Mask(_), _) => false,
-            (Shape::Resident(resident), _) => !matches!(resident.encoding, Encoding::Bytes { .. }),
-            (Shape::Stored(layout), _) => {
-                !matches!(layout.meaning, Meaning::Row(_)) || layout.width <= 8
-            }
-            (Shape::Computed { .. }, _) => true,
-        }
-    }
-
-    fn field(&self, what: Carried, wide_rows: bool) -> Field {
-        let (name, c_type, bytes) = match &what {
-            Carried::Row if wide_rows => ("row".to_string(), "u64".to_string(), 8),
-            Carried::Row => ("row".to_string(), "u32".to_string(), 4),
-            Carried::Entry(p) => (format!("e{p}"), "u32".to_string(), 4),
-            Carried::Hit(p) => (format!("h{p}"), "u32".to_string(), 4),
-            Carried::Valid(i) => (format!("n{i}"), "u32".to_string(), 4),
-            Carried::Value(i) => {
-                let (c_type, bytes) = raw_type(&self.pipeline.scope[*i]);
-                (format!("c{i}"), c_type, bytes)
-            }
-        };
-        Field {
-            what,
-            name,
-            c_type,
-            bytes,
-        }
     }
 
     /// The structs of the queues, and a warp's queues in shared memory.
@@ -639,7 +445,9 @@ impl KernelWriter<'_> {
         let (wanted, begin, length) = match &level.entered_by {
             None => ("live != 0".to_string(), "0u".to_string(), "1u".to_string()),
             Some(probe) => {
-                self.expand(probe)?;
+                let index = self.index(probe.index)?.clone();
+                self.load(&probe.columns);
+                self.look_up_rows(probe, &index, true)?;
                 let p = probe.number;
                 if probe.kind == ProbeKind::Left {
                     (
@@ -699,136 +507,5 @@ impl KernelWriter<'_> {
             );
         }
         Ok(())
-    }
-
-    /// Look up the range of matches of the live rows: `first{p}`, `length{p}`.
-    fn expand(&mut self, probe: &EmittedProbe) -> Result<()> {
-        let index = self.index(probe.index)?.clone();
-        let p = probe.number;
-        self.load(&probe.columns);
-        line!(
-            self,
-            "    u32 h{p} = 0; u32 e{p}[WL_ROWS] = {{}}; u32 first{p}[WL_ROWS] = {{}}; u32 length{p}[WL_ROWS] = {{}}; (void)e{p};"
-        );
-        line!(self, "    if (live != 0) {{");
-        self.row_loop(&probe.lines, "live");
-        line!(
-            self,
-            "        const bool possible = alive && {};",
-            probe.possible
-        );
-        self.look_up(probe, &index)?;
-        line!(self, "      }}\n    }}");
-        Ok(())
-    }
-}
-
-impl Level {
-    fn new(entered_by: Option<EmittedProbe>) -> Self {
-        Self {
-            entered_by,
-            steps: vec![],
-            carried: vec![],
-        }
-    }
-
-    /// Is an entry of its queue a range of nodes?
-    fn ranges(&self, options: TreeOptions) -> bool {
-        self.entered_by.is_some() && options.balance != Balance::None
-    }
-
-    /// Words of an entry of its queue.
-    fn words(&self, l: usize, options: TreeOptions) -> u64 {
-        let ranges = if l > 0 && self.ranges(options) { 2 } else { 0 };
-        let fields = self.carried.iter().map(|f| f.bytes.div_ceil(4));
-        ranges + fields.sum::<u64>()
-    }
-}
-
-/// Scope columns that the steps of level `l` read, and the keys that are looked up at its end.
-fn columns_of_level(levels: &[Level], l: usize) -> Vec<usize> {
-    let level = &levels[l];
-    let mut columns = Vec::new();
-    if let Some(residual) = level.entered_by.as_ref().and_then(|p| p.residual.as_ref()) {
-        columns.extend(&residual.columns);
-    }
-    for step in &level.steps {
-        match step {
-            EmittedStep::Filter(test) => columns.extend(&test.columns),
-            EmittedStep::Probe(probe) | EmittedStep::Expand(probe) => {
-                columns.extend(&probe.columns);
-                if let Some(residual) = &probe.residual {
-                    // What only the residual sees of the entry is found by the probe itself.
-                    let hidden = probe.payload.0..probe.payload.0 + probe.hidden.len();
-                    columns.extend(residual.columns.iter().filter(|c| !hidden.contains(c)));
-                }
-            }
-        }
-    }
-    if let Some(probe) = levels.get(l + 1).and_then(|next| next.entered_by.as_ref()) {
-        columns.extend(&probe.columns);
-    }
-    columns
-}
-
-impl Probes {
-    /// Is this an outer probe, which may have found nothing?
-    fn outer(&self, probe: usize) -> bool {
-        matches!(self.0.get(probe), Some((_, ProbeKind::Left)))
-    }
-
-    /// The level in which something can be known first.
-    fn known(&self, what: &Carried) -> usize {
-        match what {
-            Carried::Entry(p) | Carried::Hit(p) => self.0.get(*p).map_or(0, |(level, _)| *level),
-            _ => 0,
-        }
-    }
-}
-
-/// The number behind a letter: 3 of `e3`.
-fn numbered(name: &str, letter: char) -> Option<usize> {
-    name.strip_prefix(letter)?.parse().ok()
-}
-
-/// Is the column's raw value a mask of bits, one a row, not an array?
-fn is_mask(column: &ScopeColumn) -> bool {
-    matches!((&column.shape, &column.access), (Shape::Resident(r), Access::Scan) if matches!(r.encoding, Encoding::Bits))
-}
-
-/// C++ type and bytes of a column's raw value.
-fn raw_type(column: &ScopeColumn) -> (String, u64) {
-    let sized = |t: &str| {
-        let bytes = match t {
-            "u8" | "bool" => 1,
-            "u16" => 2,
-            "u32" | "i32" | "f32" => 4,
-            "i128" | "u128" => 16,
-            _ => 8,
-        };
-        (t.to_string(), bytes)
-    };
-    match &column.shape {
-        Shape::Stored(layout) => sized(layout.storage()),
-        Shape::Computed { c_type, .. } => sized(c_type.name()),
-        Shape::Mask(_) => sized("u32"),
-        Shape::Resident(resident) => sized(match &resident.encoding {
-            Encoding::Bits => "u32",
-            Encoding::Integer { width, .. } => match width {
-                1 => "u8",
-                2 => "u16",
-                4 => "u32",
-                16 => "i128",
-                _ => "u64",
-            },
-            Encoding::Dictionary { width, .. } => match width {
-                1 => "u8",
-                2 => "u16",
-                _ => "u32",
-            },
-            Encoding::Float { width: 4 } => "f32",
-            Encoding::Float { .. } => "f64",
-            Encoding::Bytes { .. } => "u64",
-        }),
     }
 }

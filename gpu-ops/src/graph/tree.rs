@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::error::GpuError;
+
 /// How the warps of a tree-shaped pipeline balance their work (Themis, PVLDB 2024, sections 2.3, 5 and 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Balance {
@@ -45,14 +47,15 @@ impl fmt::Display for Balance {
 }
 
 impl FromStr for Balance {
-    type Err = ();
+    type Err = GpuError;
 
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let text = text.trim().to_ascii_lowercase();
-        Self::ALL
-            .into_iter()
-            .find(|balance| balance.name() == text)
-            .ok_or(())
+    fn from_str(text: &str) -> Result<Self, GpuError> {
+        named(
+            Self::ALL,
+            text,
+            "load_balance",
+            "auto, none, fws, nifs, nifs_aws",
+        )
     }
 }
 
@@ -64,6 +67,41 @@ pub enum Materialization {
     Lazy,
     /// When the row or entry is visited first: a node carries the values.
     Eager,
+}
+
+impl fmt::Display for Materialization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lazy => "lazy",
+            Self::Eager => "eager",
+        })
+    }
+}
+
+impl FromStr for Materialization {
+    type Err = GpuError;
+
+    fn from_str(text: &str) -> Result<Self, GpuError> {
+        let all = [Self::Lazy, Self::Eager];
+        named(all, text, "materialization", "lazy, eager")
+    }
+}
+
+/// The one of `all` that `text` names.
+fn named<T: fmt::Display, const N: usize>(
+    all: [T; N],
+    text: &str,
+    setting: &str,
+    expected: &str,
+) -> Result<T, GpuError> {
+    let name = text.trim().to_ascii_lowercase();
+    all.into_iter()
+        .find(|value| value.to_string() == name)
+        .ok_or_else(|| GpuError::InvalidSetting {
+            setting: setting.into(),
+            value: text.into(),
+            expected: expected.into(),
+        })
 }
 
 /// How the tree-shaped pipelines of a graph run.

@@ -10,7 +10,7 @@
 //! once at 4 TB/s. So `auto` takes trees only where there are no pairs: to mark the entries that meet a condition with a
 //! probing row. There one thread would go over all entries of a key, and a key with half a million of them took 140 ms.
 
-use warpline_gpu::graph::{Balance, Materialization, TreeOptions};
+use warpline_gpu::graph::{Balance, TreeOptions};
 
 use crate::config::{LoadBalance, PipelineShape, WarplineConfig};
 
@@ -40,11 +40,7 @@ impl TreeChoice {
             options: TreeOptions {
                 balance,
                 fws_threshold: config.fws_threshold,
-                materialization: if config.eager {
-                    Materialization::Eager
-                } else {
-                    Materialization::Lazy
-                },
+                materialization: config.materialization,
                 metrics: config.metrics,
             },
         }

@@ -44,11 +44,9 @@ impl Lowerer<'_> {
     /// What it costs to build `build` and to probe it with `probe`, in units of a row streamed.
     pub(super) fn build_cost(&self, build: &Side<'_>, probe: &Side<'_>) -> f64 {
         let estimator = self.input.estimator;
-        let rows = match estimator.is_kept(build.rel, &build.keys) {
-            true if estimator.prefers_kept() => -1e18,
-            true => 0.0,
-            false => estimator.rows(build.rel),
-        };
+        let rows = estimator
+            .kept_cost(build.rel, &build.keys)
+            .unwrap_or_else(|| estimator.rows(build.rel));
         let probing = self.input.estimator.rows(probe.rel);
         if self.unique_beside(build, probe) {
             4.0 * rows + probing

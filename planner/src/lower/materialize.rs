@@ -56,7 +56,8 @@ impl Lowerer<'_> {
         let kept = self
             .input
             .estimator
-            .is_kept(pairing.build.rel, &pairing.build.keys);
+            .kept_cost(pairing.build.rel, &pairing.build.keys)
+            .is_some();
         if kept && self.input.join == JoinSetting::Auto {
             return Algorithm {
                 prefer_hash: false,

@@ -18,8 +18,6 @@ const SECTOR: f64 = 32.0;
 const CACHED: f64 = 4.0;
 /// What an atomic insertion into a table in memory costs beyond the access.
 const INSERTION: f64 = 32.0;
-/// What an index that is to be used whatever it costs is said to cost.
-const PREFERRED: f64 = -1e18;
 /// A perfect index may be this many times larger than its keys justify.
 const TIMES_HASH: f64 = 16.0;
 
@@ -64,12 +62,7 @@ impl Index {
         });
         let in_order =
             matches!(keys, [key] if as_column(key).is_some_and(|c| estimator.clustered(rel, c)));
-        let kept = estimator
-            .is_kept(rel, keys)
-            .then(|| match estimator.prefers_kept() {
-                true => PREFERRED,
-                false => 0.0,
-            });
+        let kept = estimator.kept_cost(rel, keys);
         match perfect {
             Some(domain) => Self {
                 rows,

@@ -93,12 +93,19 @@ impl<'a> Estimator<'a> {
         Self { kept, ..self }
     }
 
-    /// Is an index over `rel` by `keys` one that is there already, and costs nothing to build?
-    pub fn is_kept(&self, rel: &RelRef, keys: &[Expr]) -> bool {
-        self.kept != IndexJoins::Off
-            && matches!(rel.kind, RelKind::Scan { .. })
+    /// What building an index over `rel` by `keys` costs when it is one that is there already: nothing, or, where such
+    /// indexes are to be used whatever they cost, less than anything else. `None` when it must be built.
+    pub fn kept_cost(&self, rel: &RelRef, keys: &[Expr]) -> Option<f64> {
+        /// Below any sum of costs.
+        const PREFERRED: f64 = -1e18;
+        let kept = matches!(rel.kind, RelKind::Scan { .. })
             && !keys.is_empty()
-            && keys.iter().all(|key| as_column(key).is_some())
+            && keys.iter().all(|key| as_column(key).is_some());
+        match self.kept {
+            IndexJoins::Off => None,
+            IndexJoins::On => kept.then_some(PREFERRED),
+            IndexJoins::Auto => kept.then_some(0.0),
+        }
     }
 
     /// Rows of `rel` that have the keys of a row, on average over its rows: what a look-up with a key that was drawn
@@ -109,11 +116,6 @@ impl<'a> Estimator<'a> {
             zipf::equal_keys(key.distinct, key.skew)
         });
         self.rows(rel) / equal.product::<f64>()
-    }
-
-    /// Are indexes that are there to be used whatever they cost?
-    pub fn prefers_kept(&self) -> bool {
-        self.kept == IndexJoins::On
     }
 
     /// The estimate for `rel`.

@@ -16,6 +16,7 @@ fn options(queries: &[Query]) -> RunOptions {
         runs: 2,
         verify: true,
         results: None,
+        plans: None,
         scale: small(),
     }
 }
@@ -163,7 +164,7 @@ fn a_fallback_fails_only_where_a_gpu_is_required() {
 }
 
 #[test]
-fn answers_are_written_as_csv() {
+fn answers_and_plans_are_written() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("answers");
     on_large_stack(async move {
@@ -171,6 +172,7 @@ fn answers_are_written_as_csv() {
         let engine = TestEngine::with_tables(&list);
         let options = RunOptions {
             results: Some(path.clone()),
+            plans: Some(path.clone()),
             runs: 0,
             verify: false,
             ..options(&list)
@@ -184,6 +186,12 @@ fn answers_are_written_as_csv() {
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "o_orderpriority,order_count");
         assert_eq!(lines.len(), 6);
+        let text = std::fs::read_to_string(path.join("q04.txt")).expect("a file");
+        assert!(text.starts_with("SELECT"), "{text}");
+        assert!(
+            text.contains("AggregateExec") && text.contains("metrics="),
+            "{text}"
+        );
         drop(directory);
     });
 }

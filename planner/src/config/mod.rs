@@ -1,18 +1,18 @@
 //! The settings under `warpline.`: what they are called, may hold and default to.
 
+mod kinds;
+
 use std::any::Any;
-use std::fmt;
-use std::str::FromStr;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
-use warpline_gpu::GpuError;
-use warpline_gpu::graph::{Balance, TreeOptions};
-use warpline_gpu::runtime::DeviceChoice;
+use warpline_gpu::graph::{Materialization, TreeOptions};
 
-use crate::choose::group::GroupAlgorithm;
-use crate::choose::join::JoinAlgorithm;
+pub use kinds::{
+    DeviceSetting, GroupSetting, IndexJoins, JoinSetting, LoadBalance, PipelineShape, Setting,
+};
+
 use crate::error::PlannerError;
 
 /// Warpline's settings; `SET warpline.require_gpu = true` changes one, `SHOW warpline.min_rows` shows one.
@@ -41,8 +41,8 @@ pub struct WarplineConfig {
     pub load_balance: LoadBalance,
     /// `warpline.fws_threshold`: nodes of a piece that warps share at a fixed granularity.
     pub fws_threshold: u32,
-    /// `warpline.materialization` is `eager`: nodes of trees carry values, not the numbers of rows.
-    pub eager: bool,
+    /// `warpline.materialization`: nodes of trees carry the numbers of rows, or values.
+    pub materialization: Materialization,
     /// `warpline.index_joins`: whether indexes over whole tables are kept and joined with.
     pub index_joins: IndexJoins,
     /// `warpline.metrics`: tree-shaped pipelines count idle lanes and busy cycles.
@@ -67,7 +67,7 @@ impl Default for WarplineConfig {
             pipeline: PipelineShape::Auto,
             load_balance: LoadBalance::Auto,
             fws_threshold: TreeOptions::default().fws_threshold,
-            eager: false,
+            materialization: Materialization::default(),
             index_joins: IndexJoins::Auto,
             metrics: false,
             group_slots: 0,
@@ -103,199 +103,6 @@ impl WarplineConfig {
     }
 }
 
-/// The device that a session asks for, as a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DeviceSetting(pub DeviceChoice);
-
-impl fmt::Display for DeviceSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromStr for DeviceSetting {
-    type Err = GpuError;
-
-    fn from_str(text: &str) -> Result<Self, GpuError> {
-        text.parse().map(Self)
-    }
-}
-
-/// How grouped aggregations are done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum GroupSetting {
-    /// By the decision tree and prices.
-    #[default]
-    Auto,
-    /// By this algorithm where it is possible.
-    Force(GroupAlgorithm),
-}
-
-impl fmt::Display for GroupSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Force(algorithm) => algorithm.fmt(f),
-        }
-    }
-}
-
-impl FromStr for GroupSetting {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        if text.trim().eq_ignore_ascii_case("auto") {
-            return Ok(Self::Auto);
-        }
-        text.parse().map(Self::Force)
-    }
-}
-
-/// How joins are done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum JoinSetting {
-    /// By the decision tree and prices.
-    #[default]
-    Auto,
-    /// By this algorithm where it is possible.
-    Force(JoinAlgorithm),
-}
-
-impl fmt::Display for JoinSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Force(algorithm) => algorithm.fmt(f),
-        }
-    }
-}
-
-impl FromStr for JoinSetting {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        if text.trim().eq_ignore_ascii_case("auto") {
-            return Ok(Self::Auto);
-        }
-        text.parse().map(Self::Force)
-    }
-}
-
-/// The shape of kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PipelineShape {
-    /// The planner's choice.
-    #[default]
-    Auto,
-    /// A block takes a tile of rows, each of which yields at most one row; where rows have many matches, a pipeline
-    /// ends and another goes over the pairs.
-    Tile,
-    /// Warps follow the matches of a row through the pipeline and share what there is to do.
-    Tree,
-}
-
-impl fmt::Display for PipelineShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Tile => "tile",
-            Self::Tree => "tree",
-        })
-    }
-}
-
-impl FromStr for PipelineShape {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Ok(Self::Auto),
-            "tile" => Ok(Self::Tile),
-            "tree" => Ok(Self::Tree),
-            _ => Err(PlannerError::Setting {
-                setting: "warpline.pipeline",
-                value: text.to_string(),
-                valid: "auto, tile, tree",
-            }),
-        }
-    }
-}
-
-/// Whether indexes over whole tables are kept and joined with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IndexJoins {
-    /// Kept, and joined with where that is cheaper.
-    #[default]
-    Auto,
-    /// Joined with wherever a table is joined by its columns.
-    On,
-    /// Neither.
-    Off,
-}
-
-impl fmt::Display for IndexJoins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        })
-    }
-}
-
-impl FromStr for IndexJoins {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        match text.trim().to_ascii_lowercase().as_str() {
-            "auto" => Ok(Self::Auto),
-            "on" => Ok(Self::On),
-            "off" => Ok(Self::Off),
-            _ => Err(PlannerError::Setting {
-                setting: "warpline.index_joins",
-                value: text.to_string(),
-                valid: "auto, on, off",
-            }),
-        }
-    }
-}
-
-/// How the warps of tree-shaped pipelines share work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LoadBalance {
-    /// Where a tree is chosen, as its default says.
-    #[default]
-    Auto,
-    /// This way, and every pipeline in which rows have many matches is a tree.
-    Force(Balance),
-}
-
-impl fmt::Display for LoadBalance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Force(balance) => balance.fmt(f),
-        }
-    }
-}
-
-impl FromStr for LoadBalance {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        if text.trim().eq_ignore_ascii_case("auto") {
-            return Ok(Self::Auto);
-        }
-        text.parse()
-            .map(Self::Force)
-            .map_err(|()| PlannerError::Setting {
-                setting: "warpline.load_balance",
-                value: text.to_string(),
-                valid: "auto, none, fws, nifs, nifs_aws",
-            })
-    }
-}
-
 impl ExtensionOptions for WarplineConfig {
     fn as_any(&self) -> &dyn Any {
         self
@@ -326,7 +133,9 @@ impl ExtensionOptions for WarplineConfig {
                 self.load_balance = value.parse().map_err(DataFusionError::from)?;
             }
             "fws_threshold" => self.fws_threshold = threshold(value)?,
-            "materialization" => self.eager = eager(value)?,
+            "materialization" => {
+                self.materialization = value.parse().map_err(DataFusionError::from)?;
+            }
             "index_joins" => self.index_joins = value.parse().map_err(DataFusionError::from)?,
             "metrics" => self.metrics = boolean("warpline.metrics", value)?,
             "group_slots" => self.group_slots = whole_number("warpline.group_slots", value)?,
@@ -422,7 +231,7 @@ impl ExtensionOptions for WarplineConfig {
             ),
             entry(
                 "materialization",
-                if self.eager { "eager" } else { "lazy" }.to_string(),
+                self.materialization.to_string(),
                 "When tree-shaped pipelines read column values: lazy (when an operator needs them) or eager (when a \
                  row is visited first).",
             ),
@@ -472,18 +281,6 @@ fn threshold(value: &str) -> Result<u32, PlannerError> {
             setting: "warpline.fws_threshold",
             value: value.to_string(),
             valid: "positive whole numbers below 2^32",
-        }),
-    }
-}
-
-fn eager(value: &str) -> Result<bool, PlannerError> {
-    match value.trim().to_ascii_lowercase().as_str() {
-        "lazy" => Ok(false),
-        "eager" => Ok(true),
-        _ => Err(PlannerError::Setting {
-            setting: "warpline.materialization",
-            value: value.to_string(),
-            valid: "lazy, eager",
         }),
     }
 }

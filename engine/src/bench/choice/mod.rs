@@ -4,17 +4,18 @@
 //! workload is the time of `auto` over that of the fastest run, less one. Recorded measurements can be judged again with
 //! another model: [`replayed`].
 
+mod drawn;
+mod replay;
+
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use warpline_gpu::machine::Machine;
-use warpline_gpu::synthetic::{KeyKind, Returned};
-use warpline_planner::choose::group::{GroupWorkload, choose_group};
-use warpline_planner::choose::join::{JoinWorkload, choose_join};
 use warpline_planner::{GroupSetting, JoinSetting};
 
+pub use self::drawn::{Drawn, drawn};
+use self::drawn::{call, key_kind};
+pub use self::replay::replayed;
 use super::answered::{Answered, Attempt};
-use super::data::mix;
 use super::{Bench, group_by, join};
 use crate::error::{Error, Result};
 
@@ -22,46 +23,6 @@ use crate::error::{Error, Result};
 const GOOD: f64 = 0.15;
 /// Losers that are listed with their reasons.
 const LISTED: usize = 40;
-
-/// A drawn workload.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Drawn {
-    /// Two tables joined by a key, all columns of both wanted.
-    Join {
-        /// Rows of the build side.
-        build_rows: u64,
-        /// Rows of the probing side.
-        probe_rows: u64,
-        /// Build rows of a key.
-        repeats: u64,
-        /// One probing row in so many has a match.
-        times: u64,
-        /// Zipf exponent of the probing keys.
-        zipf: f64,
-        /// dense, sparse or wide.
-        keys: String,
-        /// Bytes of each column.
-        build_columns: Vec<u32>,
-        /// Bytes of each column.
-        probe_columns: Vec<u32>,
-    },
-    /// A table grouped by a key.
-    GroupBy {
-        /// Rows.
-        rows: u64,
-        /// Groups that keys are drawn from.
-        groups: u64,
-        /// Zipf exponent of the keys.
-        zipf: f64,
-        /// dense, sparse or wide.
-        keys: String,
-        /// Bytes of each column.
-        payload: Vec<u32>,
-        /// count, min(c), max(c), sum(c) by number of the column.
-        calls: Vec<String>,
-    },
-}
 
 /// One run of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,39 +80,6 @@ impl Case {
             best.ms,
             100.0 * self.loss()
         )
-    }
-}
-
-impl std::fmt::Display for Drawn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Join {
-                build_rows,
-                probe_rows,
-                repeats,
-                times,
-                zipf,
-                keys,
-                build_columns,
-                probe_columns,
-            } => write!(
-                f,
-                "join {build_rows}x{repeats} with {probe_rows}, 1/{times} matched, zipf {zipf}, {keys}, \
-                 {build_columns:?} {probe_columns:?}"
-            ),
-            Self::GroupBy {
-                rows,
-                groups,
-                zipf,
-                keys,
-                payload,
-                calls,
-            } => write!(
-                f,
-                "group {rows} by {groups}, zipf {zipf}, {keys}, {payload:?} {}",
-                calls.join(" ")
-            ),
-        }
     }
 }
 
@@ -217,109 +145,6 @@ impl Choices {
     pub fn of_json(text: &str) -> Result<Self> {
         serde_json::from_str(text)
             .map_err(|error| Error::Bench(format!("these are no recorded choices: {error}")))
-    }
-}
-
-/// A sequence of random draws.
-struct Draws {
-    seed: u64,
-    number: u64,
-}
-
-impl Draws {
-    fn below(&mut self, values: u64) -> u64 {
-        self.number += 1;
-        mix(self
-            .seed
-            .wrapping_mul(0x1_0000_0001)
-            .wrapping_add(self.number))
-            % values.max(1)
-    }
-
-    fn of<T: Copy>(&mut self, values: &[T]) -> T {
-        values[self.below(values.len() as u64) as usize]
-    }
-
-    /// A number between powers of two, each power as likely as any.
-    fn size(&mut self, least: u32, most: u32) -> u64 {
-        let power = u64::from(least) + self.below(u64::from(most.saturating_sub(least)).max(1));
-        (1 << power) + self.below(1 << power)
-    }
-}
-
-/// Workload `number` of a seed; tables have at most `rows` rows.
-pub fn drawn(seed: u64, number: u64, rows: u64) -> Drawn {
-    let mut draws = Draws {
-        seed: mix(seed) ^ number,
-        number: number << 20,
-    };
-    let most = rows.max(1 << 6).ilog2();
-    let least = most.saturating_sub(6);
-    let keys = draws.of(&["dense", "dense", "sparse", "wide"]).to_string();
-    let zipf = draws.of(&[0.0, 0.0, 0.0, 0.5, 1.0, 1.5]);
-    if number.is_multiple_of(2) {
-        let probe_rows = draws.size(least, most);
-        let build_rows = (probe_rows >> draws.below(9)).max(1);
-        let repeats = draws.of(&[1, 1, 1, 1, 2, 4]);
-        let column = |draws: &mut Draws| -> Vec<u32> {
-            let count = draws.below(5) as usize;
-            (0..count).map(|_| draws.of(&[4, 4, 4, 8])).collect()
-        };
-        Drawn::Join {
-            build_rows,
-            probe_rows,
-            repeats,
-            times: draws.of(&[1, 1, 1, 2, 4, 8, 32]),
-            zipf,
-            keys,
-            build_columns: column(&mut draws),
-            probe_columns: column(&mut draws),
-        }
-    } else {
-        let rows = draws.size(least, most);
-        let groups = 1 << (1 + draws.below(u64::from(rows.ilog2()).saturating_sub(1).min(24)));
-        let columns = 1 + draws.below(3) as usize;
-        let payload: Vec<u32> = (0..columns).map(|_| draws.of(&[4, 4, 8, 8, 16])).collect();
-        let mut calls: Vec<String> = payload
-            .iter()
-            .enumerate()
-            .map(|(column, width)| match (*width, draws.below(3)) {
-                // Extremes of decimals are not checked.
-                (16, _) | (_, 0) => format!("sum({column})"),
-                (_, 1) => format!("max({column})"),
-                _ => format!("min({column})"),
-            })
-            .collect();
-        if draws.below(3) == 0 {
-            calls.push("count".to_string());
-        }
-        Drawn::GroupBy {
-            rows,
-            groups,
-            zipf,
-            keys,
-            payload,
-            calls,
-        }
-    }
-}
-
-fn key_kind(name: &str) -> KeyKind {
-    match name {
-        "dense" => KeyKind::Dense,
-        "sparse" => KeyKind::Sparse,
-        _ => KeyKind::Wide,
-    }
-}
-
-fn call(text: &str) -> Returned {
-    let column = text.trim_matches(|c: char| !c.is_ascii_digit());
-    let column = column.parse().unwrap_or(0);
-    match text.split('(').next() {
-        Some("min") => Returned::Least(column),
-        Some("max") => Returned::Greatest(column),
-        Some("sum") => Returned::Sum(column),
-        _ => Returned::Count,
     }
 }
 
@@ -452,142 +277,12 @@ fn ran(setting: String, attempt: Attempt) -> Option<(String, Ran)> {
     Some((setting, ran))
 }
 
-/// The same measurements with the choices of the present model, from exact figures in place of estimates.
-pub fn replayed(choices: &Choices, machine: &Machine) -> Choices {
-    let cases = choices.cases.iter().map(|case| {
-        let (algorithm, price, reason) = match joined(&case.workload) {
-            Some(workload) => {
-                let decision = choose_join(JoinSetting::Auto, &workload, machine);
-                (
-                    decision.algorithm.to_string(),
-                    decision.price.ms,
-                    decision.reason,
-                )
-            }
-            None => {
-                let workload = grouped(&case.workload);
-                let decision = choose_group(GroupSetting::Auto, &workload, machine);
-                (
-                    decision.algorithm.to_string(),
-                    decision.price.ms,
-                    decision.reason,
-                )
-            }
-        };
-        let measured = case.forced.iter().find(|ran| ran.algorithm == algorithm);
-        let mut case = case.clone();
-        if let Some(ran) = measured {
-            case.auto = Ran {
-                price: Some(price),
-                reason,
-                ..ran.clone()
-            };
-        }
-        case
-    });
-    Choices {
-        device: format!("{} (replayed)", choices.device),
-        cases: cases.collect(),
-    }
-}
-
-/// Bytes of a packed key, and its possible values where they are few.
-fn key_of(keys: &str, range: u64) -> (u32, Option<u64>) {
-    match keys {
-        "dense" if range <= 1 << 30 => (4, Some(range)),
-        "dense" => (8, Some(range)),
-        "sparse" => (8, Some(1 << 32)),
-        _ => (8, None),
-    }
-}
-
-fn joined(workload: &Drawn) -> Option<JoinWorkload> {
-    let Drawn::Join {
-        build_rows,
-        probe_rows,
-        repeats,
-        times,
-        zipf,
-        keys,
-        build_columns,
-        probe_columns,
-    } = workload
-    else {
-        return None;
-    };
-    let distinct = (build_rows / repeats).max(1);
-    let (key_bytes, key_domain) = key_of(keys, distinct * times);
-    let key = if keys == "wide" { 8 } else { 4 };
-    let mut probe_payload = probe_columns.clone();
-    probe_payload.push(key);
-    Some(JoinWorkload {
-        build_rows: *build_rows as f64,
-        probe_rows: *probe_rows as f64,
-        key_bytes,
-        key_domain,
-        build_payload: build_columns.clone(),
-        probe_payload,
-        matches: *probe_rows as f64 / *times as f64 * *build_rows as f64 / distinct as f64,
-        build_unique: distinct == *build_rows,
-        skew: *zipf,
-        existence: distinct == *build_rows && build_columns.is_empty(),
-        build_in_place: true,
-        ..JoinWorkload::default()
-    })
-}
-
-fn grouped(workload: &Drawn) -> GroupWorkload {
-    let Drawn::GroupBy {
-        rows,
-        groups,
-        zipf,
-        keys,
-        payload,
-        calls,
-    } = workload
-    else {
-        return GroupWorkload::default();
-    };
-    let (key_bytes, dense_domain) = key_of(keys, *groups);
-    let returned: Vec<Returned> = calls.iter().map(|text| call(text)).collect();
-    // Bytes of a state, additions and tests, as code generation comes to them.
-    let cell = |call: &Returned| match call {
-        Returned::Count => (4, 1, 0),
-        Returned::Least(column) | Returned::Greatest(column) => (payload[*column], 0, 1),
-        Returned::Sum(column) if payload[*column] == 16 => (16, 3, 0),
-        Returned::Sum(_) => (8, 1, 0),
-    };
-    let (mut state_bytes, mut adds, mut tests) = (0, 0, 0);
-    for (bytes, add, test) in returned.iter().map(cell) {
-        state_bytes += bytes;
-        adds += add;
-        tests += test;
-    }
-    if returned.iter().all(|call| matches!(call, Returned::Sum(_))) {
-        // Nothing else tells that there was a row.
-        (state_bytes, tests) = (state_bytes + 4, tests + 1);
-    }
-    GroupWorkload {
-        rows: *rows as f64,
-        groups: *groups as f64,
-        key_bytes,
-        key_words: 1,
-        dense_domain,
-        state_bytes,
-        adds,
-        tests,
-        hashed: keys != "dense",
-        hot: *zipf >= 1.0,
-        in_place: true,
-        payload: payload.clone(),
-        skew: *zipf,
-        ..GroupWorkload::default()
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use warpline_gpu::machine::Machine;
+
+    use super::replay::joined;
     use super::*;
 
     #[test]
