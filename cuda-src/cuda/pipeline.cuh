@@ -136,7 +136,8 @@ WL_DEVICE void raise2(u32* cells, u32 a, u32 b) {
 // The same for cells in shared memory, which has loads of its own.
 template <class T>
 WL_DEVICE void store_once_block(T* cell, T value) {
-  if (*(volatile T*)cell != value) *(volatile T*)cell = value;
+  // Seldom: an atomic in place of a store costs nothing, and no two stores race.
+  if (*(volatile T*)cell != value) atomicExch(cell, value);
 }
 template <class T>
 WL_DEVICE void raise_block(T* cell, T value) {

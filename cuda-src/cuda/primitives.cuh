@@ -236,14 +236,16 @@ WL_DEVICE T block_scan_exclusive_sum(T v, BlockScratch<T>& scratch, T& total) {
 #endif
 
 // Add v to the 128-bit integer words[0] + 2^64 * words[1], modulo 2^128. Exact once every adder is done; a
-// reader must not look before that, because the carry follows the low word.
-WL_DEVICE void atomic_add_u128(u64* words, u128 v) {
-    u64 lo = (u64)v, hi = (u64)(v >> 64);
+// reader must not look before that, because the carry follows the low word. The low word before, or 0 when nothing was added
+// to it: not 0 only after another addition.
+WL_DEVICE u64 atomic_add_u128(u64* words, u128 v) {
+    u64 lo = (u64)v, hi = (u64)(v >> 64), old = 0;
     if (lo != 0) {
-        u64 old = atomicAdd(&words[0], lo);
+        old = atomicAdd(&words[0], lo);
         hi += old + lo < old;
     }
     if (hi != 0) atomicAdd(&words[1], hi);
+    return old;
 }
 
 // The finaliser of MurmurHash3 for 64 bits: a bijection that spreads compact keys over all bits.

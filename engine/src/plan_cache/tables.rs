@@ -28,35 +28,66 @@ pub(super) struct Tables {
 /// What a table holds.
 #[derive(Debug)]
 enum Contents {
-    /// The batches of a table in memory.
-    Memory(Arc<dyn TableProvider>, Vec<Noted>),
+    /// The partitions of a table in memory.
+    Memory(Arc<dyn TableProvider>, Vec<Partition>),
     /// The files of each location.
     Files(Arc<dyn TableProvider>, Vec<Vec<ObjectMeta>>),
 }
 
-/// The batches of a partition.
+/// The batches of a partition of a table in memory.
 #[derive(Debug)]
-struct Noted {
+struct Partition {
+    batches: usize,
+    pieces: Vec<Arc<Piece>>,
+}
+
+/// Up to [`PIECE`] batches.
+#[derive(Debug)]
+struct Piece {
+    /// The first one's number in its partition.
+    first: usize,
     /// Kept alive, so that equal addresses mean the same columns.
-    #[expect(dead_code, reason = "held, not read")]
     batches: Vec<RecordBatch>,
     /// Of every batch its rows, the number of its columns, and their addresses.
     numbers: Vec<usize>,
 }
 
-impl Noted {
-    fn new(batches: Vec<RecordBatch>) -> Self {
+/// Batches that one task compares: a few dozen microseconds.
+const PIECE: usize = 1024;
+
+impl Partition {
+    fn new(batches: &[RecordBatch]) -> Self {
+        let pieces = batches.chunks(PIECE).enumerate();
+        Self {
+            batches: batches.len(),
+            pieces: pieces
+                .map(|(number, batches)| Arc::new(Piece::new(number * PIECE, batches.to_vec())))
+                .collect(),
+        }
+    }
+}
+
+impl Piece {
+    fn new(first: usize, batches: Vec<RecordBatch>) -> Self {
         let mut numbers = Vec::new();
         for batch in &batches {
             numbers.extend([batch.num_rows(), batch.num_columns()]);
             numbers.extend(batch.columns().iter().map(address));
         }
-        Self { batches, numbers }
+        Self {
+            first,
+            batches,
+            numbers,
+        }
     }
 
-    /// Are these the very columns? Some ten nanoseconds a batch: far less than to tell the table's identity from the
-    /// buffers behind the columns, which planning over it does.
-    fn are(&self, batches: &[RecordBatch]) -> bool {
+    /// Are these the very columns that the partition has? Some ten nanoseconds a batch: far less than to tell the table's
+    /// identity from the buffers behind the columns, which planning over it does.
+    fn is_in(&self, partition: &[RecordBatch]) -> bool {
+        let here = self.first..self.first + self.batches.len();
+        let Some(batches) = partition.get(here) else {
+            return false;
+        };
         let mut rest = self.numbers.as_slice();
         for batch in batches {
             let columns = batch.columns();
@@ -181,25 +212,43 @@ fn collect(plan: &LogicalPlan, providers: &mut Vec<Arc<dyn TableProvider>>) -> R
     Ok(complete)
 }
 
-async fn batches_of(table: &MemTable) -> Vec<Noted> {
+async fn batches_of(table: &MemTable) -> Vec<Partition> {
     let mut partitions = Vec::with_capacity(table.batches.len());
     for partition in &table.batches {
-        let batches = partition.read().await.clone();
-        partitions.push(Noted::new(batches));
+        partitions.push(Partition::new(&partition.read().await));
     }
     partitions
 }
 
-async fn holds(table: &MemTable, noted: &[Noted]) -> bool {
+/// Does the table hold what was noted? Large ones are compared by several tasks: what takes time is to wait for memory.
+async fn holds(table: &MemTable, noted: &[Partition]) -> bool {
     if table.batches.len() != noted.len() {
         return false;
     }
+    let several = noted.iter().map(|p| p.batches).sum::<usize>() > 2 * PIECE;
+    let mut tasks = Vec::new();
     for (partition, noted) in table.batches.iter().zip(noted) {
-        if !noted.are(&partition.read().await) {
+        let batches = partition.read().await;
+        if batches.len() != noted.batches {
             return false;
         }
+        for piece in &noted.pieces {
+            if several {
+                let (partition, piece) = (Arc::clone(partition), Arc::clone(piece));
+                tasks.push(tokio::spawn(
+                    async move { piece.is_in(&partition.read().await) },
+                ));
+            } else if !piece.is_in(&batches) {
+                return false;
+            }
+        }
     }
-    true
+    let mut same = true;
+    for task in tasks {
+        // One that did not end has not seen that they are the same.
+        same &= task.await.unwrap_or(false);
+    }
+    same
 }
 
 /// The files of one location as planning would list them, by way of DataFusion's cache of listings.

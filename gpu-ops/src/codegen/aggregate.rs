@@ -592,6 +592,18 @@ impl Accumulator {
         }
     }
 
+    /// C++ bool: [`Self::add_to_state`], and could this have been the first addition? `None` where it does not tell.
+    pub(super) fn add_first(&self, cell: &str, value: &str) -> Option<String> {
+        Some(match self.kind {
+            StateKind::Sum64 => format!("atomicAdd({cell}, (u64)({value})) == 0"),
+            StateKind::SumFloat => format!("atomicAdd({cell}, {value}) == 0"),
+            StateKind::Sum128 if self.split == 0 => {
+                format!("atomic_add_u128({cell}, (u128)(i128)({value})) == 0")
+            }
+            _ => return None,
+        })
+    }
+
     /// Statement: [`Self::add_to_state`] with a sum of rows, of which there was one. Where that changes nothing, it is left out.
     pub(super) fn add_rows_to_state(&self, cell: &str, value: &str) -> String {
         let add = self.add_to_state(cell, value);

@@ -437,6 +437,24 @@ impl KernelWriter<'_> {
                 && a.condition == EVERY_ROW
         };
         let mut done = vec![false; plan.accumulators.len()];
+        // A sum says whether it was 0 before: only then can a row be the first of its group, and to be told costs less than
+        // to look.
+        if let Some(seen) = plan
+            .existence
+            .filter(|i| plan.accumulators[*i].kind == StateKind::Seen)
+        {
+            let first = plan.accumulators.iter().enumerate().find_map(|(i, a)| {
+                let every = a.condition == EVERY_ROW;
+                Some((i, a.add_first(&a.cell("at"), &a.value).filter(|_| every)?))
+            });
+            if let Some((sum, first)) = first {
+                done[seen] = true;
+                done[sum] = true;
+                let noted = &plan.accumulators[seen];
+                let note = noted.add_to_state(&noted.cell("at"), &noted.value);
+                line!(self, "          if ({first}) {{ {note} }}");
+            }
+        }
         for (i, a) in plan.accumulators.iter().enumerate() {
             if done[i] {
                 continue;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayData, ArrayRef, BooleanArray, UInt32Array, make_array, new_null_array,
+    Array, ArrayData, ArrayRef, BooleanArray, LargeStringArray, UInt32Array, make_array,
+    new_null_array,
 };
-use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::{cast, take};
 use arrow::datatypes::{DataType, i256};
 
@@ -97,34 +98,34 @@ pub fn decode_codes(
     decode_with(data_type, encoding, codes.len(), nulls, |i| codes[i].into())
 }
 
-/// Decode `rows` strings that lie as bytes: `offsets` has `rows + 1` positions into `data`.
+/// Decode strings that lie as bytes: `offsets` has a position in `data` for the begin of each, and one for the end of the
+/// last.
 ///
 /// # Errors
-/// [`GpuError::Internal`] when offsets leave `data` or the bytes are not UTF-8.
+/// [`GpuError::Internal`] when offsets leave `data` or go back, or when the bytes are not UTF-8.
 pub fn decode_bytes(
     data_type: &DataType,
     offsets: &[u64],
-    data: &[u8],
+    data: Vec<u8>,
     validity: Option<&[u8]>,
 ) -> Result<ArrayRef> {
     let rows = offsets.len().saturating_sub(1);
     let nulls = validity.map(|bits| null_buffer(bits, rows)).transpose()?;
-    let mut values = Vec::with_capacity(rows);
-    for (row, pair) in offsets.windows(2).enumerate() {
-        if nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-            values.push(None);
-            continue;
-        }
-        let bytes = data
-            .get(pair[0] as usize..pair[1] as usize)
-            .ok_or_else(|| GpuError::Internal("a string lies outside its column".into()))?;
-        values.push(Some(str::from_utf8(bytes).map_err(|error| {
-            GpuError::Internal(format!("a string column is not UTF-8: {error}"))
-        })?));
+    let ascending =
+        offsets.is_sorted() && offsets.last().is_none_or(|end| *end <= data.len() as u64);
+    if !ascending {
+        return Err(GpuError::Internal(
+            "a string lies outside its column".into(),
+        ));
     }
-    // Views take any number of bytes; the cast to the logical type checks its own limits.
-    let array: ArrayRef = Arc::new(arrow::array::StringViewArray::from_iter(values));
-    finish(array, data_type)
+    let offsets: ScalarBuffer<i64> = match offsets {
+        [] => vec![0].into(),
+        offsets => offsets.iter().map(|end| *end as i64).collect(),
+    };
+    // Checks the bytes of all strings at once; the cast to the logical type checks its own limits.
+    let array = LargeStringArray::try_new(OffsetBuffer::new(offsets), data.into(), nulls)
+        .map_err(|error| GpuError::Internal(format!("a string column: {error}")))?;
+    finish(Arc::new(array), data_type)
 }
 
 impl Column {
@@ -144,7 +145,7 @@ impl Column {
                 let offsets = offsets.download_values::<u64>(stream, 0, self.rows + 1)?;
                 let total = offsets.last().copied().unwrap_or(0) as usize;
                 let data = self.data.download_values::<u8>(stream, 0, total)?;
-                return decode_bytes(&self.data_type, &offsets, &data, validity);
+                return decode_bytes(&self.data_type, &offsets, data, validity);
             }
             Encoding::Bits => bits,
             Encoding::Integer { width, .. }

@@ -77,5 +77,5 @@ pub(super) fn gather(
     drop(widened);
     let bits = valid.map(|v| BooleanBuffer::collect_bool(rows, |row| v[row] != 0));
     let bits = bits.as_ref().map(BooleanBuffer::values);
-    decode_bytes(&layout.data_type, &ends, &bytes, bits)
+    decode_bytes(&layout.data_type, &ends, bytes, bits)
 }

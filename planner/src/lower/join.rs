@@ -51,7 +51,7 @@ impl Lowerer<'_> {
             JoinKind::Inner => self.inner(rel, join, &left, &right),
             JoinKind::Left => self.left(rel, join, &left, &right),
             JoinKind::Full => self.preserve_build(rel, join, &left, &right),
-            JoinKind::Semi | JoinKind::Anti if self.left_is_smaller(join) => {
+            JoinKind::Semi | JoinKind::Anti if self.left_is_smaller(join, &left, &right) => {
                 self.mark_left(rel, join, &left, &right)
             }
             JoinKind::Semi => self.lookup(rel, join, &left, &right, ProbeKind::Semi),

@@ -86,13 +86,22 @@ impl Lowerer<'_> {
     }
 
     /// Is it cheaper to enter the left rows of a semi or anti join and to let the right ones mark them?
-    pub(super) fn left_is_smaller(&self, join: &Join) -> bool {
+    pub(super) fn left_is_smaller(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> bool {
+        /// Entering a row whose key repeats, and marking it in a tree, costs this many times what looking a unique key up
+        /// and having entered that does (on an H200 620 to 20 picoseconds).
+        const OF_A_TREE: f64 = 32.0;
         let (l, r) = (
             self.input.estimator.rows(&join.left),
             self.input.estimator.rows(&join.right),
         );
         // A set of dense keys costs a bit an entry, rows with a payload a good deal more.
-        let factor = if !join.residual.is_empty() {
+        let in_tree = !self.input.shape.follows_matches()
+            && !self.unique_beside(left, right)
+            && self.spreads(left)
+            && self.unique_beside(right, left);
+        let factor = if in_tree {
+            OF_A_TREE
+        } else if !join.residual.is_empty() {
             1.0
         } else if join.on.len() == 1 {
             24.0
