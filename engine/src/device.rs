@@ -65,6 +65,7 @@ impl Device {
         let options = RuntimeOptions {
             device: choice,
             device_memory: memory.map(|size| size.0),
+            host_memory: None,
         };
         Ok(Self(Arc::new(Mutex::new(Opened::open(options)?))))
     }
@@ -184,6 +185,7 @@ impl PhysicalOptimizerRule for Placement {
         let options = RuntimeOptions {
             device: settings.device.0,
             device_memory: (settings.device_memory > 0).then_some(settings.device_memory),
+            host_memory: None,
         };
         let placement = self.0.placement_for(options).map_err(external)?;
         placement.optimize(plan, config)

@@ -13,11 +13,12 @@ use parking_lot::Mutex;
 
 use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
+use crate::device::pinned::PinnedMemory;
 use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::CoveringIndexes;
 use crate::machine::Machine;
-use crate::memory::{MemoryPool, PressureHandler};
+use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler};
 use crate::tables::TableCache;
 
 /// Compiled modules kept in memory; beyond that the least recently used go.
@@ -84,6 +85,8 @@ pub struct RuntimeOptions {
     pub device: DeviceChoice,
     /// Budget of the memory pool in bytes; `None` for what is free, less some headroom.
     pub device_memory: Option<usize>,
+    /// Most bytes of page-locked host memory, for what device memory does not hold; `None` for half of the host's.
+    pub host_memory: Option<usize>,
 }
 
 /// A module being compiled or compiled.
@@ -134,12 +137,24 @@ impl PressureHandler for Kept {
     }
 }
 
+/// Columns in host memory, which are given up when its pool is short.
+struct KeptOnHost(Arc<TableCache>);
+
+impl PressureHandler for KeptOnHost {
+    fn release(&self, bytes: usize) -> usize {
+        self.0.release_host(bytes)
+    }
+}
+
 /// An open device and what is shared on it. `Send + Sync`; several sessions use one.
 pub struct Runtime {
     device: Arc<dyn Device>,
     machine: Arc<Machine>,
     pool: Arc<MemoryPool>,
+    host_pool: Arc<MemoryPool>,
     kept: Arc<Kept>,
+    #[allow(dead_code, reason = "held, not read: the pool asks it")]
+    kept_on_host: Arc<KeptOnHost>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
     /// Hand-written kernels by entry point and variant, found without their long sources.
     builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
@@ -175,7 +190,7 @@ impl Runtime {
                 },
             },
         };
-        Self::with_device(device, options.device_memory).map(Some)
+        Self::with_memory(device, options.device_memory, options.host_memory).map(Some)
     }
 
     /// A runtime on a device that is open already; `device_memory` as in [`RuntimeOptions`].
@@ -183,6 +198,18 @@ impl Runtime {
     /// # Errors
     /// [`GpuError::Device`] when the device's free memory cannot be read.
     pub fn with_device(device: Arc<dyn Device>, device_memory: Option<usize>) -> Result<Arc<Self>> {
+        Self::with_memory(device, device_memory, None)
+    }
+
+    /// [`Runtime::with_device`] with a budget of host memory too, as in [`RuntimeOptions`].
+    ///
+    /// # Errors
+    /// As [`Runtime::with_device`].
+    pub fn with_memory(
+        device: Arc<dyn Device>,
+        device_memory: Option<usize>,
+        host_memory: Option<usize>,
+    ) -> Result<Arc<Self>> {
         let budget = match device_memory {
             Some(bytes) => bytes.min(device.info().memory),
             None => {
@@ -191,17 +218,25 @@ impl Runtime {
             }
         };
         let pool = MemoryPool::new(Arc::clone(&device), budget);
+        let pinned: Arc<dyn Device> = Arc::new(PinnedMemory::new(Arc::clone(&device)));
+        let host_pool = MemoryPool::new(pinned, host_memory.unwrap_or_else(half_of_host_memory));
+        let tables = TableCache::new(Arc::clone(&pool)).with_host_memory(Arc::clone(&host_pool));
         let kept = Arc::new(Kept {
-            tables: Arc::new(TableCache::new(Arc::clone(&pool))),
+            tables: Arc::new(tables),
             indexes: CoveringIndexes::default(),
         });
         let handler: Weak<dyn PressureHandler> = Arc::<Kept>::downgrade(&kept);
         pool.set_pressure_handler(handler);
+        let kept_on_host = Arc::new(KeptOnHost(Arc::clone(&kept.tables)));
+        let handler: Weak<dyn PressureHandler> = Arc::<KeptOnHost>::downgrade(&kept_on_host);
+        host_pool.set_pressure_handler(handler);
         Ok(Arc::new(Self {
             machine: Arc::new(Machine::of(device.info())),
             device,
             pool,
+            host_pool,
             kept,
+            kept_on_host,
             modules: Mutex::default(),
             builtin: Mutex::default(),
             clock: AtomicU64::new(0),
@@ -224,6 +259,25 @@ impl Runtime {
     /// All memory of the device.
     pub fn pool(&self) -> &Arc<MemoryPool> {
         &self.pool
+    }
+
+    /// Page-locked host memory, which the device reaches across the link.
+    pub fn host_pool(&self) -> &Arc<MemoryPool> {
+        &self.host_pool
+    }
+
+    /// Working memory of a kernel: device memory, or host memory where that has no room left.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] when neither has.
+    pub(crate) fn working_memory(&self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
+        match self.pool.allocate(bytes, purpose) {
+            Err(full @ GpuError::OutOfDeviceMemory { .. }) => {
+                let on_host = self.host_pool.allocate(bytes, purpose);
+                on_host.map_err(|_| full)
+            }
+            other => other,
+        }
     }
 
     /// Base table columns resident on the device.
@@ -405,6 +459,19 @@ impl fmt::Debug for Runtime {
     }
 }
 
+/// Half of the memory of this machine in bytes, or of what its control group may use.
+fn half_of_host_memory() -> usize {
+    let number = |text: &str| text.trim().parse::<usize>().ok();
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = info.lines().find_map(|line| {
+        let kilobytes = line.strip_prefix("MemTotal:")?.strip_suffix("kB")?;
+        Some(number(kilobytes)? << 10)
+    });
+    let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
+    let limit = limit.and_then(|text| number(&text));
+    total.into_iter().chain(limit).min().unwrap_or(8 << 30) / 2
+}
+
 /// The first GPU that opens, or why the first did not.
 fn first_usable_gpu() -> Result<CudaDevice> {
     let mut first_error = None;
@@ -474,7 +541,7 @@ mod tests {
     fn the_cpu_has_no_runtime() {
         let options = RuntimeOptions {
             device: DeviceChoice::Cpu,
-            device_memory: None,
+            ..RuntimeOptions::default()
         };
         assert!(Runtime::open(options).unwrap().is_none());
     }

@@ -82,6 +82,7 @@ pub(crate) fn runtime() -> Arc<Runtime> {
         let options = RuntimeOptions {
             device: DeviceChoice::Emulator,
             device_memory: Some(256 << 20),
+            ..RuntimeOptions::default()
         };
         Runtime::open(options).unwrap().unwrap()
     };

@@ -120,7 +120,8 @@ fn lent_column<'a>(scope: &'a [ScopeColumn], expr: &Expr) -> Option<(usize, &'a 
             shape: Shape::Resident(column),
             access: Access::Scan,
             nullable: false,
-        } => Some((index, column)),
+            // What is arranged is read in any order: not across the link.
+        } if !column.is_in_host_memory() => Some((index, column)),
         _ => None,
     }
 }

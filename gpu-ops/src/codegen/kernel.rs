@@ -192,6 +192,15 @@ impl KernelWriter<'_> {
         }
     }
 
+    /// C++ text of the first row that the kernel goes over, where that is not always 0: of a table, which may come in
+    /// strides. Rows keep their numbers in the table, and addresses of columns are such that these lead to them.
+    pub(super) fn first_row(&mut self) -> Option<String> {
+        match self.pipeline.source_rows {
+            SourceRows::Scan(_) => Some(self.size("first")),
+            _ => None,
+        }
+    }
+
     fn kernel(&mut self) -> Result<()> {
         if self.is_partitioned() {
             return self.partition_kernel();
@@ -203,9 +212,13 @@ impl KernelWriter<'_> {
         let tile = u64::from(self.pipeline.thread_rows) * u64::from(self.pipeline.block_threads);
         let all = (1u32 << self.pipeline.thread_rows) - 1;
         line!(self, "  const u64 tiles = (rows + {}) / {tile};", tile - 1);
+        let first = match self.first_row() {
+            Some(first) => format!("{first} / {tile} + blockIdx.x"),
+            None => "blockIdx.x".to_string(),
+        };
         line!(
             self,
-            "  for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {{"
+            "  for (u64 tile = {first}; tile < tiles; tile += gridDim.x) {{"
         );
         line!(
             self,

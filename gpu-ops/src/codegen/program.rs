@@ -9,7 +9,8 @@
 //! | name | meaning |
 //! |---|---|
 //! | `control` | `u64*`: [`CONTROL_WORDS`] words a result ([`ControlWord`]), then one fault word |
-//! | `rows` | rows of the scanned table; for other sources an upper bound (capacity, slots, domain) |
+//! | `rows` | rows of the scanned table, or the end of a stride of them; for other sources an upper bound (capacity, slots, domain) |
+//! | `first` | first row of the stride of a scanned table, a multiple of the rows of a tile; columns `c{i}`, `n{i}`, `o{i}` have addresses to which row numbers of the table are added |
 //! | `c{i}`, `n{i}`, `o{i}` | data, validity bits, string offsets of column `i` of the scanned table's scope |
 //! | `base{j}c`, `base{j}n`, `base{j}o` | the same of [`Program::bases`]`[j]` |
 //! | `cap{r}` | rows for which a `Rows`, `Matches` or hash `Index` result has room |

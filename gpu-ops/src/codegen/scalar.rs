@@ -29,6 +29,8 @@ pub(super) struct KernelState {
     pub(super) text: bool,
     /// String columns referred to by row.
     pub(super) bases: Bases,
+    /// Variables that hold the number of the scanned table's row at hand, and the scope column they were read as.
+    pub(super) own_rows: HashMap<String, usize>,
     /// Literals and column bases that already are arguments, by value and width.
     literals: HashMap<(i128, bool), String>,
 }

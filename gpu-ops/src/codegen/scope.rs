@@ -192,6 +192,7 @@ impl Emitter<'_> {
                 let range = Range::new(0, (column.rows.max(1) - 1) as i128);
                 let c_type = CType::for_range(range);
                 let text = self.bind(c_type, format!("({})(row + k)", c_type.name()));
+                self.state.own_rows.insert(text.clone(), index);
                 let meaning = Meaning::Row(Arc::clone(column));
                 Value {
                     meaning,

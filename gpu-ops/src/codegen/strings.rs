@@ -46,10 +46,18 @@ impl Emitter<'_> {
     /// row at hand is not `alive`.
     pub(super) fn text_of_row(&mut self, row: &Value, column: &Arc<Column>) -> TextRef {
         self.state.text = true;
-        let base = self.state.bases.number(column);
+        // Strings of the row at hand come with its stride where the column is not on the device.
+        let own = self.state.own_rows.get(&row.text).copied();
+        let (data, offsets) = match own.filter(|_| column.is_in_host_memory()) {
+            Some(index) => (format!("c{index}"), format!("o{index}")),
+            None => {
+                let base = self.state.bases.number(column);
+                (format!("base{base}c"), format!("base{base}o"))
+            }
+        };
         let arguments = &mut self.state.arguments;
-        let data = arguments.pointer(&format!("base{base}c"), "const u8*");
-        let offsets = arguments.pointer(&format!("base{base}o"), "const u64*");
+        let data = arguments.pointer(&data, "const u8*");
+        let offsets = arguments.pointer(&offsets, "const u64*");
         let reads = match &row.valid {
             None => "alive".to_string(),
             Some(valid) => format!("alive && {valid}"),

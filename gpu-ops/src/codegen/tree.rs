@@ -65,7 +65,11 @@ impl KernelWriter<'_> {
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
         let rows = self.source_count();
-        line!(self, "  const u64 rows = {rows};");
+        let first = self.first_row();
+        match &first {
+            Some(first) => line!(self, "  const u64 rows = {rows} - {first};"),
+            None => line!(self, "  const u64 rows = {rows};"),
+        }
         let (mut levels, probes) = self.levels();
         self.carry(&mut levels, &probes, options)?;
         let layout = TreeLayout {
@@ -121,8 +125,15 @@ impl KernelWriter<'_> {
         line!(self, "  while (true) {{");
         line!(
             self,
-            "    if (more && !tree.fed() && !tree.full()) more = tree_partition(share, tree, rows, parts);"
+            "    if (more && !tree.fed() && !tree.full()) {{ more = tree_partition(share, tree, rows, parts);"
         );
+        if let Some(first) = first {
+            line!(
+                self,
+                "      if (more) {{ tree.next += {first}; tree.last += {first}; }}"
+            );
+        }
+        line!(self, "    }}");
         line!(self, "    const u32 level = tree.pick();");
         line!(self, "    if (level == WL_TREE_IDLE) {{");
         if options.metrics {

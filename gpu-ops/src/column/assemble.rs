@@ -11,8 +11,8 @@ use super::build::{Merged, string_array};
 use super::bytes::Strings;
 use super::chunk::{Chunk, Codes, Segment, Values};
 use super::distinct::{self, Count, value_at};
+use super::home::{ColumnRoom, Home};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
-use super::parallel::upload_with;
 use super::sketch::{Sketch, sampled_rows};
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
@@ -69,13 +69,30 @@ impl ColumnAssembler {
         pool: &Arc<MemoryPool>,
         stream: &Stream,
     ) -> Result<Column> {
-        let all = Rows::new(&segments);
+        let home = Home {
+            device: pool,
+            host: None,
+            room: &ColumnRoom::unlimited(),
+        };
+        self.finish_in(&home, &segments, stream)
+    }
+
+    /// [`ColumnAssembler::finish`] with buffers wherever `home` has room.
+    ///
+    /// # Errors
+    /// As [`ColumnAssembler::finish`].
+    pub fn finish_in(
+        &self,
+        home: &Home<'_>,
+        segments: &[Segment],
+        stream: &Stream,
+    ) -> Result<Column> {
+        let all = Rows::new(segments);
         let mut statistics = all.statistics();
         all.count_distinct(&mut statistics)?;
         let purpose = &self.name;
-        let upload = |bytes: usize, fill: &Fill<'_>| {
-            upload_with(bytes, purpose, pool, stream, fill).map(Arc::new)
-        };
+        let upload =
+            |bytes: usize, fill: &Fill<'_>| home.upload(bytes, purpose, stream, fill).map(Arc::new);
         let (encoding, data) = match physical(&self.data_type)? {
             Physical::Bits => {
                 let data = upload(all.rows.div_ceil(8), &|range, out| {
@@ -100,7 +117,7 @@ impl ColumnAssembler {
             }
             Physical::Text => {
                 statistics.ascii = segments.iter().all(|segment| segment.ascii);
-                match self.merge_dictionaries(&segments, &all, &statistics)? {
+                match self.merge_dictionaries(segments, &all, &statistics)? {
                     Some((dictionary, remaps)) => {
                         let distinct = dictionary.len();
                         all.dictionary_statistics(&mut statistics, distinct, &remaps);
@@ -113,7 +130,7 @@ impl ColumnAssembler {
                         (Encoding::Dictionary { width, dictionary }, data)
                     }
                     None => {
-                        let strings = Strings::new(&all, &segments)?;
+                        let strings = Strings::new(&all, segments)?;
                         let offsets = upload((all.rows + 1) * 8, &|range, out| {
                             strings.write_offsets(range, out);
                             Ok(())

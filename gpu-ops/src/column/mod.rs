@@ -6,7 +6,7 @@
 //!    own and a dictionary of its own, so that host memory never holds the column at Arrow width;
 //! 2. a [`ColumnAssembler`] takes the [`Segment`]s of all readers in row order, computes the range,
 //!    width, base and sorted dictionary of the whole column, and re-encodes the chunks in parallel
-//!    straight into the upload;
+//!    straight into the upload, to device memory or, where that has no room, to host memory ([`Home`]);
 //! 3. [`decode`], [`decode_codes`] and [`Column::to_arrow`] lead back to the logical Arrow type.
 
 mod assemble;
@@ -16,6 +16,7 @@ mod chunk;
 mod decode;
 mod dictionary;
 mod distinct;
+mod home;
 mod interner;
 mod native;
 mod parallel;
@@ -29,6 +30,7 @@ pub(crate) use build::distinct_strings;
 pub use chunk::{ChunkEncoder, Segment};
 pub use decode::{decode, decode_bytes, decode_codes};
 pub use dictionary::{merge_dictionaries, translate_codes};
+pub use home::{ColumnRoom, Home};
 pub use native::check_type;
 pub(crate) use native::is_text;
 pub(crate) use parallel::map;

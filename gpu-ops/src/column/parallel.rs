@@ -14,7 +14,7 @@ const BYTES_PER_THREAD: usize = 1 << 20;
 /// Buffers end at a multiple of this, filled with zeros, so that kernels may load whole vectors.
 const PADDING: usize = 256;
 
-/// Allocate `bytes` rounded up to the padding and fill it: `fill(range, out)` writes the bytes of
+/// Allocate `bytes` rounded up to the padding, in device or host memory, and fill it: `fill(range, out)` writes the bytes of
 /// `range`, whose ends are multiples of 256 save the last, into the zeroed `out`.
 ///
 /// # Errors
@@ -28,7 +28,12 @@ pub(super) fn upload_with(
 ) -> Result<DeviceBuffer> {
     // At least one padding unit: kernels get an address they may load from even without rows.
     let padded = bytes.next_multiple_of(PADDING).max(PADDING);
-    let buffer = pool.allocate(padded, purpose)?;
+    let mut buffer = pool.allocate(padded, purpose)?;
+    if let Some(all) = buffer.host_bytes_mut() {
+        all.fill(0);
+        fill_window(0..padded, bytes, all, &fill)?;
+        return Ok(buffer);
+    }
     let window = WINDOW.min(padded);
     let mut front = vec![0u8; window];
     let mut back = vec![0u8; if padded > window { window } else { 0 }];

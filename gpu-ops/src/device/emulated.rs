@@ -290,6 +290,32 @@ impl Device for EmulatedDevice {
         self.allocated.fetch_sub(bytes, Ordering::SeqCst);
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<DevicePtr> {
+        let layout = layout(bytes)
+            .filter(|layout| layout.size() > 0)
+            .ok_or_else(|| GpuError::Internal(format!("an allocation of {bytes} bytes")))?;
+        // SAFETY: the layout has a size.
+        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+        if memory.is_null() {
+            return Err(GpuError::OutOfDeviceMemory {
+                requested: bytes,
+                purpose: "an allocation of host memory".into(),
+                in_use: 0,
+                budget: 0,
+            });
+        }
+        Ok(DevicePtr(memory.expose_provenance() as u64))
+    }
+
+    unsafe fn free_host(&self, ptr: DevicePtr, bytes: usize) {
+        let Some(layout) = layout(bytes) else {
+            return;
+        };
+        let _turn = self.turn.lock();
+        // SAFETY: the caller vouches that the address came from `allocate_host` with this size.
+        unsafe { std::alloc::dealloc(host(ptr), layout) };
+    }
+
     fn create_stream(&self) -> Result<Stream> {
         Ok(Stream(Arc::new(())))
     }
@@ -441,6 +467,11 @@ impl Device for EmulatedDevice {
 
     fn record_event(&self, _stream: &Stream) -> Result<Event> {
         Ok(Event(Arc::new(Instant::now())))
+    }
+
+    fn wait_event(&self, _stream: &Stream, _event: &Event) -> Result<()> {
+        // Every operation is over when it returns.
+        Ok(())
     }
 
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {

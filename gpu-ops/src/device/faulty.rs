@@ -120,6 +120,22 @@ impl Device for FaultyDevice {
         unsafe { self.inner.free(ptr, bytes) }
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<DevicePtr> {
+        self.pass(Operation::Allocate)
+            .map_err(|_| GpuError::OutOfDeviceMemory {
+                requested: bytes,
+                purpose: "an allocation with an injected failure".into(),
+                in_use: 0,
+                budget: 0,
+            })?;
+        self.inner.allocate_host(bytes)
+    }
+
+    unsafe fn free_host(&self, ptr: DevicePtr, bytes: usize) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { self.inner.free_host(ptr, bytes) }
+    }
+
     fn create_stream(&self) -> Result<Stream> {
         self.pass(Operation::CreateStream)?;
         self.inner.create_stream()
@@ -220,6 +236,10 @@ impl Device for FaultyDevice {
 
     fn record_event(&self, stream: &Stream) -> Result<Event> {
         self.inner.record_event(stream)
+    }
+
+    fn wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
+        self.inner.wait_event(stream, event)
     }
 
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {

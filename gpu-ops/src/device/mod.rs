@@ -9,6 +9,7 @@ pub mod cuda;
 pub mod emulated;
 pub mod faulty;
 pub mod nvrtc;
+pub mod pinned;
 pub mod probe;
 
 use std::fmt;
@@ -114,6 +115,24 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// `ptr` came from `allocate` of this device, is not freed yet and no queued work uses it.
     unsafe fn free(&self, ptr: DevicePtr, bytes: usize);
 
+    /// Allocate `bytes` (> 0) of page-locked host memory that kernels reach at the same address as the host, at
+    /// least 256-byte aligned. All bytes are initialised. For [`pinned::PinnedMemory`] alone.
+    ///
+    /// Fails with [`crate::GpuError::OutOfDeviceMemory`] when the host gives no more, and with
+    /// [`crate::GpuError::Unsupported`] where host and device have no addresses in common.
+    fn allocate_host(&self, bytes: usize) -> Result<DevicePtr>;
+
+    /// Return memory from [`Device::allocate_host`].
+    ///
+    /// # Safety
+    /// `ptr` came from `allocate_host` of this device, is not freed yet and no queued work uses it.
+    unsafe fn free_host(&self, ptr: DevicePtr, bytes: usize);
+
+    /// Is the memory that this device hands out host memory?
+    fn is_host_memory(&self) -> bool {
+        false
+    }
+
     /// A new stream.
     fn create_stream(&self) -> Result<Stream>;
 
@@ -153,10 +172,10 @@ pub trait Device: Send + Sync + fmt::Debug {
         destination: &mut [u8],
     ) -> Result<()>;
 
-    /// Copy between two device addresses.
+    /// Copy between two device addresses, either of which may be that of page-locked host memory.
     ///
     /// # Safety
-    /// Both ranges are live device memory of `bytes` bytes and do not overlap.
+    /// Both ranges are live memory of `bytes` bytes that the device reaches, and do not overlap.
     unsafe fn copy_on_device(
         &self,
         stream: &Stream,
@@ -208,6 +227,9 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Record a new event on `stream`.
     fn record_event(&self, stream: &Stream) -> Result<Event>;
+
+    /// What is queued on `stream` from now on runs after everything before `event`; does not block the host.
+    fn wait_event(&self, stream: &Stream, event: &Event) -> Result<()>;
 
     /// Milliseconds between two recorded events; waits for the second.
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64>;

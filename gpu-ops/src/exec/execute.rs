@@ -43,6 +43,10 @@ pub(super) struct Finished<T> {
     pub(super) phases: Vec<(&'static str, f64)>,
     /// Whether sizes were read between the steps.
     pub(super) careful: bool,
+    /// Bytes that came in strides.
+    pub(super) streamed_bytes: u64,
+    /// Bytes of results in host memory.
+    pub(super) spilled_bytes: u64,
 }
 
 /// Run with what the last run learned, or reading sizes between the steps when there was none or it no longer
@@ -102,6 +106,7 @@ fn attempt<T>(
     }
 
     let output = deliver(&run, &host)?;
+    let (streamed_bytes, spilled_bytes) = run.link_bytes();
     let (kernel_ms, steps) = times(&run, &host.control, profile)?;
     Ok(Some(Finished {
         output,
@@ -111,6 +116,8 @@ fn attempt<T>(
         steps,
         phases: phases(&run)?,
         careful,
+        streamed_bytes,
+        spilled_bytes,
     }))
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
@@ -26,6 +27,7 @@ use super::compile::warm_up;
 use super::execute::{Deliver, Finished, Host, execute};
 use super::prepared::Prepared;
 use super::report::{Counters, FragmentOptions, FragmentReport};
+use super::room::RoomLevel;
 use super::rows::DeviceRows;
 use super::run::Run;
 use crate::codegen::Program;
@@ -62,6 +64,8 @@ struct Shared {
     prepared: Mutex<Option<Arc<Prepared>>>,
     /// Builds that are known not to be unique.
     duplicates: Mutex<HashSet<String>>,
+    /// How much device memory its columns may take.
+    room: RoomLevel,
 }
 
 /// What belongs to one use of the plan.
@@ -103,6 +107,7 @@ impl GpuFragmentExec {
                 schema,
                 prepared: Mutex::default(),
                 duplicates: Mutex::default(),
+                room: RoomLevel::default(),
             }),
             run: Arc::default(),
             properties: Arc::new(properties),
@@ -311,7 +316,8 @@ async fn run<T: Send + 'static>(
 ) -> Result<(T, FragmentReport)> {
     let mut load_ms = 0.0;
     warm_up(&shared.runtime);
-    for _ in 0..MOST_RELOADS {
+    let mut reloads = 0;
+    while reloads < MOST_RELOADS {
         let stream = shared.runtime.lease_stream()?;
         let begin = Instant::now();
         let tables = shared.load(&context, &stream).await?;
@@ -326,7 +332,8 @@ async fn run<T: Send + 'static>(
             .await
             .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))?;
         match outcome {
-            Err(GpuError::ReloadScans) => {}
+            Err(GpuError::ReloadScans) => reloads += 1,
+            Err(GpuError::OutOfDeviceMemory { .. }) if shared.room.tighten() => {}
             Err(other) => return Err(other),
             Ok((output, mut report)) => {
                 report.load_ms = load_ms;
@@ -347,13 +354,15 @@ impl Shared {
         stream: &Stream,
     ) -> Result<Vec<Arc<LoadedTable>>> {
         let scans = self.policy.scans();
+        let room = self.room.for_columns(self.runtime.pool().budget());
         let mut tables = Vec::with_capacity(scans.len());
         for scan in scans {
             // One after the other: each reads with all of the session's readers.
-            let loaded = self.runtime.tables().get_or_load(
+            let loaded = self.runtime.tables().get_within(
                 &scan.table,
                 &scan.columns,
                 &scan.needs_codes,
+                &room,
                 Arc::clone(context),
                 stream,
             );
@@ -377,6 +386,8 @@ impl Shared {
             if !reused {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
+            let spill = self.room.results_may_spill();
+            prepared.may_spill.store(spill, Ordering::Relaxed);
             match execute(&self.runtime, stream, &prepared, deliver, profile) {
                 Ok(finished) => return Ok(complete(report, &prepared, finished)),
                 Err(GpuError::DuplicateKeys(build)) => {
@@ -479,6 +490,8 @@ fn complete<T>(
     report.kernel_ms = finished.kernel_ms;
     report.kernels = finished.kernels;
     report.bytes = prepared.bytes;
+    report.streamed_bytes = finished.streamed_bytes;
+    report.spilled_bytes = finished.spilled_bytes;
     report.output_rows = usize::try_from(finished.rows).unwrap_or(usize::MAX);
     report.sizes_read = finished.careful;
     report.steps = finished.steps;

@@ -71,6 +71,10 @@ pub(super) enum Place {
     Control,
     /// Bound of the source's rows.
     SourceRows,
+    /// First row that a launch goes over.
+    FirstRow,
+    /// Address from which rows of the kernel's streamed column part `i` are counted.
+    Streamed(usize),
     /// Zeroed words of a tree-shaped kernel.
     Tree,
     /// What its warps give each other.
@@ -177,6 +181,7 @@ pub(super) fn parse(name: &str, into: Option<ResultId>) -> Name<'_> {
         Some(match name {
             "control" => Place::Control,
             "rows" => Place::SourceRows,
+            "first" => Place::FirstRow,
             "tree" => Place::Tree,
             "treebuffers" => Place::TreeBuffers,
             "skip" => Place::Skip,
@@ -234,14 +239,14 @@ pub(super) struct Template {
 }
 
 impl Template {
-    /// `constant` gives the value of a name that is not a [`Place`].
+    /// `resolve` gives the value of a name that is not a [`Place`], or the place where its value will be.
     ///
     /// # Errors
-    /// [`GpuError::Internal`] for a name that nobody knows; what `constant` returns.
+    /// [`GpuError::Internal`] for a name that nobody knows; what `resolve` returns.
     pub(super) fn new(
         arguments: &Arguments,
         into: Option<ResultId>,
-        constant: impl Fn(Name<'_>) -> Result<Option<u64>>,
+        resolve: impl Fn(Name<'_>) -> Result<Option<Field>>,
     ) -> Result<Self> {
         let fields = arguments
             .fields()
@@ -251,7 +256,7 @@ impl Template {
                     Argument::Float(value) => Field::Constant(value.to_bits()),
                     Argument::Pointer | Argument::Size => match parse(name, into) {
                         Name::Place(place) => Field::Place(place),
-                        other => Field::Constant(constant(other)?.ok_or_else(|| unknown(name))?),
+                        other => resolve(other)?.ok_or_else(|| unknown(name))?,
                     },
                 })
             })
@@ -301,6 +306,7 @@ mod tests {
         for (name, meaning) in [
             ("control", Name::Place(Place::Control)),
             ("rows", Name::Place(Place::SourceRows)),
+            ("first", Name::Place(Place::FirstRow)),
             ("skip", Name::Place(Place::Skip)),
             ("fetch", Name::Place(Place::Fetch)),
             ("cap12", Name::Place(Place::Capacity(12))),
@@ -341,7 +347,7 @@ mod tests {
         arguments.pointer("c0", "const u8*");
         let template = Template::new(&arguments, None, |name| {
             assert_eq!(name, Name::Scan(0, ColumnPart::Data));
-            Ok(Some(77))
+            Ok(Some(Field::Constant(77)))
         })
         .unwrap();
         let places: Vec<_> = template.places().collect();

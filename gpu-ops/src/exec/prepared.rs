@@ -1,14 +1,17 @@
 //! A fragment compiled for the columns at hand: everything that runs over the same columns share.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use super::compile::{Builtins, compile};
 use super::covering::Covering;
-use super::places::{ColumnPart, Name, Part, Place, Template};
+use super::places::{ColumnPart, Field, Name, Part, Place, Template};
 use super::shapes::Shape;
+use super::strides::StreamedPart;
 use crate::codegen::{
     ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
     StepProgram, TreeLayout,
@@ -49,6 +52,8 @@ pub(super) struct Prepared {
     pub(super) choices: Vec<String>,
     /// Bytes of the resident columns that the kernels read, each column once.
     pub(super) bytes: usize,
+    /// Results that device memory does not hold may lie in host memory.
+    pub(super) may_spill: AtomicBool,
     /// What the last complete run found.
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
@@ -124,6 +129,8 @@ pub(super) struct PreparedKernel {
     pub(super) most_blocks: u64,
     /// Rows of one tile.
     pub(super) tile_rows: u64,
+    /// Parts of the scanned columns that lie in host memory; its rows come in strides then.
+    pub(super) streamed: Vec<StreamedPart>,
     /// Of a tree-shaped kernel.
     pub(super) tree: Option<TreeLayout>,
     /// It fills an index that may be there already.
@@ -237,13 +244,14 @@ impl Prepared {
             shapes,
             output,
             scalars: scalars(&graph),
-            choices: program.choices.clone(),
+            choices: choices(&program, &graph, tables),
             bytes: bytes_read(&program, tables),
             borrowed: program
                 .results
                 .iter()
                 .map(|layout| Lent::of(layout, tables))
                 .collect::<Result<_>>()?,
+            may_spill: AtomicBool::new(false),
             hints: Mutex::default(),
             steps,
             lookups,
@@ -388,8 +396,9 @@ impl Builder<'_> {
         number: usize,
         handle: Kernel,
     ) -> Result<PreparedKernel> {
+        let streamed = RefCell::default();
         let template = Template::new(&kernel.arguments, kernel.into, |name| {
-            self.constant(kernel, number, name)
+            self.resolve(kernel, number, name, &streamed)
         })?;
         let source = match kernel.source_rows {
             SourceRows::Scan(scan) => {
@@ -419,6 +428,7 @@ impl Builder<'_> {
             most_blocks: u64::from(resident.max(1)) * multiprocessors,
             tile_rows: kernel.tile_rows.max(1),
             tree: kernel.tree,
+            streamed: streamed.into_inner(),
             covering: kernel.into.and_then(|into| {
                 Covering::of(self.graph, into, self.tables, self.shapes.get(into)?)
             }),
@@ -428,42 +438,78 @@ impl Builder<'_> {
         })
     }
 
-    /// Addresses of what all runs share.
-    fn constant(
+    /// Addresses of what all runs share, and places of columns that come in strides, which are added to `streamed`.
+    fn resolve(
         &self,
         kernel: &KernelProgram,
         number: usize,
         name: Name<'_>,
-    ) -> Result<Option<u64>> {
-        let column = match name {
+        streamed: &RefCell<Vec<StreamedPart>>,
+    ) -> Result<Option<Field>> {
+        let (column, part, scanned) = match name {
             Name::Place(_) => return Ok(None),
             Name::Lookup(name) => {
                 let table = kernel.lookups.iter().position(|l| l.name == name);
                 let offset = table.and_then(|t| self.offsets.get(number)?.get(t).copied());
                 return match (self.lookups, offset) {
-                    (Some(buffer), Some(offset)) => Ok(Some(buffer.ptr_at(offset)?.0)),
+                    (Some(buffer), Some(offset)) => {
+                        Ok(Some(Field::Constant(buffer.ptr_at(offset)?.0)))
+                    }
                     _ => Ok(None),
                 };
             }
-            Name::Scan(index, part) => match kernel.source_rows {
-                SourceRows::Scan(scan) => self
-                    .tables
-                    .get(scan)
-                    .and_then(|t| t.columns.get(index))
-                    .map(|c| (c, part)),
-                _ => None,
-            },
-            Name::Base(base, part) => self.program.bases.get(base).map(|c| (c, part)),
+            Name::Scan(index, part) => {
+                let column = match kernel.source_rows {
+                    SourceRows::Scan(scan) => {
+                        self.tables.get(scan).and_then(|t| t.columns.get(index))
+                    }
+                    _ => None,
+                };
+                (column, part, true)
+            }
+            Name::Base(base, part) => (self.program.bases.get(base), part, false),
         };
-        Ok(column.and_then(|(column, part)| match part {
-            ColumnPart::Data => Some(column.data.ptr().0),
-            ColumnPart::Validity => column.validity.as_ref().map(|v| v.ptr().0),
+        let Some(column) = column else {
+            return Ok(None);
+        };
+        let buffer = match part {
+            ColumnPart::Data => Some(&column.data),
+            ColumnPart::Validity => column.validity.as_ref(),
             ColumnPart::Offsets => match &column.encoding {
-                Encoding::Bytes { offsets } => Some(offsets.ptr().0),
+                Encoding::Bytes { offsets } => Some(offsets),
                 _ => None,
             },
-        }))
+        };
+        let Some(buffer) = buffer else {
+            return Ok(None);
+        };
+        match StreamedPart::of(column, part).filter(|_| scanned) {
+            Some(part) => {
+                let mut streamed = streamed.borrow_mut();
+                streamed.push(part);
+                Ok(Some(Field::Place(Place::Streamed(streamed.len() - 1))))
+            }
+            None => Ok(Some(Field::Constant(buffer.ptr().0))),
+        }
     }
+}
+
+/// The choices of code generation, and which columns are not on the device.
+fn choices(program: &Program, graph: &Graph, tables: &[Arc<LoadedTable>]) -> Vec<String> {
+    let mut choices = program.choices.clone();
+    for (scan, table) in graph.scans.iter().zip(tables) {
+        let away = table.columns.iter().filter(|c| c.is_in_host_memory());
+        let (count, bytes) = away.fold((0, 0), |(n, sum), c| (n + 1, sum + c.bytes()));
+        if count > 0 {
+            choices.push(format!(
+                "{} is streamed: {count} of {} columns, {:.1} MB, lie in host memory for want of room",
+                scan.name,
+                table.columns.len(),
+                bytes as f64 / 1e6
+            ));
+        }
+    }
+    choices
 }
 
 /// By step: the results whose memory no later step uses.

@@ -37,6 +37,10 @@ pub struct FragmentReport {
     pub kernels: usize,
     /// Bytes of the columns that the kernels read, as they lie on the device.
     pub bytes: usize,
+    /// Bytes of columns that came from host memory in strides.
+    pub streamed_bytes: u64,
+    /// Bytes of results that lay in host memory for want of room.
+    pub spilled_bytes: u64,
     /// Rows that left the device.
     pub output_rows: usize,
     /// Why the CPU answered, wholly or in part.
@@ -103,6 +107,8 @@ impl Counters {
         self.add("kernel_us", (report.kernel_ms * 1e3) as usize);
         self.add("kernels", report.kernels);
         self.add("bytes_read", report.bytes);
+        self.add("bytes_streamed", report.streamed_bytes as usize);
+        self.add("bytes_spilled", report.spilled_bytes as usize);
         if report.kernel_ms > 0.0 {
             self.add(
                 "gigabytes_per_second",

@@ -1,6 +1,7 @@
 //! One run of a prepared fragment: room for results, launches in order, and what to do when room was short.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::control::Control;
 use super::covering::{Covering, Finished};
@@ -11,6 +12,7 @@ use super::prepared::{
 };
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::{Recycler, Store};
+use super::strides::{Scan, Span, Strides};
 use super::trees::{TreeMemory, blocks_of};
 use crate::codegen::ControlWord;
 use crate::device::{Event, LaunchConfig, Stream};
@@ -56,6 +58,8 @@ pub(super) struct Run<'a> {
     step: usize,
     /// Memory of tree-shaped kernels, with the step that launched them.
     pub(super) trees: Vec<(usize, TreeMemory)>,
+    /// Where columns in host memory come in strides.
+    strides: Option<Strides>,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -74,6 +78,10 @@ impl<'a> Run<'a> {
         let mut sizes = vec![Sizes::default(); results];
         let mut stores: Vec<Option<Store>> = (0..results).map(|_| None).collect();
         let mut recycler = Recycler::new(runtime.pool());
+        if prepared.may_spill.load(Ordering::Relaxed) {
+            recycler = recycler.spilling_to(Arc::clone(runtime.host_pool()));
+        }
+        let strides = Strides::new(prepared, runtime)?;
         let head = Head::new(prepared, hints.as_deref(), &mut recycler, stream)?;
         let output = prepared.graph.output;
         if let (Some(hints), Some(store)) = (&hints, head.output()?) {
@@ -99,7 +107,14 @@ impl<'a> Run<'a> {
             profile: false,
             step: 0,
             trees: vec![],
+            strides,
         })
+    }
+
+    /// Bytes that came from host memory in strides, and bytes of results that lie there.
+    pub(super) fn link_bytes(&self) -> (u64, u64) {
+        let streamed = self.strides.as_ref().map_or(0, |s| s.bytes);
+        (streamed, self.recycler.spilled())
     }
 
     /// What was launched since the last mark was this kind of work.
@@ -195,13 +210,17 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(super) fn launch(
+    pub(super) fn launch(&mut self, kernel: &PreparedKernel, rows: u64, cut: Cut) -> Result<()> {
+        self.launch_over(kernel, &Span::whole(kernel, rows), cut)
+    }
+
+    fn launch_over(
         &mut self,
         kernel: &PreparedKernel,
-        rows: u64,
+        span: &Span,
         (skip, fetch): Cut,
     ) -> Result<()> {
-        let blocks = blocks_of(kernel, rows);
+        let blocks = blocks_of(kernel, span.rows());
         let tree = match &kernel.tree {
             Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
             None => None,
@@ -210,7 +229,7 @@ impl<'a> Run<'a> {
             Place::Tree => tree.as_ref().map(TreeMemory::words),
             Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
             Place::Control => Some(self.control.address().0),
-            Place::SourceRows => Some(rows),
+            Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
             Place::Skip => Some(skip),
             Place::Fetch => Some(fetch),
             Place::Capacity(result) => self.sizes.get(result).map(|s| s.capacity),
@@ -228,7 +247,11 @@ impl<'a> Run<'a> {
         };
         self.kernels += 1;
         // Held while the kernel runs, and for what it counts.
-        self.trees.extend(tree.map(|memory| (self.step, memory)));
+        if let Some(memory) = tree {
+            // The strides of a step do not add up: of the last one there are counts.
+            self.trees.retain(|(step, _)| *step != self.step);
+            self.trees.push((self.step, memory));
+        }
         // SAFETY: the bytes were laid out for this kernel; what they point to are results of this run with
         // the sizes that their layouts ask for, and columns and tables that the caller of the run holds. The
         // pool and the recycler hand out memory again only behind this launch.
@@ -242,7 +265,7 @@ impl<'a> Run<'a> {
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
         let rows = self.bound(kernel.source);
         let Some(into) = kernel.into else {
-            self.launch(kernel, rows, (0, 0))?;
+            self.launch_all(kernel, rows)?;
             return self.mark("scan");
         };
         if let Some(what) = &kernel.covering
@@ -260,7 +283,7 @@ impl<'a> Run<'a> {
         if self.careful() {
             self.attempt(kernel, into, rows, before)?;
         } else {
-            self.launch(kernel, rows, (0, 0))?;
+            self.launch_all(kernel, rows)?;
             self.rows[into] = self.sizes[into].capacity;
         }
         self.mark(match (&self.prepared.shapes[into], kernel.source) {
@@ -274,6 +297,7 @@ impl<'a> Run<'a> {
         self.finish(into)?;
         if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
             && !self.head.holds(store)
+            && self.recycler.spilled() == 0
         {
             self.built.push((into, what.clone(), store.clone()));
         }
@@ -323,7 +347,43 @@ impl<'a> Run<'a> {
         self.prepared.borrowed.get(result)?.as_ref()
     }
 
-    /// Launch until there is room for what comes out; `before` rows are there already.
+    /// The scan of a kernel whose columns come in strides.
+    fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
+        let streamed = !kernel.streamed.is_empty();
+        self.strides.as_ref().filter(|_| streamed)?.scan(kernel)
+    }
+
+    /// Launch over one stride, whose bytes and those of the next ones are fetched; without a scan, over all rows.
+    fn launch_stride(
+        &mut self,
+        kernel: &PreparedKernel,
+        rows: u64,
+        scan: Option<&mut Scan<'_>>,
+        number: u64,
+    ) -> Result<()> {
+        let (Some(scan), Some(strides)) = (scan, &mut self.strides) else {
+            return self.launch(kernel, rows, (0, 0));
+        };
+        let span = strides.fetch(scan, number, self.runtime, self.stream)?;
+        self.launch_over(kernel, &span, (0, 0))?;
+        match &mut self.strides {
+            Some(strides) => strides.done(number, self.runtime, self.stream),
+            None => Ok(()),
+        }
+    }
+
+    /// Launch over all rows, waiting for nothing.
+    fn launch_all(&mut self, kernel: &PreparedKernel, rows: u64) -> Result<()> {
+        let mut scan = self.scan(kernel);
+        let strides = scan.as_ref().map_or(1, Scan::count);
+        for number in 0..strides {
+            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
+        }
+        Ok(())
+    }
+
+    /// Launch until there is room for what comes out; `before` rows are there already. Of a scan in strides, a stride
+    /// whose rows find no room is repeated; where groups find none, all are.
     fn attempt(
         &mut self,
         kernel: &PreparedKernel,
@@ -332,27 +392,59 @@ impl<'a> Run<'a> {
         before: u64,
     ) -> Result<()> {
         let shape = &self.prepared.shapes[into];
-        for _ in 0..MOST_ATTEMPTS {
-            self.launch(kernel, rows, (0, 0))?;
+        let mut scan = self.scan(kernel);
+        let strides = scan.as_ref().map_or(1, Scan::count);
+        let (mut number, mut before) = (0, before);
+        let mut attempts = 0;
+        while attempts < MOST_ATTEMPTS {
+            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
             let words = self.control.read(self.stream)?;
             if Control::word(&words, into, ControlWord::Overflow) != 0 {
                 self.grow_groups(into)?;
+                if let Some(scan) = &mut scan {
+                    scan.restart();
+                }
+                number = 0;
+                attempts += 1;
                 continue;
             }
             let count = Control::word(&words, into, ControlWord::Count);
+            if shape.appends() && count > self.sizes[into].capacity {
+                // As many rows of every stride as of those so far.
+                let all = (count / (number + 1)).saturating_mul(strides);
+                self.make_room(into, count, all.max(count), before)?;
+                self.control
+                    .set(self.stream, into, ControlWord::Count, before)?;
+                attempts += 1;
+                continue;
+            }
+            number += 1;
+            if number < strides {
+                before = count;
+                continue;
+            }
             if !shape.appends() {
                 self.rows[into] = self.sizes[into].capacity;
                 return self.check_unique(&words, into);
             }
-            if count <= self.sizes[into].capacity {
-                self.rows[into] = count;
-                return Ok(());
-            }
-            self.resize(into, count, before)?;
-            self.control
-                .set(self.stream, into, ControlWord::Count, before)?;
+            self.rows[into] = count;
+            return Ok(());
         }
         Err(self.hopeless(into))
+    }
+
+    /// Room for `wanted` rows, or for `count` where there is not as much; the first `keep` rows stay.
+    fn make_room(&mut self, into: ResultId, count: u64, wanted: u64, keep: u64) -> Result<()> {
+        let most = match self.prepared.shapes[into].numbers_rows() {
+            true => MOST_NUMBERED.max(count),
+            false => u64::MAX,
+        };
+        let bytes = usize::try_from(wanted.min(most))
+            .ok()
+            .and_then(|rows| rows.checked_mul(self.prepared.shapes[into].row_bytes()));
+        let fits = bytes.is_some_and(|bytes| bytes <= self.recycler.pool().available() / 2);
+        let wanted = if fits { wanted.min(most) } else { count };
+        self.resize(into, wanted, keep)
     }
 
     pub(super) fn hopeless(&self, result: ResultId) -> GpuError {

@@ -196,6 +196,10 @@ impl Store {
 #[derive(Debug)]
 pub(super) struct Recycler {
     pool: Arc<MemoryPool>,
+    /// Host memory, for what the pool has no room for; `None`: that is an error.
+    host: Option<Arc<MemoryPool>>,
+    /// Bytes that were taken from there.
+    spilled: u64,
     dead: Vec<DeviceBuffer>,
 }
 
@@ -204,8 +208,23 @@ impl Recycler {
     pub(super) fn new(pool: &Arc<MemoryPool>) -> Self {
         Self {
             pool: Arc::clone(pool),
+            host: None,
+            spilled: 0,
             dead: vec![],
         }
+    }
+
+    /// The same with host memory for what the pool has no room for.
+    pub(super) fn spilling_to(self, host: Arc<MemoryPool>) -> Self {
+        Self {
+            host: Some(host),
+            ..self
+        }
+    }
+
+    /// Bytes that were taken of host memory.
+    pub(super) fn spilled(&self) -> u64 {
+        self.spilled
     }
 
     /// The pool.
@@ -230,7 +249,28 @@ impl Recycler {
             Err(GpuError::OutOfDeviceMemory { .. }) if !self.dead.is_empty() => {
                 // The pool waits for the work that used them, then has their bytes.
                 self.dead.clear();
-                self.pool.allocate(bytes, purpose)
+                let again = self.pool.allocate(bytes, purpose);
+                self.or_spill(again, bytes, purpose)
+            }
+            other => self.or_spill(other, bytes, purpose),
+        }
+    }
+
+    /// What was allocated, or host memory where that failed for want of room.
+    fn or_spill(
+        &mut self,
+        allocated: Result<DeviceBuffer>,
+        bytes: usize,
+        purpose: &str,
+    ) -> Result<DeviceBuffer> {
+        let Some(host) = &self.host else {
+            return allocated;
+        };
+        match allocated {
+            Err(full @ GpuError::OutOfDeviceMemory { .. }) => {
+                let spilled = host.allocate(bytes, purpose).map_err(|_| full)?;
+                self.spilled += bytes as u64;
+                Ok(spilled)
             }
             other => other,
         }

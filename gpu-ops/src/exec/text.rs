@@ -45,8 +45,7 @@ pub(super) fn gather(
         let wide = numbers(&codes, layout)?;
         let buffer = run
             .runtime
-            .pool()
-            .allocate((wide.len() * 8).max(8), "row numbers of strings")?;
+            .working_memory((wide.len() * 8).max(8), "row numbers of strings")?;
         buffer.upload_values(run.stream, 0, &wide)?;
         ids = buffer.ptr();
         id_width = 8;

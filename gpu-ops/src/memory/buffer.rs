@@ -92,6 +92,24 @@ impl DeviceBuffer {
         self.pool.device()
     }
 
+    /// Does it lie in host memory, which the device reaches across the link?
+    pub fn is_host(&self) -> bool {
+        self.device().is_host_memory()
+    }
+
+    /// The bytes of a buffer in host memory, for writing; `None` for one in device memory.
+    ///
+    /// Only of a buffer that no queued work uses: who borrows it exclusively has handed its address to nobody yet.
+    pub(crate) fn host_bytes_mut(&mut self) -> Option<&mut [u8]> {
+        if !self.is_host() || self.len == 0 {
+            return None;
+        }
+        let bytes = std::ptr::with_exposed_provenance_mut(self.ptr.0 as usize);
+        // SAFETY: `len` bytes of host memory that this buffer alone owns, initialised when the block was allocated; the
+        // pool hands out a block again only after all queued work that used it.
+        Some(unsafe { std::slice::from_raw_parts_mut(bytes, self.len) })
+    }
+
     /// The pool the memory returns to.
     pub fn pool(&self) -> &Arc<MemoryPool> {
         &self.pool
@@ -193,7 +211,7 @@ impl DeviceBuffer {
     ///
     /// # Errors
     /// [`GpuError::Internal`] when a range leaves its buffer, both are the same buffer or the
-    /// buffers come from different pools; [`GpuError::Device`] from the driver.
+    /// buffers come from pools of different devices; [`GpuError::Device`] from the driver.
     pub fn copy_from(
         &self,
         stream: &Stream,
@@ -207,9 +225,13 @@ impl DeviceBuffer {
         if bytes == 0 {
             return Ok(());
         }
-        if self.ptr == source.ptr || !Arc::ptr_eq(&self.pool, &source.pool) {
+        // A device has a pool of its own memory and one of host memory.
+        let same_device = Arc::ptr_eq(&self.pool, &source.pool)
+            || (self.is_host() != source.is_host()
+                && self.device().info().id == source.device().info().id);
+        if self.ptr == source.ptr || !same_device {
             return Err(GpuError::Internal(
-                "a device copy needs two buffers of one pool".into(),
+                "a device copy needs two buffers of one device".into(),
             ));
         }
         // SAFETY: both ranges were checked, both buffers are live, and two buffers never overlap.

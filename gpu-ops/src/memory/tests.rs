@@ -81,6 +81,15 @@ impl Device for FakeDevice {
         assert!(!self.busy.load(Ordering::SeqCst), "freed under queued work");
         assert_eq!(self.live.lock().remove(&ptr.0), Some(bytes), "freed twice");
     }
+    fn allocate_host(&self, _: usize) -> Result<DevicePtr> {
+        unreachable!("only device memory is tested")
+    }
+    unsafe fn free_host(&self, _: DevicePtr, _: usize) {
+        unreachable!("only device memory is tested")
+    }
+    fn wait_event(&self, _: &Stream, _: &Event) -> Result<()> {
+        unreachable!("only memory is tested")
+    }
     fn fence(&self) -> Result<Fence> {
         if !self.busy.load(Ordering::SeqCst) {
             return Ok(Fence(None));

@@ -121,7 +121,7 @@ fn scratch(runtime: &Runtime, count: u64, width: u64, purpose: &str) -> Result<D
     let bytes = count
         .checked_mul(width)
         .map_or(Err(too_many(count)), to_usize)?;
-    runtime.pool().allocate(bytes, purpose)
+    runtime.working_memory(bytes, purpose)
 }
 
 fn to_usize(count: u64) -> Result<usize> {

@@ -15,10 +15,10 @@ use super::files::{FileKey, FileTable};
 use super::load::{Units, read};
 use super::memory::{MemoryAnchor, MemoryKey};
 use super::source::{Kind, TableSource};
-use crate::column::{Column, ColumnAssembler, Encoding, StringPolicy, is_text};
+use crate::column::{Column, ColumnAssembler, ColumnRoom, Encoding, Home, StringPolicy, is_text};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::memory::{MemoryPool, PressureHandler};
+use crate::memory::MemoryPool;
 
 /// Columns of one table, ready for kernels.
 #[derive(Debug, Clone)]
@@ -49,26 +49,30 @@ pub struct ResidentColumn {
     pub rows: usize,
     /// Bytes of device memory.
     pub bytes: usize,
+    /// Bytes of host memory.
+    pub host_bytes: usize,
     /// Requests served without loading.
     pub hits: u64,
 }
 
 /// Keeps loaded columns between queries; see the module's documentation.
 pub struct TableCache {
-    pool: Arc<MemoryPool>,
+    pub(super) pool: Arc<MemoryPool>,
+    /// For columns that device memory does not hold.
+    pub(super) host: Option<Arc<MemoryPool>>,
     policy: StringPolicy,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
 }
 
 #[derive(Default)]
-struct State {
-    tables: HashMap<TableKey, Table>,
+pub(super) struct State {
+    pub(super) tables: HashMap<TableKey, Table>,
     /// Counts requests: the clock of `last_used`.
     requests: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum TableKey {
+pub(super) enum TableKey {
     Files(FileKey),
     Memory(MemoryKey),
 }
@@ -80,22 +84,22 @@ enum Anchor {
     Memory(Arc<MemoryAnchor>),
 }
 
-struct Table {
+pub(super) struct Table {
     name: Arc<str>,
     schema: SchemaRef,
     anchor: Anchor,
     rows: Option<usize>,
-    columns: BTreeMap<Place, Resident>,
+    pub(super) columns: BTreeMap<Place, Resident>,
     /// Held while columns of the table are loaded, so that each is loaded once.
     loading: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Where a column is kept: its number in the table, and which of its forms it is.
-type Place = (usize, Form);
+pub(super) type Place = (usize, Form);
 
 /// A string column can be resident twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Form {
+pub(super) enum Form {
     /// As the cache's policy encodes it; a dictionary serves those who need codes as well.
     Plain,
     /// Dictionary codes although the policy prefers bytes.
@@ -103,12 +107,12 @@ enum Form {
 }
 
 /// A column as a request wants it: its number, and whether its strings must be dictionary codes.
-type Wanted = (usize, bool);
+pub(super) type Wanted = (usize, bool);
 
-struct Resident {
-    column: Arc<Column>,
-    hits: u64,
-    last_used: u64,
+pub(super) struct Resident {
+    pub(super) column: Arc<Column>,
+    pub(super) hits: u64,
+    pub(super) last_used: u64,
 }
 
 /// A table's state at one look.
@@ -143,8 +147,18 @@ impl TableCache {
     pub fn with_string_policy(pool: Arc<MemoryPool>, policy: StringPolicy) -> Self {
         Self {
             pool,
+            host: None,
             policy,
             state: Mutex::default(),
+        }
+    }
+
+    /// The same with a pool of host memory, where columns lie that device memory does not hold.
+    #[must_use]
+    pub fn with_host_memory(self, host: Arc<MemoryPool>) -> Self {
+        Self {
+            host: Some(host),
+            ..self
         }
     }
 
@@ -166,6 +180,25 @@ impl TableCache {
         source: &TableSource,
         columns: &[usize],
         needs_codes: &[bool],
+        ctx: Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Arc<LoadedTable>> {
+        let room = ColumnRoom::unlimited();
+        self.get_within(source, columns, needs_codes, &room, ctx, stream)
+            .await
+    }
+
+    /// [`TableCache::get_or_load`] with at most `room` of device memory: columns beyond that lie in host memory, where
+    /// there is a pool of it, and move there if they were resident.
+    ///
+    /// # Errors
+    /// As [`TableCache::get_or_load`].
+    pub async fn get_within(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        needs_codes: &[bool],
+        room: &ColumnRoom,
         ctx: Arc<TaskContext>,
         stream: &Stream,
     ) -> Result<Arc<LoadedTable>> {
@@ -204,21 +237,24 @@ impl TableCache {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
                 let units = Units::Plan(fresh, columns.to_vec());
-                let loaded = self.load(source, wanted, units, &ctx, stream).await?;
+                let loaded = self.load(source, wanted, units, room, &ctx, stream).await?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
                     ..loaded
                 }));
             }
         };
-        let found = self.find(&key, source, &anchor, wanted);
-        if let Some(complete) = found.complete() {
+        let mut found = self.find(&key, source, &anchor, wanted);
+        if let Some(complete) = found.complete().filter(|all| !self.misplaced(all, room)) {
             self.count_hits(&key, wanted);
             return Ok(Arc::new(complete));
         }
         let _loading = found.loading.lock().await;
         // Another session may have loaded them meanwhile.
-        let found = self.find(&key, source, &anchor, wanted);
+        drop(std::mem::take(&mut found.columns));
+        let mut found = self.find(&key, source, &anchor, wanted);
+        let changed = self.settle(&mut found.columns, room, stream)?;
+        self.replace(&key, wanted, &found.columns, &changed);
         if let Some(complete) = found.complete() {
             self.count_hits(&key, wanted);
             let load_ms = started.elapsed().as_secs_f64() * 1e3;
@@ -244,7 +280,9 @@ impl TableCache {
             }
             _ => return Err(GpuError::Internal("a table changed its kind".into())),
         };
-        let loaded = self.load(source, &missing, units, &ctx, stream).await?;
+        let loaded = self
+            .load(source, &missing, units, room, &ctx, stream)
+            .await?;
         let mut changed = found.rows.is_some_and(|rows| rows != loaded.rows);
         if let (Kind::Files(table), TableKey::Files(key)) = (&source.kind, &key) {
             changed |= table.current(&ctx).await?.1 != *key;
@@ -278,6 +316,7 @@ impl TableCache {
         source: &TableSource,
         columns: &[Wanted],
         units: Units,
+        room: &ColumnRoom,
         ctx: &Arc<TaskContext>,
         stream: &Stream,
     ) -> Result<LoadedTable> {
@@ -295,16 +334,22 @@ impl TableCache {
         let types = fields.iter().map(|field| field.data_type().clone());
         let encodings = types.zip(policies.iter().copied()).collect();
         let packed = read(units, encodings, ctx).await?;
-        let (pool, stream) = (Arc::clone(&self.pool), stream.clone());
+        let (pool, host, stream) = (Arc::clone(&self.pool), self.host.clone(), stream.clone());
+        let room = room.clone();
         let name = source.name().to_owned();
         let rows = packed.rows;
         // Encoding and copying block.
         let uploaded = tokio::task::spawn_blocking(move || {
             let mut uploaded = Vec::with_capacity(fields.len());
+            let home = Home {
+                device: &pool,
+                host: host.as_ref(),
+                room: &room,
+            };
             for ((field, policy), segments) in fields.iter().zip(policies).zip(packed.columns) {
                 let purpose = format!("column {} of {name}", field.name());
                 let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
-                uploaded.push(Arc::new(assembler.finish(segments, &pool, &stream)?));
+                uploaded.push(Arc::new(assembler.finish_in(&home, &segments, &stream)?));
             }
             // Other sessions use the columns on streams of their own.
             pool.device().synchronize(&stream)?;
@@ -316,7 +361,9 @@ impl TableCache {
             rows,
             bytes_uploaded: uploaded
                 .iter()
-                .map(|column| device_bytes(column, false))
+                .flat_map(|column| column.buffers())
+                .filter(|buffer| !buffer.is_host())
+                .map(|buffer| buffer.len())
                 .sum(),
             columns_loaded: uploaded.len(),
             columns: uploaded,
@@ -446,7 +493,8 @@ impl TableCache {
                     column: table.schema.field(*index).name().clone(),
                     encoding: describe(&resident.column.encoding),
                     rows: resident.column.rows,
-                    bytes: device_bytes(&resident.column, true),
+                    bytes: resident.column.budget_bytes(false),
+                    host_bytes: resident.column.budget_bytes(true),
                     hits: resident.hits,
                 });
             }
@@ -457,13 +505,16 @@ impl TableCache {
 
     /// Let go of every column that no query uses; returns the bytes let go of.
     pub fn clear(&self) -> usize {
-        self.release(usize::MAX)
+        let taken = self.take_idle(usize::MAX, |column| {
+            column.budget_bytes(false) + column.budget_bytes(true)
+        });
+        taken.iter().map(|(_, _, _, bytes)| bytes).sum()
     }
 }
 
 impl Table {
     /// The resident form of a column that serves the request.
-    fn place(&self, (column, codes): Wanted) -> Option<Place> {
+    pub(super) fn place(&self, (column, codes): Wanted) -> Option<Place> {
         let plain = (column, Form::Plain);
         let serves = |resident: &Resident| {
             !codes || !matches!(resident.column.encoding, Encoding::Bytes { .. })
@@ -519,67 +570,6 @@ impl State {
                 _ => true,
             });
     }
-}
-
-impl PressureHandler for TableCache {
-    fn release(&self, bytes: usize) -> usize {
-        let mut released = Vec::new();
-        let mut freed = 0usize;
-        {
-            let mut state = self.state.lock();
-            let mut idle: Vec<(u64, TableKey, Place)> = Vec::new();
-            for (key, table) in &state.tables {
-                for (place, resident) in &table.columns {
-                    if is_idle(&resident.column) {
-                        idle.push((resident.last_used, key.clone(), *place));
-                    }
-                }
-            }
-            idle.sort_by_key(|(last_used, _, place)| (*last_used, *place));
-            for (_, key, place) in idle {
-                if freed >= bytes {
-                    break;
-                }
-                let table = state.tables.get_mut(&key);
-                if let Some(resident) = table.and_then(|table| table.columns.remove(&place)) {
-                    freed += device_bytes(&resident.column, true);
-                    released.push(resident);
-                }
-            }
-        }
-        // The buffers return to the pool without the cache's lock.
-        drop(released);
-        freed
-    }
-}
-
-/// Does nobody but the cache hold the column or its buffers?
-fn is_idle(column: &Arc<Column>) -> bool {
-    Arc::strong_count(column) == 1
-        && Arc::strong_count(&column.data) == 1
-        && column
-            .validity
-            .as_ref()
-            .is_none_or(|validity| Arc::strong_count(validity) == 1)
-}
-
-/// Bytes of the column's buffers: as uploaded, or as they count against the pool's budget.
-fn device_bytes(column: &Column, budget: bool) -> usize {
-    let offsets = match &column.encoding {
-        Encoding::Bytes { offsets } => Some(offsets),
-        _ => None,
-    };
-    let buffers = [Some(&column.data), column.validity.as_ref(), offsets];
-    let sizes = buffers.into_iter().flatten();
-    sizes
-        .map(|buffer| {
-            if budget {
-                buffer.capacity()
-            } else {
-                buffer.len()
-            }
-        })
-        .sum()
 }
 
 fn describe(encoding: &Encoding) -> String {

@@ -10,6 +10,7 @@
 
 mod cache;
 mod files;
+mod homes;
 mod load;
 mod memory;
 mod resident;

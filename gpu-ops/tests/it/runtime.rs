@@ -16,6 +16,7 @@ fn the_emulator_opens_by_name() {
     let options = RuntimeOptions {
         device: DeviceChoice::Emulator,
         device_memory: Some(64 << 20),
+        ..RuntimeOptions::default()
     };
     let runtime = Runtime::open(options).unwrap().unwrap();
     assert_eq!(runtime.device().info().id, "emulator");
@@ -27,6 +28,7 @@ fn cuda_opens_or_says_why() {
     let options = RuntimeOptions {
         device: DeviceChoice::Cuda(None),
         device_memory: None,
+        ..RuntimeOptions::default()
     };
     match Runtime::open(options) {
         Ok(runtime) => assert!(runtime.is_some_and(|r| !r.device().info().emulated)),

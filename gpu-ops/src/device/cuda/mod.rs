@@ -258,6 +258,29 @@ impl Device for CudaDevice {
         }
     }
 
+    fn allocate_host(&self, bytes: usize) -> Result<DevicePtr> {
+        let memory = context::allocate_pinned(&self.context, bytes)?;
+        let memory = memory.ok_or_else(|| GpuError::OutOfDeviceMemory {
+            requested: bytes,
+            purpose: "an allocation of page-locked host memory".into(),
+            in_use: 0,
+            budget: 0,
+        })?;
+        Ok(DevicePtr(memory))
+    }
+
+    unsafe fn free_host(&self, ptr: DevicePtr, bytes: usize) {
+        let freed = self.context.bind().and_then(|()| {
+            // SAFETY: the caller vouches that the address is ours and that nothing uses it.
+            let status = unsafe { sys::cuMemFreeHost(ptr.0 as usize as *mut c_void) };
+            let what = format!("freeing {bytes} bytes of page-locked memory");
+            self.context.check(status, &what)
+        });
+        if let Err(error) = freed {
+            log::warn!("{error}");
+        }
+    }
+
     fn create_stream(&self) -> Result<Stream> {
         let stream = StreamHandle::new(Arc::clone(&self.context))?;
         let mut streams = self.streams.lock();
@@ -354,9 +377,8 @@ impl Device for CudaDevice {
         }
         self.context.bind()?;
         let stream = native::<StreamHandle>(&stream.0, "a stream")?;
-        // SAFETY: the caller vouches for both ranges.
-        let status =
-            unsafe { sys::cuMemcpyDtoDAsync_v2(destination.0, source.0, bytes, stream.raw) };
+        // SAFETY: the caller vouches for both ranges; addresses are unified, so the driver knows which is the host's.
+        let status = unsafe { sys::cuMemcpyAsync(destination.0, source.0, bytes, stream.raw) };
         self.context
             .check(status, &format!("copying {bytes} bytes on the device"))?;
         stream.count();
@@ -491,6 +513,11 @@ impl Device for CudaDevice {
         let event = EventHandle::new(Arc::clone(&self.context), true)?;
         event.record(stream)?;
         Ok(Event(Arc::new(event)))
+    }
+
+    fn wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
+        let stream = native::<StreamHandle>(&stream.0, "a stream")?;
+        native::<EventHandle>(&event.0, "an event")?.hold(stream)
     }
 
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {

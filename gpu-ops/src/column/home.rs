@@ -1,0 +1,133 @@
+//! Where the buffers of columns lie: in device memory while there is room for them, else in host memory.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::parallel::upload_with;
+use super::types::{Column, Encoding};
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::memory::{DeviceBuffer, MemoryPool};
+
+/// Bytes of device memory that the columns of one query may take; what is beyond lies in host memory. Clones share them.
+#[derive(Debug, Clone)]
+pub struct ColumnRoom {
+    left: Arc<AtomicUsize>,
+    limited: bool,
+}
+
+impl ColumnRoom {
+    /// As much as the pool gives.
+    pub fn unlimited() -> Self {
+        Self {
+            left: Arc::new(AtomicUsize::new(usize::MAX)),
+            limited: false,
+        }
+    }
+
+    /// So many bytes.
+    pub fn of(bytes: usize) -> Self {
+        Self {
+            left: Arc::new(AtomicUsize::new(bytes)),
+            limited: true,
+        }
+    }
+
+    /// Is there a limit?
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited
+    }
+
+    /// Take `bytes` bytes; false when there are fewer, which are left then.
+    pub(crate) fn take(&self, bytes: usize) -> bool {
+        let order = Ordering::Relaxed;
+        let taken = |left: usize| left.checked_sub(bytes);
+        self.left.fetch_update(order, order, taken).is_ok()
+    }
+}
+
+/// The pools that hold columns, and how much of the first may be taken.
+pub struct Home<'a> {
+    /// Device memory.
+    pub device: &'a Arc<MemoryPool>,
+    /// Host memory that the device reaches; `None`: columns that device memory does not hold are an error.
+    pub host: Option<&'a Arc<MemoryPool>>,
+    /// What may be taken of device memory.
+    pub room: &'a ColumnRoom,
+}
+
+impl Home<'_> {
+    /// A filled buffer, as [`upload_with`].
+    pub(super) fn upload(
+        &self,
+        bytes: usize,
+        purpose: &str,
+        stream: &Stream,
+        fill: impl Fn(Range<usize>, &mut [u8]) -> Result<()> + Sync,
+    ) -> Result<DeviceBuffer> {
+        let Some(host) = self.host else {
+            return upload_with(bytes, purpose, self.device, stream, fill);
+        };
+        if self.room.take(bytes) {
+            match upload_with(bytes, purpose, self.device, stream, &fill) {
+                Err(GpuError::OutOfDeviceMemory { .. }) => {}
+                other => return other,
+            }
+        }
+        upload_with(bytes, purpose, host, stream, fill)
+    }
+}
+
+impl Column {
+    /// Its buffers: data, validity, offsets.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Arc<DeviceBuffer>> {
+        let offsets = match &self.encoding {
+            Encoding::Bytes { offsets } => Some(offsets),
+            _ => None,
+        };
+        [Some(&self.data), self.validity.as_ref(), offsets]
+            .into_iter()
+            .flatten()
+    }
+
+    /// Does any of it lie in host memory?
+    pub fn is_in_host_memory(&self) -> bool {
+        self.buffers().any(|buffer| buffer.is_host())
+    }
+
+    /// Bytes that it takes of the budget of device memory, or of host memory.
+    pub(crate) fn budget_bytes(&self, host: bool) -> usize {
+        let mine = self.buffers().filter(|buffer| buffer.is_host() == host);
+        mine.map(|buffer| buffer.capacity()).sum()
+    }
+
+    /// A copy whose buffers all lie in `pool`, those that are there already shared. Waits for the copies.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] when the pool does not hold it; [`GpuError::Device`] from the copies.
+    pub(crate) fn moved_to(&self, pool: &Arc<MemoryPool>, stream: &Stream) -> Result<Self> {
+        let host = pool.device().is_host_memory();
+        let moved = |buffer: &Arc<DeviceBuffer>| -> Result<Arc<DeviceBuffer>> {
+            if buffer.is_host() == host {
+                return Ok(Arc::clone(buffer));
+            }
+            let copy = pool.allocate(buffer.len(), "a column that moves")?;
+            copy.copy_from(stream, 0, buffer, 0, buffer.len())?;
+            Ok(Arc::new(copy))
+        };
+        let column = Self {
+            data: moved(&self.data)?,
+            validity: self.validity.as_ref().map(moved).transpose()?,
+            encoding: match &self.encoding {
+                Encoding::Bytes { offsets } => Encoding::Bytes {
+                    offsets: moved(offsets)?,
+                },
+                other => other.clone(),
+            },
+            ..self.clone()
+        };
+        pool.device().synchronize(stream)?;
+        Ok(column)
+    }
+}

@@ -1,0 +1,352 @@
+//! Scans of tables that device memory does not hold: columns come from host memory in strides, while kernels run over the
+//! stride before (Karnagel, Müller and Lohman, DaMoN 2015).
+//!
+//! A kernel goes over the rows of a stride under their numbers in the table. So that these lead to the right bytes, the
+//! address that it gets of a column is that of the stride's copy less the bytes of the rows before the stride.
+
+use super::places::{ColumnPart, Place};
+use super::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
+use crate::column::{Column, Encoding};
+use crate::device::{Device, DevicePtr, Event, Stream};
+use crate::error::Result;
+use crate::memory::DeviceBuffer;
+use crate::runtime::{Runtime, StreamLease};
+
+/// Strides on the device at a time: one is read, one has come, one is on its way.
+const SLOTS: usize = 3;
+/// Bytes of a stride, where memory is plenty: enough for a copy to reach the bandwidth of the link.
+const STRIDE_BYTES: usize = 64 << 20;
+/// The slots take at most this share of the free device memory.
+const SHARE_OF_MEMORY: usize = 4;
+/// Copies of columns begin at multiples of this, as columns do; what is behind the last row of a table has as many bytes at
+/// most.
+const ALIGNMENT: u64 = 256;
+
+/// A buffer of a column that lies in host memory. It stays there as long as the table, which a run's caller holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StreamedPart {
+    /// Where it begins.
+    source: DevicePtr,
+    /// Bytes, zeros behind the last row included.
+    bytes: u64,
+    /// Rows of the table.
+    rows: u64,
+    kind: PartKind,
+}
+
+/// Where the rows of a part lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartKind {
+    /// Codes or bits of so many bits.
+    Codes(u64),
+    /// One offset of eight bytes a row, and one more.
+    Offsets,
+    /// Strings, which lie where these offsets say.
+    Text(DevicePtr),
+}
+
+impl StreamedPart {
+    /// A part of a column, when it lies in host memory and a stride of rows is a range of its bytes.
+    pub(super) fn of(column: &Column, part: ColumnPart) -> Option<Self> {
+        let (buffer, kind) = match (part, &column.encoding) {
+            (ColumnPart::Validity, _) => (column.validity.as_ref()?, PartKind::Codes(1)),
+            (ColumnPart::Data, Encoding::Bits) => (&column.data, PartKind::Codes(1)),
+            (
+                ColumnPart::Data,
+                Encoding::Integer { width, .. }
+                | Encoding::Float { width }
+                | Encoding::Dictionary { width, .. },
+            ) => (&column.data, PartKind::Codes(u64::from(*width) * 8)),
+            (ColumnPart::Offsets, Encoding::Bytes { offsets }) => (offsets, PartKind::Offsets),
+            // The host looks up where the strings of a stride begin.
+            (ColumnPart::Data, Encoding::Bytes { offsets }) if offsets.is_host() => {
+                (&column.data, PartKind::Text(offsets.ptr()))
+            }
+            _ => return None,
+        };
+        buffer.is_host().then(|| Self {
+            source: buffer.ptr(),
+            bytes: buffer.len() as u64,
+            rows: column.rows as u64,
+            kind,
+        })
+    }
+
+    /// Bytes of the part that the rows from `first` to before `end` lie in; `first` is a multiple of eight.
+    fn range(&self, first: u64, end: u64) -> (u64, u64) {
+        let (from, to) = match self.kind {
+            PartKind::Codes(bits) => (first / 8 * bits, (end * bits).div_ceil(8)),
+            PartKind::Offsets => (first * 8, (end + 1) * 8),
+            PartKind::Text(_) if first >= end => (0, 0),
+            PartKind::Text(offsets) => {
+                let offset = |row: u64| {
+                    let at = std::ptr::with_exposed_provenance::<u64>(offsets.0 as usize);
+                    // SAFETY: offsets in host memory, one more than rows, which do not change after loading.
+                    unsafe { at.add(row.min(self.rows) as usize).read() }
+                };
+                (offset(first), offset(end))
+            }
+        };
+        // What is behind the last row is read too: vectors are.
+        let to = if end >= self.rows { self.bytes } else { to };
+        let from = from / ALIGNMENT * ALIGNMENT;
+        (from, to.next_multiple_of(ALIGNMENT).min(self.bytes))
+    }
+
+    /// Bytes that a slot has for `rows` rows of it; of strings, a quarter more than they are long on average.
+    fn room(&self, rows: u64) -> u64 {
+        let bytes = match self.kind {
+            PartKind::Codes(bits) => (rows * bits).div_ceil(8),
+            PartKind::Offsets => (rows + 1) * 8,
+            PartKind::Text(_) => {
+                let mean = self.bytes.div_ceil(self.rows.max(1));
+                rows * (mean + mean / 4 + 1)
+            }
+        };
+        bytes.min(self.bytes).next_multiple_of(ALIGNMENT) + 2 * ALIGNMENT
+    }
+}
+
+/// Rows that one launch goes over, and the addresses of the streamed columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    /// First row.
+    pub(super) first: u64,
+    /// The row behind the last.
+    pub(super) end: u64,
+    addresses: Vec<u64>,
+}
+
+impl Span {
+    /// All `rows` rows of a source where it lies, columns in host memory included.
+    pub(super) fn whole(kernel: &PreparedKernel, rows: u64) -> Self {
+        Self {
+            first: 0,
+            end: rows,
+            addresses: kernel.streamed.iter().map(|part| part.source.0).collect(),
+        }
+    }
+
+    /// Number of rows.
+    pub(super) fn rows(&self) -> u64 {
+        self.end - self.first
+    }
+
+    /// The value of a place that the span determines.
+    pub(super) fn value(&self, place: Place) -> Option<u64> {
+        match place {
+            Place::FirstRow => Some(self.first),
+            Place::SourceRows => Some(self.end),
+            Place::Streamed(part) => self.addresses.get(part).copied(),
+            _ => None,
+        }
+    }
+}
+
+/// One slot: when its bytes have come, and when nothing reads them any more.
+#[derive(Default)]
+struct Slot {
+    come: Option<Event>,
+    read: Option<Event>,
+}
+
+/// Slots on the device and the stream that fills them; for all streamed scans of a run, one after the other.
+pub(super) struct Strides {
+    buffer: DeviceBuffer,
+    slot_bytes: usize,
+    slots: Vec<Slot>,
+    copies: StreamLease,
+    /// Bytes that have crossed the link.
+    pub(super) bytes: u64,
+}
+
+/// A scan on its way.
+pub(super) struct Scan<'k> {
+    parts: &'k [StreamedPart],
+    rows: u64,
+    stride: u64,
+    /// Strides that have been asked for.
+    asked: u64,
+}
+
+/// Bytes of a slot for `rows` rows.
+fn slot_bytes(parts: &[StreamedPart], rows: u64) -> u64 {
+    parts.iter().map(|part| part.room(rows)).sum()
+}
+
+impl Strides {
+    /// Slots for the streamed scans of a fragment; `None` when it has none, or no memory for them: kernels read across the
+    /// link then.
+    pub(super) fn new(prepared: &Prepared, runtime: &Runtime) -> Result<Option<Self>> {
+        let kernels = prepared.steps.iter().filter_map(|step| match step {
+            PreparedStep::Pipeline(kernel) if !kernel.streamed.is_empty() => Some(kernel),
+            _ => None,
+        });
+        let (mut least, mut most) = (0, 0);
+        for kernel in kernels {
+            least = least.max(slot_bytes(&kernel.streamed, kernel.stride_rows()));
+            most = most.max(slot_bytes(&kernel.streamed, kernel.source_rows()));
+        }
+        if most == 0 {
+            return Ok(None);
+        }
+        let room = runtime.pool().available() / SHARE_OF_MEMORY / SLOTS;
+        let slot_bytes = (most.min(STRIDE_BYTES as u64).min(room as u64)).max(least);
+        let slot_bytes = slot_bytes.next_multiple_of(ALIGNMENT) as usize;
+        let allocated = runtime
+            .pool()
+            .allocate(slot_bytes * SLOTS, "strides of columns in host memory");
+        let buffer = match allocated {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                log::warn!("columns are read across the link row by row: {error}");
+                return Ok(None);
+            }
+        };
+        Ok(Some(Self {
+            buffer,
+            slot_bytes,
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            copies: runtime.lease_stream()?,
+            bytes: 0,
+        }))
+    }
+
+    /// Begin a scan; `None` when a slot does not hold the least stride of this kernel.
+    pub(super) fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
+        let (parts, least) = (&kernel.streamed[..], kernel.stride_rows());
+        let fits = |rows: u64| slot_bytes(parts, rows) <= self.slot_bytes as u64;
+        if !fits(least) {
+            return None;
+        }
+        // The largest number of least strides that fits.
+        let (mut fit, mut too_many) = (1, kernel.source_rows().div_ceil(least).max(1) + 1);
+        while too_many - fit > 1 {
+            let middle = fit + (too_many - fit) / 2;
+            if fits(middle * least) {
+                fit = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        let stride = fit * least;
+        Some(Scan {
+            parts,
+            rows: kernel.source_rows(),
+            stride,
+            asked: 0,
+        })
+    }
+
+    /// Queue the copies of stride `number` and of those that follow it as far as there are slots, and let `stream` wait
+    /// for the first.
+    pub(super) fn fetch(
+        &mut self,
+        scan: &mut Scan<'_>,
+        number: u64,
+        runtime: &Runtime,
+        stream: &Stream,
+    ) -> Result<Span> {
+        let device = runtime.device();
+        let last = scan.count().min(number + SLOTS as u64);
+        while scan.asked < last {
+            self.copy(scan, scan.asked, device.as_ref())?;
+            scan.asked += 1;
+        }
+        let slot = &self.slots[number as usize % SLOTS];
+        if let Some(come) = &slot.come {
+            device.wait_event(stream, come)?;
+        }
+        let (first, end) = scan.bounds(number);
+        let mut at = self.slot_address(number);
+        let mut addresses = Vec::with_capacity(scan.parts.len());
+        for part in scan.parts {
+            let (from, to) = part.range(first, end);
+            let room = part.room(scan.stride);
+            addresses.push(match to - from <= room {
+                // The rows' own offsets bring a wrapped address back.
+                true => at.wrapping_sub(from),
+                // Strings that are much longer than others stay where they are.
+                false => part.source.0,
+            });
+            at += room;
+        }
+        Ok(Span {
+            first,
+            end,
+            addresses,
+        })
+    }
+
+    /// Everything that reads stride `number` has been queued on `stream`.
+    pub(super) fn done(&mut self, number: u64, runtime: &Runtime, stream: &Stream) -> Result<()> {
+        let read = runtime.device().record_event(stream)?;
+        self.slots[number as usize % SLOTS].read = Some(read);
+        Ok(())
+    }
+
+    fn slot_address(&self, number: u64) -> u64 {
+        self.buffer.ptr().0 + (number % SLOTS as u64) * self.slot_bytes as u64
+    }
+
+    fn copy(&mut self, scan: &Scan<'_>, number: u64, device: &dyn Device) -> Result<()> {
+        let (first, end) = scan.bounds(number);
+        let mut at = self.slot_address(number);
+        let slot = &mut self.slots[number as usize % SLOTS];
+        if let Some(read) = &slot.read {
+            device.wait_event(&self.copies, read)?;
+        }
+        for part in scan.parts {
+            let (from, to) = part.range(first, end);
+            let room = part.room(scan.stride);
+            if to - from <= room {
+                let source = DevicePtr(part.source.0 + from);
+                let bytes = (to - from) as usize;
+                // SAFETY: the range lies in a column that the caller of the run holds, and in the part's room in a slot;
+                // what read the slot before has been waited for.
+                unsafe { device.copy_on_device(&self.copies, source, DevicePtr(at), bytes)? };
+            }
+            self.bytes += to - from;
+            at += room;
+        }
+        slot.come = Some(device.record_event(&self.copies)?);
+        Ok(())
+    }
+}
+
+impl Scan<'_> {
+    /// Number of strides, at least one.
+    pub(super) fn count(&self) -> u64 {
+        self.rows.div_ceil(self.stride).max(1)
+    }
+
+    /// Go over the table once more.
+    pub(super) fn restart(&mut self) {
+        self.asked = 0;
+    }
+
+    /// Rows of a stride.
+    fn bounds(&self, number: u64) -> (u64, u64) {
+        let first = number * self.stride;
+        (first, (first + self.stride).min(self.rows))
+    }
+}
+
+impl PreparedKernel {
+    /// Rows of its table.
+    fn source_rows(&self) -> u64 {
+        match self.source {
+            PreparedSource::Exactly(rows) => rows,
+            _ => 0,
+        }
+    }
+
+    /// Strides begin at multiples of this many rows: whole tiles, whole bytes of bitmaps, whole vectors.
+    fn stride_rows(&self) -> u64 {
+        const VECTORS: u64 = 1024;
+        match self.tile_rows >= VECTORS {
+            true => self.tile_rows,
+            false => self.tile_rows * VECTORS,
+        }
+    }
+}

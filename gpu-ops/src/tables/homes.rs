@@ -1,0 +1,185 @@
+//! Columns that move between device and host memory: evicted, pushed out by a query's other needs, brought back.
+
+use std::sync::Arc;
+
+use super::cache::{LoadedTable, Place, Resident, TableCache, TableKey, Wanted};
+use crate::column::{Column, ColumnRoom};
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::memory::PressureHandler;
+
+/// A column taken out of the cache, where it was, and what it freed, in bytes.
+type Taken = (TableKey, Place, Resident, usize);
+
+impl TableCache {
+    /// Take columns out that nobody uses, least recently used first, until they make `bytes` bytes as `size` counts them.
+    pub(super) fn take_idle(&self, bytes: usize, size: impl Fn(&Column) -> usize) -> Vec<Taken> {
+        let mut state = self.state.lock();
+        let mut idle: Vec<(u64, TableKey, Place)> = Vec::new();
+        for (key, table) in &state.tables {
+            for (place, resident) in &table.columns {
+                if is_idle(&resident.column) && size(&resident.column) > 0 {
+                    idle.push((resident.last_used, key.clone(), *place));
+                }
+            }
+        }
+        idle.sort_by_key(|(last_used, _, place)| (*last_used, *place));
+        let mut taken = Vec::new();
+        let mut freed = 0usize;
+        for (_, key, place) in idle {
+            if freed >= bytes {
+                break;
+            }
+            let table = state.tables.get_mut(&key);
+            if let Some(resident) = table.and_then(|table| table.columns.remove(&place)) {
+                let bytes = size(&resident.column);
+                freed += bytes;
+                taken.push((key, place, resident, bytes));
+            }
+        }
+        taken
+    }
+
+    /// Let go of about `bytes` bytes of host memory; returns how many there were.
+    pub(crate) fn release_host(&self, bytes: usize) -> usize {
+        let taken = self.take_idle(bytes, |column| column.budget_bytes(true));
+        taken.iter().map(|(_, _, _, bytes)| bytes).sum()
+    }
+
+    /// Keep evicted columns in host memory, as far as it has room without evicting others.
+    fn demote(&self, taken: Vec<Taken>) {
+        let Some(host) = &self.host else {
+            return;
+        };
+        for (key, place, resident, bytes) in taken {
+            if bytes > host.available() {
+                continue;
+            }
+            let stream = match self.pool.device().create_stream() {
+                Ok(stream) => stream,
+                Err(error) => {
+                    log::warn!("an evicted column is not kept in host memory: {error}");
+                    continue;
+                }
+            };
+            match resident.column.moved_to(host, &stream) {
+                Ok(column) => {
+                    let mut state = self.state.lock();
+                    if let Some(table) = state.tables.get_mut(&key) {
+                        table.columns.entry(place).or_insert(Resident {
+                            column: Arc::new(column),
+                            ..resident
+                        });
+                    }
+                }
+                Err(error) => log::warn!("an evicted column is not kept in host memory: {error}"),
+            }
+        }
+    }
+
+    /// Do columns of a query lie elsewhere than its room says?
+    pub(super) fn misplaced(&self, table: &LoadedTable, room: &ColumnRoom) -> bool {
+        if self.host.is_none() {
+            return false;
+        }
+        let columns = || table.columns.iter();
+        let resident = columns().map(|column| column.budget_bytes(false)).sum();
+        // With all of them in device memory and room for them, nothing is to be done.
+        columns().any(|column| column.is_in_host_memory()) || !room.take(resident)
+    }
+
+    /// Move the columns that were found to where `room` wants them; tells which have moved.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`] when a column must leave device memory and host memory has no room for it;
+    /// [`GpuError::Device`] from the copies.
+    pub(super) fn settle(
+        &self,
+        columns: &mut [Option<Arc<Column>>],
+        room: &ColumnRoom,
+        stream: &Stream,
+    ) -> Result<Vec<usize>> {
+        let Some(host) = &self.host else {
+            return Ok(vec![]);
+        };
+        let mut moved: Vec<usize> = Vec::new();
+        let mut seen: Vec<(Arc<Column>, Arc<Column>)> = Vec::new();
+        for (index, found) in columns.iter_mut().enumerate() {
+            let Some(column) = found.clone() else {
+                continue;
+            };
+            // The same column twice.
+            if let Some((_, now)) = seen.iter().find(|(before, _)| Arc::ptr_eq(before, &column)) {
+                *found = Some(Arc::clone(now));
+                continue;
+            }
+            seen.push((Arc::clone(&column), Arc::clone(&column)));
+            let bytes = column.budget_bytes(false) + column.budget_bytes(true);
+            let fits = room.take(bytes);
+            let (on_host, all_on_host) =
+                (column.is_in_host_memory(), column.budget_bytes(false) == 0);
+            let target = if fits && on_host && column.budget_bytes(true) <= self.pool.available() {
+                &self.pool
+            } else if !fits && !all_on_host {
+                host
+            } else {
+                continue;
+            };
+            match column.moved_to(target, stream) {
+                Ok(there) => {
+                    let there = Arc::new(there);
+                    if let Some((_, now)) = seen.last_mut() {
+                        *now = Arc::clone(&there);
+                    }
+                    *found = Some(there);
+                    moved.push(index);
+                }
+                // It may stay where it is: kernels reach it there.
+                Err(GpuError::OutOfDeviceMemory { .. }) if on_host => {}
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Note that the columns with these places in the request have moved.
+    pub(super) fn replace(
+        &self,
+        key: &TableKey,
+        wanted: &[Wanted],
+        columns: &[Option<Arc<Column>>],
+        moved: &[usize],
+    ) {
+        let mut state = self.state.lock();
+        let Some(table) = state.tables.get_mut(key) else {
+            return;
+        };
+        for index in moved {
+            let (Some(wanted), Some(Some(column))) = (wanted.get(*index), columns.get(*index))
+            else {
+                continue;
+            };
+            if let Some(place) = table.place(*wanted)
+                && let Some(resident) = table.columns.get_mut(&place)
+            {
+                resident.column = Arc::clone(column);
+            }
+        }
+    }
+}
+
+impl PressureHandler for TableCache {
+    fn release(&self, bytes: usize) -> usize {
+        let taken = self.take_idle(bytes, |column| column.budget_bytes(false));
+        let freed = taken.iter().map(|(_, _, _, bytes)| bytes).sum();
+        // Without the cache's lock; what does not move returns to the pool here.
+        self.demote(taken);
+        freed
+    }
+}
+
+/// Does nobody but the cache hold the column or its buffers?
+fn is_idle(column: &Arc<Column>) -> bool {
+    let mut buffers = column.buffers();
+    Arc::strong_count(column) == 1 && buffers.all(|buffer| Arc::strong_count(buffer) == 1)
+}
