@@ -243,6 +243,8 @@ pub(crate) fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
         kernel_ms: totals.kernel_ms,
         kernels: totals.kernels as u64,
         bytes: (totals.kernels > 0).then_some(totals.bytes as u64),
+        streamed_bytes: totals.streamed_bytes,
+        spilled_bytes: totals.spilled_bytes,
         fallbacks: totals.fallbacks,
         balance: balance_of(&totals.trees),
     }

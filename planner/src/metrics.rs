@@ -20,6 +20,10 @@ pub struct FragmentTotals {
     pub kernels: usize,
     /// Bytes of columns that kernels read.
     pub bytes: usize,
+    /// Bytes of columns that came from host memory.
+    pub streamed_bytes: u64,
+    /// Bytes of results that lay in host memory for want of room.
+    pub spilled_bytes: u64,
     /// Rows that left the device.
     pub output_rows: usize,
     /// Fragments in the plan.
@@ -51,6 +55,8 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
         totals.kernel_ms += report.kernel_ms;
         totals.kernels += report.kernels;
         totals.bytes += report.bytes;
+        totals.streamed_bytes += report.streamed_bytes;
+        totals.spilled_bytes += report.spilled_bytes;
         totals.output_rows += report.output_rows;
         totals.fragments += 1;
         totals.fallbacks.extend(report.fallback);

@@ -65,6 +65,10 @@ pub struct QueryMetrics {
     pub kernels: u64,
     /// Bytes the device had to read for the query; `None` when no part of it ran there.
     pub bytes: Option<u64>,
+    /// Bytes of columns that crossed the link because device memory did not hold them.
+    pub streamed_bytes: u64,
+    /// Bytes of results that lay in host memory because device memory did not hold them.
+    pub spilled_bytes: u64,
     /// One line for each part of the plan that stayed on the CPU although a device is in use.
     pub fallbacks: Vec<String>,
     /// How evenly work was spread; `None` unless the engine was asked to count and a pipeline did.

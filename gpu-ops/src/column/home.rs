@@ -14,7 +14,6 @@ use crate::memory::{DeviceBuffer, MemoryPool};
 #[derive(Debug, Clone)]
 pub struct ColumnRoom {
     left: Arc<AtomicUsize>,
-    limited: bool,
 }
 
 impl ColumnRoom {
@@ -22,7 +21,6 @@ impl ColumnRoom {
     pub fn unlimited() -> Self {
         Self {
             left: Arc::new(AtomicUsize::new(usize::MAX)),
-            limited: false,
         }
     }
 
@@ -30,13 +28,7 @@ impl ColumnRoom {
     pub fn of(bytes: usize) -> Self {
         Self {
             left: Arc::new(AtomicUsize::new(bytes)),
-            limited: true,
         }
-    }
-
-    /// Is there a limit?
-    pub(crate) fn is_limited(&self) -> bool {
-        self.limited
     }
 
     /// Take `bytes` bytes; false when there are fewer, which are left then.

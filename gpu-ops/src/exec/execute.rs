@@ -101,7 +101,8 @@ fn attempt<T>(
         return Err(GpuError::ScalarSubqueryRows);
     }
     run.keep_indexes(&host.control);
-    if careful {
+    // Of rows that came in parts there are no sizes for a run that does not read them.
+    if careful && !run.in_parts {
         *prepared.hints.lock() = Some(Arc::new(run.learned(&host.control)));
     }
 

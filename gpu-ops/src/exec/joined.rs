@@ -38,6 +38,9 @@ impl Run<'_> {
         let device = self.runtime.device().info();
         let bits = primitives::partition_bits(self.rows[result], keys.width, device);
         self.sizes[result].bits = bits;
+        if self.split_index(result, index)? {
+            return Ok(());
+        }
         self.arrange_side(result, &index.columns, keys, bits)
     }
 
@@ -86,7 +89,7 @@ impl Run<'_> {
     }
 
     /// Partition or sort a side: its keys and, by kind, its columns or the numbers of its rows.
-    fn arrange_side(
+    pub(super) fn arrange_side(
         &mut self,
         result: ResultId,
         columns: &[ColumnShape],

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use super::control::Control;
 use super::covering::{Covering, Finished};
 use super::head::Head;
+use super::parts::Split;
 use super::places::{Part, Place};
 use super::prepared::{
     Hint, Lent, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep,
@@ -55,11 +56,17 @@ pub(super) struct Run<'a> {
     pub(super) marks: Vec<(&'static str, Event)>,
     profile: bool,
     /// The step at hand.
-    step: usize,
+    pub(super) step: usize,
     /// Memory of tree-shaped kernels, with the step that launched them.
     pub(super) trees: Vec<(usize, TreeMemory)>,
     /// Where columns in host memory come in strides.
     strides: Option<Strides>,
+    /// By result: the rows of a join's side in partitions.
+    pub(super) splits: Vec<Option<Split>>,
+    /// Steps that ran before their turn.
+    pub(super) ran: Vec<usize>,
+    /// Rows came in parts: the sizes at the end are those of the last one.
+    pub(super) in_parts: bool,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -108,6 +115,9 @@ impl<'a> Run<'a> {
             step: 0,
             trees: vec![],
             strides,
+            splits: (0..results).map(|_| None).collect(),
+            ran: vec![],
+            in_parts: false,
         })
     }
 
@@ -137,12 +147,9 @@ impl<'a> Run<'a> {
         let device = self.runtime.device();
         self.profile = profile;
         self.events.push(device.record_event(self.stream)?);
-        for (number, step) in prepared.steps.iter().enumerate() {
-            self.step = number;
-            match step {
-                PreparedStep::Pipeline(kernel) => self.pipeline(kernel)?,
-                PreparedStep::Sort(sort) => self.sort(sort)?,
-                PreparedStep::Borrow { into, .. } => self.borrow(*into)?,
+        for number in 0..prepared.steps.len() {
+            if !self.ran.contains(&number) {
+                self.run_step(number)?;
             }
             for result in &prepared.dead_after[number] {
                 if let Some(store) = self.stores[*result].take() {
@@ -153,6 +160,17 @@ impl<'a> Run<'a> {
                 self.events.push(device.record_event(self.stream)?);
             }
         }
+        Ok(())
+    }
+
+    pub(super) fn run_step(&mut self, number: usize) -> Result<()> {
+        let before = std::mem::replace(&mut self.step, number);
+        match &self.prepared.steps[number] {
+            PreparedStep::Pipeline(kernel) => self.pipeline(kernel)?,
+            PreparedStep::Sort(sort) => self.sort(sort)?,
+            PreparedStep::Borrow { into, .. } => self.borrow(*into)?,
+        }
+        self.step = before;
         Ok(())
     }
 
@@ -263,16 +281,38 @@ impl<'a> Run<'a> {
     }
 
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
-        let rows = self.bound(kernel.source);
         let Some(into) = kernel.into else {
-            self.launch_all(kernel, rows)?;
-            return self.mark("scan");
+            return self.fill_result(kernel);
         };
         if let Some(what) = &kernel.covering
             && let Some(index) = self.runtime.indexes().find(what)
         {
             return self.adopt(into, index);
         }
+        if self.comes_in_strides(kernel, into) {
+            return self.probe_strides(kernel, into);
+        }
+        self.fill_result(kernel)?;
+        if self.probes_split(into) {
+            return self.join_partitions(into);
+        }
+        self.finish(into)?;
+        if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
+            && !self.head.holds(store)
+            && self.recycler.spilled() == 0
+        {
+            self.built.push((into, what.clone(), store.clone()));
+        }
+        Ok(())
+    }
+
+    /// Run a pipeline; what its result needs to be read is still to be done.
+    pub(super) fn fill_result(&mut self, kernel: &PreparedKernel) -> Result<()> {
+        let rows = self.bound(kernel.source);
+        let Some(into) = kernel.into else {
+            self.launch_all(kernel, rows)?;
+            return self.mark("scan");
+        };
         let before = self.rows[into];
         // A tree has more rows to give than its source: as many as thought, at first.
         let coming = match kernel.tree {
@@ -293,15 +333,7 @@ impl<'a> Run<'a> {
             (_, PreparedSource::Pairs(_)) => "gather",
             (_, PreparedSource::Slots(_)) => "groups",
             _ => "scan",
-        })?;
-        self.finish(into)?;
-        if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
-            && !self.head.holds(store)
-            && self.recycler.spilled() == 0
-        {
-            self.built.push((into, what.clone(), store.clone()));
-        }
-        Ok(())
+        })
     }
 
     /// Take an index that is there already for the result.
@@ -348,7 +380,7 @@ impl<'a> Run<'a> {
     }
 
     /// The scan of a kernel whose columns come in strides.
-    fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
+    pub(super) fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
         let streamed = !kernel.streamed.is_empty();
         self.strides.as_ref().filter(|_| streamed)?.scan(kernel)
     }
@@ -431,6 +463,26 @@ impl<'a> Run<'a> {
             return Ok(());
         }
         Err(self.hopeless(into))
+    }
+
+    /// Launch over one stride whose rows, as there are at most so many, find room.
+    pub(super) fn fill_stride(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        scan: Option<&mut Scan<'_>>,
+        number: u64,
+    ) -> Result<()> {
+        self.launch_stride(kernel, self.bound(kernel.source), scan, number)?;
+        let words = self.control.read(self.stream)?;
+        self.rows[into] = Control::word(&words, into, ControlWord::Count);
+        if self.rows[into] > self.sizes[into].capacity {
+            return Err(GpuError::Internal(format!(
+                "a stride gave {} more rows than it has",
+                self.name(into)
+            )));
+        }
+        Ok(())
     }
 
     /// Room for `wanted` rows, or for `count` where there is not as much; the first `keep` rows stay.

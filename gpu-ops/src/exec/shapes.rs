@@ -226,6 +226,19 @@ pub(super) fn arranged_parts(
     parts
 }
 
+/// Parts of a side of a materialised join with all its columns, in partitions by `bits` hash bits.
+pub(super) fn side_parts(
+    columns: &[ColumnShape],
+    keys: JoinKeys,
+    bits: u32,
+    rows: u64,
+) -> Vec<PartSize> {
+    let mut parts = vec![key_part(keys, rows)];
+    parts.extend(column_parts(columns, rows));
+    parts.push(PartSize::new(Part::Offsets, 4, (1 << bits) + 1));
+    parts
+}
+
 /// Parts of a list of pairs.
 pub(super) fn pair_parts(pairs: u64) -> Vec<PartSize> {
     [Part::PairRow, Part::PairEntry]

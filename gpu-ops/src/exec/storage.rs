@@ -134,16 +134,29 @@ impl Store {
 
     /// Copy the first `rows` rows of every part that `self` and `old` have in common.
     pub(super) fn copy_rows(&self, old: &Store, rows: u64, stream: &Stream) -> Result<()> {
+        self.copy_range(old, 0, rows, stream)
+    }
+
+    /// Copy `rows` rows of `old` from row `first` on to the beginning of every part that both have.
+    pub(super) fn copy_range(
+        &self,
+        old: &Store,
+        first: u64,
+        rows: u64,
+        stream: &Stream,
+    ) -> Result<()> {
         for block in &self.blocks {
             for to in &block.parts {
                 let Some((source, from)) = old.find(to.size.part) else {
                     continue;
                 };
-                let rows = rows.min(to.size.rows).min(from.size.rows) as usize;
-                let bytes = rows * to.size.unit;
+                let there = from.size.rows.saturating_sub(first);
+                let rows = rows.min(to.size.rows).min(there) as usize;
+                let unit = to.size.unit;
+                let begin = from.offset + first as usize * unit;
                 block
                     .buffer
-                    .copy_from(stream, to.offset, source, from.offset, bytes)?;
+                    .copy_from(stream, to.offset, source, begin, rows * unit)?;
             }
         }
         Ok(())
@@ -220,6 +233,11 @@ impl Recycler {
             host: Some(host),
             ..self
         }
+    }
+
+    /// May it take host memory?
+    pub(super) fn spills(&self) -> bool {
+        self.host.is_some()
     }
 
     /// Bytes that were taken of host memory.

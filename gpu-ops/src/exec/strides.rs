@@ -320,6 +320,12 @@ impl Scan<'_> {
         self.rows.div_ceil(self.stride).max(1)
     }
 
+    /// Number of rows of a stride.
+    pub(super) fn rows_of(&self, number: u64) -> u64 {
+        let (first, end) = self.bounds(number);
+        end - first
+    }
+
     /// Go over the table once more.
     pub(super) fn restart(&mut self) {
         self.asked = 0;

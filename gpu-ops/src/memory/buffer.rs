@@ -234,6 +234,10 @@ impl DeviceBuffer {
                 "a device copy needs two buffers of one device".into(),
             ));
         }
+        if self.is_host() && source.is_host() {
+            // The processor copies between two places of host memory, and does not wait for what is queued.
+            self.device().synchronize(stream)?;
+        }
         // SAFETY: both ranges were checked, both buffers are live, and two buffers never overlap.
         unsafe {
             self.device()

@@ -118,7 +118,8 @@ impl TableCache {
             let fits = room.take(bytes);
             let (on_host, all_on_host) =
                 (column.is_in_host_memory(), column.budget_bytes(false) == 0);
-            let target = if fits && on_host && column.budget_bytes(true) <= self.pool.available() {
+            let target = if fits && on_host {
+                // Columns that were not used as recently make room.
                 &self.pool
             } else if !fits && !all_on_host {
                 host

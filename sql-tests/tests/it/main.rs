@@ -2,5 +2,6 @@
 
 mod differential;
 mod files;
+mod larger;
 mod operators;
 mod relational;

@@ -1,0 +1,100 @@
+//! Which steps run once for each part of a join's rows, where the rows of all parts together are too many.
+//!
+//! A join in memory pairs all probing rows at once, and a later step goes over the pairs. Where that is more than there is
+//! room for, the rows come in parts, and the steps that read what becomes of a part run before the next part replaces it.
+//! Their sinks collect the rows of all parts.
+
+use std::collections::HashSet;
+
+use super::places::Place;
+use super::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
+use super::shapes::Shape;
+use crate::graph::ResultId;
+
+/// Steps around the one that makes the rows of a part, which is not among them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Loop {
+    /// They come later but read nothing of a part: to run before the first one.
+    pub(super) before: Vec<usize>,
+    /// To run for each part, in this order.
+    pub(super) inside: Vec<usize>,
+}
+
+impl Loop {
+    /// The loop over parts of `replaced`, results that step `maker` makes anew for each part; `None` when a step needs both
+    /// a part and what becomes of all of them.
+    pub(super) fn over(prepared: &Prepared, maker: usize, replaced: &[ResultId]) -> Option<Self> {
+        let reads: Vec<HashSet<ResultId>> = prepared
+            .steps
+            .iter()
+            .map(|step| reads_of(step, &prepared.shapes))
+            .collect();
+        let of_part = |step: usize| replaced.iter().any(|result| reads[step].contains(result));
+        let last = (maker + 1..prepared.steps.len()).rfind(|step| of_part(*step))?;
+        let tracks = |result: &ResultId| match prepared.shapes.get(*result) {
+            Some(Shape::Index(index)) => index.track_matches,
+            _ => false,
+        };
+        // Complete only after the last part: what the loop writes and marks.
+        let mut late: HashSet<ResultId> = HashSet::new();
+        let marked: HashSet<ResultId> = reads[maker].iter().copied().filter(tracks).collect();
+        let mut plan = Self {
+            before: vec![],
+            inside: vec![],
+        };
+        for step in maker + 1..=last {
+            let needs_all = reads[step].intersection(&late).next().is_some();
+            if of_part(step) {
+                if needs_all || !matches!(prepared.steps[step], PreparedStep::Pipeline(_)) {
+                    return None;
+                }
+                plan.inside.push(step);
+                late.extend(PreparedStep::into(&prepared.steps[step]));
+                let inside = |result: &ResultId| tracks(result) && !replaced.contains(result);
+                late.extend(reads[step].iter().copied().filter(inside));
+                late.retain(|result| !marked.contains(result));
+            } else if needs_all || reads[step].intersection(&marked).next().is_some() {
+                late.extend(PreparedStep::into(&prepared.steps[step]));
+            } else {
+                plan.before.push(step);
+            }
+        }
+        Some(plan)
+    }
+}
+
+/// The results that a step reads or marks, other than the one that it fills.
+fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSet<ResultId> {
+    let mut reads = HashSet::new();
+    let kernels: Vec<&PreparedKernel> = match step {
+        PreparedStep::Pipeline(kernel) => vec![kernel],
+        PreparedStep::Sort(sort) => {
+            reads.insert(sort.rows);
+            sort.keys.iter().chain([&sort.gather]).collect()
+        }
+        PreparedStep::Borrow { .. } => vec![],
+    };
+    for kernel in kernels {
+        reads.extend(kernel.template.places().filter_map(|place| match place {
+            Place::Of(result, _)
+            | Place::Capacity(result)
+            | Place::Slots(result)
+            | Place::Pairs(result)
+            | Place::DistinctSlots(result, _) => Some(result),
+            _ => None,
+        }));
+        reads.extend(match kernel.source {
+            PreparedSource::Rows(result)
+            | PreparedSource::Slots(result)
+            | PreparedSource::Pairs(result) => Some(result),
+            PreparedSource::Exactly(_) => None,
+        });
+    }
+    if let Some(into) = step.into() {
+        reads.remove(&into);
+        if let Some(Shape::Matches(_, Some(join))) = shapes.get(into) {
+            reads.insert(join.index);
+        }
+    }
+    reads
+}

@@ -1,0 +1,251 @@
+//! Joins whose rows are too many for device memory, part by part: a large probing side in strides against an index that
+//! stays, and two large sides in partitions of equal hash bits.
+//!
+//! The second is the Triton join (Lutz et al., SIGMOD 2022): a first pass partitions both sides by the lowest hash bits while
+//! they are read from and written to host memory across the link; then each pair of partitions is brought to the device
+//! and joined there as if it were all, and what reads the pairs runs before the next pair comes.
+
+use super::arrange::Arrangement;
+use super::loops::Loop;
+use super::places::Part;
+use super::prepared::{PreparedKernel, PreparedStep};
+use super::run::Run;
+use super::shapes::{ColumnShape, IndexShape, Shape, side_parts};
+use super::storage::Store;
+use super::strides::Scan;
+use crate::codegen::{ControlWord, JoinKeys};
+use crate::error::{GpuError, Result};
+use crate::graph::ResultId;
+use crate::primitives::Digits;
+
+/// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts.
+const SHARE_OF_BUDGET: u64 = 8;
+/// Most hash bits of the first pass: one reading of the rows.
+const MOST_BITS: u32 = 8;
+
+/// A side of a join in partitions of equal hash bits.
+pub(super) struct Split {
+    /// Its rows, most likely in host memory.
+    rows: Store,
+    /// The first row of each partition, and the number of rows.
+    offsets: Vec<u32>,
+}
+
+impl Split {
+    /// Rows from and to.
+    fn partition(&self, number: usize) -> Option<(u64, u64)> {
+        let (first, end) = (self.offsets.get(number)?, self.offsets.get(number + 1)?);
+        Some((u64::from(*first), u64::from(*end)))
+    }
+}
+
+impl Run<'_> {
+    /// Bytes that the rows of a join's side may take together.
+    fn side_room(&self) -> u64 {
+        self.recycler.pool().budget() as u64 / SHARE_OF_BUDGET
+    }
+
+    /// The hash bits of partitions of a side of `rows` rows, where it is to be joined in parts.
+    fn split_bits(&self, result: ResultId, rows: u64) -> Option<u32> {
+        if !self.recycler.spills() || !self.careful() {
+            return None;
+        }
+        let bytes = rows.saturating_mul(self.prepared.shapes[result].row_bytes() as u64);
+        let parts = bytes.div_ceil(self.side_room().max(1));
+        (parts > 1).then(|| parts.next_power_of_two().ilog2().clamp(1, MOST_BITS))
+    }
+
+    /// The step that probes an index, when it is the only one.
+    fn probing_step(&self, index: ResultId) -> Option<usize> {
+        let probes = |step: &PreparedStep| match step.into().map(|r| &self.prepared.shapes[r]) {
+            Some(Shape::Matches(_, Some(join))) => join.index == index,
+            _ => false,
+        };
+        let mut found = (0..self.prepared.steps.len()).filter(|s| probes(&self.prepared.steps[*s]));
+        match (found.next(), found.next()) {
+            (Some(step), None) => Some(step),
+            _ => None,
+        }
+    }
+
+    /// Split the entries of an index where they are too many; whether they are split now.
+    pub(super) fn split_index(&mut self, result: ResultId, index: &IndexShape) -> Result<bool> {
+        let Some(keys) = index.join else {
+            return Ok(false);
+        };
+        let Some(bits) = self.split_bits(result, self.rows[result]) else {
+            return Ok(false);
+        };
+        let joinable = self.probing_step(result).is_some_and(|step| {
+            let into = PreparedStep::into(&self.prepared.steps[step]);
+            into.is_some_and(|into| Loop::over(self.prepared, step, &[result, into]).is_some())
+        });
+        // A sort-merge join keeps its order; an index without partitions is read where it lies.
+        if !joinable || keys.join.sorts() {
+            return Ok(false);
+        }
+        self.split_side(result, &index.columns, keys, bits)?;
+        Ok(true)
+    }
+
+    /// Partition a side by its lowest hash bits, columns and all.
+    fn split_side(
+        &mut self,
+        result: ResultId,
+        columns: &[ColumnShape],
+        keys: JoinKeys,
+        bits: u32,
+    ) -> Result<()> {
+        let how = Arrangement {
+            parts: side_parts(columns, keys, bits, self.sizes[result].capacity),
+            by: Part::KeyWord(0),
+            digits: Digits::Hash,
+            bits: 0..bits,
+        };
+        self.arrange(result, how)?;
+        let Some(rows) = self.stores[result].take() else {
+            return Err(GpuError::Internal("a side of a join without rows".into()));
+        };
+        let Some((buffer, at)) = rows.location(Part::Offsets) else {
+            return Err(GpuError::Internal("partitions without offsets".into()));
+        };
+        let offsets = buffer.download_values(self.stream, at, (1 << bits) + 1)?;
+        self.splits[result] = Some(Split { rows, offsets });
+        self.in_parts = true;
+        Ok(())
+    }
+
+    /// Is the index that a `Matches` result probes split?
+    pub(super) fn probes_split(&self, into: ResultId) -> bool {
+        match &self.prepared.shapes[into] {
+            Shape::Matches(_, Some(join)) => self.splits[join.index].is_some(),
+            _ => false,
+        }
+    }
+
+    /// Join the rows of a `Matches` result with an index that is split, pair of partitions by pair.
+    pub(super) fn join_partitions(&mut self, into: ResultId) -> Result<()> {
+        let prepared = self.prepared;
+        let Shape::Matches(columns, Some(join)) = &prepared.shapes[into] else {
+            return Err(GpuError::Internal("a join of no matches".into()));
+        };
+        let Shape::Index(index) = &prepared.shapes[join.index] else {
+            return Err(GpuError::Internal("a join with no index".into()));
+        };
+        let lost = || GpuError::Internal("a split side was lost".into());
+        let build = self.splits[join.index].take().ok_or_else(lost)?;
+        let parts = build.offsets.len() - 1;
+        self.split_side(into, columns, join.matches.keys, parts.ilog2())?;
+        let probe = self.splits[into].take().ok_or_else(lost)?;
+        self.mark("transform")?;
+        let keys = index.join.ok_or_else(lost)?;
+        let bits = self.sizes[join.index].bits;
+        let plan = self.begin_loop(&[join.index, into])?;
+        for number in 0..parts {
+            self.load(join.index, &build, number)?;
+            self.load(into, &probe, number)?;
+            self.arrange_side(join.index, &index.columns, keys, bits)?;
+            self.list_pairs(into, columns, join)?;
+            self.run_inside(&plan)?;
+            for result in [join.index, into] {
+                if let Some(store) = self.stores[result].take() {
+                    store.release(&mut self.recycler);
+                }
+            }
+        }
+        build.rows.release(&mut self.recycler);
+        probe.rows.release(&mut self.recycler);
+        self.end_loop(&plan)
+    }
+
+    /// Bring a partition to the device as if it were all rows of the result.
+    fn load(&mut self, result: ResultId, split: &Split, number: usize) -> Result<()> {
+        let (first, end) = split
+            .partition(number)
+            .ok_or_else(|| GpuError::Internal("a partition that there is not".into()))?;
+        let rows = end - first;
+        self.rows[result] = rows;
+        self.sizes[result].capacity = rows;
+        let blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
+        let mut store = Store::default();
+        let name = self.name(result);
+        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        store.copy_range(&split.rows, first, rows, self.stream)?;
+        self.stores[result] = Some(store);
+        self.control
+            .set(self.stream, result, ControlWord::Count, rows)
+    }
+
+    /// Are strides of a scan to be probed one by one, because the rows of all would be too many?
+    pub(super) fn comes_in_strides(&self, kernel: &PreparedKernel, into: ResultId) -> bool {
+        matches!(self.prepared.shapes[into], Shape::Matches(..))
+            && kernel.tree.is_none()
+            && !self.probes_split(into)
+            && self.split_bits(into, self.bound(kernel.source)).is_some()
+            && self.scan(kernel).is_some_and(|scan| scan.count() > 1)
+            && Loop::over(self.prepared, self.step, &[into]).is_some()
+    }
+
+    /// Probe stride by stride: what reads the matches of one runs before those of the next replace them.
+    pub(super) fn probe_strides(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<()> {
+        let rows = self.bound(kernel.source);
+        let plan = self.begin_loop(&[into])?;
+        let mut scan = self.scan(kernel);
+        let strides = scan.as_ref().map_or(1, Scan::count);
+        for number in 0..strides {
+            let most = scan.as_ref().map_or(rows, |scan| scan.rows_of(number));
+            self.rows[into] = 0;
+            self.sizes[into].capacity = most;
+            self.make(into)?;
+            for word in [ControlWord::Count, ControlWord::Pairs] {
+                self.control.set(self.stream, into, word, 0)?;
+            }
+            self.fill_stride(kernel, into, scan.as_mut(), number)?;
+            self.finish(into)?;
+            self.run_inside(&plan)?;
+            if let Some(store) = self.stores[into].take() {
+                store.release(&mut self.recycler);
+            }
+        }
+        self.end_loop(&plan)
+    }
+
+    /// Run what comes before the first part.
+    fn begin_loop(&mut self, replaced: &[ResultId]) -> Result<Loop> {
+        let plan = Loop::over(self.prepared, self.step, replaced)
+            .ok_or_else(|| GpuError::Internal("a join in parts that does not go".into()))?;
+        self.in_parts = true;
+        for step in &plan.before {
+            self.run_step(*step)?;
+            self.ran.push(*step);
+        }
+        Ok(plan)
+    }
+
+    /// Run the steps that read a part.
+    fn run_inside(&mut self, plan: &Loop) -> Result<()> {
+        for step in &plan.inside {
+            if let PreparedStep::Pipeline(kernel) = &self.prepared.steps[*step] {
+                self.fill_result(kernel)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All parts have been read: their sinks are complete.
+    fn end_loop(&mut self, plan: &Loop) -> Result<()> {
+        let mut filled: Vec<ResultId> = Vec::new();
+        for step in &plan.inside {
+            filled.extend(PreparedStep::into(&self.prepared.steps[*step]));
+            self.ran.push(*step);
+        }
+        filled.sort_unstable();
+        filled.dedup();
+        for result in filled {
+            if self.stores[result].is_some() {
+                self.finish(result)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,40 @@
+//! The 22 queries of TPC-H with a fraction of the device memory that they want.
+
+use std::sync::Arc;
+
+use datafusion::datasource::MemTable;
+use warpline_sql_tests::{Fixture, test_device};
+use warpline_tpch::tables::Table;
+use warpline_tpch::{Scale, generate, queries};
+
+/// Less than a tenth of what the query that wants most takes at this scale.
+const BUDGET: &str = "1048576";
+const SCALE: f64 = 0.01;
+
+#[test]
+fn all_22_in_a_tenth_of_the_memory() {
+    let mut fixture = Fixture::open(test_device(), true, &[("warpline.device_memory", BUDGET)]);
+    let scale = Scale::new(SCALE).expect("a scale");
+    for table in generate::generate(&Table::ALL, scale, 2).expect("data") {
+        let schema = table.table.schema();
+        let provider = MemTable::try_new(schema, table.partitions).expect("a table");
+        fixture = fixture.provider(table.table.name(), Arc::new(provider));
+    }
+    let mut failures = Vec::new();
+    let (mut streamed, mut spilled) = (0, 0);
+    for query in queries::ALL {
+        // The first run reads sizes between its steps, the second one does not.
+        for _ in 0..2 {
+            match fixture.compare(query.sql) {
+                Ok(run) => {
+                    streamed += run.metrics.streamed_bytes;
+                    spilled += run.metrics.spilled_bytes;
+                }
+                Err(message) => failures.push(format!("Q{}: {message}", query.number)),
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    assert!(streamed > 0, "nothing was streamed");
+    assert!(spilled > 0, "no result was too large");
+}
