@@ -466,10 +466,11 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
 /// Is a pipeline without steps the only one that fills `into`, from a source that leaves out none of its rows?
 fn keeps_all(graph: &Graph, pipeline: &Pipeline, into: ResultId) -> bool {
     let fills = |step: &&Step| matches!(step, Step::Pipeline(Pipeline { sink: Sink::Rows { into: of, .. }, .. }) if *of == into);
-    let whole = matches!(
-        pipeline.source,
-        Source::Scan(_) | Source::Rows(_) | Source::Pairs(_)
-    );
+    let whole = match pipeline.source {
+        Source::Scan(_) | Source::Rows(_) => true,
+        Source::Pairs(_) => !graph.in_parts,
+        _ => false,
+    };
     whole && graph.steps.iter().filter(fills).count() == 1
 }
 

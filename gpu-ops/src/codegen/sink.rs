@@ -177,9 +177,10 @@ impl KernelWriter<'_> {
     fn write_rows(&mut self, into: ResultId, in_place: bool, lines: &[String], cells: &[Cell]) {
         let count = self.control(into, ControlWord::Count);
         if in_place {
+            let first = self.first_row().unwrap_or_else(|| "0".to_string());
             line!(
                 self,
-                "    if (row == 0 && threadIdx.x == 0) {count} = rows;"
+                "    if (row == {first} && threadIdx.x == 0) {count} = rows;"
             );
         } else if self.pipeline.tree.is_some() {
             line!(

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
@@ -386,8 +385,6 @@ impl Shared {
             if !reused {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
-            let spill = self.room.results_may_spill();
-            prepared.may_spill.store(spill, Ordering::Relaxed);
             match execute(&self.runtime, stream, &prepared, deliver, profile) {
                 Ok(finished) => return Ok(complete(report, &prepared, finished)),
                 Err(GpuError::DuplicateKeys(build)) => {
@@ -413,12 +410,14 @@ impl Shared {
         stream: &Stream,
     ) -> Result<(Arc<Prepared>, bool)> {
         let kept = self.prepared.lock().clone();
-        if let Some(prepared) = kept.filter(|p| p.fits(tables)) {
+        let in_parts = self.room.results_may_spill();
+        if let Some(prepared) = kept.filter(|p| p.fits(tables) && p.graph.in_parts == in_parts) {
             return Ok((prepared, true));
         }
         let duplicates = self.duplicates.lock().clone();
         let plain: Vec<LoadedTable> = tables.iter().map(|t| LoadedTable::clone(t)).collect();
-        let graph = self.policy.graph(&plain, &duplicates)?;
+        let mut graph = self.policy.graph(&plain, &duplicates)?;
+        graph.in_parts = in_parts;
         if graph.schema != self.schema {
             return Err(GpuError::Internal(
                 "a fragment's schema differs from its plan's".into(),

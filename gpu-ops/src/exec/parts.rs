@@ -181,6 +181,8 @@ impl Run<'_> {
         matches!(self.prepared.shapes[into], Shape::Matches(..))
             && kernel.tree.is_none()
             && !self.probes_split(into)
+            // Rows that stay in their table have places there.
+            && self.prepared.borrowed[into].is_none()
             && self.split_bits(into, self.bound(kernel.source)).is_some()
             && self.scan(kernel).is_some_and(|scan| scan.count() > 1)
             && Loop::over(self.prepared, self.step, &[into]).is_some()

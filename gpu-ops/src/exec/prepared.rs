@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -52,8 +51,6 @@ pub(super) struct Prepared {
     pub(super) choices: Vec<String>,
     /// Bytes of the resident columns that the kernels read, each column once.
     pub(super) bytes: usize,
-    /// Results that device memory does not hold may lie in host memory.
-    pub(super) may_spill: AtomicBool,
     /// What the last complete run found.
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
@@ -251,7 +248,6 @@ impl Prepared {
                 .iter()
                 .map(|layout| Lent::of(layout, tables))
                 .collect::<Result<_>>()?,
-            may_spill: AtomicBool::new(false),
             hints: Mutex::default(),
             steps,
             lookups,

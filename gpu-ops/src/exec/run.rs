@@ -1,7 +1,6 @@
 //! One run of a prepared fragment: room for results, launches in order, and what to do when room was short.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::control::Control;
 use super::covering::{Covering, Finished};
@@ -85,7 +84,7 @@ impl<'a> Run<'a> {
         let mut sizes = vec![Sizes::default(); results];
         let mut stores: Vec<Option<Store>> = (0..results).map(|_| None).collect();
         let mut recycler = Recycler::new(runtime.pool());
-        if prepared.may_spill.load(Ordering::Relaxed) {
+        if prepared.graph.in_parts {
             recycler = recycler.spilling_to(Arc::clone(runtime.host_pool()));
         }
         let strides = Strides::new(prepared, runtime)?;

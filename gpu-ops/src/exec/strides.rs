@@ -12,12 +12,12 @@ use crate::error::Result;
 use crate::memory::DeviceBuffer;
 use crate::runtime::{Runtime, StreamLease};
 
-/// Strides on the device at a time: one is read, one has come, one is on its way.
-const SLOTS: usize = 3;
+/// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.
+const SLOTS: u64 = 3;
 /// Bytes of a stride, where memory is plenty: enough for a copy to reach the bandwidth of the link.
-const STRIDE_BYTES: usize = 64 << 20;
+const STRIDE_BYTES: u64 = 64 << 20;
 /// The slots take at most this share of the free device memory.
-const SHARE_OF_MEMORY: usize = 4;
+const SHARE_OF_MEMORY: u64 = 4;
 /// Copies of columns begin at multiples of this, as columns do; what is behind the last row of a table has as many bytes at
 /// most.
 const ALIGNMENT: u64 = 256;
@@ -153,7 +153,7 @@ struct Slot {
 /// Slots on the device and the stream that fills them; for all streamed scans of a run, one after the other.
 pub(super) struct Strides {
     buffer: DeviceBuffer,
-    slot_bytes: usize,
+    slot_bytes: u64,
     slots: Vec<Slot>,
     copies: StreamLease,
     /// Bytes that have crossed the link.
@@ -190,12 +190,14 @@ impl Strides {
         if most == 0 {
             return Ok(None);
         }
-        let room = runtime.pool().available() / SHARE_OF_MEMORY / SLOTS;
-        let slot_bytes = (most.min(STRIDE_BYTES as u64).min(room as u64)).max(least);
-        let slot_bytes = slot_bytes.next_multiple_of(ALIGNMENT) as usize;
-        let allocated = runtime
-            .pool()
-            .allocate(slot_bytes * SLOTS, "strides of columns in host memory");
+        let room = runtime.pool().available() as u64 / SHARE_OF_MEMORY;
+        let least = least.next_multiple_of(ALIGNMENT);
+        let slots = (room / least).clamp(1, SLOTS);
+        let wanted = most.min(STRIDE_BYTES).min(room / slots);
+        let slot_bytes = wanted.next_multiple_of(ALIGNMENT).max(least);
+        let bytes = (slot_bytes * slots) as usize;
+        let purpose = "strides of columns in host memory";
+        let allocated = runtime.pool().allocate(bytes, purpose);
         let buffer = match allocated {
             Ok(buffer) => buffer,
             Err(error) => {
@@ -206,7 +208,7 @@ impl Strides {
         Ok(Some(Self {
             buffer,
             slot_bytes,
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
             copies: runtime.lease_stream()?,
             bytes: 0,
         }))
@@ -215,7 +217,7 @@ impl Strides {
     /// Begin a scan; `None` when a slot does not hold the least stride of this kernel.
     pub(super) fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
         let (parts, least) = (&kernel.streamed[..], kernel.stride_rows());
-        let fits = |rows: u64| slot_bytes(parts, rows) <= self.slot_bytes as u64;
+        let fits = |rows: u64| slot_bytes(parts, rows) <= self.slot_bytes;
         if !fits(least) {
             return None;
         }
@@ -248,12 +250,12 @@ impl Strides {
         stream: &Stream,
     ) -> Result<Span> {
         let device = runtime.device();
-        let last = scan.count().min(number + SLOTS as u64);
+        let last = scan.count().min(number + self.slots.len() as u64);
         while scan.asked < last {
             self.copy(scan, scan.asked, device.as_ref())?;
             scan.asked += 1;
         }
-        let slot = &self.slots[number as usize % SLOTS];
+        let slot = &self.slots[self.slot(number)];
         if let Some(come) = &slot.come {
             device.wait_event(stream, come)?;
         }
@@ -281,18 +283,25 @@ impl Strides {
     /// Everything that reads stride `number` has been queued on `stream`.
     pub(super) fn done(&mut self, number: u64, runtime: &Runtime, stream: &Stream) -> Result<()> {
         let read = runtime.device().record_event(stream)?;
-        self.slots[number as usize % SLOTS].read = Some(read);
+        let slot = self.slot(number);
+        self.slots[slot].read = Some(read);
         Ok(())
     }
 
+    /// Where stride `number` goes.
+    fn slot(&self, number: u64) -> usize {
+        number as usize % self.slots.len()
+    }
+
     fn slot_address(&self, number: u64) -> u64 {
-        self.buffer.ptr().0 + (number % SLOTS as u64) * self.slot_bytes as u64
+        self.buffer.ptr().0 + self.slot(number) as u64 * self.slot_bytes
     }
 
     fn copy(&mut self, scan: &Scan<'_>, number: u64, device: &dyn Device) -> Result<()> {
         let (first, end) = scan.bounds(number);
         let mut at = self.slot_address(number);
-        let slot = &mut self.slots[number as usize % SLOTS];
+        let slot = self.slot(number);
+        let slot = &mut self.slots[slot];
         if let Some(read) = &slot.read {
             device.wait_event(&self.copies, read)?;
         }

@@ -48,6 +48,8 @@ pub struct Graph {
     pub tree: TreeOptions,
     /// Indexes over all rows of a table stay on the device for later queries, and those of earlier ones are used.
     pub keep_indexes: bool,
+    /// Pairs of a join may come in parts, for want of memory: what reads them appends.
+    pub in_parts: bool,
 }
 
 /// A column of a result.

@@ -85,6 +85,7 @@ impl Lowering<'_> {
             schema,
             tree: self.shape.options,
             keep_indexes: self.keep_indexes,
+            in_parts: false,
         };
         sideways::pass_filters(&mut graph);
         Ok(graph)

@@ -154,6 +154,7 @@ impl Case {
             schema: schema(),
             tree: crate::graph::TreeOptions::default(),
             keep_indexes: false,
+            in_parts: false,
         };
         let program = Program {
             hidden: vec![],

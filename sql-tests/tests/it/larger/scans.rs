@@ -188,11 +188,14 @@ fn groups_over_strides_by_each_algorithm() {
 #[test]
 fn a_plan_says_what_is_streamed() {
     let fixture = fixture(&[]);
-    let sql = "SELECT sum(w) AS a, sum(f) AS b, count(l) AS c, sum(id) AS d FROM t30000";
-    let run = fixture.check(sql);
-    assert!(run.metrics.streamed_bytes > 0, "{:?}", run.metrics);
+    let sql =
+        "SELECT sum(w) AS a, sum(f) AS b, count(l) AS c, sum(id) AS d, min(t) AS e FROM t30000";
+    for _ in 0..2 {
+        let run = fixture.check(sql);
+        assert!(run.metrics.streamed_bytes > 0, "{:?}", run.metrics);
+    }
     let plan = fixture.explain(sql);
-    assert!(plan.contains("t30000 is streamed"), "{plan}");
+    assert!(plan.contains("is streamed"), "{plan}");
     let plan = fixture.explain("SELECT sum(id) AS d FROM small");
     assert!(!plan.contains("is streamed"), "{plan}");
 }
