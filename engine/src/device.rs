@@ -154,6 +154,7 @@ impl Device {
         let mut settings = WarplineConfig::default();
         settings.device = DeviceSetting(options.device);
         settings.device_memory = options.device_memory.unwrap_or(0);
+        settings.host_memory = options.host_memory.unwrap_or(0);
         let config = builder.config().get_or_insert_default();
         config.options_mut().extensions.insert(settings);
         builder.with_physical_optimizer_rule(Arc::new(Placement(self.clone())))
@@ -185,7 +186,7 @@ impl PhysicalOptimizerRule for Placement {
         let options = RuntimeOptions {
             device: settings.device.0,
             device_memory: (settings.device_memory > 0).then_some(settings.device_memory),
-            host_memory: None,
+            host_memory: (settings.host_memory > 0).then_some(settings.host_memory),
         };
         let placement = self.0.placement_for(options).map_err(external)?;
         placement.optimize(plan, config)

@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
 use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
-use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Policy};
+use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::LoadedTable;
@@ -38,6 +38,7 @@ pub struct FragmentPlanner {
     reloaded: OnceLock<Vec<ScanSource>>,
     groups: CostedPolicy,
     join: JoinSetting,
+    parts: Parts,
     shape: TreeChoice,
     index_joins: IndexJoins,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
@@ -79,6 +80,10 @@ impl FragmentPlanner {
                 ..CostedPolicy::default()
             },
             join: config.join,
+            parts: match config.triton {
+                true => Parts::Always,
+                false => Parts::Never,
+            },
             shape: TreeChoice::of(config),
             index_joins: config.index_joins,
             machine: Arc::new(Machine::h200()),
@@ -166,6 +171,7 @@ impl FragmentPlanner {
             estimator,
             duplicates,
             join: self.join,
+            parts: self.parts,
             machine: &self.machine,
             shape: self.shape,
             keep_indexes: self.index_joins != IndexJoins::Off,

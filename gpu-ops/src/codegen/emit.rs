@@ -468,7 +468,7 @@ fn keeps_all(graph: &Graph, pipeline: &Pipeline, into: ResultId) -> bool {
     let fills = |step: &&Step| matches!(step, Step::Pipeline(Pipeline { sink: Sink::Rows { into: of, .. }, .. }) if *of == into);
     let whole = match pipeline.source {
         Source::Scan(_) | Source::Rows(_) => true,
-        Source::Pairs(_) => !graph.in_parts,
+        Source::Pairs(_) => !graph.parts.allowed(),
         _ => false,
     };
     whole && graph.steps.iter().filter(fills).count() == 1

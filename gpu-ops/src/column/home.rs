@@ -67,7 +67,8 @@ impl Home<'_> {
                 other => return other,
             }
         }
-        upload_with(bytes, purpose, host, stream, fill)
+        let purpose = format!("{purpose}, in host memory (warpline.host_memory)");
+        upload_with(bytes, &purpose, host, stream, fill)
     }
 }
 

@@ -30,8 +30,13 @@ pub(super) fn upload_with(
     let padded = bytes.next_multiple_of(PADDING).max(PADDING);
     let mut buffer = pool.allocate(padded, purpose)?;
     if let Some(all) = buffer.host_bytes_mut() {
-        all.fill(0);
-        fill_window(0..padded, bytes, all, &fill)?;
+        // Blocks that were used before are not zeroed; each thread clears its share.
+        let cleared = |range: Range<usize>, out: &mut [u8]| {
+            out.fill(0);
+            fill(range, out)
+        };
+        all[bytes..].fill(0);
+        fill_window(0..padded, bytes, all, &cleared)?;
         return Ok(buffer);
     }
     let window = WINDOW.min(padded);

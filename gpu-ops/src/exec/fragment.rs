@@ -32,7 +32,7 @@ use super::run::Run;
 use crate::codegen::Program;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::graph::{Graph, Policy};
+use crate::graph::{Graph, Parts, Policy};
 use crate::runtime::Runtime;
 use crate::tables::LoadedTable;
 
@@ -410,14 +410,17 @@ impl Shared {
         stream: &Stream,
     ) -> Result<(Arc<Prepared>, bool)> {
         let kept = self.prepared.lock().clone();
-        let in_parts = self.room.results_may_spill();
-        if let Some(prepared) = kept.filter(|p| p.fits(tables) && p.graph.in_parts == in_parts) {
+        let short = self.room.results_may_spill();
+        let suits = |p: &Arc<Prepared>| p.fits(tables) && (p.graph.parts.allowed() || !short);
+        if let Some(prepared) = kept.filter(suits) {
             return Ok((prepared, true));
         }
         let duplicates = self.duplicates.lock().clone();
         let plain: Vec<LoadedTable> = tables.iter().map(|t| LoadedTable::clone(t)).collect();
         let mut graph = self.policy.graph(&plain, &duplicates)?;
-        graph.in_parts = in_parts;
+        if short && !graph.parts.allowed() {
+            graph.parts = Parts::Large;
+        }
         if graph.schema != self.schema {
             return Err(GpuError::Internal(
                 "a fragment's schema differs from its plan's".into(),

@@ -15,13 +15,15 @@ use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
 use crate::error::{GpuError, Result};
-use crate::graph::ResultId;
+use crate::graph::{Parts, ResultId};
 use crate::primitives::Digits;
 
 /// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts.
 const SHARE_OF_BUDGET: u64 = 8;
 /// Most hash bits of the first pass: one reading of the rows.
 const MOST_BITS: u32 = 8;
+/// Least hash bits of the first pass where it is asked for.
+const LEAST_BITS: u32 = 2;
 
 /// A side of a join in partitions of equal hash bits.
 pub(super) struct Split {
@@ -52,7 +54,9 @@ impl Run<'_> {
         }
         let bytes = rows.saturating_mul(self.prepared.shapes[result].row_bytes() as u64);
         let parts = bytes.div_ceil(self.side_room().max(1));
-        (parts > 1).then(|| parts.next_power_of_two().ilog2().clamp(1, MOST_BITS))
+        let forced = self.prepared.graph.parts == Parts::Always;
+        let bits = parts.max(1).next_power_of_two().ilog2();
+        (parts > 1 || forced).then(|| bits.clamp(if forced { LEAST_BITS } else { 1 }, MOST_BITS))
     }
 
     /// The step that probes an index, when it is the only one.
@@ -170,7 +174,8 @@ impl Run<'_> {
         let mut store = Store::default();
         let name = self.name(result);
         store.extend(&blocks, &mut self.recycler, self.stream, name)?;
-        store.copy_range(&split.rows, first, rows, self.stream)?;
+        let split_along = |part: Part| part.moves() || part == Part::KeyWord(0);
+        store.copy_range(&split.rows, first, rows, split_along, self.stream)?;
         self.stores[result] = Some(store);
         self.control
             .set(self.stream, result, ControlWord::Count, rows)
@@ -236,18 +241,25 @@ impl Run<'_> {
 
     /// All parts have been read: their sinks are complete.
     fn end_loop(&mut self, plan: &Loop) -> Result<()> {
-        let mut filled: Vec<ResultId> = Vec::new();
+        self.ran.extend(&plan.inside);
+        let outer = self.step;
+        let mut finished: Vec<ResultId> = Vec::new();
         for step in &plan.inside {
-            filled.extend(PreparedStep::into(&self.prepared.steps[*step]));
-            self.ran.push(*step);
-        }
-        filled.sort_unstable();
-        filled.dedup();
-        for result in filled {
-            if self.stores[result].is_some() {
+            let Some(result) = PreparedStep::into(&self.prepared.steps[*step]) else {
+                continue;
+            };
+            if finished.contains(&result) {
+                continue;
+            }
+            finished.push(result);
+            self.step = *step;
+            if self.probes_split(result) {
+                self.join_partitions(result)?;
+            } else {
                 self.finish(result)?;
             }
         }
+        self.step = outer;
         Ok(())
     }
 }

@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
         let mut sizes = vec![Sizes::default(); results];
         let mut stores: Vec<Option<Store>> = (0..results).map(|_| None).collect();
         let mut recycler = Recycler::new(runtime.pool());
-        if prepared.graph.in_parts {
+        if prepared.graph.parts.allowed() {
             recycler = recycler.spilling_to(Arc::clone(runtime.host_pool()));
         }
         let strides = Strides::new(prepared, runtime)?;
@@ -370,6 +370,9 @@ impl<'a> Run<'a> {
         self.control
             .set(self.stream, into, ControlWord::Count, rows)?;
         self.rows[into] = rows;
+        if self.probes_split(into) {
+            return self.join_partitions(into);
+        }
         self.finish(into)
     }
 

@@ -134,19 +134,20 @@ impl Store {
 
     /// Copy the first `rows` rows of every part that `self` and `old` have in common.
     pub(super) fn copy_rows(&self, old: &Store, rows: u64, stream: &Stream) -> Result<()> {
-        self.copy_range(old, 0, rows, stream)
+        self.copy_range(old, 0, rows, |_| true, stream)
     }
 
-    /// Copy `rows` rows of `old` from row `first` on to the beginning of every part that both have.
+    /// Copy `rows` rows of `old` from row `first` on to the beginning of every part that both have and `wanted` names.
     pub(super) fn copy_range(
         &self,
         old: &Store,
         first: u64,
         rows: u64,
+        wanted: impl Fn(Part) -> bool,
         stream: &Stream,
     ) -> Result<()> {
         for block in &self.blocks {
-            for to in &block.parts {
+            for to in block.parts.iter().filter(|to| wanted(to.size.part)) {
                 let Some((source, from)) = old.find(to.size.part) else {
                     continue;
                 };

@@ -48,8 +48,28 @@ pub struct Graph {
     pub tree: TreeOptions,
     /// Indexes over all rows of a table stay on the device for later queries, and those of earlier ones are used.
     pub keep_indexes: bool,
-    /// Pairs of a join may come in parts, for want of memory: what reads them appends.
-    pub in_parts: bool,
+    /// Whether pairs of a join may come in parts.
+    pub parts: Parts,
+}
+
+/// Are joins in memory done in parts, a pair of partitions or a stride of the probing side at a time? What reads their pairs
+/// appends to its result then, and results may lie in host memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Parts {
+    /// At once.
+    #[default]
+    Never,
+    /// Where the sides are too large for device memory.
+    Large,
+    /// Wherever that is possible.
+    Always,
+}
+
+impl Parts {
+    /// May there be parts?
+    pub fn allowed(self) -> bool {
+        self != Self::Never
+    }
 }
 
 /// A column of a result.

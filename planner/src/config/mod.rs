@@ -13,7 +13,11 @@ pub use kinds::{
     DeviceSetting, GroupSetting, IndexJoins, JoinSetting, LoadBalance, PipelineShape, Setting,
 };
 
+use crate::choose::JoinAlgorithm;
 use crate::error::PlannerError;
+
+/// The value of `warpline.join` for joins of sides that device memory does not hold.
+const TRITON: &str = "triton";
 
 /// Warpline's settings; `SET warpline.require_gpu = true` changes one, `SHOW warpline.min_rows` shows one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +31,9 @@ pub struct WarplineConfig {
     pub min_rows: usize,
     /// `warpline.device_memory`: budget in bytes, 0 for all but a reserve; read when the session is opened.
     pub device_memory: usize,
+    /// `warpline.host_memory`: bytes of page-locked host memory, 0 for half of the host's; read when the session is
+    /// opened.
+    pub host_memory: usize,
     /// `warpline.group_by`: how grouped aggregations are done.
     pub group_by: GroupSetting,
     /// `warpline.plan_cache`: plans of earlier queries are used again.
@@ -35,6 +42,8 @@ pub struct WarplineConfig {
     pub plan_cache_size: usize,
     /// `warpline.join`: how joins are done.
     pub join: JoinSetting,
+    /// `warpline.join = triton`: both sides are partitioned in host memory first, then joined pair by pair.
+    pub triton: bool,
     /// `warpline.pipeline`: the shape of kernels.
     pub pipeline: PipelineShape,
     /// `warpline.load_balance`: how the warps of tree-shaped pipelines share work.
@@ -60,10 +69,12 @@ impl Default for WarplineConfig {
             require_gpu: false,
             min_rows: DEFAULT_MIN_ROWS,
             device_memory: 0,
+            host_memory: 0,
             group_by: GroupSetting::Auto,
             plan_cache: true,
             plan_cache_size: DEFAULT_PLAN_CACHE_SIZE,
             join: JoinSetting::Auto,
+            triton: false,
             pipeline: PipelineShape::Auto,
             load_balance: LoadBalance::Auto,
             fws_threshold: TreeOptions::default().fws_threshold,
@@ -127,7 +138,14 @@ impl ExtensionOptions for WarplineConfig {
             "min_rows" => self.min_rows = whole_number("warpline.min_rows", value)?,
             "device_memory" => self.device_memory = whole_number("warpline.device_memory", value)?,
             "group_by" => self.group_by = value.parse().map_err(DataFusionError::from)?,
-            "join" => self.join = value.parse().map_err(DataFusionError::from)?,
+            "host_memory" => self.host_memory = whole_number("warpline.host_memory", value)?,
+            "join" => {
+                self.triton = value.trim().eq_ignore_ascii_case(TRITON);
+                self.join = match self.triton {
+                    true => JoinSetting::Force(JoinAlgorithm::PhjTr),
+                    false => value.parse().map_err(DataFusionError::from)?,
+                };
+            }
             "pipeline" => self.pipeline = value.parse().map_err(DataFusionError::from)?,
             "load_balance" => {
                 self.load_balance = value.parse().map_err(DataFusionError::from)?;
@@ -184,6 +202,12 @@ impl ExtensionOptions for WarplineConfig {
                  is opened.",
             ),
             entry(
+                "host_memory",
+                self.host_memory.to_string(),
+                "Page-locked host memory, in bytes, that columns and results may take where device memory has no room for \
+                 them; 0 means half of the host's. Read when the session is opened.",
+            ),
+            entry(
                 "group_by",
                 self.group_by.to_string(),
                 "How grouped aggregations are done: auto (by price), private (states in registers), shared (in \
@@ -204,10 +228,14 @@ impl ExtensionOptions for WarplineConfig {
             ),
             entry(
                 "join",
-                self.join.to_string(),
+                match self.triton {
+                    true => TRITON.to_string(),
+                    false => self.join.to_string(),
+                },
                 "How joins are done: auto (by price), perfect (an array over all possible keys), nphj (a hash \
                  table in device memory), phj_ur or phj_tr (partitioned hash join; payload gathered or partitioned \
-                 along), smj_ur or smj_tr (sort-merge join; payload gathered or sorted along). Where a query makes \
+                 along), smj_ur or smj_tr (sort-merge join; payload gathered or sorted along), triton (phj_tr after a \
+                 pass that partitions both sides into host memory). Where a query makes \
                  the algorithm impossible, auto applies and EXPLAIN says why.",
             ),
             entry(

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{
-    Build, Graph, Pipeline, ResultColumn, ResultId, ResultKind, ResultSpec, Sink, Sort, Source,
-    Stage, Step,
+    Build, Graph, Parts, Pipeline, ResultColumn, ResultId, ResultKind, ResultSpec, Sink, Sort,
+    Source, Stage, Step,
 };
 use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{Aggregate, ScanSource};
@@ -59,6 +59,8 @@ pub struct Lowering<'a> {
     pub shape: TreeChoice,
     /// Indexes over whole tables are kept.
     pub keep_indexes: bool,
+    /// Joins in memory come in parts.
+    pub parts: Parts,
 }
 
 impl Lowering<'_> {
@@ -85,7 +87,7 @@ impl Lowering<'_> {
             schema,
             tree: self.shape.options,
             keep_indexes: self.keep_indexes,
-            in_parts: false,
+            parts: self.parts,
         };
         sideways::pass_filters(&mut graph);
         Ok(graph)

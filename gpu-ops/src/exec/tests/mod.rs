@@ -154,7 +154,7 @@ impl Case {
             schema: schema(),
             tree: crate::graph::TreeOptions::default(),
             keep_indexes: false,
-            in_parts: false,
+            parts: crate::graph::Parts::Never,
         };
         let program = Program {
             hidden: vec![],

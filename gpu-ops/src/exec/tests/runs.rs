@@ -416,7 +416,7 @@ fn strings_by_row_are_fetched() {
         schema: Arc::clone(&schema),
         tree: crate::graph::TreeOptions::default(),
         keep_indexes: false,
-        in_parts: false,
+        parts: crate::graph::Parts::Never,
     };
     let program = Program {
         hidden: vec![],

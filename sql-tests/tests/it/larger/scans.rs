@@ -54,6 +54,7 @@ fn columns(rows: usize) -> Vec<(&'static str, ArrayRef)> {
 }
 
 fn fixture(settings: &[(&str, &str)]) -> Fixture {
+    // What is set last counts.
     let settings: Vec<_> = [("warpline.device_memory", BUDGET)]
         .into_iter()
         .chain(settings.iter().copied())
@@ -160,6 +161,33 @@ fn joins_over_strides_by_each_algorithm() {
         let (streamed, _) = check(&fixture, &JOINS, &[33, 30_000]);
         assert!(streamed > 0, "nothing was streamed");
     }
+}
+
+/// Also where memory is plenty: both sides in partitions, joined pair by pair.
+#[test]
+fn joins_in_partitions() {
+    let kinds = [
+        "SELECT x.id, y.id AS j, y.w, x.s FROM {t} x LEFT JOIN t2049 y ON x.l = y.l AND x.n < y.n",
+        "SELECT x.id, y.id AS j, y.f FROM t2049 x RIGHT JOIN {t} y ON x.l = y.l",
+        "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b FROM {t} x FULL JOIN t2049 y ON x.l = y.l AND x.k = y.k",
+        "SELECT id, k FROM {t} x WHERE NOT EXISTS (SELECT 1 FROM t2049 y WHERE y.l = x.l)",
+        "SELECT id, s, t FROM {t} x WHERE EXISTS (SELECT 1 FROM t2049 y WHERE y.l = x.l AND y.k > x.k)",
+        "SELECT id FROM {t} WHERE l NOT IN (SELECT l FROM t2049 WHERE l IS NOT NULL)",
+        "SELECT x.s, y.s AS z, count(*) AS c, max(x.w) AS w FROM {t} x JOIN t30000 y ON x.l = y.l AND x.k = y.k \
+         JOIN small z ON z.id = x.k GROUP BY x.s, y.s",
+        "SELECT x.id, z.id AS i FROM {t} x JOIN {t} y ON x.id = y.id + 1 JOIN {t} z ON y.id = z.id + 2 \
+         ORDER BY x.id DESC LIMIT 40",
+    ];
+    let queries: Vec<&str> = JOINS.into_iter().chain(kinds).collect();
+    let fixture = fixture(&[("warpline.join", "triton")]);
+    let (streamed, _) = check(&fixture, &queries, &[0, 1, 33, 2049, 30_000]);
+    assert!(streamed > 0, "nothing was streamed");
+    let settings = [
+        ("warpline.join", "triton"),
+        ("warpline.device_memory", "268435456"),
+    ];
+    let (streamed, _) = check(&self::fixture(&settings), &queries, &[33, 2049]);
+    assert_eq!(streamed, 0, "everything fits");
 }
 
 #[test]
