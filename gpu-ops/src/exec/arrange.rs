@@ -37,7 +37,7 @@ impl Run<'_> {
             temporary,
         }];
         let mut store = Store::default();
-        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        store.extend_rows(&blocks, &mut self.recycler, self.stream, name)?;
         Ok(store)
     }
 

@@ -386,7 +386,13 @@ impl Shared {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
             match execute(&self.runtime, stream, &prepared, deliver, profile) {
-                Ok(finished) => return Ok(complete(report, &prepared, finished)),
+                Ok(finished) => {
+                    if finished.spilled_bytes > 0 {
+                        // Less for columns next time.
+                        self.room.tighten();
+                    }
+                    return Ok(complete(report, &prepared, finished));
+                }
                 Err(GpuError::DuplicateKeys(build)) => {
                     self.forget(&prepared);
                     let note = format!("{build} has rows of equal keys: planned again");

@@ -5,6 +5,8 @@
 //! they are read from and written to host memory across the link; then each pair of partitions is brought to the device
 //! and joined there as if it were all, and what reads the pairs runs before the next pair comes.
 
+use std::ops::Range;
+
 use super::arrange::Arrangement;
 use super::loops::Loop;
 use super::places::Part;
@@ -16,7 +18,7 @@ use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
 use crate::error::{GpuError, Result};
 use crate::graph::{Parts, ResultId};
-use crate::primitives::Digits;
+use crate::primitives::{self, Digits};
 
 /// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts.
 const SHARE_OF_BUDGET: u64 = 8;
@@ -25,20 +27,26 @@ const MOST_BITS: u32 = 8;
 /// Least hash bits of the first pass where it is asked for.
 const LEAST_BITS: u32 = 2;
 
-/// A side of a join in partitions of equal hash bits.
-pub(super) struct Split {
-    /// Its rows, most likely in host memory.
+/// Some rows of a join's side in partitions of equal hash bits.
+struct Chunk {
+    /// Most likely in host memory.
     rows: Store,
     /// The first row of each partition, and the number of rows.
     offsets: Vec<u32>,
 }
 
-impl Split {
-    /// Rows from and to.
-    fn partition(&self, number: usize) -> Option<(u64, u64)> {
-        let (first, end) = (self.offsets.get(number)?, self.offsets.get(number + 1)?);
-        Some((u64::from(*first), u64::from(*end)))
+impl Chunk {
+    /// Rows of a partition.
+    fn partition(&self, number: usize) -> Range<u64> {
+        let offset = |at: usize| self.offsets.get(at).copied().map_or(0, u64::from);
+        offset(number)..offset(number + 1)
     }
+}
+
+/// A side of a join in partitions of equal hash bits, each in several chunks.
+pub(super) struct Split {
+    bits: u32,
+    chunks: Vec<Chunk>,
 }
 
 impl Run<'_> {
@@ -59,6 +67,17 @@ impl Run<'_> {
         (parts > 1 || forced).then(|| bits.clamp(if forced { LEAST_BITS } else { 1 }, MOST_BITS))
     }
 
+    /// Rows that a pipeline is thought to give: twice the estimate, at most all that it goes over.
+    fn expected(&self, kernel: &PreparedKernel, into: ResultId) -> u64 {
+        let estimate = self
+            .prepared
+            .graph
+            .results
+            .get(into)
+            .map_or(u64::MAX, |r| r.estimate);
+        self.bound(kernel.source).min(estimate.saturating_mul(2))
+    }
+
     /// The step that probes an index, when it is the only one.
     fn probing_step(&self, index: ResultId) -> Option<usize> {
         let probes = |step: &PreparedStep| match step.into().map(|r| &self.prepared.shapes[r]) {
@@ -72,34 +91,40 @@ impl Run<'_> {
         }
     }
 
+    /// Can an index be joined in partitions? One that is sorted keeps its order.
+    fn can_split(&self, result: ResultId, index: &IndexShape) -> bool {
+        let joinable = |step: usize| {
+            let into = PreparedStep::into(&self.prepared.steps[step]);
+            into.is_some_and(|into| Loop::over(self.prepared, step, &[result, into]).is_some())
+        };
+        index.join.is_some_and(|keys| !keys.join.sorts())
+            && self.probing_step(result).is_some_and(joinable)
+    }
+
     /// Split the entries of an index where they are too many; whether they are split now.
     pub(super) fn split_index(&mut self, result: ResultId, index: &IndexShape) -> Result<bool> {
-        let Some(keys) = index.join else {
+        let Some(keys) = index.join.filter(|_| self.can_split(result, index)) else {
             return Ok(false);
         };
         let Some(bits) = self.split_bits(result, self.rows[result]) else {
             return Ok(false);
         };
-        let joinable = self.probing_step(result).is_some_and(|step| {
-            let into = PreparedStep::into(&self.prepared.steps[step]);
-            into.is_some_and(|into| Loop::over(self.prepared, step, &[result, into]).is_some())
+        let chunk = self.split_rows(result, &index.columns, keys, bits)?;
+        self.splits[result] = Some(Split {
+            bits,
+            chunks: vec![chunk],
         });
-        // A sort-merge join keeps its order; an index without partitions is read where it lies.
-        if !joinable || keys.join.sorts() {
-            return Ok(false);
-        }
-        self.split_side(result, &index.columns, keys, bits)?;
         Ok(true)
     }
 
-    /// Partition a side by its lowest hash bits, columns and all.
-    fn split_side(
+    /// Partition the rows of a side by their lowest hash bits, columns and all.
+    fn split_rows(
         &mut self,
         result: ResultId,
         columns: &[ColumnShape],
         keys: JoinKeys,
         bits: u32,
-    ) -> Result<()> {
+    ) -> Result<Chunk> {
         let how = Arrangement {
             parts: side_parts(columns, keys, bits, self.sizes[result].capacity),
             by: Part::KeyWord(0),
@@ -114,8 +139,92 @@ impl Run<'_> {
             return Err(GpuError::Internal("partitions without offsets".into()));
         };
         let offsets = buffer.download_values(self.stream, at, (1 << bits) + 1)?;
-        self.splits[result] = Some(Split { rows, offsets });
         self.in_parts = true;
+        Ok(Chunk { rows, offsets })
+    }
+
+    /// The hash bits by which a side is split stride by stride, while it is read.
+    pub(super) fn splits_in_strides(&self, kernel: &PreparedKernel, into: ResultId) -> Option<u32> {
+        let scanned = kernel.tree.is_none()
+            && self.prepared.borrowed[into].is_none()
+            && self.scan(kernel).is_some_and(|scan| scan.count() > 1);
+        match &self.prepared.shapes[into] {
+            _ if !scanned => None,
+            Shape::Matches(_, Some(join)) => Some(self.splits[join.index].as_ref()?.bits),
+            Shape::Index(index) => {
+                let bits = self.split_bits(into, self.expected(kernel, into))?;
+                self.can_split(into, index).then_some(bits)
+            }
+            _ => None,
+        }
+    }
+
+    /// Split a side stride by stride: each is partitioned on the device before it goes to host memory.
+    pub(super) fn split_strides(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        bits: u32,
+    ) -> Result<()> {
+        let prepared = self.prepared;
+        let (columns, keys) = match &prepared.shapes[into] {
+            Shape::Matches(columns, Some(join)) => (columns, Some(join.matches.keys)),
+            Shape::Index(index) => (&index.columns, index.join),
+            _ => return Err(GpuError::Internal("a split of no side".into())),
+        };
+        let keys = keys.ok_or_else(|| GpuError::Internal("a side without keys".into()))?;
+        let mut scan = self.scan(kernel);
+        let strides = scan.as_ref().map_or(1, Scan::count);
+        let mut chunks = Vec::new();
+        let mut all = 0;
+        for number in 0..strides {
+            self.begin_stride(kernel, into, scan.as_ref(), number)?;
+            self.fill_stride(kernel, into, scan.as_mut(), number)?;
+            let rows = self.rows[into];
+            all += rows;
+            if rows == 0 {
+                if let Some(store) = self.stores[into].take() {
+                    store.release(&mut self.recycler);
+                }
+                continue;
+            }
+            let chunk = self.split_rows(into, columns, keys, bits)?;
+            let parts = side_parts(columns, keys, bits, rows);
+            let mut kept = Store::default();
+            let name = self.name(into);
+            kept.extend_on_host(parts, &mut self.recycler, name)?;
+            kept.copy_range(&chunk.rows, 0..rows, 0, moves_along, self.stream)?;
+            chunk.rows.release(&mut self.recycler);
+            chunks.push(Chunk {
+                rows: kept,
+                offsets: chunk.offsets,
+            });
+        }
+        self.rows[into] = all;
+        self.check_numbered(into, all)?;
+        if let Shape::Index(_) = &prepared.shapes[into] {
+            let device = self.runtime.device().info();
+            self.sizes[into].bits = primitives::partition_bits(all, keys.width, device);
+        }
+        self.splits[into] = Some(Split { bits, chunks });
+        self.mark("transform")
+    }
+
+    /// Room for the rows of one stride.
+    fn begin_stride(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        scan: Option<&Scan<'_>>,
+        number: u64,
+    ) -> Result<()> {
+        let all = self.bound(kernel.source);
+        self.rows[into] = 0;
+        self.sizes[into].capacity = scan.map_or(all, |scan| scan.rows_of(number));
+        self.make(into)?;
+        for word in [ControlWord::Count, ControlWord::Pairs] {
+            self.control.set(self.stream, into, word, 0)?;
+        }
         Ok(())
     }
 
@@ -138,14 +247,18 @@ impl Run<'_> {
         };
         let lost = || GpuError::Internal("a split side was lost".into());
         let build = self.splits[join.index].take().ok_or_else(lost)?;
-        let parts = build.offsets.len() - 1;
-        self.split_side(into, columns, join.matches.keys, parts.ilog2())?;
-        let probe = self.splits[into].take().ok_or_else(lost)?;
+        let probe = match self.splits[into].take() {
+            Some(split) => split,
+            None => Split {
+                bits: build.bits,
+                chunks: vec![self.split_rows(into, columns, join.matches.keys, build.bits)?],
+            },
+        };
         self.mark("transform")?;
         let keys = index.join.ok_or_else(lost)?;
         let bits = self.sizes[join.index].bits;
         let plan = self.begin_loop(&[join.index, into])?;
-        for number in 0..parts {
+        for number in 0..1 << build.bits {
             self.load(join.index, &build, number)?;
             self.load(into, &probe, number)?;
             self.arrange_side(join.index, &index.columns, keys, bits)?;
@@ -157,25 +270,29 @@ impl Run<'_> {
                 }
             }
         }
-        build.rows.release(&mut self.recycler);
-        probe.rows.release(&mut self.recycler);
+        for chunk in build.chunks.into_iter().chain(probe.chunks) {
+            chunk.rows.release(&mut self.recycler);
+        }
         self.end_loop(&plan)
     }
 
     /// Bring a partition to the device as if it were all rows of the result.
     fn load(&mut self, result: ResultId, split: &Split, number: usize) -> Result<()> {
-        let (first, end) = split
-            .partition(number)
-            .ok_or_else(|| GpuError::Internal("a partition that there is not".into()))?;
-        let rows = end - first;
+        let ranges = split.chunks.iter().map(|chunk| chunk.partition(number));
+        let rows = ranges.map(|range| range.end - range.start).sum();
         self.rows[result] = rows;
         self.sizes[result].capacity = rows;
         let blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
         let mut store = Store::default();
         let name = self.name(result);
         store.extend(&blocks, &mut self.recycler, self.stream, name)?;
-        let split_along = |part: Part| part.moves() || part == Part::KeyWord(0);
-        store.copy_range(&split.rows, first, rows, split_along, self.stream)?;
+        let mut at = 0;
+        for chunk in &split.chunks {
+            let range = chunk.partition(number);
+            let next = at + range.end - range.start;
+            store.copy_range(&chunk.rows, range, at, moves_along, self.stream)?;
+            at = next;
+        }
         self.stores[result] = Some(store);
         self.control
             .set(self.stream, result, ControlWord::Count, rows)
@@ -188,25 +305,18 @@ impl Run<'_> {
             && !self.probes_split(into)
             // Rows that stay in their table have places there.
             && self.prepared.borrowed[into].is_none()
-            && self.split_bits(into, self.bound(kernel.source)).is_some()
+            && self.split_bits(into, self.expected(kernel, into)).is_some()
             && self.scan(kernel).is_some_and(|scan| scan.count() > 1)
             && Loop::over(self.prepared, self.step, &[into]).is_some()
     }
 
     /// Probe stride by stride: what reads the matches of one runs before those of the next replace them.
     pub(super) fn probe_strides(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<()> {
-        let rows = self.bound(kernel.source);
         let plan = self.begin_loop(&[into])?;
         let mut scan = self.scan(kernel);
         let strides = scan.as_ref().map_or(1, Scan::count);
         for number in 0..strides {
-            let most = scan.as_ref().map_or(rows, |scan| scan.rows_of(number));
-            self.rows[into] = 0;
-            self.sizes[into].capacity = most;
-            self.make(into)?;
-            for word in [ControlWord::Count, ControlWord::Pairs] {
-                self.control.set(self.stream, into, word, 0)?;
-            }
+            self.begin_stride(kernel, into, scan.as_ref(), number)?;
             self.fill_stride(kernel, into, scan.as_mut(), number)?;
             self.finish(into)?;
             self.run_inside(&plan)?;
@@ -262,4 +372,9 @@ impl Run<'_> {
         self.step = outer;
         Ok(())
     }
+}
+
+/// Does a part of a side go with its rows into partitions?
+fn moves_along(part: Part) -> bool {
+    part.moves() || part == Part::KeyWord(0)
 }

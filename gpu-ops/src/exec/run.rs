@@ -291,7 +291,13 @@ impl<'a> Run<'a> {
         if self.comes_in_strides(kernel, into) {
             return self.probe_strides(kernel, into);
         }
-        self.fill_result(kernel)?;
+        match self.splits_in_strides(kernel, into) {
+            Some(bits) => self.split_strides(kernel, into, bits)?,
+            None => self.fill_result(kernel)?,
+        }
+        if self.splits[into].is_some() && !self.probes_split(into) {
+            return Ok(());
+        }
         if self.probes_split(into) {
             return self.join_partitions(into);
         }
@@ -619,18 +625,22 @@ impl<'a> Run<'a> {
                 block.parts.retain(|size| !borrowed(size.part));
             }
         }
+        let rows = self.prepared.shapes[result].is_read_in_order();
         for (number, block) in blocks.iter().enumerate() {
             if block.parts.is_empty() {
                 continue;
             }
             match self.head.block(result, number)? {
                 Some(placed) => store.join(placed),
-                None => store.extend(
-                    std::slice::from_ref(block),
-                    &mut self.recycler,
-                    self.stream,
-                    name,
-                )?,
+                None => {
+                    let block = std::slice::from_ref(block);
+                    match rows {
+                        true => {
+                            store.extend_rows(block, &mut self.recycler, self.stream, name)?;
+                        }
+                        false => store.extend(block, &mut self.recycler, self.stream, name)?,
+                    }
+                }
             }
         }
         self.stores[result] = Some(store);

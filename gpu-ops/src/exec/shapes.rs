@@ -346,6 +346,15 @@ impl Shape {
         }
     }
 
+    /// Are its rows read one after the other, or brought into another order first?
+    pub(super) fn is_read_in_order(&self) -> bool {
+        match self {
+            Self::Rows(_) | Self::Sorted(_) | Self::Matches(..) | Self::Collected(_) => true,
+            Self::Index(index) => index.join.is_some(),
+            Self::Groups { .. } => false,
+        }
+    }
+
     /// Are rows counted in 32 bits?
     pub(super) fn numbers_rows(&self) -> bool {
         matches!(

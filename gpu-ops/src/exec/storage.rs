@@ -1,5 +1,6 @@
 //! Memory of results: where their parts lie, and blocks used again within a run.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::places::Part;
@@ -8,6 +9,9 @@ use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{DeviceBuffer, MemoryPool};
 
+/// Rows that take more than this share of the pool's budget go to host memory where they may: device memory is for what is
+/// accessed at random, and for rows at work.
+const SHARE_OF_BUDGET: usize = 8;
 /// A dead block may be this much larger than what is asked for: an eighth and some.
 const REUSE_SLACK: usize = 64 << 10;
 
@@ -117,9 +121,31 @@ impl Store {
         stream: &Stream,
         purpose: &str,
     ) -> Result<()> {
+        self.extend_by(blocks, recycler, Recycler::allocate, stream, purpose)
+    }
+
+    /// Add blocks of rows that are written and read one after the other.
+    pub(super) fn extend_rows(
+        &mut self,
+        blocks: &[BlockSizes],
+        recycler: &mut Recycler,
+        stream: &Stream,
+        purpose: &str,
+    ) -> Result<()> {
+        self.extend_by(blocks, recycler, Recycler::allocate_rows, stream, purpose)
+    }
+
+    fn extend_by(
+        &mut self,
+        blocks: &[BlockSizes],
+        recycler: &mut Recycler,
+        allocate: impl Fn(&mut Recycler, usize, &str) -> Result<DeviceBuffer>,
+        stream: &Stream,
+        purpose: &str,
+    ) -> Result<()> {
         for sizes in blocks {
             let (parts, bytes) = place(&sizes.parts, 0)?;
-            let buffer = recycler.allocate(bytes, purpose)?;
+            let buffer = allocate(recycler, bytes, purpose)?;
             if let Some(value) = sizes.fill {
                 buffer.fill_range(stream, 0, bytes, value)?;
             }
@@ -132,32 +158,49 @@ impl Store {
         Ok(())
     }
 
-    /// Copy the first `rows` rows of every part that `self` and `old` have in common.
-    pub(super) fn copy_rows(&self, old: &Store, rows: u64, stream: &Stream) -> Result<()> {
-        self.copy_range(old, 0, rows, |_| true, stream)
+    /// Add a block of parts in host memory, where that may be.
+    pub(super) fn extend_on_host(
+        &mut self,
+        parts: Vec<PartSize>,
+        recycler: &mut Recycler,
+        purpose: &str,
+    ) -> Result<()> {
+        let (parts, bytes) = place(&parts, 0)?;
+        self.blocks.push(Block {
+            buffer: Arc::new(recycler.allocate_on_host(bytes, purpose)?),
+            parts,
+            temporary: false,
+        });
+        Ok(())
     }
 
-    /// Copy `rows` rows of `old` from row `first` on to the beginning of every part that both have and `wanted` names.
+    /// Copy the first `rows` rows of every part that `self` and `old` have in common.
+    pub(super) fn copy_rows(&self, old: &Store, rows: u64, stream: &Stream) -> Result<()> {
+        self.copy_range(old, 0..rows, 0, |_| true, stream)
+    }
+
+    /// Copy these rows of `old` to row `at` and those behind it, in every part that both have and `wanted` names.
     pub(super) fn copy_range(
         &self,
         old: &Store,
-        first: u64,
-        rows: u64,
+        from: Range<u64>,
+        at: u64,
         wanted: impl Fn(Part) -> bool,
         stream: &Stream,
     ) -> Result<()> {
         for block in &self.blocks {
             for to in block.parts.iter().filter(|to| wanted(to.size.part)) {
-                let Some((source, from)) = old.find(to.size.part) else {
+                let Some((source, part)) = old.find(to.size.part) else {
                     continue;
                 };
-                let there = from.size.rows.saturating_sub(first);
-                let rows = rows.min(to.size.rows).min(there) as usize;
+                let there = part.size.rows.min(from.end).saturating_sub(from.start);
+                let rows = there.min(to.size.rows.saturating_sub(at)) as usize;
                 let unit = to.size.unit;
-                let begin = from.offset + first as usize * unit;
+                let begin = part.offset + from.start as usize * unit;
+                let end = to.offset + at as usize * unit;
                 block
                     .buffer
-                    .copy_from(stream, to.offset, source, begin, rows * unit)?;
+                    .copy_from(stream, end, source, begin, rows * unit)?;
             }
         }
         Ok(())
@@ -272,6 +315,29 @@ impl Recycler {
                 self.or_spill(again, bytes, purpose)
             }
             other => self.or_spill(other, bytes, purpose),
+        }
+    }
+
+    /// A buffer for rows: in host memory, where that may be, when it would take much of device memory.
+    pub(super) fn allocate_rows(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
+        match bytes > self.pool.budget() / SHARE_OF_BUDGET {
+            true => self.allocate_on_host(bytes, purpose),
+            false => self.allocate(bytes, purpose),
+        }
+    }
+
+    /// A buffer in host memory, where that may be and has room.
+    fn allocate_on_host(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
+        let Some(host) = &self.host else {
+            return self.allocate(bytes, purpose);
+        };
+        match host.allocate(bytes, purpose) {
+            Err(GpuError::OutOfDeviceMemory { .. }) => self.allocate(bytes, purpose),
+            Err(other) => Err(other),
+            Ok(buffer) => {
+                self.spilled += bytes as u64;
+                Ok(buffer)
+            }
         }
     }
 
