@@ -43,6 +43,8 @@ pub(super) struct Finished<T> {
     pub(super) phases: Vec<(&'static str, f64)>,
     /// Whether sizes were read between the steps.
     pub(super) careful: bool,
+    /// Parts of joins.
+    pub(super) parts: u64,
     /// Bytes that came in strides.
     pub(super) streamed_bytes: u64,
     /// Bytes of results in host memory.
@@ -117,6 +119,7 @@ fn attempt<T>(
         steps,
         phases: phases(&run)?,
         careful,
+        parts: run.parts,
         streamed_bytes,
         spilled_bytes,
     }))

@@ -498,6 +498,7 @@ fn complete<T>(
     report.kernel_ms = finished.kernel_ms;
     report.kernels = finished.kernels;
     report.bytes = prepared.bytes;
+    report.join_parts = finished.parts;
     report.streamed_bytes = finished.streamed_bytes;
     report.spilled_bytes = finished.spilled_bytes;
     report.output_rows = usize::try_from(finished.rows).unwrap_or(usize::MAX);

@@ -12,16 +12,17 @@ use super::loops::Loop;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedStep};
 use super::run::Run;
-use super::shapes::{ColumnShape, IndexShape, Shape, side_parts};
+use super::shapes::{ColumnShape, IndexShape, Shape, Sizes, side_parts};
 use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
+use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::{Parts, ResultId};
 use crate::primitives::{self, Digits};
 
 /// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts.
-const SHARE_OF_BUDGET: u64 = 8;
+const SHARE_OF_BUDGET: u64 = 12;
 /// Most hash bits of the first pass: one reading of the rows.
 const MOST_BITS: u32 = 8;
 /// Least hash bits of the first pass where it is asked for.
@@ -47,6 +48,13 @@ impl Chunk {
 pub(super) struct Split {
     bits: u32,
     chunks: Vec<Chunk>,
+}
+
+/// A pair of partitions on its way to the device.
+struct Staged {
+    stores: [Store; 2],
+    rows: [u64; 2],
+    come: Event,
 }
 
 impl Run<'_> {
@@ -258,12 +266,23 @@ impl Run<'_> {
         let keys = index.join.ok_or_else(lost)?;
         let bits = self.sizes[join.index].bits;
         let plan = self.begin_loop(&[join.index, into])?;
-        for number in 0..1 << build.bits {
-            self.load(join.index, &build, number)?;
-            self.load(into, &probe, number)?;
+        let sides = [(join.index, &build), (into, &probe)];
+        let copies = self.runtime.lease_stream()?;
+        let pairs = 1 << build.bits;
+        let mut next = Some(self.stage(sides, 0, &copies)?);
+        for number in 1..=pairs {
+            let Some(pair) = next.take() else {
+                break;
+            };
+            // Copied while the one before it is joined.
+            if number < pairs {
+                next = Some(self.stage(sides, number, &copies)?);
+            }
+            self.take_up(sides.map(|(result, _)| result), pair)?;
             self.arrange_side(join.index, &index.columns, keys, bits)?;
             self.list_pairs(into, columns, join)?;
             self.run_inside(&plan)?;
+            self.parts += 1;
             for result in [join.index, into] {
                 if let Some(store) = self.stores[result].take() {
                     store.release(&mut self.recycler);
@@ -276,26 +295,60 @@ impl Run<'_> {
         self.end_loop(&plan)
     }
 
-    /// Bring a partition to the device as if it were all rows of the result.
-    fn load(&mut self, result: ResultId, split: &Split, number: usize) -> Result<()> {
-        let ranges = split.chunks.iter().map(|chunk| chunk.partition(number));
-        let rows = ranges.map(|range| range.end - range.start).sum();
-        self.rows[result] = rows;
-        self.sizes[result].capacity = rows;
-        let blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
-        let mut store = Store::default();
-        let name = self.name(result);
-        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
-        let mut at = 0;
-        for chunk in &split.chunks {
-            let range = chunk.partition(number);
-            let next = at + range.end - range.start;
-            store.copy_range(&chunk.rows, range, at, moves_along, self.stream)?;
-            at = next;
+    /// Queue the copies of a pair of partitions to the device.
+    fn stage(
+        &mut self,
+        sides: [(ResultId, &Split); 2],
+        number: usize,
+        copies: &Stream,
+    ) -> Result<Staged> {
+        let mut stores = [Store::default(), Store::default()];
+        let mut rows = [0; 2];
+        for (((result, split), store), rows) in sides.into_iter().zip(&mut stores).zip(&mut rows) {
+            let ranges = split.chunks.iter().map(|chunk| chunk.partition(number));
+            *rows = ranges.map(|range| range.end - range.start).sum();
+            let sizes = Sizes {
+                capacity: *rows,
+                ..self.sizes[result].clone()
+            };
+            let blocks = self.prepared.shapes[result].filling(&sizes);
+            let name = self.name(result);
+            store.extend(&blocks, &mut self.recycler, self.stream, name)?;
         }
-        self.stores[result] = Some(store);
-        self.control
-            .set(self.stream, result, ControlWord::Count, rows)
+        // Memory that is used again may still be read by what was queued before.
+        let device = self.runtime.device();
+        let free = device.record_event(self.stream)?;
+        device.wait_event(copies, &free)?;
+        for ((_, split), store) in sides.into_iter().zip(&stores) {
+            let mut at = 0;
+            for chunk in &split.chunks {
+                let range = chunk.partition(number);
+                let next = at + range.end - range.start;
+                store.copy_range(&chunk.rows, range, at, moves_along, copies)?;
+                at = next;
+            }
+            if split.chunks.iter().any(|chunk| chunk.rows.is_on_host()) {
+                self.pair_bytes += store.bytes() as u64;
+            }
+        }
+        Ok(Staged {
+            stores,
+            rows,
+            come: device.record_event(copies)?,
+        })
+    }
+
+    /// Let a pair of partitions stand for all rows of their results.
+    fn take_up(&mut self, results: [ResultId; 2], pair: Staged) -> Result<()> {
+        self.runtime.device().wait_event(self.stream, &pair.come)?;
+        for ((result, store), rows) in results.into_iter().zip(pair.stores).zip(pair.rows) {
+            self.rows[result] = rows;
+            self.sizes[result].capacity = rows;
+            self.stores[result] = Some(store);
+            self.control
+                .set(self.stream, result, ControlWord::Count, rows)?;
+        }
+        Ok(())
     }
 
     /// Are strides of a scan to be probed one by one, because the rows of all would be too many?
@@ -320,6 +373,7 @@ impl Run<'_> {
             self.fill_stride(kernel, into, scan.as_mut(), number)?;
             self.finish(into)?;
             self.run_inside(&plan)?;
+            self.parts += 1;
             if let Some(store) = self.stores[into].take() {
                 store.release(&mut self.recycler);
             }

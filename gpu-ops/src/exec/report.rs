@@ -41,6 +41,8 @@ pub struct FragmentReport {
     pub streamed_bytes: u64,
     /// Bytes of results that lay in host memory for want of room.
     pub spilled_bytes: u64,
+    /// Parts that joins were done in: pairs of partitions, and strides of probing sides.
+    pub join_parts: u64,
     /// Rows that left the device.
     pub output_rows: usize,
     /// Why the CPU answered, wholly or in part.
@@ -109,6 +111,7 @@ impl Counters {
         self.add("bytes_read", report.bytes);
         self.add("bytes_streamed", report.streamed_bytes as usize);
         self.add("bytes_spilled", report.spilled_bytes as usize);
+        self.add("join_parts", report.join_parts as usize);
         if report.kernel_ms > 0.0 {
             self.add(
                 "gigabytes_per_second",

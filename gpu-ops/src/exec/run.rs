@@ -66,6 +66,10 @@ pub(super) struct Run<'a> {
     pub(super) ran: Vec<usize>,
     /// Rows came in parts: the sizes at the end are those of the last one.
     pub(super) in_parts: bool,
+    /// Parts of joins: pairs of partitions, and strides that were probed one by one.
+    pub(super) parts: u64,
+    /// Bytes of partitions that came from host memory.
+    pub(super) pair_bytes: u64,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -117,13 +121,15 @@ impl<'a> Run<'a> {
             splits: (0..results).map(|_| None).collect(),
             ran: vec![],
             in_parts: false,
+            parts: 0,
+            pair_bytes: 0,
         })
     }
 
     /// Bytes that came from host memory in strides, and bytes of results that lie there.
     pub(super) fn link_bytes(&self) -> (u64, u64) {
         let streamed = self.strides.as_ref().map_or(0, |s| s.bytes);
-        (streamed, self.recycler.spilled())
+        (streamed + self.pair_bytes, self.recycler.spilled())
     }
 
     /// What was launched since the last mark was this kind of work.

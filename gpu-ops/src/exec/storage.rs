@@ -236,6 +236,11 @@ impl Store {
         self.blocks.iter().map(|b| b.buffer.len()).sum()
     }
 
+    /// Does any of it lie in host memory?
+    pub(super) fn is_on_host(&self) -> bool {
+        self.blocks.iter().any(|b| b.buffer.is_host())
+    }
+
     /// Does any of it lie in `buffer`?
     pub(super) fn lies_in(&self, buffer: &Arc<DeviceBuffer>) -> bool {
         self.blocks.iter().any(|b| Arc::ptr_eq(&b.buffer, buffer))

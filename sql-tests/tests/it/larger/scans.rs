@@ -213,6 +213,39 @@ fn groups_over_strides_by_each_algorithm() {
     }
 }
 
+/// The counter of a plan that ran.
+fn counter(fixture: &Fixture, sql: &str, name: &str) -> u64 {
+    let plan = fixture.explain(&format!("ANALYZE {sql}"));
+    let text: String = plan
+        .split(|c: char| c == '|' || c.is_whitespace())
+        .collect();
+    let value = text.split(&format!("{name}=")).nth(1);
+    let digits = value.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    digits
+        .and_then(|digits| digits.parse().ok())
+        .unwrap_or_else(|| panic!("no {name} in {plan}"))
+}
+
+#[test]
+fn joins_come_in_parts() {
+    // Both sides are large.
+    let both = "SELECT sum(x.id + y.id) AS s, max(x.w) AS w, max(y.w) AS v FROM t30000 x JOIN t30000 y ON x.l = y.l";
+    let fixture = fixture(&[("warpline.join", "triton")]);
+    fixture.check(both);
+    assert!(counter(&fixture, both, "join_parts") >= 4);
+    // The probing side alone.
+    let fixture = self::fixture(&[("warpline.join", "phj_tr")]);
+    let one = "SELECT sum(x.id) AS s, max(x.w) AS w, max(x.f) AS f, min(x.l) AS l, max(y.id) AS m \
+               FROM t30000 x JOIN small y ON x.k = y.k";
+    fixture.check(one);
+    fixture.check(one);
+    assert!(counter(&fixture, one, "join_parts") > 1);
+    assert_eq!(
+        counter(&fixture, "SELECT sum(id) AS s FROM small", "join_parts"),
+        0
+    );
+}
+
 #[test]
 fn a_plan_says_what_is_streamed() {
     let fixture = fixture(&[]);
