@@ -21,7 +21,7 @@ pub enum GpuError {
     /// The pool's budget or the device's memory does not hold the request.
     #[error(
         "out of device memory: {requested} bytes wanted for {purpose}, {in_use} of {budget} bytes in use; \
-         raise warpline.device_memory or query fewer columns at once"
+         raise warpline.device_memory or warpline.host_memory, or query fewer columns at once"
     )]
     OutOfDeviceMemory {
         /// Bytes of the request that failed.

@@ -3,7 +3,8 @@
 use super::control::Control;
 use super::places::Part;
 use super::prepared::PreparedSort;
-use super::run::{MOST_ATTEMPTS, Run, cut, with_slack};
+use super::provide::with_slack;
+use super::run::{MOST_ATTEMPTS, Run, cut};
 use super::shapes::{BlockSizes, IndexShape, Shape, sort_parts};
 use super::storage::Store;
 use crate::codegen::ControlWord;

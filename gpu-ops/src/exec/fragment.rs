@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use super::compile::warm_up;
 use super::execute::{Deliver, Finished, Host, execute};
-use super::prepared::Prepared;
+use super::prepared::{Prepared, streamed_scans};
 use super::report::{Counters, FragmentOptions, FragmentReport};
 use super::room::RoomLevel;
 use super::rows::DeviceRows;
@@ -475,7 +475,8 @@ impl Shared {
             // The choices are made with the figures that code generation comes to.
             let device = self.runtime.device().info();
             let program = Program::new(&graph, &tables, self.policy.as_ref(), device);
-            let choices = program.map_or_else(|error| vec![error.to_string()], |p| p.choices);
+            let mut choices = program.map_or_else(|error| vec![error.to_string()], |p| p.choices);
+            choices.extend(streamed_scans(&graph, &tables));
             Some(steps_of(&graph, &choices))
         });
         steps.unwrap_or_else(|| self.policy.describe().lines().map(str::to_string).collect())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::control::Control;
 use super::prepared::{Hint, Prepared};
-use super::run::sizes_by;
+use super::provide::sizes_by;
 use super::shapes::{PartSize, Shape};
 use super::storage::{Recycler, Store};
 use crate::device::Stream;

@@ -3,7 +3,8 @@
 use super::arrange::Arrangement;
 use super::control::Control;
 use super::places::Part;
-use super::run::{MOST_ATTEMPTS, Run, with_slack};
+use super::provide::with_slack;
+use super::run::{MOST_ATTEMPTS, Run};
 use super::shapes::{ColumnShape, IndexShape, JoinShape, Shape, arranged_parts, pair_parts};
 use super::storage::Store;
 use crate::codegen::{ControlWord, JoinKeys};

@@ -42,8 +42,8 @@ impl Loop {
             before: vec![],
             inside: vec![],
         };
-        for step in maker + 1..=last {
-            let needs_all = reads[step].intersection(&late).next().is_some();
+        for (step, read) in reads.iter().enumerate().take(last + 1).skip(maker + 1) {
+            let needs_all = read.intersection(&late).next().is_some();
             if of_part(step) {
                 if needs_all || !matches!(prepared.steps[step], PreparedStep::Pipeline(_)) {
                     return None;
@@ -51,9 +51,9 @@ impl Loop {
                 plan.inside.push(step);
                 late.extend(PreparedStep::into(&prepared.steps[step]));
                 let inside = |result: &ResultId| tracks(result) && !replaced.contains(result);
-                late.extend(reads[step].iter().copied().filter(inside));
+                late.extend(read.iter().copied().filter(inside));
                 late.retain(|result| !marked.contains(result));
-            } else if needs_all || reads[step].intersection(&marked).next().is_some() {
+            } else if needs_all || read.intersection(&marked).next().is_some() {
                 late.extend(PreparedStep::into(&prepared.steps[step]));
             } else {
                 plan.before.push(step);

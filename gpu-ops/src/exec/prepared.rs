@@ -241,7 +241,11 @@ impl Prepared {
             shapes,
             output,
             scalars: scalars(&graph),
-            choices: choices(&program, &graph, tables),
+            choices: [
+                program.choices.clone(),
+                streamed_scans(&graph, tables.iter().map(AsRef::as_ref)),
+            ]
+            .concat(),
             bytes: bytes_read(&program, tables),
             borrowed: program
                 .results
@@ -490,22 +494,25 @@ impl Builder<'_> {
     }
 }
 
-/// The choices of code generation, and which columns are not on the device.
-fn choices(program: &Program, graph: &Graph, tables: &[Arc<LoadedTable>]) -> Vec<String> {
-    let mut choices = program.choices.clone();
-    for (scan, table) in graph.scans.iter().zip(tables) {
+/// Which columns of the scanned tables are not on the device, in words.
+pub(super) fn streamed_scans<'t>(
+    graph: &Graph,
+    tables: impl IntoIterator<Item = &'t LoadedTable>,
+) -> Vec<String> {
+    let scans = graph.scans.iter().zip(tables);
+    let lines = scans.filter_map(|(scan, table)| {
         let away = table.columns.iter().filter(|c| c.is_in_host_memory());
         let (count, bytes) = away.fold((0, 0), |(n, sum), c| (n + 1, sum + c.bytes()));
-        if count > 0 {
-            choices.push(format!(
+        (count > 0).then(|| {
+            format!(
                 "{} is streamed: {count} of {} columns, {:.1} MB, lie in host memory for want of room",
                 scan.name,
                 table.columns.len(),
                 bytes as f64 / 1e6
-            ));
-        }
-    }
-    choices
+            )
+        })
+    });
+    lines.collect()
 }
 
 /// By step: the results whose memory no later step uses.

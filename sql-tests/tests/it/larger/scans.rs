@@ -17,7 +17,7 @@ const ROWS: [usize; 8] = [0, 1, 31, 32, 33, 2048, 2049, 30_000];
 fn texts(rows: usize) -> ArrayRef {
     let mut random = Random::new(7);
     let text = |row: usize| match row {
-        _ if row % 13 == 0 => None,
+        _ if row.is_multiple_of(13) => None,
         5000..5030 => Some("long ".repeat(300 + row % 7)),
         _ => Some(format!("text {} of {row}", random.below(1000))),
     };
