@@ -8,6 +8,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use warpline_planner::{ByteSize, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
 
 use crate::device::{self, Device, DeviceChoice};
@@ -15,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
-use crate::size::ByteSize;
 
 /// SQL over Arrow data, on a device where one is in use.
 pub struct WarplineSession {
@@ -62,6 +62,14 @@ impl WarplineSession {
     pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
         let planned = self.plans.plan(&self.context, sql).await?;
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned)))
+    }
+
+    /// Failures that `warpline.inject_failures` has caused since it was set.
+    pub fn injected_failures(&self) -> u64 {
+        let config = self.context.copied_config();
+        let settings = WarplineConfig::of(config.options());
+        let plan = settings.inject_failures.plan();
+        plan.map_or(0, |plan| plan.injected())
     }
 
     /// How often queries ran the plan of an earlier one.
@@ -121,6 +129,7 @@ impl QueryEngine for WarplineSession {
 #[derive(Default)]
 pub struct WarplineSessionBuilder {
     device: Option<DeviceChoice>,
+    shared: Option<Device>,
     device_memory: Option<ByteSize>,
     require_gpu: bool,
     local_files: bool,
@@ -134,6 +143,14 @@ impl WarplineSessionBuilder {
     #[must_use]
     pub fn device(mut self, choice: DeviceChoice) -> Self {
         self.device = Some(choice);
+        self
+    }
+
+    /// A device that is open already, which this session shares with others: its memory, resident columns and kernels. It wins
+    /// over [`Self::device`] and [`Self::device_memory`].
+    #[must_use]
+    pub fn shared_device(mut self, device: &Device) -> Self {
+        self.shared = Some(device.clone());
         self
     }
 
@@ -204,7 +221,10 @@ impl WarplineSessionBuilder {
             (None, Some("0") | None) => None,
             (None, Some(text)) => Some(text.parse()?),
         };
-        let device = Device::open(choice, memory)?;
+        let device = match self.shared {
+            Some(device) => device,
+            None => Device::open(choice, memory)?,
+        };
         if self.require_gpu && !device.is_in_use() {
             return Err(Error::NoGpu {
                 device: choice.to_string(),

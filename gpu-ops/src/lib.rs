@@ -26,6 +26,7 @@ pub mod machine;
 pub mod memory;
 pub mod pipeline;
 pub mod primitives;
+pub mod query;
 pub mod runtime;
 pub mod synthetic;
 pub mod tables;

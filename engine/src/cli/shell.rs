@@ -20,7 +20,7 @@ use futures::StreamExt;
 use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
-use warpline::{Error, PreparedQuery, Result, WarplineSession};
+use warpline::{ByteSize, Error, PreparedQuery, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
 use super::args::ShellArguments;
@@ -33,6 +33,8 @@ const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \i FILE         run the statements of a file
   \h              list the kinds of statements
   \h STATEMENT    show the syntax of one, for example \h select
+  \memory         show what the device's memory holds
+  \evict          let go of columns and indexes that are kept for later queries
   \timing on|off  print row counts and times, or not
   \quiet on|off   the opposite of \timing
   \pset format F  print answers as table, csv, tsv, json or nd-json
@@ -285,6 +287,14 @@ impl Shell {
         match words.as_slice() {
             ["q" | "quit"] => return Ok(Flow::Quit),
             ["?" | "help"] => print_line(HELP),
+            ["memory"] => match self.session.device().memory() {
+                Some(memory) => print_line(&memory.to_string()),
+                None => print_line("The CPU answers: there is no device memory."),
+            },
+            ["evict"] => {
+                let bytes = self.session.device().evict()?;
+                print_line(&format!("{} let go of.", ByteSize(bytes)));
+            }
             ["timing"] => self.set_quiet(!self.print.quiet),
             ["timing", "on"] => self.set_quiet(false),
             ["timing", "off"] => self.set_quiet(true),
