@@ -294,13 +294,6 @@ async fn answer(
             )))
         }
         Err(error) => {
-            let stream = match answered_by_cpu {
-                true => Ok(()),
-                false => Err(match error {
-                    GpuError::DataFusion(_) | GpuError::Stopped => error.into(),
-                    ref other => required(&other.to_string()),
-                }),
-            };
             if answered_by_cpu {
                 log::warn!("the CPU answers instead of the device: {error}");
             }
@@ -308,7 +301,12 @@ async fn answer(
                 fallback: answered_by_cpu.then(|| error.to_string()),
                 ..failed
             });
-            stream?;
+            if !answered_by_cpu {
+                return Err(match error {
+                    GpuError::DataFusion(_) | GpuError::Stopped => error.into(),
+                    other => required(&other.to_string()),
+                });
+            }
             let stream = shared.original()?.execute(0, context)?;
             Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
         }

@@ -80,8 +80,8 @@ fn when_all_wait_the_youngest_gives_way() {
     let pool = pool_with(8 * MIB, LONG);
     let queries = [Query::begin(), Query::begin(), Query::begin()];
     let begin = Instant::now();
+    let barrier = std::sync::Barrier::new(queries.len());
     let outcomes = std::thread::scope(|scope| {
-        let barrier = std::sync::Barrier::new(queries.len());
         let (pool, barrier) = (&pool, &barrier);
         let threads: Vec<_> = queries
             .iter()
@@ -157,7 +157,10 @@ fn a_smaller_budget_evicts_down_to_it() {
     let held = pool.allocate(4 * MIB, "held").unwrap();
     pool.set_budget(8 * MIB).unwrap();
     assert_eq!(hoard.held(), 2);
-    assert_eq!((pool.statistics().in_use, device.live_bytes()), (8 * MIB, 8 * MIB));
+    assert_eq!(
+        (pool.statistics().in_use, device.live_bytes()),
+        (8 * MIB, 8 * MIB)
+    );
     // What a query holds stays; nothing is handed out before it is below.
     pool.set_budget(2 * MIB).unwrap();
     assert_eq!((hoard.held(), pool.statistics().in_use), (0, 4 * MIB));

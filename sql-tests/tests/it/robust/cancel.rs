@@ -27,7 +27,7 @@ fn wait_until_idle(fixture: &Fixture) {
 fn a_query_stopped_at_any_launch_returns_its_memory() {
     let fixture = tpch(false, &[]);
     for number in [3, 13, 21] {
-        let expected = fixture.expect(sql(number));
+        let expected = fixture.expect(&sql(number));
         for nth in (1..1000).step_by(2) {
             fixture.set(INJECT, &format!("stop:{nth}"));
             let mut stopped = 0;
@@ -59,7 +59,7 @@ fn a_query_stopped_at_any_launch_returns_its_memory() {
 #[test]
 fn a_dropped_query_stops_and_returns_its_memory() {
     let fixture = tpch(true, &[]);
-    let expected = fixture.expect(sql(21));
+    let expected = fixture.expect(&sql(21));
     let mut dropped = 0;
     for microseconds in (0..12).map(|power| 500_u64 << power) {
         let time = Duration::from_micros(microseconds);
@@ -77,7 +77,7 @@ fn a_dropped_query_stops_and_returns_its_memory() {
 #[test]
 fn a_time_limit_stops_a_query() {
     let fixture = tpch(true, &[]);
-    let expected = fixture.expect(sql(9));
+    let expected = fixture.expect(&sql(9));
     fixture.set("warpline.time_limit", "1ms");
     let error = fixture.run(&expected.sql).expect_err("too long");
     let error = error.strip_backtrace();

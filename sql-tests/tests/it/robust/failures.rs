@@ -33,7 +33,7 @@ fn one_refused_allocation_is_survived_on_the_device() {
     let fixture = tpch(true, &[]);
     let mut injected = 0;
     for number in 1..=22 {
-        let expected = fixture.expect(sql(number));
+        let expected = fixture.expect(&sql(number));
         for nth in 1..1000 {
             let rules = format!("allocate:{nth}");
             let when = format!("Q{number} at scale {SCALE} with {rules}");
@@ -63,7 +63,7 @@ fn without_any_memory_the_cpu_answers_or_the_error_is_clear() {
     let relaxed = tpch(false, &[]);
     let strict = tpch(true, &[]);
     for number in SOME {
-        let expected = relaxed.expect(sql(number));
+        let expected = relaxed.expect(&sql(number));
         // Refused from the n-th allocation on, and for as long as the query tries.
         for nth in (1..1000).step_by(4) {
             let rules = format!("allocate:{nth}:1000000");
@@ -115,7 +115,7 @@ fn without_any_memory_the_cpu_answers_or_the_error_is_clear() {
 fn a_failed_copy_or_launch_is_answered_by_the_cpu() {
     let fixture = tpch(false, &[]);
     for number in SOME {
-        let expected = fixture.expect(sql(number));
+        let expected = fixture.expect(&sql(number));
         for (operation, step) in [
             ("launch", 3),
             ("upload", 4),
@@ -152,7 +152,7 @@ fn a_failed_compilation_is_answered_by_the_cpu_and_tried_again() {
     for nth in 1..100 {
         // Kernels are compiled once in a device's life.
         let fixture = tpch(false, &[]);
-        let expected = fixture.expect(sql(3));
+        let expected = fixture.expect(&sql(3));
         let rules = format!("compile:{nth}");
         fixture.set(INJECT, &rules);
         let run = fixture.run(&expected.sql).expect("an answer");
@@ -174,7 +174,7 @@ fn a_failed_compilation_is_answered_by_the_cpu_and_tried_again() {
 fn a_damaged_kernel_in_the_cache_is_built_again() {
     for _ in 0..2 {
         let fixture = tpch(true, &[(INJECT, "cubin")]);
-        let expected = fixture.expect(sql(6));
+        let expected = fixture.expect(&sql(6));
         let run = fixture.run(&expected.sql).expect("an answer");
         assert_right(&expected, &run, "with damaged kernels");
         assert!(fixture.session().injected_failures() > 0);
@@ -184,7 +184,7 @@ fn a_damaged_kernel_in_the_cache_is_built_again() {
 #[test]
 fn random_failures_of_all_kinds_do_no_harm() {
     let fixture = tpch(false, &[]);
-    let queries: Vec<Expected> = (1..=22).map(|n| fixture.expect(sql(n))).collect();
+    let queries: Vec<Expected> = (1..=22).map(|n| fixture.expect(&sql(n))).collect();
     let (mut injected, mut fallbacks) = (0, 0);
     for seed in 1..=3 {
         let random = |operation: &str| format!("{operation}:random:{seed}:0.03");

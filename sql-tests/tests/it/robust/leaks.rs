@@ -5,7 +5,7 @@ use super::{assert_right, left_in_use, memory, sql, tpch};
 #[test]
 fn five_hundred_queries_leave_memory_where_it_started() {
     let fixture = tpch(true, &[]);
-    let queries: Vec<_> = (1..=22).map(|n| fixture.expect(sql(n))).collect();
+    let queries: Vec<_> = (1..=22).map(|n| fixture.expect(&sql(n))).collect();
     let round = |check: bool| {
         for expected in &queries {
             let run = fixture.run(&expected.sql).expect("an answer");

@@ -5,7 +5,7 @@ use super::{assert_right, left_in_use, memory, sql, tpch};
 #[test]
 fn the_budget_changes_while_the_session_runs() {
     let fixture = tpch(false, &[]);
-    let expected = fixture.expect(sql(9));
+    let expected = fixture.expect(&sql(9));
     let run = fixture.run(&expected.sql).expect("an answer");
     assert_right(&expected, &run, "with all memory");
     let before = memory(&fixture);
@@ -54,7 +54,7 @@ fn the_budget_changes_while_the_session_runs() {
 #[test]
 fn every_query_is_right_within_any_budget() {
     let fixture = tpch(false, &[]);
-    let queries: Vec<_> = (1..=22).map(|n| fixture.expect(sql(n))).collect();
+    let queries: Vec<_> = (1..=22).map(|n| fixture.expect(&sql(n))).collect();
     let mut most = 0;
     for expected in &queries {
         let run = fixture.run(&expected.sql).expect("an answer");

@@ -29,8 +29,8 @@ fn tpch(require_gpu: bool, settings: &[(&str, &str)]) -> Fixture {
 }
 
 /// A query of TPC-H.
-fn sql(number: u8) -> &'static str {
-    queries::query(number).expect("a query").sql
+fn sql(number: u8) -> String {
+    queries::query(number).expect("a query").sql.to_string()
 }
 
 fn memory(fixture: &Fixture) -> DeviceMemory {

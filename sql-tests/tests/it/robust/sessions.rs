@@ -50,7 +50,7 @@ async fn sessions(device: &Device) -> Vec<WarplineSession> {
 async fn run_all(sessions: &[Arc<WarplineSession>], rounds: u8) -> usize {
     let mut expected = Vec::new();
     for number in 1..=22 {
-        let answer = reference_answer(sessions[0].reference(), sql(number)).await;
+        let answer = reference_answer(sessions[0].reference(), &sql(number)).await;
         expected.push(answer.expect("the reference"));
     }
     let expected = Arc::new(expected);
@@ -61,7 +61,7 @@ async fn run_all(sessions: &[Arc<WarplineSession>], rounds: u8) -> usize {
             let mut fallbacks = 0;
             for round in 0..rounds {
                 let query = (number * 5 + round) % 22 + 1;
-                let run = session.run(sql(query)).await;
+                let run = session.run(&sql(query)).await;
                 let run = run.unwrap_or_else(|error| panic!("Q{query}: {error}"));
                 let found = Answer::new(&run.schema, &run.batches).expect("an answer");
                 let (answer, ordering) = &expected[usize::from(query - 1)];
@@ -100,7 +100,7 @@ fn eight_sessions_share_a_device_and_its_budget() {
         // Room for any one of them, not for all: they wait for each other, and some run alone.
         let mut most = 0;
         for number in [9, 18, 21] {
-            let run = sessions[0].run(sql(number)).await.expect("an answer");
+            let run = sessions[0].run(&sql(number)).await.expect("an answer");
             most = most.max(run.metrics.peak_device_bytes.expect("a peak"));
         }
         let budget = usize::try_from(most).expect("a size") * 3 / 2;
