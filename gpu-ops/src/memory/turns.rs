@@ -145,12 +145,12 @@ impl Turns {
             if let Err(stopped) = query.check() {
                 break Err(stopped);
             }
+            if state.returns != seen && state.waiting.first() == Some(&number) {
+                break Ok(true);
+            }
             let all_wait = state.waiting.len() == state.running.len();
             if all_wait && state.waiting.last() == Some(&number) {
                 break Ok(false);
-            }
-            if state.returns != seen && state.waiting.first() == Some(&number) {
-                break Ok(true);
             }
             if Instant::now() >= end {
                 break Ok(false);
