@@ -49,6 +49,11 @@ pub enum Error {
     /// DataFusion refused a statement or setting.
     #[error("{}", describe(.0))]
     DataFusion(#[from] Box<DataFusionError>),
+    /// Something below the session broke a promise of its own; the session goes on.
+    #[error(
+        "the query ended in a panic: {0}; please report this with the query, and with the file if it reads one"
+    )]
+    Panicked(String),
     /// A micro-benchmark that does not exist, or whose result is wrong.
     #[error("{0}")]
     Bench(String),

@@ -1,5 +1,6 @@
 //! A session: DataFusion with Warpline's planner, and a plain DataFusion over the same tables as its oracle.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -8,6 +9,7 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::FutureExt;
 use warpline_planner::{ByteSize, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
 
@@ -62,6 +64,20 @@ impl WarplineSession {
     pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
         let planned = self.plans.plan(&self.context, sql).await?;
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned)))
+    }
+
+    /// Waits for work that is done for a statement, for callers that run it by themselves: a panic below is an error, and
+    /// errors name the files that the statement names.
+    ///
+    /// # Errors
+    /// Those of the work, and [`Error::DataFusion`] with [`Error::Panicked`] for a panic.
+    pub async fn guard<T>(&self, sql: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
+        let error = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(Err(Error::DataFusion(error))) => *error,
+            Ok(outcome) => return outcome,
+            Err(panic) => query::panicked(panic.as_ref()),
+        };
+        Err(query::located(&self.context, sql, error).into())
     }
 
     /// Failures that `warpline.inject_failures` has caused since it was set.

@@ -240,17 +240,22 @@ impl Shell {
     async fn run_item(&mut self, item: Item) -> Result<Flow> {
         match item {
             Item::Sql(sql) => {
-                let start = Instant::now();
-                match self.session.prepare(&sql).await? {
-                    Some(query) => self.print_answer(query, start).await?,
-                    None => {
-                        let context = self.session.context();
-                        exec::exec_from_commands(context, vec![sql], &self.print).await?;
-                    }
-                }
+                self.session.guard(&sql, self.run_sql(&sql)).await?;
                 Ok(Flow::Continue)
             }
             Item::Command(command) => self.run_command(&command).await,
+        }
+    }
+
+    async fn run_sql(&self, sql: &str) -> Result<()> {
+        let start = Instant::now();
+        match self.session.prepare(sql).await? {
+            Some(query) => self.print_answer(query, start).await,
+            None => {
+                let context = self.session.context();
+                let commands = vec![sql.to_string()];
+                Ok(exec::exec_from_commands(context, commands, &self.print).await?)
+            }
         }
     }
 

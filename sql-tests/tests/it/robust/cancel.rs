@@ -96,6 +96,12 @@ fn a_time_limit_stops_a_query() {
         let run = fixture.run(&expected.sql).expect("in time");
         assert_right(&expected, &run, "with a long limit");
     }
+    // The time of a plan that is used again begins anew.
+    fixture.set("warpline.time_limit", "5s");
+    fixture.run(&expected.sql).expect("in time");
+    std::thread::sleep(Duration::from_secs(6));
+    let run = fixture.run(&expected.sql).expect("in time again");
+    assert!(run.metrics.plan_cached);
     fixture.set("warpline.time_limit", "0");
     let run = fixture.run(&expected.sql).expect("no limit");
     assert_right(&expected, &run, "with no limit");

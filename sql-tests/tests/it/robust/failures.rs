@@ -146,6 +146,33 @@ fn a_failed_copy_or_launch_is_answered_by_the_cpu() {
     assert_eq!(left_in_use(&fixture), 0);
 }
 
+/// Many batches of rows, of which the last column is fetched on its own: whichever copy fails, each row is there once.
+#[test]
+fn a_fallback_repeats_no_rows() {
+    let fixture = tpch(false, &[]);
+    let lines = "SELECT l_orderkey, l_linenumber, l_comment FROM lineitem, orders WHERE l_orderkey = o_orderkey";
+    let expected = fixture.expect(lines);
+    let run = fixture.run(lines).expect("an answer");
+    assert_right(&expected, &run, "without failures");
+    assert!(
+        run.rows() > 6_000 && run.metrics.fallbacks.is_empty(),
+        "{:?}",
+        run.metrics
+    );
+    let mut failed = 0;
+    for nth in 1..100 {
+        let rules = format!("download:{nth}");
+        let fired = run_twice(&fixture, &expected, &rules, |outcome| {
+            assert_right(&expected, &outcome.expect("an answer"), &rules);
+        });
+        if fired == 0 {
+            break;
+        }
+        failed += fired;
+    }
+    assert!(failed > 2, "{failed} copies");
+}
+
 #[test]
 fn a_failed_compilation_is_answered_by_the_cpu_and_tried_again() {
     let mut all = 0;
