@@ -19,6 +19,7 @@ pub mod bench;
 mod device;
 mod error;
 mod extension;
+mod guard;
 mod memory;
 mod plan_cache;
 mod query;

@@ -1,7 +1,5 @@
 //! Runs one query and collects what its plan measured.
 
-use std::any::Any;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,12 +8,10 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::{collect, execute_stream};
 use datafusion::prelude::SessionContext;
-use datafusion::sql::parser::Statement;
-use futures::FutureExt;
 use warpline_tpch::QueryRun;
 
 use crate::device;
-use crate::error::Error;
+use crate::guard::guarded;
 use crate::plan_cache::{PlanCache, Planned};
 
 /// Runs SQL from its text to the last Arrow batch on the host.
@@ -27,21 +23,9 @@ pub(crate) async fn run(
     cache: &PlanCache,
     sql: &str,
 ) -> Result<QueryRun, DataFusionError> {
-    let run = AssertUnwindSafe(run_unguarded(context, cache, sql)).catch_unwind();
-    run.await
-        .unwrap_or_else(|panic| Err(located(context, sql, panicked(panic.as_ref()))))
+    guarded(context, sql, run_unguarded(context, cache, sql)).await
 }
 
-/// The error that a panic counts as.
-pub(crate) fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-    let error = Error::Panicked(text.unwrap_or("no message").to_string());
-    DataFusionError::External(Box::new(error))
-}
-
-/// As [`run`]. A panic below, such as that of a reader over a file that was damaged in a way it does not expect, ends the query
-/// and not the session.
 async fn run_unguarded(
     context: &SessionContext,
     cache: &PlanCache,
@@ -51,8 +35,7 @@ async fn run_unguarded(
     let planned = match cache.plan(context, sql).await? {
         Some(planned) => planned,
         None => {
-            let frame = context.sql(sql).await;
-            let frame = frame.map_err(|error| located(context, sql, error))?;
+            let frame = context.sql(sql).await?;
             let task = Arc::new(frame.task_ctx());
             Planned::once(frame.create_physical_plan().await?, task)
         }
@@ -69,26 +52,6 @@ async fn run_unguarded(
         batches,
         metrics,
     })
-}
-
-/// The error of a statement with the files that it names, which DataFusion's readers leave out when they look for a schema.
-pub(crate) fn located(
-    context: &SessionContext,
-    sql: &str,
-    error: DataFusionError,
-) -> DataFusionError {
-    let state = context.state();
-    let dialect = state.config_options().sql_parser.dialect;
-    match state.sql_to_statement(sql, &dialect) {
-        Ok(Statement::CreateExternalTable(create)) => {
-            let message = error.to_string();
-            match create.locations.iter().any(|l| message.contains(l)) {
-                true => error,
-                false => error.context(format!("reading {}", create.locations.join(", "))),
-            }
-        }
-        _ => error,
-    }
 }
 
 /// A query that is planned, for callers that read its answer as a stream.

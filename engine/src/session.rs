@@ -1,6 +1,5 @@
 //! A session: DataFusion with Warpline's planner, and a plain DataFusion over the same tables as its oracle.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -9,13 +8,13 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::FutureExt;
 use warpline_planner::{ByteSize, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
 
 use crate::device::{self, Device, DeviceChoice};
 use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
+use crate::guard::guarded;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
 
@@ -62,7 +61,7 @@ impl WarplineSession {
     /// # Errors
     /// [`Error::DataFusion`] with what parsing or planning reports.
     pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
-        let planned = self.plans.plan(&self.context, sql).await?;
+        let planned = guarded(&self.context, sql, self.plans.plan(&self.context, sql)).await?;
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned)))
     }
 
@@ -71,13 +70,12 @@ impl WarplineSession {
     ///
     /// # Errors
     /// Those of the work, and [`Error::DataFusion`] with [`Error::Panicked`] for a panic.
-    pub async fn guard<T>(&self, sql: &str, work: impl Future<Output = Result<T>>) -> Result<T> {
-        let error = match AssertUnwindSafe(work).catch_unwind().await {
-            Ok(Err(Error::DataFusion(error))) => *error,
-            Ok(outcome) => return outcome,
-            Err(panic) => query::panicked(panic.as_ref()),
-        };
-        Err(query::located(&self.context, sql, error).into())
+    pub async fn guard<T>(
+        &self,
+        sql: &str,
+        work: impl Future<Output = Result<T, DataFusionError>>,
+    ) -> Result<T> {
+        Ok(guarded(&self.context, sql, work).await?)
     }
 
     /// Failures that `warpline.inject_failures` has caused since it was set.

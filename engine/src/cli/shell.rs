@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use datafusion::common::instant::Instant;
+use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion_cli::catalog::DynamicObjectStoreCatalog;
 use datafusion_cli::command::{Command, OutputFormat};
@@ -240,7 +241,7 @@ impl Shell {
     async fn run_item(&mut self, item: Item) -> Result<Flow> {
         match item {
             Item::Sql(sql) => {
-                self.session.guard(&sql, self.run_sql(&sql)).await?;
+                self.run_sql(&sql).await?;
                 Ok(Flow::Continue)
             }
             Item::Command(command) => self.run_command(&command).await,
@@ -250,17 +251,24 @@ impl Shell {
     async fn run_sql(&self, sql: &str) -> Result<()> {
         let start = Instant::now();
         match self.session.prepare(sql).await? {
-            Some(query) => self.print_answer(query, start).await,
+            Some(query) => {
+                let answer = self.print_answer(query, start);
+                self.session.guard(sql, answer).await
+            }
             None => {
                 let context = self.session.context();
-                let commands = vec![sql.to_string()];
-                Ok(exec::exec_from_commands(context, commands, &self.print).await?)
+                let run = exec::exec_from_commands(context, vec![sql.to_string()], &self.print);
+                self.session.guard(sql, run).await
             }
         }
     }
 
     /// Prints what a query answers, as datafusion-cli does: rows beyond `maxrows` are counted only.
-    async fn print_answer(&self, query: PreparedQuery<'_>, start: Instant) -> Result<()> {
+    async fn print_answer(
+        &self,
+        query: PreparedQuery<'_>,
+        start: Instant,
+    ) -> Result<(), DataFusionError> {
         let most = match self.print.maxrows {
             MaxRows::Unlimited => usize::MAX,
             MaxRows::Limited(rows) => rows,
