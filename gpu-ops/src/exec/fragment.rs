@@ -25,7 +25,7 @@ use parking_lot::Mutex;
 
 use super::compile::warm_up;
 use super::execute::{Deliver, Finished, Host, execute};
-use super::ladder::{Ladder, Rung};
+use super::ladder::{Ladder, OUT_OF_CORE_VARIANTS, Rung};
 use super::prepared::Prepared;
 use super::report::{Counters, FragmentOptions, FragmentReport};
 use super::rows::DeviceRows;
@@ -341,7 +341,7 @@ impl FragmentRun {
             profile,
             _stop: StopOnDrop(Arc::clone(&query)),
             query,
-            ladder: Ladder::default(),
+            ladder: Ladder::new(OUT_OF_CORE_VARIANTS),
             load_ms: 0.0,
         }
     }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::GpuError;
 use crate::query::Query;
 
-/// Variants of a run that need less device memory and that [`Rung::OutOfCore`] can take, one after the other.
-const OUT_OF_CORE_VARIANTS: u32 = 0;
+/// Variants of every run that need less device memory, one less than the other, for [`Rung::OutOfCore`].
+pub(super) const OUT_OF_CORE_VARIANTS: u32 = 0;
 
 /// The way on after a run that ended in an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,14 +64,26 @@ impl LadderCounts {
 }
 
 /// How far a fragment has climbed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ladder {
+    /// Variants that need less memory.
+    variants: u32,
     repeats: u64,
     out_of_core: u32,
     cpu: u64,
 }
 
 impl Ladder {
+    /// At its foot, with so many variants of a run that need less memory.
+    pub(super) fn new(variants: u32) -> Self {
+        Self {
+            variants,
+            repeats: 0,
+            out_of_core: 0,
+            cpu: 0,
+        }
+    }
+
     /// The way on after a run that ended in this error. Want of memory alone is worth another run: other failures would
     /// happen again, or hide a defect.
     pub(super) fn next(&mut self, error: &GpuError) -> Rung {
@@ -82,7 +94,7 @@ impl Ladder {
             self.repeats = 1;
             return Rung::Evict;
         }
-        if self.out_of_core < OUT_OF_CORE_VARIANTS {
+        if self.out_of_core < self.variants {
             self.out_of_core += 1;
             return Rung::OutOfCore(self.out_of_core - 1);
         }
@@ -150,15 +162,19 @@ mod tests {
             in_use: 1,
             budget: 1,
         };
-        let mut ladder = Ladder::default();
-        let rungs: Vec<Rung> = (0..=1 + OUT_OF_CORE_VARIANTS)
-            .map(|_| ladder.next(&full))
-            .collect();
-        assert_eq!(rungs.first(), Some(&Rung::Evict));
-        assert_eq!(rungs.last(), Some(&Rung::Cpu));
-        assert_eq!(ladder.next(&full), Rung::Cpu, "there is nothing behind it");
-        let mut ladder = Ladder::default();
+        let mut ladder = Ladder::new(2);
+        let rungs: Vec<Rung> = (0..5).map(|_| ladder.next(&full)).collect();
+        let expected = [
+            Rung::Evict,
+            Rung::OutOfCore(0),
+            Rung::OutOfCore(1),
+            Rung::Cpu,
+            Rung::Cpu,
+        ];
+        assert_eq!(rungs, expected);
+        let mut ladder = Ladder::new(0);
         assert_eq!(ladder.next(&GpuError::Stopped), Rung::Cpu);
         assert_eq!(ladder.next(&full), Rung::Evict);
+        assert_eq!(ladder.next(&full), Rung::Cpu);
     }
 }
