@@ -3,7 +3,7 @@
 
 use warpline_sql_tests::{Expected, Fixture};
 
-use super::{SCALE, assert_right, left_in_use, memory, sql, tpch};
+use super::{DEVICE_MEMORY_ALONE, SCALE, assert_right, left_in_use, memory, sql, tpch};
 
 const INJECT: &str = "warpline.inject_failures";
 
@@ -60,8 +60,8 @@ fn one_refused_allocation_is_survived_on_the_device() {
 
 #[test]
 fn without_any_memory_the_cpu_answers_or_the_error_is_clear() {
-    let relaxed = tpch(false, &[]);
-    let strict = tpch(true, &[]);
+    let relaxed = tpch(false, DEVICE_MEMORY_ALONE);
+    let strict = tpch(true, DEVICE_MEMORY_ALONE);
     for number in SOME {
         let expected = relaxed.expect(&sql(number));
         // Refused from the n-th allocation on, and for as long as the query tries.

@@ -1,10 +1,10 @@
 //! The budget: set while the session runs, kept to, reported.
 
-use super::{assert_right, left_in_use, memory, sql, tpch};
+use super::{DEVICE_MEMORY_ALONE, assert_right, left_in_use, memory, sql, tpch};
 
 #[test]
 fn the_budget_changes_while_the_session_runs() {
-    let fixture = tpch(false, &[]);
+    let fixture = tpch(false, DEVICE_MEMORY_ALONE);
     let expected = fixture.expect(&sql(9));
     let run = fixture.run(&expected.sql).expect("an answer");
     assert_right(&expected, &run, "with all memory");
@@ -53,7 +53,7 @@ fn the_budget_changes_while_the_session_runs() {
 
 #[test]
 fn every_query_is_right_within_any_budget() {
-    let fixture = tpch(false, &[]);
+    let fixture = tpch(false, DEVICE_MEMORY_ALONE);
     let queries: Vec<_> = (1..=22).map(|n| fixture.expect(&sql(n))).collect();
     let mut most = 0;
     for expected in &queries {
@@ -81,7 +81,7 @@ fn every_query_is_right_within_any_budget() {
 
 #[test]
 fn reports_show_the_peak_and_the_ladder() {
-    let fixture = tpch(false, &[]);
+    let fixture = tpch(false, DEVICE_MEMORY_ALONE);
     let analyze = format!("EXPLAIN ANALYZE {}", sql(6));
     let text = |fixture: &warpline_sql_tests::Fixture| {
         let run = fixture.run(&analyze).expect("an answer");

@@ -17,6 +17,9 @@ use crate::relational::tpch::with_tables;
 /// Rows enough for all queries but a few to have an answer, few enough for thousands of runs in the emulator.
 const SCALE: f64 = 0.001;
 
+/// Settings under which nothing but device memory holds columns and results: then want of it leads to the CPU.
+const DEVICE_MEMORY_ALONE: &[(&str, &str)] = &[];
+
 /// A session over TPC-H's tables on the device under test.
 fn tpch(require_gpu: bool, settings: &[(&str, &str)]) -> Fixture {
     let settings: Vec<_> = settings
