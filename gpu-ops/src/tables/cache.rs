@@ -19,6 +19,7 @@ use crate::column::{Column, ColumnAssembler, Encoding, StringPolicy, is_text};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::memory::{MemoryPool, PressureHandler};
+use crate::query::Query;
 
 /// Columns of one table, ready for kernels.
 #[derive(Debug, Clone)]
@@ -300,6 +301,7 @@ impl TableCache {
         let rows = packed.rows;
         // Encoding and copying block.
         let uploaded = tokio::task::spawn_blocking(move || {
+            let _entered = stream.query().map(Query::enter);
             let mut uploaded = Vec::with_capacity(fields.len());
             for ((field, policy), segments) in fields.iter().zip(policies).zip(packed.columns) {
                 let purpose = format!("column {} of {name}", field.name());
@@ -565,13 +567,8 @@ fn is_idle(column: &Arc<Column>) -> bool {
 
 /// Bytes of the column's buffers: as uploaded, or as they count against the pool's budget.
 fn device_bytes(column: &Column, budget: bool) -> usize {
-    let offsets = match &column.encoding {
-        Encoding::Bytes { offsets } => Some(offsets),
-        _ => None,
-    };
-    let buffers = [Some(&column.data), column.validity.as_ref(), offsets];
-    let sizes = buffers.into_iter().flatten();
-    sizes
+    column
+        .buffers()
         .map(|buffer| {
             if budget {
                 buffer.capacity()

@@ -4,3 +4,4 @@ mod differential;
 mod files;
 mod operators;
 mod relational;
+mod robust;
