@@ -14,16 +14,16 @@ use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
 use warpline_gpu::device::probe;
-use warpline_gpu::exec::{GpuFragmentExec, TreeMetrics};
+use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec, TreeMetrics};
 use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
-use warpline_planner::config::DeviceSetting;
-use warpline_planner::{GpuPlacement, PlacementReportExec, WarplineConfig, metrics};
+use warpline_planner::config::{DeviceSetting, Failures};
+use warpline_planner::{ByteSize, GpuPlacement, PlacementReportExec, WarplineConfig, metrics};
 use warpline_tpch::{QueryMetrics, WorkBalance};
 
 use crate::error::{Error, Result};
-use crate::size::ByteSize;
+use crate::memory::{DeviceMemory, ladder_of};
 
 /// The setting that names the device.
 pub(crate) const DEVICE_SETTING: &str = "warpline.device";
@@ -41,6 +41,8 @@ struct Opened {
     options: RuntimeOptions,
     runtime: Option<Arc<Runtime>>,
     placement: Arc<GpuPlacement>,
+    /// How often the device had been set, in all sessions, when it was opened.
+    device_set: u64,
 }
 
 impl Opened {
@@ -51,7 +53,13 @@ impl Opened {
             options,
             runtime,
             placement,
+            device_set: 0,
         })
+    }
+
+    fn is_lost(&self) -> bool {
+        let lost = |runtime: &Arc<Runtime>| runtime.lost().is_some();
+        self.runtime.as_ref().is_some_and(lost)
     }
 }
 
@@ -138,13 +146,64 @@ impl Device {
         Ok((machine.to_string(), path))
     }
 
-    /// The rule for the device that the settings name, which is opened if it is another one than before.
-    fn placement_for(&self, options: RuntimeOptions) -> Result<Arc<GpuPlacement>> {
+    /// What its memory holds, and what was done when there was too little; `None` when the CPU answers.
+    pub fn memory(&self) -> Option<DeviceMemory> {
+        let runtime = self.0.lock().runtime.clone()?;
+        Some(DeviceMemory::of(&runtime))
+    }
+
+    /// Lets go of all columns and indexes that are kept for later queries and that no query uses; returns their bytes.
+    ///
+    /// # Errors
+    /// [`Error::Gpu`] when earlier work on the device failed.
+    pub fn evict(&self) -> Result<usize> {
+        let runtime = self.0.lock().runtime.clone();
+        Ok(runtime.map_or(Ok(0), |runtime| runtime.evict())?)
+    }
+
+    /// The rule for the device that the settings name. It is opened if it is another one than before, or if it was lost and
+    /// the setting was set since; its memory and its failures are as the settings say, if the session of `seen` changed them.
+    fn placement_for(
+        &self,
+        settings: &WarplineConfig,
+        seen: &Mutex<Seen>,
+    ) -> Result<Arc<GpuPlacement>> {
+        let memory = (settings.device_memory > 0).then_some(settings.device_memory);
+        let host_memory = (settings.host_memory > 0).then_some(settings.host_memory);
+        let mut seen = seen.lock();
         let mut opened = self.0.lock();
-        if opened.options != options {
+        let again = opened.is_lost() && settings.device_set > opened.device_set;
+        let mut failures_changed = seen.failures != settings.inject_failures;
+        if opened.options.device != settings.device.0 || again {
+            opened.device_set = settings.device_set;
+            let mut options = opened.options;
+            options.device = settings.device.0;
+            options.device_memory = memory;
+            options.host_memory = host_memory;
             // When it does not open, the old one stays.
-            *opened = Opened::open(options)?;
+            *opened = Opened {
+                device_set: settings.device_set,
+                ..Opened::open(options)?
+            };
+            failures_changed = true;
+        } else if seen.memory != memory && opened.options.device_memory != memory {
+            if let Some(runtime) = &opened.runtime {
+                runtime.set_device_memory(memory)?;
+            }
+            opened.options.device_memory = memory;
         }
+        if seen.host_memory != host_memory && opened.options.host_memory != host_memory {
+            if let Some(runtime) = &opened.runtime {
+                runtime.set_host_memory(host_memory)?;
+            }
+            opened.options.host_memory = host_memory;
+        }
+        if failures_changed && let Some(runtime) = &opened.runtime {
+            runtime.inject_failures(settings.inject_failures.plan().cloned());
+        }
+        seen.memory = memory;
+        seen.host_memory = host_memory;
+        seen.failures = settings.inject_failures.clone();
         Ok(Arc::clone(&opened.placement))
     }
 
@@ -157,7 +216,14 @@ impl Device {
         settings.host_memory = options.host_memory.unwrap_or(0);
         let config = builder.config().get_or_insert_default();
         config.options_mut().extensions.insert(settings);
-        builder.with_physical_optimizer_rule(Arc::new(Placement(self.clone())))
+        builder.with_physical_optimizer_rule(Arc::new(Placement {
+            device: self.clone(),
+            seen: Mutex::new(Seen {
+                memory: options.device_memory,
+                host_memory: options.host_memory,
+                failures: Failures::default(),
+            }),
+        }))
     }
 }
 
@@ -169,7 +235,19 @@ impl fmt::Debug for Device {
 
 /// Places plans on the device that `warpline.device` names when they are made.
 #[derive(Debug)]
-struct Placement(Device);
+struct Placement {
+    device: Device,
+    seen: Mutex<Seen>,
+}
+
+/// Settings of a session as they were at its last plan: what others set on a device that they share stays until this session
+/// changes its own.
+#[derive(Debug)]
+struct Seen {
+    memory: Option<usize>,
+    host_memory: Option<usize>,
+    failures: Failures,
+}
 
 impl PhysicalOptimizerRule for Placement {
     fn optimize(
@@ -183,12 +261,10 @@ impl PhysicalOptimizerRule for Placement {
             DataFusionError::External(format!("{error}; {remedy}").into())
         };
         let settings = WarplineConfig::of(config);
-        let options = RuntimeOptions {
-            device: settings.device.0,
-            device_memory: (settings.device_memory > 0).then_some(settings.device_memory),
-            host_memory: (settings.host_memory > 0).then_some(settings.host_memory),
-        };
-        let placement = self.0.placement_for(options).map_err(external)?;
+        let placement = self
+            .device
+            .placement_for(&settings, &self.seen)
+            .map_err(external)?;
         placement.optimize(plan, config)
     }
 
@@ -218,9 +294,9 @@ pub(crate) fn is_fragment(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<GpuFragmentExec>()
 }
 
-/// Whether a plan node only reports on the plan below it.
+/// Whether a plan node only reports on the plan below it, or limits its time.
 pub(crate) fn is_report(node: &Arc<dyn ExecutionPlan>) -> bool {
-    node.is::<PlacementReportExec>()
+    node.is::<PlacementReportExec>() || node.is::<TimeLimitExec>()
 }
 
 /// Most plans that a session keeps; 0 when it keeps none, by its settings or because the CPU answers all.
@@ -246,6 +322,8 @@ pub(crate) fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
         bytes: (totals.kernels > 0).then_some(totals.bytes as u64),
         streamed_bytes: totals.streamed_bytes,
         spilled_bytes: totals.spilled_bytes,
+        peak_device_bytes: (totals.fragments > 0).then_some(totals.peak_bytes as u64),
+        ladder: ladder_of(totals.ladder),
         fallbacks: totals.fallbacks,
         balance: balance_of(&totals.trees),
     }

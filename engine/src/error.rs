@@ -1,6 +1,7 @@
 //! The errors of the facade; each names the cause and the remedy.
 
 use datafusion::error::DataFusionError;
+use warpline_planner::PlannerError;
 use warpline_tpch::{TpchError, one_line};
 
 /// Result with an [`Error`].
@@ -27,12 +28,9 @@ pub enum Error {
         /// The device setting.
         device: String,
     },
-    /// The text is not a size.
-    #[error("'{given}' is not a size: give bytes with a unit, for example 16GiB or 512MB")]
-    Size {
-        /// What was given.
-        given: String,
-    },
+    /// A value that a setting cannot have.
+    #[error("{0}")]
+    Value(#[from] PlannerError),
     /// A setting is not of the form KEY=VALUE.
     #[error("'{given}' is not a setting: give KEY=VALUE, for example warpline.min_rows=0")]
     Setting {
@@ -51,6 +49,11 @@ pub enum Error {
     /// DataFusion refused a statement or setting.
     #[error("{}", describe(.0))]
     DataFusion(#[from] Box<DataFusionError>),
+    /// Something below the session broke a promise of its own; the session goes on.
+    #[error(
+        "the query ended in a panic: {0}; please report this with the query, and with the file if it reads one"
+    )]
+    Panicked(String),
     /// A micro-benchmark that does not exist, or whose result is wrong.
     #[error("{0}")]
     Bench(String),

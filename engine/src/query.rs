@@ -11,6 +11,7 @@ use datafusion::prelude::SessionContext;
 use warpline_tpch::QueryRun;
 
 use crate::device;
+use crate::guard::guarded;
 use crate::plan_cache::{PlanCache, Planned};
 
 /// Runs SQL from its text to the last Arrow batch on the host.
@@ -18,6 +19,14 @@ use crate::plan_cache::{PlanCache, Planned};
 /// # Errors
 /// What parsing, planning or execution reports.
 pub(crate) async fn run(
+    context: &SessionContext,
+    cache: &PlanCache,
+    sql: &str,
+) -> Result<QueryRun, DataFusionError> {
+    guarded(context, sql, run_unguarded(context, cache, sql)).await
+}
+
+async fn run_unguarded(
     context: &SessionContext,
     cache: &PlanCache,
     sql: &str,

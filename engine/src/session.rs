@@ -8,14 +8,15 @@ use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use warpline_planner::{ByteSize, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
 
 use crate::device::{self, Device, DeviceChoice};
 use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
+use crate::guard::guarded;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
-use crate::size::ByteSize;
 
 /// SQL over Arrow data, on a device where one is in use.
 pub struct WarplineSession {
@@ -60,8 +61,29 @@ impl WarplineSession {
     /// # Errors
     /// [`Error::DataFusion`] with what parsing or planning reports.
     pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
-        let planned = self.plans.plan(&self.context, sql).await?;
+        let planned = guarded(&self.context, sql, self.plans.plan(&self.context, sql)).await?;
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned)))
+    }
+
+    /// Waits for work that is done for a statement, for callers that run it by themselves: a panic below is an error, and
+    /// errors name the files that the statement names.
+    ///
+    /// # Errors
+    /// Those of the work, and [`Error::DataFusion`] with [`Error::Panicked`] for a panic.
+    pub async fn guard<T>(
+        &self,
+        sql: &str,
+        work: impl Future<Output = Result<T, DataFusionError>>,
+    ) -> Result<T> {
+        Ok(guarded(&self.context, sql, work).await?)
+    }
+
+    /// Failures that `warpline.inject_failures` has caused since it was set.
+    pub fn injected_failures(&self) -> u64 {
+        let config = self.context.copied_config();
+        let settings = WarplineConfig::of(config.options());
+        let plan = settings.inject_failures.plan();
+        plan.map_or(0, |plan| plan.injected())
     }
 
     /// How often queries ran the plan of an earlier one.
@@ -121,6 +143,7 @@ impl QueryEngine for WarplineSession {
 #[derive(Default)]
 pub struct WarplineSessionBuilder {
     device: Option<DeviceChoice>,
+    shared: Option<Device>,
     device_memory: Option<ByteSize>,
     require_gpu: bool,
     local_files: bool,
@@ -134,6 +157,14 @@ impl WarplineSessionBuilder {
     #[must_use]
     pub fn device(mut self, choice: DeviceChoice) -> Self {
         self.device = Some(choice);
+        self
+    }
+
+    /// A device that is open already, which this session shares with others: its memory, resident columns and kernels. It wins
+    /// over [`Self::device`] and [`Self::device_memory`].
+    #[must_use]
+    pub fn shared_device(mut self, device: &Device) -> Self {
+        self.shared = Some(device.clone());
         self
     }
 
@@ -204,7 +235,10 @@ impl WarplineSessionBuilder {
             (None, Some("0") | None) => None,
             (None, Some(text)) => Some(text.parse()?),
         };
-        let device = Device::open(choice, memory)?;
+        let device = match self.shared {
+            Some(device) => device,
+            None => Device::open(choice, memory)?,
+        };
         if self.require_gpu && !device.is_in_use() {
             return Err(Error::NoGpu {
                 device: choice.to_string(),

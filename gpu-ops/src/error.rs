@@ -51,6 +51,28 @@ pub enum GpuError {
         /// The driver's or the emulator's message.
         cause: String,
     },
+    /// The driver reported an error after which nothing works on the device's context, or the device is gone.
+    #[error(
+        "device {device} is lost: {cause}; SET warpline.device = '{device}' or a new session opens it again, restart the \
+         program if it stays lost"
+    )]
+    DeviceLost {
+        /// The device's name, e.g. `cuda:0`.
+        device: String,
+        /// The driver's message.
+        cause: String,
+    },
+    /// The query took longer than it may.
+    #[error(
+        "the query was stopped after warpline.time_limit = {limit}; raise it, or SET warpline.time_limit = 0 for no limit"
+    )]
+    TimeLimit {
+        /// The limit, with its unit.
+        limit: String,
+    },
+    /// The query was stopped: its stream was dropped, or its time was over.
+    #[error("the query was stopped")]
+    Stopped,
     /// The kernel met a value for which SQL demands an error (division by zero, overflow, failed cast).
     #[error("{0} in an expression computed on the device")]
     Arithmetic(ArithmeticFault),

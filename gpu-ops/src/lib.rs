@@ -11,6 +11,9 @@
 //! 4. [`exec`] allocates from the budgeted pool of [`memory`], launches, brings the groups back and
 //!    finishes them as Arrow arrays. [`exec::GpuFragmentExec`] is the node in DataFusion's plan.
 //!
+//! A [`query`](mod@query) that is stopped queues nothing more; one that gets no memory climbs the ladder of [`exec`]; and
+//! any call of a device can be made to fail, for tests of all that ([`device::faulty`]).
+//!
 //! [`expr`] holds the typed expressions in between. Nothing here decides *what* runs on the device;
 //! that is the planner's part, which reaches in through [`pipeline::PlacementPolicy`].
 
@@ -26,6 +29,7 @@ pub mod machine;
 pub mod memory;
 pub mod pipeline;
 pub mod primitives;
+pub mod query;
 pub mod runtime;
 pub mod synthetic;
 pub mod tables;

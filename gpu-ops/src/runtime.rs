@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 
 use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
+use crate::device::faulty::{FailurePlan, FaultyDevice};
 use crate::device::pinned::PinnedMemory;
 use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
-use crate::exec::CoveringIndexes;
+use crate::exec::{CoveringIndexes, LadderCounts, LadderTotals};
 use crate::machine::Machine;
 use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler};
 use crate::tables::TableCache;
@@ -149,6 +150,8 @@ impl PressureHandler for KeptOnHost {
 /// An open device and what is shared on it. `Send + Sync`; several sessions use one.
 pub struct Runtime {
     device: Arc<dyn Device>,
+    /// The same device: all calls go through it.
+    faulty: Arc<FaultyDevice>,
     machine: Arc<Machine>,
     pool: Arc<MemoryPool>,
     host_pool: Arc<MemoryPool>,
@@ -162,6 +165,18 @@ pub struct Runtime {
     bandwidth: OnceLock<f64>,
     idle_streams: Arc<Mutex<Vec<Stream>>>,
     used: AtomicBool,
+    ladder: LadderTotals,
+}
+
+/// The pool's budget on a device: as asked for, else what is free and what the pool `holds` of it but for a reserve.
+fn budget_on(device: &dyn Device, asked: Option<usize>, holds: usize) -> Result<usize> {
+    match asked {
+        Some(bytes) => Ok(bytes.min(device.info().memory)),
+        None => {
+            let free = device.free_memory()?.saturating_add(holds);
+            Ok(free.saturating_sub((free / 20).max(HEADROOM)))
+        }
+    }
 }
 
 impl Runtime {
@@ -210,13 +225,9 @@ impl Runtime {
         device_memory: Option<usize>,
         host_memory: Option<usize>,
     ) -> Result<Arc<Self>> {
-        let budget = match device_memory {
-            Some(bytes) => bytes.min(device.info().memory),
-            None => {
-                let free = device.free_memory()?;
-                free.saturating_sub((free / 20).max(HEADROOM))
-            }
-        };
+        let faulty = FaultyDevice::new(device);
+        let device: Arc<dyn Device> = Arc::clone(&faulty) as Arc<dyn Device>;
+        let budget = budget_on(device.as_ref(), device_memory, 0)?;
         let pool = MemoryPool::new(Arc::clone(&device), budget);
         let pinned: Arc<dyn Device> = Arc::new(PinnedMemory::new(Arc::clone(&device)));
         let host_pool = MemoryPool::new(pinned, host_memory.unwrap_or_else(half_of_host_memory));
@@ -233,6 +244,7 @@ impl Runtime {
         Ok(Arc::new(Self {
             machine: Arc::new(Machine::of(device.info())),
             device,
+            faulty,
             pool,
             host_pool,
             kept,
@@ -243,6 +255,7 @@ impl Runtime {
             bandwidth: OnceLock::new(),
             idle_streams: Arc::default(),
             used: AtomicBool::new(false),
+            ladder: LadderTotals::default(),
         }))
     }
 
@@ -298,6 +311,58 @@ impl Runtime {
     /// Let go of all indexes that are kept.
     pub fn drop_indexes(&self) {
         self.indexes().release(usize::MAX);
+    }
+
+    /// Let go of everything that is kept for later queries and that no query uses; returns the bytes that went.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when earlier work on the device failed.
+    pub fn evict(&self) -> Result<usize> {
+        let indexes = self.indexes().release(usize::MAX);
+        let columns = self.tables().release(usize::MAX);
+        self.pool.trim()?;
+        Ok(indexes.saturating_add(columns))
+    }
+
+    /// Change the pool's budget, in bytes; `None` for what is free, less some headroom. What is over a smaller budget and no
+    /// query uses goes at once.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when the device's free memory cannot be read or earlier work failed.
+    pub fn set_device_memory(&self, bytes: Option<usize>) -> Result<()> {
+        let statistics = self.pool.statistics();
+        let holds = statistics.in_use.saturating_add(statistics.cached);
+        let budget = budget_on(self.device.as_ref(), bytes, holds)?;
+        self.pool.set_budget(budget)
+    }
+
+    /// Change the budget of page-locked host memory, in bytes; `None` for half of the host's.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when earlier work failed.
+    pub fn set_host_memory(&self, bytes: Option<usize>) -> Result<()> {
+        self.host_pool
+            .set_budget(bytes.unwrap_or_else(half_of_host_memory))
+    }
+
+    /// Let calls of the device fail by a plan, in the place of an earlier one; `None` lets them pass. For tests of what
+    /// happens then.
+    pub fn inject_failures(&self, plan: Option<Arc<FailurePlan>>) {
+        self.faulty.inject(plan);
+    }
+
+    /// Why the device can do nothing more; `None` while it works.
+    pub fn lost(&self) -> Option<String> {
+        self.device.lost()
+    }
+
+    /// What was done for want of memory, in all queries so far.
+    pub fn ladder(&self) -> LadderCounts {
+        self.ladder.counts()
+    }
+
+    pub(crate) fn count_ladder(&self, counts: LadderCounts) {
+        self.ladder.add(counts);
     }
 
     /// A stream of one's own, made by an earlier user where one is idle. What that user queued and nobody

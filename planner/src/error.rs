@@ -20,6 +20,12 @@ pub enum PlannerError {
          (`warpline devices` lists them) or SET warpline.require_gpu = false"
     )]
     NoDevice,
+    /// The text is not a size.
+    #[error("'{given}' is not a size: give bytes with a unit, for example 16GiB or 512MB")]
+    Size {
+        /// What was given.
+        given: String,
+    },
     /// A setting got a value it cannot have.
     #[error("'{value}' is not a value of {setting}; valid values: {valid}")]
     Setting {
@@ -35,7 +41,9 @@ pub enum PlannerError {
 impl From<PlannerError> for DataFusionError {
     fn from(error: PlannerError) -> Self {
         match error {
-            PlannerError::Setting { .. } => Self::Configuration(error.to_string()),
+            PlannerError::Setting { .. } | PlannerError::Size { .. } => {
+                Self::Configuration(error.to_string())
+            }
             _ => Self::Plan(error.to_string()),
         }
     }

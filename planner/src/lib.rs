@@ -20,6 +20,7 @@ pub mod placement;
 pub mod policy;
 pub mod reason;
 pub mod rel;
+pub mod size;
 pub mod stats;
 pub mod translate;
 
@@ -30,6 +31,7 @@ pub use metrics::FragmentTotals;
 pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};
 pub use policy::FragmentPlanner;
 pub use reason::Reason;
+pub use size::ByteSize;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

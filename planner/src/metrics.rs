@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use warpline_gpu::exec::{GpuFragmentExec, TreeMetrics};
+use warpline_gpu::exec::{GpuFragmentExec, LadderCounts, TreeMetrics};
 
 use crate::placement::PlacementReportExec;
 
@@ -26,6 +26,10 @@ pub struct FragmentTotals {
     pub spilled_bytes: u64,
     /// Rows that left the device.
     pub output_rows: usize,
+    /// Device memory at its height, in bytes, of the fragment that needed most.
+    pub peak_bytes: usize,
+    /// What was done for want of memory.
+    pub ladder: LadderCounts,
     /// Fragments in the plan.
     pub fragments: usize,
     /// Why the CPU did some of the work: decided while planning, then met at run time.
@@ -58,6 +62,8 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
         totals.streamed_bytes += report.streamed_bytes;
         totals.spilled_bytes += report.spilled_bytes;
         totals.output_rows += report.output_rows;
+        totals.peak_bytes = totals.peak_bytes.max(report.peak_bytes);
+        totals.ladder = totals.ladder.plus(report.ladder);
         totals.fragments += 1;
         totals.fallbacks.extend(report.fallback);
         totals.choices.extend(report.choices);

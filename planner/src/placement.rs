@@ -10,6 +10,8 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use warpline_gpu::GpuError;
+use warpline_gpu::exec::TimeLimitExec;
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
@@ -46,20 +48,63 @@ impl PhysicalOptimizerRule for GpuPlacement {
         options: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let config = WarplineConfig::of(options);
-        if plan.is::<PlacementReportExec>() || (self.runtime.is_none() && !config.require_gpu) {
+        if plan.is::<PlacementReportExec>() || plan.is::<TimeLimitExec>() {
+            return Ok(plan);
+        }
+        let plan = self.place(plan, &config)?;
+        Ok(match config.time_limit.0 {
+            Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
+            None => plan,
+        })
+    }
+
+    fn name(&self) -> &str {
+        "gpu_placement"
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
+
+impl GpuPlacement {
+    /// The plan with fragments in the place of what the device runs.
+    fn place(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &WarplineConfig,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        if self.runtime.is_none() && !config.require_gpu {
             return Ok(plan);
         }
         let machine = match &self.runtime {
             Some(runtime) => Arc::clone(runtime.machine()),
             None => Arc::new(Machine::h200()),
         };
-        let classification = Classification::of(&plan, &config, &machine);
+        let classification = Classification::of(&plan, config, &machine);
         if !classification.reads_tables() {
             return Ok(plan);
         }
         let Some(runtime) = &self.runtime else {
             return Err(PlannerError::NoDevice.into());
         };
+        if let Some(cause) = runtime.lost() {
+            let device = runtime.device().info().id.clone();
+            let lost = GpuError::DeviceLost {
+                device: device.clone(),
+                cause,
+            };
+            if config.require_gpu {
+                return Err(lost.into());
+            }
+            let all = CpuOperator {
+                operator: "all operators".into(),
+                reason: lost.to_string(),
+                count: 1,
+                fallback: true,
+            };
+            return Ok(Arc::new(PlacementReportExec::new(plan, device, vec![all])));
+        }
         let operators = classification.cpu_operators();
         let fallbacks: Vec<String> = operators
             .iter()
@@ -72,17 +117,9 @@ impl PhysicalOptimizerRule for GpuPlacement {
             }
             .into());
         }
-        let plan = replace::replace(classification, runtime, &config)?;
+        let plan = replace::replace(classification, runtime, config)?;
         let device = runtime.device().info().id.clone();
         Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
-    }
-
-    fn name(&self) -> &str {
-        "gpu_placement"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
     }
 }
 

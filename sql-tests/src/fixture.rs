@@ -3,15 +3,17 @@
 //! This is test support: a failure panics with a message that names the query and the first difference.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::{MemTable, TableProvider};
+use datafusion::error::DataFusionError;
 use tokio::runtime::Runtime;
 use warpline::{DeviceChoice, QueryRun, WarplineSession};
 use warpline_tpch::QueryEngine;
 use warpline_tpch::runner::reference_answer;
-use warpline_tpch::verify::{self, Answer};
+use warpline_tpch::verify::{self, Answer, Ordering};
 
 /// Planning recurses deeply in builds without optimisation.
 const STACK_BYTES: usize = 32 << 20;
@@ -163,6 +165,71 @@ impl Fixture {
         self.runtime.block_on(future)
     }
 
+    /// Runs a query on the device alone, on a thread with a large stack.
+    ///
+    /// # Errors
+    /// What planning or execution reports.
+    ///
+    /// # Panics
+    /// When the query does.
+    pub fn run(&self, sql: &str) -> Result<QueryRun, DataFusionError> {
+        let session = Arc::clone(&self.session);
+        let text = sql.to_string();
+        let task = self.runtime.spawn(async move { session.run(&text).await });
+        let outcome = self.runtime.block_on(task);
+        outcome.unwrap_or_else(|error| panic!("{error}\nquery: {sql}"))
+    }
+
+    /// As [`Self::run`], but gives up after a time, as somebody who does not wait any longer: then `None`.
+    ///
+    /// # Panics
+    /// When the query does.
+    pub fn run_within(
+        &self,
+        sql: &str,
+        time: Duration,
+    ) -> Option<Result<QueryRun, DataFusionError>> {
+        let session = Arc::clone(&self.session);
+        let text = sql.to_string();
+        let task = self
+            .runtime
+            .spawn(async move { tokio::time::timeout(time, session.run(&text)).await.ok() });
+        let outcome = self.runtime.block_on(task);
+        outcome.unwrap_or_else(|error| panic!("{error}\nquery: {sql}"))
+    }
+
+    /// The answer of plain DataFusion, to compare several answers of the device with.
+    ///
+    /// # Panics
+    /// When the query fails.
+    #[track_caller]
+    pub fn expect(&self, sql: &str) -> Expected {
+        let session = Arc::clone(&self.session);
+        let text = sql.to_string();
+        let task = self
+            .runtime
+            .spawn(async move { reference_answer(session.reference(), &text).await });
+        match self.runtime.block_on(task) {
+            Ok(Ok((answer, ordering))) => Expected {
+                sql: sql.to_string(),
+                answer,
+                ordering,
+            },
+            Ok(Err(error)) => panic!("the reference failed: {error}\nquery: {sql}"),
+            Err(error) => panic!("{error}\nquery: {sql}"),
+        }
+    }
+
+    /// Changes a setting.
+    ///
+    /// # Panics
+    /// When there is no such setting or the value does not fit.
+    #[track_caller]
+    pub fn set(&self, key: &str, value: &str) {
+        let outcome = self.runtime.block_on(self.session.set(key, value));
+        outcome.unwrap_or_else(|error| panic!("SET {key} = '{value}': {error}"));
+    }
+
     /// Runs a query on the device and on plain DataFusion; the answers must be equal, values exactly but floats to
     /// 1e-9 relative, and in the order that the query asks for. Returns the device's answer.
     ///
@@ -241,6 +308,25 @@ impl Fixture {
         let run = run.unwrap_or_else(|error| panic!("{error}\nquery: {sql}"));
         pretty_format_batches(&run.batches)
             .map_or_else(|error| error.to_string(), |text| text.to_string())
+    }
+}
+
+/// What plain DataFusion answers.
+pub struct Expected {
+    /// The query.
+    pub sql: String,
+    answer: Answer,
+    ordering: Ordering,
+}
+
+impl Expected {
+    /// What is wrong with an answer of the device; `None` when it is right.
+    pub fn difference(&self, run: &QueryRun) -> Option<String> {
+        match Answer::new(&run.schema, &run.batches) {
+            Ok(found) => verify::compare(&self.answer, &found, &self.ordering)
+                .map(|difference| difference.to_string()),
+            Err(error) => Some(error.to_string()),
+        }
     }
 }
 

@@ -17,4 +17,4 @@
 mod fixture;
 pub mod slt;
 
-pub use fixture::{Fixture, test_device};
+pub use fixture::{Expected, Fixture, test_device};

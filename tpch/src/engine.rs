@@ -69,10 +69,43 @@ pub struct QueryMetrics {
     pub streamed_bytes: u64,
     /// Bytes of results that lay in host memory because device memory did not hold them.
     pub spilled_bytes: u64,
+    /// Device memory that the query held at its height, in bytes; `None` when no part of it ran there.
+    pub peak_device_bytes: Option<u64>,
+    /// What was done for want of device memory.
+    pub ladder: MemoryLadder,
     /// One line for each part of the plan that stayed on the CPU although a device is in use.
     pub fallbacks: Vec<String>,
     /// How evenly work was spread; `None` unless the engine was asked to count and a pipeline did.
     pub balance: Option<WorkBalance>,
+}
+
+/// How often which way was taken when device memory was short.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryLadder {
+    /// Allocations that waited for other queries to return memory.
+    pub memory_waits: u64,
+    /// Times that columns or indexes kept for later queries were let go of.
+    pub evictions: u64,
+    /// Runs that were repeated after everything kept had gone and other queries had ended.
+    pub repeats: u64,
+    /// Runs that were repeated as a variant that needs less device memory.
+    pub out_of_core: u64,
+    /// Parts of queries that the CPU answered after all.
+    pub cpu_fallbacks: u64,
+}
+
+impl MemoryLadder {
+    /// These and those.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            memory_waits: self.memory_waits + other.memory_waits,
+            evictions: self.evictions + other.evictions,
+            repeats: self.repeats + other.repeats,
+            out_of_core: self.out_of_core + other.out_of_core,
+            cpu_fallbacks: self.cpu_fallbacks + other.cpu_fallbacks,
+        }
+    }
 }
 
 /// How evenly the lanes and warps of pipelines worked (Themis, PVLDB 2024, section 8.1).

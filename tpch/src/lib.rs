@@ -27,7 +27,7 @@ pub mod tables;
 pub mod verify;
 
 pub use benchmark::Benchmark;
-pub use engine::{QueryEngine, QueryMetrics, QueryRun, WorkBalance};
+pub use engine::{MemoryLadder, QueryEngine, QueryMetrics, QueryRun, WorkBalance};
 pub use error::{Result, TpchError, one_line};
 pub use scale::Scale;
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use crate::benchmark::Benchmark;
-use crate::engine::WorkBalance;
+use crate::engine::{MemoryLadder, QueryMetrics, WorkBalance};
 use crate::scale::Scale;
 
 /// All queries of a run.
@@ -67,6 +67,10 @@ pub struct QueryReport {
     pub bytes: Option<u64>,
     /// `bytes` divided by the bandwidth of a plain copy on the device: what no kernel can undercut.
     pub floor_ms: Option<f64>,
+    /// Device memory at its height, in bytes, of the run that needed most.
+    pub peak_device_bytes: Option<u64>,
+    /// What was done for want of device memory, in all runs together.
+    pub ladder: MemoryLadder,
     /// How evenly the work of pipelines was spread in the last run; null unless that was counted.
     pub balance: Option<WorkBalance>,
     /// Why the query failed or its answer is wrong.
@@ -96,6 +100,12 @@ impl QueryReport {
                 // A nanosecond grain: the floor of a small table is microseconds.
                 (bytes as f64 / bandwidth * 1e9).round() / 1e6
             });
+    }
+
+    /// Adds what a run did for want of memory, and its peak if it is the highest.
+    pub(crate) fn note_memory(&mut self, metrics: &QueryMetrics) {
+        self.peak_device_bytes = self.peak_device_bytes.max(metrics.peak_device_bytes);
+        self.ladder = self.ladder.plus(metrics.ladder);
     }
 
     pub(crate) fn set_median(&mut self) {
@@ -176,6 +186,7 @@ impl Report {
             "MB read",
             "floor",
             "hot/floor",
+            "peak MB",
             "fallbacks",
         ];
         let mut rows: Vec<Vec<String>> = vec![header.map(String::from).to_vec()];
@@ -210,6 +221,19 @@ impl Report {
             if !query.fallbacks.is_empty() {
                 let fallbacks = query.fallbacks.join("; ");
                 let _ = writeln!(text, "Q{} on the CPU: {fallbacks}", query.query);
+            }
+            if query.ladder != MemoryLadder::default() {
+                let ladder = &query.ladder;
+                let _ = writeln!(
+                    text,
+                    "Q{} was short of device memory: {} evictions, {} waits, {} repeated runs, {} out of core, {} on the CPU",
+                    query.query,
+                    ladder.evictions,
+                    ladder.memory_waits,
+                    ladder.repeats,
+                    ladder.out_of_core,
+                    ladder.cpu_fallbacks
+                );
             }
             if let Some(balance) = &query.balance {
                 let _ = writeln!(
@@ -269,6 +293,7 @@ impl QueryReport {
                 || UNKNOWN.to_string(),
                 |(hot, floor)| format!("{:.1}", hot / floor),
             ),
+            time(self.peak_device_bytes.map(|bytes| bytes as f64 / 1e6)),
             self.fallbacks.len().to_string(),
         ]
     }

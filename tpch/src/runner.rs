@@ -113,6 +113,7 @@ async fn measure(
     report.set_bytes(bytes, bandwidth);
     report.fallbacks = cold.metrics.fallbacks.clone();
     report.balance = cold.metrics.balance;
+    report.note_memory(&cold.metrics);
 
     let mut checker = Checker::new(engine, query, options.verify).await?;
     if let Some(directory) = &options.results {
@@ -126,6 +127,7 @@ async fn measure(
         report.hot_plan_ms = Some(millis(hot.metrics.plan_ms));
         report.plan_cached = Some(hot.metrics.plan_cached);
         report.balance = hot.metrics.balance;
+        report.note_memory(&hot.metrics);
         // The hot figures are the steady state; the cold ones include first-touch costs.
         if hot.metrics.bytes.is_some() {
             report.kernel_ms = Some(millis(hot.metrics.kernel_ms));

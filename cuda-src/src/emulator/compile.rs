@@ -133,12 +133,10 @@ impl Emulator {
             self.require_address_sanitizer(name)?;
         }
         let flags = self.flags(options);
-        let name_in_source = name.replace(['"', '\\', '\n'], "_");
-        let text = format!("#line 1 \"{name_in_source}\"\n{source}");
-        let path = self
-            .cache_dir
-            .join(format!("{}.so", self.key(&text, options, &flags)));
-        if intact(&path) {
+        let (text, path) = self.entry(name, source, options, &flags);
+        if path.exists() && !intact(&path) {
+            log::warn!("{} is broken; it is built again", path.display());
+        } else if path.exists() {
             match Module::load(name, &path, options.sanitizer, true) {
                 Ok(module) => {
                     disk::touch(&path);
@@ -155,6 +153,48 @@ impl Emulator {
             disk::trim(&self.cache_dir, self.cache_bytes, &path);
         }
         Module::load(name, &path, options.sanitizer, false)
+    }
+
+    /// What a module is compiled from, and where it is kept.
+    fn entry(
+        &self,
+        name: &str,
+        source: &str,
+        options: &CompileOptions,
+        flags: &[String],
+    ) -> (String, PathBuf) {
+        let name_in_source = name.replace(['"', '\\', '\n'], "_");
+        let text = format!("#line 1 \"{name_in_source}\"\n{source}");
+        let key = self.key(&text, options, flags);
+        (text, self.cache_dir.join(format!("{key}.so")))
+    }
+
+    /// For tests of what happens then: damage the cached module of a source, by changing a byte or, with `cut`, by losing
+    /// the last one. False when there is none. The arguments are those of [`Self::compile`].
+    pub fn damage_cached(
+        &self,
+        name: &str,
+        source: &str,
+        options: &CompileOptions,
+        cut: bool,
+    ) -> bool {
+        let flags = self.flags(options);
+        let (_, path) = self.entry(name, source, options, &flags);
+        let damage = || -> io::Result<()> {
+            let mut bytes = fs::read(&path)?;
+            let middle = bytes.len() / 2;
+            if cut {
+                bytes.pop();
+            } else if let Some(byte) = bytes.get_mut(middle) {
+                *byte ^= 1;
+            }
+            // In the place of the file, whose pages other modules of this machine may have loaded.
+            let mut file = tempfile::NamedTempFile::new_in(&self.cache_dir)?;
+            io::Write::write_all(&mut file, &bytes)?;
+            file.persist(&path).map_err(|error| error.error)?;
+            Ok(())
+        };
+        damage().is_ok()
     }
 
     /// The shared library that a process must preload to run modules built with [`Sanitizer::Address`].

@@ -47,6 +47,12 @@ pub(super) struct SessionArguments {
     /// Fail rather than answer any part of a query on the CPU
     #[arg(long)]
     pub(super) require_gpu: bool,
+    /// Let calls of the device fail, to see what happens then, for example allocate:17 or launch:random:1:0.01
+    #[arg(long, value_name = "RULES")]
+    inject_failures: Option<String>,
+    /// Stop a query that runs longer, for example 10s
+    #[arg(long, value_name = "TIME")]
+    time_limit: Option<String>,
     /// Set a setting of warpline.* or datafusion.*; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = parse_setting)]
     settings: Vec<(String, String)>,
@@ -61,6 +67,15 @@ impl SessionArguments {
         }
         if let Some(size) = self.device_memory {
             builder = builder.device_memory(size);
+        }
+        let named = [
+            ("warpline.inject_failures", &self.inject_failures),
+            ("warpline.time_limit", &self.time_limit),
+        ];
+        for (key, value) in named {
+            if let Some(value) = value {
+                builder = builder.set(key, value);
+            }
         }
         for (key, value) in &self.settings {
             builder = builder.set(key, value);

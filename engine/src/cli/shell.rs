@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use datafusion::common::instant::Instant;
+use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion_cli::catalog::DynamicObjectStoreCatalog;
 use datafusion_cli::command::{Command, OutputFormat};
@@ -20,7 +21,7 @@ use futures::StreamExt;
 use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
-use warpline::{Error, PreparedQuery, Result, WarplineSession};
+use warpline::{ByteSize, Error, PreparedQuery, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
 use super::args::ShellArguments;
@@ -33,6 +34,8 @@ const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \i FILE         run the statements of a file
   \h              list the kinds of statements
   \h STATEMENT    show the syntax of one, for example \h select
+  \memory         show what the device's memory holds
+  \evict          let go of columns and indexes that are kept for later queries
   \timing on|off  print row counts and times, or not
   \quiet on|off   the opposite of \timing
   \pset format F  print answers as table, csv, tsv, json or nd-json
@@ -238,22 +241,34 @@ impl Shell {
     async fn run_item(&mut self, item: Item) -> Result<Flow> {
         match item {
             Item::Sql(sql) => {
-                let start = Instant::now();
-                match self.session.prepare(&sql).await? {
-                    Some(query) => self.print_answer(query, start).await?,
-                    None => {
-                        let context = self.session.context();
-                        exec::exec_from_commands(context, vec![sql], &self.print).await?;
-                    }
-                }
+                self.run_sql(&sql).await?;
                 Ok(Flow::Continue)
             }
             Item::Command(command) => self.run_command(&command).await,
         }
     }
 
+    async fn run_sql(&self, sql: &str) -> Result<()> {
+        let start = Instant::now();
+        match self.session.prepare(sql).await? {
+            Some(query) => {
+                let answer = self.print_answer(query, start);
+                self.session.guard(sql, answer).await
+            }
+            None => {
+                let context = self.session.context();
+                let run = exec::exec_from_commands(context, vec![sql.to_string()], &self.print);
+                self.session.guard(sql, run).await
+            }
+        }
+    }
+
     /// Prints what a query answers, as datafusion-cli does: rows beyond `maxrows` are counted only.
-    async fn print_answer(&self, query: PreparedQuery<'_>, start: Instant) -> Result<()> {
+    async fn print_answer(
+        &self,
+        query: PreparedQuery<'_>,
+        start: Instant,
+    ) -> Result<(), DataFusionError> {
         let most = match self.print.maxrows {
             MaxRows::Unlimited => usize::MAX,
             MaxRows::Limited(rows) => rows,
@@ -285,6 +300,14 @@ impl Shell {
         match words.as_slice() {
             ["q" | "quit"] => return Ok(Flow::Quit),
             ["?" | "help"] => print_line(HELP),
+            ["memory"] => match self.session.device().memory() {
+                Some(memory) => print_line(&memory.to_string()),
+                None => print_line("The CPU answers: there is no device memory."),
+            },
+            ["evict"] => {
+                let bytes = self.session.device().evict()?;
+                print_line(&format!("{} let go of.", ByteSize(bytes)));
+            }
             ["timing"] => self.set_quiet(!self.print.quiet),
             ["timing", "on"] => self.set_quiet(false),
             ["timing", "off"] => self.set_quiet(true),

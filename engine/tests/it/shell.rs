@@ -169,3 +169,51 @@ fn settings_can_be_read_and_changed() {
     ]);
     assert!(outcome.ok().stdout.contains("1"), "the limit is shown");
 }
+
+#[test]
+fn a_broken_file_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("broken.parquet");
+    fs::write(&path, b"this is no file of that format").expect("written");
+    let sql = format!(
+        "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{}'",
+        path.display()
+    );
+    run(&["--device", "cpu", "-c", &sql]).fails_with(&["broken.parquet", "Parquet"]);
+}
+
+#[test]
+fn memory_and_failures_are_shown() {
+    let shown = run(&["--device", "cpu", "-q", "-c", "\\memory"])
+        .ok()
+        .stdout;
+    assert!(shown.contains("CPU answers"), "{shown}");
+    let query = "CREATE TABLE t AS SELECT value % 7 AS k FROM generate_series(1, 1000); \
+                 SELECT k, count(*) AS n FROM t GROUP BY k";
+    let arguments = [
+        "--device",
+        "emulator",
+        "--device-memory",
+        "64MiB",
+        "--inject-failures",
+        "launch:1",
+        "--set",
+        "warpline.min_rows=0",
+        "--format",
+        "csv",
+        "-q",
+        "-c",
+        query,
+        "-c",
+        "\\memory",
+        "-c",
+        "\\evict",
+    ];
+    let shown = run(&arguments).ok().stdout;
+    assert!(shown.contains("of 64.0 MiB"), "{shown}");
+    assert!(shown.contains("1 on the CPU"), "{shown}");
+    assert!(shown.contains("let go of."), "{shown}");
+    run(&["--inject-failures", "memory", "-c", "SELECT 1"])
+        .fails_with(&["inject_failures", "allocate"]);
+    run(&["--time-limit", "soon", "-c", "SELECT 1"]).fails_with(&["time_limit", "10s"]);
+}

@@ -73,17 +73,6 @@ impl Home<'_> {
 }
 
 impl Column {
-    /// Its buffers: data, validity, offsets.
-    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Arc<DeviceBuffer>> {
-        let offsets = match &self.encoding {
-            Encoding::Bytes { offsets } => Some(offsets),
-            _ => None,
-        };
-        [Some(&self.data), self.validity.as_ref(), offsets]
-            .into_iter()
-            .flatten()
-    }
-
     /// Does any of it lie in host memory?
     pub fn is_in_host_memory(&self) -> bool {
         self.buffers().any(|buffer| buffer.is_host())

@@ -105,6 +105,17 @@ pub struct Column {
 }
 
 impl Column {
+    /// Its memory on the device.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Arc<DeviceBuffer>> {
+        let offsets = match &self.encoding {
+            Encoding::Bytes { offsets } => Some(offsets),
+            _ => None,
+        };
+        [Some(&self.data), self.validity.as_ref(), offsets]
+            .into_iter()
+            .flatten()
+    }
+
     /// Bytes that a kernel reading the whole column moves.
     pub fn bytes(&self) -> usize {
         let data = match &self.encoding {

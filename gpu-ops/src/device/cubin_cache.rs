@@ -107,6 +107,23 @@ impl CubinCache {
         }
     }
 
+    /// For tests of what happens then: change a byte of an entry, or with `cut` lose its last one. False when there is none.
+    pub fn damage(&self, key: &CacheKey, cut: bool) -> bool {
+        let Some(path) = self.path(key) else {
+            return false;
+        };
+        let damage = || -> std::io::Result<()> {
+            let mut bytes = std::fs::read(&path)?;
+            if cut {
+                bytes.pop();
+            } else if let Some(byte) = bytes.last_mut() {
+                *byte ^= 1;
+            }
+            std::fs::write(&path, bytes)
+        };
+        damage().is_ok()
+    }
+
     fn path(&self, key: &CacheKey) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(format!("{}.cubin", key.0)))
     }
@@ -194,6 +211,12 @@ mod tests {
         for length in 0..whole.len() {
             std::fs::write(&path, &whole[..length]).unwrap();
             assert_eq!(cache.get(&key), None, "cut to {length} bytes");
+        }
+        for cut in [false, true] {
+            assert!(!cache.damage(&key, cut), "there is nothing to damage");
+            cache.put(&key, b"binary");
+            assert!(cache.damage(&key, cut));
+            assert_eq!(cache.get(&key), None, "damaged on purpose");
         }
         cache.put(&key, b"binary");
         assert!(cache.get(&key).is_some());

@@ -201,6 +201,13 @@ impl EmulatedDevice {
         })
     }
 
+    fn compile_options(&self) -> CompileOptions {
+        CompileOptions {
+            sanitizer: self.options.sanitizer,
+            ..Default::default()
+        }
+    }
+
     fn failure(&self, operation: String, error: &EmulatorError) -> GpuError {
         GpuError::Device {
             operation,
@@ -317,7 +324,7 @@ impl Device for EmulatedDevice {
     }
 
     fn create_stream(&self) -> Result<Stream> {
-        Ok(Stream(Arc::new(())))
+        Ok(Stream::new(Arc::new(())))
     }
 
     fn synchronize(&self, _stream: &Stream) -> Result<()> {
@@ -382,12 +389,14 @@ impl Device for EmulatedDevice {
         Ok(())
     }
 
+    fn damage_cached(&self, name: &str, source: &str, cut: bool) -> bool {
+        self.emulator
+            .damage_cached(name, source, &self.compile_options(), cut)
+    }
+
     fn compile(&self, name: &str, source: &str) -> Result<(Module, CompileReport)> {
         let start = Instant::now();
-        let options = CompileOptions {
-            sanitizer: self.options.sanitizer,
-            ..Default::default()
-        };
+        let options = self.compile_options();
         let module =
             self.emulator
                 .compile(name, source, &options)

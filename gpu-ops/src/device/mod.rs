@@ -7,6 +7,7 @@
 pub mod cubin_cache;
 pub mod cuda;
 pub mod emulated;
+mod faults;
 pub mod faulty;
 pub mod nvrtc;
 pub mod pinned;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 pub use warpline_cuda::DevicePtr;
 
 use crate::error::Result;
+use crate::query::Query;
 
 /// What is known about a device from the moment it is opened.
 #[derive(Debug, Clone)]
@@ -58,8 +60,36 @@ pub struct LaunchConfig {
 }
 
 /// A queue of device work; operations on one stream run in order.
+///
+/// A query that works on it may be noted with it: what is queued after the query was stopped is refused.
 #[derive(Clone)]
-pub struct Stream(pub(crate) Arc<dyn std::any::Any + Send + Sync>);
+pub struct Stream(
+    pub(crate) Arc<dyn std::any::Any + Send + Sync>,
+    Option<Arc<Query>>,
+);
+
+impl Stream {
+    /// A stream of a device, by its handle.
+    pub(crate) fn new(handle: Arc<dyn std::any::Any + Send + Sync>) -> Self {
+        Self(handle, None)
+    }
+
+    /// The same queue, for work of this query.
+    #[must_use]
+    pub(crate) fn of(&self, query: &Arc<Query>) -> Self {
+        Self(Arc::clone(&self.0), Some(Arc::clone(query)))
+    }
+
+    /// The query that it is used for.
+    pub(crate) fn query(&self) -> Option<&Arc<Query>> {
+        self.1.as_ref()
+    }
+
+    /// An error once the query that it is used for was stopped.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.1.as_ref().map_or(Ok(()), |query| query.check())
+    }
+}
 
 /// A point in a stream whose time can be read.
 #[derive(Clone)]
@@ -103,6 +133,17 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Bytes of device memory free right now.
     fn free_memory(&self) -> Result<usize>;
+
+    /// Why nothing can be done with the device any more; `None` while it works.
+    fn lost(&self) -> Option<String> {
+        None
+    }
+
+    /// Asked by the memory pool before it hands out a buffer of `bytes` bytes, wherever its memory comes from: a device that
+    /// fails on demand refuses here, with [`crate::GpuError::OutOfDeviceMemory`].
+    fn admit(&self, _bytes: usize) -> Result<()> {
+        Ok(())
+    }
 
     /// Allocate `bytes` (> 0) of device memory, at least 256-byte aligned. For the memory pool alone.
     ///
@@ -198,6 +239,12 @@ pub trait Device: Send + Sync + fmt::Debug {
 
     /// Compile CUDA C++ that includes Warpline's headers (`simt.cuh`, …), or load it from the cache on disk.
     fn compile(&self, name: &str, source: &str) -> Result<(Module, CompileReport)>;
+
+    /// For tests: damage what the cache on disk holds for a source, by changing a byte or, with `cut`, by losing the end. False
+    /// when it holds nothing.
+    fn damage_cached(&self, _name: &str, _source: &str, _cut: bool) -> bool {
+        false
+    }
 
     /// Look up an entry point.
     fn kernel(&self, module: &Module, name: &str) -> Result<Kernel>;

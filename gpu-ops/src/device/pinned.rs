@@ -29,6 +29,10 @@ impl Device for PinnedMemory {
         self.inner.info()
     }
 
+    fn lost(&self) -> Option<String> {
+        self.inner.lost()
+    }
+
     fn free_memory(&self) -> Result<usize> {
         Err(GpuError::Internal(
             "free host memory is not the device's to tell".into(),

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
@@ -11,7 +12,7 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 
 use super::compile::warm_up;
 use super::execute::{Deliver, Finished, Host, execute};
+use super::ladder::{Ladder, OUT_OF_CORE_VARIANTS, Rung};
 use super::prepared::{Prepared, streamed_scans};
 use super::report::{Counters, FragmentOptions, FragmentReport};
 use super::room::RoomLevel;
@@ -33,6 +35,8 @@ use crate::codegen::Program;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Parts, Policy};
+use crate::memory::Turn;
+use crate::query::{Query, StopOnDrop};
 use crate::runtime::Runtime;
 use crate::tables::LoadedTable;
 
@@ -65,6 +69,8 @@ struct Shared {
     duplicates: Mutex<HashSet<String>>,
     /// How much device memory its columns may take.
     room: RoomLevel,
+    /// The CPU plan has run: its operators may keep state of that.
+    original_ran: AtomicBool,
 }
 
 /// What belongs to one use of the plan.
@@ -72,6 +78,13 @@ struct Shared {
 struct RunState {
     report: Mutex<FragmentReport>,
     counters: Counters,
+}
+
+impl RunState {
+    fn publish(&self, report: &FragmentReport) {
+        self.counters.publish(report);
+        *self.report.lock() = report.clone();
+    }
 }
 
 impl GpuFragmentExec {
@@ -107,6 +120,7 @@ impl GpuFragmentExec {
                 prepared: Mutex::default(),
                 duplicates: Mutex::default(),
                 room: RoomLevel::default(),
+                original_ran: AtomicBool::new(false),
             }),
             run: Arc::default(),
             properties: Arc::new(properties),
@@ -136,9 +150,10 @@ impl GpuFragmentExec {
         visit: impl Fn(&DeviceRows<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, FragmentReport)> {
         let deliver = move |run: &Run<'_>, host: &Host| visit(&DeviceRows::of(run, host)?);
-        let (output, report) = run(Arc::clone(&self.shared), context, profile, deliver).await?;
-        self.run.counters.publish(&report);
-        *self.run.report.lock() = report.clone();
+        let mut fragment = FragmentRun::new(&self.shared, context, profile);
+        let outcome = fragment.run(deliver).await;
+        let (output, report) = fragment.finish(outcome)?;
+        self.run.publish(&report);
         Ok((output, report))
     }
 
@@ -242,14 +257,22 @@ async fn answer(
         let schema = Arc::clone(&schema);
         move |run: &Run<'_>, host: &Host| host.batch(run, &schema)
     };
-    match run(
-        Arc::clone(&shared),
-        Arc::clone(&context),
-        shared.options.profile,
-        to_host,
-    )
-    .await
-    {
+    let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
+    let outcome = fragment.run(to_host).await;
+    let answered_by_cpu = match &outcome {
+        // The CPU would read the same data: its errors are the user's answer. And nobody waits for a stopped query.
+        Ok(_) | Err(GpuError::DataFusion(_) | GpuError::Stopped) => false,
+        Err(_) => !shared.options.require_gpu,
+    };
+    if answered_by_cpu {
+        fragment.ladder.leave();
+    }
+    let failed = FragmentReport {
+        ladder: fragment.ladder.counts(&fragment.query),
+        peak_bytes: fragment.query.peak(),
+        ..FragmentReport::default()
+    };
+    match fragment.finish(outcome) {
         Ok((batch, mut report)) => {
             let options = &shared.options;
             let over = |limit: &usize| batch.num_rows() > *limit;
@@ -264,8 +287,7 @@ async fn answer(
                 }
                 report.fallback = Some(reason);
             }
-            state.counters.publish(&report);
-            *state.report.lock() = report;
+            state.publish(&report);
             let slices: Vec<_> = (0..batch.num_rows())
                 .step_by(BATCH_ROWS)
                 .map(|at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))))
@@ -275,25 +297,21 @@ async fn answer(
                 futures::stream::iter(slices),
             )))
         }
-        // The CPU would read the same data: its errors are the user's answer.
-        Err(GpuError::DataFusion(error)) => Err(error),
-        Err(error) if shared.options.require_gpu => Err(required(&error.to_string())),
         Err(error) => {
-            log::warn!("the CPU answers instead of the device: {error}");
-            *state.report.lock() = FragmentReport {
-                fallback: Some(error.to_string()),
-                ..Default::default()
-            };
-            let original = Arc::clone(&shared.original);
-            let single: Arc<dyn ExecutionPlan> =
-                if original.output_partitioning().partition_count() == 1 {
-                    original
-                } else if let Some(order) = original.output_ordering().cloned() {
-                    Arc::new(SortPreservingMergeExec::new(order, original))
-                } else {
-                    Arc::new(CoalescePartitionsExec::new(original))
-                };
-            let stream = single.execute(0, context)?;
+            if answered_by_cpu {
+                log::warn!("the CPU answers instead of the device: {error}");
+            }
+            state.publish(&FragmentReport {
+                fallback: answered_by_cpu.then(|| error.to_string()),
+                ..failed
+            });
+            if !answered_by_cpu {
+                return Err(match error {
+                    GpuError::DataFusion(_) | GpuError::Stopped => error.into(),
+                    other => required(&other.to_string()),
+                });
+            }
+            let stream = shared.original()?.execute(0, context)?;
             Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
         }
     }
@@ -306,46 +324,161 @@ fn required(reason: &str) -> DataFusionError {
     ))
 }
 
-/// Load, prepare and run; the rows are delivered while they are on the device.
-async fn run<T: Send + 'static>(
+/// One run of a fragment for one query, with all that is tried when memory is short.
+struct FragmentRun {
     shared: Arc<Shared>,
     context: Arc<TaskContext>,
     profile: bool,
-    deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static,
-) -> Result<(T, FragmentReport)> {
-    let mut load_ms = 0.0;
-    warm_up(&shared.runtime);
-    let mut reloads = 0;
-    while reloads < MOST_RELOADS {
-        let stream = shared.runtime.lease_stream()?;
-        let begin = Instant::now();
-        let tables = shared.load(&context, &stream).await?;
-        load_ms += begin.elapsed().as_secs_f64() * 1e3;
-        // Compiling and waiting for the device would block the executor's threads. The task goes on when
-        // the query is dropped, so that memory outlives the kernels that use it.
-        let task = {
-            let (shared, deliver) = (Arc::clone(&shared), deliver.clone());
-            move || shared.run(&tables, &stream, profile, &deliver)
-        };
-        let outcome = tokio::task::spawn_blocking(task)
-            .await
-            .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))?;
-        match outcome {
-            Err(GpuError::ReloadScans) => reloads += 1,
-            Err(GpuError::OutOfDeviceMemory { .. }) if shared.room.tighten() => {}
-            Err(other) => return Err(other),
-            Ok((output, mut report)) => {
-                report.load_ms = load_ms;
-                return Ok((output, report));
+    query: Arc<Query>,
+    /// Whoever waits for the run may go away: then nothing more is queued for it.
+    _stop: StopOnDrop,
+    ladder: Ladder,
+    load_ms: f64,
+}
+
+impl FragmentRun {
+    fn new(shared: &Arc<Shared>, context: Arc<TaskContext>, profile: bool) -> Self {
+        let query = Query::begin();
+        Self {
+            shared: Arc::clone(shared),
+            context,
+            profile,
+            _stop: StopOnDrop(Arc::clone(&query)),
+            query,
+            ladder: Ladder::new(OUT_OF_CORE_VARIANTS),
+            load_ms: 0.0,
+        }
+    }
+
+    /// Load, prepare and run; the rows are delivered while they are on the device. What is refused for want of memory is
+    /// tried again on the next rung of the ladder.
+    async fn run<T: Send + 'static>(
+        &mut self,
+        deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static,
+    ) -> Result<(T, FragmentReport)> {
+        warm_up(&self.shared.runtime);
+        let mut turn = self.begin(false).await?;
+        loop {
+            // The columns stay while room is made for the rest: loading them again is what takes longest.
+            let mut columns = Vec::new();
+            let error = match self.attempt(&deliver, &mut columns).await {
+                Err(error) => error,
+                done => return done,
+            };
+            match self.ladder.next(&error) {
+                Rung::Evict => {
+                    log::info!("{error}: trying again alone, with nothing else kept");
+                    drop(turn);
+                    turn = self.begin(true).await?;
+                    let runtime = Arc::clone(&self.shared.runtime);
+                    blocking(move || runtime.evict()).await??;
+                }
+                Rung::OutOfCore(_) if self.shared.room.tighten() => {
+                    log::info!("{error}: trying again with less room for columns");
+                }
+                Rung::OutOfCore(_) | Rung::Cpu => return Err(error),
             }
         }
     }
-    Err(GpuError::Internal(format!(
-        "a fragment's columns were asked for in {MOST_RELOADS} encodings"
-    )))
+
+    /// The query's turn to use the device: `alone`, if the others end in time.
+    async fn begin(&self, alone: bool) -> Result<Turn> {
+        let pool = Arc::clone(self.shared.runtime.pool());
+        if !alone && let Some(turn) = pool.try_begin(&self.query) {
+            return Ok(turn);
+        }
+        let query = Arc::clone(&self.query);
+        blocking(move || {
+            if alone && let Some(turn) = pool.begin_alone(&query)? {
+                return Ok(turn);
+            }
+            pool.begin(&query)
+        })
+        .await?
+    }
+
+    /// Load and run once, with the columns in the encodings that the policy asks for.
+    async fn attempt<T: Send + 'static>(
+        &mut self,
+        deliver: &(impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static),
+        columns: &mut Vec<Arc<LoadedTable>>,
+    ) -> Result<(T, FragmentReport)> {
+        for _ in 0..MOST_RELOADS {
+            let lease = self.shared.runtime.lease_stream()?;
+            let stream = lease.of(&self.query);
+            let begin = Instant::now();
+            let tables = self.shared.load(&self.context, &stream).await;
+            self.load_ms += begin.elapsed().as_secs_f64() * 1e3;
+            let tables = tables?;
+            columns.clone_from(&tables);
+            // Compiling and waiting for the device would block the executor's threads. The task goes on when
+            // the query is dropped, so that memory outlives the kernels that use it.
+            let task = {
+                let (shared, deliver) = (Arc::clone(&self.shared), deliver.clone());
+                let (query, profile) = (Arc::clone(&self.query), self.profile);
+                move || {
+                    let _entered = query.enter();
+                    let outcome = shared.run(&tables, &stream, profile, &deliver);
+                    drop(lease);
+                    outcome
+                }
+            };
+            match blocking(task).await? {
+                Err(GpuError::ReloadScans) => {}
+                Err(other) => return Err(other),
+                Ok((output, mut report)) => {
+                    report.load_ms = self.load_ms;
+                    report.peak_bytes = self.peak(columns);
+                    return Ok((output, report));
+                }
+            }
+        }
+        Err(GpuError::Internal(format!(
+            "a fragment's columns were asked for in {MOST_RELOADS} encodings"
+        )))
+    }
+
+    /// Device memory that the query held at its height, in bytes, with columns that were there before it.
+    fn peak(&self, tables: &[Arc<LoadedTable>]) -> usize {
+        let columns = tables.iter().flat_map(|table| &table.columns);
+        let buffers = columns.flat_map(|column| column.buffers());
+        let found = buffers.filter(|buffer| !buffer.is_of(&self.query));
+        self.query.peak() + found.map(|buffer| buffer.capacity()).sum::<usize>()
+    }
+
+    /// The outcome with what was done for want of memory, which the runtime counts as well.
+    fn finish<T>(self, outcome: Result<(T, FragmentReport)>) -> Result<(T, FragmentReport)> {
+        let counts = self.ladder.counts(&self.query);
+        self.shared.runtime.count_ladder(counts);
+        let (output, mut report) = outcome?;
+        report.ladder = counts;
+        Ok((output, report))
+    }
+}
+
+/// Work that blocks, on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))
 }
 
 impl Shared {
+    /// The CPU plan, ready to run, with one partition.
+    fn original(&self) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let mut original = Arc::clone(&self.original);
+        if self.original_ran.swap(true, Ordering::SeqCst) {
+            original = reset_plan_states(original)?;
+        }
+        Ok(if original.output_partitioning().partition_count() == 1 {
+            original
+        } else if let Some(order) = original.output_ordering().cloned() {
+            Arc::new(SortPreservingMergeExec::new(order, original))
+        } else {
+            Arc::new(CoalescePartitionsExec::new(original))
+        })
+    }
+
     /// The columns of every scan.
     async fn load(
         &self,

@@ -9,6 +9,7 @@
 //!    the device once, at the end.
 //! 4. `execute` brings the output to the host, in one copy when it is small, and `decode` and `text` turn it into
 //!    Arrow arrays of the plan's types.
+//! 5. When memory runs out, `ladder` says what is tried next; when nothing is left, the CPU plan answers.
 
 mod arrange;
 mod collected;
@@ -21,6 +22,8 @@ mod finish;
 mod fragment;
 mod head;
 mod joined;
+mod ladder;
+mod limit;
 mod loops;
 mod parts;
 mod places;
@@ -40,8 +43,11 @@ mod text;
 mod trees;
 
 pub use fragment::GpuFragmentExec;
+pub use ladder::LadderCounts;
+pub use limit::{TimeLimit, TimeLimitExec};
 pub use report::{FragmentOptions, FragmentReport, StepReport};
 pub use rows::{DeviceRows, DeviceValues};
 pub use trees::TreeMetrics;
 
 pub(crate) use covering::CoveringIndexes;
+pub(crate) use ladder::LadderTotals;

@@ -6,6 +6,7 @@ use std::fmt;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
+use super::ladder::LadderCounts;
 use super::trees::TreeMetrics;
 
 /// How a fragment behaves when it meets a limit.
@@ -45,6 +46,10 @@ pub struct FragmentReport {
     pub join_parts: u64,
     /// Rows that left the device.
     pub output_rows: usize,
+    /// Device memory that the run held at its height, in bytes: the columns that it read and all that it made.
+    pub peak_bytes: usize,
+    /// What was done for want of memory.
+    pub ladder: LadderCounts,
     /// Why the CPU answered, wholly or in part.
     pub fallback: Option<String>,
     /// The chosen algorithms, each with its reason.
@@ -119,6 +124,12 @@ impl Counters {
             );
         }
         self.add("sizes_read", usize::from(report.sizes_read));
+        self.add("peak_device_bytes", report.peak_bytes);
+        for (name, count) in report.ladder.named() {
+            if count > 0 {
+                self.add(name, usize::try_from(count).unwrap_or(usize::MAX));
+            }
+        }
         for (number, step) in report.steps.iter().enumerate() {
             let name = |unit: &str| format!("step {number} ({}) {unit}", step.label);
             self.add(&name("us"), (step.milliseconds * 1e3) as usize);

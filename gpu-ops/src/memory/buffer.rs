@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::device::{Device, DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
+use crate::query::Query;
 
 /// Plain values that host and device represent by the same little-endian bytes.
 ///
@@ -46,16 +47,29 @@ pub struct DeviceBuffer {
     ptr: DevicePtr,
     len: usize,
     capacity: usize,
+    /// For whom it was made.
+    query: Option<Arc<Query>>,
 }
 
 impl DeviceBuffer {
     pub(super) fn new(pool: Arc<MemoryPool>, ptr: DevicePtr, len: usize, capacity: usize) -> Self {
+        // What a query holds is device memory.
+        let query = Query::current().filter(|_| !pool.device().is_host_memory());
+        if let Some(query) = &query {
+            query.charge(capacity);
+        }
         Self {
             pool,
             ptr,
             len,
             capacity,
+            query,
         }
+    }
+
+    /// Was it made for this query, and counts as its memory?
+    pub(crate) fn is_of(&self, query: &Arc<Query>) -> bool {
+        self.query.as_ref().is_some_and(|of| Arc::ptr_eq(of, query))
     }
 
     /// Length in bytes, as asked for.
@@ -259,6 +273,9 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
+        if let Some(query) = &self.query {
+            query.credit(self.capacity);
+        }
         self.pool.give_back(self.ptr, self.capacity);
     }
 }

@@ -12,14 +12,19 @@
 //!
 //! # Relief under pressure
 //! When a reservation does not fit: free blocks go back to the device, then the
-//! [`PressureHandler`] (the cache of resident tables) is asked to let go, then
-//! [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the out-of-core variant or the CPU.
+//! [`PressureHandler`] (the cache of resident tables) is asked to let go, then the query waits for others that run
+//! (`turns`), and at last [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the next rung of its ladder.
 
 mod buffer;
 mod pool;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod turn_tests;
+mod turns;
 
 pub use buffer::{DeviceBuffer, DeviceValue};
 pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};
+pub use turns::Turn;

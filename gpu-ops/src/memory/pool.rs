@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::turns::{Turn, Turns};
 use crate::device::{Device, DevicePtr, Fence};
 use crate::error::{GpuError, Result};
 use crate::memory::DeviceBuffer;
+use crate::query::Query;
 
 /// Smallest block and alignment of every block, in bytes.
 const ALIGNMENT: usize = 256;
@@ -72,8 +75,8 @@ struct State {
 /// The one source of device memory of a device.
 pub struct MemoryPool {
     device: Arc<dyn Device>,
-    budget: usize,
     state: Mutex<State>,
+    turns: Arc<Turns>,
     pressure: Mutex<Option<Weak<dyn PressureHandler>>>,
 }
 
@@ -104,8 +107,8 @@ impl MemoryPool {
         };
         Arc::new(Self {
             device,
-            budget,
             state: Mutex::new(state),
+            turns: Turns::new(),
             pressure: Mutex::new(None),
         })
     }
@@ -117,13 +120,69 @@ impl MemoryPool {
 
     /// The budget in bytes.
     pub fn budget(&self) -> usize {
-        self.budget
+        self.state.lock().statistics.budget
+    }
+
+    /// Change the budget. What is over a smaller one and can be spared goes at once, as under pressure; what running
+    /// queries hold beyond it stays until they end, and nothing is handed out before.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when earlier work on the device failed; the budget is changed all the same.
+    pub fn set_budget(&self, budget: usize) -> Result<()> {
+        self.state.lock().statistics.budget = budget;
+        loop {
+            let over = {
+                let state = self.state.lock();
+                state.statistics.in_use.saturating_sub(budget)
+            };
+            if over == 0 || !self.ask_for_relief(over) {
+                break;
+            }
+        }
+        let mut state = self.state.lock();
+        let room = budget.saturating_sub(state.statistics.in_use);
+        self.release_free_blocks(&mut state, room)?;
+        drop(state);
+        self.turns.returned();
+        Ok(())
     }
 
     /// Bytes a reservation could get without pressure.
     pub fn available(&self) -> usize {
-        self.budget
-            .saturating_sub(self.state.lock().statistics.in_use)
+        let statistics = self.statistics();
+        statistics.budget.saturating_sub(statistics.in_use)
+    }
+
+    /// A query begins to use the pool, until the turn is dropped; `None` while another one runs alone.
+    pub fn try_begin(&self, query: &Query) -> Option<Turn> {
+        self.turns.try_begin(query)
+    }
+
+    /// A query begins to use the pool. Blocks while another one runs alone, for a bounded time.
+    ///
+    /// # Errors
+    /// [`GpuError::Stopped`] when the query is stopped meanwhile.
+    pub fn begin(&self, query: &Query) -> Result<Turn> {
+        self.turns.begin(query)
+    }
+
+    /// A query begins to use the pool while no other does. Blocks until those that run have ended, for a bounded time: `None`
+    /// when they have not.
+    ///
+    /// # Errors
+    /// [`GpuError::Stopped`] when the query is stopped meanwhile.
+    pub fn begin_alone(&self, query: &Query) -> Result<Option<Turn>> {
+        self.turns.begin_alone(query)
+    }
+
+    /// Queries that use the pool now.
+    pub fn queries(&self) -> usize {
+        self.turns.running()
+    }
+
+    /// How long a query waits for memory, or for others to end, at most.
+    pub fn set_patience(&self, patience: Duration) {
+        self.turns.set_patience(patience);
     }
 
     /// The counters now.
@@ -178,23 +237,41 @@ impl MemoryPool {
         self.release_free_blocks(&mut self.state.lock(), 0)
     }
 
-    /// Take `bytes` of the budget, evicting when it must.
+    /// Take `bytes` of the budget, evicting and waiting for others when it must.
     fn reserve_class(&self, bytes: usize, purpose: &str) -> Result<()> {
+        let mut patience = None;
         loop {
-            let short = {
-                let mut state = self.state.lock();
-                let wanted = state.statistics.in_use.saturating_add(bytes);
-                if wanted <= self.budget {
-                    state.statistics.in_use = wanted;
-                    state.statistics.peak = state.statistics.peak.max(wanted);
-                    return Ok(());
+            let short = match self.device.admit(bytes) {
+                Err(GpuError::OutOfDeviceMemory { .. }) => bytes,
+                Err(other) => return Err(other),
+                Ok(()) => {
+                    let mut state = self.state.lock();
+                    let budget = state.statistics.budget;
+                    let wanted = state.statistics.in_use.saturating_add(bytes);
+                    if wanted <= budget {
+                        state.statistics.in_use = wanted;
+                        state.statistics.peak = state.statistics.peak.max(wanted);
+                        return Ok(());
+                    }
+                    // A request over the whole budget would evict everything in vain.
+                    if bytes > budget {
+                        drop(state);
+                        return Err(self.refuse(bytes, purpose));
+                    }
+                    wanted - budget
                 }
-                wanted - self.budget
             };
-            // A request over the whole budget would evict everything in vain.
-            if bytes > self.budget || !self.ask_for_relief(short) {
+            if !self.ask_for_relief(short) && !self.wait(&mut patience)? {
                 return Err(self.refuse(bytes, purpose));
             }
+        }
+    }
+
+    /// Wait for other queries to return memory; false when that is over or vain.
+    fn wait(&self, patience: &mut Option<Instant>) -> Result<bool> {
+        match Query::current() {
+            Some(query) => self.turns.wait(&query, patience),
+            None => Ok(false),
         }
     }
 
@@ -208,6 +285,12 @@ impl MemoryPool {
         let mut state = self.state.lock();
         state.statistics.pressure_calls += 1;
         state.statistics.released_under_pressure += released as u64;
+        drop(state);
+        if released > 0
+            && let Some(query) = Query::current()
+        {
+            query.count_eviction();
+        }
         released > 0
     }
 
@@ -218,7 +301,7 @@ impl MemoryPool {
             requested,
             purpose: purpose.into(),
             in_use: state.statistics.in_use,
-            budget: self.budget,
+            budget: state.statistics.budget,
         }
     }
 
@@ -237,14 +320,15 @@ impl MemoryPool {
                 return Ok((DevicePtr(0), 0));
             }
             self.collect(&mut state, false)?;
-            if let Some((ptr, size)) = state.take_ready(class, self.budget) {
+            if let Some((ptr, size)) = state.take_ready(class) {
                 return Ok((ptr, size));
             }
         }
         loop {
             {
                 let mut state = self.state.lock();
-                let room = self.budget.saturating_sub(state.statistics.in_use);
+                let statistics = &state.statistics;
+                let room = statistics.budget.saturating_sub(statistics.in_use);
                 if state.statistics.cached > room {
                     self.release_free_blocks(&mut state, room)?;
                 }
@@ -326,21 +410,24 @@ impl MemoryPool {
         state.statistics.in_use -= capacity;
         state.statistics.cached += capacity;
         state.blocks.returned.push((ptr, capacity));
+        drop(state);
+        self.turns.returned();
     }
 
     /// A reservation's budget comes back.
     fn release_reservation(&self, bytes: usize) {
         self.state.lock().statistics.in_use -= bytes;
+        self.turns.returned();
     }
 }
 
 impl State {
     /// A free block of `class` bytes or a little more; its reserved bytes become its real size.
-    fn take_ready(&mut self, class: usize, budget: usize) -> Option<(DevicePtr, usize)> {
+    fn take_ready(&mut self, class: usize) -> Option<(DevicePtr, usize)> {
         let slack = if class >= PAGE { class / STEPS } else { 0 };
         let (&size, _) = self.blocks.ready.range(class..=class + slack).next()?;
         let in_use = self.statistics.in_use - class + size;
-        if in_use > budget {
+        if in_use > self.statistics.budget {
             return None;
         }
         let list = self.blocks.ready.get_mut(&size)?;

@@ -16,7 +16,7 @@ use crate::error::{GpuError, Result};
 
 /// Hands out addresses without memory behind them and checks that each is freed once.
 #[derive(Debug)]
-struct FakeDevice {
+pub(super) struct FakeDevice {
     info: DeviceInfo,
     next: AtomicU64,
     live: Mutex<HashMap<u64, usize>>,
@@ -27,7 +27,7 @@ struct FakeDevice {
 }
 
 impl FakeDevice {
-    fn new(physical: usize) -> Arc<Self> {
+    pub(super) fn new(physical: usize) -> Arc<Self> {
         Arc::new(Self {
             info: DeviceInfo {
                 name: "fake".into(),
@@ -50,7 +50,7 @@ impl FakeDevice {
         })
     }
 
-    fn live_bytes(&self) -> usize {
+    pub(super) fn live_bytes(&self) -> usize {
         self.live.lock().values().sum()
     }
 }
@@ -103,7 +103,7 @@ impl Device for FakeDevice {
         Ok(fence.0.is_none() || !self.busy.load(Ordering::SeqCst))
     }
     fn create_stream(&self) -> Result<Stream> {
-        Ok(Stream(Arc::new(())))
+        Ok(Stream::new(Arc::new(())))
     }
     fn synchronize(&self, _: &Stream) -> Result<()> {
         Ok(())
@@ -147,9 +147,9 @@ impl Device for FakeDevice {
 }
 
 const KIB: usize = 1 << 10;
-const MIB: usize = 1 << 20;
+pub(super) const MIB: usize = 1 << 20;
 
-fn pool_of(device: &Arc<FakeDevice>, budget: usize) -> Arc<MemoryPool> {
+pub(super) fn pool_of(device: &Arc<FakeDevice>, budget: usize) -> Arc<MemoryPool> {
     MemoryPool::new(Arc::clone(device) as Arc<dyn Device>, budget)
 }
 
@@ -269,9 +269,15 @@ fn reservations_hold_the_budget_before_use() {
 
 /// Holds buffers it can do without, as the cache of resident tables does.
 #[derive(Default)]
-struct Hoard {
+pub(super) struct Hoard {
     buffers: Mutex<Vec<DeviceBuffer>>,
     asked: AtomicUsize,
+}
+
+impl Hoard {
+    pub(super) fn held(&self) -> usize {
+        self.buffers.lock().len()
+    }
 }
 
 impl PressureHandler for Hoard {
@@ -288,7 +294,7 @@ impl PressureHandler for Hoard {
     }
 }
 
-fn hoard_of(pool: &Arc<MemoryPool>, buffers: usize) -> Arc<Hoard> {
+pub(super) fn hoard_of(pool: &Arc<MemoryPool>, buffers: usize) -> Arc<Hoard> {
     let hoard = Arc::new(Hoard::default());
     for _ in 0..buffers {
         let buffer = pool.allocate(2 * MIB, "hoard").unwrap();

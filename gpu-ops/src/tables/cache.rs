@@ -19,6 +19,7 @@ use crate::column::{Column, ColumnAssembler, ColumnRoom, Encoding, Home, StringP
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
+use crate::query::Query;
 
 /// Columns of one table, ready for kernels.
 #[derive(Debug, Clone)]
@@ -340,6 +341,7 @@ impl TableCache {
         let rows = packed.rows;
         // Encoding and copying block.
         let uploaded = tokio::task::spawn_blocking(move || {
+            let _entered = stream.query().map(Query::enter);
             let mut uploaded = Vec::with_capacity(fields.len());
             let home = Home {
                 device: &pool,

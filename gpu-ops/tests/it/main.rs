@@ -4,6 +4,7 @@
 mod columns;
 mod copies;
 mod device;
+mod lost;
 mod nvrtc;
 mod primitives;
 mod runtime;

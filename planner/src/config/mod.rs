@@ -1,20 +1,28 @@
 //! The settings under `warpline.`: what they are called, may hold and default to.
 
+mod failures;
 mod kinds;
 
 use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
+use warpline_gpu::exec::TimeLimit;
 use warpline_gpu::graph::{Materialization, TreeOptions};
 
+pub use failures::Failures;
 pub use kinds::{
     DeviceSetting, GroupSetting, IndexJoins, JoinSetting, LoadBalance, PipelineShape, Setting,
 };
 
 use crate::choose::JoinAlgorithm;
 use crate::error::PlannerError;
+use crate::size::ByteSize;
+
+/// How often a session's `warpline.device` was set.
+static DEVICE_SET: AtomicU64 = AtomicU64::new(0);
 
 /// The value of `warpline.join` for joins of sides that device memory does not hold.
 const TRITON: &str = "triton";
@@ -29,11 +37,16 @@ pub struct WarplineConfig {
     pub require_gpu: bool,
     /// `warpline.min_rows`: smaller tables stay on the CPU.
     pub min_rows: usize,
-    /// `warpline.device_memory`: budget in bytes, 0 for all but a reserve; read when the session is opened.
+    /// How often `warpline.device` was set, in all sessions together: a lost device is opened again when it was set anew.
+    pub device_set: u64,
+    /// `warpline.device_memory`: budget in bytes, 0 for all but a reserve.
     pub device_memory: usize,
-    /// `warpline.host_memory`: bytes of page-locked host memory, 0 for half of the host's; read when the session is
-    /// opened.
+    /// `warpline.host_memory`: bytes of page-locked host memory, 0 for half of the host's.
     pub host_memory: usize,
+    /// `warpline.time_limit`: how long a query may run.
+    pub time_limit: TimeLimit,
+    /// `warpline.inject_failures`: which calls of the device are to fail.
+    pub inject_failures: Failures,
     /// `warpline.group_by`: how grouped aggregations are done.
     pub group_by: GroupSetting,
     /// `warpline.plan_cache`: plans of earlier queries are used again.
@@ -68,8 +81,11 @@ impl Default for WarplineConfig {
             device: DeviceSetting::default(),
             require_gpu: false,
             min_rows: DEFAULT_MIN_ROWS,
+            device_set: 0,
             device_memory: 0,
             host_memory: 0,
+            time_limit: TimeLimit::default(),
+            inject_failures: Failures::default(),
             group_by: GroupSetting::Auto,
             plan_cache: true,
             plan_cache_size: DEFAULT_PLAN_CACHE_SIZE,
@@ -129,16 +145,33 @@ impl ExtensionOptions for WarplineConfig {
 
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
-            "device" => self.device = value.parse().map_err(DataFusionError::from)?,
+            "device" => {
+                self.device = value.parse().map_err(DataFusionError::from)?;
+                self.device_set = DEVICE_SET.fetch_add(1, Ordering::Relaxed) + 1;
+            }
             "require_gpu" => self.require_gpu = boolean("warpline.require_gpu", value)?,
             "plan_cache" => self.plan_cache = boolean("warpline.plan_cache", value)?,
             "plan_cache_size" => {
                 self.plan_cache_size = whole_number("warpline.plan_cache_size", value)?;
             }
             "min_rows" => self.min_rows = whole_number("warpline.min_rows", value)?,
-            "device_memory" => self.device_memory = whole_number("warpline.device_memory", value)?,
+            "device_memory" => {
+                self.device_memory = match value.trim() {
+                    "0" => 0,
+                    size => size.parse::<ByteSize>()?.0,
+                };
+            }
+            "time_limit" => self.time_limit = value.parse().map_err(DataFusionError::from)?,
+            "inject_failures" => {
+                self.inject_failures = value.parse().map_err(DataFusionError::from)?;
+            }
             "group_by" => self.group_by = value.parse().map_err(DataFusionError::from)?,
-            "host_memory" => self.host_memory = whole_number("warpline.host_memory", value)?,
+            "host_memory" => {
+                self.host_memory = match value.trim() {
+                    "0" => 0,
+                    size => size.parse::<ByteSize>()?.0,
+                };
+            }
             "join" => {
                 self.triton = value.trim().eq_ignore_ascii_case(TRITON);
                 self.join = match self.triton {
@@ -181,7 +214,7 @@ impl ExtensionOptions for WarplineConfig {
                 "device",
                 self.device.to_string(),
                 "Device that runs fragments: auto (the first usable GPU, else the CPU), cpu, emulator, cuda or \
-                 cuda:N. Read when the session is opened.",
+                 cuda:N. A lost device is opened again when this is set, also to what it was.",
             ),
             entry(
                 "require_gpu",
@@ -198,14 +231,27 @@ impl ExtensionOptions for WarplineConfig {
             entry(
                 "device_memory",
                 self.device_memory.to_string(),
-                "Device memory that Warpline may use, in bytes; 0 means all but a reserve. Read when the session \
-                 is opened.",
+                "Device memory that Warpline may use, e.g. 512MiB or 16GB; 0 means all but a reserve. What is kept \
+                 beyond a smaller one is let go of with the next query.",
+            ),
+            entry(
+                "time_limit",
+                self.time_limit.to_string(),
+                "How long a query may run, e.g. 500ms, 10s or 5min, before it is stopped and its memory freed; 0 means \
+                 no limit.",
+            ),
+            entry(
+                "inject_failures",
+                self.inject_failures.to_string(),
+                "For tests: calls of the device that fail, as rules separated by commas: allocate, device_allocate, copy, \
+                 upload, download, fill, launch, compile, cubin, synchronize, stream, stop or lost, and after a colon N (the \
+                 N-th call from now), N:COUNT, random:SEED:P, or nothing (every call). Empty for none.",
             ),
             entry(
                 "host_memory",
                 self.host_memory.to_string(),
-                "Page-locked host memory, in bytes, that columns and results may take where device memory has no room for \
-                 them; 0 means half of the host's. Read when the session is opened.",
+                "Page-locked host memory, e.g. 64GiB, that columns and results may take where device memory has no room for \
+                 them; 0 means half of the host's.",
             ),
             entry(
                 "group_by",

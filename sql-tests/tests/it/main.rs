@@ -5,3 +5,4 @@ mod files;
 mod larger;
 mod operators;
 mod relational;
+mod robust;

@@ -89,6 +89,8 @@ fn the_json_has_the_documented_keys() {
             "hot_median_ms",
             "bytes",
             "floor_ms",
+            "peak_device_bytes",
+            "ladder",
             "error",
         ] {
             assert!(query.contains_key(key), "{key}");
@@ -98,6 +100,7 @@ fn the_json_has_the_documented_keys() {
         assert_eq!(query["error"], Value::Null);
         // 1 MB at 1 GB/s.
         assert_eq!(query["floor_ms"], 1.0);
+        assert_eq!(query["ladder"]["evictions"], 0);
         assert_eq!(query["hot_ms"].as_array().expect("an array").len(), 2);
     });
 }

@@ -1,20 +1,30 @@
 //! Handles of one GPU that return themselves: primary context, streams, events, modules, pinned memory.
 
+use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys;
+use parking_lot::Mutex;
 
 use super::driver::check;
-use crate::error::Result;
+use crate::error::{GpuError, Result};
+
+/// GPUs whose primary context was lost and has not been made anew.
+static LOST: Mutex<BTreeSet<sys::CUdevice>> = Mutex::new(BTreeSet::new());
 
 /// The primary context of a GPU, held until the last handle is gone.
+///
+/// After an error from which a context does not recover, no handle of it reaches the driver any more, not even to be
+/// destroyed: the next [`Context::retain`] of the GPU destroys the context with all it holds and makes another one.
 pub(super) struct Context {
     pub(super) raw: sys::CUcontext,
     pub(super) device: sys::CUdevice,
     /// `cuda:0`, for errors.
     pub(super) id: String,
+    /// Why it is of no use any more.
+    lost: OnceLock<String>,
 }
 
 // SAFETY: driver contexts may be used from any thread that made them current.
@@ -24,22 +34,54 @@ unsafe impl Sync for Context {}
 
 impl Context {
     pub(super) fn retain(device: sys::CUdevice, id: String) -> Result<Arc<Self>> {
+        let mut lost = LOST.lock();
+        if lost.contains(&device) {
+            // SAFETY: every handle of the lost context knows that it is lost and leaves the driver alone.
+            let status = unsafe { sys::cuDevicePrimaryCtxReset_v2(device) };
+            check(status, "resetting the lost device", &id)?;
+            log::info!("{id} was lost; its context is made anew");
+        }
         let mut raw = std::ptr::null_mut();
         // SAFETY: the device handle came from the driver; `raw` is written.
         let status = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) };
         check(status, "opening the device", &id)?;
-        Ok(Arc::new(Self { raw, device, id }))
+        lost.remove(&device);
+        Ok(Arc::new(Self {
+            raw,
+            device,
+            id,
+            lost: OnceLock::new(),
+        }))
     }
 
     /// Make the context current on this thread; needed before every other call.
+    ///
+    /// # Errors
+    /// [`GpuError::DeviceLost`] once any call has found it lost.
     pub(super) fn bind(&self) -> Result<()> {
+        if let Some(cause) = self.lost.get() {
+            return Err(GpuError::DeviceLost {
+                device: self.id.clone(),
+                cause: cause.clone(),
+            });
+        }
         // SAFETY: the context is retained while `self` lives.
         let status = unsafe { sys::cuCtxSetCurrent(self.raw) };
         self.check(status, "selecting the device")
     }
 
     pub(super) fn check(&self, status: sys::CUresult, operation: &str) -> Result<()> {
-        check(status, operation, &self.id)
+        let outcome = check(status, operation, &self.id);
+        if let Err(GpuError::DeviceLost { cause, .. }) = &outcome
+            && self.lost.set(cause.clone()).is_ok()
+        {
+            LOST.lock().insert(self.device);
+        }
+        outcome
+    }
+
+    pub(super) fn lost(&self) -> Option<&String> {
+        self.lost.get()
     }
 
     /// For destructors: bind, and log instead of failing.
@@ -55,6 +97,10 @@ impl Context {
 
 impl Drop for Context {
     fn drop(&mut self) {
+        if self.lost.get().is_some() {
+            // A reset took it, or will.
+            return;
+        }
         // SAFETY: retained once in `retain`, released once here, after the last handle.
         let status = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
         if let Err(error) = self.check(status, "closing the device") {

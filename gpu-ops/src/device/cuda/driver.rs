@@ -22,13 +22,14 @@ const FOLDERS: [&str; 4] = [
 ];
 
 /// Every function of the library that is called; the binding panics at one that is missing.
-const FUNCTIONS: [&str; 36] = [
+const FUNCTIONS: [&str; 37] = [
     "cuCtxSetCurrent",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",
     "cuDeviceGetName",
     "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxReset_v2",
     "cuDevicePrimaryCtxRetain",
     "cuDeviceTotalMem_v2",
     "cuDriverGetVersion",
@@ -141,6 +142,8 @@ fn is_sticky(status: CUresult) -> bool {
             | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
             | CUresult::CUDA_ERROR_ASSERT
             | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_UNKNOWN
             | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
     )
 }
@@ -150,9 +153,12 @@ pub(super) fn check(status: CUresult, operation: &str, device: &str) -> Result<(
     if status == CUresult::CUDA_SUCCESS {
         return Ok(());
     }
-    let mut cause = describe(status);
+    let cause = describe(status);
     if is_sticky(status) {
-        cause.push_str("; the device's context is lost, restart the program to use it again");
+        return Err(GpuError::DeviceLost {
+            device: device.into(),
+            cause: format!("{operation} failed: {cause}"),
+        });
     }
     Err(GpuError::Device {
         operation: operation.into(),

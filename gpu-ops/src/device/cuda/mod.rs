@@ -246,7 +246,15 @@ impl Device for CudaDevice {
         }
     }
 
+    fn lost(&self) -> Option<String> {
+        self.context.lost().cloned()
+    }
+
     unsafe fn free(&self, ptr: DevicePtr, bytes: usize) {
+        if self.context.lost().is_some() {
+            // It goes with the context.
+            return;
+        }
         let freed = self.context.bind().and_then(|()| {
             // SAFETY: the caller vouches that the address is ours and that nothing uses it.
             let status = unsafe { sys::cuMemFree_v2(ptr.0) };
@@ -286,7 +294,7 @@ impl Device for CudaDevice {
         let mut streams = self.streams.lock();
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&stream));
-        Ok(Stream(stream))
+        Ok(Stream::new(stream))
     }
 
     fn fence(&self) -> Result<Fence> {
@@ -403,6 +411,10 @@ impl Device for CudaDevice {
             .check(status, &format!("filling {bytes} bytes"))?;
         stream.count();
         Ok(())
+    }
+
+    fn damage_cached(&self, _name: &str, source: &str, cut: bool) -> bool {
+        self.cache.damage(&self.cache_key(source), cut)
     }
 
     fn compile(&self, name: &str, source: &str) -> Result<(Module, CompileReport)> {

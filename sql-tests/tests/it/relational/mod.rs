@@ -14,4 +14,4 @@ mod sets;
 mod strings;
 mod subqueries;
 mod tables;
-mod tpch;
+pub(crate) mod tpch;

@@ -17,8 +17,12 @@ fn tables(scale: f64, settings: &[(&str, &str)]) -> Fixture {
 }
 
 /// A session that has the tables of a benchmark.
-pub(super) fn tables_of(dataset: impl Into<Dataset>, settings: &[(&str, &str)]) -> Fixture {
-    let mut fixture = Fixture::open(test_device(), true, settings);
+pub(crate) fn tables_of(dataset: impl Into<Dataset>, settings: &[(&str, &str)]) -> Fixture {
+    with_tables(Fixture::open(test_device(), true, settings), dataset)
+}
+
+/// Adds the tables of a benchmark.
+pub(crate) fn with_tables(mut fixture: Fixture, dataset: impl Into<Dataset>) -> Fixture {
     for table in generate::generate(&Table::ALL, dataset, 2).expect("data") {
         // As generated: columns are not nullable here, unlike in the other tests.
         let schema = table.table.schema();

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::Error;
+use crate::error::PlannerError;
 
 /// A number of bytes. `kB`, `MB`, `GB`, `TB` are powers of 1000; `KiB`, `MiB`, `GiB`, `TiB`, and the bare letters
 /// `K`, `M`, `G`, `T`, are powers of 1024.
@@ -11,10 +11,10 @@ use crate::error::Error;
 pub struct ByteSize(pub usize);
 
 impl FromStr for ByteSize {
-    type Err = Error;
+    type Err = PlannerError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let error = || Error::Size {
+        let error = || PlannerError::Size {
             given: text.to_string(),
         };
         let trimmed = text.trim();

@@ -1,0 +1,101 @@
+//! Errors that say which files they are about, and panics that end a query and not the session.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+
+use datafusion::datasource::listing::ListingTable;
+use datafusion::error::DataFusionError;
+use datafusion::execution::context::SessionState;
+use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use futures::FutureExt;
+
+use crate::error::Error;
+
+/// Waits for what is done for a statement. A panic below, such as that of a reader over a file that was damaged in a way it does
+/// not expect, is an error; and errors of readers get the names of the files that the statement reads, where they name none.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) async fn guarded<T>(
+    context: &SessionContext,
+    sql: &str,
+    work: impl Future<Output = Result<T, DataFusionError>>,
+) -> Result<T, DataFusionError> {
+    let error = match AssertUnwindSafe(work).catch_unwind().await {
+        Ok(Err(error)) => error,
+        Ok(done) => return done,
+        Err(panic) => panicked(panic.as_ref()),
+    };
+    if !is_of_reader(&error) {
+        return Err(error);
+    }
+    let message = error.to_string();
+    let files = files_of(context, sql).await;
+    let named = |file: &String| message.contains(last_part(file));
+    if files.is_empty() || files.iter().any(named) {
+        return Err(error);
+    }
+    Err(error.context(format!("reading {}", files.join(", "))))
+}
+
+/// The error that a panic counts as.
+fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    let error = Error::Panicked(text.unwrap_or("no message").to_string());
+    DataFusionError::External(Box::new(error))
+}
+
+/// May the error come from reading a file?
+fn is_of_reader(error: &DataFusionError) -> bool {
+    match error.find_root() {
+        DataFusionError::ParquetError(_)
+        | DataFusionError::ArrowError(..)
+        | DataFusionError::ObjectStore(_)
+        | DataFusionError::IoError(_) => true,
+        DataFusionError::External(inner) => inner.downcast_ref::<Error>().is_some(),
+        _ => false,
+    }
+}
+
+/// The locations that a statement reads: those that it names, or those of its tables.
+async fn files_of(context: &SessionContext, sql: &str) -> Vec<String> {
+    let state = context.state();
+    let dialect = state.config_options().sql_parser.dialect;
+    match state.sql_to_statement(sql, &dialect) {
+        Ok(Statement::CreateExternalTable(create)) => create.locations,
+        Ok(statement) => files_of_tables(context, &state, &statement).await,
+        Err(_) => vec![],
+    }
+}
+
+async fn files_of_tables(
+    context: &SessionContext,
+    state: &SessionState,
+    statement: &Statement,
+) -> Vec<String> {
+    let mut files = Vec::new();
+    for table in state
+        .resolve_table_references(statement)
+        .unwrap_or_default()
+    {
+        // What is no table, such as a subquery's name, reads no file by itself.
+        let Ok(provider) = context.table_provider(table).await else {
+            continue;
+        };
+        if let Some(listing) = provider.downcast_ref::<ListingTable>() {
+            files.extend(listing.table_paths().iter().map(ToString::to_string));
+        }
+    }
+    files
+}
+
+/// The last part of a location, by which messages name it however they write the rest.
+fn last_part(location: &str) -> &str {
+    let parts = location.rsplit('/');
+    parts
+        .map(str::trim)
+        .find(|part| !part.is_empty())
+        .unwrap_or(location)
+}

@@ -1,0 +1,113 @@
+//! What the memory of a device holds, and what was done when there was too little.
+
+use std::fmt;
+
+use warpline_gpu::exec::LadderCounts;
+use warpline_gpu::runtime::Runtime;
+use warpline_planner::ByteSize;
+use warpline_tpch::MemoryLadder;
+
+/// A device's memory at one moment, and all that was done for want of it since the device was opened. Sizes are in bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// The most that may be held.
+    pub budget: usize,
+    /// Held now, by columns, indexes and running queries.
+    pub in_use: usize,
+    /// The most that was held so far.
+    pub peak: usize,
+    /// Free blocks that wait for the next allocation.
+    pub cached: usize,
+    /// Columns that are kept for later queries.
+    pub columns: usize,
+    /// Their bytes.
+    pub column_bytes: usize,
+    /// Indexes that are kept for later queries.
+    pub indexes: usize,
+    /// Their bytes.
+    pub index_bytes: usize,
+    /// Queries that run on the device.
+    pub queries: usize,
+    /// Allocations that were refused in the end.
+    pub refusals: u64,
+    /// What was done for want of memory.
+    pub ladder: MemoryLadder,
+    /// Why the device can do nothing more.
+    pub lost: Option<String>,
+}
+
+impl DeviceMemory {
+    pub(crate) fn of(runtime: &Runtime) -> Self {
+        let statistics = runtime.pool().statistics();
+        let columns = runtime.tables().resident();
+        let (indexes, index_bytes) = runtime.kept_indexes();
+        Self {
+            budget: statistics.budget,
+            in_use: statistics.in_use,
+            peak: statistics.peak,
+            cached: statistics.cached,
+            columns: columns.len(),
+            column_bytes: columns.iter().map(|column| column.bytes).sum(),
+            indexes,
+            index_bytes,
+            queries: runtime.pool().queries(),
+            refusals: statistics.refusals,
+            ladder: ladder_of(runtime.ladder()),
+            lost: runtime.lost(),
+        }
+    }
+}
+
+impl fmt::Display for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let size = |bytes: usize| ByteSize(bytes).to_string();
+        writeln!(
+            f,
+            "in use    {} of {}, at most so far {}; {} more in free blocks",
+            size(self.in_use),
+            size(self.budget),
+            size(self.peak),
+            size(self.cached)
+        )?;
+        writeln!(
+            f,
+            "kept      {} columns, {}; {} indexes, {}",
+            self.columns,
+            size(self.column_bytes),
+            self.indexes,
+            size(self.index_bytes)
+        )?;
+        let ladder = &self.ladder;
+        write!(
+            f,
+            "shortage  {} evictions, {} waits, {} repeated runs, {} out of core, {} on the CPU; {} refusals",
+            ladder.evictions,
+            ladder.memory_waits,
+            ladder.repeats,
+            ladder.out_of_core,
+            ladder.cpu_fallbacks,
+            self.refusals
+        )?;
+        if self.queries > 0 {
+            write!(f, "\nrunning   {} queries", self.queries)?;
+        }
+        match &self.lost {
+            Some(cause) => write!(
+                f,
+                "\nlost      {cause}; SET warpline.device opens the device again"
+            ),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The counts in the words of reports.
+pub(crate) fn ladder_of(counts: LadderCounts) -> MemoryLadder {
+    MemoryLadder {
+        memory_waits: counts.waits,
+        evictions: counts.evictions,
+        repeats: counts.repeats,
+        out_of_core: counts.out_of_core,
+        cpu_fallbacks: counts.cpu,
+    }
+}

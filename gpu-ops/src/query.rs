@@ -1,0 +1,180 @@
+//! One query on a device: whether it goes on, and how much of the device's memory it holds.
+//!
+//! Streams carry the query that they work for ([`crate::device::Stream`]), so a query that was stopped queues nothing more,
+//! however deep the code that tries. Threads that work for a query enter it ([`Query::enter`]): buffers that they allocate count
+//! as its memory, and where memory is short they wait in its name.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+
+use crate::error::{GpuError, Result};
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Query>>> = const { RefCell::new(None) };
+}
+
+/// Numbers are given in the order in which queries begin.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// What is known of a query from its beginning to its end. Sizes are in bytes.
+#[derive(Debug)]
+pub struct Query {
+    number: u64,
+    stopped: AtomicBool,
+    /// Held by buffers made for it. Others may free them.
+    held: AtomicI64,
+    peak: AtomicI64,
+    waits: AtomicU64,
+    evictions: AtomicU64,
+}
+
+impl Query {
+    /// A query that begins now.
+    pub fn begin() -> Arc<Self> {
+        Arc::new(Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            stopped: AtomicBool::new(false),
+            held: AtomicI64::new(0),
+            peak: AtomicI64::new(0),
+            waits: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+        })
+    }
+
+    /// Older queries have smaller numbers.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Nothing more is queued for it from now on. What is on the device comes to its end.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
+    }
+
+    /// Does it go on?
+    ///
+    /// # Errors
+    /// [`GpuError::Stopped`] when it does not.
+    pub fn check(&self) -> Result<()> {
+        match self.stopped.load(Ordering::Relaxed) {
+            true => Err(GpuError::Stopped),
+            false => Ok(()),
+        }
+    }
+
+    /// The most bytes that buffers made for it held at one time, among them columns that it made resident.
+    pub fn peak(&self) -> usize {
+        usize::try_from(self.peak.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+
+    /// Times that it waited for memory of others.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Times that something kept for later queries was let go of for it.
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_wait(&self) {
+        self.waits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_eviction(&self) {
+        self.evictions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A buffer was made for it.
+    pub(crate) fn charge(&self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(held, Ordering::Relaxed);
+    }
+
+    /// A buffer that was made for it is gone.
+    pub(crate) fn credit(&self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// This thread works for the query until the guard is dropped, then for whom it worked before.
+    pub(crate) fn enter(self: &Arc<Self>) -> Entered {
+        let before = CURRENT.replace(Some(Arc::clone(self)));
+        Entered { before }
+    }
+
+    /// The query that this thread works for.
+    pub(crate) fn current() -> Option<Arc<Self>> {
+        CURRENT.with_borrow(Clone::clone)
+    }
+}
+
+/// See [`Query::enter`].
+#[must_use]
+pub(crate) struct Entered {
+    before: Option<Arc<Query>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(self.before.take());
+    }
+}
+
+/// Stops a query when it is dropped: for the future whose end nobody waits for any more.
+#[derive(Debug)]
+pub(crate) struct StopOnDrop(pub(crate) Arc<Query>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_work_for_the_query_that_they_entered() {
+        let (outer, inner) = (Query::begin(), Query::begin());
+        assert!(outer.number() < inner.number());
+        let current = || Query::current().map(|query| query.number());
+        assert_eq!(current(), None);
+        {
+            let _outer = outer.enter();
+            assert_eq!(current(), Some(outer.number()));
+            {
+                let _inner = inner.enter();
+                assert_eq!(current(), Some(inner.number()));
+            }
+            assert_eq!(current(), Some(outer.number()));
+            let elsewhere = std::thread::spawn(|| Query::current().is_none());
+            assert!(elsewhere.join().unwrap());
+        }
+        assert_eq!(current(), None);
+    }
+
+    #[test]
+    fn memory_is_counted_at_its_height() {
+        let query = Query::begin();
+        query.charge(100);
+        query.charge(50);
+        query.credit(100);
+        query.charge(20);
+        assert_eq!(query.peak(), 150);
+        query.charge(100);
+        assert_eq!(query.peak(), 170);
+    }
+
+    #[test]
+    fn a_stopped_query_does_not_go_on() {
+        let query = Query::begin();
+        query.check().unwrap();
+        drop(StopOnDrop(Arc::clone(&query)));
+        assert!(matches!(query.check(), Err(GpuError::Stopped)));
+    }
+}
