@@ -136,6 +136,9 @@ pub struct GroupWorkload {
     pub state_bytes: u32,
     /// Atomic additions a row (a sum of 128 bits counts as three); with no `tests` either, one a payload column.
     pub adds: u32,
+    /// 64-bit words that a row adds to (a sum of 128 bits has two, a count of 32 bits none); with neither `adds` nor
+    /// `tests`, one a payload column.
+    pub words: u32,
     /// States of a row that are read and seldom written: extremes, and that there was a row.
     pub tests: u32,
     /// In device memory, keys are looked up in a hash table although they have a domain.

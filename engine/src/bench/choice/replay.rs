@@ -74,7 +74,11 @@ pub(super) fn joined(workload: &Drawn) -> Option<JoinWorkload> {
         return None;
     };
     let distinct = (build_rows / repeats).max(1);
-    let (key_bytes, key_domain) = key_of(keys, distinct * times);
+    let (key_bytes, key_domain) = match key_of(keys, distinct * times) {
+        // All over the range of 32-bit integers: the key of a join needs no code for NULL.
+        (_, Some(domain)) if keys == "sparse" => (4, Some(domain)),
+        key => key,
+    };
     let key = if keys == "wide" { 8 } else { 4 };
     let mut probe_payload = probe_columns.clone();
     probe_payload.push(key);
@@ -108,17 +112,18 @@ fn grouped(workload: &Drawn) -> GroupWorkload {
     };
     let (key_bytes, dense_domain) = key_of(keys, *groups);
     let returned: Vec<Returned> = calls.iter().map(|text| call(text)).collect();
-    // Bytes of a state, additions and tests, as code generation comes to them.
+    // Bytes of a state, additions, words added to and tests, as code generation comes to them.
     let cell = |call: &Returned| match call {
-        Returned::Count => (4, 1, 0),
-        Returned::Least(column) | Returned::Greatest(column) => (payload[*column], 0, 1),
-        Returned::Sum(column) if payload[*column] == 16 => (16, 3, 0),
-        Returned::Sum(_) => (8, 1, 0),
+        Returned::Count => (4, 1, 0, 0),
+        Returned::Least(column) | Returned::Greatest(column) => (payload[*column], 0, 0, 1),
+        Returned::Sum(column) if payload[*column] == 16 => (16, 3, 2, 0),
+        Returned::Sum(_) => (8, 1, 1, 0),
     };
-    let (mut state_bytes, mut adds, mut tests) = (0, 0, 0);
-    for (bytes, add, test) in returned.iter().map(cell) {
+    let (mut state_bytes, mut adds, mut words, mut tests) = (0, 0, 0, 0);
+    for (bytes, add, word, test) in returned.iter().map(cell) {
         state_bytes += bytes;
         adds += add;
+        words += word;
         tests += test;
     }
     if returned.iter().all(|call| matches!(call, Returned::Sum(_))) {
@@ -133,6 +138,7 @@ fn grouped(workload: &Drawn) -> GroupWorkload {
         dense_domain,
         state_bytes,
         adds,
+        words,
         tests,
         hashed: keys != "dense",
         hot: *zipf >= 1.0,
