@@ -316,7 +316,7 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorith
 
 /// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
 /// estimates are not.
-const LEAVE_FUSED: f64 = 0.85;
+const LEAVE_FUSED: f64 = 0.9;
 
 /// Chooses the algorithm for `w`.
 ///
