@@ -4,6 +4,7 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::synthetic::Returned;
 use warpline_planner::choose::group::{GroupWorkload, choose_group};
 use warpline_planner::choose::join::{JoinWorkload, choose_join};
+use warpline_planner::choose::zipf::harmonic;
 use warpline_planner::{GroupSetting, JoinSetting};
 
 use super::drawn::{Drawn, call};
@@ -58,6 +59,19 @@ fn key_of(keys: &str, range: u64) -> (u32, Option<u64>) {
     }
 }
 
+/// The share of draws of `values` numbers that find a key, when every `times`-th of them by frequency is one, the most
+/// frequent among them.
+pub(super) fn matched(values: u64, times: u64, exponent: f64) -> f64 {
+    /// Keys that are summed one by one.
+    const SUMMED: u64 = 256;
+    let keys = (values / times.max(1)).max(1);
+    let of = |rank: u64| ((1 + rank) as f64).powf(-exponent);
+    let first: f64 = (0..keys.min(SUMMED)).map(|key| of(key * times)).sum();
+    let all = harmonic(values as f64, exponent);
+    let summed = harmonic((keys.min(SUMMED) * times) as f64, exponent);
+    ((first + (all - summed) / times as f64) / all).clamp(0.0, 1.0)
+}
+
 /// What the planner knows of a join; `None` of a group-by.
 pub(super) fn joined(workload: &Drawn) -> Option<JoinWorkload> {
     let Drawn::Join {
@@ -89,7 +103,8 @@ pub(super) fn joined(workload: &Drawn) -> Option<JoinWorkload> {
         key_domain,
         build_payload: build_columns.clone(),
         probe_payload,
-        matches: *probe_rows as f64 / *times as f64 * *build_rows as f64 / distinct as f64,
+        matches: *probe_rows as f64 * matched(distinct * times, *times, *zipf) * *build_rows as f64
+            / distinct as f64,
         build_unique: distinct == *build_rows,
         skew: *zipf,
         existence: distinct == *build_rows && build_columns.is_empty(),

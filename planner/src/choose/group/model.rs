@@ -232,17 +232,16 @@ impl Model<'_> {
                 // The groups that a block has rows of.
                 let blocks = front.blocks * machine.multiprocessors;
                 let met = zipf::drawn(groups, w.skew, w.rows / blocks).min(front.slots);
-                let kept = if front.slots >= groups {
-                    1.0
+                let (kept, equal) = if front.slots >= groups {
+                    // Rows of the more frequent half come early and find a place.
+                    let late = 2.0 * (1.0 - zipf::top_share(groups / 2.0, groups, w.skew));
+                    let out = overflowing(groups / front.slots) * late.min(1.0);
+                    (1.0 - out, self.equal_groups())
                 } else {
-                    zipf::top_share(front.slots / 2.0, groups, w.skew)
+                    (zipf::top_share(front.slots / 2.0, groups, w.skew), groups)
                 };
-                let missed = if kept < 1.0 {
-                    (1.0 - kept) * (find + self.global_row(table, groups))
-                } else {
-                    0.0
-                };
-                let row = kept * self.shared_row() + self.looked_for(front, kept, hashed);
+                let missed = (1.0 - kept) * (find + self.global_row(table, equal));
+                let row = kept * self.shared_row() + self.looked_for(front, hashed);
                 (
                     row + missed,
                     self.flushed(met, front.blocks, table, FLUSHED_KEYS),
@@ -292,9 +291,9 @@ impl Model<'_> {
     }
 
     /// Picoseconds to find a row's slot in a table in front, the longer the fuller it is.
-    fn looked_for(&self, front: Front, kept: f64, hashed: bool) -> f64 {
+    fn looked_for(&self, front: Front, hashed: bool) -> f64 {
         /// A full table of 64-bit keys; group numbers are compared faster, and slots that are taken are soon given up.
-        const FULL: f64 = 31.0;
+        const FULL: f64 = 28.0;
         const NUMBERS: f64 = 0.45;
         const TAKEN: f64 = 0.4;
         const FILL: f64 = 1.2;
@@ -303,7 +302,7 @@ impl Model<'_> {
         let fill = (self.groups() / front.slots).min(1.0).powf(FILL);
         // Rows of the few keys that came first find them at once.
         let others = (self.equal_groups() / WARP).min(1.0);
-        let kind = match (kept < 1.0, hashed) {
+        let kind = match (front.slots < self.groups(), hashed) {
             (true, _) => TAKEN,
             (_, true) => 1.0,
             _ => NUMBERS,
@@ -395,20 +394,29 @@ impl Model<'_> {
         widths(&self.w.payload).collect()
     }
 
-    /// Payload read by row numbers while it is added up; `share`: how unclustered.
-    fn gathered(&self, share: f64) -> f64 {
+    /// Payload read by row numbers while runs are added up.
+    fn gathered(&self) -> f64 {
         /// What of the reads of a column is not hidden by those of the others.
         const SHOWN: f64 = 0.5;
         /// A row number and its use, and that of each column.
         const NUMBER: f64 = 7.0;
         const COLUMN: f64 = 6.5;
-        let rows = self.w.rows;
+        let (rows, share) = (self.w.rows, self.unclustered());
         let each = |w: f64| COLUMN + SHOWN * share * self.machine.gather(w, rows * w);
         rows * (NUMBER + widths(&self.w.payload).map(each).sum::<f64>()) * 1e-9
     }
 
+    /// Payload read by row numbers by the blocks of partitions, whose many warps hide more of each other's reads.
+    fn gathered_apart(&self) -> f64 {
+        const SHOWN: f64 = 0.43;
+        const NUMBER: f64 = 4.5;
+        let rows = self.w.rows;
+        let each = |w: f64| SHOWN * self.machine.gather(w, rows * w);
+        rows * (NUMBER + widths(&self.w.payload).map(each).sum::<f64>()) * 1e-9
+    }
+
     /// How much of a warp's reads by sorted keys are of different groups (§4.1.3).
-    fn unclustered(&self) -> f64 {
+    pub(super) fn unclustered(&self) -> f64 {
         const CAP: f64 = 24.0;
         self.equal_groups().min(CAP) / CAP
     }
@@ -443,11 +451,7 @@ impl Model<'_> {
         let sort = self
             .machine
             .partition(rows, key, &payload, self.sort_bits());
-        let gather = if moved {
-            0.0
-        } else {
-            self.gathered(self.unclustered())
-        };
+        let gather = if moved { 0.0 } else { self.gathered() };
         Price::default()
             .with("write", self.written())
             .with("transform", sort)
@@ -470,13 +474,15 @@ impl Model<'_> {
 
     pub(super) fn partitioned(&self, moved: bool) -> Price {
         /// A row is read, hashed and looked for in the partition's table, in bytes copied and rows grouped.
-        const READ: f64 = 2.8;
+        const READ: f64 = 2.6;
         const LOOKED_FOR: f64 = 0.6;
         /// A test of a cell in the table.
         const TESTED: f64 = 2.5;
         /// Rows of equal keys lie together in a partition, so that all warps of its block wait for one place: so many
         /// times what the lanes of one do.
         const TOGETHER: f64 = 8.8;
+        /// What of a queue of the lanes of one is not hidden.
+        const QUEUE: f64 = 0.5;
         /// A block that has this share of all rows is the last to end; the hottest group's rows make no larger one.
         const BLOCK: f64 = 1.0 / 68.0;
         let (w, machine) = (self.w, self.machine);
@@ -484,10 +490,13 @@ impl Model<'_> {
         let payload = if moved { self.moved() } else { vec![4.0] };
         let bits = partition_bits(self.expected());
         let transform = machine.partition(w.rows, key, &payload, bits);
-        let gather = if moved { 0.0 } else { self.gathered(1.0) };
+        let gather = if moved { 0.0 } else { self.gathered_apart() };
         let two = machine.shared_wide_atomics.at(2.0 * 8.0);
         let queued = if self.words() > 0.0 {
-            TOGETHER * two * self.words().powf(STAGGERED) * (self.hottest() / BLOCK).min(1.0)
+            let together = TOGETHER * two * (self.hottest() / BLOCK).min(1.0);
+            let groups = (self.equal_groups() / 2f64.powf(bits)).max(2.0);
+            let apart = QUEUE * machine.shared_wide_atomics.at(8.0 * groups);
+            (together + apart) * self.words().powf(STAGGERED)
         } else {
             0.0
         };
@@ -519,6 +528,21 @@ impl Model<'_> {
         self.machine
             .partition(self.groups(), self.key(), &row, bits)
     }
+}
+
+/// The share of the keys of a table, filled to `load` of its slots, that find none of the four slots that they may have taken: keys
+/// of four slots follow a Poisson distribution.
+pub(super) fn overflowing(load: f64) -> f64 {
+    const SLOTS: f64 = 4.0;
+    let mean = (SLOTS * load).max(f64::MIN_POSITIVE);
+    let (mut placed, mut rest, mut exactly, mut keys) = (0.0, 1.0, (-mean).exp(), 0.0);
+    while keys <= SLOTS {
+        placed += keys * exactly;
+        rest -= exactly;
+        keys += 1.0;
+        exactly *= mean / keys;
+    }
+    (1.0 - (placed + SLOTS * rest) / mean).clamp(0.0, 1.0)
 }
 
 /// Bits of the numbers of so many groups; whole passes of 8 beyond what fits one.
