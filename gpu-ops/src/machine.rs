@@ -254,9 +254,9 @@ impl Machine {
                 (14, 3.4),
                 (16, 4.45),
             ]),
-            partition_row: 2.2,
-            partition_column: 0.2,
-            partition_copy: 3.3e12,
+            partition_row: 1.8,
+            partition_column: 0.1,
+            partition_copy: 3.4e12,
             match_row: 3.4,
             match_pair: 3.7,
             merge_row: 1.8,
@@ -330,6 +330,9 @@ impl Machine {
     pub fn partition(&self, rows: f64, key: f64, payload: &[f64], bits: f64) -> f64 {
         /// Payload columns that a pass moves at once; more go with the keys again.
         const TOGETHER: usize = 8;
+        /// Launches and waits of a pass, and of all passes together: histograms, their sums, and the scratch cleared.
+        const A_PASS: f64 = 2.0;
+        const ALL_PASSES: f64 = 6.0;
         /// What a row costs in a pass by fewer than 8 bits, in those of one by 8.
         const SEVEN_BITS: f64 = 0.9;
         const FEW_BITS: f64 = 0.8;
@@ -345,7 +348,9 @@ impl Machine {
         let row = groups * self.partition_row * digit
             + (columns as f64 - groups) * self.partition_column
             + 2.0 * bytes / self.partition_copy * 1e12;
-        self.stream(rows * key) + passes * (rows * row * 1e-9 + groups * self.launches(3.0))
+        self.stream(rows * key)
+            + passes * (rows * row * 1e-9 + groups * self.launches(A_PASS))
+            + self.launches(ALL_PASSES)
     }
 
     /// Milliseconds of `kernels` dependent launches.

@@ -268,6 +268,7 @@ fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
         dense_domain: profile.dense_domain,
         state_bytes: words(profile.state_bytes),
         adds: profile.adds,
+        words: profile.words,
         tests: profile.tests,
         hashed: !matches!(
             global(profile, device).placement,

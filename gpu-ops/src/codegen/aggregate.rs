@@ -93,6 +93,15 @@ impl Accumulator {
         }
     }
 
+    /// 64-bit words that a row adds to: in shared memory each is a loop of compare-and-swap.
+    pub(super) fn words(&self) -> u32 {
+        match self.kind {
+            StateKind::Count | StateKind::Sum64 | StateKind::SumFloat => u32::from(!self.narrow),
+            StateKind::Sum128 | StateKind::Max128 | StateKind::Min128 => 2,
+            StateKind::Seen | StateKind::Max | StateKind::Min | StateKind::Any => 0,
+        }
+    }
+
     /// Cells that a row reads and seldom writes.
     pub(super) fn tests(&self) -> u32 {
         match self.kind {

@@ -69,6 +69,7 @@ pub(super) fn aggregate_sink(
             .map(|(_, bytes)| *bytes)
             .collect(),
         adds: dense.accumulators.iter().map(Accumulator::adds).sum(),
+        words: dense.accumulators.iter().map(Accumulator::words).sum(),
         tests: dense.accumulators.iter().map(Accumulator::tests).sum(),
         in_place,
         distinct: !sets.words.is_empty(),

@@ -198,6 +198,8 @@ pub struct GroupProfile {
     pub payload: Vec<u32>,
     /// Atomic additions to a group's state a row; a sum of 128 bits counts as three.
     pub adds: u32,
+    /// 64-bit words of a group's state that a row adds to; counts of 32 bits are not among them.
+    pub words: u32,
     /// Cells of a group's state that a row reads and seldom writes: extremes, and that there was a row.
     pub tests: u32,
     /// The rows are those of a bare scan: what is a column already need not be written down.

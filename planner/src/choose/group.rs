@@ -136,6 +136,9 @@ pub struct GroupWorkload {
     pub state_bytes: u32,
     /// Atomic additions a row (a sum of 128 bits counts as three); with no `tests` either, one a payload column.
     pub adds: u32,
+    /// 64-bit words that a row adds to (a sum of 128 bits has two, a count of 32 bits none); with neither `adds` nor
+    /// `tests`, one a payload column.
+    pub words: u32,
     /// States of a row that are read and seldom written: extremes, and that there was a row.
     pub tests: u32,
     /// In device memory, keys are looked up in a hash table although they have a domain.
@@ -313,7 +316,7 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorith
 
 /// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
 /// estimates are not.
-const LEAVE_FUSED: f64 = 0.85;
+const LEAVE_FUSED: f64 = 0.9;
 
 /// Chooses the algorithm for `w`.
 ///

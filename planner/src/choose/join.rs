@@ -148,11 +148,13 @@ pub fn price(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> O
         JoinAlgorithm::SmjUr => model.transformed(Transform::Sort, false),
         JoinAlgorithm::SmjTr => model.transformed(Transform::Sort, true),
     };
-    Some(
+    // Transformations read their sides themselves.
+    let price = if algorithm.is_index() {
+        price.with("read", model.read())
+    } else {
         price
-            .with("read", model.read())
-            .with("output", model.output()),
-    )
+    };
+    Some(price.with("output", model.output()))
 }
 
 /// Why `algorithm` cannot join `w` on this device.
@@ -198,12 +200,15 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
 
 /// Bits by which both sides are partitioned so that the build rows of a partition fit a table in shared
 /// memory, as [`warpline_gpu::primitives::partition_bits`] has it: one pass as long as the largest table allows it.
-pub fn partition_bits(build_rows: f64) -> f64 {
+pub fn partition_bits(build_rows: f64, key: f64) -> f64 {
     const SMALLEST: f64 = 2048.0;
+    // Of keys of 4 bytes; wider ones leave room for fewer rows.
     const LARGEST: f64 = 8192.0;
     const PASS: f64 = 8.0;
     let bits_for = |rows: f64| (build_rows / rows).max(1.0).log2().ceil();
-    let passes = (bits_for(LARGEST) / PASS).ceil().max(1.0);
+    let passes = (bits_for((LARGEST * 4.0 / key).max(SMALLEST)) / PASS)
+        .ceil()
+        .max(1.0);
     bits_for(SMALLEST).min(passes * PASS).min(24.0)
 }
 
@@ -215,6 +220,12 @@ enum Transform {
 
 /// Bytes written down cost this many bytes copied: a tile's rows are counted before they have a place.
 const WRITTEN: f64 = 1.3;
+
+/// Launches and waits of a pipeline that looks into an index.
+const LOOKING: f64 = 3.0;
+
+/// Reads of one entry's columns come one after the other: in reads that do not wait for each other.
+const COLUMNS: f64 = 1.25;
 
 /// Bytes that memory moves at least.
 const SECTOR: f64 = 32.0;
@@ -286,6 +297,13 @@ impl Model<'_> {
     }
 
     fn perfect(&self) -> Price {
+        /// Bits are set, and tell whether they were before, in additions that tell nothing.
+        const MARKED: f64 = 1.5;
+        /// Columns are written beside each other.
+        const ENTERED: f64 = 1.2;
+        /// Launches and waits of building.
+        const UNIQUE: f64 = 4.0;
+        const OFFSETS: f64 = 8.0;
         let (w, machine) = (self.w, self.machine);
         let domain = w.key_domain.unwrap_or(1) as f64;
         let probes = self.probes();
@@ -294,36 +312,40 @@ impl Model<'_> {
         let marked = if w.build_clustered {
             machine.stream(2.0 * bitmap.min(w.build_rows * SECTOR))
         } else {
-            w.build_rows * machine.atomics.at(bitmap) * 1e-9
+            MARKED * w.build_rows * machine.atomics.at(bitmap) * 1e-9
         };
         let set = marked + machine.stream(bitmap);
         if w.existence {
             return Price::default()
-                .with("build", set + machine.launches(2.0))
-                .with("match", probes.gather(w.probe_rows, 4.0, bitmap));
+                .with("build", set + machine.launches(UNIQUE))
+                .with(
+                    "match",
+                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                );
         }
         if w.build_unique {
-            let enter = |width: f64| self.enter(width, domain * width);
+            let enter = |width: f64| ENTERED * self.enter(width, domain * width);
             let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
-            let read = |width: f64| probes.gather(w.matches, width, domain * width);
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, domain * width);
             return Price::default()
-                .with("build", build + machine.launches(2.0))
-                .with("match", probes.gather(w.probe_rows, 4.0, bitmap))
+                .with("build", build + machine.launches(UNIQUE))
+                .with(
+                    "match",
+                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                )
                 .with("gather", widths(&w.build_payload).map(read).sum());
         }
         // Offsets by key: entries are counted, the counts summed up, and entries written to their places.
         let offsets = domain * 4.0;
-        let enter = |width: f64| self.enter(width, w.build_rows * width);
         let counted = if w.build_clustered {
             machine.stream(offsets.min(w.build_rows * SECTOR))
         } else {
             w.build_rows * machine.atomics.at(offsets) * 1e-9
         };
         let build = 2.0 * counted
-            + machine.stream(3.0 * offsets + 2.0 * (self.build_bytes() + w.build_rows * 12.0))
-            + widths(&w.build_payload).map(enter).sum::<f64>();
+            + machine.stream(4.0 * offsets + 2.0 * (self.build_bytes() + w.build_rows * 12.0));
         Price::default()
-            .with("build", build + machine.launches(6.0))
+            .with("build", build + machine.launches(OFFSETS))
             .with(
                 "match",
                 probes.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
@@ -350,30 +372,42 @@ impl Model<'_> {
     /// The payload of the entries that match, by their numbers.
     fn gather_entries(&self) -> f64 {
         /// Finding the probing row of a pair: picoseconds.
-        const PAIR: f64 = 40.0;
+        const PAIR: f64 = 25.0;
         let w = self.w;
         let probes = self.probes();
+        // A key's entries follow each other: one random access a probing row, the rest in order.
+        let per_key = (w.matches / w.probe_rows.max(1.0)).max(1.0);
         let columns = widths(&w.build_payload)
             .map(|width| {
-                probes.gather(w.matches, width, w.build_rows * width)
+                probes.gather(w.matches / per_key, width, w.build_rows * width)
                     + self.machine.stream(w.matches * width)
             })
             .sum::<f64>();
-        if w.build_unique {
-            return columns;
-        }
-        // The numbers of a key's entries follow each other: one random access a probing row, the rest in order.
-        let per_key = (w.matches / w.probe_rows.max(1.0)).max(1.0);
         let numbers = probes.gather(w.matches / per_key, 4.0, w.build_rows * 4.0);
         columns + numbers + w.matches * PAIR * 1e-9
     }
 
     fn nphj(&self) -> Price {
-        /// Slots that a probe reads on average in a table that is a quarter to half full.
-        const PROBES: f64 = 1.3;
+        /// Hashing a row and going on from a slot that is taken: picoseconds.
+        const ENTERED: f64 = 17.0;
+        /// The slot's number and the entry are written while the slot is in the cache.
+        const NUMBERED: f64 = 0.65;
+        /// The number of an entry is read after its slot.
+        const FOUND: f64 = 1.2;
+        /// Launches and waits of building: of one pass over the rows, and of two with sums of counts between them.
+        const UNIQUE: f64 = 4.5;
+        const COUNTED: f64 = 11.0;
+        /// Rows of a key wait for each other at its count.
+        const REPEATED: f64 = 1.5;
         let (w, machine) = (self.w, self.machine);
         let word = (f64::from(w.key_bytes) / 8.0).ceil().max(1.0) * 8.0;
         let slots = 2f64.powf((2.0 * w.build_rows.max(512.0)).log2().ceil());
+        // Slots, numbers of entries and entries go through the cache side by side.
+        let table = if w.existence {
+            slots * word
+        } else {
+            slots * (word + 4.0) + self.build_bytes() + w.build_rows * word
+        };
         // Hashes of neighbours lie apart, but equal keys that follow each other look into one slot.
         let probes = Accesses {
             clustered: false,
@@ -384,45 +418,46 @@ impl Model<'_> {
         } else {
             w.probe_rows
         };
-        let insert = w.build_rows * machine.inserts.at(slots * word) * 1e-9;
+        let insert = w.build_rows * (ENTERED + machine.inserts.at(table)) * 1e-9;
         let cleared = machine.stream(slots * (word + 4.0));
-        let look = probes.gather(PROBES * looking, word, slots * word);
+        let look = probes.gather(looking, word, table);
         if w.existence {
             return Price::default()
-                .with("build", insert + cleared + machine.launches(2.0))
-                .with("match", look);
+                .with("build", insert + cleared + machine.launches(UNIQUE))
+                .with("match", look + machine.launches(LOOKING));
         }
-        let number = machine.scatter(4.0, slots * 4.0) * w.build_rows * 1e-9;
+        let number = NUMBERED * machine.scatter(4.0, table) * w.build_rows * 1e-9;
         let entries = machine.stream(self.build_bytes() + w.build_rows * word);
-        let found = probes.gather(looking.min(w.matches), 4.0, slots * 4.0);
+        let found = FOUND * probes.gather(looking.min(w.matches), 4.0, table);
         if w.build_unique {
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, w.build_rows * width);
             return Price::default()
                 .with(
                     "build",
-                    insert + number + entries + cleared + machine.launches(2.0),
+                    insert + number + entries + cleared + machine.launches(UNIQUE),
                 )
-                .with("match", look + found)
-                .with("gather", self.gather_entries());
+                .with("match", look + found + machine.launches(LOOKING))
+                .with("gather", widths(&w.build_payload).map(read).sum());
         }
         // Entries are counted by slot, the counts summed up, and entries written to their places.
-        let enter = |width: f64| machine.scatter(width, w.build_rows * width) * w.build_rows * 1e-9;
-        let build = insert
-            + w.build_rows * machine.atomics.at(slots * 4.0) * 1e-9
-            + number
-            + machine.stream(3.0 * slots * 4.0)
-            + 2.0 * entries
-            + widths(&w.build_payload).map(enter).sum::<f64>();
+        let build = REPEATED * insert + number + machine.stream(3.0 * slots * 4.0) + 2.0 * entries;
         Price::default()
-            .with("build", build + cleared + machine.launches(6.0))
+            .with("build", build + cleared + machine.launches(COUNTED))
             .with("match", look + found + self.pairs())
             .with("gather", self.gather_entries())
     }
 
     fn transformed(&self, transform: Transform, moved: bool) -> Price {
+        /// Keys wait for the table of their partition, or for their neighbours: in rows that do not wait.
+        const WAITED: f64 = 1.45;
+        /// … and keys are read for it, in bytes copied.
+        const READ: f64 = 1.3;
+        /// Launches and waits of matching.
+        const MATCHING: f64 = 5.0;
         let (w, machine) = (self.w, self.machine);
         let key = self.key();
         let bits = match transform {
-            Transform::Partition => partition_bits(w.build_rows),
+            Transform::Partition => partition_bits(w.build_rows, key),
             Transform::Sort => sort_bits(w),
         };
         let payload = |columns: &[u32]| -> Vec<f64> {
@@ -452,9 +487,10 @@ impl Model<'_> {
         };
         let number = if moved { 0.0 } else { 4.0 };
         let further = (w.matches - w.probe_rows).max(0.0);
-        let matching = (rows * each + further * machine.match_pair) * 1e-9
-            + machine.stream(rows * (key + number) + 8.0 * w.matches)
-            + machine.launches(4.0);
+        let matching = (rows * each * WAITED + further * machine.match_pair) * 1e-9
+            + READ * machine.stream(rows * (key + number))
+            + machine.stream(8.0 * w.matches)
+            + machine.launches(MATCHING);
         Price::default()
             .with(
                 "write",
@@ -619,7 +655,7 @@ pub fn turning_ratio(passes: &[&[f64]], columns: f64, machine: &Machine) -> f64 
 
 /// An index that is probed on the way is left only for a price this much lower: what it saves beyond the
 /// model (fused stages, no intermediate result) is certain, the estimates are not.
-const LEAVE_INDEX: f64 = 0.7;
+const LEAVE_INDEX: f64 = 0.85;
 
 /// Chooses the algorithm for `w`.
 ///

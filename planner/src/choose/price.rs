@@ -69,8 +69,8 @@ pub(super) struct Accesses<'a> {
 }
 
 impl Accesses<'_> {
-    /// Milliseconds for `n` reads of `width` bytes from `bytes` bytes. The keys that are hot enough stay in the
-    /// L2 cache, a sector each.
+    /// Milliseconds for `n` reads of `width` bytes from `bytes` bytes. Hot keys stay in the caches, a sector each: a read
+    /// of the `k`-th most frequent key costs what one from `k` sectors does.
     pub(super) fn gather(&self, n: f64, width: f64, bytes: f64) -> f64 {
         const SECTOR: f64 = 32.0;
         let machine = self.machine;
@@ -78,15 +78,12 @@ impl Accesses<'_> {
             // Neighbours share sectors: as much is read as there is, or a sector an access.
             return machine.stream((n * width.max(SECTOR)).min(bytes.max(n * width)));
         }
-        let cold = machine.gather(width, bytes);
-        let each = if self.skew <= 0.0 {
-            cold
-        } else {
-            let cached = machine.l2 / 2.0;
-            let hit = zipf::top_share(cached / SECTOR, self.keys, self.skew);
-            let warm = machine.gather(width, cached.min(bytes));
-            hit * warm.min(cold) + (1.0 - hit) * cold
-        };
+        if self.skew <= 0.0 {
+            return n * machine.gather(width, bytes) * 1e-9;
+        }
+        let each = zipf::average(self.keys, self.skew, |keys| {
+            machine.gather(width, bytes.min(keys * SECTOR))
+        });
         n * each * 1e-9
     }
 }

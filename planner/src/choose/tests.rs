@@ -30,6 +30,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         key_words: 1,
         payload: vec![4, 8],
         adds: 2,
+        words: 2,
         tests: 1,
         in_place: false,
         distinct: false,

@@ -21,13 +21,32 @@ pub fn harmonic(n: f64, z: f64) -> f64 {
     if n <= head {
         return sum;
     }
-    // Midpoint rule: the integral from head + 1/2 to n + 1/2.
-    let (from, to) = (head + 0.5, n + 0.5);
-    sum + if (z - 1.0).abs() < 1e-9 {
+    sum + tail(head, n, z)
+}
+
+/// The sum of i^-z for i from `after` + 1 to `to`, by the midpoint rule: the integral from `after` + 1/2 to `to` + 1/2.
+fn tail(after: f64, to: f64, z: f64) -> f64 {
+    let (from, to) = (after + 0.5, to + 0.5);
+    if (z - 1.0).abs() < 1e-9 {
         (to / from).ln()
     } else {
         (to.powf(1.0 - z) - from.powf(1.0 - z)) / (1.0 - z)
     }
+}
+
+/// What draws of `n` keys cost on average when one of the `k` most frequent that is not more frequent costs `cost(k)`; keys of
+/// about equal frequency are taken together.
+pub fn average(n: f64, z: f64, cost: impl Fn(f64) -> f64) -> f64 {
+    const GROWTH: f64 = 4.0;
+    let n = n.max(1.0);
+    let mut to = n.min(SUMMED);
+    let mut sum = harmonic(to, z) * cost(to);
+    while to < n {
+        let from = to;
+        to = (to * GROWTH).min(n);
+        sum += tail(from, to, z) * cost(to);
+    }
+    sum / harmonic(n, z)
 }
 
 /// The share of draws that fall on the `k` most frequent of `n` keys.
@@ -98,6 +117,21 @@ mod tests {
                 let (got, want) = (harmonic(f64::from(n), z), exact(n, z));
                 assert!((got / want - 1.0).abs() < 1e-3, "{n} {z}: {got} {want}");
             }
+        }
+    }
+
+    #[test]
+    fn averages_weigh_costs_by_frequency() {
+        for (n, z) in [(1.0, 1.0), (64.0, 0.5), (1e6, 1.0), (1e6, 1.5)] {
+            assert!((average(n, z, |_| 3.0) - 3.0).abs() < 1e-3, "{n} {z}");
+        }
+        // As many of a million keys as are read for 1, the others for 9.
+        let hot = |k: f64| if k <= 4096.0 { 1.0 } else { 9.0 };
+        for z in [0.5, 1.0, 1.5] {
+            let share = top_share(4096.0, 1e6, z);
+            let want = share + 9.0 * (1.0 - share);
+            let got = average(1e6, z, hot);
+            assert!((got / want - 1.0).abs() < 1e-3, "{z}: {got} {want}");
         }
     }
 

@@ -282,7 +282,7 @@ fn ran(setting: String, attempt: Attempt) -> Option<(String, Ran)> {
 mod tests {
     use warpline_gpu::machine::Machine;
 
-    use super::replay::joined;
+    use super::replay::{joined, matched};
     use super::*;
 
     #[test]
@@ -298,6 +298,25 @@ mod tests {
             if let Drawn::GroupBy { rows, groups, .. } = workload {
                 assert!(rows < 1 << 20 && groups <= rows);
             }
+        }
+    }
+
+    #[test]
+    fn matched_shares_are_those_of_every_so_many_ranks() {
+        for (values, times, zipf) in [
+            (4096, 1, 1.0),
+            (4096, 8, 0.0),
+            (4096, 4, 0.5),
+            (1 << 16, 32, 1.5),
+        ] {
+            let of = |rank: u64| ((1 + rank) as f64).powf(-zipf);
+            let all: f64 = (0..values).map(of).sum();
+            let found: f64 = (0..values / times).map(|key| of(key * times)).sum();
+            let got = matched(values, times, zipf);
+            assert!(
+                (got / (found / all) - 1.0).abs() < 0.01,
+                "{values} {times} {zipf}: {got}"
+            );
         }
     }
 

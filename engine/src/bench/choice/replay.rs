@@ -4,6 +4,7 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::synthetic::Returned;
 use warpline_planner::choose::group::{GroupWorkload, choose_group};
 use warpline_planner::choose::join::{JoinWorkload, choose_join};
+use warpline_planner::choose::zipf::harmonic;
 use warpline_planner::{GroupSetting, JoinSetting};
 
 use super::drawn::{Drawn, call};
@@ -58,6 +59,19 @@ fn key_of(keys: &str, range: u64) -> (u32, Option<u64>) {
     }
 }
 
+/// The share of draws of `values` numbers that find a key, when every `times`-th of them by frequency is one, the most
+/// frequent among them.
+pub(super) fn matched(values: u64, times: u64, exponent: f64) -> f64 {
+    /// Keys that are summed one by one.
+    const SUMMED: u64 = 256;
+    let keys = (values / times.max(1)).max(1);
+    let of = |rank: u64| ((1 + rank) as f64).powf(-exponent);
+    let first: f64 = (0..keys.min(SUMMED)).map(|key| of(key * times)).sum();
+    let all = harmonic(values as f64, exponent);
+    let summed = harmonic((keys.min(SUMMED) * times) as f64, exponent);
+    ((first + (all - summed) / times as f64) / all).clamp(0.0, 1.0)
+}
+
 /// What the planner knows of a join; `None` of a group-by.
 pub(super) fn joined(workload: &Drawn) -> Option<JoinWorkload> {
     let Drawn::Join {
@@ -74,7 +88,11 @@ pub(super) fn joined(workload: &Drawn) -> Option<JoinWorkload> {
         return None;
     };
     let distinct = (build_rows / repeats).max(1);
-    let (key_bytes, key_domain) = key_of(keys, distinct * times);
+    let (key_bytes, key_domain) = match key_of(keys, distinct * times) {
+        // All over the range of 32-bit integers: the key of a join needs no code for NULL.
+        (_, Some(domain)) if keys == "sparse" => (4, Some(domain)),
+        key => key,
+    };
     let key = if keys == "wide" { 8 } else { 4 };
     let mut probe_payload = probe_columns.clone();
     probe_payload.push(key);
@@ -85,7 +103,8 @@ pub(super) fn joined(workload: &Drawn) -> Option<JoinWorkload> {
         key_domain,
         build_payload: build_columns.clone(),
         probe_payload,
-        matches: *probe_rows as f64 / *times as f64 * *build_rows as f64 / distinct as f64,
+        matches: *probe_rows as f64 * matched(distinct * times, *times, *zipf) * *build_rows as f64
+            / distinct as f64,
         build_unique: distinct == *build_rows,
         skew: *zipf,
         existence: distinct == *build_rows && build_columns.is_empty(),
@@ -108,17 +127,18 @@ fn grouped(workload: &Drawn) -> GroupWorkload {
     };
     let (key_bytes, dense_domain) = key_of(keys, *groups);
     let returned: Vec<Returned> = calls.iter().map(|text| call(text)).collect();
-    // Bytes of a state, additions and tests, as code generation comes to them.
+    // Bytes of a state, additions, words added to and tests, as code generation comes to them.
     let cell = |call: &Returned| match call {
-        Returned::Count => (4, 1, 0),
-        Returned::Least(column) | Returned::Greatest(column) => (payload[*column], 0, 1),
-        Returned::Sum(column) if payload[*column] == 16 => (16, 3, 0),
-        Returned::Sum(_) => (8, 1, 0),
+        Returned::Count => (4, 1, 0, 0),
+        Returned::Least(column) | Returned::Greatest(column) => (payload[*column], 0, 0, 1),
+        Returned::Sum(column) if payload[*column] == 16 => (16, 3, 2, 0),
+        Returned::Sum(_) => (8, 1, 1, 0),
     };
-    let (mut state_bytes, mut adds, mut tests) = (0, 0, 0);
-    for (bytes, add, test) in returned.iter().map(cell) {
+    let (mut state_bytes, mut adds, mut words, mut tests) = (0, 0, 0, 0);
+    for (bytes, add, word, test) in returned.iter().map(cell) {
         state_bytes += bytes;
         adds += add;
+        words += word;
         tests += test;
     }
     if returned.iter().all(|call| matches!(call, Returned::Sum(_))) {
@@ -133,6 +153,7 @@ fn grouped(workload: &Drawn) -> GroupWorkload {
         dense_domain,
         state_bytes,
         adds,
+        words,
         tests,
         hashed: keys != "dense",
         hot: *zipf >= 1.0,

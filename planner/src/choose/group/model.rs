@@ -3,11 +3,9 @@
 use warpline_gpu::machine::Machine;
 
 use super::{GroupWorkload, partition_bits};
-use crate::choose::price::Price;
+use crate::choose::price::{Accesses, Price};
 use crate::choose::zipf;
 
-/// Bytes of a slot of a hash table beside its state and key.
-const SLOT: f64 = 8.0;
 /// Bytes written down cost this many bytes copied: a tile's rows are counted before they have a place.
 const WRITTEN: f64 = 1.55;
 /// Picoseconds more for each column of 16 bytes that is written.
@@ -16,6 +14,29 @@ const WRITTEN_WIDE: f64 = 12.0;
 const CACHED: f64 = (1u64 << 22) as f64;
 /// The share of the shorter of reading and computing that does not hide behind the longer.
 const EXPOSED: f64 = 0.4;
+/// The share of reading that does not hide behind atomics.
+const READ: f64 = 0.68;
+/// Launches and waits of an aggregation by the pipeline itself.
+const FUSED: f64 = 4.0;
+/// What the atomics of a row to several words of one group cost: the words' number to this power. The lanes that lost
+/// at the first word come to the next one by one.
+const STAGGERED: f64 = 0.55;
+/// A look-up of a hash table beside its reads: picoseconds.
+const HASHED: f64 = 11.0;
+/// Costs of adding a word in a flush of shared tables, of which all blocks' meet at the same groups, in atomics to memory.
+const FLUSHED: f64 = 0.45;
+/// The same of a table with keys, whose groups are looked for …
+const FLUSHED_KEYS: f64 = 0.7;
+/// … and of an extreme, which is read and seldom written.
+const FLUSHED_TEST: f64 = 0.2;
+
+/// A table in a block's shared memory in front of one in device memory.
+#[derive(Debug, Clone, Copy)]
+struct Front {
+    /// Blocks of a multiprocessor.
+    blocks: f64,
+    slots: f64,
+}
 
 pub(super) struct Model<'a> {
     pub(super) w: &'a GroupWorkload,
@@ -52,6 +73,31 @@ impl Model<'_> {
         self.w.tests.into()
     }
 
+    /// Words of 64 bits that a row adds to.
+    fn words(&self) -> f64 {
+        match (self.w.adds, self.w.tests) {
+            (0, 0) => self.w.payload.len().max(1) as f64,
+            _ => self.w.words.into(),
+        }
+    }
+
+    /// Groups that there are rows of.
+    fn seen(&self) -> f64 {
+        zipf::drawn(self.groups(), self.w.skew, self.w.rows)
+    }
+
+    /// The share of the rows that the most frequent group has.
+    fn hottest(&self) -> f64 {
+        zipf::hottest(self.groups(), self.w.skew)
+    }
+
+    /// Picoseconds of a row's additions to `words` words of few groups in shared memory: lanes of a warp that meet take
+    /// turns, so the most frequent group decides.
+    fn queued(&self) -> f64 {
+        let counters = 8.0 / self.hottest();
+        self.machine.shared_wide_atomics.at(counters.max(2.0 * 8.0)) * self.words().powf(STAGGERED)
+    }
+
     fn state(&self) -> f64 {
         self.w.state_bytes.into()
     }
@@ -76,14 +122,21 @@ impl Model<'_> {
         zipf::equal_keys(self.groups(), self.w.skew)
     }
 
-    /// Picoseconds of a row's updates of states in shared memory, of `equal` equally frequent groups.
-    fn shared_row(&self, equal: f64) -> f64 {
-        /// The hot keys of a skewed distribution meet less often than so few equal ones would.
-        const SKEWED: f64 = 0.55;
-        let skewed = if self.w.skew > 0.0 { SKEWED } else { 1.0 };
-        let add = self.machine.shared_wide_atomics.at(8.0 * equal) * skewed;
+    /// Picoseconds of a row's updates of states in shared memory.
+    fn shared_row(&self) -> f64 {
+        /// What of a queue is not hidden, and what a word costs without, in additions to many places.
+        const QUEUE: f64 = 0.7;
+        const WORD: f64 = 0.87;
+        const MANY: f64 = (1u64 << 14) as f64;
         let least = self.machine.shared_atomics.at(self.machine.shared);
-        self.adds() * add.max(least) + self.tests() * least
+        let small = (self.adds() - self.words()).max(0.0) + self.tests();
+        let words = if self.words() > 0.0 {
+            let each = self.machine.shared_wide_atomics.at(MANY);
+            QUEUE * self.queued() + WORD * self.words() * each
+        } else {
+            0.0
+        };
+        words + small * least
     }
 
     /// The share of the tests of extremes after which a state is written: the greatest of n draws changes ln n times.
@@ -92,106 +145,112 @@ impl Model<'_> {
         ((each.ln() + 0.58) / each).min(1.0)
     }
 
-    /// Picoseconds of a row's updates of states in `table` bytes of device memory that was read on the way or not.
-    fn global_row(&self, table: f64, found: bool, equal: f64) -> f64 {
-        /// Reads of few places, in atomics to them.
-        const CONTENDED_READ: f64 = 0.2;
+    /// Picoseconds of a row's updates of states in `table` bytes of device memory, of `equal` equally frequent groups.
+    fn global_row(&self, table: f64, equal: f64) -> f64 {
         let atomics = &self.machine.atomics;
-        let contended = atomics.at(4.0 * equal);
+        let cached = atomics.at(CACHED);
+        // Places that many additions meet at wait, whichever word of theirs.
+        let contended = atomics.at((8.0 * equal).min(CACHED));
         let first = atomics.at(table).max(contended);
-        let next = atomics.at(CACHED.min(table.max(1.0)));
-        let next = next.min(atomics.at(CACHED));
-        let (adds, tests) = (self.adds(), self.tests());
-        let read = match found {
-            true => 0.0,
-            false => self
-                .machine
-                .gather(4.0, table)
-                .max(CONTENDED_READ * contended),
+        let next = if table > CACHED {
+            cached.max(contended)
+        } else {
+            first
         };
+        let (adds, tests) = (self.adds(), self.tests());
+        // Cells that others write are read from the L2 cache, however few they are.
+        let read = self.machine.gather(4.0, CACHED);
         let written = self.written_share();
-        let tested = read + written * (first + (tests - 1.0).max(0.0) * next);
-        match (adds > 0.0, tests > 0.0) {
-            (true, false) => first + (adds - 1.0) * next,
+        if adds > 0.0 {
             // What is added to is in the cache for the tests.
-            (true, true) => first + (adds - 1.0) * next + written * tests * next + read.min(next),
-            _ => tested,
+            return first + (adds - 1.0) * next + tests * (read + written * cached);
         }
+        let others = (tests - 1.0).max(0.0);
+        let brought = self.machine.gather(4.0, table.max(CACHED));
+        brought + others * read + written * (first + others * cached)
     }
 
-    /// Milliseconds of rows whose compute takes `row` picoseconds each, read from columns on the way.
+    /// Milliseconds of rows whose atomics take `row` picoseconds each, read from columns on the way.
     fn fused(&self, row: f64) -> f64 {
-        let (read, compute) = (self.w.rows * self.read(), self.reaching() * row);
-        (read.max(compute) + EXPOSED * read.min(compute)) * 1e-9
+        (self.w.rows * self.read() * READ + self.reaching() * row) * 1e-9
     }
 
     pub(super) fn private(&self) -> Price {
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
         let updates = groups * (self.adds() + self.tests());
-        let row = updates * self.machine.register_update;
-        Price::default().with("aggregate", self.fused(row) + self.machine.launches(6.0))
+        let read = self.w.rows * self.read();
+        let compute = self.reaching() * updates * self.machine.register_update;
+        let ms = (read.max(compute) + EXPOSED * read.min(compute)) * 1e-9;
+        Price::default().with("aggregate", ms + self.machine.launches(FUSED))
     }
 
-    /// Every block's table of states of shared memory added to one in device memory.
-    fn flushed(&self, groups: f64) -> f64 {
-        let cells = self.adds() + self.tests();
-        let blocks = 2.0 * self.machine.multiprocessors;
-        blocks * groups * cells * self.machine.atomics.at(groups * self.state()) * 1e-9
+    /// The tables of `groups` groups of `blocks` blocks a multiprocessor added to one of `table` bytes; `add`: what a
+    /// word costs.
+    fn flushed(&self, groups: f64, blocks: f64, table: f64, add: f64) -> f64 {
+        let cells = self.adds() * add + self.tests() * FLUSHED_TEST;
+        let blocks = blocks * self.machine.multiprocessors;
+        blocks * groups * cells * self.machine.atomics.at(table) * 1e-9
+    }
+
+    /// Blocks of a multiprocessor that have `bytes` bytes of shared memory each.
+    fn blocks(&self, bytes: f64) -> f64 {
+        match (self.machine.shared / bytes.max(1.0)).floor() {
+            0.0..2.0 => 1.0,
+            2.0..4.0 => 2.0,
+            _ => 4.0,
+        }
     }
 
     pub(super) fn shared(&self) -> Price {
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
-        let row = self.shared_row(self.equal_groups());
+        let table = groups * self.state();
+        let flushed = self.flushed(groups, self.blocks(table), table, FLUSHED);
         Price::default().with(
             "aggregate",
-            self.fused(row) + self.flushed(groups) + self.machine.launches(6.0),
-        )
-    }
-
-    /// Slots of a table in shared memory of which `blocks` blocks have one each.
-    fn front(&self, blocks: f64) -> f64 {
-        let each = self.state() + self.key();
-        2f64.powf(
-            (self.machine.shared / blocks / each)
-                .max(1.0)
-                .log2()
-                .floor(),
+            self.fused(self.shared_row()) + flushed + self.machine.launches(FUSED),
         )
     }
 
     pub(super) fn global(&self) -> Price {
         let (w, machine) = (self.w, self.machine);
-        let (groups, equal) = (self.groups(), self.equal_groups());
+        let groups = self.groups();
         let hashed = w.hashed || w.dense_domain.is_none();
         let (table, find) = match w.dense_domain {
             Some(domain) if !w.hashed => (domain as f64 * self.state(), 0.0),
             _ => {
                 let slots = 2f64.powf((2.0 * groups.max(512.0)).log2().ceil());
-                let table = slots * (self.state() + self.key() + SLOT);
-                // The slot's mark and key, and its state.
-                (table, 10.0 + 2.0 * machine.gather(8.0, table))
+                // The key brings the sector of the state: what is far away is paid for there.
+                let cached = CACHED.min(slots * self.key());
+                (
+                    slots * (self.state() + self.key()),
+                    HASHED + 2.0 * machine.gather(8.0, cached),
+                )
             }
         };
-        /// Slots of the table in front are looked for, and added to the one behind it: picoseconds and launches.
-        const FRONT: f64 = 4.0;
-        const BEHIND: f64 = 4.0;
-        let in_front = 1.2 * self.shared_row(equal) + FRONT;
-        let mut launches = 6.0;
-        let row = if hashed && 4.0 * groups <= self.front(4.0) {
-            self.shared_row(equal) + 1.0
-        } else if hashed && 2.0 * groups <= self.front(1.0) {
-            // Few free slots are left: many rows look twice, in one block a multiprocessor.
-            20.0 + in_front
-        } else if w.hot {
-            launches += BEHIND;
-            let hit = zipf::top_share(self.front(4.0) / 2.0, groups, w.skew);
-            let cold = find + self.global_row(table, hashed, groups);
-            hit * in_front + (1.0 - hit) * cold
-        } else {
-            find + self.global_row(table, hashed, equal)
+        let (row, flushed) = match self.front(hashed) {
+            Some(front) => {
+                // The groups that a block has rows of.
+                let blocks = front.blocks * machine.multiprocessors;
+                let met = zipf::drawn(groups, w.skew, w.rows / blocks).min(front.slots);
+                let (kept, equal) = if front.slots >= groups {
+                    // Rows of the more frequent half come early and find a place.
+                    let late = 2.0 * (1.0 - zipf::top_share(groups / 2.0, groups, w.skew));
+                    let out = overflowing(groups / front.slots) * late.min(1.0);
+                    (1.0 - out, self.equal_groups())
+                } else {
+                    (zipf::top_share(front.slots / 2.0, groups, w.skew), groups)
+                };
+                let missed = (1.0 - kept) * (find + self.global_row(table, equal));
+                let row = kept * self.shared_row() + self.looked_for(front, hashed);
+                (
+                    row + missed,
+                    self.flushed(met, front.blocks, table, FLUSHED_KEYS),
+                )
+            }
+            None => (find + self.global_row(table, self.equal_groups()), 0.0),
         };
         let entered = if hashed {
-            groups * machine.inserts.at(table) * 1e-9
+            self.seen() * machine.inserts.at(table) * 1e-9
         } else {
             0.0
         };
@@ -199,8 +258,56 @@ impl Model<'_> {
         let cleared = machine.stream(2.0 * table);
         Price::default().with(
             "aggregate",
-            self.fused(row) + entered + cleared + machine.launches(launches),
+            self.fused(row) + flushed + entered + cleared + machine.launches(FUSED),
         )
+    }
+
+    /// The table in shared memory in front of one in device memory, where code generation has one: for hot keys, for
+    /// few groups of very many rows, and for sparse keys of which there are few.
+    fn front(&self, hashed: bool) -> Option<Front> {
+        /// Shared memory of a block that is no table.
+        const ELSE: f64 = 4096.0;
+        /// Groups at most, and rows of each, that queue at states in device memory.
+        const FEW: f64 = 2048.0;
+        const ROWS: f64 = 1024.0;
+        let w = self.w;
+        if w.clustered {
+            return None;
+        }
+        let groups = self.groups();
+        let queues = w.hot || groups <= FEW && w.rows / groups >= ROWS;
+        let each = self.state() + if hashed { 8.0 } else { 4.0 };
+        let sizes = [4.0, 2.0, 1.0].map(|blocks| {
+            let bytes = (self.machine.shared / blocks).min(self.machine.shared) - ELSE;
+            let slots = 2f64.powf((bytes / each).max(1.0).log2().floor());
+            Front { blocks, slots }
+        });
+        let [four, _, one] = sizes;
+        match sizes.into_iter().find(|s| s.slots >= 2.0 * groups) {
+            Some(fits) => (hashed || queues).then_some(fits),
+            None if hashed && one.slots >= groups => Some(one),
+            None => w.hot.then_some(four),
+        }
+    }
+
+    /// Picoseconds to find a row's slot in a table in front, the longer the fuller it is.
+    fn looked_for(&self, front: Front, hashed: bool) -> f64 {
+        /// A full table of 64-bit keys; group numbers are compared faster, and slots that are taken are soon given up.
+        const FULL: f64 = 28.0;
+        const NUMBERS: f64 = 0.45;
+        const TAKEN: f64 = 0.4;
+        const FILL: f64 = 1.2;
+        const EMPTY: f64 = 1.4;
+        const WARP: f64 = 32.0;
+        let fill = (self.groups() / front.slots).min(1.0).powf(FILL);
+        // Rows of the few keys that came first find them at once.
+        let others = (self.equal_groups() / WARP).min(1.0);
+        let kind = match (front.slots < self.groups(), hashed) {
+            (true, _) => TAKEN,
+            (_, true) => 1.0,
+            _ => NUMBERS,
+        };
+        FULL * fill * others * kind + EMPTY
     }
 
     pub(super) fn numbered(&self) -> Price {
@@ -208,10 +315,10 @@ impl Model<'_> {
         let table = self.groups() * self.state();
         let read = machine.stream(w.rows * (4.0 + widths(&w.payload).sum::<f64>()));
         let aggregate = if table <= machine.shared {
-            self.reaching() * self.shared_row(self.equal_groups()) * 1e-9
-                + self.flushed(self.groups())
+            self.reaching() * self.shared_row() * 1e-9
+                + self.flushed(self.groups(), 2.0, table, FLUSHED)
         } else {
-            self.reaching() * self.global_row(table, false, self.equal_groups()) * 1e-9
+            self.reaching() * self.global_row(table, self.equal_groups()) * 1e-9
         };
         Price::default()
             .with("write", self.written())
@@ -231,13 +338,21 @@ impl Model<'_> {
             (4096.0, 35.0),
             (16384.0, 28.0),
         ];
+        /// A new group takes the next number while others wait for it.
+        const ENTERED: f64 = 290.0;
         let (w, machine) = (self.w, self.machine);
         let slots = 2f64.powf((2.0 * self.groups().max(512.0)).log2().ceil());
-        // A mark, a key and a number, each in an array of its own.
-        let bytes = slots * self.key();
-        let find = 10.0 + 3.0 * machine.gather(8.0, bytes);
+        // A mark, a key and a number, each in an array of its own, and all in the same cache.
+        let bytes = slots * (self.key() + 8.0);
+        let reads = Accesses {
+            machine,
+            keys: self.groups(),
+            skew: w.skew,
+            clustered: false,
+        };
+        let find = 10.0 + 3.0 * reads.gather(1e9, 8.0, bytes);
         let waiting = warpline_gpu::machine::Curve::new(WAITING).at(self.equal_groups());
-        let entered = self.groups() * 3.0 * machine.scatter(8.0, bytes);
+        let entered = self.seen() * ENTERED;
         (w.rows * find.max(waiting) + entered) * 1e-9
             + machine.stream(w.rows * (self.key() + 4.0))
             + machine.launches(4.0)
@@ -245,9 +360,17 @@ impl Model<'_> {
 
     /// Keys and payload read, and written down.
     fn written(&self) -> f64 {
+        /// A key that is packed into another width, and the more if it has one word for what had half.
+        const PACKED: f64 = 1.3;
+        const WIDENED: f64 = 2.4;
         if self.w.in_place {
-            // The columns are read where they are in place of their copies.
-            return self.machine.launches(2.0);
+            // The columns are read where they are in place of their copies, but for keys of other width.
+            let Some(stored) = self.stored_key().filter(|stored| *stored != self.key()) else {
+                return self.machine.launches(2.0);
+            };
+            let widened = if self.key() > 4.0 { WIDENED } else { 1.0 };
+            return self.machine.stream(self.w.rows * (stored + self.key())) * PACKED * widened
+                + self.machine.launches(3.0);
         }
         let row = self.key() + widths(&self.w.payload).sum::<f64>();
         let wide = widths(&self.w.payload).filter(|w| *w >= 16.0).count() as f64;
@@ -256,19 +379,40 @@ impl Model<'_> {
             + self.machine.launches(4.0)
     }
 
+    /// Bytes of a key in a column in the narrowest encoding, where its domain is known.
+    fn stored_key(&self) -> Option<f64> {
+        let bytes = match self.w.dense_domain? {
+            0..=0x100 => 1.0,
+            0x101..=0x1_0000 => 2.0,
+            0x1_0001..=0x1_0000_0000 => 4.0,
+            _ => 8.0,
+        };
+        Some(bytes)
+    }
+
     pub(super) fn moved(&self) -> Vec<f64> {
         widths(&self.w.payload).collect()
     }
 
-    /// Unclustered reads of all payload columns; `share`: how unclustered.
-    pub(super) fn gathered(&self, share: f64) -> f64 {
+    /// Payload read by row numbers while runs are added up.
+    fn gathered(&self) -> f64 {
+        /// What of the reads of a column is not hidden by those of the others.
+        const SHOWN: f64 = 0.5;
+        /// A row number and its use, and that of each column.
+        const NUMBER: f64 = 7.0;
+        const COLUMN: f64 = 6.5;
+        let (rows, share) = (self.w.rows, self.unclustered());
+        let each = |w: f64| COLUMN + SHOWN * share * self.machine.gather(w, rows * w);
+        rows * (NUMBER + widths(&self.w.payload).map(each).sum::<f64>()) * 1e-9
+    }
+
+    /// Payload read by row numbers by the blocks of partitions, whose many warps hide more of each other's reads.
+    fn gathered_apart(&self) -> f64 {
+        const SHOWN: f64 = 0.43;
+        const NUMBER: f64 = 4.5;
         let rows = self.w.rows;
-        widths(&self.w.payload)
-            .map(|w| {
-                rows * self.machine.gather(w, rows * w) * 1e-9 * share
-                    + self.machine.stream(rows * w) * (1.0 - share)
-            })
-            .sum()
+        let each = |w: f64| SHOWN * self.machine.gather(w, rows * w);
+        rows * (NUMBER + widths(&self.w.payload).map(each).sum::<f64>()) * 1e-9
     }
 
     /// How much of a warp's reads by sorted keys are of different groups (§4.1.3).
@@ -277,16 +421,20 @@ impl Model<'_> {
         self.equal_groups().min(CAP) / CAP
     }
 
-    /// Runs of equal keys reduced, a run never longer than a block's share: those of one group meet at its states.
+    /// Runs of equal keys reduced: a warp adds up those in its share before it adds to a group, so none wait.
     fn runs(&self, key: f64) -> f64 {
-        /// Rows of a run that one thread reduces before it adds to the group.
-        const REDUCED: f64 = 8.0;
+        /// Pairs are read, compared with their neighbours, and added up across lanes, in bytes copied.
+        const READ: f64 = 2.1;
+        /// An addition of a lane, in rows of runs.
+        const ADDED: f64 = 1.0 / 6.0;
+        /// States are written sector by sector, a lane each.
+        const STATES: f64 = 5.0;
         let row = key + widths(&self.w.payload).sum::<f64>();
-        let met = self.machine.atomics.at(4.0 * self.equal_groups()) / REDUCED;
-        let each = self.machine.run_row * (self.adds() + self.tests()) + self.adds() * met.max(1.0);
-        self.w.rows * each * 1e-9
-            + self.machine.stream(self.w.rows * row)
-            + self.machine.launches(4.0)
+        let added = self.w.rows * self.adds() * ADDED * self.machine.run_row;
+        added * 1e-9
+            + READ * self.machine.stream(self.w.rows * row)
+            + STATES * self.machine.stream(self.seen() * self.state())
+            + self.machine.launches(3.0)
     }
 
     pub(super) fn sort_bits(&self) -> f64 {
@@ -303,11 +451,7 @@ impl Model<'_> {
         let sort = self
             .machine
             .partition(rows, key, &payload, self.sort_bits());
-        let gather = if moved {
-            0.0
-        } else {
-            self.machine.stream(rows * 4.0) + self.gathered(self.unclustered())
-        };
+        let gather = if moved { 0.0 } else { self.gathered() };
         Price::default()
             .with("write", self.written())
             .with("transform", sort)
@@ -329,24 +473,34 @@ impl Model<'_> {
     }
 
     pub(super) fn partitioned(&self, moved: bool) -> Price {
-        /// Rows of equal keys lie together in a partition and meet more often than at random.
-        const TOGETHER: f64 = 1.7;
-        /// Tests of one place, in additions to it.
-        const TESTED: f64 = 0.08;
+        /// A row is read, hashed and looked for in the partition's table, in bytes copied and rows grouped.
+        const READ: f64 = 2.6;
+        const LOOKED_FOR: f64 = 0.6;
+        /// A test of a cell in the table.
+        const TESTED: f64 = 2.5;
+        /// Rows of equal keys lie together in a partition, so that all warps of its block wait for one place: so many
+        /// times what the lanes of one do.
+        const TOGETHER: f64 = 8.8;
+        /// What of a queue of the lanes of one is not hidden.
+        const QUEUE: f64 = 0.5;
+        /// A block that has this share of all rows is the last to end; the hottest group's rows make no larger one.
+        const BLOCK: f64 = 1.0 / 68.0;
         let (w, machine) = (self.w, self.machine);
         let key = self.key();
         let payload = if moved { self.moved() } else { vec![4.0] };
-        let bits = partition_bits(self.groups());
+        let bits = partition_bits(self.expected());
         let transform = machine.partition(w.rows, key, &payload, bits);
-        let gather = if moved {
-            0.0
+        let gather = if moved { 0.0 } else { self.gathered_apart() };
+        let two = machine.shared_wide_atomics.at(2.0 * 8.0);
+        let queued = if self.words() > 0.0 {
+            let together = TOGETHER * two * (self.hottest() / BLOCK).min(1.0);
+            let groups = (self.equal_groups() / 2f64.powf(bits)).max(2.0);
+            let apart = QUEUE * machine.shared_wide_atomics.at(8.0 * groups);
+            (together + apart) * self.words().powf(STAGGERED)
         } else {
-            machine.stream(w.rows * 4.0) + self.gathered(1.0)
+            0.0
         };
-        let in_partition = (self.equal_groups() / 2f64.powf(bits)).max(1.0);
-        let add = machine.shared_wide_atomics.at(8.0 * in_partition) * TOGETHER;
-        let least = machine.shared_atomics.at(machine.shared);
-        let each = machine.group_row + self.adds() * add + self.tests() * (add * TESTED).max(least);
+        let each = machine.group_row * LOOKED_FOR + self.tests() * TESTED + queued;
         let row = key + widths(&w.payload).sum::<f64>();
         Price::default()
             .with("write", self.written())
@@ -355,9 +509,16 @@ impl Model<'_> {
             .with(
                 "aggregate",
                 w.rows * each * 1e-9
-                    + machine.stream(w.rows * row + self.groups() * self.state())
+                    + READ * machine.stream(w.rows * row)
+                    + machine.stream(self.groups() * self.state())
                     + machine.launches(4.0),
             )
+    }
+
+    /// Groups that room is made for: a quarter more than the estimate.
+    fn expected(&self) -> f64 {
+        let most = self.w.dense_domain.map_or(f64::INFINITY, |d| d as f64);
+        (1.25 * self.groups()).min(self.w.rows).min(most)
     }
 
     /// Groups put into the order of their keys.
@@ -367,6 +528,21 @@ impl Model<'_> {
         self.machine
             .partition(self.groups(), self.key(), &row, bits)
     }
+}
+
+/// The share of the keys of a table, filled to `load` of its slots, that find none of the four slots that they may have taken: keys
+/// of four slots follow a Poisson distribution.
+pub(super) fn overflowing(load: f64) -> f64 {
+    const SLOTS: f64 = 4.0;
+    let mean = (SLOTS * load).max(f64::MIN_POSITIVE);
+    let (mut placed, mut rest, mut exactly, mut keys) = (0.0, 1.0, (-mean).exp(), 0.0);
+    while keys <= SLOTS {
+        placed += keys * exactly;
+        rest -= exactly;
+        keys += 1.0;
+        exactly *= mean / keys;
+    }
+    (1.0 - (placed + SLOTS * rest) / mean).clamp(0.0, 1.0)
 }
 
 /// Bits of the numbers of so many groups; whole passes of 8 beyond what fits one.
