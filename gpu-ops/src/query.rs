@@ -1,7 +1,7 @@
 //! One query on a device: whether it goes on, and how much of the device's memory it holds.
 //!
 //! Streams carry the query that they work for ([`crate::device::Stream`]), so a query that was stopped queues nothing more,
-//! however deep the code that tries. Threads that work for a query enter it ([`Query::enter`]): buffers that they allocate count
+//! however deep the code that tries. Threads that work for a query enter it: buffers that they allocate count
 //! as its memory, and where memory is short they wait in its name.
 
 use std::cell::RefCell;
