@@ -15,14 +15,17 @@
 //! |---|---|
 //! | private | rows read; `N g (a + t)` register updates |
 //! | shared | rows read; `N a` shared-memory additions, `N t` tests, and every block's table added to the global one |
-//! | global | rows read; a look-up in a hash table (none for dense keys), `a` atomics and a read over `T`, a write as long as extremes change |
-//! | hgb | rows written; three look-ups a row, numbers written and read; shared or global updates |
-//! | sgb | rows written; sorted by the bits of the key (DE: looked up, then by the bits of `g`); runs reduced; UR: `N` random reads a column, as unclustered as there are groups for a warp: `min(24, g) / 24` |
-//! | pgb | rows written; partitioned; shared-memory updates a partition; UR: `N` random reads a column |
+//! | global | rows read; a look-up in a hash table (none for dense keys), `a` atomics and `t` reads over `T`, a write as long as extremes change; with a table in front: as shared, a slot looked for, and this for the rows that find none |
+//! | hgb | three look-ups a row, an entry a group, numbers written and read; shared or global updates |
+//! | sgb | sorted by the bits of the key (DE: looked up, then by the bits of `g`); runs reduced; UR: `N` random reads a column, as unclustered as there are groups for a warp: `min(24, g) / 24` |
+//! | pgb | partitioned; shared-memory updates a partition, whose hot groups make all of a block wait; UR: `N` random reads a column |
 //!
-//! Atomics that meet at few places wait for each other: the curves' small ends are contention, and a skewed key
-//! counts as [`super::zipf::equal_keys`] groups there. States of a group lie in one sector: the first access pays for
-//! memory, the others for the cache. Tables with hot or few sparse keys have one in shared memory in front of them.
+//! Atomics to device memory that meet at few places wait for each other: the curves' small ends are contention, and a skewed
+//! key counts as [`super::zipf::equal_keys`] groups there. In shared memory counts of 32 bits do not wait, but additions to words
+//! of 64 bits, loops of compare-and-swap, take turns: as long as the rows of the hottest group that are in a warp, or in a
+//! partition's block. States of a group lie in one sector: the first access pays for memory, the others for the cache. Tables
+//! with hot or few sparse keys have one in shared memory in front of them; of a full one, buckets that more keys fall into
+//! than there are slots send the rest on.
 
 mod model;
 
@@ -322,7 +325,7 @@ const LEAVE_FUSED: f64 = 0.9;
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
-/// aggregation (registers, shared or device memory) stands unless that algorithm is 15 % cheaper than it.
+/// aggregation (registers, shared or device memory) stands unless that algorithm is 10 % cheaper than it.
 pub fn choose_group(
     asked: GroupSetting,
     w: &GroupWorkload,

@@ -1,0 +1,332 @@
+//! What joining costs: milliseconds of each algorithm from rows, matches, widths, skew, and a device's constants.
+
+use warpline_gpu::machine::Machine;
+
+use super::{JoinWorkload, partition_bits};
+use crate::choose::price::{Accesses, Price};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transform {
+    Partition,
+    Sort,
+}
+
+/// Bytes written down cost this many bytes copied: a tile's rows are counted before they have a place.
+const WRITTEN: f64 = 1.3;
+
+/// Launches and waits of a pipeline that looks into an index.
+const LOOKING: f64 = 3.0;
+
+/// Reads of one entry's columns come one after the other: in reads that do not wait for each other.
+const COLUMNS: f64 = 1.25;
+
+/// Bytes that memory moves at least.
+const SECTOR: f64 = 32.0;
+
+pub(super) struct Model<'a> {
+    pub(super) w: &'a JoinWorkload,
+    pub(super) machine: &'a Machine,
+}
+
+pub(super) fn widths(columns: &[u32]) -> impl Iterator<Item = f64> + '_ {
+    columns.iter().map(|w| f64::from(*w))
+}
+
+impl Model<'_> {
+    /// Bytes of a packed key as it is partitioned and sorted.
+    fn key(&self) -> f64 {
+        match self.w.key_bytes {
+            0..=4 => 4.0,
+            5..=8 => 8.0,
+            _ => 16.0,
+        }
+    }
+
+    /// Accesses to the build side by the keys of the probing side.
+    fn probes(&self) -> Accesses<'_> {
+        Accesses {
+            machine: self.machine,
+            keys: self.w.build_rows.max(1.0),
+            skew: self.w.skew,
+            clustered: self.w.probe_clustered,
+        }
+    }
+
+    fn build_bytes(&self) -> f64 {
+        self.w.build_rows * widths(&self.w.build_payload).sum::<f64>()
+    }
+
+    pub(super) fn side_bytes(&self) -> f64 {
+        let probe = widths(&self.w.probe_payload).sum::<f64>();
+        self.build_bytes()
+            + self.w.probe_rows * probe
+            + (self.w.build_rows + self.w.probe_rows) * (self.key() + 4.0)
+    }
+
+    /// The columns of both sides read.
+    pub(super) fn read(&self) -> f64 {
+        let w = self.w;
+        let probe = w.probe_rows * (self.key() + widths(&w.probe_payload).sum::<f64>());
+        let build = w.build_rows * self.key() + self.build_bytes();
+        self.machine.stream(build + probe)
+    }
+
+    /// The columns of the matches written.
+    pub(super) fn output(&self) -> f64 {
+        let w = self.w;
+        let row = widths(&w.build_payload).chain(widths(&w.probe_payload));
+        self.machine.stream(w.matches * row.sum::<f64>())
+    }
+
+    pub(super) fn perfect_bytes(&self, domain: f64) -> f64 {
+        let payload = widths(&self.w.build_payload).sum::<f64>();
+        if self.w.existence {
+            domain / 8.0
+        } else if self.w.build_unique {
+            domain / 8.0 + domain * payload
+        } else {
+            domain * 4.0 + self.w.build_rows * (payload + 12.0)
+        }
+    }
+
+    pub(super) fn perfect(&self) -> Price {
+        /// Bits are set, and tell whether they were before, in additions that tell nothing.
+        const MARKED: f64 = 1.5;
+        /// Columns are written beside each other.
+        const ENTERED: f64 = 1.2;
+        /// Launches and waits of building.
+        const UNIQUE: f64 = 4.0;
+        const OFFSETS: f64 = 8.0;
+        let (w, machine) = (self.w, self.machine);
+        let domain = w.key_domain.unwrap_or(1) as f64;
+        let probes = self.probes();
+        let bitmap = domain / 8.0;
+        // Bits of keys that follow each other are set together.
+        let marked = if w.build_clustered {
+            machine.stream(2.0 * bitmap.min(w.build_rows * SECTOR))
+        } else {
+            MARKED * w.build_rows * machine.atomics.at(bitmap) * 1e-9
+        };
+        let set = marked + machine.stream(bitmap);
+        if w.existence {
+            return Price::default()
+                .with("build", set + machine.launches(UNIQUE))
+                .with(
+                    "match",
+                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                );
+        }
+        if w.build_unique {
+            let enter = |width: f64| ENTERED * self.enter(width, domain * width);
+            let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, domain * width);
+            return Price::default()
+                .with("build", build + machine.launches(UNIQUE))
+                .with(
+                    "match",
+                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                )
+                .with("gather", widths(&w.build_payload).map(read).sum());
+        }
+        // Offsets by key: entries are counted, the counts summed up, and entries written to their places.
+        let offsets = domain * 4.0;
+        let counted = if w.build_clustered {
+            machine.stream(offsets.min(w.build_rows * SECTOR))
+        } else {
+            w.build_rows * machine.atomics.at(offsets) * 1e-9
+        };
+        let build = 2.0 * counted
+            + machine.stream(4.0 * offsets + 2.0 * (self.build_bytes() + w.build_rows * 12.0));
+        Price::default()
+            .with("build", build + machine.launches(OFFSETS))
+            .with(
+                "match",
+                probes.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
+            )
+            .with("gather", self.gather_entries())
+    }
+
+    /// A column of `width` bytes written to places by key in an array of `bytes`.
+    fn enter(&self, width: f64, bytes: f64) -> f64 {
+        let (w, machine) = (self.w, self.machine);
+        if w.build_clustered {
+            return machine.stream((w.build_rows * SECTOR).min(bytes.max(w.build_rows * width)));
+        }
+        machine.scatter(width, bytes) * w.build_rows * 1e-9
+    }
+
+    /// Probing rows with the ranges of their matches, and the pairs read back.
+    fn pairs(&self) -> f64 {
+        let w = self.w;
+        let kept = w.probe_rows.min(w.matches) * (12.0 + widths(&w.probe_payload).sum::<f64>());
+        self.machine.stream(2.0 * kept) + self.machine.launches(3.0)
+    }
+
+    /// The payload of the entries that match, by their numbers.
+    fn gather_entries(&self) -> f64 {
+        /// Finding the probing row of a pair: picoseconds.
+        const PAIR: f64 = 25.0;
+        let w = self.w;
+        let probes = self.probes();
+        // A key's entries follow each other: one random access a probing row, the rest in order.
+        let per_key = (w.matches / w.probe_rows.max(1.0)).max(1.0);
+        let columns = widths(&w.build_payload)
+            .map(|width| {
+                probes.gather(w.matches / per_key, width, w.build_rows * width)
+                    + self.machine.stream(w.matches * width)
+            })
+            .sum::<f64>();
+        let numbers = probes.gather(w.matches / per_key, 4.0, w.build_rows * 4.0);
+        columns + numbers + w.matches * PAIR * 1e-9
+    }
+
+    pub(super) fn nphj(&self) -> Price {
+        /// Hashing a row and going on from a slot that is taken: picoseconds.
+        const ENTERED: f64 = 17.0;
+        /// The slot's number and the entry are written while the slot is in the cache.
+        const NUMBERED: f64 = 0.65;
+        /// The number of an entry is read after its slot.
+        const FOUND: f64 = 1.2;
+        /// Launches and waits of building: of one pass over the rows, and of two with sums of counts between them.
+        const UNIQUE: f64 = 4.5;
+        const COUNTED: f64 = 11.0;
+        /// Rows of a key wait for each other at its count.
+        const REPEATED: f64 = 1.5;
+        let (w, machine) = (self.w, self.machine);
+        let word = (f64::from(w.key_bytes) / 8.0).ceil().max(1.0) * 8.0;
+        let slots = 2f64.powf((2.0 * w.build_rows.max(512.0)).log2().ceil());
+        // Slots, numbers of entries and entries go through the cache side by side.
+        let table = if w.existence {
+            slots * word
+        } else {
+            slots * (word + 4.0) + self.build_bytes() + w.build_rows * word
+        };
+        // Hashes of neighbours lie apart, but equal keys that follow each other look into one slot.
+        let probes = Accesses {
+            clustered: false,
+            ..self.probes()
+        };
+        let looking = if w.probe_clustered {
+            w.probe_rows.min(w.build_rows)
+        } else {
+            w.probe_rows
+        };
+        let insert = w.build_rows * (ENTERED + machine.inserts.at(table)) * 1e-9;
+        let cleared = machine.stream(slots * (word + 4.0));
+        let look = probes.gather(looking, word, table);
+        if w.existence {
+            return Price::default()
+                .with("build", insert + cleared + machine.launches(UNIQUE))
+                .with("match", look + machine.launches(LOOKING));
+        }
+        let number = NUMBERED * machine.scatter(4.0, table) * w.build_rows * 1e-9;
+        let entries = machine.stream(self.build_bytes() + w.build_rows * word);
+        let found = FOUND * probes.gather(looking.min(w.matches), 4.0, table);
+        if w.build_unique {
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, w.build_rows * width);
+            return Price::default()
+                .with(
+                    "build",
+                    insert + number + entries + cleared + machine.launches(UNIQUE),
+                )
+                .with("match", look + found + machine.launches(LOOKING))
+                .with("gather", widths(&w.build_payload).map(read).sum());
+        }
+        // Entries are counted by slot, the counts summed up, and entries written to their places.
+        let build = REPEATED * insert + number + machine.stream(3.0 * slots * 4.0) + 2.0 * entries;
+        Price::default()
+            .with("build", build + cleared + machine.launches(COUNTED))
+            .with("match", look + found + self.pairs())
+            .with("gather", self.gather_entries())
+    }
+
+    pub(super) fn transformed(&self, transform: Transform, moved: bool) -> Price {
+        /// Keys wait for the table of their partition, or for their neighbours: in rows that do not wait.
+        const WAITED: f64 = 1.45;
+        /// … and keys are read for it, in bytes copied.
+        const READ: f64 = 1.3;
+        /// Launches and waits of matching.
+        const MATCHING: f64 = 5.0;
+        let (w, machine) = (self.w, self.machine);
+        let key = self.key();
+        let bits = match transform {
+            Transform::Partition => partition_bits(w.build_rows, key),
+            Transform::Sort => sort_bits(w),
+        };
+        let payload = |columns: &[u32]| -> Vec<f64> {
+            // Without columns a row number still says which row it is.
+            if moved && !columns.is_empty() {
+                widths(columns).collect()
+            } else {
+                vec![4.0]
+            }
+        };
+        let side =
+            |rows: f64, columns: &[u32]| machine.partition(rows, key, &payload(columns), bits);
+        let written = |rows: f64, columns: &[u32]| rows * (key + widths(columns).sum::<f64>());
+        let mut write = 0.0;
+        if !w.build_in_place {
+            write += written(w.build_rows, &w.build_payload);
+        }
+        if w.probe_streams_from_scan {
+            write += written(w.probe_rows, &w.probe_payload);
+        }
+        let rows = w.build_rows + w.probe_rows;
+        let each = match transform {
+            Transform::Partition => machine.match_row,
+            // Both ends of a run are looked for when keys may repeat on both sides.
+            Transform::Sort if w.build_unique => machine.merge_row,
+            Transform::Sort => 2.0 * machine.merge_row,
+        };
+        let number = if moved { 0.0 } else { 4.0 };
+        let further = (w.matches - w.probe_rows).max(0.0);
+        let matching = (rows * each * WAITED + further * machine.match_pair) * 1e-9
+            + READ * machine.stream(rows * (key + number))
+            + machine.stream(8.0 * w.matches)
+            + machine.launches(MATCHING);
+        Price::default()
+            .with(
+                "write",
+                machine.stream(write) * WRITTEN + machine.launches(2.0),
+            )
+            .with(
+                "transform",
+                side(w.build_rows, &w.build_payload) + side(w.probe_rows, &w.probe_payload),
+            )
+            .with("match", matching)
+            .with("gather", self.gather_pairs(moved))
+    }
+
+    /// The columns of both sides by a list of pairs.
+    fn gather_pairs(&self, moved: bool) -> f64 {
+        let (w, machine) = (self.w, self.machine);
+        let unclustered = |rows: f64, skew: f64| Accesses {
+            machine,
+            keys: rows.max(1.0),
+            skew,
+            clustered: moved,
+        };
+        let build = unclustered(w.build_rows, w.skew);
+        let probe = unclustered(w.probe_rows, 0.0);
+        let probing = w.matches.min(w.probe_rows);
+        machine.stream(8.0 * w.matches)
+            + widths(&w.build_payload)
+                .map(|width| build.gather(w.matches, width, w.build_rows * width))
+                .sum::<f64>()
+            + widths(&w.probe_payload)
+                .map(|width| {
+                    probe.gather(probing, width, w.probe_rows * width)
+                        + machine.stream((w.matches - probing) * width)
+                })
+                .sum::<f64>()
+    }
+}
+
+/// Bits by which a sort must go: those of the range of the keys.
+fn sort_bits(w: &JoinWorkload) -> f64 {
+    let all = f64::from(w.key_bytes) * 8.0;
+    match w.key_domain {
+        Some(domain) => (domain.max(2) as f64).log2().ceil().min(all),
+        None => all,
+    }
+}
