@@ -6,7 +6,7 @@ use warpline_gpu::graph::MaterializedJoin;
 
 use super::Lowerer;
 use super::join::Side;
-use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join};
+use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join, price};
 use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef};
@@ -133,9 +133,15 @@ impl Lowerer<'_> {
             build_rows: rows,
             ..w
         };
-        let decision = choose_join(JoinSetting::Auto, &few, machine);
+        // The rows found are entered on the way: into the cheaper index.
+        let index = JoinAlgorithm::ALL
+            .into_iter()
+            .filter(|algorithm| algorithm.is_index())
+            .filter_map(|algorithm| Some((algorithm, price(&few, algorithm, machine)?.ms)))
+            .min_by(|a, b| a.1.total_cmp(&b.1))?;
+        let decision = choose_join(JoinSetting::Force(index.0), &few, machine);
         let ms = filter + decision.price.ms;
-        if !decision.algorithm.is_index() || ms > whole.ms * LEAVE_WHOLE {
+        if ms > whole.ms * LEAVE_WHOLE {
             return None;
         }
         let algorithm = Algorithm {

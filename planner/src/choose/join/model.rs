@@ -287,7 +287,8 @@ impl Model<'_> {
         Price::default()
             .with(
                 "write",
-                machine.stream(write) * WRITTEN + machine.launches(2.0),
+                // What is written down is read before.
+                machine.stream(write) * (1.0 + WRITTEN) + machine.launches(2.0),
             )
             .with(
                 "transform",
