@@ -147,7 +147,7 @@ const TABLES: &[(&str, usize, f64, &[&str])] = &[
         90,
         134e6,
         &[
-            "t_account i d1500000 1..134000000",
+            "t_account i d150000 1..134000000",
             "t_booked i 1..60000000",
             "t_amount i 1..60000000",
         ],

@@ -149,8 +149,12 @@ impl Model<'_> {
     fn global_row(&self, table: f64, equal: f64) -> f64 {
         let atomics = &self.machine.atomics;
         let cached = atomics.at(CACHED);
-        // Places that many additions meet at wait, whichever word of theirs.
-        let contended = atomics.at((8.0 * equal).min(CACHED));
+        // Places that many additions meet at wait, whichever word of theirs. Rows in the order of the key are added up
+        // before, and go over the table from its begin to its end.
+        let (contended, table) = match self.w.clustered {
+            true => (0.0, table.min(CACHED)),
+            false => (atomics.at((8.0 * equal).min(CACHED)), table),
+        };
         let first = atomics.at(table).max(contended);
         let next = if table > CACHED {
             cached.max(contended)
