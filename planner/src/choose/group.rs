@@ -321,11 +321,15 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorith
 /// estimates are not.
 const LEAVE_FUSED: f64 = 0.9;
 
+/// The same for rows that have passed filters and joins: how many those are is known as an upper bound alone, and the fewer
+/// they are the less the pipeline's own aggregation costs.
+const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.6;
+
 /// Chooses the algorithm for `w`.
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
-/// aggregation (registers, shared or device memory) stands unless that algorithm is 10 % cheaper than it.
+/// aggregation (registers, shared or device memory) stands unless that algorithm is 10 % cheaper than it, behind filters 40 %.
 pub fn choose_group(
     asked: GroupSetting,
     w: &GroupWorkload,
@@ -367,8 +371,12 @@ fn by_tree_and_price(
         (_, best) => best,
     };
     let fused = fused.and_then(|fused| cheapest(priced, &|a| a == fused));
+    let leave = match w.in_place {
+        true => LEAVE_FUSED,
+        false => LEAVE_FUSED_BEHIND_FILTERS,
+    };
     let algorithm = match (fused, proposed) {
-        (Some(fused), Some(other)) if other.1 < fused.1 * LEAVE_FUSED => other.0,
+        (Some(fused), Some(other)) if other.1 < fused.1 * leave => other.0,
         (Some(fused), _) => fused.0,
         (None, Some(other)) => other.0,
         (None, None) => GroupAlgorithm::Global,
