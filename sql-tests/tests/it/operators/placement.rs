@@ -95,8 +95,7 @@ fn chosen_by_the_keys() {
         &[
             ("b", "registers"),
             ("one", "registers"),
-            // So few rows are added up in device memory before every block has cleared a table of its own.
-            ("g3, t", "global dense"),
+            ("g3, t", "shared"),
             ("g1000", "global dense"),
             ("g9000", "global hash"),
             ("edge", "global hash"),
