@@ -27,6 +27,7 @@ pub mod expr;
 pub mod graph;
 pub mod machine;
 pub mod memory;
+pub mod names;
 pub mod pipeline;
 pub mod primitives;
 pub mod query;

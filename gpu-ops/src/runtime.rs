@@ -17,7 +17,7 @@ use crate::device::faulty::{FailurePlan, FaultyDevice};
 use crate::device::pinned::PinnedMemory;
 use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
-use crate::exec::{CoveringIndexes, LadderCounts, LadderTotals};
+use crate::exec::{CoveringIndexes, LadderCounts};
 use crate::machine::Machine;
 use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler};
 use crate::tables::TableCache;
@@ -165,7 +165,8 @@ pub struct Runtime {
     bandwidth: OnceLock<f64>,
     idle_streams: Arc<Mutex<Vec<Stream>>>,
     used: AtomicBool,
-    ladder: LadderTotals,
+    /// Of all queries so far.
+    ladder: Mutex<LadderCounts>,
 }
 
 /// The pool's budget on a device: as asked for, else what is free and what the pool `holds` of it but for a reserve.
@@ -255,7 +256,7 @@ impl Runtime {
             bandwidth: OnceLock::new(),
             idle_streams: Arc::default(),
             used: AtomicBool::new(false),
-            ladder: LadderTotals::default(),
+            ladder: Mutex::default(),
         }))
     }
 
@@ -358,11 +359,12 @@ impl Runtime {
 
     /// What was done for want of memory, in all queries so far.
     pub fn ladder(&self) -> LadderCounts {
-        self.ladder.counts()
+        *self.ladder.lock()
     }
 
     pub(crate) fn count_ladder(&self, counts: LadderCounts) {
-        self.ladder.add(counts);
+        let mut all = self.ladder.lock();
+        *all = all.plus(counts);
     }
 
     /// A stream of one's own, made by an earlier user where one is idle. What that user queued and nobody

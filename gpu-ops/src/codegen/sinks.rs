@@ -15,13 +15,7 @@ use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};
 use crate::graph::{Build, IndexKind, IndexProfile, ResultId, Source};
-use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile};
-
-/// Groups of which each has so many rows that they queue at its state: 2^27 additions to 256 places take 35 ms on an
-/// H200, to 4096 places 3.8 ms.
-const FEW_GROUPS: u64 = 2048;
-/// … if there are so many.
-const ROWS_A_GROUP: u64 = 1024;
+use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile, rows_queue};
 
 pub(super) fn aggregate_sink(
     context: &mut Context<'_>,
@@ -107,7 +101,7 @@ pub(super) fn aggregate_sink(
     if !clustered {
         let groups = profile.estimate.min(profile.max_groups);
         // Rows of few groups queue as those of a hot one do.
-        let queues = profile.hot || groups <= FEW_GROUPS && bound / groups.max(1) >= ROWS_A_GROUP;
+        let queues = profile.hot || rows_queue(bound, groups);
         layout.front = group_sizes::front_slots(&layout, device, queues, groups);
     }
     Ok(EmittedSink::Aggregate {

@@ -199,8 +199,8 @@ pub(super) fn hash(value: i128) -> u64 {
     mix(value as u64 ^ mix((value >> 64) as u64 ^ (value >> 127) as u64))
 }
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood, 2014).
-fn mix(value: u64) -> u64 {
+/// The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): numbers that look random, the same in every run.
+pub(crate) fn mix(value: u64) -> u64 {
     let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -30,6 +30,7 @@ pub(crate) use build::distinct_strings;
 pub use chunk::{ChunkEncoder, Segment};
 pub use decode::{decode, decode_bytes, decode_codes};
 pub use dictionary::{merge_dictionaries, translate_codes};
+pub(crate) use distinct::mix;
 pub use home::{ColumnRoom, Home};
 pub use native::check_type;
 pub(crate) use native::is_text;

@@ -172,13 +172,8 @@ impl Device for FaultyDevice {
 
     fn allocate_host(&self, bytes: usize) -> Result<DevicePtr> {
         self.pass(Operation::Allocate)
-            .map_err(|_| GpuError::OutOfDeviceMemory {
-                requested: bytes,
-                purpose: "an allocation with an injected failure".into(),
-                in_use: 0,
-                budget: 0,
-            })?;
-        self.inner.allocate_host(bytes)
+            .map_err(|error| refused(error, bytes))?;
+        self.noted(self.inner.allocate_host(bytes))
     }
 
     unsafe fn free_host(&self, ptr: DevicePtr, bytes: usize) {
@@ -320,7 +315,8 @@ impl Device for FaultyDevice {
     }
 
     fn wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
-        self.inner.wait_event(stream, event)
+        self.present()?;
+        self.noted(self.inner.wait_event(stream, event))
     }
 
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {

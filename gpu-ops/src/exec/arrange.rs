@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::part_sizes::{BlockSizes, PartSize};
 use super::places::Part;
 use super::run::Run;
-use super::shapes::{BlockSizes, PartSize};
 use super::storage::Store;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;

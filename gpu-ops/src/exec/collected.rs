@@ -2,9 +2,10 @@
 
 use super::arrange::Arrangement;
 use super::control::Control;
+use super::part_sizes::PartSize;
 use super::places::Part;
 use super::run::{MOST_ATTEMPTS, Run};
-use super::shapes::{CollectedShape, PartSize, Sizes};
+use super::shapes::{CollectedShape, Sizes};
 use super::storage::Store;
 use crate::codegen::{ControlWord, RegroupedLayout};
 use crate::error::{GpuError, Result};

@@ -7,7 +7,8 @@ use parking_lot::Mutex;
 use warpline_cuda::kernels;
 
 use super::joined::{dense, digits};
-use super::shapes::{ColumnShape, IndexShape, Shape, arranged_parts};
+use super::part_sizes::arranged_parts;
+use super::shapes::{ColumnShape, IndexShape, Shape};
 use crate::codegen::{JoinKeys, KernelProgram};
 use crate::device::{DeviceInfo, Kernel};
 use crate::error::{GpuError, Result};

@@ -1,11 +1,12 @@
 //! What follows a pipeline so that later steps can read its result: sums of matches, indexes, orders.
 
 use super::control::Control;
+use super::part_sizes::{BlockSizes, sort_parts};
 use super::places::Part;
 use super::prepared::PreparedSort;
 use super::provide::with_slack;
 use super::run::{MOST_ATTEMPTS, Run, cut};
-use super::shapes::{BlockSizes, IndexShape, Shape, sort_parts};
+use super::shapes::{IndexShape, Shape};
 use super::storage::Store;
 use crate::codegen::ControlWord;
 use crate::device::DevicePtr;

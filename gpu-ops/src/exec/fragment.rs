@@ -23,9 +23,8 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 
-use super::compile::warm_up;
+use super::attempts::FragmentRun;
 use super::execute::{Deliver, Finished, Host, execute};
-use super::ladder::{Ladder, OUT_OF_CORE_VARIANTS, Rung};
 use super::prepared::{Prepared, streamed_scans};
 use super::report::{Counters, FragmentOptions, FragmentReport};
 use super::room::RoomLevel;
@@ -35,15 +34,11 @@ use crate::codegen::Program;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Parts, Policy};
-use crate::memory::Turn;
-use crate::query::{Query, StopOnDrop};
 use crate::runtime::Runtime;
 use crate::tables::LoadedTable;
 
 /// Most rows of one RecordBatch that leaves a fragment.
 const BATCH_ROWS: usize = 8192;
-/// Times that a policy may ask for its columns in another encoding.
-const MOST_RELOADS: usize = 4;
 
 /// Runs a fragment on the device of a [`Runtime`]; a leaf with one output partition.
 ///
@@ -58,17 +53,17 @@ pub struct GpuFragmentExec {
 
 /// What all runs of a fragment share.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     policy: Arc<dyn Policy>,
     original: Arc<dyn ExecutionPlan>,
-    runtime: Arc<Runtime>,
+    pub(super) runtime: Arc<Runtime>,
     options: FragmentOptions,
     schema: SchemaRef,
     prepared: Mutex<Option<Arc<Prepared>>>,
     /// Builds that are known not to be unique.
     duplicates: Mutex<HashSet<String>>,
     /// How much device memory its columns may take.
-    room: RoomLevel,
+    pub(super) room: RoomLevel,
     /// The CPU plan has run: its operators may keep state of that.
     original_ran: AtomicBool,
 }
@@ -324,145 +319,6 @@ fn required(reason: &str) -> DataFusionError {
     ))
 }
 
-/// One run of a fragment for one query, with all that is tried when memory is short.
-struct FragmentRun {
-    shared: Arc<Shared>,
-    context: Arc<TaskContext>,
-    profile: bool,
-    query: Arc<Query>,
-    /// Whoever waits for the run may go away: then nothing more is queued for it.
-    _stop: StopOnDrop,
-    ladder: Ladder,
-    load_ms: f64,
-}
-
-impl FragmentRun {
-    fn new(shared: &Arc<Shared>, context: Arc<TaskContext>, profile: bool) -> Self {
-        let query = Query::begin();
-        Self {
-            shared: Arc::clone(shared),
-            context,
-            profile,
-            _stop: StopOnDrop(Arc::clone(&query)),
-            query,
-            ladder: Ladder::new(OUT_OF_CORE_VARIANTS),
-            load_ms: 0.0,
-        }
-    }
-
-    /// Load, prepare and run; the rows are delivered while they are on the device. What is refused for want of memory is
-    /// tried again on the next rung of the ladder.
-    async fn run<T: Send + 'static>(
-        &mut self,
-        deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static,
-    ) -> Result<(T, FragmentReport)> {
-        warm_up(&self.shared.runtime);
-        let mut turn = self.begin(false).await?;
-        loop {
-            // The columns stay while room is made for the rest: loading them again is what takes longest.
-            let mut columns = Vec::new();
-            let error = match self.attempt(&deliver, &mut columns).await {
-                Err(error) => error,
-                done => return done,
-            };
-            match self.ladder.next(&error) {
-                Rung::Evict => {
-                    log::info!("{error}: trying again alone, with nothing else kept");
-                    drop(turn);
-                    turn = self.begin(true).await?;
-                    let runtime = Arc::clone(&self.shared.runtime);
-                    blocking(move || runtime.evict()).await??;
-                }
-                Rung::OutOfCore(_) if self.shared.room.tighten() => {
-                    log::info!("{error}: trying again with less room for columns");
-                }
-                Rung::OutOfCore(_) | Rung::Cpu => return Err(error),
-            }
-        }
-    }
-
-    /// The query's turn to use the device: `alone`, if the others end in time.
-    async fn begin(&self, alone: bool) -> Result<Turn> {
-        let pool = Arc::clone(self.shared.runtime.pool());
-        if !alone && let Some(turn) = pool.try_begin(&self.query) {
-            return Ok(turn);
-        }
-        let query = Arc::clone(&self.query);
-        blocking(move || {
-            if alone && let Some(turn) = pool.begin_alone(&query)? {
-                return Ok(turn);
-            }
-            pool.begin(&query)
-        })
-        .await?
-    }
-
-    /// Load and run once, with the columns in the encodings that the policy asks for.
-    async fn attempt<T: Send + 'static>(
-        &mut self,
-        deliver: &(impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static),
-        columns: &mut Vec<Arc<LoadedTable>>,
-    ) -> Result<(T, FragmentReport)> {
-        for _ in 0..MOST_RELOADS {
-            let lease = self.shared.runtime.lease_stream()?;
-            let stream = lease.of(&self.query);
-            let begin = Instant::now();
-            let tables = self.shared.load(&self.context, &stream).await;
-            self.load_ms += begin.elapsed().as_secs_f64() * 1e3;
-            let tables = tables?;
-            columns.clone_from(&tables);
-            // Compiling and waiting for the device would block the executor's threads. The task goes on when
-            // the query is dropped, so that memory outlives the kernels that use it.
-            let task = {
-                let (shared, deliver) = (Arc::clone(&self.shared), deliver.clone());
-                let (query, profile) = (Arc::clone(&self.query), self.profile);
-                move || {
-                    let _entered = query.enter();
-                    let outcome = shared.run(&tables, &stream, profile, &deliver);
-                    drop(lease);
-                    outcome
-                }
-            };
-            match blocking(task).await? {
-                Err(GpuError::ReloadScans) => {}
-                Err(other) => return Err(other),
-                Ok((output, mut report)) => {
-                    report.load_ms = self.load_ms;
-                    report.peak_bytes = self.peak(columns);
-                    return Ok((output, report));
-                }
-            }
-        }
-        Err(GpuError::Internal(format!(
-            "a fragment's columns were asked for in {MOST_RELOADS} encodings"
-        )))
-    }
-
-    /// Device memory that the query held at its height, in bytes, with columns that were there before it.
-    fn peak(&self, tables: &[Arc<LoadedTable>]) -> usize {
-        let columns = tables.iter().flat_map(|table| &table.columns);
-        let buffers = columns.flat_map(|column| column.buffers());
-        let found = buffers.filter(|buffer| !buffer.is_of(&self.query));
-        self.query.peak() + found.map(|buffer| buffer.capacity()).sum::<usize>()
-    }
-
-    /// The outcome with what was done for want of memory, which the runtime counts as well.
-    fn finish<T>(self, outcome: Result<(T, FragmentReport)>) -> Result<(T, FragmentReport)> {
-        let counts = self.ladder.counts(&self.query);
-        self.shared.runtime.count_ladder(counts);
-        let (output, mut report) = outcome?;
-        report.ladder = counts;
-        Ok((output, report))
-    }
-}
-
-/// Work that blocks, on a thread for that.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))
-}
-
 impl Shared {
     /// The CPU plan, ready to run, with one partition.
     fn original(&self) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
@@ -480,7 +336,7 @@ impl Shared {
     }
 
     /// The columns of every scan.
-    async fn load(
+    pub(super) async fn load(
         &self,
         context: &Arc<TaskContext>,
         stream: &Stream,
@@ -504,7 +360,7 @@ impl Shared {
     }
 
     /// Prepare if need be, and run; plan again when a build turns out not to be unique.
-    fn run<T>(
+    pub(super) fn run<T>(
         &self,
         tables: &[Arc<LoadedTable>],
         stream: &Stream,

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use super::control::Control;
+use super::part_sizes::PartSize;
 use super::prepared::{Hint, Prepared};
 use super::provide::sizes_by;
-use super::shapes::{PartSize, Shape};
+use super::shapes::Shape;
 use super::storage::{Recycler, Store};
 use crate::device::Stream;
 use crate::error::Result;

@@ -2,10 +2,11 @@
 
 use super::arrange::Arrangement;
 use super::control::Control;
+use super::part_sizes::{arranged_parts, pair_parts};
 use super::places::Part;
 use super::provide::with_slack;
 use super::run::{MOST_ATTEMPTS, Run};
-use super::shapes::{ColumnShape, IndexShape, JoinShape, Shape, arranged_parts, pair_parts};
+use super::shapes::{ColumnShape, IndexShape, JoinShape, Shape};
 use super::storage::Store;
 use crate::codegen::{ControlWord, JoinKeys};
 use crate::device::DevicePtr;

@@ -4,13 +4,8 @@
 //! for other queries ([`crate::memory`]). What is refused after that ends the run, and the fragment takes the next [`Rung`]. A
 //! run hands out rows only when it is over, so a rung never repeats rows that have left.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::error::GpuError;
 use crate::query::Query;
-
-/// Variants of every run that need less device memory, one less than the other, for [`Rung::OutOfCore`].
-pub(super) const OUT_OF_CORE_VARIANTS: u32 = 2;
 
 /// The way on after a run that ended in an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,38 +109,6 @@ impl Ladder {
             repeats: self.repeats,
             out_of_core: u64::from(self.out_of_core),
             cpu: self.cpu,
-        }
-    }
-}
-
-/// The counts of all queries of a runtime.
-#[derive(Debug, Default)]
-pub(crate) struct LadderTotals {
-    waits: AtomicU64,
-    evictions: AtomicU64,
-    repeats: AtomicU64,
-    out_of_core: AtomicU64,
-    cpu: AtomicU64,
-}
-
-impl LadderTotals {
-    pub(crate) fn add(&self, counts: LadderCounts) {
-        let add = |total: &AtomicU64, count| total.fetch_add(count, Ordering::Relaxed);
-        add(&self.waits, counts.waits);
-        add(&self.evictions, counts.evictions);
-        add(&self.repeats, counts.repeats);
-        add(&self.out_of_core, counts.out_of_core);
-        add(&self.cpu, counts.cpu);
-    }
-
-    pub(crate) fn counts(&self) -> LadderCounts {
-        let count = |total: &AtomicU64| total.load(Ordering::Relaxed);
-        LadderCounts {
-            waits: count(&self.waits),
-            evictions: count(&self.evictions),
-            repeats: count(&self.repeats),
-            out_of_core: count(&self.out_of_core),
-            cpu: count(&self.cpu),
         }
     }
 }

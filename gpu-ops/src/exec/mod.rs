@@ -12,6 +12,7 @@
 //! 5. When memory runs out, `ladder` says what is tried next; when nothing is left, the CPU plan answers.
 
 mod arrange;
+mod attempts;
 mod collected;
 mod compile;
 mod control;
@@ -25,6 +26,7 @@ mod joined;
 mod ladder;
 mod limit;
 mod loops;
+mod part_sizes;
 mod parts;
 mod places;
 mod prepared;
@@ -50,4 +52,3 @@ pub use rows::{DeviceRows, DeviceValues};
 pub use trees::TreeMetrics;
 
 pub(crate) use covering::CoveringIndexes;
-pub(crate) use ladder::LadderTotals;

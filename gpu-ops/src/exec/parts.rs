@@ -9,10 +9,11 @@ use std::ops::Range;
 
 use super::arrange::Arrangement;
 use super::loops::Loop;
+use super::part_sizes::side_parts;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedStep};
 use super::run::Run;
-use super::shapes::{ColumnShape, IndexShape, Shape, Sizes, side_parts};
+use super::shapes::{ColumnShape, IndexShape, Shape, Sizes};
 use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};

@@ -7,6 +7,8 @@ use crate::column::ColumnRoom;
 
 /// By level: the share of the budget that the columns of a query may take, in quarters.
 const QUARTERS: [usize; 3] = [3, 1, 0];
+/// Times that the room for columns can be made tighter.
+pub(super) const TIGHTENINGS: u32 = QUARTERS.len() as u32 - 1;
 
 /// The level at which a fragment runs; it does not go up again, so that later runs begin where the last one succeeded.
 #[derive(Debug, Default)]

@@ -296,11 +296,11 @@ impl<'a> Run<'a> {
             Some(bits) => self.split_strides(kernel, into, bits)?,
             None => self.fill_result(kernel)?,
         }
-        if self.splits[into].is_some() && !self.probes_split(into) {
-            return Ok(());
-        }
         if self.probes_split(into) {
             return self.join_partitions(into);
+        }
+        if self.splits[into].is_some() {
+            return Ok(());
         }
         self.finish(into)?;
         if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])

@@ -1,14 +1,11 @@
 //! What each shape of result needs of device memory.
 
+use super::part_sizes::{BlockSizes, PartSize, bitmap, column_parts, key_part, offsets_part};
 use super::places::Part;
 use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, RegroupedLayout, ResultLayout};
-use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::slots_for;
-
-/// Parts of a block begin at multiples of this, and end there: kernels may load whole vectors.
-pub(super) const ALIGNMENT: usize = 256;
 
 /// Bytes of a column's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +97,7 @@ impl CollectedShape {
         if self.how.sorts_keys() {
             parts.push(PartSize::new(Part::Starts, 4, rows + 1));
         } else if self.how.partitions() {
-            parts.push(PartSize::new(Part::Offsets, 4, (1 << self.bits) + 1));
+            parts.push(offsets_part(self.bits));
         }
         parts
     }
@@ -148,39 +145,6 @@ pub(super) struct Sizes {
     pub(super) distinct_slots: Vec<u64>,
 }
 
-/// One part and its size: `rows` of `unit` bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct PartSize {
-    pub(super) part: Part,
-    pub(super) unit: usize,
-    pub(super) rows: u64,
-}
-
-impl PartSize {
-    pub(super) fn new(part: Part, unit: usize, rows: u64) -> Self {
-        Self { part, unit, rows }
-    }
-
-    /// Rounded up to whole units of alignment.
-    pub(super) fn bytes(&self) -> Result<usize> {
-        usize::try_from(self.rows)
-            .ok()
-            .and_then(|rows| rows.checked_mul(self.unit))
-            .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT))
-            .ok_or_else(|| GpuError::Unsupported("a result of more than 2^63 bytes".into()))
-    }
-}
-
-/// Parts that are initialised alike.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct BlockSizes {
-    pub(super) parts: Vec<PartSize>,
-    /// Every byte before the first use; `None`: whatever is there.
-    pub(super) fill: Option<u8>,
-    /// Not needed once the step that fills the result is over.
-    pub(super) temporary: bool,
-}
-
 fn shapes(columns: &[ColumnLayout]) -> Vec<ColumnShape> {
     columns
         .iter()
@@ -190,64 +154,6 @@ fn shapes(columns: &[ColumnLayout]) -> Vec<ColumnShape> {
             twin: false,
         })
         .collect()
-}
-
-fn column_parts(columns: &[ColumnShape], rows: u64) -> Vec<PartSize> {
-    let mut parts = Vec::with_capacity(columns.len() * 2);
-    for (i, column) in columns.iter().enumerate().filter(|(_, c)| !c.twin) {
-        parts.push(PartSize::new(Part::Column(i), column.width, rows));
-        if column.nullable {
-            parts.push(PartSize::new(Part::Valid(i), 1, rows));
-        }
-    }
-    parts
-}
-
-fn key_part(keys: JoinKeys, rows: u64) -> PartSize {
-    PartSize::new(Part::KeyWord(0), keys.width as usize, rows)
-}
-
-/// Parts of a side of a materialised join whose rows have been partitioned by `bits` hash bits or sorted.
-pub(super) fn arranged_parts(
-    columns: &[ColumnShape],
-    keys: JoinKeys,
-    bits: u32,
-    rows: u64,
-) -> Vec<PartSize> {
-    let mut parts = vec![key_part(keys, rows)];
-    if keys.join.transforms() {
-        parts.extend(column_parts(columns, rows));
-    } else {
-        parts.push(PartSize::new(Part::Numbers, 4, rows));
-    }
-    if !keys.join.sorts() {
-        parts.push(PartSize::new(Part::Offsets, 4, (1 << bits) + 1));
-    }
-    parts
-}
-
-/// Parts of a side of a materialised join with all its columns, in partitions by `bits` hash bits.
-pub(super) fn side_parts(
-    columns: &[ColumnShape],
-    keys: JoinKeys,
-    bits: u32,
-    rows: u64,
-) -> Vec<PartSize> {
-    let mut parts = vec![key_part(keys, rows)];
-    parts.extend(column_parts(columns, rows));
-    parts.push(PartSize::new(Part::Offsets, 4, (1 << bits) + 1));
-    parts
-}
-
-/// Parts of a list of pairs.
-pub(super) fn pair_parts(pairs: u64) -> Vec<PartSize> {
-    [Part::PairRow, Part::PairEntry]
-        .map(|part| PartSize::new(part, 4, pairs))
-        .to_vec()
-}
-
-fn bitmap(part: Part, bits: u64) -> PartSize {
-    PartSize::new(part, 4, bits.div_ceil(32))
 }
 
 impl IndexShape {
@@ -548,12 +454,6 @@ impl Shape {
         }
         blocks
     }
-}
-
-/// Parts of a sort over `rows` rows: the words of its keys and the order.
-pub(super) fn sort_parts(words: usize, rows: u64) -> Vec<PartSize> {
-    let words = (0..words).map(|w| PartSize::new(Part::KeyWord(w), 8, rows));
-    words.chain([PartSize::new(Part::Order, 4, rows)]).collect()
 }
 
 /// Slots for a first attempt at the sets of DISTINCT calls over at most `rows` rows in about `groups` groups: enough

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::part_sizes::{ALIGNMENT, BlockSizes, PartSize};
 use super::places::Part;
-use super::shapes::{ALIGNMENT, BlockSizes, PartSize};
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{DeviceBuffer, MemoryPool};

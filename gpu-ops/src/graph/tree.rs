@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::GpuError;
+use crate::names::by_name;
 
 /// How the warps of a tree-shaped pipeline balance their work (Themis, PVLDB 2024, sections 2.3, 5 and 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -50,12 +51,13 @@ impl FromStr for Balance {
     type Err = GpuError;
 
     fn from_str(text: &str) -> Result<Self, GpuError> {
-        named(
-            Self::ALL,
-            text,
-            "load_balance",
-            "auto, none, fws, nifs, nifs_aws",
-        )
+        by_name(Self::ALL, text).ok_or_else(|| {
+            unknown(
+                "warpline.load_balance",
+                text,
+                "auto, none, fws, nifs, nifs_aws",
+            )
+        })
     }
 }
 
@@ -82,26 +84,18 @@ impl FromStr for Materialization {
     type Err = GpuError;
 
     fn from_str(text: &str) -> Result<Self, GpuError> {
-        let all = [Self::Lazy, Self::Eager];
-        named(all, text, "materialization", "lazy, eager")
+        by_name([Self::Lazy, Self::Eager], text)
+            .ok_or_else(|| unknown("warpline.materialization", text, "lazy, eager"))
     }
 }
 
-/// The one of `all` that `text` names.
-fn named<T: fmt::Display, const N: usize>(
-    all: [T; N],
-    text: &str,
-    setting: &str,
-    expected: &str,
-) -> Result<T, GpuError> {
-    let name = text.trim().to_ascii_lowercase();
-    all.into_iter()
-        .find(|value| value.to_string() == name)
-        .ok_or_else(|| GpuError::InvalidSetting {
-            setting: setting.into(),
-            value: text.into(),
-            expected: expected.into(),
-        })
+/// The error of a text that names no value of a setting.
+fn unknown(setting: &str, text: &str, expected: &str) -> GpuError {
+    GpuError::InvalidSetting {
+        setting: setting.into(),
+        value: text.into(),
+        expected: expected.into(),
+    }
 }
 
 /// How the tree-shaped pipelines of a graph run.

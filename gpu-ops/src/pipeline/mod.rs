@@ -218,6 +218,14 @@ pub struct GroupProfile {
     pub shared_possible: bool,
 }
 
+/// Do so many rows of so few groups queue at the groups' states in device memory? 2^27 additions to 256 places take 35 ms on
+/// an H200, to 4096 places 3.8 ms.
+pub fn rows_queue(rows: u64, groups: u64) -> bool {
+    const FEW_GROUPS: u64 = 2048;
+    const ROWS_A_GROUP: u64 = 1024;
+    groups <= FEW_GROUPS && rows / groups.max(1) >= ROWS_A_GROUP
+}
+
 /// A chosen placement and why.
 #[derive(Debug, Clone)]
 pub struct PlacementChoice {

@@ -51,17 +51,17 @@ impl TableCache {
         let Some(host) = &self.host else {
             return;
         };
+        let stream = match self.pool.device().create_stream() {
+            Ok(stream) => stream,
+            Err(error) => {
+                log::warn!("evicted columns are not kept in host memory: {error}");
+                return;
+            }
+        };
         for (key, place, resident, bytes) in taken {
             if bytes > host.available() {
                 continue;
             }
-            let stream = match self.pool.device().create_stream() {
-                Ok(stream) => stream,
-                Err(error) => {
-                    log::warn!("an evicted column is not kept in host memory: {error}");
-                    continue;
-                }
-            };
             match resident.column.moved_to(host, &stream) {
                 Ok(column) => {
                     let mut state = self.state.lock();

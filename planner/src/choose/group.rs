@@ -36,7 +36,7 @@ use warpline_gpu::machine::Machine;
 
 use super::decision::{Decision, LEAVE_TREE, Leaf, Priced, cheapest, decision, priced};
 use super::price::Price;
-use crate::config::GroupSetting;
+use crate::config::{GroupSetting, one_of};
 use crate::error::PlannerError;
 
 pub use self::model::encoding_saves;
@@ -110,15 +110,12 @@ impl FromStr for GroupAlgorithm {
     type Err = PlannerError;
 
     fn from_str(text: &str) -> Result<Self, PlannerError> {
-        let name = text.trim().to_ascii_lowercase();
-        Self::ALL
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-            .ok_or_else(|| PlannerError::Setting {
-                setting: "warpline.group_by",
-                value: text.to_string(),
-                valid: "auto, private, shared, global, hgb, sgb_ur, sgb_tr, sgb_de_tr, pgb_ur, pgb_tr",
-            })
+        one_of(
+            Self::ALL,
+            text,
+            "warpline.group_by",
+            "auto, private, shared, global, hgb, sgb_ur, sgb_tr, sgb_de_tr, pgb_ur, pgb_tr",
+        )
     }
 }
 

@@ -33,7 +33,7 @@ use warpline_gpu::machine::Machine;
 use self::model::{Model, Transform, widths};
 use super::decision::{Decision, LEAVE_TREE, Leaf, cheapest, decision, priced};
 use super::price::Price;
-use crate::config::JoinSetting;
+use crate::config::{JoinSetting, one_of};
 use crate::error::PlannerError;
 
 /// How two relations are joined by equality of keys.
@@ -92,15 +92,12 @@ impl FromStr for JoinAlgorithm {
     type Err = PlannerError;
 
     fn from_str(text: &str) -> Result<Self, PlannerError> {
-        let name = text.trim().to_ascii_lowercase();
-        Self::ALL
-            .into_iter()
-            .find(|algorithm| algorithm.name() == name)
-            .ok_or_else(|| PlannerError::Setting {
-                setting: "warpline.join",
-                value: text.to_string(),
-                valid: "auto, perfect, nphj, phj_ur, phj_tr, smj_ur, smj_tr",
-            })
+        one_of(
+            Self::ALL,
+            text,
+            "warpline.join",
+            "auto, perfect, nphj, phj_ur, phj_tr, smj_ur, smj_tr",
+        )
     }
 }
 

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use warpline_gpu::GpuError;
 use warpline_gpu::graph::Balance;
+use warpline_gpu::names::by_name;
 use warpline_gpu::runtime::DeviceChoice;
 
 use crate::choose::group::GroupAlgorithm;
@@ -132,19 +133,16 @@ impl FromStr for IndexJoins {
     }
 }
 
-/// The one of `all` that `text` names.
-fn one_of<T: fmt::Display, const N: usize>(
+/// The one of `all` that `text` names, as the value of a setting.
+pub(crate) fn one_of<T: fmt::Display, const N: usize>(
     all: [T; N],
     text: &str,
     setting: &'static str,
     valid: &'static str,
 ) -> Result<T, PlannerError> {
-    let name = text.trim().to_ascii_lowercase();
-    all.into_iter()
-        .find(|value| value.to_string() == name)
-        .ok_or_else(|| PlannerError::Setting {
-            setting,
-            value: text.to_string(),
-            valid,
-        })
+    by_name(all, text).ok_or_else(|| PlannerError::Setting {
+        setting,
+        value: text.to_string(),
+        valid,
+    })
 }

@@ -13,6 +13,7 @@ use warpline_gpu::exec::TimeLimit;
 use warpline_gpu::graph::{Materialization, TreeOptions};
 
 pub use failures::Failures;
+pub(crate) use kinds::one_of;
 pub use kinds::{
     DeviceSetting, GroupSetting, IndexJoins, JoinSetting, LoadBalance, PipelineShape, Setting,
 };

@@ -12,69 +12,87 @@ use crate::bench::data::mix;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Drawn {
     /// Two tables joined by a key, all columns of both wanted.
-    Join {
-        /// Rows of the build side.
-        build_rows: u64,
-        /// Rows of the probing side.
-        probe_rows: u64,
-        /// Build rows of a key.
-        repeats: u64,
-        /// One probing row in so many has a match.
-        times: u64,
-        /// Zipf exponent of the probing keys.
-        zipf: f64,
-        /// dense, sparse or wide.
-        keys: String,
-        /// Bytes of each column.
-        build_columns: Vec<u32>,
-        /// Bytes of each column.
-        probe_columns: Vec<u32>,
-    },
+    Join(DrawnJoin),
     /// A table grouped by a key.
-    GroupBy {
-        /// Rows.
-        rows: u64,
-        /// Groups that keys are drawn from.
-        groups: u64,
-        /// Zipf exponent of the keys.
-        zipf: f64,
-        /// dense, sparse or wide.
-        keys: String,
-        /// Bytes of each column.
-        payload: Vec<u32>,
-        /// count, min(c), max(c), sum(c) by number of the column.
-        calls: Vec<String>,
-    },
+    GroupBy(DrawnGroupBy),
+}
+
+/// Two tables joined by a key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DrawnJoin {
+    /// Rows of the build side.
+    pub build_rows: u64,
+    /// Rows of the probing side.
+    pub probe_rows: u64,
+    /// Build rows of a key.
+    pub repeats: u64,
+    /// One probing row in so many has a match.
+    pub times: u64,
+    /// Zipf exponent of the probing keys.
+    pub zipf: f64,
+    /// dense, sparse or wide.
+    pub keys: String,
+    /// Bytes of each column.
+    pub build_columns: Vec<u32>,
+    /// Bytes of each column.
+    pub probe_columns: Vec<u32>,
+}
+
+impl DrawnJoin {
+    /// Different keys of the build side.
+    pub(super) fn distinct(&self) -> u64 {
+        (self.build_rows / self.repeats).max(1)
+    }
+}
+
+/// A table grouped by a key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DrawnGroupBy {
+    /// Rows.
+    pub rows: u64,
+    /// Groups that keys are drawn from.
+    pub groups: u64,
+    /// Zipf exponent of the keys.
+    pub zipf: f64,
+    /// dense, sparse or wide.
+    pub keys: String,
+    /// Bytes of each column.
+    pub payload: Vec<u32>,
+    /// count, min(c), max(c), sum(c) by number of the column.
+    pub calls: Vec<String>,
+}
+
+impl DrawnGroupBy {
+    /// The calls of the select list.
+    pub(super) fn returned(&self) -> Vec<Returned> {
+        self.calls.iter().map(|text| call(text)).collect()
+    }
 }
 
 impl fmt::Display for Drawn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Join {
-                build_rows,
-                probe_rows,
-                repeats,
-                times,
-                zipf,
-                keys,
-                build_columns,
-                probe_columns,
-            } => write!(
+            Self::Join(join) => write!(
                 f,
-                "join {build_rows}x{repeats} with {probe_rows}, 1/{times} matched, zipf {zipf}, {keys}, \
-                 {build_columns:?} {probe_columns:?}"
+                "join {}x{} with {}, 1/{} matched, zipf {}, {}, {:?} {:?}",
+                join.build_rows,
+                join.repeats,
+                join.probe_rows,
+                join.times,
+                join.zipf,
+                join.keys,
+                join.build_columns,
+                join.probe_columns
             ),
-            Self::GroupBy {
-                rows,
-                groups,
-                zipf,
-                keys,
-                payload,
-                calls,
-            } => write!(
+            Self::GroupBy(group) => write!(
                 f,
-                "group {rows} by {groups}, zipf {zipf}, {keys}, {payload:?} {}",
-                calls.join(" ")
+                "group {} by {}, zipf {}, {}, {:?} {}",
+                group.rows,
+                group.groups,
+                group.zipf,
+                group.keys,
+                group.payload,
+                group.calls.join(" ")
             ),
         }
     }
@@ -125,7 +143,7 @@ pub fn drawn(seed: u64, number: u64, rows: u64) -> Drawn {
             let count = draws.below(5) as usize;
             (0..count).map(|_| draws.of(&[4, 4, 4, 8])).collect()
         };
-        Drawn::Join {
+        Drawn::Join(DrawnJoin {
             build_rows,
             probe_rows,
             repeats,
@@ -134,7 +152,7 @@ pub fn drawn(seed: u64, number: u64, rows: u64) -> Drawn {
             keys,
             build_columns: column(&mut draws),
             probe_columns: column(&mut draws),
-        }
+        })
     } else {
         let rows = draws.size(least, most);
         let groups = 1 << (1 + draws.below(u64::from(rows.ilog2()).saturating_sub(1).min(24)));
@@ -153,14 +171,14 @@ pub fn drawn(seed: u64, number: u64, rows: u64) -> Drawn {
         if draws.below(3) == 0 {
             calls.push("count".to_string());
         }
-        Drawn::GroupBy {
+        Drawn::GroupBy(DrawnGroupBy {
             rows,
             groups,
             zipf,
             keys,
             payload,
             calls,
-        }
+        })
     }
 }
 
@@ -174,7 +192,7 @@ pub(super) fn key_kind(name: &str) -> KeyKind {
 }
 
 /// A call of a select list by its text.
-pub(super) fn call(text: &str) -> Returned {
+fn call(text: &str) -> Returned {
     let column = text.trim_matches(|c: char| !c.is_ascii_digit());
     let column = column.parse().unwrap_or(0);
     match text.split('(').next() {

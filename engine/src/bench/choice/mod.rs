@@ -12,8 +12,8 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use warpline_planner::{GroupSetting, JoinSetting};
 
-pub use self::drawn::{Drawn, drawn};
-use self::drawn::{call, key_kind};
+use self::drawn::key_kind;
+pub use self::drawn::{Drawn, DrawnGroupBy, DrawnJoin, drawn};
 pub use self::replay::replayed;
 use super::answered::{Answered, Attempt};
 use super::{Bench, group_by, join};
@@ -176,27 +176,18 @@ pub async fn run(
 async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
     let mut runs = Vec::new();
     match &workload {
-        Drawn::Join {
-            build_rows,
-            probe_rows,
-            repeats,
-            times,
-            zipf,
-            keys,
-            build_columns,
-            probe_columns,
-        } => {
+        Drawn::Join(drawn) => {
             let joining = join::Joining::new(
                 bench,
                 join::Workload {
-                    build_rows: *build_rows,
-                    probe_rows: *probe_rows,
-                    distinct: (build_rows / repeats).max(1),
-                    times: *times,
-                    zipf: *zipf,
-                    keys: key_kind(keys),
-                    build_columns: build_columns.clone(),
-                    probe_columns: probe_columns.clone(),
+                    build_rows: drawn.build_rows,
+                    probe_rows: drawn.probe_rows,
+                    distinct: drawn.distinct(),
+                    times: drawn.times,
+                    zipf: drawn.zipf,
+                    keys: key_kind(&drawn.keys),
+                    build_columns: drawn.build_columns.clone(),
+                    probe_columns: drawn.probe_columns.clone(),
                 },
             )
             .await?;
@@ -207,23 +198,16 @@ async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
             let setting = JoinSetting::Auto.to_string();
             bench.session().set("warpline.join", &setting).await?;
         }
-        Drawn::GroupBy {
-            rows,
-            groups,
-            zipf,
-            keys,
-            payload,
-            calls,
-        } => {
+        Drawn::GroupBy(drawn) => {
             let grouping = group_by::Grouping::new(
                 bench,
                 group_by::Workload {
-                    rows: *rows,
-                    groups: *groups,
-                    zipf: *zipf,
-                    keys: key_kind(keys),
-                    payload: payload.clone(),
-                    returned: calls.iter().map(|text| call(text)).collect(),
+                    rows: drawn.rows,
+                    groups: drawn.groups,
+                    zipf: drawn.zipf,
+                    keys: key_kind(&drawn.keys),
+                    payload: drawn.payload.clone(),
+                    returned: drawn.returned(),
                 },
             )
             .await?;
@@ -282,7 +266,7 @@ fn ran(setting: String, attempt: Attempt) -> Option<(String, Ran)> {
 mod tests {
     use warpline_gpu::machine::Machine;
 
-    use super::replay::{joined, matched};
+    use super::replay::matched;
     use super::*;
 
     #[test]
@@ -292,11 +276,11 @@ mod tests {
         assert_ne!(of(1), of(2));
         let all = of(1);
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
-        let joins = all.iter().filter(|w| joined(w).is_some()).count();
+        let joins = all.iter().filter(|w| matches!(w, Drawn::Join(_))).count();
         assert_eq!(joins, 25);
         for workload in all {
-            if let Drawn::GroupBy { rows, groups, .. } = workload {
-                assert!(rows < 1 << 20 && groups <= rows);
+            if let Drawn::GroupBy(drawn) = workload {
+                assert!(drawn.rows < 1 << 20 && drawn.groups <= drawn.rows);
             }
         }
     }

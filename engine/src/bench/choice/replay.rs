@@ -7,24 +7,23 @@ use warpline_planner::choose::join::{JoinWorkload, choose_join};
 use warpline_planner::choose::zipf::harmonic;
 use warpline_planner::{GroupSetting, JoinSetting};
 
-use super::drawn::{Drawn, call};
+use super::drawn::{Drawn, DrawnGroupBy, DrawnJoin};
 use super::{Choices, Ran};
 
 /// The same measurements with the choices of the present model, from exact figures in place of estimates.
 pub fn replayed(choices: &Choices, machine: &Machine) -> Choices {
     let cases = choices.cases.iter().map(|case| {
-        let (algorithm, price, reason) = match joined(&case.workload) {
-            Some(workload) => {
-                let decision = choose_join(JoinSetting::Auto, &workload, machine);
+        let (algorithm, price, reason) = match &case.workload {
+            Drawn::Join(drawn) => {
+                let decision = choose_join(JoinSetting::Auto, &joined(drawn), machine);
                 (
                     decision.algorithm.to_string(),
                     decision.price.ms,
                     decision.reason,
                 )
             }
-            None => {
-                let workload = grouped(&case.workload);
-                let decision = choose_group(GroupSetting::Auto, &workload, machine);
+            Drawn::GroupBy(drawn) => {
+                let decision = choose_group(GroupSetting::Auto, &grouped(drawn), machine);
                 (
                     decision.algorithm.to_string(),
                     decision.price.ms,
@@ -72,66 +71,45 @@ pub(super) fn matched(values: u64, times: u64, exponent: f64) -> f64 {
     ((first + (all - summed) / times as f64) / all).clamp(0.0, 1.0)
 }
 
-/// What the planner knows of a join; `None` of a group-by.
-pub(super) fn joined(workload: &Drawn) -> Option<JoinWorkload> {
-    let Drawn::Join {
-        build_rows,
-        probe_rows,
-        repeats,
-        times,
-        zipf,
-        keys,
-        build_columns,
-        probe_columns,
-    } = workload
-    else {
-        return None;
-    };
-    let distinct = (build_rows / repeats).max(1);
-    let (key_bytes, key_domain) = match key_of(keys, distinct * times) {
+/// What the planner knows of a join.
+fn joined(drawn: &DrawnJoin) -> JoinWorkload {
+    let (distinct, times) = (drawn.distinct(), drawn.times);
+    let (key_bytes, key_domain) = match key_of(&drawn.keys, distinct * times) {
         // All over the range of 32-bit integers: the key of a join needs no code for NULL.
-        (_, Some(domain)) if keys == "sparse" => (4, Some(domain)),
+        (_, Some(domain)) if drawn.keys == "sparse" => (4, Some(domain)),
         key => key,
     };
-    let key = if keys == "wide" { 8 } else { 4 };
-    let mut probe_payload = probe_columns.clone();
+    let key = if drawn.keys == "wide" { 8 } else { 4 };
+    let mut probe_payload = drawn.probe_columns.clone();
     probe_payload.push(key);
-    Some(JoinWorkload {
-        build_rows: *build_rows as f64,
-        probe_rows: *probe_rows as f64,
+    let (build_rows, probe_rows) = (drawn.build_rows as f64, drawn.probe_rows as f64);
+    let build_unique = distinct == drawn.build_rows;
+    JoinWorkload {
+        build_rows,
+        probe_rows,
         key_bytes,
         key_domain,
-        build_payload: build_columns.clone(),
+        build_payload: drawn.build_columns.clone(),
         probe_payload,
-        matches: *probe_rows as f64 * matched(distinct * times, *times, *zipf) * *build_rows as f64
+        matches: probe_rows * matched(distinct * times, times, drawn.zipf) * build_rows
             / distinct as f64,
-        build_unique: distinct == *build_rows,
-        skew: *zipf,
-        existence: distinct == *build_rows && build_columns.is_empty(),
+        build_unique,
+        skew: drawn.zipf,
+        existence: build_unique && drawn.build_columns.is_empty(),
         build_in_place: true,
         ..JoinWorkload::default()
-    })
+    }
 }
 
-fn grouped(workload: &Drawn) -> GroupWorkload {
-    let Drawn::GroupBy {
-        rows,
-        groups,
-        zipf,
-        keys,
-        payload,
-        calls,
-    } = workload
-    else {
-        return GroupWorkload::default();
-    };
-    let (key_bytes, dense_domain) = key_of(keys, *groups);
-    let returned: Vec<Returned> = calls.iter().map(|text| call(text)).collect();
+/// What the planner knows of a group-by.
+fn grouped(drawn: &DrawnGroupBy) -> GroupWorkload {
+    let (key_bytes, dense_domain) = key_of(&drawn.keys, drawn.groups);
+    let returned = drawn.returned();
     // Bytes of a state, additions, words added to and tests, as code generation comes to them.
     let cell = |call: &Returned| match call {
         Returned::Count => (4, 1, 0, 0),
-        Returned::Least(column) | Returned::Greatest(column) => (payload[*column], 0, 0, 1),
-        Returned::Sum(column) if payload[*column] == 16 => (16, 3, 2, 0),
+        Returned::Least(column) | Returned::Greatest(column) => (drawn.payload[*column], 0, 0, 1),
+        Returned::Sum(column) if drawn.payload[*column] == 16 => (16, 3, 2, 0),
         Returned::Sum(_) => (8, 1, 1, 0),
     };
     let (mut state_bytes, mut adds, mut words, mut tests) = (0, 0, 0, 0);
@@ -146,8 +124,8 @@ fn grouped(workload: &Drawn) -> GroupWorkload {
         (state_bytes, tests) = (state_bytes + 4, tests + 1);
     }
     GroupWorkload {
-        rows: *rows as f64,
-        groups: *groups as f64,
+        rows: drawn.rows as f64,
+        groups: drawn.groups as f64,
         key_bytes,
         key_words: 1,
         dense_domain,
@@ -155,11 +133,11 @@ fn grouped(workload: &Drawn) -> GroupWorkload {
         adds,
         words,
         tests,
-        hashed: keys != "dense",
-        hot: *zipf >= 1.0,
+        hashed: drawn.keys != "dense",
+        hot: drawn.zipf >= 1.0,
         in_place: true,
-        payload: payload.clone(),
-        skew: *zipf,
+        payload: drawn.payload.clone(),
+        skew: drawn.zipf,
         ..GroupWorkload::default()
     }
 }

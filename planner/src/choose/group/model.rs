@@ -1,6 +1,7 @@
 //! What grouping costs: milliseconds of each algorithm from rows, groups, widths, skew, and a device's constants.
 
 use warpline_gpu::machine::Machine;
+use warpline_gpu::pipeline::rows_queue;
 
 use super::{GroupWorkload, partition_bits};
 use crate::choose::price::{Accesses, Price};
@@ -271,15 +272,12 @@ impl Model<'_> {
     fn front(&self, hashed: bool) -> Option<Front> {
         /// Shared memory of a block that is no table.
         const ELSE: f64 = 4096.0;
-        /// Groups at most, and rows of each, that queue at states in device memory.
-        const FEW: f64 = 2048.0;
-        const ROWS: f64 = 1024.0;
         let w = self.w;
         if w.clustered {
             return None;
         }
         let groups = self.groups();
-        let queues = w.hot || groups <= FEW && w.rows / groups >= ROWS;
+        let queues = w.hot || rows_queue(w.rows as u64, groups.ceil() as u64);
         let each = self.state() + if hashed { 8.0 } else { 4.0 };
         let sizes = [4.0, 2.0, 1.0].map(|blocks| {
             let bytes = (self.machine.shared / blocks).min(self.machine.shared) - ELSE;
