@@ -262,7 +262,8 @@ fn placed(
 fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
     let words = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     GroupWorkload {
-        rows: profile.rows as f64,
+        rows: profile.arriving.min(profile.rows) as f64,
+        most_rows: profile.rows as f64,
         groups: profile.estimate.min(profile.max_groups).max(1) as f64,
         key_bytes: profile.key_bytes,
         key_words: words(profile.key_words),

@@ -112,6 +112,7 @@ pub(super) fn pipelines(
     let spec = ResultSpec {
         kind: ResultKind::Rows(vec![]),
         estimate: bound,
+        input: bound,
         name: format!("rows of {}", context.graph.results[*into].name),
     };
     if let Some(borrowed) = &collected.borrowed {

@@ -50,6 +50,7 @@ pub(super) fn aggregate_sink(
     let dense = aggregates.finished(Existence::OfCopies);
     let profile = GroupProfile {
         rows: bound,
+        arriving: context.graph.results[into].input.clamp(1, bound.max(1)),
         dense_domain,
         max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
         estimate: context.graph.results[into].estimate.max(1),

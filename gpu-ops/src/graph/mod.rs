@@ -90,6 +90,8 @@ pub struct ResultSpec {
     pub kind: ResultKind,
     /// The planner's estimate of its rows (groups, entries); sizes first attempts and is shown by EXPLAIN.
     pub estimate: u64,
+    /// The planner's estimate of the rows that it is made of: those that an aggregation goes over, after filters and joins.
+    pub input: u64,
     /// Short name for EXPLAIN, e.g. `orders ⋈ customer`.
     pub name: String,
 }

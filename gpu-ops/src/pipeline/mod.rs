@@ -175,16 +175,18 @@ impl fmt::Display for GroupPlacement {
     }
 }
 
-/// What a placement is chosen from; all figures but the estimate are exact or upper bounds from resident statistics.
+/// What a placement is chosen from; all figures but the estimates are exact or upper bounds from resident statistics.
 #[derive(Debug, Clone)]
 pub struct GroupProfile {
     /// Rows of the scanned table.
     pub rows: u64,
+    /// The planner's estimate of those that pass filters and joins and are aggregated.
+    pub arriving: u64,
     /// Product of the key domains when every key is a small integer range or dictionary.
     pub dense_domain: Option<u64>,
     /// Upper bound of the number of groups.
     pub max_groups: u64,
-    /// The planner's estimate of that number.
+    /// The planner's estimate of the number of groups.
     pub estimate: u64,
     /// Bytes of one group's state.
     pub state_bytes: usize,

@@ -122,8 +122,10 @@ impl FromStr for GroupAlgorithm {
 /// What is to be grouped. Widths in bytes; rows and groups are estimates.
 #[derive(Debug, Clone, Default)]
 pub struct GroupWorkload {
-    /// Rows that reach the aggregation.
+    /// Rows that reach the aggregation, by estimate.
     pub rows: f64,
+    /// Rows that may reach it at most; the estimate again where this is less.
+    pub most_rows: f64,
     /// Groups.
     pub groups: f64,
     /// Bytes of the packed key.
@@ -318,15 +320,14 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorith
 /// estimates are not.
 const LEAVE_FUSED: f64 = 0.9;
 
-/// The same for rows that have passed filters and joins: how many those are is known as an upper bound alone, and the fewer
-/// they are the less the pipeline's own aggregation costs.
-const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.6;
+/// The same for rows that have passed filters and joins: how many those are is an estimate as well.
+const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.75;
 
 /// Chooses the algorithm for `w`.
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
-/// aggregation (registers, shared or device memory) stands unless that algorithm is 10 % cheaper than it, behind filters 40 %.
+/// aggregation (registers, shared or device memory) stands unless that algorithm is 10 % cheaper than it, behind filters 25 %.
 pub fn choose_group(
     asked: GroupSetting,
     w: &GroupWorkload,

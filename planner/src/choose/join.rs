@@ -331,11 +331,14 @@ pub fn turning_ratio(passes: &[&[f64]], columns: f64, machine: &Machine) -> f64 
 /// model (fused stages, no intermediate result) is certain, the estimates are not.
 const LEAVE_INDEX: f64 = 0.85;
 
+/// The same where keys repeat in the index: its pairs are an intermediate result as well.
+const LEAVE_PAIRS: f64 = 0.95;
+
 /// Chooses the algorithm for `w`.
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another transformed join is 5 % cheaper; and the cheaper index
-/// stands unless that join is 15 % cheaper than it. Indexes at the leaf stand in the same way.
+/// stands unless that join is 15 % (where keys repeat, 5 %) cheaper than it. Indexes at the leaf stand in the same way.
 pub fn choose_join(
     asked: JoinSetting,
     w: &JoinWorkload,
@@ -361,8 +364,12 @@ pub fn choose_join(
         (Some(tree), Some(best)) if best.1 >= tree.1 * LEAVE_TREE => Some(tree),
         (_, best) => best,
     };
+    let leave = match w.build_unique {
+        true => LEAVE_INDEX,
+        false => LEAVE_PAIRS,
+    };
     let algorithm = match (index, transformed) {
-        (Some(index), Some(join)) if join.1 < index.1 * LEAVE_INDEX => join.0,
+        (Some(index), Some(join)) if join.1 < index.1 * leave => join.0,
         (Some(index), _) => index.0,
         (None, Some(join)) => join.0,
         (None, None) => JoinAlgorithm::Nphj,

@@ -21,6 +21,7 @@ fn h200() -> DeviceInfo {
 fn profile(domain: Option<u64>) -> GroupProfile {
     GroupProfile {
         rows: 6_000_000,
+        arriving: 6_000_000,
         dense_domain: domain,
         max_groups: domain.unwrap_or(6_000_000),
         estimate: domain.unwrap_or(6_000_000),

@@ -166,9 +166,21 @@ impl Lowerer<'_> {
     }
 
     fn result(&mut self, kind: ResultKind, estimate: u64, name: String) -> ResultId {
+        self.result_of(estimate, kind, estimate, name)
+    }
+
+    /// A result of `estimate` rows that is made of `input` rows.
+    fn result_of(
+        &mut self,
+        input: u64,
+        kind: ResultKind,
+        estimate: u64,
+        name: String,
+    ) -> ResultId {
         self.results.push(ResultSpec {
             kind,
             estimate,
+            input,
             name,
         });
         self.results.len() - 1
@@ -312,7 +324,8 @@ impl Lowerer<'_> {
         }
         let name = self.unique_name(rel.label());
         let estimate = self.rows(rel);
-        let into = self.result(ResultKind::Groups(rel.columns.clone()), estimate, name);
+        let kind = ResultKind::Groups(rel.columns.clone());
+        let into = self.result_of(self.rows(input), kind, estimate, name);
         self.close(
             open,
             Sink::Aggregate {

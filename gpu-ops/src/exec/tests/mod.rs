@@ -116,6 +116,7 @@ pub(super) fn spec(
     ResultSpec {
         kind: kind(vec![column]),
         estimate,
+        input: estimate,
         name: name.into(),
     }
 }

@@ -277,7 +277,7 @@ impl Model<'_> {
             return None;
         }
         let groups = self.groups();
-        let queues = w.hot || rows_queue(w.rows as u64, groups.ceil() as u64);
+        let queues = w.hot || rows_queue(w.rows.max(w.most_rows) as u64, groups.ceil() as u64);
         let each = self.state() + if hashed { 8.0 } else { 4.0 };
         let sizes = [4.0, 2.0, 1.0].map(|blocks| {
             let bytes = (self.machine.shared / blocks).min(self.machine.shared) - ELSE;
@@ -335,10 +335,10 @@ impl Model<'_> {
             (2.0, 12.0),
             (16.0, 28.0),
             (64.0, 50.0),
-            (256.0, 60.0),
-            (1024.0, 55.0),
-            (4096.0, 35.0),
-            (16384.0, 28.0),
+            (256.0, 50.0),
+            (1024.0, 42.0),
+            (4096.0, 27.0),
+            (16384.0, 21.0),
         ];
         /// A new group takes the next number while others wait for it.
         const ENTERED: f64 = 290.0;

@@ -243,8 +243,13 @@ impl Model<'_> {
     pub(super) fn transformed(&self, transform: Transform, moved: bool) -> Price {
         /// Keys wait for the table of their partition, or for their neighbours: in rows that do not wait.
         const WAITED: f64 = 1.45;
+        /// … longer with more than 4 bytes …
+        const WIDE: f64 = 1.3;
         /// … and keys are read for it, in bytes copied.
         const READ: f64 = 1.3;
+        const NUMBERED: f64 = 3.0;
+        /// An entry that its neighbour's reader does not read along, picoseconds.
+        const SCATTERED: f64 = 5.5;
         /// Launches and waits of matching.
         const MATCHING: f64 = 5.0;
         let (w, machine) = (self.w, self.machine);
@@ -278,12 +283,19 @@ impl Model<'_> {
             Transform::Sort if w.build_unique => machine.merge_row,
             Transform::Sort => 2.0 * machine.merge_row,
         };
-        let number = if moved { 0.0 } else { 4.0 };
+        // Row numbers are read where a pair is found, out of order.
+        let number = if moved { 0.0 } else { NUMBERED * 4.0 };
+        let hashed = if key > 4.0 { WIDE } else { 1.0 };
         let further = (w.matches - w.probe_rows).max(0.0);
-        let matching = (rows * each * WAITED + further * machine.match_pair) * 1e-9
+        let matching = (rows * each * WAITED * hashed + further * machine.match_pair) * 1e-9
             + READ * machine.stream(rows * (key + number))
             + machine.stream(8.0 * w.matches)
             + machine.launches(MATCHING);
+        // Pairs of repeated keys come by probing rows; the entries of a key lie anywhere in their partition.
+        let scattered = match transform {
+            Transform::Partition if !w.build_unique => SCATTERED * w.matches,
+            _ => 0.0,
+        };
         Price::default()
             .with(
                 "write",
@@ -295,7 +307,7 @@ impl Model<'_> {
                 side(w.build_rows, &w.build_payload) + side(w.probe_rows, &w.probe_payload),
             )
             .with("match", matching)
-            .with("gather", self.gather_pairs(moved))
+            .with("gather", self.gather_pairs(moved) + scattered * 1e-9)
     }
 
     /// The columns of both sides by a list of pairs.
