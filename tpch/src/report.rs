@@ -69,6 +69,12 @@ pub struct QueryReport {
     pub floor_ms: Option<f64>,
     /// Device memory at its height, in bytes, of the run that needed most.
     pub peak_device_bytes: Option<u64>,
+    /// Bytes of columns and of partitions that came over the link from host memory in the last hot run, because device
+    /// memory did not hold them; null when no part of the query ran on a device.
+    pub bytes_streamed: Option<u64>,
+    /// Bytes of results that lay in host memory in the last hot run, because device memory did not hold them; null when no
+    /// part of the query ran on a device.
+    pub bytes_spilled: Option<u64>,
     /// What was done for want of device memory, in all runs together.
     pub ladder: MemoryLadder,
     /// How evenly the work of pipelines was spread in the last run; null unless that was counted.
@@ -102,8 +108,11 @@ impl QueryReport {
             });
     }
 
-    /// Adds what a run did for want of memory, and its peak if it is the highest.
+    /// Adds what a run did for want of memory, and its peak if it is the highest; what it streamed and spilled takes the
+    /// place of what the run before did.
     pub(crate) fn note_memory(&mut self, metrics: &QueryMetrics) {
+        self.bytes_streamed = metrics.bytes.map(|_| metrics.streamed_bytes);
+        self.bytes_spilled = metrics.bytes.map(|_| metrics.spilled_bytes);
         self.peak_device_bytes = self.peak_device_bytes.max(metrics.peak_device_bytes);
         self.ladder = self.ladder.plus(metrics.ladder);
     }
@@ -233,6 +242,18 @@ impl Report {
                     ladder.repeats,
                     ladder.out_of_core,
                     ladder.cpu_fallbacks
+                );
+            }
+            let (streamed, spilled) = (query.bytes_streamed, query.bytes_spilled);
+            if let Some((streamed, spilled)) = streamed.zip(spilled)
+                && streamed + spilled > 0
+            {
+                let _ = writeln!(
+                    text,
+                    "Q{}: {:.1} MB came over the link, {:.1} MB of results lay in host memory",
+                    query.query,
+                    streamed as f64 / 1e6,
+                    spilled as f64 / 1e6
                 );
             }
             if let Some(balance) = &query.balance {

@@ -10,6 +10,7 @@ use warpline_gpu::tables::ResidentProvider;
 use warpline_planner::{GroupAlgorithm, Setting, choose::join::JoinAlgorithm};
 use warpline_tpch::WorkBalance;
 
+use super::report::LinkBytes;
 use super::{Bench, Emit, Point, Timing, median, wrong};
 use crate::device;
 use crate::error::{Error, Result};
@@ -30,6 +31,8 @@ pub(super) struct Answered {
     pub(super) choice: Choice,
     /// How evenly the work was spread, if that was counted.
     pub(super) balance: Option<WorkBalance>,
+    /// What crossed the link in the last run.
+    pub(super) link: LinkBytes,
 }
 
 /// What a plan says of a choice.
@@ -228,6 +231,10 @@ pub(super) async fn answered_as_set(
             ms: median(times),
         },
         choice,
+        link: LinkBytes {
+            streamed: last.streamed_bytes,
+            spilled: last.spilled_bytes,
+        },
     }))
 }
 

@@ -15,9 +15,11 @@ mod output;
 mod partition;
 mod report;
 mod sort;
+mod triton;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use warpline_gpu::device::{Event, Stream};
@@ -25,8 +27,9 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 use warpline_tpch::Scale;
 
-pub use report::{Point, Report, SweepReport};
+pub use report::{LinkBytes, Point, Report, SweepReport};
 
+use crate::ByteSize;
 use crate::error::{Error, Result};
 use crate::session::WarplineSession;
 
@@ -38,6 +41,7 @@ pub const BENCHMARKS: &[&Benchmark] = &[
     &group_by::BENCHMARK,
     &join::BENCHMARK,
     &load_balance::BENCHMARK,
+    &triton::BENCHMARK,
 ];
 
 /// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.
@@ -85,7 +89,12 @@ pub struct Bench {
     rows: Option<u64>,
     runs: usize,
     scale: Option<Scale>,
+    budget: Option<ByteSize>,
+    limit: Duration,
 }
+
+/// Time for all runs of a point of a benchmark that has a limit.
+const LIMIT: Duration = Duration::from_secs(60);
 
 impl Bench {
     /// A benchmark on the session's device, with inputs of `rows` rows (by default 2^27, in the emulator 2^11) and
@@ -103,6 +112,8 @@ impl Bench {
             rows,
             runs: runs.max(1),
             scale: None,
+            budget: None,
+            limit: LIMIT,
         })
     }
 
@@ -110,6 +121,19 @@ impl Bench {
     #[must_use]
     pub fn with_scale(self, scale: Option<Scale>) -> Self {
         Self { scale, ..self }
+    }
+
+    /// The same with this much device memory for benchmarks of what is larger than that.
+    #[must_use]
+    pub fn with_budget(self, budget: Option<ByteSize>) -> Self {
+        Self { budget, ..self }
+    }
+
+    /// The same with a limit on the time of all runs of a point, for benchmarks with lines that leave all bounds; a minute
+    /// when not given.
+    #[must_use]
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
     }
 
     /// The scale of data for queries of JCC-H, when one was asked for.

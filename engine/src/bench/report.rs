@@ -10,6 +10,15 @@ use super::chart;
 use super::{Sweep, Timing};
 use crate::error::{Error, Result};
 
+/// Bytes of a run for which device memory had no room.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct LinkBytes {
+    /// That came from host memory: columns, and partitions that had been spilled.
+    pub streamed: u64,
+    /// Of results that lay in host memory.
+    pub spilled: u64,
+}
+
 /// One measurement. Times are medians in milliseconds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Point {
@@ -31,6 +40,8 @@ pub struct Point {
     pub algorithm: Option<String>,
     /// How evenly lanes and warps worked, where that was counted.
     pub balance: Option<WorkBalance>,
+    /// What crossed the link to host memory, where that is measured.
+    pub link: Option<LinkBytes>,
     /// `bytes` divided by the time, in GB/s.
     pub gb_per_s: f64,
     /// The same as a share of the bandwidth of a plain copy.
@@ -50,6 +61,7 @@ impl Point {
             predicted_ms: None,
             algorithm: None,
             balance: None,
+            link: None,
             gb_per_s: 0.0,
             of_copy: 0.0,
         }
@@ -77,8 +89,15 @@ impl Point {
         self
     }
 
+    /// The same with what crossed the link to host memory.
+    #[must_use]
+    pub fn over_link(mut self, link: LinkBytes) -> Self {
+        self.link = Some(link);
+        self
+    }
+
     /// One line: series, parameter, milliseconds, prediction, megabytes, bandwidth, its share of a copy's, what was
-    /// chosen, and the parts.
+    /// chosen, rows a second and megabytes over the link where that is measured, and the parts.
     pub fn to_line(&self) -> String {
         let predicted = self
             .predicted_ms
@@ -107,6 +126,15 @@ impl Point {
             .filter(|a| !self.series.ends_with(*a));
         if let Some(algorithm) = chosen {
             let _ = write!(line, "  {algorithm}");
+        }
+        if let Some(link) = &self.link {
+            let _ = write!(
+                line,
+                "  {:.3} Grows/s  streamed {:.0} MB  spilled {:.0} MB",
+                self.rows as f64 / 1e6 / self.ms.max(1e-6),
+                link.streamed as f64 / 1e6,
+                link.spilled as f64 / 1e6
+            );
         }
         // A single phase is the total.
         if self.phases.len() > 1 {

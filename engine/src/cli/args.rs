@@ -231,6 +231,12 @@ pub(super) struct BenchArguments {
     /// Of `load-balance`: scale of the JCC-H data
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(super) scale: Option<Scale>,
+    /// Of `triton`: device memory that joins may take [default: 4GiB, in the emulator 256KiB]
+    #[arg(long, value_name = "SIZE")]
+    pub(super) budget: Option<ByteSize>,
+    /// Of `triton`: seconds for all runs of a point; a line that takes longer ends there
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) limit: u64,
     /// Of `choice`: workloads to draw
     #[arg(long, value_name = "N", default_value_t = 200)]
     pub(super) workloads: u64,

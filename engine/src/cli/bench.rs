@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use warpline::bench::choice::{self, Choices};
 use warpline::bench::{self, BENCHMARKS, Bench, Report};
@@ -26,7 +27,10 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         OutputFile::create(path)?;
     }
     let session = arguments.session.builder().open().await?;
-    let bench = Bench::new(session, arguments.rows, arguments.runs)?.with_scale(arguments.scale);
+    let bench = Bench::new(session, arguments.rows, arguments.runs)?
+        .with_scale(arguments.scale)
+        .with_budget(arguments.budget)
+        .with_limit(Duration::from_secs(arguments.limit));
     let text = |report: &Report| -> Result<String> {
         Ok(match arguments.format {
             ChartFormat::Table => report.to_table(),

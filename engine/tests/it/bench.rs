@@ -43,6 +43,42 @@ fn every_benchmark_measures_and_checks_its_sweeps() {
 }
 
 #[test]
+fn joins_larger_than_device_memory_are_right_and_priced_by_the_link() {
+    let arguments = [
+        "bench", "triton", "--device", "emulator", "--budget", "131072", "--runs", "1", "--format",
+        "json",
+    ];
+    let report: Value = serde_json::from_str(&run(&arguments).ok().stdout).unwrap();
+    let points = report["sweeps"][0]["points"].as_array().unwrap();
+    let of = |line: &str, size: f64| {
+        let found = points
+            .iter()
+            .find(|p| p["series"] == line && p["x"] == size);
+        found.unwrap_or_else(|| panic!("no {line} at {size}: {points:?}"))
+    };
+    for line in ["triton", "phj_tr", "nphj"] {
+        let (small, large) = (of(line, 0.25), of(line, 8.0));
+        // 128 KiB / 4 of 16 bytes, twice.
+        assert_eq!(small["rows"], 4096);
+        assert_eq!(large["bytes"], 16 * 131_072);
+        // Both tables come over the link; what is spilled comes twice.
+        assert!(
+            large["link"]["streamed"].as_u64() >= Some(16 * 131_072),
+            "{line}: {large}"
+        );
+        assert!(
+            large["predicted_ms"].as_f64() > Some(30.0 * small["predicted_ms"].as_f64().unwrap())
+        );
+    }
+    let large = of("triton", 8.0);
+    assert!(large["link"]["spilled"].as_u64() > Some(0), "{large}");
+    run(&[
+        "bench", "triton", "--device", "emulator", "--budget", "much",
+    ])
+    .refuses_with(&["much", "16GiB"]);
+}
+
+#[test]
 fn choices_are_measured_recorded_and_judged_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("choices.json");

@@ -114,7 +114,7 @@ impl DeviceBuffer {
     /// The bytes of a buffer in host memory, for writing; `None` for one in device memory.
     ///
     /// Only of a buffer that no queued work uses: who borrows it exclusively has handed its address to nobody yet.
-    pub(crate) fn host_bytes_mut(&mut self) -> Option<&mut [u8]> {
+    pub fn host_bytes_mut(&mut self) -> Option<&mut [u8]> {
         if !self.is_host() || self.len == 0 {
             return None;
         }

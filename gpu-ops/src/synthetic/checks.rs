@@ -5,6 +5,7 @@ use warpline_cuda::kernels::{
 };
 
 use super::{Made, over_rows};
+use crate::column::mix;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::DeviceRows;
@@ -18,6 +19,16 @@ pub struct Outcome {
     pub rows: u64,
     /// The sum modulo 2^64.
     pub sum: u64,
+}
+
+impl Outcome {
+    /// What one row of integers comes to.
+    pub fn of_row(values: &[u64]) -> Self {
+        Self {
+            rows: 1,
+            sum: values.iter().fold(0, |hash, value| mix(hash ^ value)),
+        }
+    }
 }
 
 /// What is returned of a group beside its key.

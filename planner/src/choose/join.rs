@@ -132,6 +132,8 @@ pub struct JoinWorkload {
     pub probe_clustered: bool,
     /// The build rows come in the order of the key: neighbours are entered at neighbouring places.
     pub build_clustered: bool,
+    /// Sides that are too large for device memory are partitioned in host memory and joined pair by pair.
+    pub in_parts: bool,
 }
 
 /// An algorithm's price for `w`; `None` when it is impossible ([`obstacle`] says why).
@@ -191,7 +193,8 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
                 ));
             }
             let bytes = 2.0 * model.side_bytes();
-            (bytes > machine.memory * SIDES_SHARE).then(|| {
+            let too_large = bytes > machine.memory * SIDES_SHARE && !w.in_parts;
+            too_large.then(|| {
                 format!("both sides, in and out of place, take {bytes:.0} bytes, more than half of device memory")
             })
         }

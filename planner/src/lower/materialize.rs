@@ -213,6 +213,7 @@ impl Lowerer<'_> {
             build_in_place: matches!(build.rel.kind, RelKind::Scan { .. }),
             probe_clustered: clustered(probe),
             build_clustered: clustered(build),
+            in_parts: self.input.parts.allowed(),
         }
     }
 

@@ -95,6 +95,8 @@ impl QueryEngine for TestEngine {
         let mut batch = answer.batch().clone();
         let mut metrics = QueryMetrics {
             bytes: Some(1_000_000),
+            streamed_bytes: 600_000,
+            spilled_bytes: 40_000,
             ..QueryMetrics::default()
         };
         match fault {

@@ -90,6 +90,8 @@ fn the_json_has_the_documented_keys() {
             "bytes",
             "floor_ms",
             "peak_device_bytes",
+            "bytes_streamed",
+            "bytes_spilled",
             "ladder",
             "error",
         ] {
@@ -101,6 +103,11 @@ fn the_json_has_the_documented_keys() {
         // 1 MB at 1 GB/s.
         assert_eq!(query["floor_ms"], 1.0);
         assert_eq!(query["ladder"]["evictions"], 0);
+        assert_eq!(query["bytes_streamed"], 600_000);
+        assert_eq!(query["bytes_spilled"], 40_000);
+        let table = report.to_table();
+        let link = "Q6: 0.6 MB came over the link, 0.0 MB of results lay in host memory";
+        assert!(table.contains(link), "{table}");
         assert_eq!(query["hot_ms"].as_array().expect("an array").len(), 2);
     });
 }

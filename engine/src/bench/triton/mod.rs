@@ -1,0 +1,158 @@
+//! Joins of two tables in host memory, from a fraction of device memory to many times it (Lutz et al., "Triton Join", SIGMOD
+//! 2022, figure 13).
+//!
+//! Both tables have as many rows, of 16 bytes; the result is a count and sums over the pairs, so that only the inputs and
+//! the state of the join cross the link. Times are those of the kernels and copies, from both tables in host memory to the
+//! result. The prediction is what the link allows: the first pass reads both tables and at the same time writes the
+//! partitions for which there is no room, the second reads these again. A table in the L2 cache or in device memory does
+//! better than that in nothing; a hash table that is accessed at random across the link does worse.
+
+mod tables;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt;
+use warpline_gpu::GpuError;
+
+use super::answered::{Answered, Attempt, Repeat, answered_as_set};
+use super::{Bench, Benchmark, Emit, Point, Sweep};
+use crate::ByteSize;
+use crate::error::{Error, Result};
+use tables::{BUILD, PROBE, QUERY, ROW_BYTES, Tables, answer};
+
+/// Joins larger than device memory.
+pub(super) const BENCHMARK: Benchmark = Benchmark {
+    name: "triton",
+    about: "joins of two tables in host memory with a state of up to 16 times the device memory they may take",
+    sweeps: &[Sweep {
+        name: "sizes",
+        about: "bytes of a table for each byte of --budget; both tables alike, 16-byte rows, results added up",
+        x: "bytes of a table / budget",
+        logarithmic: true,
+        run: |bench, emit| async move { sizes(bench, emit).await }.boxed(),
+    }],
+};
+
+/// Device memory for joins when not given.
+const BUDGET: ByteSize = ByteSize(4 << 30);
+const BUDGET_EMULATED: ByteSize = ByteSize(256 << 10);
+/// Sizes of a table as shares of it.
+const SIZES: [f64; 6] = [0.25, 0.5, 1.0, 2.0, 4.0, 8.0];
+/// What `warpline.join` is set to for each line.
+const LINES: [&str; 3] = ["triton", "phj_tr", "nphj"];
+/// Partitions in device memory take at most this share of it: the rest is for rows at work.
+const CACHED: f64 = 0.5;
+/// After a run that is given up: how often memory is looked at, until it is back, …
+const LOOK: Duration = Duration::from_millis(50);
+/// … and how often at most.
+const LOOKS: u32 = 1200;
+
+/// Milliseconds that the link needs for a join of `bytes` bytes in all with a state of as many, `budget` bytes of device
+/// memory and `link` bytes a second in each direction.
+fn link_bound(bytes: f64, budget: f64, link: f64) -> f64 {
+    // Written while more is read, and read again.
+    let spilled = (bytes - budget * CACHED).max(0.0);
+    (bytes + spilled) / link * 1e3
+}
+
+async fn sizes(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
+    let session = bench.session();
+    let emulated = if bench.emulated() {
+        BUDGET_EMULATED
+    } else {
+        BUDGET
+    };
+    let budget = bench.budget.unwrap_or(emulated);
+    let bytes = budget.0.to_string();
+    for (setting, value) in [
+        ("warpline.min_rows", "0"),
+        ("warpline.index_joins", "off"),
+        ("warpline.device_memory", bytes.as_str()),
+    ] {
+        session.set(setting, value).await?;
+    }
+    let mut given_up = [false; LINES.len()];
+    for size in bench.some(&SIZES) {
+        let rows = ((budget.0 as f64 * size) as u64 / ROW_BYTES).max(1);
+        let tables = match Tables::new(bench.runtime(), rows) {
+            Ok(tables) => tables,
+            Err(Error::Gpu(error @ GpuError::OutOfDeviceMemory { .. })) => {
+                log::warn!("no larger tables: {error}");
+                break;
+            }
+            Err(other) => return Err(other),
+        };
+        let context = session.context();
+        context.register_table(BUILD, Arc::new(tables.build))?;
+        context.register_table(PROBE, Arc::new(tables.probe))?;
+        let want = answer(rows);
+        for (line, given_up) in LINES.iter().zip(&mut given_up) {
+            if *given_up {
+                continue;
+            }
+            session.set("warpline.join", line).await?;
+            let run = answered_as_set(bench, QUERY, line, want, Repeat::Timed);
+            match within(bench, run).await? {
+                Attempt::Done(done) => emit(point(bench, budget, line, (size, rows), done))?,
+                Attempt::Impossible(why) => {
+                    log::warn!("{line} ends before {size} times the budget: {why}");
+                    *given_up = true;
+                }
+            }
+        }
+        for table in [BUILD, PROBE] {
+            context.deregister_table(table)?;
+        }
+        // Plans hold their tables.
+        session.clear_plan_cache();
+    }
+    Ok(())
+}
+
+/// The outcome of `run`, unless that takes longer than the limit.
+async fn within(bench: &Bench, run: impl Future<Output = Result<Attempt>>) -> Result<Attempt> {
+    let pool = bench.runtime().pool();
+    let before = pool.statistics().in_use;
+    if let Ok(outcome) = tokio::time::timeout(bench.limit, run).await {
+        return outcome;
+    }
+    // What was queued before the run was given up still has its memory.
+    for _ in 0..LOOKS {
+        if pool.statistics().in_use <= before {
+            break;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok(Attempt::Impossible(format!(
+        "its runs take more than {} s together",
+        bench.limit.as_secs()
+    )))
+}
+
+fn point(
+    bench: &Bench,
+    budget: ByteSize,
+    line: &str,
+    (size, rows): (f64, u64),
+    done: Answered,
+) -> Point {
+    let bytes = 2 * rows * ROW_BYTES;
+    let predicted = link_bound(bytes as f64, budget.0 as f64, bench.machine().link);
+    let mut point = Point::new(line, size, 2 * rows, bytes, done.timing);
+    point.algorithm = Some(done.choice.algorithm);
+    point.predicted(predicted).over_link(done.link)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_carries_what_is_spilled_twice_and_the_first_time_beside_what_is_read() {
+        // Everything fits: 1 GB at 50 GB/s.
+        assert!((link_bound(1e9, 4e9, 50e9) - 20.0).abs() < 1e-9);
+        // 8 GB, of which 6 are spilled: 8 in while 6 go out, then 6 in.
+        assert!((link_bound(8e9, 4e9, 50e9) - 280.0).abs() < 1e-9);
+    }
+}
