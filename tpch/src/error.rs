@@ -63,6 +63,14 @@ pub enum TpchError {
         /// What was drawn.
         date: String,
     },
+    /// A file is not a report that can be compared with.
+    #[error("{} is no report of a benchmark: {reason}; give a file that --format json wrote", path.display())]
+    NoReport {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The data directory does not exist or is a file.
     #[error(
         "data directory {} {problem}: give a directory that has <table>.parquet or <table>/*.parquet for each table, \

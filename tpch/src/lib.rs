@@ -10,10 +10,13 @@
 //! - [`data`]: tables read from parquet files that exist already.
 //! - [`verify`]: compares two answers row by row and value by value.
 //! - [`runner`] and [`report`]: cold and hot runs of each query, as a table for people or JSON for tools.
+//! - [`compare`] and [`environment`]: a report beside an earlier one, and what each ran on.
 
 mod benchmark;
+pub mod compare;
 pub mod data;
 mod engine;
+pub mod environment;
 mod error;
 pub mod files;
 pub mod generate;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::benchmark::Benchmark;
 use crate::engine::{MemoryLadder, QueryMetrics, WorkBalance};
+use crate::environment::Environment;
 use crate::scale::Scale;
 
 /// All queries of a run.
@@ -21,9 +22,12 @@ pub struct Report {
     pub seed: Option<i64>,
     /// The name of the benchmark in the table.
     #[serde(skip)]
-    title: &'static str,
+    pub title: &'static str,
     /// The device that answered.
     pub device: String,
+    /// What it ran on, as far as whoever ran it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
     /// Scale factor of the data.
     pub scale: f64,
     /// Sum of the hot medians of the queries that succeeded, in milliseconds.
@@ -43,6 +47,10 @@ pub struct QueryReport {
     pub verified: Option<bool>,
     /// Parts of the plan that stayed on the CPU although a device is in use.
     pub fallbacks: Vec<String>,
+    /// Runs of plain DataFusion on the CPU: the one that answers are compared with, or those that were asked for.
+    pub cpu_ms: Vec<f64>,
+    /// Their median.
+    pub cpu_median_ms: Option<f64>,
     /// Time to make columns resident, in the cold run.
     pub load_ms: Option<f64>,
     /// Time from SQL text to the physical plan, in the cold run.
@@ -88,6 +96,17 @@ pub(crate) fn millis(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
 }
 
+fn median(times: &[f64]) -> Option<f64> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        length if length % 2 == 1 => Some(sorted[middle]),
+        _ => Some(millis(f64::midpoint(sorted[middle - 1], sorted[middle]))),
+    }
+}
+
 impl QueryReport {
     pub(crate) fn new(query: u8) -> Self {
         Self {
@@ -117,15 +136,33 @@ impl QueryReport {
         self.ladder = self.ladder.plus(metrics.ladder);
     }
 
-    pub(crate) fn set_median(&mut self) {
-        let mut sorted = self.hot_ms.clone();
-        sorted.sort_by(f64::total_cmp);
-        let middle = sorted.len() / 2;
-        self.hot_median_ms = match sorted.len() {
-            0 => None,
-            length if length % 2 == 1 => Some(sorted[middle]),
-            _ => Some(millis(f64::midpoint(sorted[middle - 1], sorted[middle]))),
-        };
+    pub(crate) fn set_medians(&mut self) {
+        self.hot_median_ms = median(&self.hot_ms);
+        self.cpu_median_ms = median(&self.cpu_ms);
+    }
+
+    /// How many times as fast as plain DataFusion on the CPU; `None` when either was not measured.
+    pub fn speedup(&self) -> Option<f64> {
+        let both = self.cpu_median_ms.zip(self.hot_median_ms);
+        both.filter(|(_, hot)| *hot > 0.0 && self.succeeded())
+            .map(|(cpu, hot)| cpu / hot)
+    }
+
+    /// The hot median over the floor; `None` when either is not known.
+    pub fn over_floor(&self) -> Option<f64> {
+        let both = self.hot_median_ms.zip(self.floor_ms);
+        both.filter(|(_, floor)| *floor > 0.0)
+            .map(|(hot, floor)| hot / floor)
+    }
+
+    /// Whether the answer is right, in a word for tables.
+    pub fn outcome(&self) -> &'static str {
+        match (self.verified, &self.error) {
+            (Some(true), _) => "yes",
+            (Some(false), _) => "WRONG",
+            (None, Some(_)) => "FAILED",
+            (None, None) => "-",
+        }
     }
 
     /// True when the query ran and its answer is not known to be wrong.
@@ -143,10 +180,23 @@ impl Report {
             seed: bindings.map(|(_, seed)| seed.number()),
             title: benchmark.name(),
             device,
+            environment: None,
             scale: scale.factor(),
             total_hot_ms: 0.0,
             queries: Vec::new(),
         }
+    }
+
+    /// A report of queries that were run elsewhere.
+    pub fn of(
+        device: impl Into<String>,
+        benchmark: Benchmark,
+        scale: Scale,
+        queries: Vec<QueryReport>,
+    ) -> Self {
+        let mut report = Self::new(device.into(), benchmark, scale);
+        queries.into_iter().for_each(|query| report.push(query));
+        report
     }
 
     pub(crate) fn push(&mut self, query: QueryReport) {
@@ -195,21 +245,13 @@ impl Report {
             "MB read",
             "floor",
             "hot/floor",
+            "CPU",
             "peak MB",
             "fallbacks",
         ];
         let mut rows: Vec<Vec<String>> = vec![header.map(String::from).to_vec()];
         rows.extend(self.queries.iter().map(QueryReport::table_row));
-        let widths: Vec<usize> = (0..header.len())
-            .map(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0))
-            .collect();
-        for row in &rows {
-            let cells = row
-                .iter()
-                .zip(&widths)
-                .map(|(cell, &width)| format!("{cell:>width$}"));
-            let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
-        }
+        text.push_str(&aligned(&rows));
         let good = self
             .queries
             .iter()
@@ -274,6 +316,25 @@ impl Report {
     }
 }
 
+/// Columns side by side, all to the right.
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.len()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cells = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| format!("{cell:>width$}"));
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  "));
+    }
+    text
+}
+
 impl QueryReport {
     fn table_row(&self) -> Vec<String> {
         const UNKNOWN: &str = "-";
@@ -286,20 +347,10 @@ impl QueryReport {
         let count = |value: Option<u64>| {
             value.map_or_else(|| UNKNOWN.to_string(), |value| value.to_string())
         };
-        let verified = match (self.verified, &self.error) {
-            (Some(true), _) => "yes",
-            (Some(false), _) => "WRONG",
-            (None, Some(_)) => "FAILED",
-            (None, None) => UNKNOWN,
-        };
-        let ratio = self
-            .hot_median_ms
-            .zip(self.floor_ms)
-            .filter(|(_, floor)| *floor > 0.0);
         vec![
             format!("Q{}", self.query),
             count(self.rows.map(|rows| rows as u64)),
-            verified.to_string(),
+            self.outcome().to_string(),
             time(self.load_ms),
             time(self.plan_ms),
             fine(self.hot_plan_ms),
@@ -310,10 +361,8 @@ impl QueryReport {
             fine(self.kernel_ms),
             time(self.bytes.map(|bytes| bytes as f64 / 1e6)),
             fine(self.floor_ms),
-            ratio.map_or_else(
-                || UNKNOWN.to_string(),
-                |(hot, floor)| format!("{:.1}", hot / floor),
-            ),
+            time(self.over_floor()),
+            time(self.cpu_median_ms),
             time(self.peak_device_bytes.map(|bytes| bytes as f64 / 1e6)),
             self.fallbacks.len().to_string(),
         ]

@@ -5,10 +5,12 @@ use std::fs::{self, File};
 use std::io::BufWriter;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
+use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
@@ -32,6 +34,8 @@ pub struct RunOptions {
     pub runs: usize,
     /// Compare each answer with the reference.
     pub verify: bool,
+    /// Runs of each query on plain DataFusion, to compare times with, after one that is not counted.
+    pub cpu_runs: usize,
     /// A directory that gets each answer as `qNN.csv`.
     pub results: Option<PathBuf>,
     /// A directory that gets each query's text and its plan with what every part of it did, as `qNN.txt`.
@@ -115,7 +119,22 @@ async fn measure(
     report.balance = cold.metrics.balance;
     report.note_memory(&cold.metrics);
 
-    let mut checker = Checker::new(engine, query, options.verify).await?;
+    let mut checker = Checker::default();
+    if options.verify || options.cpu_runs > 0 {
+        let (answer, ordering, cpu_ms) = timed_reference(engine.reference(), query).await?;
+        report.cpu_ms = vec![millis(cpu_ms)];
+        if options.verify {
+            checker.reference = Some((answer, ordering));
+        }
+    }
+    if options.cpu_runs > 0 {
+        // The first run reads files that nobody has read before.
+        report.cpu_ms.clear();
+        for _ in 0..options.cpu_runs {
+            let (_, _, cpu_ms) = timed_reference(engine.reference(), query).await?;
+            report.cpu_ms.push(millis(cpu_ms));
+        }
+    }
     if let Some(directory) = &options.results {
         write_csv(directory, query, &cold)?;
     }
@@ -147,7 +166,7 @@ async fn measure(
     if let Some(directory) = &options.plans {
         write_plan(engine, directory, query).await?;
     }
-    report.set_median();
+    report.set_medians();
     report.error = checker.difference;
     Ok(())
 }
@@ -160,6 +179,7 @@ async fn timed(engine: &dyn QueryEngine, query: &Query) -> Result<(QueryRun, f64
 }
 
 /// Compares the runs of one query with its reference answer.
+#[derive(Default)]
 struct Checker {
     reference: Option<(Answer, Ordering)>,
     /// Batches that were found right: runs mostly repeat them bit for bit.
@@ -169,18 +189,6 @@ struct Checker {
 }
 
 impl Checker {
-    async fn new(engine: &dyn QueryEngine, query: &Query, verify: bool) -> Result<Self> {
-        let reference = match verify {
-            true => Some(reference_answer(engine.reference(), query.reference_sql()).await?),
-            false => None,
-        };
-        Ok(Self {
-            reference,
-            right: None,
-            difference: None,
-        })
-    }
-
     /// True when the answer is right, `None` when nothing is compared.
     fn check(&mut self, run: &QueryRun) -> Result<Option<bool>> {
         let Some((expected, ordering)) = &self.reference else {
@@ -204,13 +212,32 @@ impl Checker {
 /// # Errors
 /// What DataFusion reports for the query.
 pub async fn reference_answer(reference: &SessionContext, sql: &str) -> Result<(Answer, Ordering)> {
+    let (schema, batches, ordering) = run_reference(reference, sql).await?;
+    Ok((Answer::new(&schema, &batches)?, ordering))
+}
+
+/// The same, with the milliseconds from SQL text to the last batch.
+async fn timed_reference(
+    reference: &SessionContext,
+    query: &Query,
+) -> Result<(Answer, Ordering, f64)> {
+    let start = Instant::now();
+    let (schema, batches, ordering) = run_reference(reference, query.reference_sql()).await?;
+    let milliseconds = start.elapsed().as_secs_f64() * 1e3;
+    Ok((Answer::new(&schema, &batches)?, ordering, milliseconds))
+}
+
+async fn run_reference(
+    reference: &SessionContext,
+    sql: &str,
+) -> Result<(SchemaRef, Vec<RecordBatch>, Ordering)> {
     let frame = reference.sql(sql).await?;
     let ordering = verify::ordering_of(frame.logical_plan());
-    let task = std::sync::Arc::new(frame.task_ctx());
+    let task = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
     let schema = plan.schema();
     let batches = datafusion::physical_plan::collect(plan, task).await?;
-    Ok((Answer::new(&schema, &batches)?, ordering))
+    Ok((schema, batches, ordering))
 }
 
 fn write_csv(directory: &Path, query: &Query, run: &QueryRun) -> Result<()> {

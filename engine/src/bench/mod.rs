@@ -4,8 +4,9 @@
 //! as line charts. To add a benchmark, write a module with a `BENCHMARK` like those here and list it in [`BENCHMARKS`].
 
 mod answered;
-mod chart;
+pub(crate) mod chart;
 pub mod choice;
+mod compare;
 mod data;
 mod gather;
 mod group_by;
@@ -27,9 +28,11 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 use warpline_tpch::Scale;
 
+pub use compare::EarlierReport;
 pub use report::{LinkBytes, Point, Report, SweepReport};
 
 use crate::ByteSize;
+use crate::environment::environment;
 use crate::error::{Error, Result};
 use crate::session::WarplineSession;
 
@@ -290,6 +293,7 @@ pub async fn run(
         copy_gb_per_s: bench.runtime.copy_bandwidth()? / 1e9,
         rows: bench.rows(),
         runs: bench.runs,
+        environment: Some(environment(&bench.session)),
         sweeps: Vec::new(),
     };
     for sweep in benchmark.sweeps.iter().filter(chosen) {

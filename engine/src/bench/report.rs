@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use warpline_tpch::WorkBalance;
+use warpline_tpch::environment::Environment;
 
 use super::chart;
 use super::{Sweep, Timing};
+use crate::chart::short;
 use crate::error::{Error, Result};
 
 /// Bytes of a run for which device memory had no room.
@@ -162,7 +164,7 @@ pub struct SweepReport {
 }
 
 impl SweepReport {
-    pub(super) fn new(sweep: &Sweep) -> Self {
+    pub(crate) fn new(sweep: &Sweep) -> Self {
         Self {
             sweep: sweep.name,
             about: sweep.about,
@@ -180,18 +182,23 @@ impl SweepReport {
         )
     }
 
-    /// Aligned columns: series, parameter, phases, total, prediction, bytes, bandwidth, share of a copy's.
-    pub fn to_table(&self) -> String {
+    /// The kinds of work that any point has; none when there is one only, which is the total.
+    pub(crate) fn phases(&self) -> Vec<&'static str> {
         let mut phases: Vec<&str> = Vec::new();
         for (name, _) in self.points.iter().flat_map(|p| &p.phases) {
             if !phases.contains(name) {
                 phases.push(name);
             }
         }
-        // A single phase is the total.
         if phases.len() == 1 {
             phases.clear();
         }
+        phases
+    }
+
+    /// Aligned columns: series, parameter, phases, total, prediction, bytes, bandwidth, share of a copy's.
+    pub fn to_table(&self) -> String {
+        let phases = self.phases();
         let predicted = self.points.iter().any(|p| p.predicted_ms.is_some());
         let mut header = vec!["series".to_string(), self.x.to_string()];
         header.extend(phases.iter().map(|p| format!("{p} ms")));
@@ -241,13 +248,16 @@ pub struct Report {
     pub rows: u64,
     /// Timed runs of each point.
     pub runs: usize,
+    /// What it ran on, as far as whoever ran it tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environment: Option<Environment>,
     /// In the order in which they ran.
     pub sweeps: Vec<SweepReport>,
 }
 
 impl Report {
     /// Adds a point to the last sweep.
-    pub(super) fn push(&mut self, mut point: Point) {
+    pub(crate) fn push(&mut self, mut point: Point) {
         point.gb_per_s = point.bytes as f64 / 1e6 / point.ms.max(1e-6);
         point.of_copy = point.gb_per_s / self.copy_gb_per_s;
         if let Some(sweep) = self.sweeps.last_mut() {
@@ -303,18 +313,8 @@ impl Report {
     }
 }
 
-/// A number without needless digits; large ones as powers of two where they are.
-pub(super) fn short(x: f64) -> String {
-    let whole = x as u64;
-    if x >= 4096.0 && whole as f64 == x && whole.is_power_of_two() {
-        return format!("2^{}", whole.trailing_zeros());
-    }
-    let text = format!("{x:.2}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
-}
-
 /// Columns side by side, the first to the left, numbers to the right.
-fn align(table: &[Vec<String>]) -> String {
+pub(super) fn align(table: &[Vec<String>]) -> String {
     let columns = table.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|c| {
@@ -362,6 +362,7 @@ mod tests {
             copy_gb_per_s: 4.0,
             rows: 10,
             runs: 3,
+            environment: None,
             sweeps: vec![SweepReport::new(&sweep)],
         };
         points.into_iter().for_each(|point| report.push(point));

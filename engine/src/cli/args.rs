@@ -168,12 +168,21 @@ pub(super) struct RunArguments {
     /// Do not compare answers
     #[arg(long, overrides_with = "verify")]
     no_verify: bool,
+    /// Runs of each query on DataFusion's CPU, to compare times with [default: the one that answers are compared with]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub(super) cpu_runs: usize,
     /// Form of the report
     #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
     pub(super) format: ReportFormat,
     /// Write the report to FILE instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+    /// Write a page with tables and charts to FILE as well: one HTML file that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+    /// Show the differences to an earlier report, which `--format json` wrote
+    #[arg(long, value_name = "OLD.json")]
+    pub(super) compare: Option<PathBuf>,
     /// Write each answer to DIR/qNN.csv
     #[arg(long, value_name = "DIR")]
     pub(super) results: Option<PathBuf>,
@@ -252,6 +261,12 @@ pub(super) struct BenchArguments {
     /// Write the report to FILE instead of standard output
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+    /// Write a page with tables and charts to FILE as well: one HTML file that needs no network
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+    /// Show the differences to an earlier report, which `--format json` wrote
+    #[arg(long, value_name = "OLD.json")]
+    pub(super) compare: Option<PathBuf>,
     #[command(flatten)]
     pub(super) session: SessionArguments,
 }

@@ -1,12 +1,13 @@
 //! `warpline bench`: runs micro-benchmarks of the device and prints the report.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use warpline::bench::choice::{self, Choices};
-use warpline::bench::{self, BENCHMARKS, Bench, Report};
-use warpline::{Error, Result};
+use warpline::bench::{self, BENCHMARKS, Bench, EarlierReport, Report};
+use warpline::{Error, Result, page};
 
 use super::args::{BenchArguments, ChartFormat};
 use super::output::OutputFile;
@@ -26,6 +27,15 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     if let Some(path) = output {
         OutputFile::create(path)?;
     }
+    let page_file = arguments.report.as_deref();
+    if let Some(path) = page_file {
+        OutputFile::create(path)?;
+    }
+    let earlier = arguments
+        .compare
+        .as_deref()
+        .map(EarlierReport::read)
+        .transpose()?;
     let session = arguments.session.builder().open().await?;
     let bench = Bench::new(session, arguments.rows, arguments.runs)?
         .with_scale(arguments.scale)
@@ -57,14 +67,24 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         } else {
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
+        if let Some(path) = page_file {
+            OutputFile::create(path)?.finish(&page::bench(report, earlier.as_ref()))?;
+        }
         match output {
             Some(path) => OutputFile::create(path)?.finish(&text(report)?),
             None => Ok(()),
         }
     };
     let report = bench::run(&bench, name, &arguments.sweep, progress).await?;
-    if !lines {
-        print(&text(&report)?, output.map(OutputFile::create).transpose()?)?;
+    let compared = match (&earlier, arguments.format) {
+        (Some(earlier), ChartFormat::Table) => earlier.to_table(&report),
+        _ => String::new(),
+    };
+    if lines {
+        print(&compared, None)?;
+    } else {
+        let text = format!("{}{compared}", text(&report)?);
+        print(&text, output.map(OutputFile::create).transpose()?)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -81,15 +101,37 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
     if let Some(path) = output {
         OutputFile::create(path)?;
     }
+    let page_file = arguments.report.as_deref();
+    if let Some(path) = page_file {
+        OutputFile::create(path)?;
+    }
+    let earlier = arguments.compare.as_deref().map(recorded).transpose()?;
     let json = arguments.format == ChartFormat::Json;
     let text = |choices: &Choices| -> Result<String> {
-        Ok(if json {
-            format!("{}\n", choices.to_json()?)
-        } else {
-            choices.to_table()
-        })
+        if json {
+            return Ok(format!("{}\n", choices.to_json()?));
+        }
+        let mut text = choices.to_table();
+        if let Some(earlier) = &earlier {
+            let (good, mean) = earlier.quality();
+            text.push_str(&format!(
+                "then: {} workloads, {:.1} % within 15 %, mean loss {:.1} %\n",
+                earlier.cases.len(),
+                100.0 * good,
+                100.0 * mean
+            ));
+        }
+        Ok(text)
     };
     let session = arguments.session.builder().open().await?;
+    let environment = warpline::environment(&session);
+    let write_page = |path: Option<&Path>, choices: &Choices| match path {
+        Some(path) => {
+            let page = page::choices(choices, Some(&environment), earlier.as_ref());
+            OutputFile::create(path)?.finish(&page)
+        }
+        None => Ok(()),
+    };
     let emulated = session.device().name().contains("emulator");
     let rows = arguments.rows.unwrap_or(match emulated {
         true => CHOICE_ROWS_EMULATED,
@@ -97,9 +139,8 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
     });
     let bench = Bench::new(session, Some(rows), arguments.runs)?;
     if let Some(path) = &arguments.replay {
-        let recorded = std::fs::read_to_string(path)
-            .map_err(|error| Error::Bench(format!("{} cannot be read: {error}", path.display())))?;
-        let choices = choice::replayed(&Choices::of_json(&recorded)?, bench.machine());
+        let choices = choice::replayed(&recorded(path)?, bench.machine());
+        write_page(page_file, &choices)?;
         print(
             &text(&choices)?,
             output.map(OutputFile::create).transpose()?,
@@ -115,6 +156,7 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
         let _ = stderr
             .write_all(line.as_bytes())
             .and_then(|()| stderr.flush());
+        write_page(page_file, choices)?;
         match output {
             Some(path) => OutputFile::create(path)?.finish(&text(choices)?),
             None => Ok(()),
@@ -129,6 +171,13 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
         None => print(&text(&choices)?, None)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Choices that `--format json` wrote.
+fn recorded(path: &Path) -> Result<Choices> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::Bench(format!("{} cannot be read: {error}", path.display())))?;
+    Choices::of_json(&text)
 }
 
 /// The benchmarks and their sweeps.

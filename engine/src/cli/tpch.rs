@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use warpline::{Result, WarplineSession};
+use warpline_tpch::compare::Earlier;
 use warpline_tpch::queries;
 use warpline_tpch::report::{QueryReport, Report};
 use warpline_tpch::runner::{self, RunOptions};
@@ -28,6 +29,16 @@ pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result
         .as_deref()
         .map(OutputFile::create)
         .transpose()?;
+    let page = arguments
+        .report
+        .as_deref()
+        .map(OutputFile::create)
+        .transpose()?;
+    let earlier = arguments
+        .compare
+        .as_deref()
+        .map(Earlier::read)
+        .transpose()?;
     let mut builder = arguments.session.builder();
     if arguments.metrics {
         builder = builder.set("warpline.metrics", "true");
@@ -42,12 +53,17 @@ pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result
         queries: benchmark.queries(&arguments.queries(), scale)?,
         runs: arguments.runs,
         verify: arguments.verifies(scale.factor()),
+        cpu_runs: arguments.cpu_runs,
         results: arguments.results.clone(),
         plans: arguments.plans.clone(),
         scale,
     };
-    let report = runner::run(&session, &options, progress_line).await?;
-    print(&report, arguments.format, output)?;
+    let mut report = runner::run(&session, &options, progress_line).await?;
+    report.environment = Some(warpline::environment(&session));
+    print(&report, arguments.format, earlier.as_ref(), output)?;
+    if let Some(page) = page {
+        page.finish(&warpline::page::tpch(&report, earlier.as_ref()))?;
+    }
     let passed = report.passed(arguments.session.require_gpu);
     Ok(if passed {
         ExitCode::SUCCESS
@@ -125,9 +141,15 @@ fn note(message: &str) {
     let _ = writeln!(std::io::stderr(), "warpline: note: {message}");
 }
 
-fn print(report: &Report, format: ReportFormat, output: Option<OutputFile>) -> Result<()> {
+fn print(
+    report: &Report,
+    format: ReportFormat,
+    earlier: Option<&Earlier>,
+    output: Option<OutputFile>,
+) -> Result<()> {
+    let compared = || earlier.map_or(String::new(), |earlier| earlier.to_table(report));
     let text = match format {
-        ReportFormat::Table => report.to_table(),
+        ReportFormat::Table => format!("{}{}", report.to_table(), compared()),
         ReportFormat::Json => {
             let json = report
                 .to_json()

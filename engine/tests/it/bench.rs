@@ -148,6 +148,55 @@ fn reports_go_to_files_as_charts() {
 }
 
 #[test]
+fn reports_go_to_pages_and_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (old, page) = (file("old.json"), file("new.html"));
+    let sweep = [
+        "bench", "sort", "--sweep", "words", "--device", "emulator", "--rows", "100", "--runs", "1",
+    ];
+    run(&[&sweep[..], &["--format", "json", "--output", &old]].concat()).ok();
+    let compared = run(&[&sweep[..], &["--compare", &old, "--report", &page]].concat()).ok();
+    assert!(compared.stdout.contains("then ms"), "{}", compared.stdout);
+    assert!(
+        compared.stdout.contains("now / then"),
+        "{}",
+        compared.stdout
+    );
+    let text = std::fs::read_to_string(&page).unwrap();
+    for part in [
+        "bench sort",
+        "key words of 20 bits each",
+        "<polyline",
+        "<th scope=\"col\">then",
+    ] {
+        assert!(text.contains(part), "{part}");
+    }
+    run(&[&sweep[..], &["--compare", &page]].concat())
+        .fails_with(&["is no report", "--format json"]);
+
+    let choices = [
+        "bench",
+        "choice",
+        "--device",
+        "emulator",
+        "--workloads",
+        "3",
+        "--runs",
+        "1",
+    ];
+    run(&[&choices[..], &["--format", "json", "--output", &old]].concat()).ok();
+    let compared = run(&[&choices[..], &["--compare", &old, "--report", &page]].concat()).ok();
+    assert!(
+        compared.stdout.contains("then: 3 workloads"),
+        "{}",
+        compared.stdout
+    );
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(text.contains("bench choice") && text.contains("loss then"));
+}
+
+#[test]
 fn what_cannot_be_measured_says_why() {
     run(&["bench", "nothing"]).fails_with(&["'nothing' is no benchmark", "partition"]);
     run(&[

@@ -73,6 +73,77 @@ fn report_and_answers_go_to_files() {
 }
 
 #[test]
+fn reports_are_pages_and_are_compared_with_earlier_ones() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let run = |more: &[&str]| {
+        let arguments = [&CPU[..], &["--query", "6,14", "--runs", "1"], more].concat();
+        run_in(directory.path(), &arguments, "").ok()
+    };
+    run(&["--format", "json", "--output", "old.json", "--no-verify"]);
+    let old = fs::read_to_string(directory.path().join("old.json")).expect("a report");
+    let old: Value = serde_json::from_str(&old).expect("one JSON object");
+    let environment = &old["environment"];
+    assert!(
+        environment["host"]["cores"].as_u64() > Some(0),
+        "{environment}"
+    );
+    assert_eq!(environment["device"], Value::Null);
+    assert!(
+        environment["date"]
+            .as_str()
+            .is_some_and(|date| date.starts_with("20")),
+        "{environment}"
+    );
+    // Not verified, so plain DataFusion was not measured either.
+    assert_eq!(old["queries"][0]["cpu_median_ms"], Value::Null);
+
+    let outcome = run(&[
+        "--compare",
+        "old.json",
+        "--report",
+        "new.html",
+        "--cpu-runs",
+        "2",
+        "--set",
+        "datafusion.execution.batch_size=1024",
+    ]);
+    let line = |name: &str| {
+        let named = |line: &&str| line.split_whitespace().next() == Some(name);
+        outcome.stdout.lines().filter(named).count()
+    };
+    // Once in the table, once in the comparison.
+    assert_eq!((line("Q6"), line("Q14")), (2, 2), "{}", outcome.stdout);
+    assert!(outcome.stdout.contains("now / then"), "{}", outcome.stdout);
+    let page = fs::read_to_string(directory.path().join("new.html")).expect("a page");
+    for part in [
+        "TPC-H at scale 0.01",
+        "Speedup over then",
+        "Speedup over the CPU",
+        "datafusion.execution.batch_size = 1024",
+        "--compare old.json",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+
+    let fails = |more: &[&str], parts: &[&str]| {
+        let arguments = [&CPU[..], more].concat();
+        run_in(directory.path(), &arguments, "").fails_with(parts);
+    };
+    fails(
+        &["--compare", "nowhere.json"],
+        &["nowhere.json", "check the path"],
+    );
+    fails(
+        &["--compare", "new.html"],
+        &["new.html", "is no report", "--format json"],
+    );
+    fails(
+        &["--report", "nowhere/new.html"],
+        &["nowhere/new.html", "check the path"],
+    );
+}
+
+#[test]
 fn generated_files_are_data() {
     let directory = tempfile::tempdir().expect("a directory");
     let generate = ["tpch", "generate", "--scale", "0.01", "--output", "data"];

@@ -51,7 +51,8 @@ pub struct Case {
 }
 
 impl Case {
-    fn best(&self) -> &Ran {
+    /// The fastest of the forced runs.
+    pub fn best(&self) -> &Ran {
         let all = self.forced.iter();
         all.min_by(|a, b| a.ms.total_cmp(&b.ms))
             .unwrap_or(&self.auto)
