@@ -15,9 +15,9 @@ use datafusion::functions_aggregate::min_max::MinAccumulator;
 use datafusion::logical_expr::{
     AccumulatorFactoryFunction, ColumnarValue, Volatility, create_udaf, create_udf,
 };
+use datafusion::object_store::ObjectStoreExt;
 use datafusion::object_store::memory::InMemory;
 use datafusion::object_store::path::Path;
-use datafusion::object_store::ObjectStoreExt;
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
