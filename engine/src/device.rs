@@ -4,10 +4,6 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::config::ConfigOptions;
-use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
-use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
@@ -18,12 +14,13 @@ use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec, TreeMetrics};
 use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
-use warpline_planner::config::{DeviceSetting, Failures};
+use warpline_planner::config::DeviceSetting;
 use warpline_planner::{ByteSize, GpuPlacement, PlacementReportExec, WarplineConfig, metrics};
 use warpline_tpch::{QueryMetrics, WorkBalance};
 
 use crate::error::{Error, Result};
 use crate::memory::{DeviceMemory, ladder_of};
+use crate::rule::Seen;
 
 /// The setting that names the device.
 pub(crate) const DEVICE_SETTING: &str = "warpline.device";
@@ -163,7 +160,7 @@ impl Device {
 
     /// The rule for the device that the settings name. It is opened if it is another one than before, or if it was lost and
     /// the setting was set since; its memory and its failures are as the settings say, if the session of `seen` changed them.
-    fn placement_for(
+    pub(crate) fn placement_for(
         &self,
         settings: &WarplineConfig,
         seen: &Mutex<Seen>,
@@ -207,73 +204,26 @@ impl Device {
         Ok(Arc::clone(&opened.placement))
     }
 
-    /// Adds the settings, with the device as it is open, and the placement rule as the last one.
-    pub(crate) fn install(&self, mut builder: SessionStateBuilder) -> SessionStateBuilder {
+    /// The rule for the device as it is open.
+    pub(crate) fn placement(&self) -> Arc<GpuPlacement> {
+        Arc::clone(&self.0.lock().placement)
+    }
+
+    /// The settings under `warpline.*` of a session on the device as it is open: its name and the bounds of its memory, and the
+    /// defaults of all others.
+    pub fn config(&self) -> WarplineConfig {
         let options = self.0.lock().options;
         let mut settings = WarplineConfig::default();
         settings.device = DeviceSetting(options.device);
         settings.device_memory = options.device_memory.unwrap_or(0);
         settings.host_memory = options.host_memory.unwrap_or(0);
-        let config = builder.config().get_or_insert_default();
-        config.options_mut().extensions.insert(settings);
-        builder.with_physical_optimizer_rule(Arc::new(Placement {
-            device: self.clone(),
-            seen: Mutex::new(Seen {
-                memory: options.device_memory,
-                host_memory: options.host_memory,
-                failures: Failures::default(),
-            }),
-        }))
+        settings
     }
 }
 
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Device").field(&self.name()).finish()
-    }
-}
-
-/// Places plans on the device that `warpline.device` names when they are made.
-#[derive(Debug)]
-struct Placement {
-    device: Device,
-    seen: Mutex<Seen>,
-}
-
-/// Settings of a session as they were at its last plan: what others set on a device that they share stays until this session
-/// changes its own.
-#[derive(Debug)]
-struct Seen {
-    memory: Option<usize>,
-    host_memory: Option<usize>,
-    failures: Failures,
-}
-
-impl PhysicalOptimizerRule for Placement {
-    fn optimize(
-        &self,
-        plan: Arc<dyn ExecutionPlan>,
-        config: &ConfigOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let external = |error: Error| {
-            let remedy =
-                format!("or SET {DEVICE_SETTING} to one that `warpline devices` shows as usable");
-            DataFusionError::External(format!("{error}; {remedy}").into())
-        };
-        let settings = WarplineConfig::of(config);
-        let placement = self
-            .device
-            .placement_for(&settings, &self.seen)
-            .map_err(external)?;
-        placement.optimize(plan, config)
-    }
-
-    fn name(&self) -> &str {
-        "warpline_placement"
-    }
-
-    fn schema_check(&self) -> bool {
-        true
     }
 }
 
@@ -309,8 +259,10 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
     }
 }
 
-/// What the device parts of an executed plan measured.
-pub(crate) fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
+/// What the parts of an executed plan that ran on a device measured in its last run; all zero for a plan of which none did.
+///
+/// The plan's nodes have the same figures as `metrics()`, which `EXPLAIN ANALYZE` shows.
+pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
     let totals = metrics::collect(plan);
     QueryMetrics {
         load_ms: totals.load_ms,

@@ -1,13 +1,34 @@
-//! Adds Warpline to a DataFusion session that somebody else builds.
+//! Adds Warpline to a DataFusion session that somebody else builds or has built.
+
+use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
+use datafusion::prelude::SessionContext;
 
 use crate::device::Device;
+use crate::rule::WarplineRule;
 
-/// Makes the plans of any DataFusion session run on a device.
+/// Makes the plans of any DataFusion session run on a device, in one line.
 ///
-/// ```no_run
-/// # fn example() -> Result<(), warpline::Error> {
+/// Tables, object stores, functions and rules of others stay as they are: what the device does not run, the CPU runs as before,
+/// and `EXPLAIN` says why. Where no device is usable ([`crate::DeviceChoice::Auto`] without a GPU), plans are DataFusion's own.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use datafusion::prelude::SessionContext;
+/// use warpline::{Device, DeviceChoice, WarplineExt};
+///
+/// let device = Device::open(DeviceChoice::Auto, None)?;
+/// let context = SessionContext::new().with_warpline(&device);
+/// assert_eq!(context.sql("SELECT 1 + 1 AS two").await?.count().await?, 1);
+/// # Ok(()) }
+/// ```
+///
+/// The same while a session is built:
+///
+/// ```
+/// # fn main() -> Result<(), warpline::Error> {
 /// use datafusion::execution::SessionStateBuilder;
 /// use datafusion::prelude::SessionContext;
 /// use warpline::{Device, DeviceChoice, WarplineExt};
@@ -17,15 +38,42 @@ use crate::device::Device;
 /// let context = SessionContext::new_with_state(state);
 /// # Ok(()) }
 /// ```
-pub trait WarplineExt {
-    /// Adds the settings under `warpline.*` and, as the last physical optimizer rule, the placement of plan parts on
-    /// the device. Call it after the configuration and the other rules are set.
+pub trait WarplineExt: Sized {
+    /// Adds the settings under `warpline.*` and, as the last physical optimizer rule, a [`WarplineRule`]. The settings begin
+    /// with the device as it is open; what an earlier call had added is replaced.
+    ///
+    /// Rules of others should come before: while a session is built, call this last. A context keeps its session's id,
+    /// tables and settings; its clones have the rule as well, while what `PREPARE` made is forgotten.
     #[must_use]
     fn with_warpline(self, device: &Device) -> Self;
 }
 
 impl WarplineExt for SessionStateBuilder {
+    fn with_warpline(mut self, device: &Device) -> Self {
+        if let Some(optimizer) = self.physical_optimizers() {
+            optimizer
+                .rules
+                .retain(|rule| rule.name() != WarplineRule::NAME);
+        }
+        if let Some(rules) = self.physical_optimizer_rules() {
+            rules.retain(|rule| rule.name() != WarplineRule::NAME);
+        }
+        let config = self.config().get_or_insert_default();
+        config.options_mut().extensions.insert(device.config());
+        self.with_physical_optimizer_rule(Arc::new(WarplineRule::new(device)))
+    }
+}
+
+impl WarplineExt for SessionContext {
     fn with_warpline(self, device: &Device) -> Self {
-        device.install(self)
+        let state = self.state();
+        let session_id = state.session_id().to_string();
+        let extended = SessionStateBuilder::new_from_existing(state)
+            .with_session_id(session_id)
+            .with_warpline(device)
+            .build();
+        // In its place: factories of tables may refer to this state.
+        *self.state_ref().write() = extended;
+        self
     }
 }

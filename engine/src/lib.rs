@@ -11,7 +11,10 @@
 //! ```
 //!
 //! - [`WarplineSession`]: a DataFusion `SessionContext` whose plans run on a device, and a plain one beside it.
-//! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder`.
+//! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder` or `SessionContext`; [`WarplineRule`] and
+//!   [`WarplineConfig`] are for those who assemble sessions themselves.
+//! - [`Device`]: opened once and shared by sessions; [`Device::pin`] keeps tables in its memory.
+//! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`mod@bench`]: micro-benchmarks of the device.
 //! - [`page`]: reports as pages with tables and charts.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
@@ -25,17 +28,21 @@ mod extension;
 mod guard;
 mod memory;
 pub mod page;
+mod pin;
 mod plan_cache;
 mod query;
+mod rule;
 mod session;
 
-pub use device::{Device, DeviceChoice, device_reports};
+pub use device::{Device, DeviceChoice, device_reports, metrics_of};
 pub use environment::environment;
 pub use error::{Error, Result};
 pub use extension::WarplineExt;
 pub use memory::DeviceMemory;
+pub use pin::PinnedTable;
 pub use plan_cache::PlanCacheStats;
 pub use query::PreparedQuery;
+pub use rule::WarplineRule;
 pub use session::{WarplineSession, WarplineSessionBuilder};
-pub use warpline_planner::ByteSize;
+pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
 pub use warpline_tpch::{MemoryLadder, QueryMetrics, QueryRun};

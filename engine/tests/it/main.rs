@@ -2,6 +2,8 @@
 
 #[allow(clippy::unwrap_used)]
 mod bench;
+mod embedding;
+mod examples;
 mod jcch;
 mod plan_cache;
 mod session;

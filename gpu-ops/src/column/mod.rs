@@ -33,7 +33,7 @@ pub use dictionary::{merge_dictionaries, translate_codes};
 pub(crate) use distinct::mix;
 pub use home::{ColumnRoom, Home};
 pub use native::check_type;
-pub(crate) use native::is_text;
+pub(crate) use native::{is_storable, is_text};
 pub(crate) use parallel::map;
 pub use sketch::Sketch;
 pub(crate) use sketch::{HASHES, SAMPLE};

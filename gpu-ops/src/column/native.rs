@@ -41,6 +41,11 @@ pub(crate) fn is_text(data_type: &DataType) -> bool {
     matches!(physical(data_type), Ok(Physical::Text))
 }
 
+/// Can columns of the type lie on the device?
+pub(crate) fn is_storable(data_type: &DataType) -> bool {
+    physical(data_type).is_ok()
+}
+
 /// The representation of `data_type`; a dictionary's is that of its values.
 pub(super) fn physical(data_type: &DataType) -> Result<Physical> {
     use Native::*;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use super::files::{FileKey, FileTable};
 use super::load::{Units, read};
 use super::memory::{MemoryAnchor, MemoryKey};
+use super::pin::{Pin, is_pinned};
 use super::source::{Kind, TableSource};
 use crate::column::{Column, ColumnAssembler, ColumnRoom, Encoding, Home, StringPolicy, is_text};
 use crate::device::Stream;
@@ -54,6 +55,8 @@ pub struct ResidentColumn {
     pub host_bytes: usize,
     /// Requests served without loading.
     pub hits: u64,
+    /// Neither evicted nor moved to host memory.
+    pub pinned: bool,
 }
 
 /// Keeps loaded columns between queries; see the module's documentation.
@@ -114,12 +117,16 @@ pub(super) struct Resident {
     pub(super) column: Arc<Column>,
     pub(super) hits: u64,
     pub(super) last_used: u64,
+    /// Held by those who want it to stay in device memory.
+    pub(super) pin: Weak<Pin>,
 }
 
 /// A table's state at one look.
 struct Found {
     rows: Option<usize>,
     columns: Vec<Option<Arc<Column>>>,
+    /// Which of them stay where they are.
+    pinned: Vec<bool>,
     loading: Arc<tokio::sync::Mutex<()>>,
     anchor: Anchor,
 }
@@ -254,7 +261,7 @@ impl TableCache {
         // Another session may have loaded them meanwhile.
         drop(std::mem::take(&mut found.columns));
         let mut found = self.find(&key, source, &anchor, wanted);
-        let changed = self.settle(&mut found.columns, room, stream)?;
+        let changed = self.settle(&mut found.columns, &found.pinned, room, stream)?;
         self.replace(&key, wanted, &found.columns, &changed);
         if let Some(complete) = found.complete() {
             self.count_hits(&key, wanted);
@@ -399,10 +406,12 @@ impl TableCache {
             let place = table.place(*wanted)?;
             let resident = table.columns.get_mut(&place)?;
             resident.last_used = now;
-            Some(Arc::clone(&resident.column))
+            Some((Arc::clone(&resident.column), is_pinned(&resident.pin)))
         });
+        let found: Vec<_> = found.collect();
         Found {
-            columns: found.collect(),
+            pinned: found.iter().map(|f| matches!(f, Some((_, true)))).collect(),
+            columns: found.into_iter().map(|f| Some(f?.0)).collect(),
             rows: table.rows,
             loading: Arc::clone(&table.loading),
             anchor: table.anchor.clone(),
@@ -438,6 +447,7 @@ impl TableCache {
                 column: Arc::clone(loaded),
                 hits: 0,
                 last_used,
+                pin: Weak::new(),
             };
             // What the policy would have made as well is nobody's special form.
             let plain = !codes || self.policy.keeps_codes(loaded);
@@ -498,6 +508,7 @@ impl TableCache {
                     bytes: resident.column.budget_bytes(false),
                     host_bytes: resident.column.budget_bytes(true),
                     hits: resident.hits,
+                    pinned: is_pinned(&resident.pin),
                 });
             }
         }

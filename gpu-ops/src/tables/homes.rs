@@ -88,7 +88,7 @@ impl TableCache {
         columns().any(|column| column.is_in_host_memory()) || !room.take(resident)
     }
 
-    /// Move the columns that were found to where `room` wants them; tells which have moved.
+    /// Move the columns that were found to where `room` wants them, unless they are pinned; tells which have moved.
     ///
     /// # Errors
     /// [`GpuError::OutOfDeviceMemory`] when a column must leave device memory and host memory has no room for it;
@@ -96,6 +96,7 @@ impl TableCache {
     pub(super) fn settle(
         &self,
         columns: &mut [Option<Arc<Column>>],
+        pinned: &[bool],
         room: &ColumnRoom,
         stream: &Stream,
     ) -> Result<Vec<usize>> {
@@ -116,6 +117,9 @@ impl TableCache {
             seen.push((Arc::clone(&column), Arc::clone(&column)));
             let bytes = column.budget_bytes(false) + column.budget_bytes(true);
             let fits = room.take(bytes);
+            if pinned.get(index) == Some(&true) {
+                continue;
+            }
             let (on_host, all_on_host) =
                 (column.is_in_host_memory(), column.budget_bytes(false) == 0);
             let target = if fits && on_host {

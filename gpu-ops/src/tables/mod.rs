@@ -3,7 +3,7 @@
 //! [`TableSource::analyze`] reduces a scan of a physical plan to the table behind it: predicates,
 //! limits and projections that were pushed into the scan are taken off, so that what is cached is
 //! always the whole column. [`TableCache::get_or_load`] makes columns resident, each once for all
-//! sessions, and lets go of the least recently used ones under memory pressure.
+//! sessions, and lets go of the least recently used ones under memory pressure, but for those of a [`PinnedTable`].
 //!
 //! The rows of all columns of a table lie in one canonical order, however the scan was split: files
 //! by path and ranges by position, the batches of memory tables as the cache first saw them.
@@ -13,9 +13,11 @@ mod files;
 mod homes;
 mod load;
 mod memory;
+mod pin;
 mod resident;
 mod source;
 
 pub use cache::{LoadedTable, ResidentColumn, TableCache};
+pub use pin::PinnedTable;
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use source::{ScanAnalysis, TableSource};

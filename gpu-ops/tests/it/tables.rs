@@ -13,8 +13,10 @@ use datafusion::parquet::file::properties::WriterProperties;
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::*;
 use warpline_gpu::GpuError;
+use warpline_gpu::column::{Column, ColumnRoom};
 use warpline_gpu::device::{Device, Stream};
 use warpline_gpu::memory::MemoryPool;
+use warpline_gpu::runtime::Runtime;
 use warpline_gpu::tables::{LoadedTable, ScanAnalysis, TableCache, TableSource};
 
 use crate::support::devices;
@@ -606,6 +608,61 @@ fn least_recently_used_columns_go_first_and_used_ones_stay() {
         drop((loaded, held_c));
         assert!(setup.cache.clear() > 0);
         assert_eq!(setup.pool.statistics().in_use, 0);
+    });
+}
+
+#[test]
+fn pinned_columns_are_neither_evicted_nor_moved_to_host_memory() {
+    on_each_device(|device, _| async move {
+        let ctx = session(2, 1);
+        let table = MemTable::try_new(rows(0, 1).schema(), vec![vec![rows(1, 4_000)]]).unwrap();
+        ctx.register_table("a", Arc::new(table)).unwrap();
+        let runtime = Runtime::with_device(device, Some(64 << 20)).unwrap();
+        let stream = runtime.lease_stream().unwrap();
+        let tables = runtime.tables();
+        let scan = analyze(&ctx, "SELECT * FROM a").await;
+        let without_room = || async {
+            let room = ColumnRoom::of(0);
+            let columns = &scan.column_of_output;
+            let loaded =
+                tables.get_within(&scan.source, columns, &[], &room, ctx.task_ctx(), &stream);
+            let on_host = |c: &Arc<Column>| c.is_in_host_memory();
+            loaded
+                .await
+                .unwrap()
+                .columns
+                .iter()
+                .map(on_host)
+                .collect::<Vec<_>>()
+        };
+        let kept = || {
+            tables
+                .resident()
+                .iter()
+                .map(|column| column.pinned)
+                .collect::<Vec<_>>()
+        };
+        let pin = || tables.pin(&scan.source, ctx.task_ctx(), &stream);
+        let first = pin().await.unwrap();
+        let second = pin().await.unwrap();
+        assert_eq!((first.rows(), first.columns()), (4_000, 5));
+        drop(first);
+        runtime.evict().unwrap();
+        assert_eq!(kept(), [true; 5]);
+        assert!(tables.resident().iter().all(|column| column.bytes > 0));
+        assert_eq!(without_room().await, [false; 5]);
+        drop(second);
+        assert_eq!(kept(), [false; 5]);
+        assert_eq!(without_room().await, [true; 5]);
+        // A pin brings them back.
+        assert!(pin().await.unwrap().bytes() > 4_000 * 8);
+        runtime.evict().unwrap();
+        let resident = tables.resident();
+        assert!(
+            resident
+                .iter()
+                .all(|column| column.bytes == 0 && !column.pinned)
+        );
     });
 }
 

@@ -1,0 +1,84 @@
+//! Tables that stay in device memory.
+
+use std::fmt;
+
+use datafusion::common::TableReference;
+use datafusion::prelude::SessionContext;
+use warpline_gpu::tables::{self, TableSource};
+
+use crate::device::Device;
+use crate::error::Result;
+
+/// A table whose columns stay in device memory until this is dropped.
+pub struct PinnedTable {
+    name: String,
+    table: tables::PinnedTable,
+}
+
+impl PinnedTable {
+    /// The table's name, as it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Rows of the table.
+    pub fn rows(&self) -> usize {
+        self.table.rows()
+    }
+
+    /// Columns that are pinned.
+    pub fn columns(&self) -> usize {
+        self.table.columns()
+    }
+
+    /// Bytes of device memory that are pinned.
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    /// Columns that are not pinned since the device holds no values of their types (lists, structs …), by name.
+    pub fn skipped(&self) -> &[String] {
+        self.table.skipped()
+    }
+}
+
+impl fmt::Debug for PinnedTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PinnedTable")
+            .field("name", &self.name)
+            .field("rows", &self.rows())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Device {
+    /// Loads a table of a session into device memory, where it stays until the answer is dropped: its columns make no room for
+    /// others, and the first query over them does not wait for them. `None` when the CPU answers.
+    ///
+    /// A file that changes is loaded anew by the next query, and that load is not pinned: pin the table again.
+    ///
+    /// # Errors
+    /// [`crate::Error::DataFusion`] when there is no such table or it cannot be read; [`crate::Error::Gpu`] when device memory
+    /// does not hold it, and for tables that every query reads anew: views, and sources other than files and memory tables.
+    pub async fn pin(
+        &self,
+        context: &SessionContext,
+        table: impl Into<TableReference>,
+    ) -> Result<Option<PinnedTable>> {
+        let Some(runtime) = self.runtime() else {
+            return Ok(None);
+        };
+        let name = table.into();
+        let provider = context.table_provider(name.clone()).await?;
+        let plan = provider.scan(&context.state(), None, &[], None).await?;
+        let source = TableSource::analyze(&plan)?.source;
+        let stream = runtime.lease_stream()?;
+        let pin = runtime.tables().pin(&source, context.task_ctx(), &stream);
+        let table = pin.await?;
+        Ok(Some(PinnedTable {
+            name: name.to_string(),
+            table,
+        }))
+    }
+}

@@ -1,0 +1,104 @@
+//! The physical optimizer rule of a session: it places plans on the device that the session's settings name.
+
+use datafusion::config::ConfigOptions;
+use datafusion::error::DataFusionError;
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::ExecutionPlan;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use warpline_planner::WarplineConfig;
+use warpline_planner::config::Failures;
+
+use crate::device::{DEVICE_SETTING, Device};
+use crate::error::Error;
+
+/// Puts the parts of a plan that a device runs better on a [`Device`]; everything else stays as DataFusion and other
+/// extensions planned it, and `EXPLAIN` says why.
+///
+/// For those who assemble a session's rules themselves; [`crate::WarplineExt::with_warpline`] does it otherwise. It wants to be
+/// the last rule, since it looks at finished plans, and one of its own in each session, since it remembers the session's
+/// settings. The settings under `warpline.*` are those of the [`WarplineConfig`] among the session's options; without one
+/// the device is used as it was opened, with the defaults.
+///
+/// ```
+/// # fn main() -> Result<(), warpline::Error> {
+/// use std::sync::Arc;
+///
+/// use datafusion::execution::SessionStateBuilder;
+/// use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
+/// use datafusion::prelude::SessionConfig;
+/// use warpline::{Device, DeviceChoice, WarplineRule};
+///
+/// let device = Device::open(DeviceChoice::Auto, None)?;
+/// let mut rules = PhysicalOptimizer::default().rules;
+/// rules.push(Arc::new(WarplineRule::new(&device)));
+/// let state = SessionStateBuilder::new()
+///     .with_config(SessionConfig::new().with_option_extension(device.config()))
+///     .with_default_features()
+///     .with_physical_optimizer_rules(rules)
+///     .build();
+/// assert_eq!(state.physical_optimizers().last().map(|rule| rule.name()), Some("warpline_placement"));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct WarplineRule {
+    device: Device,
+    seen: Mutex<Seen>,
+}
+
+/// Settings of a session as they were at its last plan: what others set on a device that they share stays until this session
+/// changes its own.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) memory: Option<usize>,
+    pub(crate) host_memory: Option<usize>,
+    pub(crate) failures: Failures,
+}
+
+impl WarplineRule {
+    /// The rule's name among a session's rules.
+    pub const NAME: &'static str = "warpline_placement";
+
+    /// A rule for one session on a device that others may use as well.
+    pub fn new(device: &Device) -> Self {
+        let config = device.config();
+        Self {
+            device: device.clone(),
+            seen: Mutex::new(Seen {
+                memory: (config.device_memory > 0).then_some(config.device_memory),
+                host_memory: (config.host_memory > 0).then_some(config.host_memory),
+                failures: Failures::default(),
+            }),
+        }
+    }
+}
+
+impl PhysicalOptimizerRule for WarplineRule {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        let external = |error: Error| {
+            let remedy =
+                format!("or SET {DEVICE_SETTING} to one that `warpline devices` shows as usable");
+            DataFusionError::External(format!("{error}; {remedy}").into())
+        };
+        let placement = match config.extensions.get::<WarplineConfig>() {
+            Some(settings) => self
+                .device
+                .placement_for(settings, &self.seen)
+                .map_err(external)?,
+            None => self.device.placement(),
+        };
+        placement.optimize(plan, config)
+    }
+
+    fn name(&self) -> &str {
+        Self::NAME
+    }
+
+    fn schema_check(&self) -> bool {
+        true
+    }
+}
