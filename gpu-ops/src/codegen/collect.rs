@@ -8,7 +8,6 @@ use super::borrow::{self, Borrowed};
 use super::distinct::DistinctSets;
 use super::emit::{
     Begun, Context, EmittedPipeline, EmittedSink, Known, begin, columns_of, read_by_call,
-    rows_a_thread,
 };
 use super::group_sizes;
 use super::kernel::BLOCK_THREADS;
@@ -17,6 +16,7 @@ use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayou
 use super::range::Range;
 use super::scalar::{Emitter, KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
+use super::thread_rows::rows_a_thread;
 use super::value::{CType, Meaning};
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};

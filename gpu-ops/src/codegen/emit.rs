@@ -16,6 +16,7 @@ use super::scalar::{Emitter, KernelState};
 use super::scope::{Access, Bases, ScopeColumn, Shape, layout_of};
 use super::sinks::{aggregate_sink, build_sink, settle};
 use super::sources;
+use super::thread_rows::{held_rows, rows_a_thread};
 use super::value::{CType, Value};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
@@ -249,14 +250,6 @@ impl Begun {
     }
 }
 
-/// Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
-pub(super) fn rows_a_thread(context: &Context<'_>, bound: u64, thread_rows: u32) -> u64 {
-    let tile_rows = u64::from(thread_rows) * u64::from(BLOCK_THREADS);
-    let tiles = bound.div_ceil(tile_rows).max(1);
-    let grid = u64::from(context.device.multiprocessors).clamp(1, tiles);
-    tiles.div_ceil(grid).saturating_mul(u64::from(thread_rows))
-}
-
 /// Emit the source and the stages of a pipeline.
 pub(super) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Begun> {
     let mut state = KernelState::default();
@@ -447,6 +440,7 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
                     .iter()
                     .chain(aggregate.calls.iter().flat_map(read_by_call)),
             );
+            begun.thread_rows = held_rows(scope, &sink_columns, begun.thread_rows);
             sink
         }
         Sink::Build { into, build } => {

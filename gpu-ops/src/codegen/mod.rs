@@ -41,6 +41,7 @@ mod strings;
 mod strings_plan;
 #[cfg(test)]
 mod strings_tests;
+mod thread_rows;
 mod tree;
 mod value;
 

@@ -198,7 +198,7 @@ pub struct GroupProfile {
     pub key_words: usize,
     /// Bytes of each distinct argument of the calls.
     pub payload: Vec<u32>,
-    /// Atomic additions to a group's state a row; a sum of 128 bits counts as three.
+    /// Atomic additions to a group's state a row; a sum of 128 bits counts as two or, with carries, three.
     pub adds: u32,
     /// 64-bit words of a group's state that a row adds to; counts of 32 bits are not among them.
     pub words: u32,

@@ -136,7 +136,7 @@ pub struct GroupWorkload {
     pub dense_domain: Option<u64>,
     /// Bytes of one group's states.
     pub state_bytes: u32,
-    /// Atomic additions a row (a sum of 128 bits counts as three); with no `tests` either, one a payload column.
+    /// Atomic additions a row (a sum of 128 bits counts as two or three); with no `tests` either, one a payload column.
     pub adds: u32,
     /// 64-bit words that a row adds to (a sum of 128 bits has two, a count of 32 bits none); with neither `adds` nor
     /// `tests`, one a payload column.

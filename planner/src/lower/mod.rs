@@ -170,13 +170,7 @@ impl Lowerer<'_> {
     }
 
     /// A result of `estimate` rows that is made of `input` rows.
-    fn result_of(
-        &mut self,
-        input: u64,
-        kind: ResultKind,
-        estimate: u64,
-        name: String,
-    ) -> ResultId {
+    fn result_of(&mut self, input: u64, kind: ResultKind, estimate: u64, name: String) -> ResultId {
         self.results.push(ResultSpec {
             kind,
             estimate,

@@ -109,7 +109,7 @@ fn grouped(drawn: &DrawnGroupBy) -> GroupWorkload {
     let cell = |call: &Returned| match call {
         Returned::Count => (4, 1, 0, 0),
         Returned::Least(column) | Returned::Greatest(column) => (drawn.payload[*column], 0, 0, 1),
-        Returned::Sum(column) if drawn.payload[*column] == 16 => (16, 3, 2, 0),
+        Returned::Sum(column) if drawn.payload[*column] == 16 => (16, 2, 2, 0),
         Returned::Sum(_) => (8, 1, 1, 0),
     };
     let (mut state_bytes, mut adds, mut words, mut tests) = (0, 0, 0, 0);
@@ -119,7 +119,9 @@ fn grouped(drawn: &DrawnGroupBy) -> GroupWorkload {
         words += word;
         tests += test;
     }
-    if returned.iter().all(|call| matches!(call, Returned::Sum(_))) {
+    let sum_of_words =
+        |call: &Returned| matches!(call, Returned::Sum(column) if drawn.payload[*column] < 16);
+    if returned.iter().all(sum_of_words) {
         // Nothing else tells that there was a row.
         (state_bytes, tests) = (state_bytes + 4, tests + 1);
     }
