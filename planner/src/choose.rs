@@ -272,6 +272,7 @@ fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
         adds: profile.adds,
         words: profile.words,
         tests: profile.tests,
+        telling: profile.telling,
         hashed: !matches!(
             global(profile, device).placement,
             GroupPlacement::GlobalDense

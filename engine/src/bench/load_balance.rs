@@ -196,8 +196,7 @@ async fn jcch(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
         seed: Seed::default(),
     };
     let dataset = benchmark.dataset(scale)?;
-    let numbers: Vec<u8> = (1..=22).collect();
-    let queries = benchmark.queries(&numbers, dataset.scale())?;
+    let queries = benchmark.queries(&bench.queries(), dataset.scale())?;
     let tables = tables_of(&queries);
     let made = tokio::task::spawn_blocking(move || {
         generate::generate(&tables, dataset, generate::available_threads())

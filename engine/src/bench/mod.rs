@@ -92,6 +92,7 @@ pub struct Bench {
     rows: Option<u64>,
     runs: usize,
     scale: Option<Scale>,
+    queries: Option<Vec<u8>>,
     budget: Option<ByteSize>,
     limit: Duration,
 }
@@ -115,6 +116,7 @@ impl Bench {
             rows,
             runs: runs.max(1),
             scale: None,
+            queries: None,
             budget: None,
             limit: LIMIT,
         })
@@ -124,6 +126,12 @@ impl Bench {
     #[must_use]
     pub fn with_scale(self, scale: Option<Scale>) -> Self {
         Self { scale, ..self }
+    }
+
+    /// The same with these queries of JCC-H alone, for benchmarks that run them.
+    #[must_use]
+    pub fn with_queries(self, queries: Option<Vec<u8>>) -> Self {
+        Self { queries, ..self }
     }
 
     /// The same with this much device memory for benchmarks of what is larger than that.
@@ -142,6 +150,11 @@ impl Bench {
     /// The scale of data for queries of JCC-H, when one was asked for.
     pub fn scale(&self) -> Option<Scale> {
         self.scale
+    }
+
+    /// The numbers of the queries of JCC-H to run: all when none were asked for.
+    pub fn queries(&self) -> Vec<u8> {
+        self.queries.clone().unwrap_or_else(|| (1..=22).collect())
     }
 
     /// The session, for benchmarks that run queries.

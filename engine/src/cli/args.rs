@@ -213,7 +213,7 @@ impl RunArguments {
 
 /// The numbers of queries, as one value for clap.
 #[derive(Debug, Clone)]
-pub(super) struct QueryList(Vec<u8>);
+pub(super) struct QueryList(pub(super) Vec<u8>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum ReportFormat {
@@ -240,6 +240,9 @@ pub(super) struct BenchArguments {
     /// Of `load-balance`: scale of the JCC-H data
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub(super) scale: Option<Scale>,
+    /// Of `load-balance`: queries of JCC-H to run, for example 7-9 [default: all 22]
+    #[arg(long, value_name = "LIST", value_parser = parse_queries, allow_negative_numbers = true)]
+    pub(super) query: Option<QueryList>,
     /// Of `triton`: device memory that joins may take [default: 4GiB, in the emulator 256KiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) budget: Option<ByteSize>,

@@ -39,6 +39,7 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     let session = arguments.session.builder().open().await?;
     let bench = Bench::new(session, arguments.rows, arguments.runs)?
         .with_scale(arguments.scale)
+        .with_queries(arguments.query.map(|list| list.0))
         .with_budget(arguments.budget)
         .with_limit(Duration::from_secs(arguments.limit));
     let text = |report: &Report| -> Result<String> {

@@ -87,10 +87,9 @@ impl Accumulator {
     pub(super) fn adds(&self) -> u32 {
         match self.kind {
             StateKind::Count | StateKind::Sum64 | StateKind::SumFloat => 1,
-            // Two words that need not know each other.
-            StateKind::Sum128 if self.split > 0 => 2,
-            // Two words and a carry; and a lock.
-            StateKind::Sum128 | StateKind::Max128 | StateKind::Min128 => 3,
+            StateKind::Sum128 => 2,
+            // Two words and a lock.
+            StateKind::Max128 | StateKind::Min128 => 3,
             StateKind::Seen | StateKind::Max | StateKind::Min | StateKind::Any => 0,
         }
     }

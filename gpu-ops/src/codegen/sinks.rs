@@ -65,7 +65,8 @@ pub(super) fn aggregate_sink(
             .collect(),
         adds: dense.accumulators.iter().map(Accumulator::adds).sum(),
         words: dense.accumulators.iter().map(Accumulator::words).sum(),
-        tests: dense.accumulators.iter().map(Accumulator::tests).sum(),
+        tests: tests(&dense),
+        telling: tests(&dense).saturating_sub(tests(&aggregates.finished(Existence::Known))),
         in_place,
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
@@ -111,6 +112,11 @@ pub(super) fn aggregate_sink(
         clustered,
         profile,
     })
+}
+
+/// Cells that a row of a group reads and seldom writes.
+fn tests(aggregates: &AccumulatorPlan) -> u32 {
+    aggregates.accumulators.iter().map(Accumulator::tests).sum()
 }
 
 /// The probability that two rows have equal keys, taken to be independent of each other.

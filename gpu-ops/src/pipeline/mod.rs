@@ -198,12 +198,14 @@ pub struct GroupProfile {
     pub key_words: usize,
     /// Bytes of each distinct argument of the calls.
     pub payload: Vec<u32>,
-    /// Atomic additions to a group's state a row; a sum of 128 bits counts as two or, with carries, three.
+    /// Atomic additions to a group's state a row; a sum of 128 bits counts as two.
     pub adds: u32,
     /// 64-bit words of a group's state that a row adds to; counts of 32 bits are not among them.
     pub words: u32,
     /// Cells of a group's state that a row reads and seldom writes: extremes, and that there was a row.
     pub tests: u32,
+    /// Of those, cells that only tell whether a group has rows: where keys tell they are left out.
+    pub telling: u32,
     /// The rows are those of a bare scan: what is a column already need not be written down.
     pub in_place: bool,
     /// Some call takes each value once.

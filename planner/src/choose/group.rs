@@ -136,13 +136,15 @@ pub struct GroupWorkload {
     pub dense_domain: Option<u64>,
     /// Bytes of one group's states.
     pub state_bytes: u32,
-    /// Atomic additions a row (a sum of 128 bits counts as two or three); with no `tests` either, one a payload column.
+    /// Atomic additions a row (a sum of 128 bits counts as two); with no `tests` either, one a payload column.
     pub adds: u32,
     /// 64-bit words that a row adds to (a sum of 128 bits has two, a count of 32 bits none); with neither `adds` nor
     /// `tests`, one a payload column.
     pub words: u32,
     /// States of a row that are read and seldom written: extremes, and that there was a row.
     pub tests: u32,
+    /// Of those, cells that only tell whether a group has rows.
+    pub telling: u32,
     /// In device memory, keys are looked up in a hash table although they have a domain.
     pub hashed: bool,
     /// Some keys are so frequent that a table in shared memory stands in front of the one in device memory.
@@ -166,6 +168,15 @@ pub fn price(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine) ->
     if obstacle(w, algorithm, machine).is_some() {
         return None;
     }
+    // In a hash table the keys tell which groups there are.
+    let by_keys = GroupWorkload {
+        tests: w.tests.saturating_sub(w.telling),
+        ..w.clone()
+    };
+    let w = match algorithm {
+        GroupAlgorithm::Global if w.hashed || w.dense_domain.is_none() => &by_keys,
+        _ => w,
+    };
     let model = Model { w, machine };
     let price = match algorithm {
         GroupAlgorithm::Private => model.private(),

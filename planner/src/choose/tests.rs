@@ -33,6 +33,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         adds: 2,
         words: 2,
         tests: 1,
+        telling: 0,
         in_place: false,
         distinct: false,
         clustered: false,

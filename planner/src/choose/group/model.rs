@@ -17,6 +17,8 @@ const CACHED: f64 = (1u64 << 22) as f64;
 const EXPOSED: f64 = 0.4;
 /// The share of reading that does not hide behind atomics.
 const READ: f64 = 0.68;
+/// Bytes that memory moves at least.
+const SECTOR: f64 = 32.0;
 /// Launches and waits of an aggregation by the pipeline itself.
 const FUSED: f64 = 4.0;
 /// What the atomics of a row to several words of one group cost: the words' number to this power. The lanes that lost
@@ -99,6 +101,11 @@ impl Model<'_> {
         self.machine.shared_wide_atomics.at(counters.max(2.0 * 8.0)) * self.words().powf(STAGGERED)
     }
 
+    /// Bytes from a group's word to that of the next: both words of a sum of 128 bits lie beside each other.
+    fn spacing(&self) -> f64 {
+        widths(&self.w.payload).fold(8.0, f64::max).min(16.0)
+    }
+
     fn state(&self) -> f64 {
         self.w.state_bytes.into()
     }
@@ -154,9 +161,12 @@ impl Model<'_> {
         // before, and go over the table from its begin to its end.
         let (contended, table) = match self.w.clustered {
             true => (0.0, table.min(CACHED)),
-            false => (atomics.at((8.0 * equal).min(CACHED)), table),
+            false => (atomics.at((self.spacing() * equal).min(CACHED)), table),
         };
-        let first = atomics.at(table).max(contended);
+        // What of a group lies in further sectors is fetched from memory as well.
+        let entry = self.state() + self.key();
+        let further = ((entry - 8.0) / SECTOR).max(0.0) * (atomics.at(table) - cached).max(0.0);
+        let first = atomics.at(table).max(contended) + further;
         let next = if table > CACHED {
             cached.max(contended)
         } else {

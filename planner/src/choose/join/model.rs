@@ -63,6 +63,20 @@ impl Model<'_> {
             + (self.w.build_rows + self.w.probe_rows) * (self.key() + 4.0)
     }
 
+    /// Milliseconds for which lanes without a match wait while others of their warp read a column of the build side.
+    fn waiting(&self) -> f64 {
+        /// Picoseconds a lane.
+        const WAITS: f64 = 4.0;
+        const WARP: i32 = 32;
+        let w = self.w;
+        if w.probe_clustered {
+            return 0.0;
+        }
+        let matched = (w.matches / w.probe_rows.max(1.0)).min(1.0);
+        let warps = 1.0 - (1.0 - matched).powi(WARP);
+        w.probe_rows * (warps - matched) * WAITS * 1e-9
+    }
+
     /// The columns of both sides read.
     pub(super) fn read(&self) -> f64 {
         let w = self.w;
@@ -119,7 +133,9 @@ impl Model<'_> {
         if w.build_unique {
             let enter = |width: f64| ENTERED * self.enter(width, domain * width);
             let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
-            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, domain * width);
+            let read = |width: f64| {
+                COLUMNS * probes.gather(w.matches, width, domain * width) + self.waiting()
+            };
             return Price::default()
                 .with("build", build + machine.launches(UNIQUE))
                 .with(
@@ -223,7 +239,9 @@ impl Model<'_> {
         let entries = machine.stream(self.build_bytes() + w.build_rows * word);
         let found = FOUND * probes.gather(looking.min(w.matches), 4.0, table);
         if w.build_unique {
-            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, w.build_rows * width);
+            let read = |width: f64| {
+                COLUMNS * probes.gather(w.matches, width, w.build_rows * width) + self.waiting()
+            };
             return Price::default()
                 .with(
                     "build",
@@ -247,9 +265,12 @@ impl Model<'_> {
         const WIDE: f64 = 1.3;
         /// … and keys are read for it, in bytes copied.
         const READ: f64 = 1.3;
-        const NUMBERED: f64 = 3.0;
+        const NUMBERED: f64 = 2.0;
         /// An entry that its neighbour's reader does not read along, picoseconds.
         const SCATTERED: f64 = 5.5;
+        /// A thread goes over the entries of its row's key by itself: picoseconds an entry of many beyond so many.
+        const ALONE: f64 = 48.0;
+        const RUN: f64 = 32.0;
         /// Launches and waits of matching.
         const MATCHING: f64 = 5.0;
         let (w, machine) = (self.w, self.machine);
@@ -293,7 +314,10 @@ impl Model<'_> {
             + machine.launches(MATCHING);
         // Pairs of repeated keys come by probing rows; the entries of a key lie anywhere in their partition.
         let scattered = match transform {
-            Transform::Partition if !w.build_unique => SCATTERED * w.matches,
+            Transform::Partition if !w.build_unique => {
+                let run = w.matches / w.probe_rows.max(1.0);
+                SCATTERED * w.matches + ALONE * w.matches * (1.0 - RUN / run).max(0.0)
+            }
             _ => 0.0,
         };
         Price::default()

@@ -44,7 +44,7 @@ fn the_papers_turning_points_come_out_for_its_device() {
 #[test]
 fn the_prices_of_ur_and_tr_cross_where_the_paper_measured_it() {
     // Figure 12: two payload columns a side; TR is faster from a match ratio of 25 % on, and here, where one
-    // pass moves both, from 9 %.
+    // pass moves both and row numbers are read again where pairs are found, from 5 %.
     let machine = a100();
     let faster = |ratio: f64| {
         let w = JoinWorkload {
@@ -54,7 +54,7 @@ fn the_prices_of_ur_and_tr_cross_where_the_paper_measured_it() {
         let ms = |algorithm| price(&w, algorithm, &machine).unwrap().ms;
         ms(PhjTr) < ms(PhjUr)
     };
-    assert!(faster(1.0) && faster(0.25) && !faster(0.06) && !faster(0.03));
+    assert!(faster(1.0) && faster(0.25) && !faster(0.04) && !faster(0.03));
 }
 
 #[test]
