@@ -45,7 +45,7 @@ fn every_benchmark_measures_and_checks_its_sweeps() {
 #[test]
 fn joins_larger_than_device_memory_are_right_and_priced_by_the_link() {
     let arguments = [
-        "bench", "triton", "--device", "emulator", "--budget", "131072", "--runs", "1", "--format",
+        "bench", "triton", "--sweep", "sizes", "--device", "emulator", "--runs", "1", "--format",
         "json",
     ];
     let report: Value = serde_json::from_str(&run(&arguments).ok().stdout).unwrap();
@@ -56,22 +56,37 @@ fn joins_larger_than_device_memory_are_right_and_priced_by_the_link() {
             .find(|p| p["series"] == line && p["x"] == size);
         found.unwrap_or_else(|| panic!("no {line} at {size}: {points:?}"))
     };
+    let tables = |size: f64| (2.0 * size * f64::from(512 << 10)) as u64;
     for line in ["triton", "phj_tr", "nphj"] {
-        let (small, large) = (of(line, 0.25), of(line, 8.0));
-        // 128 KiB / 4 of 16 bytes, twice.
-        assert_eq!(small["rows"], 4096);
-        assert_eq!(large["bytes"], 16 * 131_072);
-        // Both tables come over the link; what is spilled comes twice.
+        let (small, large) = (of(line, 0.25), of(line, 2.0));
+        assert_eq!(small["bytes"], tables(0.25));
+        assert_eq!(large["rows"], tables(2.0) / 16);
+        // Both tables come over the link, and of the state little crosses it.
+        let streamed = small["link"]["streamed"].as_u64().unwrap();
         assert!(
-            large["link"]["streamed"].as_u64() >= Some(16 * 131_072),
+            (tables(0.25)..tables(0.25) * 3 / 2).contains(&streamed),
+            "{line}: {small}"
+        );
+        assert!(
+            small["link"]["spilled"].as_u64() < Some(tables(0.25) / 2),
+            "{line}: {small}"
+        );
+        assert!(
+            large["link"]["spilled"].as_u64() > Some(0),
             "{line}: {large}"
         );
-        assert!(
-            large["predicted_ms"].as_f64() > Some(30.0 * small["predicted_ms"].as_f64().unwrap())
-        );
+        let predicted = |point: &Value| point["predicted_ms"].as_f64().unwrap();
+        assert!(predicted(large) > 8.0 * predicted(small), "{line}: {large}");
     }
-    let large = of("triton", 8.0);
-    assert!(large["link"]["spilled"].as_u64() > Some(0), "{large}");
+    // Of the partitions some stay on the device; those that do not come once more.
+    let (triton, nphj) = (of("triton", 2.0), of("nphj", 2.0));
+    let spilled = triton["link"]["spilled"].as_u64().unwrap();
+    assert!(spilled < tables(2.0), "{triton}");
+    assert!(
+        triton["link"]["streamed"].as_u64() > Some(tables(2.0) + spilled / 2),
+        "{triton}"
+    );
+    assert_eq!(nphj["link"]["streamed"], tables(2.0), "{nphj}");
     run(&[
         "bench", "triton", "--device", "emulator", "--budget", "much",
     ])

@@ -62,6 +62,17 @@ pub(super) fn bare_scan(source: SourceRows, steps: usize) -> Option<usize> {
     }
 }
 
+/// Does a table lend its columns? Not when some of them come in strides: the rows of a stride lie at places of their own.
+pub(super) fn lends(scope: &[ScopeColumn]) -> bool {
+    let streamed = |column: &ScopeColumn| match &column.shape {
+        Shape::Resident(resident) => {
+            matches!(column.access, Access::Scan) && resident.is_in_host_memory()
+        }
+        _ => false,
+    };
+    !scope.iter().any(streamed)
+}
+
 /// What is kept of each row.
 pub(super) struct Kept {
     /// By column.

@@ -371,7 +371,8 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
             // Rows that cannot match are left out where they are not wanted.
             let possible = emitted.possible == "true";
             let left_out = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
-            let mut scan = borrow::bare_scan(begun.source_rows, steps.len());
+            let mut scan =
+                borrow::bare_scan(begun.source_rows, steps.len()).filter(|_| borrow::lends(scope));
             let (mut key, mut twin_of) = (None, None);
             if let Some(JoinedMatches { keys, .. }) = joined {
                 let plans = &context.index(probe.index)?.keys;
@@ -445,7 +446,8 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         }
         Sink::Build { into, build } => {
             let mut emitter = Emitter::new(scope, state);
-            let scan = borrow::bare_scan(begun.source_rows, steps.len());
+            let scan =
+                borrow::bare_scan(begun.source_rows, steps.len()).filter(|_| borrow::lends(scope));
             let (sink, read) = build_sink(context, &mut emitter, *into, build, bound, scan)?;
             sink_lines = std::mem::take(&mut emitter.lines);
             sink_columns = read;

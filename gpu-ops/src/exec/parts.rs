@@ -2,10 +2,8 @@
 //! stays, and two large sides in partitions of equal hash bits.
 //!
 //! The second is the Triton join (Lutz et al., SIGMOD 2022): a first pass partitions both sides by the lowest hash bits while
-//! they are read from and written to host memory across the link; then each pair of partitions is brought to the device
+//! they are read, and where they lie until then is for [`super::spill`] to say; then each pair of partitions is brought to the device
 //! and joined there as if it were all, and what reads the pairs runs before the next pair comes.
-
-use std::ops::Range;
 
 use super::arrange::Arrangement;
 use super::loops::Loop;
@@ -14,6 +12,7 @@ use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedStep};
 use super::run::Run;
 use super::shapes::{ColumnShape, IndexShape, Shape, Sizes};
+use super::spill::{Chunk, Split};
 use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
@@ -22,34 +21,14 @@ use crate::error::{GpuError, Result};
 use crate::graph::{Parts, ResultId};
 use crate::primitives::{self, Digits};
 
-/// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts.
+/// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts, …
 const SHARE_OF_BUDGET: u64 = 12;
+/// … and the share that a partition of it is to take: several lie there at a time, and chunks that are not spilled.
+const PARTITION_SHARE: u64 = 48;
 /// Most hash bits of the first pass: one reading of the rows.
 const MOST_BITS: u32 = 8;
 /// Least hash bits of the first pass where it is asked for.
 const LEAST_BITS: u32 = 2;
-
-/// Some rows of a join's side in partitions of equal hash bits.
-struct Chunk {
-    /// Most likely in host memory.
-    rows: Store,
-    /// The first row of each partition, and the number of rows.
-    offsets: Vec<u32>,
-}
-
-impl Chunk {
-    /// Rows of a partition.
-    fn partition(&self, number: usize) -> Range<u64> {
-        let offset = |at: usize| self.offsets.get(at).copied().map_or(0, u64::from);
-        offset(number)..offset(number + 1)
-    }
-}
-
-/// A side of a join in partitions of equal hash bits, each in several chunks.
-pub(super) struct Split {
-    bits: u32,
-    chunks: Vec<Chunk>,
-}
 
 /// A pair of partitions on its way to the device.
 struct Staged {
@@ -64,16 +43,37 @@ impl Run<'_> {
         self.recycler.pool().budget() as u64 / SHARE_OF_BUDGET
     }
 
+    /// Bytes of so many rows of a join's side.
+    fn bytes_of(&self, result: ResultId, rows: u64) -> u64 {
+        rows.saturating_mul(self.prepared.shapes[result].row_bytes() as u64)
+    }
+
+    /// Bytes of the rows that are thought to probe an index.
+    fn probing_bytes(&self, index: ResultId) -> u64 {
+        let step = self.probing_step(index);
+        match step.map(|step| &self.prepared.steps[step]) {
+            Some(PreparedStep::Pipeline(kernel)) => kernel
+                .into
+                .map_or(0, |into| self.bytes_of(into, self.expected(kernel, into))),
+            Some(PreparedStep::Borrow { into, .. }) => {
+                self.bytes_of(*into, self.lent(*into).map_or(0, |lent| lent.rows))
+            }
+            _ => 0,
+        }
+    }
+
     /// The hash bits of partitions of a side of `rows` rows, where it is to be joined in parts.
     fn split_bits(&self, result: ResultId, rows: u64) -> Option<u32> {
         if !self.recycler.spills() || !self.careful() {
             return None;
         }
-        let bytes = rows.saturating_mul(self.prepared.shapes[result].row_bytes() as u64);
-        let parts = bytes.div_ceil(self.side_room().max(1));
+        let bytes = self.bytes_of(result, rows);
         let forced = self.prepared.graph.parts == Parts::Always;
+        let partition = self.recycler.pool().budget() as u64 / PARTITION_SHARE;
+        let parts = bytes.div_ceil(partition.max(1));
         let bits = parts.max(1).next_power_of_two().ilog2();
-        (parts > 1 || forced).then(|| bits.clamp(if forced { LEAST_BITS } else { 1 }, MOST_BITS))
+        (bytes > self.side_room() || forced)
+            .then(|| bits.clamp(if forced { LEAST_BITS } else { 1 }, MOST_BITS))
     }
 
     /// Rows that a pipeline is thought to give: twice the estimate, at most all that it goes over.
@@ -122,6 +122,8 @@ impl Run<'_> {
         self.splits[result] = Some(Split {
             bits,
             chunks: vec![chunk],
+            // What is there already takes room.
+            kept: self.kept_share(self.probing_bytes(result), 0, 1 << bits),
         });
         Ok(true)
     }
@@ -184,6 +186,18 @@ impl Run<'_> {
         let keys = keys.ok_or_else(|| GpuError::Internal("a side without keys".into()))?;
         let mut scan = self.scan(kernel);
         let strides = scan.as_ref().map_or(1, Scan::count);
+        let kept = match &prepared.shapes[into] {
+            Shape::Matches(_, Some(join)) => {
+                self.splits[join.index].as_ref().map_or(0.0, |s| s.kept)
+            }
+            _ => {
+                let both =
+                    self.bytes_of(into, self.expected(kernel, into)) + self.probing_bytes(into);
+                let stride = scan.as_ref().map_or(0, |scan| scan.rows_of(0));
+                self.kept_share(both, self.bytes_of(into, stride), 1 << bits)
+            }
+        };
+        let mut spill = self.begin_spill(kept)?;
         let mut chunks = Vec::new();
         let mut all = 0;
         for number in 0..strides {
@@ -198,24 +212,17 @@ impl Run<'_> {
                 continue;
             }
             let chunk = self.split_rows(into, columns, keys, bits)?;
-            let parts = side_parts(columns, keys, bits, rows);
-            let mut kept = Store::default();
-            let name = self.name(into);
-            kept.extend_on_host(parts, &mut self.recycler, name)?;
-            kept.copy_range(&chunk.rows, 0..rows, 0, moves_along, self.stream)?;
-            chunk.rows.release(&mut self.recycler);
-            chunks.push(Chunk {
-                rows: kept,
-                offsets: chunk.offsets,
-            });
+            let chunk = self.put_away(into, (columns, keys), chunk, rows, &mut spill)?;
+            chunks.push(chunk);
         }
+        self.end_spill(spill)?;
         self.rows[into] = all;
         self.check_numbered(into, all)?;
         if let Shape::Index(_) = &prepared.shapes[into] {
             let device = self.runtime.device().info();
             self.sizes[into].bits = primitives::partition_bits(all, keys.width, device);
         }
-        self.splits[into] = Some(Split { bits, chunks });
+        self.splits[into] = Some(Split { bits, chunks, kept });
         self.mark("transform")
     }
 
@@ -261,6 +268,7 @@ impl Run<'_> {
             None => Split {
                 bits: build.bits,
                 chunks: vec![self.split_rows(into, columns, join.matches.keys, build.bits)?],
+                kept: build.kept,
             },
         };
         self.mark("transform")?;
@@ -320,16 +328,16 @@ impl Run<'_> {
         let device = self.runtime.device();
         let free = device.record_event(self.stream)?;
         device.wait_event(copies, &free)?;
-        for ((_, split), store) in sides.into_iter().zip(&stores) {
+        for ((result, split), store) in sides.into_iter().zip(&stores) {
             let mut at = 0;
             for chunk in &split.chunks {
                 let range = chunk.partition(number);
-                let next = at + range.end - range.start;
+                let rows = range.end - range.start;
                 store.copy_range(&chunk.rows, range, at, moves_along, copies)?;
-                at = next;
-            }
-            if split.chunks.iter().any(|chunk| chunk.rows.is_on_host()) {
-                self.pair_bytes += store.bytes() as u64;
+                at += rows;
+                if chunk.rows.is_on_host() {
+                    self.pair_bytes += self.bytes_of(result, rows);
+                }
             }
         }
         Ok(Staged {
@@ -430,6 +438,6 @@ impl Run<'_> {
 }
 
 /// Does a part of a side go with its rows into partitions?
-fn moves_along(part: Part) -> bool {
+pub(super) fn moves_along(part: Part) -> bool {
     part.moves() || part == Part::KeyWord(0)
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::control::Control;
 use super::covering::{Covering, Finished};
 use super::head::Head;
-use super::parts::Split;
 use super::places::{Part, Place};
 use super::prepared::{
     Hint, Lent, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep,
 };
 use super::provide::sizes_by;
 use super::shapes::{Shape, Sizes};
+use super::spill::Split;
 use super::storage::{Recycler, Store};
 use super::strides::{Scan, Span, Strides};
 use super::trees::{TreeMemory, blocks_of};

@@ -158,6 +158,22 @@ impl Store {
         Ok(())
     }
 
+    /// Add a block of parts in device memory, as long as that has room.
+    pub(super) fn extend_on_device(
+        &mut self,
+        parts: Vec<PartSize>,
+        recycler: &mut Recycler,
+        purpose: &str,
+    ) -> Result<()> {
+        let (parts, bytes) = place(&parts, 0)?;
+        self.blocks.push(Block {
+            buffer: Arc::new(recycler.allocate(bytes, purpose)?),
+            parts,
+            temporary: false,
+        });
+        Ok(())
+    }
+
     /// Add a block of parts in host memory, where that may be.
     pub(super) fn extend_on_host(
         &mut self,
@@ -292,6 +308,12 @@ impl Recycler {
     /// Bytes that were taken of host memory.
     pub(super) fn spilled(&self) -> u64 {
         self.spilled
+    }
+
+    /// Bytes of device memory that there is still room for.
+    pub(super) fn room(&self) -> u64 {
+        let dead = self.dead.iter().filter(|buffer| !buffer.is_host());
+        (self.pool.available() + dead.map(|buffer| buffer.capacity()).sum::<usize>()) as u64
     }
 
     /// The pool.

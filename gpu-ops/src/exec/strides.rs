@@ -14,8 +14,11 @@ use crate::runtime::{Runtime, StreamLease};
 
 /// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.
 const SLOTS: u64 = 3;
-/// Bytes of a stride, where memory is plenty: enough for a copy to reach the bandwidth of the link.
+/// Bytes of a stride, where memory is plenty: enough for a copy to reach the bandwidth of the link, …
 const STRIDE_BYTES: u64 = 64 << 20;
+/// … and in scans of this many strides and more up to twice as many, so that their partitions, which are copied one by one,
+/// are not small.
+const MANY_STRIDES: u64 = 16;
 /// The slots take at most this share of the free device memory.
 const SHARE_OF_MEMORY: u64 = 4;
 /// Copies of columns begin at multiples of this, as columns do; what is behind the last row of a table has as many bytes at
@@ -193,7 +196,8 @@ impl Strides {
         let room = runtime.pool().available() as u64 / SHARE_OF_MEMORY;
         let least = least.next_multiple_of(ALIGNMENT);
         let slots = (room / least).clamp(1, SLOTS);
-        let wanted = most.min(STRIDE_BYTES).min(room / slots);
+        let stride = (most / MANY_STRIDES).clamp(STRIDE_BYTES, 2 * STRIDE_BYTES);
+        let wanted = most.min(stride).min(room / slots);
         let slot_bytes = wanted.next_multiple_of(ALIGNMENT).max(least);
         let bytes = (slot_bytes * slots) as usize;
         let purpose = "strides of columns in host memory";
