@@ -45,6 +45,8 @@ pub(super) struct Finished<T> {
     pub(super) careful: bool,
     /// Parts of joins.
     pub(super) parts: u64,
+    /// Parts of group-bys.
+    pub(super) group_parts: u64,
     /// Bytes that came in strides.
     pub(super) streamed_bytes: u64,
     /// Bytes of results in host memory.
@@ -120,6 +122,7 @@ fn attempt<T>(
         phases: phases(&run)?,
         careful,
         parts: run.parts,
+        group_parts: run.group_parts,
         streamed_bytes,
         spilled_bytes,
     }))

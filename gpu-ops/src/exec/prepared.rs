@@ -1,7 +1,7 @@
 //! A fragment compiled for the columns at hand: everything that runs over the same columns share.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use super::compile::{Builtins, compile};
 use super::covering::Covering;
 use super::places::{ColumnPart, Field, Name, Part, Place, Template};
-use super::shapes::Shape;
+use super::shapes::{Shape, Sizes};
 use super::strides::StreamedPart;
 use crate::codegen::{
     ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
@@ -33,8 +33,8 @@ pub(super) struct Prepared {
     tables: Vec<TableIdentity>,
     /// The steps, for EXPLAIN, for names and for estimates.
     pub(super) graph: Graph,
-    /// Builds that were known not to be unique.
-    pub(super) duplicates: HashSet<String>,
+    /// What was known of it.
+    pub(super) found: Found,
     /// By result.
     pub(super) shapes: Vec<Shape>,
     /// By result: what it has of a table.
@@ -55,6 +55,45 @@ pub(super) struct Prepared {
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
     lookups: Option<DeviceBuffer>,
+}
+
+/// What earlier runs found out about a fragment's results, by name.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Found {
+    /// Builds that are not unique.
+    pub(super) duplicates: HashSet<String>,
+    /// Tables of groups that were too small.
+    pub(super) outgrown: HashMap<String, Outgrown>,
+}
+
+/// Slots of a table of groups, and of the sets of its DISTINCT calls, that are worth a try after fewer were too few.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Outgrown {
+    pub(super) slots: u64,
+    pub(super) distinct_slots: Vec<u64>,
+}
+
+impl Outgrown {
+    /// How many more slots are tried.
+    const TIMES: u64 = 4;
+
+    /// These slots were too few.
+    pub(super) fn note(&mut self, slots: u64, distinct_slots: &[u64]) {
+        let more = |slots: u64| slots.saturating_mul(Self::TIMES);
+        self.slots = self.slots.max(more(slots));
+        self.distinct_slots.resize(distinct_slots.len(), 0);
+        for (mine, slots) in self.distinct_slots.iter_mut().zip(distinct_slots) {
+            *mine = more(*slots).max(*mine);
+        }
+    }
+
+    /// At least these slots.
+    pub(super) fn raise(&self, sizes: &mut Sizes) {
+        sizes.slots = sizes.slots.max(self.slots);
+        for (slots, mine) in sizes.distinct_slots.iter_mut().zip(&self.distinct_slots) {
+            *slots = (*slots).max(*mine);
+        }
+    }
 }
 
 /// What a run found out about a result.
@@ -167,7 +206,7 @@ impl Prepared {
     /// [`GpuError::Internal`] when program and graph do not go together.
     pub(super) fn new(
         mut graph: Graph,
-        duplicates: HashSet<String>,
+        found: Found,
         program: Program,
         tables: &[Arc<LoadedTable>],
         runtime: &Runtime,
@@ -256,7 +295,7 @@ impl Prepared {
             steps,
             lookups,
             graph,
-            duplicates,
+            found,
         })
     }
 

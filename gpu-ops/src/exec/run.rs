@@ -1,5 +1,6 @@
 //! One run of a prepared fragment: room for results, launches in order, and what to do when room was short.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::control::Control;
@@ -63,8 +64,14 @@ pub(super) struct Run<'a> {
     pub(super) in_parts: bool,
     /// Parts of joins: pairs of partitions, and strides that were probed one by one.
     pub(super) parts: u64,
+    /// Parts of group-bys.
+    pub(super) group_parts: u64,
     /// Bytes of partitions that came from host memory.
     pub(super) pair_bytes: u64,
+    /// By result: the rows of all parts, of which it has one at a time.
+    pub(super) spread_rows: Vec<u64>,
+    /// By result: rows of an earlier part are in it, and cannot be had again.
+    pub(super) added: Vec<bool>,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -117,7 +124,10 @@ impl<'a> Run<'a> {
             ran: vec![],
             in_parts: false,
             parts: 0,
+            group_parts: 0,
             pair_bytes: 0,
+            spread_rows: vec![0; results],
+            added: vec![false; results],
         })
     }
 
@@ -292,17 +302,17 @@ impl<'a> Run<'a> {
         if self.comes_in_strides(kernel, into) {
             return self.probe_strides(kernel, into);
         }
+        if self.collect_in_parts(kernel, into)? {
+            return Ok(());
+        }
         match self.splits_in_strides(kernel, into) {
             Some(bits) => self.split_strides(kernel, into, bits)?,
             None => self.fill_result(kernel)?,
         }
-        if self.probes_split(into) {
-            return self.join_partitions(into);
-        }
-        if self.splits[into].is_some() {
+        if self.splits[into].is_some() && !self.probes_split(into) {
             return Ok(());
         }
-        self.finish(into)?;
+        self.complete(into)?;
         if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
             && !self.head.holds(store)
             && self.recycler.spilled() == 0
@@ -377,8 +387,16 @@ impl<'a> Run<'a> {
         self.control
             .set(self.stream, into, ControlWord::Count, rows)?;
         self.rows[into] = rows;
+        self.complete(into)
+    }
+
+    /// All rows of a result are there: do what its readers need, and where that goes in parts let them read each.
+    pub(super) fn complete(&mut self, into: ResultId) -> Result<()> {
         if self.probes_split(into) {
             return self.join_partitions(into);
+        }
+        if self.regroup_in_parts(into)? {
+            return Ok(());
         }
         self.finish(into)
     }
@@ -441,6 +459,7 @@ impl<'a> Run<'a> {
             self.launch_stride(kernel, rows, scan.as_mut(), number)?;
             let words = self.control.read(self.stream)?;
             if Control::word(&words, into, ControlWord::Overflow) != 0 {
+                self.check_growth(into)?;
                 self.grow_groups(into)?;
                 if let Some(scan) = &mut scan {
                     scan.restart();
@@ -474,6 +493,17 @@ impl<'a> Run<'a> {
         Err(self.hopeless(into))
     }
 
+    /// Launch over some rows of a table; what comes of them, as there are at most so many, finds room.
+    pub(super) fn fill_rows(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        rows: Range<u64>,
+    ) -> Result<()> {
+        self.launch_over(kernel, &Span::some(kernel, rows), (0, 0))?;
+        self.check_filled(into)
+    }
+
     /// Launch over one stride whose rows, as there are at most so many, find room.
     pub(super) fn fill_stride(
         &mut self,
@@ -483,6 +513,11 @@ impl<'a> Run<'a> {
         number: u64,
     ) -> Result<()> {
         self.launch_stride(kernel, self.bound(kernel.source), scan, number)?;
+        self.check_filled(into)
+    }
+
+    /// How many rows a launch made, for which there must have been room.
+    fn check_filled(&mut self, into: ResultId) -> Result<()> {
         let words = self.control.read(self.stream)?;
         self.rows[into] = Control::word(&words, into, ControlWord::Count);
         if self.rows[into] > self.sizes[into].capacity {

@@ -156,6 +156,7 @@ impl Case {
             tree: crate::graph::TreeOptions::default(),
             keep_indexes: false,
             parts: crate::graph::Parts::Never,
+            group_room: None,
         };
         let program = Program {
             hidden: vec![],
