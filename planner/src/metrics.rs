@@ -26,6 +26,8 @@ pub struct FragmentTotals {
     pub spilled_bytes: u64,
     /// Parts that group-bys were done in.
     pub group_parts: u64,
+    /// Parts that sorts were done in.
+    pub sort_parts: u64,
     /// Rows that left the device.
     pub output_rows: usize,
     /// Device memory at its height, in bytes, of the fragment that needed most.
@@ -64,6 +66,7 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
         totals.streamed_bytes += report.streamed_bytes;
         totals.spilled_bytes += report.spilled_bytes;
         totals.group_parts += report.group_parts;
+        totals.sort_parts += report.sort_parts;
         totals.output_rows += report.output_rows;
         totals.peak_bytes = totals.peak_bytes.max(report.peak_bytes);
         totals.ladder = totals.ladder.plus(report.ladder);

@@ -514,6 +514,7 @@ fn complete<T>(
     report.bytes = prepared.bytes;
     report.join_parts = finished.parts;
     report.group_parts = finished.group_parts;
+    report.sort_parts = finished.sort_parts;
     report.streamed_bytes = finished.streamed_bytes;
     report.spilled_bytes = finished.spilled_bytes;
     report.output_rows = usize::try_from(finished.rows).unwrap_or(usize::MAX);

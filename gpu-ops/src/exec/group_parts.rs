@@ -10,8 +10,8 @@
 //! each way, 0.31 s at 55 GB/s. A table in host memory would take a read and a write of a sector of 32 bytes a row at random.
 
 use super::loops::Loop;
-use super::places::{Part, Place};
-use super::prepared::{PreparedKernel, PreparedSource};
+use super::places::Part;
+use super::prepared::PreparedKernel;
 use super::run::Run;
 use super::shapes::{CollectedShape, Shape};
 use super::spread::{BITS, Spread, SpreadBy};
@@ -55,46 +55,18 @@ impl Run<'_> {
         kernel: &PreparedKernel,
         into: ResultId,
     ) -> Result<bool> {
-        let PreparedSource::Exactly(all) = kernel.source else {
+        let Some(mut pieces) = self.pieces(kernel, into) else {
             return Ok(false);
         };
-        let in_order = kernel
-            .template
-            .places()
-            .any(|place| place == Place::FirstRow);
-        let whole = kernel.tree.is_some() || self.lent(into).is_some() || !in_order;
-        if whole || !self.exceeds_part(into, all) || self.grouping(into).is_none() {
+        if self.grouping(into).is_none() {
             return Ok(false);
         }
         let mut spread = Spread::default();
-        let mut scan = self.scan(kernel);
-        let tiles = kernel.stride_rows();
-        let piece = (self.piece_rows(into) / tiles).max(1) * tiles;
-        let pieces = match &scan {
-            Some(scan) => scan.count(),
-            None => all.div_ceil(piece),
-        };
-        for number in 0..pieces {
-            let rows = match &scan {
-                Some(scan) => scan.rows_of(number),
-                None => piece.min(all - number * piece),
-            };
-            self.rows[into] = 0;
-            self.sizes[into].capacity = rows;
-            self.make(into)?;
-            self.control.set(self.stream, into, ControlWord::Count, 0)?;
-            match &mut scan {
-                Some(_) => self.fill_stride(kernel, into, scan.as_mut(), number)?,
-                None => {
-                    let first = number * piece;
-                    self.fill_rows(kernel, into, first..first + rows)?;
-                }
-            }
-            if let Some(filled) = self.stores[into].take() {
-                let by = self.by_hash(into, &filled, 0)?;
-                self.spread_piece(into, &filled, self.rows[into], &by, &mut spread)?;
-                filled.release(&mut self.recycler);
-            }
+        for number in 0..pieces.count() {
+            let filled = self.fill_piece(into, &mut pieces, number)?;
+            let by = self.by_hash(into, &filled, 0)?;
+            self.spread_piece(into, &filled, self.rows[into], &by, &mut spread)?;
+            filled.release(&mut self.recycler);
         }
         self.mark("transform")?;
         self.aggregate_spread(into, spread)?;

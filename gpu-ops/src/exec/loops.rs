@@ -69,7 +69,7 @@ impl Loop {
 }
 
 /// The results that a step reads or marks, other than the one that it fills.
-fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSet<ResultId> {
+pub(super) fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSet<ResultId> {
     let mut reads = HashSet::new();
     let kernels: Vec<&PreparedKernel> = match step {
         PreparedStep::Pipeline(kernel) => vec![kernel],

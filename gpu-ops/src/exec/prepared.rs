@@ -171,6 +171,8 @@ pub(super) struct PreparedKernel {
     pub(super) tree: Option<TreeLayout>,
     /// It fills an index that may be there already.
     pub(super) covering: Option<Covering>,
+    /// Rows of its result lie where they have their numbers in the source.
+    pub(super) in_place: bool,
     pub(super) source: PreparedSource,
     pub(super) into: Option<ResultId>,
     pub(super) label: String,
@@ -467,6 +469,7 @@ impl Builder<'_> {
             most_blocks: u64::from(resident.max(1)) * multiprocessors,
             tile_rows: kernel.tile_rows.max(1),
             tree: kernel.tree,
+            in_place: kernel.in_place,
             streamed: streamed.into_inner(),
             covering: kernel.into.and_then(|into| {
                 Covering::of(self.graph, into, self.tables, self.shapes.get(into)?)

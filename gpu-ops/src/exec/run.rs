@@ -64,8 +64,12 @@ pub(super) struct Run<'a> {
     pub(super) in_parts: bool,
     /// Parts of joins: pairs of partitions, and strides that were probed one by one.
     pub(super) parts: u64,
+    /// Results get the rows of a piece alone.
+    pub(super) piecewise: bool,
     /// Parts of group-bys.
     pub(super) group_parts: u64,
+    /// Parts of sorts.
+    pub(super) sort_parts: u64,
     /// Bytes of partitions that came from host memory.
     pub(super) pair_bytes: u64,
     /// By result: the rows of all parts, of which it has one at a time.
@@ -75,7 +79,7 @@ pub(super) struct Run<'a> {
 }
 
 /// Skip and fetch of the sort being launched.
-type Cut = (u64, u64);
+pub(super) type Cut = (u64, u64);
 
 impl<'a> Run<'a> {
     /// With `hints` nothing is read back before the end, and the results are to be checked with
@@ -124,7 +128,9 @@ impl<'a> Run<'a> {
             ran: vec![],
             in_parts: false,
             parts: 0,
+            piecewise: false,
             group_parts: 0,
+            sort_parts: 0,
             pair_bytes: 0,
             spread_rows: vec![0; results],
             added: vec![false; results],
@@ -260,13 +266,26 @@ impl<'a> Run<'a> {
             Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
             Place::Skip => Some(skip),
             Place::Fetch => Some(fetch),
-            Place::Capacity(result) => self.sizes.get(result).map(|s| s.capacity),
+            Place::Capacity(result) => {
+                let first = self.first_place(kernel, span, result);
+                self.sizes
+                    .get(result)
+                    .map(|s| s.capacity.saturating_add(first))
+            }
             Place::Slots(result) => self.sizes.get(result).map(|s| s.slots),
             Place::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
             Place::DistinctSlots(result, set) => {
                 self.sizes.get(result)?.distinct_slots.get(set).copied()
             }
-            Place::Of(result, part) => self.find(result, part).map(|address| address.0),
+            Place::Of(result, part) => {
+                let first = self.first_place(kernel, span, result);
+                let address = self.find(result, part)?.0;
+                // The rows' own numbers bring a wrapped address back.
+                Some(match first {
+                    0 => address,
+                    _ => address.wrapping_sub(first * self.unit(result, part)?),
+                })
+            }
         })?;
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -290,6 +309,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The number of the first row that a result has room for: of pieces that a kernel writes in place, that of the piece.
+    fn first_place(&self, kernel: &PreparedKernel, span: &Span, result: ResultId) -> u64 {
+        match kernel.in_place && kernel.into == Some(result) && self.piecewise {
+            true => span.first,
+            false => 0,
+        }
+    }
+
+    /// Bytes of a row of a part.
+    fn unit(&self, result: ResultId, part: Part) -> Option<u64> {
+        let mut sizes = self.stores.get(result)?.as_ref()?.parts();
+        sizes
+            .find(|size| size.part == part)
+            .map(|size| size.unit as u64)
+    }
+
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
         let Some(into) = kernel.into else {
             return self.fill_result(kernel);
@@ -302,7 +337,7 @@ impl<'a> Run<'a> {
         if self.comes_in_strides(kernel, into) {
             return self.probe_strides(kernel, into);
         }
-        if self.collect_in_parts(kernel, into)? {
+        if self.collect_in_parts(kernel, into)? || self.keep_first(kernel, into)? {
             return Ok(());
         }
         match self.splits_in_strides(kernel, into) {
@@ -501,7 +536,7 @@ impl<'a> Run<'a> {
         rows: Range<u64>,
     ) -> Result<()> {
         self.launch_over(kernel, &Span::some(kernel, rows), (0, 0))?;
-        self.check_filled(into)
+        self.check_filled(kernel, into)
     }
 
     /// Launch over one stride whose rows, as there are at most so many, find room.
@@ -513,13 +548,17 @@ impl<'a> Run<'a> {
         number: u64,
     ) -> Result<()> {
         self.launch_stride(kernel, self.bound(kernel.source), scan, number)?;
-        self.check_filled(into)
+        self.check_filled(kernel, into)
     }
 
     /// How many rows a launch made, for which there must have been room.
-    fn check_filled(&mut self, into: ResultId) -> Result<()> {
+    fn check_filled(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<()> {
         let words = self.control.read(self.stream)?;
-        self.rows[into] = Control::word(&words, into, ControlWord::Count);
+        self.rows[into] = match kernel.in_place && self.piecewise {
+            // All rows of the piece; the count is the number of the row behind them.
+            true => self.sizes[into].capacity,
+            false => Control::word(&words, into, ControlWord::Count),
+        };
         if self.rows[into] > self.sizes[into].capacity {
             return Err(GpuError::Internal(format!(
                 "a stride gave {} more rows than it has",

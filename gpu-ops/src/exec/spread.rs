@@ -8,10 +8,12 @@
 use std::ops::Range;
 
 use super::part_sizes::{BlockSizes, PartSize};
-use super::places::Part;
+use super::places::{Part, Place};
+use super::prepared::{PreparedKernel, PreparedSource};
 use super::run::Run;
 use super::shapes::Sizes;
 use super::storage::Store;
+use super::strides::Scan;
 use crate::codegen::ControlWord;
 use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
@@ -62,6 +64,35 @@ pub(super) struct SpreadBy {
     pub(super) kept: bool,
 }
 
+/// How a pipeline over a table is run piece by piece.
+pub(super) struct Pieces<'k> {
+    kernel: &'k PreparedKernel,
+    /// Strides of a table whose columns come from host memory.
+    scan: Option<Scan<'k>>,
+    /// Else: rows of a piece, and of the table.
+    rows: u64,
+    all: u64,
+}
+
+impl Pieces<'_> {
+    /// Number of pieces.
+    pub(super) fn count(&self) -> u64 {
+        match &self.scan {
+            Some(scan) => scan.count(),
+            None => self.all.div_ceil(self.rows),
+        }
+    }
+
+    /// Rows of the table in a piece.
+    fn rows_of(&self, number: u64) -> Range<u64> {
+        let first = number * self.rows;
+        match &self.scan {
+            Some(scan) => 0..scan.rows_of(number),
+            None => first..(first + self.rows).min(self.all),
+        }
+    }
+}
+
 /// Some partitions on their way to the device.
 pub(super) struct Staged {
     store: Store,
@@ -79,6 +110,14 @@ impl Spread {
     /// All rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows_of(&(0..1 << BITS))
+    }
+
+    /// Where the rows of some partitions lie, as many as there are chunks.
+    pub(super) fn places(&self, partitions: &Range<usize>) -> Vec<(&Store, Range<u64>)> {
+        let chunks = self.chunks.iter();
+        chunks
+            .map(|chunk| (&chunk.rows, chunk.of(partitions)))
+            .collect()
     }
 
     /// Rows of the largest partition.
@@ -124,6 +163,57 @@ impl Run<'_> {
         self.recycler.spills() && self.careful() && rows > self.piece_rows(result)
     }
 
+    /// How a pipeline is run piece by piece whose rows, if all find their way to its result, are too many for a part;
+    /// `None` when they are few, or it does not go over a table in order.
+    pub(super) fn pieces<'k>(
+        &self,
+        kernel: &'k PreparedKernel,
+        into: ResultId,
+    ) -> Option<Pieces<'k>> {
+        let PreparedSource::Exactly(all) = kernel.source else {
+            return None;
+        };
+        let in_order = kernel
+            .template
+            .places()
+            .any(|place| place == Place::FirstRow);
+        let whole = kernel.tree.is_some() || self.lent(into).is_some() || !in_order;
+        if whole || !self.exceeds_part(into, all) {
+            return None;
+        }
+        let tiles = kernel.stride_rows();
+        Some(Pieces {
+            kernel,
+            scan: self.scan(kernel),
+            rows: (self.piece_rows(into) / tiles).max(1) * tiles,
+            all,
+        })
+    }
+
+    /// Run a piece of a pipeline: its result has the rows of that alone.
+    pub(super) fn fill_piece(
+        &mut self,
+        into: ResultId,
+        pieces: &mut Pieces<'_>,
+        number: u64,
+    ) -> Result<Store> {
+        let rows = pieces.rows_of(number);
+        self.rows[into] = 0;
+        self.sizes[into].capacity = rows.end - rows.start;
+        self.make(into)?;
+        self.control.set(self.stream, into, ControlWord::Count, 0)?;
+        let kernel = pieces.kernel;
+        self.piecewise = true;
+        let filled = match &mut pieces.scan {
+            Some(scan) => self.fill_stride(kernel, into, Some(scan), number),
+            None => self.fill_rows(kernel, into, rows),
+        };
+        self.piecewise = false;
+        filled?;
+        let filled = self.stores[into].take();
+        filled.ok_or_else(|| GpuError::Internal("a piece without rows".into()))
+    }
+
     /// Copy some rows of a result to memory of their own on the device.
     pub(super) fn load_piece(&mut self, result: ResultId, rows: Range<u64>) -> Result<Store> {
         let count = rows.end - rows.start;
@@ -146,7 +236,7 @@ impl Run<'_> {
     }
 
     /// Memory for rows of a result as its pipeline writes them.
-    fn room_for_rows(&mut self, result: ResultId, rows: u64) -> Result<Store> {
+    pub(super) fn room_for_rows(&mut self, result: ResultId, rows: u64) -> Result<Store> {
         let sizes = Sizes {
             capacity: rows,
             ..Sizes::default()

@@ -97,6 +97,7 @@ pub(super) fn kernel(
         tile_rows: 256,
         tree: None,
         into,
+        in_place: false,
         scan_columns: vec![0],
         label: "by hand".into(),
     }

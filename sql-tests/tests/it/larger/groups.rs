@@ -1,111 +1,11 @@
 //! Group-bys whose states are larger than device memory: rows come in parts that have all rows of their groups.
 
-use std::sync::Arc;
-
-use arrow::array::{ArrayRef, Decimal128Array, Float64Array, StringArray};
-use arrow::datatypes::{Int32Type, Int64Type};
-use warpline_sql_tests::{Fixture, test_device};
-
 use super::counter;
-use crate::operators::support::{Nulls, Random, booleans, drawn, primitive, row_numbers, strings};
+use super::support::{BUDGET, ROWS, check_parts, fixture};
 
-/// Bytes of device memory: a table of some thousand groups.
-const BUDGET: &str = "262144";
-/// More than enough.
-const PLENTY: &str = "1GiB";
-/// None, a warp and around it, some blocks, many parts.
-const ROWS: [usize; 7] = [0, 1, 31, 32, 33, 3000, 40_000];
-
-fn columns(rows: usize) -> Vec<(&'static str, ArrayRef)> {
-    let mut random = Random::new(11);
-    let many: Vec<i64> = (0..20_011).map(|i| (i - 100) << 21).collect();
-    let few: Vec<i32> = (0..97).collect();
-    // Every second row of one key, a quarter of the next …
-    let skewed = (0..rows).map(|_| Some(random.next().trailing_zeros() as i64));
-    let skewed: Vec<_> = skewed.collect();
-    // All rows but few of one key, the others each of their own.
-    let one = (0..rows).map(|row| Some(if row % 7 < 6 { -1 } else { row as i64 }));
-    let wide = (0..rows).map(|i| ((i % 15_000) as i128 - 7) << (i % 15_000 % 90));
-    let wide = Decimal128Array::from_iter_values(wide).with_precision_and_scale(38, 2);
-    let texts = (0..rows).map(|row| match row % 11 {
-        0 => None,
-        1 => Some(format!("日本 {}", row / 2)),
-        _ => Some(format!("ßtext {}", row / 3)),
-    });
-    vec![
-        ("id", row_numbers(rows)),
-        (
-            "l",
-            primitive::<Int64Type>(drawn(&many, rows, Nulls::Some, 1)),
-        ),
-        (
-            "m",
-            primitive::<Int64Type>(drawn(&many, rows, Nulls::None, 2)),
-        ),
-        (
-            "k",
-            primitive::<Int32Type>(drawn(&few, rows, Nulls::Some, 3)),
-        ),
-        ("z", primitive::<Int64Type>(skewed)),
-        ("one", primitive::<Int64Type>(one.collect())),
-        (
-            "nothing",
-            primitive::<Int64Type>(drawn(&many, rows, Nulls::All, 4)),
-        ),
-        ("w", Arc::new(wide.expect("values that fit"))),
-        (
-            "f",
-            Arc::new(Float64Array::from_iter_values(
-                (0..rows).map(|i| (i % 9000) as f64 / 8.0),
-            )),
-        ),
-        ("b", booleans(drawn(&[true, false], rows, Nulls::Some, 5))),
-        (
-            "s",
-            strings(drawn(&["", "a", "Bär", "日本語"], rows, Nulls::Some, 6)),
-        ),
-        ("t", Arc::new(StringArray::from_iter(texts))),
-    ]
-}
-
-fn fixture(budget: &str) -> Fixture {
-    let mut fixture = Fixture::open(test_device(), true, &[("warpline.device_memory", budget)]);
-    for rows in ROWS {
-        fixture = fixture.table(&format!("t{rows}"), columns(rows));
-    }
-    fixture
-}
-
-/// Each query over each table, twice: the second run begins where the first one succeeded.
 #[track_caller]
 fn check(queries: &[&str], tables: &[usize]) {
-    let fixture = fixture(BUDGET);
-    let mut failures = Vec::new();
-    for query in queries {
-        for rows in tables {
-            let sql = query.replace("{t}", &format!("t{rows}"));
-            for _ in 0..2 {
-                if let Err(message) = fixture.compare(&sql) {
-                    let message: String = message.chars().take(2000).collect();
-                    failures.push(format!("{sql}\n{message}"));
-                }
-            }
-        }
-    }
-    assert!(
-        failures.is_empty(),
-        "{} queries differ\n\n{}",
-        failures.len(),
-        failures.join("\n\n")
-    );
-    let plenty = self::fixture(PLENTY);
-    for query in queries {
-        let most = tables.iter().max().expect("a table");
-        let sql = query.replace("{t}", &format!("t{most}"));
-        let parts = counter(&fixture, &sql, "group_parts");
-        assert!(parts > 1, "{parts} parts of {sql}");
-        assert_eq!(counter(&plenty, &sql, "group_parts"), 0, "{sql}");
-    }
+    check_parts("group_parts", queries, tables);
 }
 
 #[test]
@@ -162,7 +62,7 @@ fn what_reads_the_groups_reads_all_parts() {
 
 #[test]
 fn few_groups_stay_in_their_table() {
-    let fixture = fixture(BUDGET);
+    let fixture = fixture(BUDGET, &[]);
     for sql in [
         "SELECT k, count(*) AS c, sum(m) AS s FROM t40000 GROUP BY k",
         "SELECT z, s, max(w) AS w FROM t40000 GROUP BY z, s",
@@ -174,10 +74,22 @@ fn few_groups_stay_in_their_table() {
 
 #[test]
 fn a_plan_says_that_groups_come_in_parts() {
-    let fixture = fixture(BUDGET);
+    let fixture = fixture(BUDGET, &[]);
     let sql = "SELECT l, m, sum(w) AS s FROM t40000 GROUP BY l, m";
     fixture.check(sql);
     let plan = fixture.explain(&format!("ANALYZE {sql}"));
     assert!(plan.contains("rows in parts of"), "{plan}");
     assert!(counter(&fixture, sql, "bytes_spilled") > 0);
+}
+
+/// Rows of a join come in parts as well: a table of groups that overflows must not lose those of earlier parts.
+#[test]
+fn groups_of_joined_parts_outgrow_their_table() {
+    let fixture = fixture("64MiB", &[("warpline.join", "triton")]);
+    let sql = "SELECT x.l % 5 + y.id * 3 AS g, count(*) AS c, count(DISTINCT x.id) AS d \
+               FROM t40000 x JOIN t40000 y ON x.m = y.m GROUP BY x.l % 5 + y.id * 3";
+    for _ in 0..2 {
+        fixture.check(sql);
+    }
+    assert!(counter(&fixture, sql, "join_parts") > 1);
 }

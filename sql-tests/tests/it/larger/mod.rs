@@ -2,6 +2,8 @@
 
 mod groups;
 mod scans;
+mod sorts;
+mod support;
 mod tpch;
 
 use warpline_sql_tests::Fixture;
