@@ -24,7 +24,8 @@ use parking_lot::Mutex;
 
 use super::attempts::FragmentRun;
 use super::execute::{Deliver, Finished, Host, execute};
-use super::prepared::{Found, Prepared, streamed_scans};
+use super::found::Found;
+use super::prepared::{Prepared, streamed_scans};
 use super::report::{Counters, FragmentOptions, FragmentReport};
 use super::room::{RoomLevel, group_room};
 use super::rows::DeviceRows;

@@ -20,6 +20,7 @@ mod covering;
 mod decode;
 mod execute;
 mod finish;
+mod found;
 mod fragment;
 mod group_parts;
 mod head;

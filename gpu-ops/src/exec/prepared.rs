@@ -1,15 +1,16 @@
 //! A fragment compiled for the columns at hand: everything that runs over the same columns share.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
 use super::compile::{Builtins, compile};
 use super::covering::Covering;
+use super::found::Found;
 use super::places::{ColumnPart, Field, Name, Part, Place, Template};
-use super::shapes::{Shape, Sizes};
+use super::shapes::Shape;
 use super::strides::StreamedPart;
 use crate::codegen::{
     ColumnLayout, KernelProgram, LookupTable, Meaning, Program, ResultLayout, SourceRows,
@@ -55,45 +56,6 @@ pub(super) struct Prepared {
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
     lookups: Option<DeviceBuffer>,
-}
-
-/// What earlier runs found out about a fragment's results, by name.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Found {
-    /// Builds that are not unique.
-    pub(super) duplicates: HashSet<String>,
-    /// Tables of groups that were too small.
-    pub(super) outgrown: HashMap<String, Outgrown>,
-}
-
-/// Slots of a table of groups, and of the sets of its DISTINCT calls, that are worth a try after fewer were too few.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Outgrown {
-    pub(super) slots: u64,
-    pub(super) distinct_slots: Vec<u64>,
-}
-
-impl Outgrown {
-    /// How many more slots are tried.
-    const TIMES: u64 = 4;
-
-    /// These slots were too few.
-    pub(super) fn note(&mut self, slots: u64, distinct_slots: &[u64]) {
-        let more = |slots: u64| slots.saturating_mul(Self::TIMES);
-        self.slots = self.slots.max(more(slots));
-        self.distinct_slots.resize(distinct_slots.len(), 0);
-        for (mine, slots) in self.distinct_slots.iter_mut().zip(distinct_slots) {
-            *mine = more(*slots).max(*mine);
-        }
-    }
-
-    /// At least these slots.
-    pub(super) fn raise(&self, sizes: &mut Sizes) {
-        sizes.slots = sizes.slots.max(self.slots);
-        for (slots, mine) in sizes.distinct_slots.iter_mut().zip(&self.distinct_slots) {
-            *slots = (*slots).max(*mine);
-        }
-    }
 }
 
 /// What a run found out about a result.
@@ -279,14 +241,15 @@ impl Prepared {
         Ok(Self {
             tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
             dead_after: dead_after(&steps, &shapes, graph.output),
-            shapes,
-            output,
-            scalars: scalars(&graph),
             choices: [
                 program.choices.clone(),
                 streamed_scans(&graph, tables.iter().map(AsRef::as_ref)),
+                sorts_in_parts(&graph, &shapes),
             ]
             .concat(),
+            shapes,
+            output,
+            scalars: scalars(&graph),
             bytes: bytes_read(&program, tables),
             borrowed: program
                 .results
@@ -551,6 +514,29 @@ pub(super) fn streamed_scans<'t>(
                 scan.name,
                 table.columns.len(),
                 bytes as f64 / 1e6
+            )
+        })
+    });
+    lines.collect()
+}
+
+/// Which sorts are thought to come in ranges, in words.
+fn sorts_in_parts(graph: &Graph, shapes: &[Shape]) -> Vec<String> {
+    let Some(room) = graph.group_room else {
+        return vec![];
+    };
+    let sorts = graph.steps.iter().filter_map(|step| match step {
+        Step::Sort(sort) if !sort.keys.is_empty() => Some(sort),
+        _ => None,
+    });
+    let lines = sorts.filter_map(|sort| {
+        let spec = graph.results.get(sort.rows)?;
+        let row = shapes.get(sort.rows)?.row_bytes() as u64;
+        let bytes = spec.estimate.saturating_mul(row);
+        (bytes > room.part).then(|| {
+            format!(
+                "{} is sorted in parts of {} bytes: about {bytes} bytes of rows",
+                spec.name, room.part
             )
         })
     });

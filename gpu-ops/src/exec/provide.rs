@@ -1,7 +1,8 @@
 //! Room for results: before a pipeline as much as it may need, later as much as it turned out to need.
 
+use super::found::Outgrown;
 use super::places::Part;
-use super::prepared::{Hint, Lent, Outgrown};
+use super::prepared::{Hint, Lent};
 use super::run::Run;
 use super::shapes::{Shape, Sizes, slots_of_sets};
 use super::storage::Store;

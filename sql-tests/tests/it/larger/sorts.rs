@@ -68,3 +68,13 @@ fn few_rows_are_sorted_at_once() {
     fixture.check(sql);
     assert_eq!(counter(&fixture, sql, "sort_parts"), 0);
 }
+
+#[test]
+fn a_plan_says_that_rows_are_sorted_in_parts() {
+    let fixture = fixture(BUDGET, &[]);
+    let sql = "SELECT id, w, t FROM t40000 ORDER BY w, id";
+    fixture.check(sql);
+    let plan = fixture.explain(&format!("ANALYZE {sql}"));
+    assert!(plan.contains("is sorted in parts of"), "{plan}");
+    assert!(counter(&fixture, sql, "bytes_spilled") > 0);
+}
