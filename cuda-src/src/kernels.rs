@@ -134,6 +134,26 @@ kernel_args! {
         pub most: u64,
     }
 
+    /// Arguments of `range_numbers` (`range_numbers.cu`).
+    pub struct RangeNumbersArgs {
+        /// Key words, major word first, one array each.
+        pub words: [DevicePtr; 16] as "const u64*",
+        /// Used bits of each word, from bit 0.
+        pub bits: [u32; 16],
+        /// Keys in ascending order, all different: the words of one after those of the other.
+        pub splitters: DevicePtr as "const u64*",
+        /// The number of each row's range.
+        pub out: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// Number of words.
+        pub key_words: u32,
+        /// Number of splitters.
+        pub ranges: u32,
+    }
+
     /// Arguments of `string_lengths` and `copy_strings` (`strings_gather.cu`).
     pub struct GatherStringsArgs {
         /// Offsets of the column, one more than rows.
@@ -285,6 +305,15 @@ pub fn sort_keys() -> String {
         "#include \"simt.cuh\"\n{}{}",
         SortKeysArgs::CUDA,
         include_str!("../cuda/sort_keys.cu")
+    )
+}
+
+/// Complete source of the module with `range_numbers`.
+pub fn range_numbers() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}",
+        RangeNumbersArgs::CUDA,
+        include_str!("../cuda/range_numbers.cu")
     )
 }
 
@@ -471,6 +500,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("hash_index_5", hash_index(5)),
         ("sort_small", sort_small()),
         ("sort_keys", sort_keys()),
+        ("range_numbers", range_numbers()),
         ("strings_gather", strings_gather()),
         ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
         ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),

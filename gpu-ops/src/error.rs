@@ -86,6 +86,17 @@ pub enum GpuError {
     /// with a plan that knows it, so users never see this.
     #[error("the build side {0} has rows of equal keys")]
     DuplicateKeys(String),
+    /// A table of groups was too small and could not be made larger where it is: rows that are gone were in it already, or
+    /// there is no room. The run is repeated with a plan that knows it, so users never see this.
+    #[error("the groups of {name} are more than {slots} slots hold")]
+    GroupsOutgrown {
+        /// The result.
+        name: String,
+        /// Slots that it had.
+        slots: u64,
+        /// Slots of the set of each DISTINCT call.
+        distinct_slots: Vec<u64>,
+    },
     /// The columns as they lie on the device are not as the plan needs them: [`crate::graph::Policy::scans`] asks
     /// for others now. The run is repeated with those, so users never see this.
     #[error("the fragment's columns are needed in another encoding")]

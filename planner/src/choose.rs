@@ -190,7 +190,10 @@ impl CostedPolicy {
     /// The same without what `warpline.group_slots` asks for.
     fn placed_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let algorithm = match self.group_by {
-            GroupSetting::Auto => return priced(profile, device, &self.machine),
+            GroupSetting::Auto => {
+                let choice = priced(profile, device, &self.machine);
+                return in_parts(profile, &choice).unwrap_or(choice);
+            }
             GroupSetting::Force(algorithm) => algorithm,
         };
         let asked = placed(algorithm, profile, device);
@@ -402,6 +405,43 @@ fn regrouped(profile: &GroupProfile, how: Regroup) -> Result<PlacementChoice, St
         reason: format!(
             "keys of {} bytes with {payload} bytes of arguments, room for {groups} groups",
             profile.key_bytes
+        ),
+    })
+}
+
+/// Rows in parts, where memory is short and the states of a choice would be too many for it.
+///
+/// States in host memory are accessed at random across the link. Rows in parts cross it twice, one after the other, and the
+/// groups of a part lie in device memory.
+fn in_parts(profile: &GroupProfile, choice: &PlacementChoice) -> Option<PlacementChoice> {
+    let room = profile.room?;
+    let state = profile.state_bytes as u64;
+    let bytes = match choice.placement {
+        GroupPlacement::GlobalHash { capacity } => {
+            let key = 8 * profile.key_words as u64;
+            capacity.saturating_mul(state.saturating_add(key))
+        }
+        GroupPlacement::GlobalDense => profile.dense_domain?.saturating_mul(state),
+        _ => return None,
+    };
+    if bytes <= room.states {
+        return None;
+    }
+    let how = Regroup::PartitionRows;
+    let asked = regrouped(profile, how).ok()?;
+    let GroupPlacement::Regrouped { groups, .. } = asked.placement else {
+        return None;
+    };
+    // No more groups than a part has rows.
+    let row =
+        u64::from(profile.key_bytes) + profile.payload.iter().map(|w| u64::from(*w)).sum::<u64>();
+    let groups_of_part = groups.min(room.part / row.max(1));
+    let bits = group::partition_bits(groups_of_part as f64) as u32;
+    Some(PlacementChoice {
+        placement: GroupPlacement::Regrouped { how, bits, groups },
+        reason: format!(
+            "rows in parts of {} bytes, because {bytes} bytes of states are more than the {} that there is room for; {}",
+            room.part, room.states, asked.reason
         ),
     })
 }

@@ -24,6 +24,10 @@ pub struct FragmentTotals {
     pub streamed_bytes: u64,
     /// Bytes of results that lay in host memory for want of room.
     pub spilled_bytes: u64,
+    /// Parts that group-bys were done in.
+    pub group_parts: u64,
+    /// Parts that sorts were done in.
+    pub sort_parts: u64,
     /// Rows that left the device.
     pub output_rows: usize,
     /// Device memory at its height, in bytes, of the fragment that needed most.
@@ -61,6 +65,8 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
         totals.bytes += report.bytes;
         totals.streamed_bytes += report.streamed_bytes;
         totals.spilled_bytes += report.spilled_bytes;
+        totals.group_parts += report.group_parts;
+        totals.sort_parts += report.sort_parts;
         totals.output_rows += report.output_rows;
         totals.peak_bytes = totals.peak_bytes.max(report.peak_bytes);
         totals.ladder = totals.ladder.plus(report.ladder);

@@ -115,6 +115,8 @@ pub(super) fn write(
         tile_rows: u64::from(thread_rows) * u64::from(block_threads),
         tree,
         into,
+        in_place: tree.is_none()
+            && matches!(pipeline.sink, EmittedSink::Rows { in_place: true, .. }),
         scan_columns,
         label,
     })

@@ -137,19 +137,20 @@ pub(super) fn dense_strides(keys: &mut [KeyPlan]) -> Option<u64> {
     u64::try_from(product).ok()
 }
 
-/// Pack the codes into as few words as possible; returns the number of words. The first word has at
+/// Pack each code into the first word that has room for it; returns the number of words. The first word has at
 /// most 63 bits, so that it never equals the mark of an empty slot or of a row without key.
 pub(super) fn pack_keys(keys: &mut [KeyPlan]) -> usize {
-    let (mut word, mut used) = (0, 0);
+    let mut used = vec![0];
     let mut place = |bits: u32| {
-        let capacity = if word == 0 { 63 } else { 64 };
-        if used + bits > capacity {
-            word += 1;
-            used = 0;
+        let capacity = |word: usize| if word == 0 { 63 } else { 64 };
+        let fits = |word: &usize| used[*word] + bits <= capacity(*word);
+        let word = (0..used.len()).find(fits).unwrap_or(used.len());
+        if word == used.len() {
+            used.push(0);
         }
         // A key of one value has no bits and could come after a full word.
-        let at = (word, if bits == 0 { 0 } else { used });
-        used += bits;
+        let at = (word, if bits == 0 { 0 } else { used[word] });
+        used[word] += bits;
         at
     };
     for key in keys.iter_mut() {
@@ -159,7 +160,7 @@ pub(super) fn pack_keys(keys: &mut [KeyPlan]) -> usize {
         }
         (key.word, key.shift) = place(key.bits.min(64));
     }
-    word + 1
+    used.len()
 }
 
 impl KeyPlan {

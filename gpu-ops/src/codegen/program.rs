@@ -121,6 +121,8 @@ pub struct KernelProgram {
     pub tree: Option<TreeLayout>,
     /// The result that the sink fills; `None` for [`crate::graph::Sink::Discard`].
     pub into: Option<ResultId>,
+    /// Rows of the result lie at the numbers that they have in the source, and its count is the end of those gone over.
+    pub in_place: bool,
     /// Columns of the scanned table's scope that the kernel reads, for the count of bytes.
     pub scan_columns: Vec<usize>,
     /// Short text for profiles and EXPLAIN ANALYZE.

@@ -72,6 +72,7 @@ pub(super) fn aggregate_sink(
         clustered: clustered(emitter, aggregate),
         collisions: collisions(emitter, aggregate),
         hot: is_hot(emitter, aggregate, context.graph.results[into].estimate),
+        room: context.graph.group_room,
         registers_possible: true,
         shared_possible: true,
     };

@@ -239,6 +239,7 @@ fn kernel(entry: &'static str, sort: &Sort, arguments: Arguments, text: &str) ->
         tile_rows: u64::from(BLOCK_THREADS),
         tree: None,
         into: Some(sort.into),
+        in_place: false,
         scan_columns: vec![],
         label: entry.replace('_', " "),
     }

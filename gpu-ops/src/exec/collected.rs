@@ -154,6 +154,12 @@ impl Run<'_> {
     /// Room for the groups of collected rows, at first.
     pub(super) fn room_for_groups(&self, of: RegroupedLayout, groups: u64, rows: u64) -> Sizes {
         let known = self.pairs[of.rows].max(1);
+        // A part of the rows has its share of the groups.
+        let all = self.spread_rows[of.rows];
+        let groups = match all > 0 {
+            true => (u128::from(groups) * u128::from(rows) / u128::from(all)) as u64,
+            false => groups,
+        };
         Sizes {
             capacity: if of.how.partitions() {
                 groups

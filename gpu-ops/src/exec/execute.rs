@@ -45,6 +45,10 @@ pub(super) struct Finished<T> {
     pub(super) careful: bool,
     /// Parts of joins.
     pub(super) parts: u64,
+    /// Parts of group-bys.
+    pub(super) group_parts: u64,
+    /// Parts of sorts.
+    pub(super) sort_parts: u64,
     /// Bytes that came in strides.
     pub(super) streamed_bytes: u64,
     /// Bytes of results in host memory.
@@ -120,6 +124,8 @@ fn attempt<T>(
         phases: phases(&run)?,
         careful,
         parts: run.parts,
+        group_parts: run.group_parts,
+        sort_parts: run.sort_parts,
         streamed_bytes,
         spilled_bytes,
     }))

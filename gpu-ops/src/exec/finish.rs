@@ -5,7 +5,7 @@ use super::part_sizes::{BlockSizes, sort_parts};
 use super::places::Part;
 use super::prepared::PreparedSort;
 use super::provide::with_slack;
-use super::run::{MOST_ATTEMPTS, Run, cut};
+use super::run::{Cut, MOST_ATTEMPTS, Run, cut};
 use super::shapes::{IndexShape, Shape};
 use super::storage::Store;
 use crate::codegen::ControlWord;
@@ -184,57 +184,84 @@ impl Run<'_> {
     }
 
     pub(super) fn sort(&mut self, sort: &PreparedSort) -> Result<()> {
+        if self.sort_in_parts(sort)? {
+            return Ok(());
+        }
+        let fetch = cut(self.rows[sort.rows], sort);
+        self.sort_here(sort, (sort.skip, fetch))
+    }
+
+    /// Sort the rows of a result where they lie; the output gets those of `cut`, skip and fetch.
+    pub(super) fn sort_here(&mut self, sort: &PreparedSort, cut: Cut) -> Result<()> {
+        let (skip, fetch) = cut;
         let input = self.rows[sort.rows];
-        let fetch = cut(input, sort);
         self.check_numbered(sort.into, input)?;
         if self.stores[sort.into].is_none() {
             self.sizes[sort.into].capacity = fetch;
             self.make(sort.into)?;
         }
         let fetch = fetch.min(self.sizes[sort.into].capacity);
-        if let Some(keys) = &sort.keys {
-            let parts = sort_parts(sort.word_bits.len(), input);
-            let blocks = [BlockSizes {
-                parts,
-                fill: None,
-                temporary: true,
-            }];
-            let purpose = self.name(sort.into);
-            if let Some(store) = &mut self.stores[sort.into] {
-                store.extend(&blocks, &mut self.recycler, self.stream, purpose)?;
-            }
-            self.launch(keys, input, (sort.skip, fetch))?;
-            let words = (0..sort.word_bits.len())
-                .map(|w| self.address(sort.into, Part::KeyWord(w)))
-                .collect::<Result<Vec<_>>>()?;
-            let order = self.address(sort.into, Part::Order)?;
-            let rows = match self.count(sort.rows) {
-                // The input may have been sized for more rows than were promised to this sort.
-                RowCount::Device { count, most } => RowCount::Device {
-                    count,
-                    most: most.min(input),
-                },
-                known => known,
-            };
-            self.kernels += 1;
-            // SAFETY: every word array and the order have room for `input` rows.
-            unsafe {
-                primitives::sort_rows(
-                    self.runtime,
-                    self.stream,
-                    &words,
-                    &sort.word_bits,
-                    rows,
-                    order,
-                )?;
-            }
+        if sort.keys.is_some() {
+            self.key_words(sort, input)?;
+            self.order_rows(sort, input)?;
         }
         self.rows[sort.into] = fetch;
         let bound = self.bound(sort.gather.source);
-        self.launch(&sort.gather, bound, (sort.skip, fetch))?;
+        self.launch(&sort.gather, bound, (skip, fetch))?;
         if let Some(store) = &mut self.stores[sort.into] {
             store.drop_temporary(&mut self.recycler);
         }
         Ok(())
+    }
+
+    /// Write the key words of `input` rows, beside what their output has already.
+    pub(super) fn key_words(&mut self, sort: &PreparedSort, input: u64) -> Result<()> {
+        let Some(keys) = &sort.keys else {
+            return Err(GpuError::Internal("an order by nothing".into()));
+        };
+        let parts = sort_parts(sort.word_bits.len(), input);
+        let blocks = [BlockSizes {
+            parts,
+            fill: None,
+            temporary: true,
+        }];
+        let purpose = self.name(sort.into);
+        let store = self.stores[sort.into].get_or_insert_default();
+        store.extend(&blocks, &mut self.recycler, self.stream, purpose)?;
+        self.launch(keys, input, (0, 0))
+    }
+
+    /// The addresses of the key words.
+    pub(super) fn words(&self, sort: &PreparedSort) -> Result<Vec<DevicePtr>> {
+        let words = 0..sort.word_bits.len();
+        words
+            .map(|w| self.address(sort.into, Part::KeyWord(w)))
+            .collect()
+    }
+
+    /// Order `input` rows by their key words.
+    pub(super) fn order_rows(&mut self, sort: &PreparedSort, input: u64) -> Result<()> {
+        let words = self.words(sort)?;
+        let order = self.address(sort.into, Part::Order)?;
+        let rows = match self.count(sort.rows) {
+            // The input may have been sized for more rows than were promised to this sort.
+            RowCount::Device { count, most } => RowCount::Device {
+                count,
+                most: most.min(input),
+            },
+            known => known,
+        };
+        self.kernels += 1;
+        // SAFETY: every word array and the order have room for `input` rows.
+        unsafe {
+            primitives::sort_rows(
+                self.runtime,
+                self.stream,
+                &words,
+                &sort.word_bits,
+                rows,
+                order,
+            )
+        }
     }
 }

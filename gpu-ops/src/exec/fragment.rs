@@ -1,6 +1,5 @@
 //! The physical plan node that stands for a fragment.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,9 +24,10 @@ use parking_lot::Mutex;
 
 use super::attempts::FragmentRun;
 use super::execute::{Deliver, Finished, Host, execute};
+use super::found::Found;
 use super::prepared::{Prepared, streamed_scans};
 use super::report::{Counters, FragmentOptions, FragmentReport};
-use super::room::RoomLevel;
+use super::room::{RoomLevel, group_room};
 use super::rows::DeviceRows;
 use super::run::Run;
 use crate::codegen::Program;
@@ -60,8 +60,8 @@ pub(super) struct Shared {
     options: FragmentOptions,
     schema: SchemaRef,
     prepared: Mutex<Option<Arc<Prepared>>>,
-    /// Builds that are known not to be unique.
-    duplicates: Mutex<HashSet<String>>,
+    /// What runs found out that plans must know.
+    found: Mutex<Found>,
     /// How much device memory its columns may take.
     pub(super) room: RoomLevel,
     /// The CPU plan has run: its operators may keep state of that.
@@ -113,7 +113,7 @@ impl GpuFragmentExec {
                 options,
                 schema,
                 prepared: Mutex::default(),
-                duplicates: Mutex::default(),
+                found: Mutex::default(),
                 room: RoomLevel::default(),
                 original_ran: AtomicBool::new(false),
             }),
@@ -385,13 +385,25 @@ impl Shared {
                 Err(GpuError::DuplicateKeys(build)) => {
                     self.forget(&prepared);
                     let note = format!("{build} has rows of equal keys: planned again");
-                    self.duplicates.lock().insert(build.clone());
-                    if prepared.duplicates.contains(&build) {
+                    self.found.lock().duplicates.insert(build.clone());
+                    if prepared.found.duplicates.contains(&build) {
                         return Err(GpuError::Internal(format!(
                             "{build} was assumed to be unique although it is known not to be"
                         )));
                     }
                     report.choices.push(note);
+                }
+                Err(GpuError::GroupsOutgrown {
+                    name,
+                    slots,
+                    distinct_slots,
+                }) => {
+                    self.forget(&prepared);
+                    let note = format!("groups of {name} outgrew {slots} slots: planned again");
+                    report.choices.push(note);
+                    let mut found = self.found.lock();
+                    let outgrown = found.outgrown.entry(name).or_default();
+                    outgrown.note(slots, &distinct_slots);
                 }
                 Err(other) => return Err(other),
             }
@@ -410,12 +422,9 @@ impl Shared {
         if let Some(prepared) = kept.filter(suits) {
             return Ok((prepared, true));
         }
-        let duplicates = self.duplicates.lock().clone();
+        let found = self.found.lock().clone();
         let plain: Vec<LoadedTable> = tables.iter().map(|t| LoadedTable::clone(t)).collect();
-        let mut graph = self.policy.graph(&plain, &duplicates)?;
-        if short && !graph.parts.allowed() {
-            graph.parts = Parts::Large;
-        }
+        let graph = self.graph(&plain, &found)?;
         if graph.schema != self.schema {
             return Err(GpuError::Internal(
                 "a fragment's schema differs from its plan's".into(),
@@ -425,14 +434,30 @@ impl Shared {
         let program = Program::new(&graph, &plain, self.policy.as_ref(), device)?;
         // Anonymous tables are loaded anew each time: keeping them would only hold memory.
         drop(plain);
-        let mut prepared =
-            Prepared::new(graph, duplicates, program, tables, &self.runtime, stream)?;
+        let mut prepared = Prepared::new(graph, found, program, tables, &self.runtime, stream)?;
         if self.options.blocks > 0 {
             prepared.limit_blocks(self.options.blocks * u64::from(device.multiprocessors.max(1)));
         }
         let prepared = Arc::new(prepared);
         *self.prepared.lock() = Some(Arc::clone(&prepared));
         Ok((prepared, false))
+    }
+
+    /// The graph over these tables, by what runs have found out.
+    fn graph(&self, tables: &[LoadedTable], found: &Found) -> Result<Graph> {
+        let mut graph = self.policy.graph(tables, &found.duplicates)?;
+        if self.room.results_may_spill() && !graph.parts.allowed() {
+            graph.parts = Parts::Large;
+        }
+        if graph.parts.allowed() {
+            graph.group_room = Some(group_room(self.runtime.pool().budget()));
+        }
+        for result in &mut graph.results {
+            if let Some(outgrown) = found.outgrown.get(&result.name) {
+                result.estimate = result.estimate.max(outgrown.slots / 2);
+            }
+        }
+        Ok(graph)
     }
 
     /// Do not use this again.
@@ -459,8 +484,8 @@ impl Shared {
             })
             .collect();
         let steps = resident.and_then(|tables| {
-            let duplicates = self.duplicates.lock().clone();
-            let graph = self.policy.graph(&tables, &duplicates).ok()?;
+            let found = self.found.lock().clone();
+            let graph = self.graph(&tables, &found).ok()?;
             // The choices are made with the figures that code generation comes to.
             let device = self.runtime.device().info();
             let program = Program::new(&graph, &tables, self.policy.as_ref(), device);
@@ -489,6 +514,8 @@ fn complete<T>(
     report.kernels = finished.kernels;
     report.bytes = prepared.bytes;
     report.join_parts = finished.parts;
+    report.group_parts = finished.group_parts;
+    report.sort_parts = finished.sort_parts;
     report.streamed_bytes = finished.streamed_bytes;
     report.spilled_bytes = finished.spilled_bytes;
     report.output_rows = usize::try_from(finished.rows).unwrap_or(usize::MAX);

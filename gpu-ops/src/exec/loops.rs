@@ -18,10 +18,12 @@ pub(super) struct Loop {
     pub(super) before: Vec<usize>,
     /// To run for each part, in this order.
     pub(super) inside: Vec<usize>,
+    /// Results that are made anew for each part.
+    pub(super) replaced: Vec<ResultId>,
 }
 
 impl Loop {
-    /// The loop over parts of `replaced`, results that step `maker` makes anew for each part; `None` when a step needs both
+    /// The loop over parts of `replaced`, results that step `maker` or one inside the loop makes anew for each part; `None` when a step needs both
     /// a part and what becomes of all of them.
     pub(super) fn over(prepared: &Prepared, maker: usize, replaced: &[ResultId]) -> Option<Self> {
         let reads: Vec<HashSet<ResultId>> = prepared
@@ -41,6 +43,7 @@ impl Loop {
         let mut plan = Self {
             before: vec![],
             inside: vec![],
+            replaced: replaced.to_vec(),
         };
         for (step, read) in reads.iter().enumerate().take(last + 1).skip(maker + 1) {
             let needs_all = read.intersection(&late).next().is_some();
@@ -49,7 +52,9 @@ impl Loop {
                     return None;
                 }
                 plan.inside.push(step);
-                late.extend(PreparedStep::into(&prepared.steps[step]));
+                // What is made anew for each part is complete with it.
+                let into = PreparedStep::into(&prepared.steps[step]);
+                late.extend(into.filter(|result| !replaced.contains(result)));
                 let inside = |result: &ResultId| tracks(result) && !replaced.contains(result);
                 late.extend(read.iter().copied().filter(inside));
                 late.retain(|result| !marked.contains(result));
@@ -64,7 +69,7 @@ impl Loop {
 }
 
 /// The results that a step reads or marks, other than the one that it fills.
-fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSet<ResultId> {
+pub(super) fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSet<ResultId> {
     let mut reads = HashSet::new();
     let kernels: Vec<&PreparedKernel> = match step {
         PreparedStep::Pipeline(kernel) => vec![kernel],

@@ -4,7 +4,11 @@
 //!    [`crate::graph::Policy`] asks for, and has it plan and [`crate::codegen::Program`] generate for them.
 //! 2. `prepared` has all kernels compiled in parallel (`compile`) and resolves the names of their arguments (`places`). What comes
 //!    out serves every later run over the same columns.
-//! 3. `run` makes room for results (`provide`, `shapes`, `storage`), launches step after step, finishes indexes and orders (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later queries (`covering`); columns in host memory come in `strides`, joins that are too large in `parts`, which `spill` puts away; `trees` gives tree-shaped kernels the memory that their warps share. A first run reads sizes between the
+//! 3. `run` makes room for results (`provide`, `shapes`, `storage`), launches step after step, finishes indexes and orders
+//!    (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later queries (`covering`);
+//!    columns in host memory come in `strides`, joins that are too large in `parts`, which `spill` puts away, group-bys in
+//!    `group_parts`, sorts in `sort_parts`, these two with what lies in partitions (`spread`); `trees` gives tree-shaped kernels
+//!    the memory that their warps share. A first run reads sizes between the
 //!    steps (`control`) and repeats a kernel whose result had too little room; later runs know the sizes and wait for
 //!    the device once, at the end.
 //! 4. `execute` brings the output to the host, in one copy when it is small, and `decode` and `text` turn it into
@@ -20,7 +24,9 @@ mod covering;
 mod decode;
 mod execute;
 mod finish;
+mod found;
 mod fragment;
+mod group_parts;
 mod head;
 mod joined;
 mod ladder;
@@ -36,7 +42,9 @@ mod room;
 mod rows;
 mod run;
 mod shapes;
+mod sort_parts;
 mod spill;
+mod spread;
 mod storage;
 mod strides;
 #[cfg(test)]

@@ -391,7 +391,7 @@ impl Run<'_> {
     }
 
     /// Run what comes before the first part.
-    fn begin_loop(&mut self, replaced: &[ResultId]) -> Result<Loop> {
+    pub(super) fn begin_loop(&mut self, replaced: &[ResultId]) -> Result<Loop> {
         let plan = Loop::over(self.prepared, self.step, replaced)
             .ok_or_else(|| GpuError::Internal("a join in parts that does not go".into()))?;
         self.in_parts = true;
@@ -403,17 +403,20 @@ impl Run<'_> {
     }
 
     /// Run the steps that read a part.
-    fn run_inside(&mut self, plan: &Loop) -> Result<()> {
+    pub(super) fn run_inside(&mut self, plan: &Loop) -> Result<()> {
         for step in &plan.inside {
             if let PreparedStep::Pipeline(kernel) = &self.prepared.steps[*step] {
                 self.fill_result(kernel)?;
+                if let Some(into) = kernel.into {
+                    self.added[into] = !plan.replaced.contains(&into);
+                }
             }
         }
         Ok(())
     }
 
     /// All parts have been read: their sinks are complete.
-    fn end_loop(&mut self, plan: &Loop) -> Result<()> {
+    pub(super) fn end_loop(&mut self, plan: &Loop) -> Result<()> {
         self.ran.extend(&plan.inside);
         let outer = self.step;
         let mut finished: Vec<ResultId> = Vec::new();
@@ -426,10 +429,8 @@ impl Run<'_> {
             }
             finished.push(result);
             self.step = *step;
-            if self.probes_split(result) {
-                self.join_partitions(result)?;
-            } else {
-                self.finish(result)?;
+            if !plan.replaced.contains(&result) {
+                self.complete(result)?;
             }
         }
         self.step = outer;

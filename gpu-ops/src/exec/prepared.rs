@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::compile::{Builtins, compile};
 use super::covering::Covering;
+use super::found::Found;
 use super::places::{ColumnPart, Field, Name, Part, Place, Template};
 use super::shapes::Shape;
 use super::strides::StreamedPart;
@@ -33,8 +34,8 @@ pub(super) struct Prepared {
     tables: Vec<TableIdentity>,
     /// The steps, for EXPLAIN, for names and for estimates.
     pub(super) graph: Graph,
-    /// Builds that were known not to be unique.
-    pub(super) duplicates: HashSet<String>,
+    /// What was known of it.
+    pub(super) found: Found,
     /// By result.
     pub(super) shapes: Vec<Shape>,
     /// By result: what it has of a table.
@@ -132,6 +133,8 @@ pub(super) struct PreparedKernel {
     pub(super) tree: Option<TreeLayout>,
     /// It fills an index that may be there already.
     pub(super) covering: Option<Covering>,
+    /// Rows of its result lie where they have their numbers in the source.
+    pub(super) in_place: bool,
     pub(super) source: PreparedSource,
     pub(super) into: Option<ResultId>,
     pub(super) label: String,
@@ -167,7 +170,7 @@ impl Prepared {
     /// [`GpuError::Internal`] when program and graph do not go together.
     pub(super) fn new(
         mut graph: Graph,
-        duplicates: HashSet<String>,
+        found: Found,
         program: Program,
         tables: &[Arc<LoadedTable>],
         runtime: &Runtime,
@@ -238,14 +241,15 @@ impl Prepared {
         Ok(Self {
             tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
             dead_after: dead_after(&steps, &shapes, graph.output),
-            shapes,
-            output,
-            scalars: scalars(&graph),
             choices: [
                 program.choices.clone(),
                 streamed_scans(&graph, tables.iter().map(AsRef::as_ref)),
+                sorts_in_parts(&graph, &shapes),
             ]
             .concat(),
+            shapes,
+            output,
+            scalars: scalars(&graph),
             bytes: bytes_read(&program, tables),
             borrowed: program
                 .results
@@ -256,7 +260,7 @@ impl Prepared {
             steps,
             lookups,
             graph,
-            duplicates,
+            found,
         })
     }
 
@@ -428,6 +432,7 @@ impl Builder<'_> {
             most_blocks: u64::from(resident.max(1)) * multiprocessors,
             tile_rows: kernel.tile_rows.max(1),
             tree: kernel.tree,
+            in_place: kernel.in_place,
             streamed: streamed.into_inner(),
             covering: kernel.into.and_then(|into| {
                 Covering::of(self.graph, into, self.tables, self.shapes.get(into)?)
@@ -509,6 +514,29 @@ pub(super) fn streamed_scans<'t>(
                 scan.name,
                 table.columns.len(),
                 bytes as f64 / 1e6
+            )
+        })
+    });
+    lines.collect()
+}
+
+/// Which sorts are thought to come in ranges, in words.
+fn sorts_in_parts(graph: &Graph, shapes: &[Shape]) -> Vec<String> {
+    let Some(room) = graph.group_room else {
+        return vec![];
+    };
+    let sorts = graph.steps.iter().filter_map(|step| match step {
+        Step::Sort(sort) if !sort.keys.is_empty() => Some(sort),
+        _ => None,
+    });
+    let lines = sorts.filter_map(|sort| {
+        let spec = graph.results.get(sort.rows)?;
+        let row = shapes.get(sort.rows)?.row_bytes() as u64;
+        let bytes = spec.estimate.saturating_mul(row);
+        (bytes > room.part).then(|| {
+            format!(
+                "{} is sorted in parts of {} bytes: about {bytes} bytes of rows",
+                spec.name, room.part
             )
         })
     });

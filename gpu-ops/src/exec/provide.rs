@@ -1,5 +1,6 @@
 //! Room for results: before a pipeline as much as it may need, later as much as it turned out to need.
 
+use super::found::Outgrown;
 use super::places::Part;
 use super::prepared::{Hint, Lent};
 use super::run::Run;
@@ -49,6 +50,9 @@ impl<'a> Run<'a> {
                     }
                 },
             };
+            if let (Some(outgrown), None) = (self.outgrown(into), regrouped) {
+                outgrown.raise(&mut self.sizes[into]);
+            }
             return self.make(into);
         }
         if let (Shape::Index(index), false) = (shape, shape.appends()) {
@@ -90,6 +94,13 @@ impl<'a> Run<'a> {
             self.sizes[into].capacity = wanted;
             self.make(into)
         } else if wanted > self.sizes[into].capacity {
+            if self.in_parts {
+                // More parts follow: rows are not to be moved for each.
+                wanted = wanted.max(self.sizes[into].capacity.saturating_mul(2));
+            }
+            if shape.numbers_rows() {
+                wanted = wanted.min(MOST_NUMBERED);
+            }
             self.resize(into, wanted, before)
         } else {
             Ok(())
@@ -161,6 +172,41 @@ impl<'a> Run<'a> {
                 self.make(result)
             }
         }
+    }
+
+    /// What earlier runs found of a table that was too small.
+    fn outgrown(&self, result: ResultId) -> Option<&'a Outgrown> {
+        self.prepared.found.outgrown.get(self.name(result))
+    }
+
+    /// May a table that overflowed be made anew, larger and empty? Not when rows of an earlier part were in it, and once
+    /// not when it would be too large for device memory: then rows had better be aggregated in parts.
+    pub(super) fn check_growth(&self, result: ResultId) -> Result<()> {
+        let sizes = &self.sizes[result];
+        let room = self.prepared.graph.group_room;
+        let beyond = match (&self.prepared.shapes[result], room) {
+            (
+                Shape::Groups {
+                    hashed: true,
+                    slot_bytes,
+                    key_words,
+                    ..
+                },
+                Some(room),
+            ) => {
+                let slot = (slot_bytes + key_words * 8) as u64;
+                sizes.slots.saturating_mul(2 * slot) > room.states
+            }
+            _ => false,
+        };
+        if !self.added[result] && (!beyond || self.outgrown(result).is_some()) {
+            return Ok(());
+        }
+        Err(GpuError::GroupsOutgrown {
+            name: self.name(result).to_string(),
+            slots: sizes.slots,
+            distinct_slots: sizes.distinct_slots.clone(),
+        })
     }
 
     /// Twice the slots for groups (Karnagel et al., DaMoN 2015), four times for the sets of DISTINCT calls; empty.

@@ -44,6 +44,10 @@ pub struct FragmentReport {
     pub spilled_bytes: u64,
     /// Parts that joins were done in: pairs of partitions, and strides of probing sides.
     pub join_parts: u64,
+    /// Parts that group-bys were done in, each with all rows of its groups.
+    pub group_parts: u64,
+    /// Parts that sorts were done in: ranges of keys, and pieces of which only the first rows were kept.
+    pub sort_parts: u64,
     /// Rows that left the device.
     pub output_rows: usize,
     /// Device memory that the run held at its height, in bytes: the columns that it read and all that it made.
@@ -117,6 +121,8 @@ impl Counters {
         self.add("bytes_streamed", report.streamed_bytes as usize);
         self.add("bytes_spilled", report.spilled_bytes as usize);
         self.add("join_parts", report.join_parts as usize);
+        self.add("group_parts", report.group_parts as usize);
+        self.add("sort_parts", report.sort_parts as usize);
         if report.kernel_ms > 0.0 {
             self.add(
                 "gigabytes_per_second",

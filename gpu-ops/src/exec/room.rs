@@ -3,7 +3,9 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use super::spread::part_bytes;
 use crate::column::ColumnRoom;
+use crate::pipeline::GroupRoom;
 
 /// By level: the share of the budget that the columns of a query may take, in quarters.
 const QUARTERS: [usize; 3] = [3, 1, 0];
@@ -34,6 +36,15 @@ impl RoomLevel {
         let order = Ordering::Relaxed;
         let next = |level: u8| (usize::from(level) + 1 < QUARTERS.len()).then_some(level + 1);
         self.0.fetch_update(order, order, next).is_ok()
+    }
+}
+
+/// What group-bys may take of a budget of so many bytes where it is short: half of it for a table of states, beside strides
+/// and what else the pipeline reads.
+pub(super) fn group_room(budget: usize) -> GroupRoom {
+    GroupRoom {
+        states: budget as u64 / 2,
+        part: part_bytes(budget),
     }
 }
 

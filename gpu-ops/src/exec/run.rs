@@ -1,5 +1,6 @@
 //! One run of a prepared fragment: room for results, launches in order, and what to do when room was short.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::control::Control;
@@ -63,12 +64,22 @@ pub(super) struct Run<'a> {
     pub(super) in_parts: bool,
     /// Parts of joins: pairs of partitions, and strides that were probed one by one.
     pub(super) parts: u64,
+    /// Results get the rows of a piece alone.
+    pub(super) piecewise: bool,
+    /// Parts of group-bys.
+    pub(super) group_parts: u64,
+    /// Parts of sorts.
+    pub(super) sort_parts: u64,
     /// Bytes of partitions that came from host memory.
     pub(super) pair_bytes: u64,
+    /// By result: the rows of all parts, of which it has one at a time.
+    pub(super) spread_rows: Vec<u64>,
+    /// By result: rows of an earlier part are in it, and cannot be had again.
+    pub(super) added: Vec<bool>,
 }
 
 /// Skip and fetch of the sort being launched.
-type Cut = (u64, u64);
+pub(super) type Cut = (u64, u64);
 
 impl<'a> Run<'a> {
     /// With `hints` nothing is read back before the end, and the results are to be checked with
@@ -117,7 +128,12 @@ impl<'a> Run<'a> {
             ran: vec![],
             in_parts: false,
             parts: 0,
+            piecewise: false,
+            group_parts: 0,
+            sort_parts: 0,
             pair_bytes: 0,
+            spread_rows: vec![0; results],
+            added: vec![false; results],
         })
     }
 
@@ -250,13 +266,26 @@ impl<'a> Run<'a> {
             Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
             Place::Skip => Some(skip),
             Place::Fetch => Some(fetch),
-            Place::Capacity(result) => self.sizes.get(result).map(|s| s.capacity),
+            Place::Capacity(result) => {
+                let first = self.first_place(kernel, span, result);
+                self.sizes
+                    .get(result)
+                    .map(|s| s.capacity.saturating_add(first))
+            }
             Place::Slots(result) => self.sizes.get(result).map(|s| s.slots),
             Place::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
             Place::DistinctSlots(result, set) => {
                 self.sizes.get(result)?.distinct_slots.get(set).copied()
             }
-            Place::Of(result, part) => self.find(result, part).map(|address| address.0),
+            Place::Of(result, part) => {
+                let first = self.first_place(kernel, span, result);
+                let address = self.find(result, part)?.0;
+                // The rows' own numbers bring a wrapped address back.
+                Some(match first {
+                    0 => address,
+                    _ => address.wrapping_sub(first * self.unit(result, part)?),
+                })
+            }
         })?;
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),
@@ -280,6 +309,22 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The number of the first row that a result has room for: of pieces that a kernel writes in place, that of the piece.
+    fn first_place(&self, kernel: &PreparedKernel, span: &Span, result: ResultId) -> u64 {
+        match kernel.in_place && kernel.into == Some(result) && self.piecewise {
+            true => span.first,
+            false => 0,
+        }
+    }
+
+    /// Bytes of a row of a part.
+    fn unit(&self, result: ResultId, part: Part) -> Option<u64> {
+        let mut sizes = self.stores.get(result)?.as_ref()?.parts();
+        sizes
+            .find(|size| size.part == part)
+            .map(|size| size.unit as u64)
+    }
+
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
         let Some(into) = kernel.into else {
             return self.fill_result(kernel);
@@ -292,17 +337,17 @@ impl<'a> Run<'a> {
         if self.comes_in_strides(kernel, into) {
             return self.probe_strides(kernel, into);
         }
+        if self.collect_in_parts(kernel, into)? || self.keep_first(kernel, into)? {
+            return Ok(());
+        }
         match self.splits_in_strides(kernel, into) {
             Some(bits) => self.split_strides(kernel, into, bits)?,
             None => self.fill_result(kernel)?,
         }
-        if self.probes_split(into) {
-            return self.join_partitions(into);
-        }
-        if self.splits[into].is_some() {
+        if self.splits[into].is_some() && !self.probes_split(into) {
             return Ok(());
         }
-        self.finish(into)?;
+        self.complete(into)?;
         if let (Some(what), Some(store)) = (&kernel.covering, &self.stores[into])
             && !self.head.holds(store)
             && self.recycler.spilled() == 0
@@ -377,8 +422,16 @@ impl<'a> Run<'a> {
         self.control
             .set(self.stream, into, ControlWord::Count, rows)?;
         self.rows[into] = rows;
+        self.complete(into)
+    }
+
+    /// All rows of a result are there: do what its readers need, and where that goes in parts let them read each.
+    pub(super) fn complete(&mut self, into: ResultId) -> Result<()> {
         if self.probes_split(into) {
             return self.join_partitions(into);
+        }
+        if self.regroup_in_parts(into)? {
+            return Ok(());
         }
         self.finish(into)
     }
@@ -441,6 +494,7 @@ impl<'a> Run<'a> {
             self.launch_stride(kernel, rows, scan.as_mut(), number)?;
             let words = self.control.read(self.stream)?;
             if Control::word(&words, into, ControlWord::Overflow) != 0 {
+                self.check_growth(into)?;
                 self.grow_groups(into)?;
                 if let Some(scan) = &mut scan {
                     scan.restart();
@@ -474,6 +528,17 @@ impl<'a> Run<'a> {
         Err(self.hopeless(into))
     }
 
+    /// Launch over some rows of a table; what comes of them, as there are at most so many, finds room.
+    pub(super) fn fill_rows(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        rows: Range<u64>,
+    ) -> Result<()> {
+        self.launch_over(kernel, &Span::some(kernel, rows), (0, 0))?;
+        self.check_filled(kernel, into)
+    }
+
     /// Launch over one stride whose rows, as there are at most so many, find room.
     pub(super) fn fill_stride(
         &mut self,
@@ -483,8 +548,17 @@ impl<'a> Run<'a> {
         number: u64,
     ) -> Result<()> {
         self.launch_stride(kernel, self.bound(kernel.source), scan, number)?;
+        self.check_filled(kernel, into)
+    }
+
+    /// How many rows a launch made, for which there must have been room.
+    fn check_filled(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<()> {
         let words = self.control.read(self.stream)?;
-        self.rows[into] = Control::word(&words, into, ControlWord::Count);
+        self.rows[into] = match kernel.in_place && self.piecewise {
+            // All rows of the piece; the count is the number of the row behind them.
+            true => self.sizes[into].capacity,
+            false => Control::word(&words, into, ControlWord::Count),
+        };
         if self.rows[into] > self.sizes[into].capacity {
             return Err(GpuError::Internal(format!(
                 "a stride gave {} more rows than it has",

@@ -252,6 +252,12 @@ impl Store {
         self.blocks.iter().map(|b| b.buffer.len()).sum()
     }
 
+    /// Every part of its blocks.
+    pub(super) fn parts(&self) -> impl Iterator<Item = PartSize> + '_ {
+        let parts = self.blocks.iter().flat_map(|block| &block.parts);
+        parts.map(|placed| placed.size)
+    }
+
     /// Does any of it lie in host memory?
     pub(super) fn is_on_host(&self) -> bool {
         self.blocks.iter().any(|b| b.buffer.is_host())
@@ -323,16 +329,8 @@ impl Recycler {
 
     /// A buffer of at least `bytes` bytes.
     pub(super) fn allocate(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
-        let most = bytes.saturating_add(bytes / 8).saturating_add(REUSE_SLACK);
-        let best = self
-            .dead
-            .iter()
-            .enumerate()
-            .filter(|(_, b)| (bytes..=most).contains(&b.len()))
-            .min_by_key(|(_, b)| b.len())
-            .map(|(i, _)| i);
-        if let Some(best) = best {
-            return Ok(self.dead.swap_remove(best));
+        if let Some(again) = self.reuse(bytes, false) {
+            return Ok(again);
         }
         match self.pool.allocate(bytes, purpose) {
             Err(GpuError::OutOfDeviceMemory { .. }) if !self.dead.is_empty() => {
@@ -345,6 +343,20 @@ impl Recycler {
         }
     }
 
+    /// A dead block of at least `bytes` bytes, of host or of device memory.
+    fn reuse(&mut self, bytes: usize, on_host: bool) -> Option<DeviceBuffer> {
+        let most = bytes.saturating_add(bytes / 8).saturating_add(REUSE_SLACK);
+        let fits = |b: &DeviceBuffer| (bytes..=most).contains(&b.len()) && b.is_host() == on_host;
+        let fitting = self.dead.iter().enumerate().filter(|(_, b)| fits(b));
+        let best = fitting.min_by_key(|(_, b)| b.len()).map(|(i, _)| i)?;
+        Some(self.dead.swap_remove(best))
+    }
+
+    /// Is more than half of device memory free?
+    pub(super) fn has_plenty(&self) -> bool {
+        self.pool.available() > self.pool.budget() / 2
+    }
+
     /// A buffer for rows: in host memory, where that may be, when it would take much of device memory.
     pub(super) fn allocate_rows(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
         match bytes > self.pool.budget() / SHARE_OF_BUDGET {
@@ -355,10 +367,18 @@ impl Recycler {
 
     /// A buffer in host memory, where that may be and has room.
     fn allocate_on_host(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
-        let Some(host) = &self.host else {
+        let Some(host) = self.host.clone() else {
             return self.allocate(bytes, purpose);
         };
-        match host.allocate(bytes, purpose) {
+        if let Some(again) = self.reuse(bytes, true) {
+            return Ok(again);
+        }
+        let mut allocated = host.allocate(bytes, purpose);
+        if matches!(allocated, Err(GpuError::OutOfDeviceMemory { .. })) {
+            self.dead.retain(|buffer| !buffer.is_host());
+            allocated = host.allocate(bytes, purpose);
+        }
+        match allocated {
             Err(GpuError::OutOfDeviceMemory { .. }) => self.allocate(bytes, purpose),
             Err(other) => Err(other),
             Ok(buffer) => {

@@ -4,6 +4,8 @@
 //! A kernel goes over the rows of a stride under their numbers in the table. So that these lead to the right bytes, the
 //! address that it gets of a column is that of the stride's copy less the bytes of the rows before the stride.
 
+use std::ops::Range;
+
 use super::places::{ColumnPart, Place};
 use super::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
 use crate::column::{Column, Encoding};
@@ -127,6 +129,14 @@ impl Span {
             first: 0,
             end: rows,
             addresses: kernel.streamed.iter().map(|part| part.source.0).collect(),
+        }
+    }
+
+    /// Some rows of a source where it lies.
+    pub(super) fn some(kernel: &PreparedKernel, rows: Range<u64>) -> Self {
+        Self {
+            first: rows.start,
+            ..Self::whole(kernel, rows.end)
         }
     }
 
@@ -361,7 +371,7 @@ impl PreparedKernel {
     }
 
     /// Strides begin at multiples of this many rows: whole tiles, whole bytes of bitmaps, whole vectors.
-    fn stride_rows(&self) -> u64 {
+    pub(super) fn stride_rows(&self) -> u64 {
         const VECTORS: u64 = 1024;
         match self.tile_rows >= VECTORS {
             true => self.tile_rows,

@@ -24,7 +24,7 @@ pub use policy::{IndexChoice, IndexKind, IndexProfile, MaterializedJoin, Policy}
 pub use tree::{Balance, Materialization, TreeOptions};
 
 use crate::expr::Expr;
-use crate::pipeline::{Aggregate, ScanSource};
+use crate::pipeline::{Aggregate, GroupRoom, ScanSource};
 
 /// Number of a result: index into [`Graph::results`].
 pub type ResultId = usize;
@@ -50,6 +50,8 @@ pub struct Graph {
     pub keep_indexes: bool,
     /// Whether pairs of a join may come in parts.
     pub parts: Parts,
+    /// Room for the states of groups, past which rows are aggregated in parts; `None`: states may take what they need.
+    pub group_room: Option<GroupRoom>,
 }
 
 /// Are joins in memory done in parts, a pair of partitions or a stride of the probing side at a time? What reads their pairs

@@ -175,6 +175,15 @@ impl fmt::Display for GroupPlacement {
     }
 }
 
+/// Device memory for a group-by, in bytes, where it is short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupRoom {
+    /// For the states of all groups.
+    pub states: u64,
+    /// For the rows of a part, where rows are aggregated in parts of all keys.
+    pub part: u64,
+}
+
 /// What a placement is chosen from; all figures but the estimates are exact or upper bounds from resident statistics.
 #[derive(Debug, Clone)]
 pub struct GroupProfile {
@@ -216,6 +225,8 @@ pub struct GroupProfile {
     pub collisions: Option<f64>,
     /// Some group has so many of the rows that they queue at its state.
     pub hot: bool,
+    /// Where memory is short: the room there is.
+    pub room: Option<GroupRoom>,
     /// True when every state can be kept in registers.
     pub registers_possible: bool,
     /// True when the states have shared-memory atomics.

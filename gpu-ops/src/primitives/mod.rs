@@ -27,8 +27,9 @@ pub use pairs::{
 };
 pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;
-pub use sort::sort_rows;
+pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
+pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 
 use warpline_cuda::KernelArgs;
 

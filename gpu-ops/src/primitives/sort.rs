@@ -1,7 +1,8 @@
 //! The order of rows by packed key words.
 
 use warpline_cuda::kernels::{
-    self, MOST_SORT_WORDS, SORT_SMALL_ROWS, SORT_SMALL_SHARED_BYTES, SmallSortArgs, SortKeysArgs,
+    self, MOST_SORT_WORDS, RangeNumbersArgs, SORT_SMALL_ROWS, SORT_SMALL_SHARED_BYTES,
+    SmallSortArgs, SortKeysArgs,
 };
 
 use super::columns::gather;
@@ -59,6 +60,61 @@ pub unsafe fn sort_rows(
             sort_many(runtime, stream, &keys, rows, order)
         }
     }
+}
+
+/// `ranges[i]` (`u32*`) = which range between splitters the key of row i falls into: 2 s for keys between splitters s - 1 and
+/// s, 2 s + 1 for those equal to splitter s. Keys are words as [`sort_rows`] has them, at most [`MOST_SORT_WORDS`], and
+/// `splitters` (`u64*`) the words of `count` keys that ascend.
+///
+/// One reading of the words: see `range_numbers.cu`.
+///
+/// # Errors
+/// [`GpuError::Internal`] for other words, [`GpuError::Device`] from the driver.
+///
+/// # Safety
+/// Every word array and `ranges` have `rows.most()` elements, `splitters` has as many as said.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn number_ranges(
+    runtime: &Runtime,
+    stream: &Stream,
+    words: &[DevicePtr],
+    bits: &[u32],
+    splitters: DevicePtr,
+    count: u32,
+    rows: RowCount,
+    ranges: DevicePtr,
+) -> Result<()> {
+    if words.len() != bits.len() || words.len() > MOST_SORT_WORDS {
+        return Err(GpuError::Internal(format!(
+            "ranges of keys of {} words of {bits:?} bits",
+            words.len()
+        )));
+    }
+    if rows.most() == 0 {
+        return Ok(());
+    }
+    let mut args = RangeNumbersArgs {
+        words: [DevicePtr::NULL; MOST_SORT_WORDS],
+        bits: [0; MOST_SORT_WORDS],
+        splitters,
+        out: ranges,
+        count: rows.count(),
+        most: rows.most(),
+        key_words: words.len() as u32,
+        ranges: count,
+    };
+    for (w, (word, bits)) in words.iter().zip(bits).enumerate() {
+        args.words[w] = *word;
+        args.bits[w] = *bits;
+    }
+    let kernel = runtime.builtin("range_numbers", 0, kernels::range_numbers)?;
+    let config = LaunchConfig {
+        grid: grid(runtime, rows.most(), u64::from(BLOCK)),
+        block: BLOCK,
+        shared_bytes: 0,
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { launch(runtime, stream, &kernel, config, &args) }
 }
 
 /// # Safety

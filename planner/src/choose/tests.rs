@@ -39,6 +39,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         clustered: false,
         collisions: None,
         hot: false,
+        room: None,
         registers_possible: true,
         shared_possible: true,
     }

@@ -88,6 +88,7 @@ impl Lowering<'_> {
             tree: self.shape.options,
             keep_indexes: self.keep_indexes,
             parts: self.parts,
+            group_room: None,
         };
         sideways::pass_filters(&mut graph);
         Ok(graph)

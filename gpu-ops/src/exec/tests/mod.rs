@@ -97,6 +97,7 @@ pub(super) fn kernel(
         tile_rows: 256,
         tree: None,
         into,
+        in_place: false,
         scan_columns: vec![0],
         label: "by hand".into(),
     }
@@ -156,6 +157,7 @@ impl Case {
             tree: crate::graph::TreeOptions::default(),
             keep_indexes: false,
             parts: crate::graph::Parts::Never,
+            group_room: None,
         };
         let program = Program {
             hidden: vec![],

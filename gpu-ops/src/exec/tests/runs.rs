@@ -417,6 +417,7 @@ fn strings_by_row_are_fetched() {
         tree: crate::graph::TreeOptions::default(),
         keep_indexes: false,
         parts: crate::graph::Parts::Never,
+        group_room: None,
     };
     let program = Program {
         hidden: vec![],

@@ -6,6 +6,7 @@ use arrow::array::{ArrayRef, Decimal128Array, Float64Array, StringArray};
 use arrow::datatypes::{Int16Type, Int32Type, Int64Type};
 use warpline_sql_tests::{Fixture, test_device};
 
+use super::counter;
 use crate::operators::support::{Nulls, Random, booleans, drawn, primitive, row_numbers, strings};
 
 /// Bytes of device memory: a few strides of a few columns.
@@ -211,19 +212,6 @@ fn groups_over_strides_by_each_algorithm() {
         let (streamed, _) = check(&fixture, &queries, &[33, 30_000]);
         assert!(streamed > 0, "nothing was streamed");
     }
-}
-
-/// The counter of a plan that ran.
-fn counter(fixture: &Fixture, sql: &str, name: &str) -> u64 {
-    let plan = fixture.explain(&format!("ANALYZE {sql}"));
-    let text: String = plan
-        .split(|c: char| c == '|' || c.is_whitespace())
-        .collect();
-    let value = text.split(&format!("{name}=")).nth(1);
-    let digits = value.and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
-    digits
-        .and_then(|digits| digits.parse().ok())
-        .unwrap_or_else(|| panic!("no {name} in {plan}"))
 }
 
 #[test]

@@ -1,0 +1,448 @@
+//! Rows of a result in partitions that lie in several chunks: how they get there piece by piece, and how some of the
+//! partitions are brought back to the device.
+//!
+//! A piece is as many rows as may lie on the device. It is partitioned there, and its partitions are kept one behind the other:
+//! on the device while more than half of that is free, else in host memory. So rows cross the link in whole pieces one way
+//! and in runs of a partition the other way, never one by one.
+
+use std::ops::Range;
+
+use super::part_sizes::{BlockSizes, PartSize};
+use super::places::{Part, Place};
+use super::prepared::{PreparedKernel, PreparedSource};
+use super::run::Run;
+use super::shapes::Sizes;
+use super::storage::Store;
+use super::strides::Scan;
+use crate::codegen::ControlWord;
+use crate::device::{Event, Stream};
+use crate::error::{GpuError, Result};
+use crate::graph::ResultId;
+use crate::primitives::{self, Digits, Keys, Payload, RowCount};
+
+/// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
+/// they are partitioned or sorted, those of the next part come meanwhile, and there is what is made of them.
+const SHARE_OF_BUDGET: u64 = 12;
+/// A piece has whole vectors of every column.
+const VECTOR: u64 = 1024;
+/// Hash or key bits of partitions: one reading of the rows.
+pub(super) const BITS: u32 = 8;
+
+/// Bytes that a piece, or the rows of a part, may take of a budget.
+pub(super) fn part_bytes(budget: usize) -> u64 {
+    budget as u64 / SHARE_OF_BUDGET
+}
+
+/// Rows in partitions.
+struct Chunk {
+    rows: Store,
+    /// The first row of each partition, and the number of rows.
+    offsets: Vec<u32>,
+}
+
+impl Chunk {
+    /// Rows of some partitions, which lie one behind the other.
+    fn of(&self, partitions: &Range<usize>) -> Range<u64> {
+        let offset = |at: usize| self.offsets.get(at).copied().map_or(0, u64::from);
+        offset(partitions.start)..offset(partitions.end)
+    }
+}
+
+/// Rows of a result in `2^BITS` partitions.
+#[derive(Default)]
+pub(super) struct Spread {
+    chunks: Vec<Chunk>,
+}
+
+/// What rows are partitioned by.
+pub(super) struct SpreadBy {
+    pub(super) keys: Keys,
+    pub(super) digits: Digits,
+    /// The lowest of the bits.
+    pub(super) shift: u32,
+    /// The keys are a part of the rows and move with them.
+    pub(super) kept: bool,
+}
+
+/// How a pipeline over a table is run piece by piece.
+pub(super) struct Pieces<'k> {
+    kernel: &'k PreparedKernel,
+    /// Strides of a table whose columns come from host memory.
+    scan: Option<Scan<'k>>,
+    /// Else: rows of a piece, and of the table.
+    rows: u64,
+    all: u64,
+}
+
+impl Pieces<'_> {
+    /// Number of pieces.
+    pub(super) fn count(&self) -> u64 {
+        match &self.scan {
+            Some(scan) => scan.count(),
+            None => self.all.div_ceil(self.rows),
+        }
+    }
+
+    /// Rows of the table in a piece.
+    fn rows_of(&self, number: u64) -> Range<u64> {
+        let first = number * self.rows;
+        match &self.scan {
+            Some(scan) => 0..scan.rows_of(number),
+            None => first..(first + self.rows).min(self.all),
+        }
+    }
+}
+
+/// Some partitions on their way to the device.
+pub(super) struct Staged {
+    store: Store,
+    rows: u64,
+    come: Event,
+}
+
+impl Spread {
+    /// Rows of some partitions.
+    pub(super) fn rows_of(&self, partitions: &Range<usize>) -> u64 {
+        let of = |chunk: &Chunk| chunk.of(partitions);
+        self.chunks.iter().map(of).map(|r| r.end - r.start).sum()
+    }
+
+    /// All rows.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows_of(&(0..1 << BITS))
+    }
+
+    /// Where the rows of some partitions lie, as many as there are chunks.
+    pub(super) fn places(&self, partitions: &Range<usize>) -> Vec<(&Store, Range<u64>)> {
+        let chunks = self.chunks.iter();
+        chunks
+            .map(|chunk| (&chunk.rows, chunk.of(partitions)))
+            .collect()
+    }
+
+    /// Rows of the largest partition.
+    pub(super) fn largest(&self) -> u64 {
+        let rows = (0..1 << BITS).map(|p| self.rows_of(&(p..p + 1)));
+        rows.max().unwrap_or(0)
+    }
+
+    /// Neighbouring partitions together, as long as they have at most `most` rows; at least one part, and none without
+    /// rows beside others.
+    pub(super) fn parts(&self, most: u64) -> Vec<Range<usize>> {
+        let mut parts: Vec<(Range<usize>, u64)> = Vec::new();
+        for partition in 0..1 << BITS {
+            let one = partition..partition + 1;
+            let rows = self.rows_of(&one);
+            match parts.last_mut() {
+                Some((part, sum)) if *sum + rows <= most || rows == 0 => {
+                    part.end = one.end;
+                    *sum += rows;
+                }
+                Some((part, sum)) if *sum == 0 => (*part, *sum) = (one, rows),
+                _ => parts.push((one, rows)),
+            }
+        }
+        parts.into_iter().map(|(part, _)| part).collect()
+    }
+}
+
+impl Run<'_> {
+    /// Bytes of a piece, and of the rows of a part.
+    pub(super) fn part_room(&self) -> u64 {
+        part_bytes(self.recycler.pool().budget())
+    }
+
+    /// Rows of a result in a piece or a part.
+    pub(super) fn piece_rows(&self, result: ResultId) -> u64 {
+        let bytes = self.prepared.shapes[result].row_bytes().max(1) as u64;
+        (self.part_room() / bytes).max(VECTOR) / VECTOR * VECTOR
+    }
+
+    /// Are so many rows of a result more than a part may have, and can they be done in parts?
+    pub(super) fn exceeds_part(&self, result: ResultId, rows: u64) -> bool {
+        self.recycler.spills() && self.careful() && rows > self.piece_rows(result)
+    }
+
+    /// How a pipeline is run piece by piece whose rows, if all find their way to its result, are too many for a part;
+    /// `None` when they are few, or it does not go over a table in order.
+    pub(super) fn pieces<'k>(
+        &self,
+        kernel: &'k PreparedKernel,
+        into: ResultId,
+    ) -> Option<Pieces<'k>> {
+        let PreparedSource::Exactly(all) = kernel.source else {
+            return None;
+        };
+        let in_order = kernel
+            .template
+            .places()
+            .any(|place| place == Place::FirstRow);
+        let whole = kernel.tree.is_some() || self.lent(into).is_some() || !in_order;
+        if whole || !self.exceeds_part(into, all) {
+            return None;
+        }
+        let tiles = kernel.stride_rows();
+        Some(Pieces {
+            kernel,
+            scan: self.scan(kernel),
+            rows: (self.piece_rows(into) / tiles).max(1) * tiles,
+            all,
+        })
+    }
+
+    /// Run a piece of a pipeline: its result has the rows of that alone.
+    pub(super) fn fill_piece(
+        &mut self,
+        into: ResultId,
+        pieces: &mut Pieces<'_>,
+        number: u64,
+    ) -> Result<Store> {
+        let rows = pieces.rows_of(number);
+        self.rows[into] = 0;
+        self.sizes[into].capacity = rows.end - rows.start;
+        self.make(into)?;
+        self.control.set(self.stream, into, ControlWord::Count, 0)?;
+        let kernel = pieces.kernel;
+        self.piecewise = true;
+        let filled = match &mut pieces.scan {
+            Some(scan) => self.fill_stride(kernel, into, Some(scan), number),
+            None => self.fill_rows(kernel, into, rows),
+        };
+        self.piecewise = false;
+        filled?;
+        let filled = self.stores[into].take();
+        filled.ok_or_else(|| GpuError::Internal("a piece without rows".into()))
+    }
+
+    /// Copy some rows of a result to memory of their own on the device.
+    pub(super) fn load_piece(&mut self, result: ResultId, rows: Range<u64>) -> Result<Store> {
+        let count = rows.end - rows.start;
+        let store = self.room_for_rows(result, count)?;
+        let device = self.runtime.device();
+        for size in store.parts().collect::<Vec<_>>() {
+            let unit = size.unit as u64;
+            let from = self.address(result, size.part)?;
+            let from = from.offset(rows.start * unit);
+            let Some(to) = store.address(size.part) else {
+                return Err(lost(size.part));
+            };
+            // SAFETY: the result has the rows, in its own memory or in a table that the caller of the run holds; the piece
+            // has room for them.
+            unsafe {
+                device.copy_on_device(self.stream, from, to, (count * unit) as usize)?;
+            }
+        }
+        Ok(store)
+    }
+
+    /// Memory for rows of a result as its pipeline writes them.
+    pub(super) fn room_for_rows(&mut self, result: ResultId, rows: u64) -> Result<Store> {
+        let sizes = Sizes {
+            capacity: rows,
+            ..Sizes::default()
+        };
+        let blocks = self.prepared.shapes[result].filling(&sizes);
+        let name = self.name(result);
+        let mut store = Store::default();
+        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        Ok(store)
+    }
+
+    /// Partition the `rows` rows of a piece and keep the partitions.
+    pub(super) fn spread_piece(
+        &mut self,
+        result: ResultId,
+        piece: &Store,
+        rows: u64,
+        by: &SpreadBy,
+        spread: &mut Spread,
+    ) -> Result<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let moved: Vec<PartSize> = piece
+            .parts()
+            .filter(|size| size.part.moves())
+            .map(|size| PartSize { rows, ..size })
+            .collect();
+        let keys = PartSize::new(Part::KeyWord(0), by.keys.width as usize, rows);
+        let partitions = 1 << BITS;
+        let block = |parts: Vec<PartSize>| BlockSizes {
+            parts,
+            ..Default::default()
+        };
+        let kept = [moved.clone(), if by.kept { vec![keys] } else { vec![] }].concat();
+        let mut rest = vec![PartSize::new(Part::Offsets, 4, partitions + 1)];
+        if !by.kept {
+            rest.push(keys);
+        }
+        let name = self.name(result);
+        let mut arranged = Store::default();
+        let blocks = [block(kept.clone()), block(rest)];
+        arranged.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        let new = |part: Part| arranged.address(part).ok_or_else(|| lost(part));
+        let mut payloads = Vec::new();
+        for size in &moved {
+            payloads.push(Payload {
+                from: Some(piece.address(size.part).ok_or_else(|| lost(size.part))?),
+                to: new(size.part)?,
+                width: size.unit as u32,
+            });
+        }
+        self.kernels += 1;
+        // SAFETY: the new store has room for the rows of each part and for the offsets; the piece has as many rows, and the
+        // caller vouches for the keys beside them.
+        unsafe {
+            primitives::radix_partition(
+                self.runtime,
+                self.stream,
+                by.keys,
+                new(Part::KeyWord(0))?,
+                &payloads,
+                RowCount::Known(rows),
+                by.digits,
+                by.shift..by.shift + BITS,
+                Some(new(Part::Offsets)?),
+            )?;
+        }
+        let Some((buffer, at)) = arranged.location(Part::Offsets) else {
+            return Err(lost(Part::Offsets));
+        };
+        let offsets = buffer.download_values(self.stream, at, partitions as usize + 1)?;
+        if self.recycler.has_plenty() {
+            let rows = arranged;
+            spread.chunks.push(Chunk { rows, offsets });
+            return Ok(());
+        }
+        let mut away = Store::default();
+        away.extend_on_host(kept, &mut self.recycler, name)?;
+        away.copy_range(&arranged, 0..rows, 0, |_| true, self.stream)?;
+        arranged.release(&mut self.recycler);
+        spread.chunks.push(Chunk {
+            rows: away,
+            offsets,
+        });
+        Ok(())
+    }
+
+    /// Queue the copies of all rows of some partitions to the device on `copies`.
+    pub(super) fn stage_part(
+        &mut self,
+        result: ResultId,
+        spread: &Spread,
+        partitions: &Range<usize>,
+        copies: &Stream,
+    ) -> Result<Staged> {
+        let all = 0..spread.rows_of(partitions);
+        self.stage_rows(result, spread, partitions, all, copies)
+    }
+
+    /// The same for these of the rows, counted from the first of the partitions'.
+    pub(super) fn stage_rows(
+        &mut self,
+        result: ResultId,
+        spread: &Spread,
+        partitions: &Range<usize>,
+        wanted: Range<u64>,
+        copies: &Stream,
+    ) -> Result<Staged> {
+        let rows = wanted.end - wanted.start;
+        let store = self.room_for_rows(result, rows)?;
+        // Memory that is used again may still be read by what was queued before, and what was kept last is still written.
+        let device = self.runtime.device();
+        let free = device.record_event(self.stream)?;
+        device.wait_event(copies, &free)?;
+        let (mut at, mut before) = (0, 0);
+        for chunk in &spread.chunks {
+            let has = chunk.of(partitions);
+            let all = before..before + (has.end - has.start);
+            before = all.end;
+            let (from, to) = (wanted.start.max(all.start), wanted.end.min(all.end));
+            if from < to {
+                let range = has.start + from - all.start..has.start + to - all.start;
+                store.copy_range(&chunk.rows, range, at, |_| true, copies)?;
+                at += to - from;
+            }
+        }
+        if spread.chunks.iter().any(|chunk| chunk.rows.is_on_host()) {
+            self.pair_bytes += store.bytes() as u64;
+        }
+        Ok(Staged {
+            store,
+            rows,
+            come: device.record_event(copies)?,
+        })
+    }
+
+    /// The memory of staged rows, once they are there for what is queued from now on.
+    pub(super) fn staged(&self, part: Staged) -> Result<Store> {
+        self.runtime.device().wait_event(self.stream, &part.come)?;
+        Ok(part.store)
+    }
+
+    /// Let staged rows stand for all rows of their result.
+    pub(super) fn take_part(&mut self, result: ResultId, part: Staged) -> Result<()> {
+        let rows = part.rows;
+        self.rows[result] = rows;
+        self.sizes[result].capacity = rows;
+        self.stores[result] = Some(self.staged(part)?);
+        let control = &self.control;
+        control.set(self.stream, result, ControlWord::Count, rows)?;
+        control.set(self.stream, result, ControlWord::Pairs, 0)
+    }
+
+    /// Nobody needs the rows any more.
+    pub(super) fn drop_spread(&mut self, spread: Spread) {
+        for chunk in spread.chunks {
+            chunk.rows.release(&mut self.recycler);
+        }
+    }
+
+    /// Let go of what a result has.
+    pub(super) fn let_go(&mut self, result: ResultId) {
+        if let Some(store) = self.stores[result].take() {
+            store.release(&mut self.recycler);
+        }
+    }
+}
+
+fn lost(part: Part) -> GpuError {
+    GpuError::Internal(format!("rows in pieces have no {part:?}"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn spread(partitions: &[(usize, u32)]) -> Spread {
+        let mut offsets = vec![0u32; (1 << BITS) + 1];
+        for (partition, rows) in partitions {
+            for offset in &mut offsets[partition + 1..] {
+                *offset += rows;
+            }
+        }
+        Spread {
+            chunks: vec![Chunk {
+                rows: Store::default(),
+                offsets,
+            }],
+        }
+    }
+
+    #[test]
+    fn neighbouring_partitions_make_a_part() {
+        let rows = spread(&[(0, 5), (1, 5), (3, 6), (200, 100), (201, 1)]);
+        assert_eq!((rows.rows(), rows.largest()), (117, 100));
+        let parts = rows.parts(10);
+        let counts: Vec<u64> = parts.iter().map(|p| rows.rows_of(p)).collect();
+        assert_eq!(counts, [10, 6, 100, 1]);
+        assert_eq!(parts.last().unwrap().end, 256);
+        assert_eq!(rows.parts(1000).len(), 1);
+        // A part without rows stands alone only.
+        assert_eq!(spread(&[]).parts(10).len(), 1);
+        let late = spread(&[(255, 30)]);
+        let counts: Vec<u64> = late.parts(10).iter().map(|p| late.rows_of(p)).collect();
+        assert_eq!(counts, [30]);
+    }
+}
