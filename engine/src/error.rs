@@ -43,6 +43,9 @@ pub enum Error {
         /// What was given, without the backslash.
         given: String,
     },
+    /// There is nothing to profile.
+    #[error("the file has no statement: its last one is profiled, after the others have run")]
+    NoQuery,
     /// The terminal cannot be read.
     #[error("cannot read the terminal: {0}; give statements with -c or -f, or pipe them in")]
     Terminal(String),

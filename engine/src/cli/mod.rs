@@ -6,6 +6,7 @@ mod calibrate;
 mod generate;
 mod jcch;
 mod output;
+mod profile;
 mod script;
 mod shell;
 mod tpch;
@@ -32,6 +33,7 @@ pub(crate) async fn run() -> warpline::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Profile(arguments)) => profile::run(*arguments).await,
         Some(Command::Bench(arguments)) => bench::run(*arguments).await,
         Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),
         Some(Command::Tpch(tpch)) => match tpch.command {

@@ -82,7 +82,7 @@ pub(super) async fn run(arguments: ShellArguments) -> Result<ExitCode> {
 }
 
 /// Object stores are found by the scheme of a location, and `parquet_metadata('file')` shows a file's footer.
-fn register_shell_catalog(context: &SessionContext) {
+pub(super) fn register_shell_catalog(context: &SessionContext) {
     context.register_catalog_list(Arc::new(DynamicObjectStoreCatalog::new(
         Arc::clone(context.state().catalog_list()),
         context.state_weak_ref(),
