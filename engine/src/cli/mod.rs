@@ -3,12 +3,16 @@
 mod args;
 mod bench;
 mod calibrate;
+mod editor;
 mod generate;
+mod inspect;
 mod jcch;
 mod output;
 mod profile;
+mod progress;
 mod script;
 mod shell;
+mod timing;
 mod tpch;
 
 use std::io::Write;
