@@ -43,6 +43,17 @@ pub enum Error {
         /// What was given, without the backslash.
         given: String,
     },
+    /// A table that is to be unpinned is not pinned.
+    #[error("table '{given}' is not pinned: pinned are {}", if pinned.is_empty() { "none" } else { pinned.as_str() })]
+    NotPinned {
+        /// The table, as it was given.
+        given: String,
+        /// The tables that are.
+        pinned: String,
+    },
+    /// There is nothing to profile.
+    #[error("the file has no statement: its last one is profiled, after the others have run")]
+    NoQuery,
     /// The terminal cannot be read.
     #[error("cannot read the terminal: {0}; give statements with -c or -f, or pipe them in")]
     Terminal(String),
@@ -80,7 +91,9 @@ pub(crate) fn describe(error: &DataFusionError) -> String {
         "; SHOW ALL lists the settings"
     } else if message.contains("ParserError") || message.contains("TokenizerError") {
         "; check the statement's syntax there"
-    } else if message.contains("table '") && message.contains("not found") {
+    } else if (message.contains("table '") && message.contains("not found"))
+        || message.contains("No table named")
+    {
         "; SHOW TABLES lists the tables, CREATE EXTERNAL TABLE adds one from a file"
     } else if message.contains("No field named") && !message.contains("Valid fields") {
         "; the statement reads no table with such a column"

@@ -4,8 +4,11 @@ use std::fmt;
 
 use warpline_gpu::exec::LadderCounts;
 use warpline_gpu::runtime::Runtime;
+pub use warpline_gpu::tables::ResidentColumn;
 use warpline_planner::ByteSize;
 use warpline_tpch::MemoryLadder;
+
+use crate::device::Device;
 
 /// A device's memory at one moment, and all that was done for want of it since the device was opened. Sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -55,6 +58,14 @@ impl DeviceMemory {
             ladder: ladder_of(runtime.ladder()),
             lost: runtime.lost(),
         }
+    }
+}
+
+impl Device {
+    /// The columns that are kept for later queries, by table and name, with their encodings; none when the CPU answers.
+    pub fn resident_columns(&self) -> Vec<ResidentColumn> {
+        let runtime = self.runtime();
+        runtime.map_or(vec![], |runtime| runtime.tables().resident())
     }
 }
 

@@ -8,7 +8,7 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::{collect, execute_stream};
 use datafusion::prelude::SessionContext;
-use warpline_tpch::QueryRun;
+use warpline_tpch::{QueryMetrics, QueryRun};
 
 use crate::device;
 use crate::guard::guarded;
@@ -59,11 +59,17 @@ async fn run_unguarded(
 pub struct PreparedQuery<'a> {
     cache: &'a PlanCache,
     planned: Planned,
+    plan_ms: f64,
 }
 
 impl<'a> PreparedQuery<'a> {
-    pub(crate) fn new(cache: &'a PlanCache, planned: Planned) -> Self {
-        Self { cache, planned }
+    /// `plan_ms` is the time from SQL text to the plan, in milliseconds.
+    pub(crate) fn new(cache: &'a PlanCache, planned: Planned, plan_ms: f64) -> Self {
+        Self {
+            cache,
+            planned,
+            plan_ms,
+        }
     }
 
     /// The schema of its rows.
@@ -87,10 +93,14 @@ impl<'a> PreparedQuery<'a> {
         )
     }
 
-    /// Gives the plan back for later queries, once its stream has been read to the end without an error.
-    pub fn finish(self) {
-        let metrics = device::metrics_of(&self.planned.plan);
+    /// Gives the plan back for later queries, once its stream has been read to the end without an error, and says what its
+    /// parts cost.
+    pub fn finish(self) -> QueryMetrics {
+        let mut metrics = device::metrics_of(&self.planned.plan);
+        metrics.plan_ms = self.plan_ms;
+        metrics.plan_cached = self.planned.cached;
         self.cache
             .finished(self.planned, metrics.fallbacks.is_empty());
+        metrics
     }
 }

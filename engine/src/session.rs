@@ -1,6 +1,7 @@
 //! A session: DataFusion with Warpline's planner, and a plain DataFusion over the same tables as its oracle.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use datafusion::error::DataFusionError;
@@ -17,6 +18,7 @@ use crate::extension::WarplineExt;
 use crate::guard::guarded;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
+use crate::statement::Pins;
 
 /// SQL over Arrow data, on a device where one is in use.
 pub struct WarplineSession {
@@ -24,6 +26,7 @@ pub struct WarplineSession {
     reference: SessionContext,
     device: Device,
     plans: PlanCache,
+    pins: Pins,
 }
 
 impl WarplineSession {
@@ -47,11 +50,18 @@ impl WarplineSession {
         &self.device
     }
 
-    /// Runs one query and says what its parts cost.
+    pub(crate) fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// Runs one query, or a statement as [`Self::statement`] knows it, and says what its parts cost.
     ///
     /// # Errors
-    /// [`Error::DataFusion`] with what parsing, planning or execution reports.
+    /// [`Error::DataFusion`] with what parsing, planning or execution reports; those of [`Self::statement`].
     pub async fn query(&self, sql: &str) -> Result<QueryRun> {
+        if let Some(run) = self.statement(sql).await? {
+            return Ok(run);
+        }
         Ok(query::run(&self.context, &self.plans, sql).await?)
     }
 
@@ -61,8 +71,10 @@ impl WarplineSession {
     /// # Errors
     /// [`Error::DataFusion`] with what parsing or planning reports.
     pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
+        let start = Instant::now();
         let planned = guarded(&self.context, sql, self.plans.plan(&self.context, sql)).await?;
-        Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned)))
+        let plan_ms = start.elapsed().as_secs_f64() * 1e3;
+        Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned, plan_ms)))
     }
 
     /// Waits for work that is done for a statement, for callers that run it by themselves: a panic below is an error, and
@@ -270,6 +282,7 @@ impl WarplineSessionBuilder {
             reference: SessionContext::new_with_state(reference),
             device,
             plans: PlanCache::default(),
+            pins: Pins::default(),
         };
         for (key, value) in &self.settings {
             // These two are in the settings since the device is open.

@@ -14,6 +14,8 @@
 //! A [`query`](mod@query) that is stopped queues nothing more; one that gets no memory climbs the ladder of [`exec`]; and
 //! any call of a device can be made to fail, for tests of all that ([`device::faulty`]).
 //!
+//! While a [`trace`] is taken, all that the host and the streams do is noted for a timeline.
+//!
 //! [`expr`] holds the typed expressions in between. Nothing here decides *what* runs on the device;
 //! that is the planner's part, which reaches in through [`pipeline::PlacementPolicy`].
 
@@ -34,5 +36,6 @@ pub mod query;
 pub mod runtime;
 pub mod synthetic;
 pub mod tables;
+pub mod trace;
 
 pub use error::{GpuError, Result};

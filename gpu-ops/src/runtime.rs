@@ -15,12 +15,14 @@ use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::faulty::{FailurePlan, FaultyDevice};
 use crate::device::pinned::PinnedMemory;
+use crate::device::traced::TracedDevice;
 use crate::device::{CompileReport, Device, Kernel, Module, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::{CoveringIndexes, LadderCounts};
 use crate::machine::Machine;
 use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler};
 use crate::tables::TableCache;
+use crate::trace::{StreamSpan, Trace, Work};
 
 /// Compiled modules kept in memory; beyond that the least recently used go.
 const MOST_MODULES: usize = 1024;
@@ -152,6 +154,8 @@ pub struct Runtime {
     device: Arc<dyn Device>,
     /// The same device: all calls go through it.
     faulty: Arc<FaultyDevice>,
+    /// The same device, below.
+    traced: Arc<TracedDevice>,
     machine: Arc<Machine>,
     pool: Arc<MemoryPool>,
     host_pool: Arc<MemoryPool>,
@@ -226,7 +230,8 @@ impl Runtime {
         device_memory: Option<usize>,
         host_memory: Option<usize>,
     ) -> Result<Arc<Self>> {
-        let faulty = FaultyDevice::new(device);
+        let traced = TracedDevice::new(device);
+        let faulty = FaultyDevice::new(Arc::clone(&traced) as Arc<dyn Device>);
         let device: Arc<dyn Device> = Arc::clone(&faulty) as Arc<dyn Device>;
         let budget = budget_on(device.as_ref(), device_memory, 0)?;
         let pool = MemoryPool::new(Arc::clone(&device), budget);
@@ -246,6 +251,7 @@ impl Runtime {
             machine: Arc::new(Machine::of(device.info())),
             device,
             faulty,
+            traced,
             pool,
             host_pool,
             kept,
@@ -350,6 +356,32 @@ impl Runtime {
     /// happens then.
     pub fn inject_failures(&self, plan: Option<Arc<FailurePlan>>) {
         self.faulty.inject(plan);
+    }
+
+    /// Notes from now on what the host and all streams do, of all queries; an earlier trace gets nothing more. Every kernel and
+    /// copy takes some microseconds more meanwhile.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] when the device records no event.
+    pub fn start_trace(&self) -> Result<Arc<Trace>> {
+        self.traced.start()
+    }
+
+    /// Notes nothing more.
+    pub fn stop_trace(&self) {
+        self.traced.stop();
+    }
+
+    /// The trace that is being taken.
+    pub(crate) fn trace(&self) -> Option<Arc<Trace>> {
+        self.traced.trace()
+    }
+
+    /// A span around what is queued on the stream until it is dropped, if a trace is taken.
+    pub(crate) fn traced_step(&self, stream: &Stream, label: &str) -> Option<StreamSpan> {
+        let span = self.trace()?.on_stream(stream, Work::Step, label, vec![]);
+        // The device failed, which the work itself reports.
+        span.unwrap_or_default()
     }
 
     /// Why the device can do nothing more; `None` while it works.

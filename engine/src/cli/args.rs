@@ -31,6 +31,8 @@ pub(super) enum Command {
     Jcch(Box<JcchArguments>),
     /// Run micro-benchmarks of the device, checked on the CPU; without a name: list them
     Bench(Box<BenchArguments>),
+    /// Run a query cold and hot, and write what host and device did when, for Perfetto and chrome://tracing
+    Profile(Box<ProfileArguments>),
     /// Measure what accesses cost on the device; plans are priced with it from then on
     Calibrate(CalibrateArguments),
 }
@@ -92,6 +94,34 @@ pub(super) struct CalibrateArguments {
     /// Show the constants in use, and measure nothing
     #[arg(long)]
     pub(super) show: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ProfileArguments {
+    /// The query: SQL, or with --tpch the number of one of TPC-H's, such as Q3
+    #[arg(
+        value_name = "QUERY",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
+    pub(super) query: Option<String>,
+    /// Profile the last statement of a file, after the others have run
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+    /// Run the statements of a file before, which make the tables; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(super) setup: Vec<PathBuf>,
+    /// Make the tables of TPC-H at this scale in memory before
+    #[arg(long, value_name = "SCALE", allow_negative_numbers = true)]
+    pub(super) tpch: Option<Scale>,
+    /// Hot runs after the cold one
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(super) runs: usize,
+    /// Write the trace to FILE
+    #[arg(long, value_name = "FILE", default_value = "trace.json")]
+    pub(super) output: PathBuf,
+    #[command(flatten)]
+    pub(super) session: SessionArguments,
 }
 
 #[derive(Debug, Args)]

@@ -3,11 +3,16 @@
 mod args;
 mod bench;
 mod calibrate;
+mod editor;
 mod generate;
+mod inspect;
 mod jcch;
 mod output;
+mod profile;
+mod progress;
 mod script;
 mod shell;
+mod timing;
 mod tpch;
 
 use std::io::Write;
@@ -32,6 +37,7 @@ pub(crate) async fn run() -> warpline::Result<ExitCode> {
             }
             Ok(ExitCode::SUCCESS)
         }
+        Some(Command::Profile(arguments)) => profile::run(*arguments).await,
         Some(Command::Bench(arguments)) => bench::run(*arguments).await,
         Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),
         Some(Command::Tpch(tpch)) => match tpch.command {

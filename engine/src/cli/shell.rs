@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::instant::Instant;
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use datafusion_cli::catalog::DynamicObjectStoreCatalog;
 use datafusion_cli::command::{Command, OutputFormat};
 use datafusion_cli::exec;
 use datafusion_cli::functions::ParquetMetadataFunc;
-use datafusion_cli::helper::CliHelper;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
 use datafusion_cli::print_format::PrintFormat;
 use datafusion_cli::print_options::{MaxRows, PrintOptions};
@@ -21,12 +23,14 @@ use futures::StreamExt;
 use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
-use warpline::{ByteSize, Error, PreparedQuery, Result, WarplineSession};
+use warpline::{ByteSize, DeviceChoice, Error, PreparedQuery, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
 use super::args::ShellArguments;
+use super::editor::ShellHelper;
+use super::progress::Progress;
 use super::script::{Item, Script};
-use super::{print_error, print_line};
+use super::{inspect, print_error, print_line, timing};
 
 const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \d              list tables
@@ -34,13 +38,17 @@ const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \i FILE         run the statements of a file
   \h              list the kinds of statements
   \h STATEMENT    show the syntax of one, for example \h select
-  \memory         show what the device's memory holds
+  \df             list functions; \df NAME searches
+  \device         show the device and what it is; \device NAME takes another one
+  \memory         show what the device's memory holds, by table
+  \memory columns show each column there: encoding, bytes, uses; \memory TABLE those of one table
   \evict          let go of columns and indexes that are kept for later queries
-  \timing on|off  print row counts and times, or not
+  \timing on|off  print row counts, times and who answered, or not
   \quiet on|off   the opposite of \timing
   \pset format F  print answers as table, csv, tsv, json or nd-json
   \q              quit
-SHOW ALL lists the settings; SET key = value changes one. CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'path'
+SHOW ALL lists the settings, SHOW warpline.* those of Warpline with their meaning; SET key = value changes one.
+PIN TABLE t loads a table into device memory, where it stays until UNPIN TABLE t. CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION 'path'
 adds a table (CSV, JSON and ARROW as well), and SELECT * FROM 'file.parquet' reads a file directly.";
 
 /// Runs `-c` and `-f`, or else the shell on standard input.
@@ -82,7 +90,7 @@ pub(super) async fn run(arguments: ShellArguments) -> Result<ExitCode> {
 }
 
 /// Object stores are found by the scheme of a location, and `parquet_metadata('file')` shows a file's footer.
-fn register_shell_catalog(context: &SessionContext) {
+pub(super) fn register_shell_catalog(context: &SessionContext) {
     context.register_catalog_list(Arc::new(DynamicObjectStoreCatalog::new(
         Arc::clone(context.state().catalog_list()),
         context.state_weak_ref(),
@@ -169,7 +177,7 @@ impl Shell {
                 self.session.device().name()
             ));
         }
-        let mut editor: Editor<CliHelper, DefaultHistory> = Editor::new().map_err(terminal)?;
+        let mut editor: Editor<ShellHelper, DefaultHistory> = Editor::new().map_err(terminal)?;
         let dialect = self
             .session
             .context()
@@ -177,7 +185,7 @@ impl Shell {
             .options()
             .sql_parser
             .dialect;
-        editor.set_helper(Some(CliHelper::new(&dialect, self.print.color)));
+        editor.set_helper(Some(ShellHelper::new(&dialect, self.print.color)));
         let history = history_file();
         if let Some(path) = &history {
             // There is none before the first session ends.
@@ -250,12 +258,19 @@ impl Shell {
 
     async fn run_sql(&self, sql: &str) -> Result<()> {
         let start = Instant::now();
+        let progress = Progress::start(self.session.device());
+        if let Some(run) = self.session.statement(sql).await? {
+            drop(progress);
+            return self.print(&run.schema, &run.batches, start, run.rows());
+        }
         match self.session.prepare(sql).await? {
             Some(query) => {
-                let answer = self.print_answer(query, start);
+                let answer = self.print_answer(query, start, progress);
                 self.session.guard(sql, answer).await
             }
             None => {
+                // It prints by itself, where a line of progress would be in the way.
+                drop(progress);
                 let context = self.session.context();
                 let run = exec::exec_from_commands(context, vec![sql.to_string()], &self.print);
                 self.session.guard(sql, run).await
@@ -268,31 +283,73 @@ impl Shell {
         &self,
         query: PreparedQuery<'_>,
         start: Instant,
+        progress: Progress,
     ) -> Result<(), DataFusionError> {
         let most = match self.print.maxrows {
             MaxRows::Unlimited => usize::MAX,
             MaxRows::Limited(rows) => rows,
         };
-        let (mut batches, mut rows) = (Vec::new(), 0);
         let mut stream = query.stream()?;
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            let before = rows;
-            rows += batch.num_rows();
-            if before < most {
-                batches.push(batch);
+        let (batches, rows) = apart(async move {
+            let (mut batches, mut rows) = (Vec::new(), 0);
+            while let Some(batch) = stream.next().await {
+                let batch = batch?;
+                let before = rows;
+                rows += batch.num_rows();
+                if before < most {
+                    batches.push(batch);
+                }
             }
-        }
-        drop(stream);
+            Ok((batches, rows))
+        })
+        .await?;
+        drop(progress);
         let schema = query.schema();
-        query.finish();
+        let metrics = query.finish();
+        self.print_batches(&schema, &batches, start, rows)?;
+        if !self.print.quiet {
+            print_line(&timing::line(&self.session.device().name(), &metrics));
+            print_line("");
+        }
+        Ok(())
+    }
+
+    fn print_batches(
+        &self,
+        schema: &SchemaRef,
+        batches: &[RecordBatch],
+        start: Instant,
+        rows: usize,
+    ) -> Result<(), DataFusionError> {
         let mut print = self.print.clone();
         if print.format == PrintFormat::Automatic {
             print.format = PrintFormat::Table;
         }
         let config = self.session.context().copied_config();
-        print.print_batches(schema, &batches, start, rows, &config.options().format)?;
-        Ok(())
+        let format = &config.options().format;
+        print.print_batches(Arc::clone(schema), batches, start, rows, format)
+    }
+
+    /// Prints the answer of a statement of Warpline's; a table for people has long texts on several lines.
+    fn print(
+        &self,
+        schema: &SchemaRef,
+        batches: &[RecordBatch],
+        start: Instant,
+        rows: usize,
+    ) -> Result<()> {
+        let wrapped: Vec<RecordBatch> = match self.print.format {
+            PrintFormat::Automatic | PrintFormat::Table => batches
+                .iter()
+                .map(inspect::wrapped)
+                .collect::<Result<_, DataFusionError>>(
+            )?,
+            _ => batches.to_vec(),
+        };
+        let schema = wrapped
+            .first()
+            .map_or(Arc::clone(schema), RecordBatch::schema);
+        Ok(self.print_batches(&schema, &wrapped, start, rows)?)
     }
 
     async fn run_command(&mut self, command: &str) -> Result<Flow> {
@@ -300,10 +357,18 @@ impl Shell {
         match words.as_slice() {
             ["q" | "quit"] => return Ok(Flow::Quit),
             ["?" | "help"] => print_line(HELP),
-            ["memory"] => match self.session.device().memory() {
-                Some(memory) => print_line(&memory.to_string()),
-                None => print_line("The CPU answers: there is no device memory."),
-            },
+            ["memory"] => print_line(&inspect::memory(&self.session)),
+            ["memory", "columns"] => print_line(&inspect::columns(&self.session, None)),
+            ["memory", table] => print_line(&inspect::columns(&self.session, Some(table))),
+            ["device"] => print_line(&inspect::device(&self.session)),
+            ["device", name] => {
+                name.parse::<DeviceChoice>()
+                    .map_err(|_| Error::DeviceName {
+                        given: (*name).to_string(),
+                    })?;
+                self.session.set("warpline.device", name).await?;
+                print_line(&format!("The next query runs on {name}."));
+            }
             ["evict"] => {
                 let bytes = self.session.device().evict()?;
                 print_line(&format!("{} let go of.", ByteSize(bytes)));
@@ -352,6 +417,15 @@ impl Shell {
             .map_err(|()| unknown_command(&format!("pset {option}")))?;
         Ok(parsed.execute(&mut self.print)?)
     }
+}
+
+/// Runs on another thread: Ctrl-C is heard also while operators compute without a pause. Dropping the future stops the work
+/// where it pauses next.
+async fn apart<T: Send + 'static>(
+    work: impl Future<Output = Result<T, DataFusionError>> + Send + 'static,
+) -> Result<T, DataFusionError> {
+    let ended = SpawnedTask::spawn(work).join_unwind().await;
+    ended.map_err(|error| DataFusionError::Execution(format!("the task ended early: {error}")))?
 }
 
 fn unknown_command(command: &str) -> Error {

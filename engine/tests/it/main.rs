@@ -6,6 +6,7 @@ mod embedding;
 mod examples;
 mod jcch;
 mod plan_cache;
+mod profile;
 mod session;
 mod shell;
 mod tpch;

@@ -217,3 +217,180 @@ fn memory_and_failures_are_shown() {
         .fails_with(&["inject_failures", "allocate"]);
     run(&["--time-limit", "soon", "-c", "SELECT 1"]).fails_with(&["time_limit", "10s"]);
 }
+
+/// Runs statements in the emulator, with answers as CSV.
+fn emulated(statements: &[&str]) -> super::Outcome {
+    let mut arguments = vec![
+        "--device",
+        "emulator",
+        "--device-memory",
+        "64MiB",
+        "--set",
+        "warpline.min_rows=0",
+        "--format",
+        "csv",
+        "-q",
+    ];
+    for statement in statements {
+        arguments.extend(["-c", statement]);
+    }
+    run(&arguments)
+}
+
+const TABLE: &str =
+    "CREATE TABLE t AS SELECT value % 7 AS k, value AS v FROM generate_series(1, 1000)";
+
+#[test]
+fn pinned_tables_stay_when_others_go() {
+    let outcome = emulated(&[
+        TABLE,
+        "PIN TABLE T",
+        "\\memory",
+        "SELECT k, sum(v) AS s FROM t GROUP BY k ORDER BY k LIMIT 1",
+        "\\evict",
+        "\\memory columns",
+        "UNPIN TABLE public.t",
+        "\\evict",
+        "\\memory columns",
+    ])
+    .ok();
+    let text = &outcome.stdout;
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    let at = |wanted: &str| {
+        let found = lines.iter().position(|line| line.starts_with(wanted));
+        found.unwrap_or_else(|| panic!("no line begins with '{wanted}': {text}"))
+    };
+    // The answers of both statements, the second with fewer columns.
+    assert!(
+        at("table,rows,columns,bytes,not_pinned") < at("t,1000,2,"),
+        "{text}"
+    );
+    assert!(at("table,bytes") > at("k,s"), "{text}");
+    assert!(at("pinned datafusion.public.t") < at("k,s"), "{text}");
+    // Both columns were there after an eviction, and used: not after they were unpinned.
+    let yes = lines.iter().filter(|line| line.ends_with(" yes")).count();
+    assert_eq!(yes, 2, "{text}");
+    // Afterwards they had to leave.
+    let last = lines.last().map_or("", String::as_str);
+    assert!(last.contains(" 0 B "), "{text}");
+
+    emulated(&["UNPIN TABLE t"]).fails_with(&["'t' is not pinned", "none"]);
+    emulated(&["PIN TABLE t"]).fails_with(&["No table named 't'", "SHOW TABLES"]);
+    run(&["--device", "cpu", "-c", TABLE, "-c", "PIN TABLE t"]).fails_with(&["a GPU is required"]);
+}
+
+#[test]
+fn settings_are_shown_with_what_they_mean() {
+    let outcome = emulated(&["SET warpline.join = phj_ur", "SHOW warpline.*"]).ok();
+    let join = outcome
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("warpline.join,"));
+    assert!(
+        join.is_some_and(|line| line.contains(",phj_ur,") && line.contains("How joins are done")),
+        "{}",
+        outcome.stdout
+    );
+    // All settings, each with a description.
+    let lines: Vec<&str> = outcome.stdout.lines().skip(1).collect();
+    assert!(
+        lines.len() > 15 && lines.iter().all(|line| line.starts_with("warpline.")),
+        "{lines:?}"
+    );
+    assert!(lines.iter().all(|line| line.len() > 60), "{lines:?}");
+    // A table for people has no line that is wider than a screen.
+    let shown = run(&["--device", "cpu", "-q", "-c", "SHOW warpline.*"])
+        .ok()
+        .stdout;
+    assert!(
+        shown.lines().all(|line| line.chars().count() < 130),
+        "{shown}"
+    );
+    let none = emulated(&["SHOW nonsense.*"]).ok().stdout;
+    assert_eq!(none, "");
+}
+
+#[test]
+fn timing_says_who_answered() {
+    let query = "SELECT k, sum(v) AS s FROM t GROUP BY k";
+    let outcome = run(&[
+        "--device",
+        "emulator",
+        "--set",
+        "warpline.min_rows=0",
+        "-c",
+        TABLE,
+        "-c",
+        query,
+        "-c",
+        query,
+        "-c",
+        "SET warpline.min_rows = 100000",
+        "-c",
+        query,
+    ])
+    .ok();
+    let lines: Vec<&str> = outcome
+        .stdout
+        .lines()
+        .filter(|l| l.starts_with("Answered on "))
+        .collect();
+    assert_eq!(lines.len(), 3, "{}", outcome.stdout);
+    for line in &lines[..2] {
+        assert!(
+            line.starts_with("Answered on emulator: ") && line.contains(" kernels "),
+            "{line}"
+        );
+    }
+    assert!(
+        lines[0].contains("load ") && !lines[0].contains("(kept)"),
+        "{}",
+        lines[0]
+    );
+    assert!(lines[1].contains("(kept)"), "{}", lines[1]);
+    assert!(lines[2].starts_with("Answered on the CPU"), "{}", lines[2]);
+}
+
+#[test]
+fn devices_are_described_and_changed() {
+    let outcome = run(&["--device", "cpu", "-q", "-c", "\\device"]).ok();
+    assert!(
+        outcome.stdout.contains("device     cpu"),
+        "{}",
+        outcome.stdout
+    );
+    let outcome = emulated(&["\\device", "\\device cpu", "SELECT 1 AS a", "\\device"]).ok();
+    let text = &outcome.stdout;
+    assert!(
+        text.contains("device     emulator") && text.contains("at most 64.0 MiB"),
+        "{text}"
+    );
+    assert!(text.contains("device     cpu"), "{text}");
+    emulated(&["\\device tpu"]).fails_with(&["'tpu' is not a device", "cuda:N"]);
+}
+
+#[test]
+fn object_stores_take_the_options_of_datafusion_cli() {
+    let create = |location: &str, options: &str| {
+        format!(
+            "CREATE EXTERNAL TABLE t STORED AS PARQUET LOCATION '{location}' OPTIONS ({options})"
+        )
+    };
+    let fails = |location: &str, options: &str, parts: &[&str]| {
+        run(&["--device", "cpu", "-c", &create(location, options)]).fails_with(parts);
+    };
+    // Each scheme has options of its own, which are read before anything is asked of a network.
+    fails(
+        "s3://bucket/t.parquet",
+        "'aws.nonsense' 'x'",
+        &["AwsOptions"],
+    );
+    fails(
+        "gs://bucket/t.parquet",
+        "'gcp.nonsense' 'x'",
+        &["nonsense", "GcpOptions"],
+    );
+}

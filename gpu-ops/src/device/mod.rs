@@ -12,6 +12,7 @@ pub mod faulty;
 pub mod nvrtc;
 pub mod pinned;
 pub mod probe;
+pub mod traced;
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,6 +79,11 @@ impl Stream {
     #[must_use]
     pub(crate) fn of(&self, query: &Arc<Query>) -> Self {
         Self(Arc::clone(&self.0), Some(Arc::clone(query)))
+    }
+
+    /// Is it the same queue, whatever query it is used for?
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// The query that it is used for.

@@ -16,6 +16,7 @@ use crate::error::{GpuError, Result};
 use crate::memory::Turn;
 use crate::query::{Query, StopOnDrop};
 use crate::tables::LoadedTable;
+use crate::trace::{HostSpan, Track, Work};
 
 /// Times that a policy may ask for its columns in another encoding.
 const MOST_RELOADS: usize = 4;
@@ -103,7 +104,9 @@ impl FragmentRun {
             let lease = self.shared.runtime.lease_stream()?;
             let stream = lease.of(&self.query);
             let begin = Instant::now();
+            let loading = self.traced(Work::Load, "load columns");
             let tables = self.shared.load(&self.context, &stream).await;
+            drop(loading);
             self.load_ms += begin.elapsed().as_secs_f64() * 1e3;
             let tables = tables?;
             columns.clone_from(&tables);
@@ -119,7 +122,10 @@ impl FragmentRun {
                     outcome
                 }
             };
-            match blocking(task).await? {
+            let executing = self.traced(Work::Execute, "prepare and run");
+            let outcome = blocking(task).await?;
+            drop(executing);
+            match outcome {
                 Err(GpuError::ReloadScans) => {}
                 Err(other) => return Err(other),
                 Ok((output, mut report)) => {
@@ -132,6 +138,12 @@ impl FragmentRun {
         Err(GpuError::Internal(format!(
             "a fragment's columns were asked for in {MOST_RELOADS} encodings"
         )))
+    }
+
+    /// A span on the track of this run, if a trace is taken.
+    fn traced(&self, work: Work, name: &str) -> Option<HostSpan> {
+        let trace = self.shared.runtime.trace()?;
+        Some(trace.host(Track::Fragment(self.query.number()), work, name))
     }
 
     /// Device memory that the query held at its height, in bytes, with columns that were there before it.

@@ -36,6 +36,7 @@ use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Parts, Policy};
 use crate::runtime::Runtime;
 use crate::tables::LoadedTable;
+use crate::trace::Work;
 
 /// Most rows of one RecordBatch that leaves a fragment.
 const BATCH_ROWS: usize = 8192;
@@ -422,6 +423,8 @@ impl Shared {
         if let Some(prepared) = kept.filter(suits) {
             return Ok((prepared, true));
         }
+        let trace = self.runtime.trace();
+        let _traced = trace.map(|trace| trace.thread(Work::Compile, "make pipelines and kernels"));
         let found = self.found.lock().clone();
         let plain: Vec<LoadedTable> = tables.iter().map(|t| LoadedTable::clone(t)).collect();
         let graph = self.graph(&plain, &found)?;

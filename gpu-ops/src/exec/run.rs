@@ -181,6 +181,8 @@ impl<'a> Run<'a> {
 
     pub(super) fn run_step(&mut self, number: usize) -> Result<()> {
         let before = std::mem::replace(&mut self.step, number);
+        let label = self.prepared.steps[number].label();
+        let _traced = self.runtime.traced_step(self.stream, label);
         match &self.prepared.steps[number] {
             PreparedStep::Pipeline(kernel) => self.pipeline(kernel)?,
             PreparedStep::Sort(sort) => self.sort(sort)?,

@@ -1,0 +1,250 @@
+//! Profiles of a query: what host and device did when, in the format that Perfetto and `chrome://tracing` open.
+//!
+//! The format is the Trace Event Format's JSON object: complete events (`"ph": "X"`) with times in microseconds, on
+//! threads of two processes, the host and the device, whose threads are streams.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::execute_stream;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use warpline_gpu::trace::{Span, Trace, Track, Work};
+use warpline_tpch::environment::Environment;
+
+use crate::environment::environment;
+use crate::error::{Error, Result};
+use crate::session::WarplineSession;
+
+/// Numbers of the two processes in the file.
+const HOST: u64 = 1;
+const DEVICE: u64 = 2;
+
+/// What was recorded while a query ran.
+#[derive(Debug, Clone)]
+pub struct Profile {
+    sql: String,
+    environment: Environment,
+    /// By their beginning.
+    spans: Vec<Span>,
+    /// Spans that found no room.
+    dropped: u64,
+    /// Rows of the answer.
+    pub rows: usize,
+}
+
+/// Time of one run, in milliseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunTimes {
+    /// `cold run` or `hot run N`.
+    pub name: String,
+    /// From SQL text to the last batch.
+    pub total_ms: f64,
+    /// From SQL text to the plan.
+    pub plan_ms: f64,
+    /// Sum over the kernels, by the events around each, of all streams together.
+    pub kernel_ms: f64,
+    /// Kernels launched.
+    pub kernels: usize,
+    /// Sum over the copies and fills, likewise.
+    pub copy_ms: f64,
+    /// Sources that the compiler compiled or the cache on disk held.
+    pub compiled: usize,
+}
+
+/// Runs a query once as it comes and `hot` times more, and records all of it. Events around every kernel and copy cost
+/// some microseconds each, so the runs take longer than unobserved ones.
+///
+/// # Errors
+/// [`Error::DataFusion`] with what planning or execution reports, [`Error::Gpu`] when the device records nothing.
+pub async fn profile(session: &WarplineSession, sql: &str, hot: usize) -> Result<Profile> {
+    let runtime = session.device().runtime();
+    let trace = match &runtime {
+        Some(runtime) => runtime.start_trace()?,
+        None => Trace::begin(None)?,
+    };
+    let outcome = runs(session, sql, hot, &trace).await;
+    if let Some(runtime) = &runtime {
+        runtime.stop_trace();
+    }
+    let rows = outcome?;
+    let (spans, dropped) = trace.spans()?;
+    Ok(Profile {
+        sql: sql.to_string(),
+        environment: environment(session),
+        spans,
+        dropped,
+        rows,
+    })
+}
+
+async fn runs(
+    session: &WarplineSession,
+    sql: &str,
+    hot: usize,
+    trace: &Arc<Trace>,
+) -> Result<usize> {
+    let mut rows = 0;
+    for number in 0..=hot {
+        let name = match number {
+            0 => "cold run".to_string(),
+            number => format!("hot run {number}"),
+        };
+        let _run = trace.host(Track::Session, Work::Run, name);
+        let planning = trace.host(Track::Session, Work::Plan, "plan");
+        rows = match session.prepare(sql).await? {
+            Some(query) => {
+                drop(planning);
+                let mut executing = trace.host(Track::Session, Work::Execute, "execute");
+                executing.number("plan_cached", u64::from(query.is_cached()));
+                let mut stream = query.stream()?;
+                let rows = session.guard(sql, count(&mut stream)).await?;
+                drop(stream);
+                query.finish();
+                rows
+            }
+            None => {
+                let run = async {
+                    let frame = session.context().sql(sql).await?;
+                    let task = Arc::new(frame.task_ctx());
+                    let plan = frame.create_physical_plan().await?;
+                    drop(planning);
+                    let _executing = trace.host(Track::Session, Work::Execute, "execute");
+                    count(&mut execute_stream(plan, task)?).await
+                };
+                session.guard(sql, run).await?
+            }
+        };
+    }
+    Ok(rows)
+}
+
+async fn count(stream: &mut SendableRecordBatchStream) -> Result<usize, DataFusionError> {
+    let mut rows = 0;
+    while let Some(batch) = stream.next().await {
+        rows += batch?.num_rows();
+    }
+    Ok(rows)
+}
+
+impl Profile {
+    /// The times of each run.
+    pub fn runs(&self) -> Vec<RunTimes> {
+        let runs = self.spans.iter().filter(|span| span.work == Work::Run);
+        runs.map(|run| {
+            let within = |span: &&Span| {
+                let middle = span.start_us + span.duration_us / 2.0;
+                middle >= run.start_us && middle <= run.start_us + run.duration_us
+            };
+            let sum = |work: Work| {
+                let spans = self.spans.iter().filter(within).filter(|s| s.work == work);
+                let (count, us) = spans.fold((0, 0.0), |(count, us), span| {
+                    (count + 1, us + span.duration_us)
+                });
+                (count, us / 1e3)
+            };
+            let (kernels, kernel_ms) = sum(Work::Kernel);
+            RunTimes {
+                name: run.name.clone(),
+                total_ms: run.duration_us / 1e3,
+                plan_ms: sum(Work::Plan).1,
+                kernel_ms,
+                kernels,
+                copy_ms: sum(Work::Copy).1,
+                compiled: self
+                    .spans
+                    .iter()
+                    .filter(within)
+                    .filter(|span| span.work == Work::Compile && span.name.starts_with("compile "))
+                    .count(),
+            }
+        })
+        .collect()
+    }
+
+    /// Spans that found no room in the record; 0 unless there were very many.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The profile as Trace Event Format.
+    ///
+    /// # Errors
+    /// [`Error::Bench`] when a number has no form in JSON, which those of clocks have.
+    pub fn to_json(&self) -> Result<String> {
+        let mut events = vec![name_of("process_name", HOST, 0, "host")];
+        let device = self.environment.device.as_ref();
+        if let Some(device) = device {
+            events.push(name_of("process_name", DEVICE, 0, &device.name));
+        }
+        let mut tracks: BTreeMap<(u64, u64), String> = BTreeMap::new();
+        for span in &self.spans {
+            let (process, thread, name) = place(&span.track);
+            tracks.entry((process, thread)).or_insert(name);
+        }
+        for ((process, thread), name) in &tracks {
+            events.push(name_of("thread_name", *process, *thread, name));
+        }
+        events.extend(self.spans.iter().map(event));
+        let numbers = |e: &Environment| serde_json::to_value(e).unwrap_or(Value::Null);
+        let file = json!({
+            "displayTimeUnit": "ms",
+            "otherData": {
+                "query": self.sql,
+                "environment": numbers(&self.environment),
+                "spans_without_room": self.dropped,
+            },
+            "traceEvents": events,
+        });
+        serde_json::to_string(&file)
+            .map_err(|error| Error::Bench(format!("the profile has no JSON form: {error}")))
+    }
+}
+
+/// Process, thread and the thread's name of a track.
+fn place(track: &Track) -> (u64, u64, String) {
+    match track {
+        Track::Session => (HOST, 1, "query".to_string()),
+        Track::Fragment(number) => (HOST, 1_000 + number, format!("fragment {number}")),
+        Track::Thread(number, name) => {
+            (HOST, 1_000_000 + *number as u64, format!("{name} {number}"))
+        }
+        Track::Stream(number) => (DEVICE, *number as u64, format!("stream {number}")),
+    }
+}
+
+fn name_of(kind: &str, process: u64, thread: u64, name: &str) -> Value {
+    json!({"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": name}})
+}
+
+/// Microseconds to the nanosecond.
+fn fine(us: f64) -> f64 {
+    (us * 1e3).round() / 1e3
+}
+
+fn event(span: &Span) -> Value {
+    let (process, thread, _) = place(&span.track);
+    let numbers = span.numbers.iter();
+    let mut numbers: serde_json::Map<String, Value> = numbers
+        .map(|(name, value)| ((*name).to_string(), json!(value)))
+        .collect();
+    let bytes = span.numbers.iter().find(|(name, _)| *name == "bytes");
+    if let Some((_, bytes)) = bytes.filter(|_| span.duration_us > 0.0) {
+        let rate = *bytes as f64 / span.duration_us / 1e3;
+        numbers.insert("gb_per_s".into(), json!(fine(rate)));
+    }
+    // Both ends are rounded, not the duration: what lies within something else stays there.
+    let (start, end) = (fine(span.start_us), fine(span.start_us + span.duration_us));
+    json!({
+        "ph": "X",
+        "cat": span.work.name(),
+        "name": span.name,
+        "pid": process,
+        "tid": thread,
+        "ts": start,
+        "dur": fine(end - start),
+        "args": numbers,
+    })
+}
