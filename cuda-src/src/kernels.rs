@@ -6,6 +6,7 @@ use crate::kernel_args;
 mod calibrate;
 mod partition;
 mod synthetic;
+mod write_combine;
 
 pub use calibrate::{CalibrateArgs, calibrate};
 pub use partition::{
@@ -18,6 +19,7 @@ pub use synthetic::{
     SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
+pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 
 kernel_args! {
     /// Arguments of `exclusive_sum_u64` and `exclusive_sum_u32` (`scan.cu`).

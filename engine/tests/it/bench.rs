@@ -87,6 +87,29 @@ fn joins_larger_than_device_memory_are_right_and_priced_by_the_link() {
         "{triton}"
     );
     assert_eq!(nphj["link"]["streamed"], tables(2.0), "{nphj}");
+    let arguments = [
+        "bench",
+        "triton",
+        "--sweep",
+        "partitioner",
+        "--device",
+        "emulator",
+        "--rows",
+        "3001",
+        "--runs",
+        "1",
+        "--format",
+        "json",
+    ];
+    let report: Value = serde_json::from_str(&run(&arguments).ok().stdout).unwrap();
+    let points = report["sweeps"][0]["points"].as_array().unwrap();
+    let fanouts = |way: &str| -> Vec<f64> {
+        let of = points.iter().filter(|p| p["series"] == way);
+        of.map(|p| p["x"].as_f64().unwrap()).collect()
+    };
+    for way in ["staged", "sorted", "shared", "hierarchical", "standard"] {
+        assert_eq!(fanouts(way), [2.0, 2048.0], "{way}");
+    }
     run(&[
         "bench", "triton", "--device", "emulator", "--budget", "much",
     ])

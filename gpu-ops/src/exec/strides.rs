@@ -375,7 +375,10 @@ impl PreparedKernel {
         const VECTORS: u64 = 1024;
         match self.tile_rows >= VECTORS {
             true => self.tile_rows,
-            false => self.tile_rows * VECTORS,
+            // The least common multiple.
+            false => {
+                self.tile_rows * (VECTORS >> self.tile_rows.trailing_zeros().min(VECTORS.ilog2()))
+            }
         }
     }
 }

@@ -7,6 +7,7 @@
 //! partitions for which there is no room, the second reads these again. A table in the L2 cache or in device memory does
 //! better than that in nothing; a hash table that is accessed at random across the link does worse.
 
+mod partitioner;
 mod tables;
 
 use std::sync::Arc;
@@ -19,19 +20,29 @@ use super::answered::{Answered, Attempt, Repeat, answered_as_set};
 use super::{Bench, Benchmark, Emit, Point, Sweep};
 use crate::ByteSize;
 use crate::error::{Error, Result};
+use partitioner::partitioner;
 use tables::{BUILD, PROBE, QUERY, ROW_BYTES, Tables, answer};
 
 /// Joins larger than device memory.
 pub(super) const BENCHMARK: Benchmark = Benchmark {
     name: "triton",
     about: "joins of two tables in host memory with a state of up to 16 times the device memory they may take",
-    sweeps: &[Sweep {
-        name: "sizes",
-        about: "bytes of a table for each byte of --budget; both tables alike, 16-byte rows, results added up",
-        x: "bytes of a table / budget",
-        logarithmic: true,
-        run: |bench, emit| async move { sizes(bench, emit).await }.boxed(),
-    }],
+    sweeps: &[
+        Sweep {
+            name: "sizes",
+            about: "bytes of a table for each byte of --budget; both tables alike, 16-byte rows, results added up",
+            x: "bytes of a table / budget",
+            logarithmic: true,
+            run: |bench, emit| async move { sizes(bench, emit).await }.boxed(),
+        },
+        Sweep {
+            name: "partitioner",
+            about: "the first pass by itself, from host memory to host memory, 16-byte rows; where rows are gathered",
+            x: "fan-out",
+            logarithmic: true,
+            run: |bench, emit| async move { partitioner(bench, emit) }.boxed(),
+        },
+    ],
 };
 
 /// Device memory for joins when not given.

@@ -9,6 +9,7 @@ use std::thread;
 
 use datafusion::arrow::datatypes::DataType;
 use warpline_gpu::column::{Column, ColumnStatistics, Encoding};
+use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::runtime::Runtime;
 use warpline_gpu::synthetic::Outcome;
 use warpline_gpu::tables::{ResidentProvider, ResidentTable};
@@ -37,7 +38,7 @@ const BUILD_PAYLOAD: u64 = 0x5eed_0002 << 32;
 const PROBE_PAYLOAD: u64 = 0x5eed_0003 << 32;
 
 /// The key of a number: each of 63 bits comes from one number.
-fn key(number: u64) -> u64 {
+pub(super) fn key(number: u64) -> u64 {
     // Odd factors and shifted copies are one-to-one modulo a power of two.
     let x = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) & BITS;
     let x = (x ^ (x >> 32)).wrapping_mul(0xbf58_476d_1ce4_e5b9) & BITS;
@@ -54,7 +55,7 @@ fn drawn(rows: u64, row: u64) -> u64 {
 }
 
 /// Does `work` on ranges that cover `0..rows`, one a thread, and returns what each gives.
-fn in_parallel<T: Send>(rows: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
+pub(super) fn in_parallel<T: Send>(rows: usize, work: impl Fn(Range<usize>) -> T + Sync) -> Vec<T> {
     let size = chunk(rows);
     thread::scope(|scope| {
         let starts = (0..rows).step_by(size);
@@ -77,6 +78,35 @@ fn chunk(rows: usize) -> usize {
     rows.div_ceil(threads).max(CHUNK)
 }
 
+/// The words of a buffer in host memory.
+pub(super) fn words(buffer: &mut DeviceBuffer) -> Result<&mut [[u8; 8]]> {
+    let bytes = buffer.host_bytes_mut();
+    let bytes = bytes.ok_or_else(|| Error::Bench("host memory cannot be written".into()))?;
+    Ok(bytes.as_chunks_mut::<8>().0)
+}
+
+/// Writes `rows` values by row number, and zeros behind them.
+pub(super) fn fill(
+    buffer: &mut DeviceBuffer,
+    rows: usize,
+    value: impl Fn(u64) -> u64 + Sync,
+) -> Result<()> {
+    let (values, tail) = words(buffer)?.split_at_mut(rows);
+    tail.fill([0; 8]);
+    let size = chunk(rows);
+    thread::scope(|scope| {
+        for (number, values) in values.chunks_mut(size).enumerate() {
+            let value = &value;
+            scope.spawn(move || {
+                for (row, word) in (number * size..).zip(values) {
+                    *word = value(row as u64).to_le_bytes();
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
 /// A column of `BIGINT` in host memory that the device reads across the link.
 fn column(
     runtime: &Runtime,
@@ -87,23 +117,7 @@ fn column(
     let bytes = (rows * 8).next_multiple_of(PADDING).max(PADDING);
     let purpose = "a table of a benchmark, in host memory (warpline.host_memory)";
     let mut buffer = runtime.host_pool().allocate(bytes, purpose)?;
-    let memory = buffer
-        .host_bytes_mut()
-        .ok_or_else(|| Error::Bench("host memory cannot be written".into()))?;
-    let (values, tail) = memory.split_at_mut(rows * 8);
-    tail.fill(0);
-    let size = chunk(rows);
-    thread::scope(|scope| {
-        for (number, values) in values.chunks_mut(size * 8).enumerate() {
-            let value = &value;
-            scope.spawn(move || {
-                let words = values.as_chunks_mut::<8>().0;
-                for (row, word) in (number * size..).zip(words) {
-                    *word = value(row as u64).to_le_bytes();
-                }
-            });
-        }
-    });
+    fill(&mut buffer, rows, value)?;
     Ok(Column {
         data_type: DataType::Int64,
         rows,
