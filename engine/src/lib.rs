@@ -13,6 +13,7 @@
 //! - [`WarplineSession`]: a DataFusion `SessionContext` whose plans run on a device, and a plain one beside it.
 //! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder` or `SessionContext`; [`WarplineRule`] and
 //!   [`WarplineConfig`] are for those who assemble sessions themselves.
+//! - [`WarplineCodec`]: plans as bytes, for engines that send them to other machines.
 //! - [`Device`]: opened once and shared by sessions; [`Device::pin`] keeps tables in its memory.
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`mod@bench`]: micro-benchmarks of the device.
@@ -21,6 +22,7 @@
 
 pub mod bench;
 mod chart;
+mod codec;
 mod device;
 mod environment;
 mod error;
@@ -36,6 +38,7 @@ mod rule;
 mod session;
 mod statement;
 
+pub use codec::WarplineCodec;
 pub use device::{Device, DeviceChoice, device_reports, metrics_of};
 pub use environment::environment;
 pub use error::{Error, Result};

@@ -1,5 +1,6 @@
 //! The physical optimiser rule: fragments take the place of the subtrees they stand for.
 
+mod arrive;
 mod classify;
 mod replace;
 mod report;

@@ -2,6 +2,7 @@
 
 #[allow(clippy::unwrap_used)]
 mod bench;
+mod codec;
 mod embedding;
 mod examples;
 mod jcch;

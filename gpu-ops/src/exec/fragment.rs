@@ -128,6 +128,11 @@ impl GpuFragmentExec {
         &self.shared.original
     }
 
+    /// How it behaves when it meets a limit, and what it was planned with.
+    pub fn options(&self) -> &FragmentOptions {
+        &self.shared.options
+    }
+
     /// The planner's side of the fragment.
     pub fn policy(&self) -> &Arc<dyn Policy> {
         &self.shared.policy
@@ -327,13 +332,7 @@ impl Shared {
         if self.original_ran.swap(true, Ordering::SeqCst) {
             original = reset_plan_states(original)?;
         }
-        Ok(if original.output_partitioning().partition_count() == 1 {
-            original
-        } else if let Some(order) = original.output_ordering().cloned() {
-            Arc::new(SortPreservingMergeExec::new(order, original))
-        } else {
-            Arc::new(CoalescePartitionsExec::new(original))
-        })
+        Ok(in_one_partition(original))
     }
 
     /// The columns of every scan.
@@ -497,6 +496,17 @@ impl Shared {
             Some(steps_of(&graph, &choices))
         });
         steps.unwrap_or_else(|| self.policy.describe().lines().map(str::to_string).collect())
+    }
+}
+
+/// The rows of `plan` in one partition, in the order that it promises: what a fragment in its place yields.
+pub fn in_one_partition(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+    if plan.output_partitioning().partition_count() == 1 {
+        plan
+    } else if let Some(order) = plan.output_ordering().cloned() {
+        Arc::new(SortPreservingMergeExec::new(order, plan))
+    } else {
+        Arc::new(CoalescePartitionsExec::new(plan))
     }
 }
 

@@ -89,6 +89,11 @@ impl TimeLimitExec {
             end: Mutex::new(None),
         }
     }
+
+    /// How long the input may run.
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
 }
 
 impl DisplayAs for TimeLimitExec {

@@ -53,7 +53,7 @@ mod tests;
 mod text;
 mod trees;
 
-pub use fragment::GpuFragmentExec;
+pub use fragment::{GpuFragmentExec, in_one_partition};
 pub use ladder::LadderCounts;
 pub use limit::{TimeLimit, TimeLimitExec};
 pub use report::{FragmentOptions, FragmentReport, StepReport};

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
@@ -23,6 +24,8 @@ pub struct FragmentOptions {
     pub profile: bool,
     /// Blocks of a kernel a multiprocessor at most; 0: as many as it holds.
     pub blocks: u64,
+    /// Names and values of the settings that it was planned with, for other sessions that it is sent to.
+    pub settings: Arc<[(String, String)]>,
 }
 
 /// What the last run of a fragment did.

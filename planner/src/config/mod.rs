@@ -2,6 +2,7 @@
 
 mod failures;
 mod kinds;
+mod travel;
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering};

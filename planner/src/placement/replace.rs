@@ -25,20 +25,26 @@ pub(super) fn replace(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     Replacement {
         runtime,
-        require_gpu: config.require_gpu,
-        profile: config.metrics,
-        blocks: config.blocks,
+        options: options_of(config),
     }
     .node(classification, &mut Vec::new(), false)
 }
 
+/// How fragments behave that are planned with `config`.
+pub(super) fn options_of(config: &WarplineConfig) -> FragmentOptions {
+    FragmentOptions {
+        require_gpu: config.require_gpu,
+        profile: config.metrics,
+        blocks: config.blocks as u64,
+        settings: config.of_query().into(),
+        ..FragmentOptions::default()
+    }
+}
+
 struct Replacement<'a> {
     runtime: &'a Arc<Runtime>,
-    require_gpu: bool,
-    /// The time of every step is measured.
-    profile: bool,
-    /// Blocks of a kernel a multiprocessor at most; 0: as many as it holds.
-    blocks: usize,
+    /// Of a fragment that has no operators above it.
+    options: FragmentOptions,
 }
 
 impl Replacement<'_> {
@@ -58,11 +64,9 @@ impl Replacement<'_> {
         } = node;
         if let Kind::Fragment(fragment) = kind {
             let options = FragmentOptions {
-                require_gpu: self.require_gpu,
                 max_tail_rows: (!tail.is_empty()).then_some(MAX_TAIL_ROWS),
                 tail: (!tail.is_empty()).then(|| tail.join(", ")),
-                profile: self.profile,
-                blocks: self.blocks as u64,
+                ..self.options.clone()
             };
             let runtime = Arc::clone(self.runtime);
             let exec = GpuFragmentExec::try_new(fragment, Arc::clone(&plan), runtime, options)?;

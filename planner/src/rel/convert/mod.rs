@@ -143,7 +143,7 @@ impl Converter {
         if let [left, right] = inputs {
             if let Some(exec) = plan.downcast_ref::<HashJoinExec>() {
                 let rel = join::hash(exec, left, right)?;
-                return Ok(limited(plan, rel));
+                return limited(plan, rel);
             }
             if let Some(exec) = plan.downcast_ref::<SortMergeJoinExec>() {
                 return join::sort_merge(exec, left, right);
@@ -167,7 +167,7 @@ impl Converter {
         }
         if let Some(exec) = plan.downcast_ref::<FilterExec>() {
             let rel = self.filter(exec, input)?;
-            return Ok(limited(plan, rel));
+            return limited(plan, rel);
         }
         if let Some(exec) = plan.downcast_ref::<ProjectionExec>() {
             let exprs: Vec<_> = exec.expr().iter().map(|p| Arc::clone(&p.expr)).collect();
@@ -186,7 +186,7 @@ impl Converter {
         }
         if let Some(exec) = plan.downcast_ref::<GlobalLimitExec>() {
             return Ok(order::limit(
-                input,
+                order::promised(exec.input(), input)?,
                 exec.skip() as u64,
                 exec.fetch().map(|f| f as u64),
             ));
@@ -195,7 +195,7 @@ impl Converter {
             return Ok(input);
         }
         // Exchanges, and limits a partition.
-        Ok(limited(plan, input))
+        limited(plan, input)
     }
 
     fn leaf(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<RelRef, Reason> {
@@ -345,12 +345,16 @@ fn nulls(plan: &Arc<dyn ExecutionPlan>, rows: RelRef) -> Result<RelRef, Reason> 
 
 /// `rel` with the limit that `plan` has beside its work. A limit of each of several partitions only
 /// saves work below a limit of all of them.
-fn limited(plan: &Arc<dyn ExecutionPlan>, rel: RelRef) -> RelRef {
+///
+/// The first rows are those of the order that the plan promises, even without a sort in it: joins keep the order of the
+/// rows that probe, and DataFusion counts on that.
+fn limited(plan: &Arc<dyn ExecutionPlan>, rel: RelRef) -> Result<RelRef, Reason> {
     match plan.fetch() {
         Some(fetch) if plan.output_partitioning().partition_count() == 1 => {
-            order::limit(rel, 0, Some(fetch as u64))
+            let ordered = order::promised(plan, rel)?;
+            Ok(order::limit(ordered, 0, Some(fetch as u64)))
         }
-        _ => rel,
+        _ => Ok(rel),
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn sort(
     Ok(Rel::select(sorted, &(0..width).collect::<Vec<_>>()))
 }
 
-/// Some of the rows, of an order if there is one.
+/// Some of the rows, of an order if there is one: what the plan promises without a sort is [`promised`] before.
 pub(super) fn limit(input: RelRef, skip: u64, fetch: Option<u64>) -> RelRef {
     if skip == 0 && fetch.is_none() {
         return input;

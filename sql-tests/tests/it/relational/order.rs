@@ -1,5 +1,7 @@
 //! ORDER BY over every type of key, both directions, NULLs at either end, with and without limits.
 
+use warpline_sql_tests::Fixture;
+
 use super::tables::fixture;
 use crate::operators::support::check_all;
 
@@ -94,6 +96,40 @@ fn limits_alone() {
             "SELECT count(*) AS n FROM (SELECT l.id FROM l JOIN r ON l.k = r.k LIMIT 100)",
         ]
         .map(String::from),
+    );
+}
+
+/// Where a join keeps the order of the rows that probe, DataFusion takes the sort above it away, and counts on that order
+/// for the limit.
+#[test]
+fn limits_over_joins_that_keep_an_order() {
+    let fixture = Fixture::device()
+        .table_from(
+            "a",
+            "SELECT 2000 - value AS k, value % 1000 AS v FROM generate_series(1, 1000)",
+        )
+        .table_from(
+            "b",
+            "SELECT value AS k, value * 10 AS w FROM generate_series(500, 1600, 3)",
+        );
+    fixture.set("datafusion.execution.target_partitions", "1");
+    let inner = "(SELECT * FROM a ORDER BY k LIMIT 900)";
+    check_all(
+        &fixture,
+        [
+            format!(
+                "SELECT * FROM (SELECT i.k, i.v, b.w FROM {inner} i LEFT JOIN b ON i.k = b.k) ORDER BY k LIMIT 20"
+            ),
+            format!(
+                "SELECT * FROM (SELECT i.k, b.w FROM b RIGHT JOIN {inner} i ON i.k = b.k) ORDER BY k LIMIT 20 OFFSET 5"
+            ),
+            format!(
+                "SELECT * FROM (SELECT i.k, b.w FROM b JOIN {inner} i ON i.k = b.k WHERE i.v > 3) ORDER BY k LIMIT 20"
+            ),
+            format!(
+                "SELECT count(*), sum(k) FROM (SELECT i.k FROM {inner} i LEFT JOIN b ON i.k = b.k ORDER BY i.k LIMIT 20)"
+            ),
+        ],
     );
 }
 

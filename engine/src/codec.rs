@@ -1,0 +1,292 @@
+//! Plans with device fragments as bytes, for engines that send plans to other machines.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::{AggregateUDF, HigherOrderUDF, ScalarUDF, WindowUDF};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr_common::physical_expr::proto_decode::PhysicalExprDecodeCtx;
+use datafusion::physical_expr_common::physical_expr::proto_encode::PhysicalExprEncodeCtx;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion_proto::physical_plan::{
+    DefaultPhysicalExtensionCodec, PhysicalExtensionCodec, PhysicalPlanDecodeContext,
+    PhysicalProtoConverterExtension,
+};
+use datafusion_proto::protobuf::PhysicalPlanNode;
+use prost::Message;
+use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec};
+use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
+
+use crate::device::Device;
+
+/// Writes plans with Warpline's nodes as protobuf messages of `datafusion-proto`, and reads them on another session, which may
+/// have another device or none.
+///
+/// A fragment travels as the CPU plan that it stands for, with the settings under `warpline.*` that say how a query is done. Where
+/// it arrives, it is placed again on the device there; without one, the CPU runs the plan. Settings of machine and session
+/// (`warpline.device`, `warpline.device_memory` …) stay where they are.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use datafusion::prelude::SessionContext;
+/// use datafusion_proto::bytes::{
+///     physical_plan_from_bytes_with_extension_codec, physical_plan_to_bytes_with_extension_codec,
+/// };
+/// use warpline::{Device, DeviceChoice, WarplineCodec, WarplineExt};
+///
+/// let device = Device::open(DeviceChoice::Auto, None)?;
+/// let context = SessionContext::new().with_warpline(&device);
+/// let plan = context.sql("SELECT 1 + 1 AS two").await?.create_physical_plan().await?;
+/// let bytes = physical_plan_to_bytes_with_extension_codec(plan, &WarplineCodec::new(&device))?;
+///
+/// // On another machine, with its own device and session:
+/// let codec = WarplineCodec::new(&device);
+/// let plan = physical_plan_from_bytes_with_extension_codec(&bytes, &context.task_ctx(), &codec)?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct WarplineCodec {
+    device: Device,
+    others: Arc<dyn PhysicalExtensionCodec>,
+}
+
+impl WarplineCodec {
+    /// A codec that places the fragments that it reads on `device`.
+    pub fn new(device: &Device) -> Self {
+        Self {
+            device: device.clone(),
+            others: Arc::new(DefaultPhysicalExtensionCodec {}),
+        }
+    }
+
+    /// The same with the codec of other extensions, which writes and reads their nodes, functions and expressions, also those
+    /// inside fragments. Both sides must have it.
+    #[must_use]
+    pub fn with_codec(self, others: Arc<dyn PhysicalExtensionCodec>) -> Self {
+        Self { others, ..self }
+    }
+
+    fn fragment(
+        &self,
+        fragment: Fragment,
+        context: &TaskContext,
+        converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let original = PhysicalPlanNode::decode(fragment.original.as_slice()).map_err(damaged)?;
+        let decode = PhysicalPlanDecodeContext::new(context, self);
+        let original = converter.proto_to_execution_plan(&original, &decode)?;
+        let settings = fragment.settings.iter();
+        let settings = settings.map(|(name, value)| (name.as_str(), value.as_str()));
+        let config = WarplineConfig::of(context.session_config().options()).with_query(settings)?;
+        self.device
+            .placement()
+            .arrive(original, &config, fragment.tail)
+    }
+
+    fn report(&self, report: Report, input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let placement = self.device.placement();
+        let Some(device) = placement.device() else {
+            return Arc::clone(input);
+        };
+        let operators = report.operators.into_iter().map(|operator| CpuOperator {
+            operator: operator.name,
+            reason: operator.reason,
+            count: operator.count as usize,
+            fallback: operator.fallback,
+        });
+        let input = Arc::clone(input);
+        Arc::new(PlacementReportExec::new(
+            input,
+            device.to_string(),
+            operators.collect(),
+        ))
+    }
+}
+
+/// A node of Warpline's or, in its own codec's words, of another extension.
+#[derive(Clone, PartialEq, Message)]
+struct Node {
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4")]
+    kind: Option<Kind>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+enum Kind {
+    #[prost(message, tag = "1")]
+    Fragment(Fragment),
+    #[prost(message, tag = "2")]
+    Report(Report),
+    /// In milliseconds.
+    #[prost(uint64, tag = "3")]
+    TimeLimit(u64),
+    #[prost(bytes, tag = "4")]
+    Other(Vec<u8>),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Fragment {
+    /// A message of its own: what is inside a message is nested only so deep.
+    #[prost(bytes = "vec", tag = "1")]
+    original: Vec<u8>,
+    #[prost(btree_map = "string, string", tag = "2")]
+    settings: BTreeMap<String, String>,
+    #[prost(string, optional, tag = "3")]
+    tail: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Report {
+    #[prost(message, repeated, tag = "1")]
+    operators: Vec<Operator>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Operator {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    reason: String,
+    #[prost(uint64, tag = "3")]
+    count: u64,
+    #[prost(bool, tag = "4")]
+    fallback: bool,
+}
+
+fn damaged(error: prost::DecodeError) -> DataFusionError {
+    DataFusionError::Plan(format!(
+        "the bytes of a plan are damaged, or were written with another codec: {error}"
+    ))
+}
+
+fn only_input(inputs: &[Arc<dyn ExecutionPlan>]) -> Result<&Arc<dyn ExecutionPlan>> {
+    match inputs {
+        [input] => Ok(input),
+        _ => Err(DataFusionError::Plan(format!(
+            "the bytes of a plan are damaged: a node of one input has {}",
+            inputs.len()
+        ))),
+    }
+}
+
+impl PhysicalExtensionCodec for WarplineCodec {
+    fn try_decode(
+        &self,
+        buf: &[u8],
+        inputs: &[Arc<dyn ExecutionPlan>],
+        ctx: &TaskContext,
+        proto_converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match Node::decode(buf).map_err(damaged)?.kind {
+            Some(Kind::Fragment(fragment)) => self.fragment(fragment, ctx, proto_converter),
+            Some(Kind::Report(report)) => Ok(self.report(report, only_input(inputs)?)),
+            Some(Kind::TimeLimit(milliseconds)) => {
+                let limit = Duration::from_millis(milliseconds);
+                let input = Arc::clone(only_input(inputs)?);
+                Ok(Arc::new(TimeLimitExec::new(input, limit)))
+            }
+            Some(Kind::Other(buf)) => self.others.try_decode(&buf, inputs, ctx, proto_converter),
+            None => Err(DataFusionError::Plan(
+                "the plan has a node that this version of Warpline does not know; use the same version on both sides"
+                    .into(),
+            )),
+        }
+    }
+
+    fn try_encode(
+        &self,
+        node: Arc<dyn ExecutionPlan>,
+        buf: &mut Vec<u8>,
+        proto_converter: &dyn PhysicalProtoConverterExtension,
+    ) -> Result<()> {
+        let kind = if let Some(fragment) = node.downcast_ref::<GpuFragmentExec>() {
+            let original = proto_converter.execution_plan_to_proto(fragment.original(), self)?;
+            let options = fragment.options();
+            Kind::Fragment(Fragment {
+                original: original.encode_to_vec(),
+                settings: options.settings.iter().cloned().collect(),
+                tail: options.tail.clone(),
+            })
+        } else if let Some(report) = node.downcast_ref::<PlacementReportExec>() {
+            let operators = report.cpu_operators().iter().map(|operator| Operator {
+                name: operator.operator.clone(),
+                reason: operator.reason.clone(),
+                count: operator.count as u64,
+                fallback: operator.fallback,
+            });
+            Kind::Report(Report {
+                operators: operators.collect(),
+            })
+        } else if let Some(limit) = node.downcast_ref::<TimeLimitExec>() {
+            let milliseconds = limit.limit().as_millis();
+            Kind::TimeLimit(u64::try_from(milliseconds).unwrap_or(u64::MAX))
+        } else {
+            let mut other = Vec::new();
+            self.others.try_encode(node, &mut other, proto_converter)?;
+            Kind::Other(other)
+        };
+        buf.extend(Node { kind: Some(kind) }.encode_to_vec());
+        Ok(())
+    }
+
+    fn try_decode_udf(&self, name: &str, buf: &[u8]) -> Result<Arc<ScalarUDF>> {
+        self.others.try_decode_udf(name, buf)
+    }
+
+    fn try_encode_udf(&self, node: &ScalarUDF, buf: &mut Vec<u8>) -> Result<()> {
+        self.others.try_encode_udf(node, buf)
+    }
+
+    fn try_decode_higher_order_function(
+        &self,
+        name: &str,
+        buf: &[u8],
+    ) -> Result<Arc<HigherOrderUDF>> {
+        self.others.try_decode_higher_order_function(name, buf)
+    }
+
+    fn try_encode_higher_order_function(
+        &self,
+        node: &HigherOrderUDF,
+        buf: &mut Vec<u8>,
+    ) -> Result<()> {
+        self.others.try_encode_higher_order_function(node, buf)
+    }
+
+    fn try_decode_expr(
+        &self,
+        buf: &[u8],
+        inputs: &[Arc<dyn PhysicalExpr>],
+        ctx: &PhysicalExprDecodeCtx<'_>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        self.others.try_decode_expr(buf, inputs, ctx)
+    }
+
+    fn try_encode_expr(
+        &self,
+        node: &Arc<dyn PhysicalExpr>,
+        buf: &mut Vec<u8>,
+        ctx: &PhysicalExprEncodeCtx<'_>,
+    ) -> Result<()> {
+        self.others.try_encode_expr(node, buf, ctx)
+    }
+
+    fn try_decode_udaf(&self, name: &str, buf: &[u8]) -> Result<Arc<AggregateUDF>> {
+        self.others.try_decode_udaf(name, buf)
+    }
+
+    fn try_encode_udaf(&self, node: &AggregateUDF, buf: &mut Vec<u8>) -> Result<()> {
+        self.others.try_encode_udaf(node, buf)
+    }
+
+    fn try_decode_udwf(&self, name: &str, buf: &[u8]) -> Result<Arc<WindowUDF>> {
+        self.others.try_decode_udwf(name, buf)
+    }
+
+    fn try_encode_udwf(&self, node: &WindowUDF, buf: &mut Vec<u8>) -> Result<()> {
+        self.others.try_encode_udwf(node, buf)
+    }
+}

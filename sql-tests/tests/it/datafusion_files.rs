@@ -1,0 +1,114 @@
+//! DataFusion's own sqllogictest files, which `scripts/datafusion-slt.sh` fetches and runs these tests on.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use warpline::DeviceChoice;
+use warpline_sql_tests::datafusion_files::{self, Summary};
+use warpline_sql_tests::test_device;
+
+/// Statements that may have another answer than plain DataFusion's: file, line and reason.
+const KNOWN: &[(&str, u32, &str)] = &[("limit.slt", 691, TIES), ("limit.slt", 718, TIES)];
+
+/// Any of the rows that tie may be among the first.
+const TIES: &str = "a limit over an order with ties";
+
+/// Every so many-th file is a sample.
+const SAMPLE: usize = 20;
+
+/// The files that `WARPLINE_SLT_FILES` names, by a part of their paths separated by commas; else all, or a sample of them.
+fn files(sample: bool) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![PathBuf::from("test_files")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("the folder of the files") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "slt") {
+                found.push(path);
+            }
+        }
+    }
+    // Functions of a crate that neither side has.
+    found.retain(|path| {
+        !path.starts_with("test_files/spark") && !path.starts_with("test_files/scratch")
+    });
+    found.sort();
+    assert!(!found.is_empty(), "no .slt file");
+    match std::env::var("WARPLINE_SLT_FILES") {
+        Ok(names) => {
+            found.retain(|path| names.split(',').any(|n| path.to_string_lossy().contains(n)))
+        }
+        Err(_) if sample => found = found.into_iter().step_by(SAMPLE).collect(),
+        Err(_) => {}
+    }
+    found
+}
+
+fn run(device: DeviceChoice, sample: bool) {
+    let folder = std::env::var_os("WARPLINE_DATAFUSION_SLT");
+    let folder = folder.expect("WARPLINE_DATAFUSION_SLT: run scripts/datafusion-slt.sh");
+    // The files name data relative to where DataFusion's runner stands.
+    std::env::set_current_dir(Path::new(&folder)).expect("WARPLINE_DATAFUSION_SLT is a folder");
+    let files = files(sample);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_stack_size(64 << 20)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let begin = Instant::now();
+    let finished = |file: &Path, time: Duration, so_far: &Summary| {
+        let (statements, on_device) = (so_far.statements, so_far.on_device);
+        let differ = so_far.differences.len();
+        let file = file.display();
+        println!(
+            "{file} in {time:.1?}; so far {statements} statements, {on_device} on the device, {differ} differ"
+        );
+    };
+    let run = datafusion_files::run(&files, device, finished);
+    let summary = runtime.block_on(run).expect("the files");
+    println!("on {device}, in {:.0?}:\n{summary}", begin.elapsed());
+    let mut unknown = String::new();
+    for difference in &summary.differences {
+        let is_it = |(file, line, _): &&(&str, u32, &str)| {
+            difference.file.ends_with(file) && difference.line == *line
+        };
+        match KNOWN.iter().find(is_it) {
+            Some((file, line, reason)) => println!("known to differ: {file}:{line}: {reason}"),
+            None => unknown += &format!("{difference}\n"),
+        }
+    }
+    assert!(
+        unknown.is_empty(),
+        "differences to plain DataFusion:\n{unknown}"
+    );
+    if device != DeviceChoice::Cpu {
+        assert!(summary.on_device > 0, "nothing ran on the device");
+    }
+}
+
+#[test]
+#[ignore = "scripts/datafusion-slt.sh runs it"]
+fn a_sample_on_the_cpu() {
+    run(DeviceChoice::Cpu, true);
+}
+
+#[test]
+#[ignore = "scripts/datafusion-slt.sh runs it"]
+fn a_sample_on_the_device() {
+    run(test_device(), true);
+}
+
+#[test]
+#[ignore = "scripts/datafusion-slt.sh --all runs it"]
+fn all_on_the_cpu() {
+    run(DeviceChoice::Cpu, false);
+}
+
+#[test]
+#[ignore = "scripts/datafusion-slt.sh --all runs it"]
+fn all_on_the_device() {
+    run(test_device(), false);
+}
