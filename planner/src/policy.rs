@@ -141,7 +141,7 @@ impl FragmentPlanner {
         facts: &dyn TableFacts,
         duplicates: &HashSet<String>,
     ) -> Result<Graph, Reason> {
-        let estimator = Estimator::new(facts).with_kept_indexes(self.index_joins);
+        let estimator = Estimator::new(facts).with_kept_indexes(self.index_joins, u64::MAX);
         let rel = optimize(&self.rel, &estimator)?;
         self.lower(&rel, &estimator, duplicates)
     }
@@ -309,13 +309,14 @@ impl Policy for FragmentPlanner {
         &self,
         tables: &[LoadedTable],
         duplicates: &HashSet<String>,
+        index_room: u64,
     ) -> warpline_gpu::Result<Graph> {
         let facts = Resident {
             planner: self,
             tables,
         };
         let unsupported = |reason: Reason| GpuError::Unsupported(reason.to_string());
-        let estimator = Estimator::new(&facts).with_kept_indexes(self.index_joins);
+        let estimator = Estimator::new(&facts).with_kept_indexes(self.index_joins, index_room);
         let rel = optimize(&self.rel, &estimator).map_err(unsupported)?;
         if self.needs_reload(&rel, tables) {
             return Err(GpuError::ReloadScans);

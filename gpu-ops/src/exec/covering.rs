@@ -16,8 +16,10 @@ use crate::expr::{Expr, Node};
 use crate::graph::{Build, Graph, Pipeline, ResultId, Sink, Source, Step};
 use crate::tables::LoadedTable;
 
-/// The share of the pool's budget that one index may take.
-const SHARE_OF_BUDGET: usize = 4;
+/// Bytes that one index may take that is kept on a device whose pool has a budget of so many.
+pub(super) const fn index_room(budget: usize) -> usize {
+    budget / 4
+}
 
 /// What makes two indexes the same.
 #[derive(Debug, Clone)]
@@ -144,7 +146,7 @@ impl CoveringIndexes {
     /// Keep an index that all queued work has finished with, unless it takes too much of `budget` bytes.
     pub(super) fn keep(&self, what: Covering, index: Finished, budget: usize) {
         let bytes = index.store.bytes();
-        if bytes > budget / SHARE_OF_BUDGET {
+        if bytes > index_room(budget) {
             return;
         }
         let mut kept = self.kept.lock();

@@ -23,6 +23,7 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 
 use super::attempts::FragmentRun;
+use super::covering::index_room;
 use super::execute::{Deliver, Finished, Host, execute};
 use super::found::Found;
 use super::prepared::{Prepared, streamed_scans};
@@ -447,12 +448,14 @@ impl Shared {
 
     /// The graph over these tables, by what runs have found out.
     fn graph(&self, tables: &[LoadedTable], found: &Found) -> Result<Graph> {
-        let mut graph = self.policy.graph(tables, &found.duplicates)?;
+        let budget = self.runtime.pool().budget();
+        let index_room = index_room(budget) as u64;
+        let mut graph = self.policy.graph(tables, &found.duplicates, index_room)?;
         if self.room.results_may_spill() && !graph.parts.allowed() {
             graph.parts = Parts::Large;
         }
         if graph.parts.allowed() {
-            graph.group_room = Some(group_room(self.runtime.pool().budget()));
+            graph.group_room = Some(group_room(budget));
         }
         for result in &mut graph.results {
             if let Some(outgrown) = found.outgrown.get(&result.name) {

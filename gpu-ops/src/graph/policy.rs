@@ -107,12 +107,18 @@ pub trait Policy: PlacementPolicy {
     fn scans(&self) -> &[ScanSource];
 
     /// The steps, chosen with the statistics of the resident tables (`tables[i]` belongs to `scans()[i]`).
-    /// `duplicates` names the builds (as [`super::ResultSpec::name`]) whose assumed uniqueness a run has disproved.
+    /// `duplicates` names the builds (as [`super::ResultSpec::name`]) whose assumed uniqueness a run has disproved. An index
+    /// over a whole table is kept for later queries when it takes at most `index_room` bytes.
     ///
     /// # Errors
     /// [`crate::GpuError::Unsupported`] when the device cannot run the fragment over these tables,
     /// [`crate::GpuError::ReloadScans`] when it can over what [`Self::scans`] asks for from now on.
-    fn graph(&self, tables: &[LoadedTable], duplicates: &HashSet<String>) -> Result<Graph>;
+    fn graph(
+        &self,
+        tables: &[LoadedTable],
+        duplicates: &HashSet<String>,
+        index_room: u64,
+    ) -> Result<Graph>;
 
     /// Choose the data structure of a build side.
     fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice;

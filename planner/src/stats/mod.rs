@@ -73,6 +73,8 @@ pub struct Estimator<'a> {
     facts: &'a dyn TableFacts,
     /// Whether indexes over whole tables are there already.
     kept: IndexJoins,
+    /// Bytes that one of them may take.
+    index_room: u64,
     /// By address; the relation is held so that its address stays its own.
     known: RefCell<HashMap<*const Rel, (RelRef, Arc<Estimate>)>>,
 }
@@ -83,14 +85,20 @@ impl<'a> Estimator<'a> {
         Self {
             facts,
             kept: IndexJoins::Off,
+            index_room: u64::MAX,
             known: RefCell::default(),
         }
     }
 
-    /// With indexes over whole tables there already, or made once for all queries to come, unless that is off.
+    /// With indexes over whole tables there already, or made once for all queries to come, unless that is off; those
+    /// that take more than about `index_room` bytes are not kept.
     #[must_use]
-    pub fn with_kept_indexes(self, kept: IndexJoins) -> Self {
-        Self { kept, ..self }
+    pub fn with_kept_indexes(self, kept: IndexJoins, index_room: u64) -> Self {
+        Self {
+            kept,
+            index_room,
+            ..self
+        }
     }
 
     /// What building an index over `rel` by `keys` costs when it is one that is there already: nothing, or, where such
@@ -104,7 +112,38 @@ impl<'a> Estimator<'a> {
         match self.kept {
             IndexJoins::Off => None,
             IndexJoins::On => kept.then_some(PREFERRED),
-            IndexJoins::Auto => kept.then_some(0.0),
+            IndexJoins::Auto => {
+                let fits = || self.index_bytes(rel, keys) <= self.index_room as f64;
+                (kept && fits()).then_some(0.0)
+            }
+        }
+    }
+
+    /// About the bytes of an index over `rel` by the columns `keys`: an array over all possible keys where these are few, else
+    /// a hash table, and its entries.
+    fn index_bytes(&self, rel: &RelRef, keys: &[Expr]) -> f64 {
+        /// Bytes of an entry's columns, which are not known yet.
+        const ENTRY: f64 = 8.0;
+        /// A place by key or a number of an entry.
+        const NUMBER: f64 = 4.0;
+        /// Possible keys for each row up to which there is an array.
+        const SPARSE: f64 = 16.0;
+        let rows = self.rows(rel);
+        let columns = keys.iter().filter_map(as_column).collect();
+        let domain = match keys {
+            [key] => self
+                .of_expr(rel, key)
+                .range
+                .map(|(low, high)| high - low + 1.0),
+            _ => None,
+        };
+        match domain.filter(|domain| *domain <= SPARSE * rows) {
+            Some(domain) if self.unique(rel, &columns, Proof::Plausible) => domain * ENTRY,
+            Some(domain) => domain * NUMBER + rows * (ENTRY + NUMBER),
+            None => {
+                let slots = (2.0 * rows.max(1.0)).log2().ceil().exp2();
+                slots * (ENTRY + NUMBER) + rows * 2.0 * ENTRY
+            }
         }
     }
 

@@ -13,6 +13,7 @@ use warpline_gpu::column::{ColumnStatistics, StringPolicy, encode};
 
 use super::{Estimator, TableFacts};
 use crate::choose::zipf;
+use crate::config::IndexJoins;
 use crate::policy::FragmentPlanner;
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::tests::{plan, runtime};
@@ -280,4 +281,34 @@ fn the_zipf_of_these_tests_is_the_zipf_of_prices() {
         0.05,
         "the most frequent key",
     );
+}
+
+#[tokio::test]
+async fn an_index_over_a_table_is_kept_only_where_it_has_room() {
+    let dense = integers(0..1000);
+    let sparse = integers((0..1000).map(|i| i * 1_000_003));
+    let tables = Tables::new(&[("t", vec![("dense", dense), ("sparse", sparse)])]);
+    let rel = tables.rel("SELECT dense, sparse FROM t").await;
+    let mut scan = None;
+    rel.for_each(&mut |rel| {
+        if let RelKind::Scan { .. } = &rel.kind {
+            scan = Some(Arc::clone(rel));
+        }
+    });
+    let scan = scan.unwrap();
+    let key = |i: usize| {
+        let column = &scan.columns[i];
+        vec![warpline_gpu::expr::Expr::column(
+            i,
+            column.data_type.clone(),
+            column.nullable,
+        )]
+    };
+    let kept = |i: usize, room: u64| {
+        let estimator = Estimator::new(&tables).with_kept_indexes(IndexJoins::Auto, room);
+        estimator.kept_cost(&scan, &key(i)).is_some()
+    };
+    // An array with 8 bytes for each of 1000 keys; 2048 slots of 12 bytes and 1000 entries of 16.
+    assert!(kept(0, 8000) && !kept(0, 7999));
+    assert!(kept(1, 40_576) && !kept(1, 40_575));
 }

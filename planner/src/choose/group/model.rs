@@ -147,10 +147,14 @@ impl Model<'_> {
         words + small * least
     }
 
-    /// The share of the tests of extremes after which a state is written: the greatest of n draws changes ln n times.
+    /// The share of the tests of extremes after which a state is written: the greatest of n draws changes ln n times, and
+    /// rows that are looked at together do not see each other.
     fn written_share(&self) -> f64 {
+        /// Rows that a multiprocessor looks at together.
+        const TOGETHER: f64 = 4096.0;
         let each = (self.w.rows / self.groups()).max(1.0);
-        ((each.ln() + 0.58) / each).min(1.0)
+        let together = self.machine.multiprocessors * TOGETHER / self.w.rows;
+        ((each.ln() + 0.58) / each).max(together).min(1.0)
     }
 
     /// Picoseconds of a row's updates of states in `table` bytes of device memory, of `equal` equally frequent groups.
