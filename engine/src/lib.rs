@@ -18,8 +18,12 @@
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`mod@bench`]: micro-benchmarks of the device.
 //! - [`page`]: reports as pages with tables and charts.
+//! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
+//! - [`architecture`]: how all of Warpline is built, for those who change it.
 
+#[doc = include_str!("architecture.md")]
+pub mod architecture {}
 pub mod bench;
 mod chart;
 mod codec;

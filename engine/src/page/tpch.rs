@@ -372,6 +372,15 @@ fn notes(page: &mut Page, report: &Report) {
         for fallback in &query.fallbacks {
             note(Tone::Plain, format!("on the CPU: {fallback}"));
         }
+        let [streamed, spilled] = [query.bytes_streamed, query.bytes_spilled]
+            .map(|bytes| significant(bytes.unwrap_or(0) as f64 / 1e6));
+        if query.bytes_streamed.is_some_and(|b| b > 0) || query.bytes_spilled.is_some_and(|b| b > 0)
+        {
+            note(
+                Tone::Plain,
+                format!("larger than device memory: {streamed} MB streamed, {spilled} MB spilled"),
+            );
+        }
         let ladder = &query.ladder;
         if *ladder != MemoryLadder::default() {
             note(

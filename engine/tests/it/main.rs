@@ -5,6 +5,7 @@ mod bench;
 mod codec;
 mod embedding;
 mod examples;
+mod explain;
 mod jcch;
 mod plan_cache;
 mod profile;

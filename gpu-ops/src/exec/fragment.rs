@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use super::attempts::FragmentRun;
 use super::covering::index_room;
+use super::boxes::{Entry, boxed, plain, priced};
 use super::execute::{Deliver, Finished, Host, execute};
 use super::found::Found;
 use super::prepared::{Prepared, streamed_scans};
@@ -170,11 +171,25 @@ impl DisplayAs for GpuFragmentExec {
         let device = &self.shared.runtime.device().info().name;
         let lines = self.shared.describe();
         if matches!(format, DisplayFormatType::TreeRender) {
-            writeln!(f, "device={device}")?;
-            for line in lines {
-                writeln!(f, "{line}")?;
-            }
-            return Ok(());
+            // Entries come by their key: this one is the first.
+            writeln!(f, "00 device={}", plain(device))?;
+            let is_pipeline = |line: &str| line.contains(" := ");
+            // Before columns are resident there are only lines of the plan, which are in order.
+            let chosen = lines.iter().any(|line| is_pipeline(line));
+            let entries: Vec<(&'static str, String)> = lines
+                .into_iter()
+                .map(|line| match chosen && !is_pipeline(&line) {
+                    true => ("choice", priced(&line)),
+                    false => ("", line),
+                })
+                .collect();
+            let entries: Vec<Entry<'_>> = entries
+                .iter()
+                .map(|(key, text)| Entry { key, text })
+                .collect();
+            return boxed(&entries)
+                .iter()
+                .try_for_each(|line| writeln!(f, "{line}"));
         }
         write!(f, "GpuFragmentExec: device={device}")?;
         for line in lines {

@@ -17,6 +17,7 @@
 
 mod arrange;
 mod attempts;
+mod boxes;
 mod collected;
 mod compile;
 mod control;
@@ -53,6 +54,7 @@ mod tests;
 mod text;
 mod trees;
 
+pub use boxes::{Entry, boxed};
 pub use fragment::{GpuFragmentExec, in_one_partition};
 pub use ladder::LadderCounts;
 pub use limit::{TimeLimit, TimeLimitExec};

@@ -12,6 +12,7 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
 };
+use warpline_gpu::exec::{Entry, boxed};
 
 /// An operator that stays on the CPU, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,11 +80,15 @@ impl DisplayAs for PlacementReportExec {
                 )
             }
             DisplayFormatType::TreeRender => {
-                writeln!(f, "device={}", self.device)?;
-                for (i, operator) in self.cpu.iter().enumerate() {
-                    writeln!(f, "cpu {}={operator}", i + 1)?;
-                }
-                Ok(())
+                // Entries come by their key: this one is the first.
+                writeln!(f, "00 device={}", self.device)?;
+                let entries = cpu.iter().map(|text| Entry {
+                    key: "on the CPU",
+                    text,
+                });
+                boxed(&entries.collect::<Vec<_>>())
+                    .iter()
+                    .try_for_each(|line| writeln!(f, "{line}"))
             }
         }
     }

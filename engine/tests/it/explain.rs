@@ -1,0 +1,98 @@
+//! EXPLAIN in each of DataFusion's formats, over plans with parts on the device and on the CPU.
+
+use super::{Outcome, run};
+
+/// A join that groups and sorts, and a window function, which stays on the CPU; names are not plain ASCII.
+const SETUP: &str = "CREATE TABLE kunden AS SELECT value AS k, value % 5 AS \"größe\" FROM generate_series(1, 200); \
+     CREATE TABLE orders AS SELECT value AS o, value % 200 AS k, value % 9 AS p FROM generate_series(1, 3000)";
+const QUERY: &str = "SELECT \"größe\", count(*) AS n, rank() OVER (ORDER BY count(*)) AS r FROM orders \
+     JOIN kunden ON orders.k = kunden.k WHERE p < 5 GROUP BY \"größe\" ORDER BY n LIMIT 3";
+
+fn emulated(statements: &[&str]) -> Outcome {
+    let mut arguments = vec![
+        "--device",
+        "emulator",
+        "--set",
+        "warpline.min_rows=0",
+        "--format",
+        "csv",
+        "-q",
+        "-c",
+        SETUP,
+    ];
+    for statement in statements {
+        arguments.extend(["-c", statement]);
+    }
+    run(&arguments)
+}
+
+#[test]
+fn every_format_works_before_and_after_columns_are_resident() {
+    let formats = [
+        "FORMAT TREE",
+        "FORMAT INDENT",
+        "FORMAT PGJSON",
+        "FORMAT GRAPHVIZ",
+        "VERBOSE",
+        "ANALYZE",
+        "ANALYZE VERBOSE",
+    ];
+    for format in formats {
+        // A name that is not ASCII breaks the boxes of DataFusion's own nodes above the device's.
+        let [setup, query] = [SETUP, QUERY].map(|sql| sql.replace("größe", "size"));
+        let plain = format!("EXPLAIN {format} {query}");
+        let outcome = run(&[
+            "--device",
+            "emulator",
+            "--set",
+            "warpline.min_rows=0",
+            "--format",
+            "csv",
+            "-q",
+            "-c",
+            &setup,
+            "-c",
+            &plain,
+            "-c",
+            &query,
+            "-c",
+            &plain,
+        ])
+        .ok();
+        let plans = outcome.stdout.matches("plan_type,plan").count();
+        assert_eq!(plans, 2, "{format}: {}", outcome.stdout);
+    }
+}
+
+#[test]
+fn trees_have_pipelines_choices_prices_and_reasons() {
+    let query = "SELECT \"größe\", count(*) AS n FROM orders JOIN kunden ON orders.k = kunden.k GROUP BY \"größe\"";
+    let tree = format!("EXPLAIN FORMAT TREE {query}");
+    let outcome = emulated(&[
+        query,
+        &tree,
+        "SET datafusion.explain.format = 'tree'",
+        &format!("EXPLAIN {query}"),
+    ]);
+    let text = outcome.ok().stdout;
+    assert_eq!(text.matches("GpuFragmentExec").count(), 2, "{text}");
+    let first = text.find(" 01 ").expect("a pipeline");
+    let choice = text.find("choice 01:").expect("a choice");
+    assert!(
+        text.find("00 device") < Some(first) && first < choice,
+        "{text}"
+    );
+    // Milliseconds of what was chosen.
+    let choices = &text[choice..];
+    assert!(choices.contains(" 0."), "{choices}");
+
+    let window = emulated(&[&format!(
+        "EXPLAIN FORMAT TREE {}",
+        QUERY.replace("\"größe\"", "p")
+    )]);
+    let text = window.ok().stdout;
+    assert!(
+        text.contains("on the CPU") && text.contains("Window"),
+        "{text}"
+    );
+}
