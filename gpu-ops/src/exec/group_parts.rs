@@ -113,7 +113,8 @@ impl Run<'_> {
     }
 
     /// Aggregate all parts, and run what reads their groups.
-    fn aggregate_spread(&mut self, rows: ResultId, spread: Spread) -> Result<()> {
+    fn aggregate_spread(&mut self, rows: ResultId, mut spread: Spread) -> Result<()> {
+        self.settle(&mut spread)?;
         let Some((_, states, _)) = self.grouping(rows) else {
             return Err(GpuError::Internal(
                 "groups that are not made in parts".into(),
@@ -207,6 +208,7 @@ impl Run<'_> {
             piece.release(&mut self.recycler);
             first = end;
         }
+        self.settle(&mut finer)?;
         Ok(finer)
     }
 }

@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
         self.in_parts = true;
         let fetch = cut(rows, sort);
         // Somebody else may read the rows as they were.
-        let Some(input) = self.stores[sort.rows].clone() else {
+        let Some(mut input) = self.stores[sort.rows].clone() else {
             return Err(GpuError::Internal("a sort without rows".into()));
         };
         let capacity = self.sizes[sort.rows].capacity;
@@ -83,7 +83,13 @@ impl<'a> Run<'a> {
                 let piece = self.load_piece(sort.rows, begin..end)?;
                 self.spread_ranges(sort, piece, end - begin, &splitters, &mut spread)?;
             }
+            self.settle(&mut spread)?;
             self.mark("transform")?;
+            if self.prepared.dead_after[self.step].contains(&sort.rows) {
+                // Host memory for the output, and no copy of the rows that nobody reads.
+                input.release(&mut self.recycler);
+                input = Store::default();
+            }
             self.let_go(sort.into);
             self.sizes[sort.into].capacity = fetch;
             self.make(sort.into)?;
@@ -422,6 +428,7 @@ impl<'a> Run<'a> {
             }
         }
         if splitters.is_some() {
+            self.settle(&mut finer)?;
             self.sort_ranges(sorted, &finer, copies)?;
         }
         self.drop_spread(finer);

@@ -157,7 +157,7 @@ impl Run<'_> {
     }
 
     /// Use the memory of a chunk again once it has left.
-    fn has_left(&mut self, (rows, left): (Store, Event)) -> Result<()> {
+    pub(super) fn has_left(&mut self, (rows, left): (Store, Event)) -> Result<()> {
         self.runtime.device().wait_event(self.stream, &left)?;
         rows.release(&mut self.recycler);
         Ok(())

@@ -19,6 +19,7 @@ use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::primitives::{self, Digits, Keys, Payload, RowCount};
+use crate::runtime::StreamLease;
 
 /// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
 /// they are partitioned or sorted, those of the next part come meanwhile, and there is what is made of them.
@@ -52,6 +53,10 @@ impl Chunk {
 #[derive(Default)]
 pub(super) struct Spread {
     chunks: Vec<Chunk>,
+    /// Chunks leave the device on this stream, while the next piece comes.
+    away: Option<StreamLease>,
+    /// The last one that left, and when it will have left.
+    leaving: Option<(Store, Event)>,
 }
 
 /// What rows are partitioned by.
@@ -316,13 +321,32 @@ impl Run<'_> {
         }
         let mut away = Store::default();
         away.extend_on_host(kept, &mut self.recycler, name)?;
-        away.copy_range(&arranged, 0..rows, 0, |_| true, self.stream)?;
-        arranged.release(&mut self.recycler);
+        let copies = match &mut spread.away {
+            Some(copies) => copies,
+            none => none.insert(self.runtime.lease_stream()?),
+        };
+        let device = self.runtime.device();
+        let partitioned = device.record_event(self.stream)?;
+        device.wait_event(copies, &partitioned)?;
+        away.copy_range(&arranged, 0..rows, 0, |_| true, copies)?;
+        let left = device.record_event(copies)?;
+        if let Some(before) = spread.leaving.replace((arranged, left)) {
+            self.has_left(before)?;
+        }
         spread.chunks.push(Chunk {
             rows: away,
             offsets,
         });
         Ok(())
+    }
+
+    /// All pieces have been spread: what is queued from now on finds their rows.
+    pub(super) fn settle(&mut self, spread: &mut Spread) -> Result<()> {
+        spread.away = None;
+        match spread.leaving.take() {
+            Some(last) => self.has_left(last),
+            None => Ok(()),
+        }
     }
 
     /// Queue the copies of all rows of some partitions to the device on `copies`.
@@ -427,6 +451,7 @@ mod tests {
                 rows: Store::default(),
                 offsets,
             }],
+            ..Spread::default()
         }
     }
 

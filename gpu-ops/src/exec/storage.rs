@@ -354,7 +354,7 @@ impl Recycler {
 
     /// Is more than half of device memory free?
     pub(super) fn has_plenty(&self) -> bool {
-        self.pool.available() > self.pool.budget() / 2
+        self.room() > self.pool.budget() as u64 / 2
     }
 
     /// A buffer for rows: in host memory, where that may be, when it would take much of device memory.

@@ -3,7 +3,7 @@
 use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
-use warpline_gpu::primitives::{RowCount, sort_rows};
+use warpline_gpu::primitives::{RowCount, number_ranges, sort_rows};
 
 use super::{Machine, Numbers, SIZES, assert_untouched, machines};
 
@@ -147,4 +147,64 @@ fn wrong_sorts_are_refused() {
         sort(&word, &[8], 1 << 32),
         Err(GpuError::Unsupported(_))
     ));
+}
+
+/// The number of each row's range between `splitters`, which ascend.
+fn check_ranges(machine: &Machine, words: &[Vec<u64>], bits: &[u32], splitters: &[Vec<u64>]) {
+    let rows = words[0].len();
+    let uploaded: Vec<DeviceBuffer> = words.iter().map(|w| machine.upload(w)).collect();
+    let pointers: Vec<DevicePtr> = uploaded.iter().map(DeviceBuffer::ptr).collect();
+    let keys = machine.upload(&splitters.concat());
+    let ranges = machine.space(rows * 4);
+    unsafe {
+        number_ranges(
+            &machine.runtime,
+            &machine.stream,
+            &pointers,
+            bits,
+            keys.ptr(),
+            splitters.len() as u32,
+            RowCount::Known(rows as u64),
+            ranges.ptr(),
+        )
+        .unwrap();
+    }
+    let mask = |word: u64, bits: u32| word & u64::MAX.checked_shr(64 - bits).unwrap_or(0);
+    let expected: Vec<u32> = (0..rows)
+        .map(|row| {
+            let key: Vec<u64> = words
+                .iter()
+                .zip(bits)
+                .map(|(w, b)| mask(w[row], *b))
+                .collect();
+            let below = splitters.iter().filter(|s| **s < key).count();
+            (2 * below + usize::from(splitters.contains(&key))) as u32
+        })
+        .collect();
+    let label = format!(
+        "{}: {rows} rows, {} splitters",
+        machine.name,
+        splitters.len()
+    );
+    assert!(machine.read::<u32>(&ranges, rows) == expected, "{label}");
+    assert_untouched(machine, &ranges, rows * 4);
+}
+
+#[test]
+fn ranges_between_splitters() {
+    for machine in machines() {
+        let mut numbers = Numbers(6);
+        for rows in [0, 1, 31, 32, 33, 1000, 5000] {
+            for count in [0, 1, 2, 127] {
+                // Garbage above the used bits is ignored; many rows have a splitter's key.
+                let word: Vec<u64> = (0..rows).map(|_| numbers.draw()).collect();
+                let splitters: Vec<Vec<u64>> = (0..count).map(|i| vec![i * 4]).collect();
+                check_ranges(&machine, &[word], &[9], &splitters);
+                let major: Vec<u64> = (0..rows).map(|_| numbers.draw() % 3).collect();
+                let minor: Vec<u64> = (0..rows).map(|_| numbers.draw() % 60).collect();
+                let splitters: Vec<Vec<u64>> = (0..count).map(|i| vec![i / 50, i % 50]).collect();
+                check_ranges(&machine, &[major, minor], &[2, 64], &splitters);
+            }
+        }
+    }
 }
