@@ -119,17 +119,37 @@ pub async fn run(
             );
         let session = Arc::new(session.open().await.map_err(io::Error::other)?);
         for ((line, sql), expected) in statements.iter().zip(expected) {
-            let (session, text) = (Arc::clone(&session), sql.clone());
-            let answer = within_time(async move {
-                let run = session.run(&text).await;
-                run.map_err(|error| error.strip_backtrace())
-            });
+            let answer = within_time(on_warpline(Arc::clone(&session), sql.clone()));
             summary.compare(file, *line, sql, &expected, answer.await);
         }
         summary.files += 1;
         finished(file, begin.elapsed(), &summary);
     }
     Ok(summary)
+}
+
+/// Queries run on the device alone where they can, also where that does not pay; else in part, as users have it.
+async fn on_warpline(
+    session: Arc<WarplineSession>,
+    sql: String,
+) -> Result<warpline::QueryRun, String> {
+    let start = sql.trim_start().to_ascii_lowercase();
+    let is_query = ["select", "with", "from", "values", "("]
+        .iter()
+        .any(|word| start.starts_with(word));
+    if is_query && session.device().is_in_use() {
+        let require = |value| session.set("warpline.require_gpu", value);
+        require("true").await.map_err(|error| error.to_string())?;
+        let run = session.run(&sql).await;
+        require("false").await.map_err(|error| error.to_string())?;
+        match run.map_err(|error| error.strip_backtrace()) {
+            // It says why the device alone does not do.
+            Err(error) if error.contains("warpline.require_gpu") => {}
+            done => return done,
+        }
+    }
+    let run = session.run(&sql).await;
+    run.map_err(|error| error.strip_backtrace())
 }
 
 /// As many as DataFusion's runner has.

@@ -9,7 +9,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
@@ -98,12 +98,17 @@ impl GpuFragmentExec {
         options: FragmentOptions,
     ) -> Result<Self> {
         let schema = original.schema();
+        // Operators above may rely on the order that the policy promises, and on which columns are constant or equal.
+        let mut equivalences = original.equivalence_properties().clone();
+        if original.output_partitioning().partition_count() != 1 {
+            equivalences.clear_per_partition_constants();
+        }
+        equivalences.clear_orderings();
+        if let Some(order) = original.output_ordering() {
+            equivalences.add_ordering(order.iter().cloned());
+        }
         let properties = PlanProperties::new(
-            // Operators above may rely on the order that the policy promises.
-            EquivalenceProperties::new_with_orderings(
-                Arc::clone(&schema),
-                original.output_ordering().cloned(),
-            ),
+            equivalences,
             Partitioning::UnknownPartitioning(1),
             EmissionType::Final,
             Boundedness::Bounded,

@@ -133,6 +133,29 @@ fn limits_over_joins_that_keep_an_order() {
     );
 }
 
+/// Windows on the CPU over rows from the device: which columns are constant or equal decides whether their rows come in the
+/// order that they need.
+#[test]
+fn windows_over_constant_and_equal_columns() {
+    let fixture = Fixture::relaxed().table_from(
+        "t",
+        "SELECT value % 3 AS a, value % 7 AS b, value AS c FROM generate_series(1, 500)",
+    );
+    for partitions in ["1", "3"] {
+        fixture.set("datafusion.execution.target_partitions", partitions);
+        for sql in [
+            "SELECT a, b, c, rank() OVER (PARTITION BY a ORDER BY b) AS r FROM t WHERE a = 1 AND c > 10",
+            "SELECT b, c, d, sum(c) OVER (PARTITION BY a, b ORDER BY c ROWS 2 PRECEDING) AS x, \
+             sum(c) OVER (PARTITION BY b, d ORDER BY c ROWS 2 PRECEDING) AS y \
+             FROM (SELECT a, b, c, a AS d FROM t) ORDER BY c",
+        ] {
+            let plan = fixture.explain(sql);
+            assert!(plan.contains("GpuFragmentExec"), "{plan}");
+            fixture.check(sql);
+        }
+    }
+}
+
 #[test]
 fn many_rows() {
     let fixture = fixture().table_from(
