@@ -30,8 +30,8 @@ pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
-pub use write_combine::{Combine, KeyValues, partition_across_link};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
+pub use write_combine::{Combine, KeyValues, partition_across_link};
 
 use warpline_cuda::KernelArgs;
 
