@@ -438,6 +438,7 @@ impl Shared {
         // Anonymous tables are loaded anew each time: keeping them would only hold memory.
         drop(plain);
         let mut prepared = Prepared::new(graph, found, program, tables, &self.runtime, stream)?;
+        prepared.spill.clone_from(&self.options.spill);
         if self.options.blocks > 0 {
             prepared.limit_blocks(self.options.blocks * u64::from(device.multiprocessors.max(1)));
         }

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
 use super::ladder::LadderCounts;
 use super::trees::TreeMetrics;
+use crate::memory::SpillDirectory;
 
 /// How a fragment behaves when it meets a limit.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +25,8 @@ pub struct FragmentOptions {
     pub profile: bool,
     /// Blocks of a kernel a multiprocessor at most; 0: as many as it holds.
     pub blocks: u64,
+    /// Takes the rows of joins for which host memory has no room.
+    pub spill: Option<Arc<SpillDirectory>>,
 }
 
 /// What the last run of a fragment did.

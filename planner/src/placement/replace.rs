@@ -11,6 +11,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec};
+use warpline_gpu::memory::SpillDirectory;
 use warpline_gpu::runtime::Runtime;
 
 use super::MAX_TAIL_ROWS;
@@ -28,6 +29,7 @@ pub(super) fn replace(
         require_gpu: config.require_gpu,
         profile: config.metrics,
         blocks: config.blocks,
+        spill: config.spill()?,
     }
     .node(classification, &mut Vec::new(), false)
 }
@@ -39,6 +41,8 @@ struct Replacement<'a> {
     profile: bool,
     /// Blocks of a kernel a multiprocessor at most; 0: as many as it holds.
     blocks: usize,
+    /// Takes rows for which host memory has no room.
+    spill: Option<Arc<SpillDirectory>>,
 }
 
 impl Replacement<'_> {
@@ -63,6 +67,7 @@ impl Replacement<'_> {
                 tail: (!tail.is_empty()).then(|| tail.join(", ")),
                 profile: self.profile,
                 blocks: self.blocks as u64,
+                spill: self.spill.clone(),
             };
             let runtime = Arc::clone(self.runtime);
             let exec = GpuFragmentExec::try_new(fragment, Arc::clone(&plan), runtime, options)?;
