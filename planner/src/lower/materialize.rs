@@ -6,7 +6,7 @@ use warpline_gpu::graph::MaterializedJoin;
 
 use super::Lowerer;
 use super::join::Side;
-use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join, price};
+use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join, price, state_bytes};
 use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef};
@@ -22,6 +22,8 @@ pub(super) struct Algorithm {
     pub(super) prefer_hash: bool,
     /// For EXPLAIN.
     pub(super) reason: String,
+    /// What it keeps outgrows the room in device memory.
+    pub(super) spills: bool,
     /// The price in milliseconds.
     ms: f64,
 }
@@ -58,15 +60,16 @@ impl Lowerer<'_> {
             .estimator
             .kept_cost(pairing.build.rel, &pairing.build.keys)
             .is_some();
-        if kept && self.input.join == JoinSetting::Auto {
+        let workload = self.workload(pairing);
+        if kept && self.input.join == JoinSetting::Auto && self.index_has_room(&workload) {
             return Algorithm {
                 prefer_hash: false,
                 join: None,
                 reason: "kept for later queries".to_string(),
+                spills: false,
                 ms: 0.0,
             };
         }
-        let workload = self.workload(pairing);
         let decision = choose_join(self.input.join, &workload, self.input.machine);
         let perfect = decision
             .rivals
@@ -82,9 +85,20 @@ impl Lowerer<'_> {
                 JoinAlgorithm::SmjUr => Some(MaterializedJoin::SmjUr),
                 JoinAlgorithm::SmjTr => Some(MaterializedJoin::SmjTr),
             },
+            spills: state_bytes(&workload, decision.algorithm, self.input.machine)
+                > self.input.join_room,
             reason: decision.reason,
             ms: decision.price.ms,
         }
+    }
+
+    /// Does device memory have room for the smaller index?
+    fn index_has_room(&self, workload: &JoinWorkload) -> bool {
+        let perfect = workload.key_domain.map(|_| JoinAlgorithm::Perfect);
+        let indexes = [Some(JoinAlgorithm::Nphj), perfect];
+        let bytes = |index| state_bytes(workload, index, self.input.machine);
+        let least = indexes.into_iter().flatten().map(bytes);
+        least.fold(f64::INFINITY, f64::min) <= self.input.join_room
     }
 
     /// Where few different keys probe many build rows: the algorithm for those rows alone that have one of them, and how
@@ -151,6 +165,7 @@ impl Lowerer<'_> {
                 "about {rows:.0} rows have a key that probes, found by a bitmap in {filter:.2} ms, then {}; with all rows {:.2} ms",
                 decision.reason, whole.ms
             ),
+            spills: false,
             ms,
         };
         Some((algorithm, rows.ceil() as u64))
@@ -213,7 +228,7 @@ impl Lowerer<'_> {
             build_in_place: matches!(build.rel.kind, RelKind::Scan { .. }),
             probe_clustered: clustered(probe),
             build_clustered: clustered(build),
-            in_parts: self.input.parts.allowed(),
+            room: Some(self.input.join_room),
         }
     }
 
