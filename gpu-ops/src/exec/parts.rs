@@ -194,7 +194,11 @@ impl Run<'_> {
                 let both =
                     self.bytes_of(into, self.expected(kernel, into)) + self.probing_bytes(into);
                 let stride = scan.as_ref().map_or(0, |scan| scan.rows_of(0));
-                self.kept_share(both, self.bytes_of(into, stride), 1 << bits)
+                let probing = self.probing_step(into);
+                let probing = probing.and_then(|step| PreparedStep::into(&prepared.steps[step]));
+                let probing = probing.map_or(0, |result| self.bytes_of(result, stride));
+                let chunk = self.bytes_of(into, stride).max(probing);
+                self.kept_share(both, chunk, 1 << bits)
             }
         };
         let mut spill = self.begin_spill(kept)?;

@@ -44,7 +44,7 @@ pub(super) enum Rows {
     /// In device or host memory.
     Here(Store),
     /// In a file, whose columns are these parts.
-    File(SpillFile, Vec<PartSize>),
+    File(Box<SpillFile>, Vec<PartSize>),
 }
 
 impl Chunk {
@@ -227,7 +227,7 @@ impl Run<'_> {
         let file = directory.write(columns, ranges)?;
         log::debug!("{} bytes of a join's side went to a file", file.bytes());
         Ok(Chunk {
-            rows: Rows::File(file, written),
+            rows: Rows::File(Box::new(file), written),
             offsets: offsets.to_vec(),
         })
     }

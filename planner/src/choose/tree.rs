@@ -57,7 +57,12 @@ impl TreeChoice {
         match self.shape {
             PipelineShape::Tile => false,
             PipelineShape::Tree => true,
-            PipelineShape::Auto => repeats > MANY_ENTRIES,
+            PipelineShape::Auto => self.repeats_much(repeats),
         }
+    }
+
+    /// Would one thread that goes over all entries of a key hold up the others?
+    pub fn repeats_much(&self, repeats: f64) -> bool {
+        repeats > MANY_ENTRIES
     }
 }

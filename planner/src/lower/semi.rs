@@ -81,25 +81,29 @@ impl Lowerer<'_> {
 
     /// Do keys of a side repeat so often, or is it asked for, that its entries are to be gone over in a tree?
     fn spreads(&self, side: &Side<'_>) -> bool {
-        let repeats = self.input.estimator.repeats(side.rel, &side.keys);
-        self.input.shape.spreads(repeats)
+        self.input.shape.spreads(self.repeats(side))
+    }
+
+    /// Entries of a key, on average over entries.
+    fn repeats(&self, side: &Side<'_>) -> f64 {
+        self.input.estimator.repeats(side.rel, &side.keys)
     }
 
     /// Is it cheaper to enter the left rows of a semi or anti join and to let the right ones mark them?
     pub(super) fn left_is_smaller(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> bool {
         /// Entering a row whose key repeats, and marking it in a tree, costs this many times what looking a unique key up
-        /// and having entered that does (on an H200 620 to 20 picoseconds).
+        /// and having entered that does (on an H200 620 to 20 picoseconds); without a tree it is more.
         const OF_A_TREE: f64 = 32.0;
         let (l, r) = (
             self.input.estimator.rows(&join.left),
             self.input.estimator.rows(&join.right),
         );
         // A set of dense keys costs a bit an entry, rows with a payload a good deal more.
-        let in_tree = !self.input.shape.follows_matches()
+        let marks_many = !self.input.shape.follows_matches()
             && !self.unique_beside(left, right)
-            && self.spreads(left)
+            && self.input.shape.repeats_much(self.repeats(left))
             && self.unique_beside(right, left);
-        let factor = if in_tree {
+        let factor = if marks_many {
             OF_A_TREE
         } else if !join.residual.is_empty() {
             1.0
