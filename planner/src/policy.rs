@@ -25,6 +25,9 @@ use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
 
+/// The share of device memory that what a join keeps may take: columns, rows at work and other results have the rest.
+const JOIN_SHARE: f64 = 0.5;
+
 /// A fragment as the planner knows it. Which steps it takes is decided when its tables are
 /// resident, with their exact statistics.
 #[derive(Debug)]
@@ -41,6 +44,8 @@ pub struct FragmentPlanner {
     parts: Parts,
     shape: TreeChoice,
     index_joins: IndexJoins,
+    /// The bound of device memory in bytes, when there is one.
+    device_memory: Option<f64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
     machine: Arc<Machine>,
 }
@@ -86,6 +91,7 @@ impl FragmentPlanner {
             },
             shape: TreeChoice::of(config),
             index_joins: config.index_joins,
+            device_memory: (config.device_memory > 0).then_some(config.device_memory as f64),
             machine: Arc::new(Machine::h200()),
         };
         // What cannot be lowered is known before anything is loaded.
@@ -132,6 +138,12 @@ impl FragmentPlanner {
         self.tables.iter().map(|table| table.rows).sum()
     }
 
+    /// Device memory for what a join keeps, in bytes.
+    fn join_room(&self) -> f64 {
+        let all = self.machine.memory;
+        self.device_memory.map_or(all, |bytes| bytes.min(all)) * JOIN_SHARE
+    }
+
     /// The graph over tables of which `facts` are known.
     ///
     /// # Errors
@@ -173,6 +185,7 @@ impl FragmentPlanner {
             join: self.join,
             parts: self.parts,
             machine: &self.machine,
+            join_room: self.join_room(),
             shape: self.shape,
             keep_indexes: self.index_joins != IndexJoins::Off,
         }

@@ -19,6 +19,8 @@
 //! | match | `p` reads of the bitmap | `p` reads of slots, and of numbers for those found | a row entered or looked up in shared memory (phj), or merged (smj); pairs written |
 //! | gather | `m` random reads a build column; of keys that repeat one a run of entries | the same | UR: `m` random reads a column of both sides; TR: sectors in order |
 //!
+//! | link | state beyond the room: every access by itself | the same | partitions written to host memory and read back (phj), or every pass over it (smj) |
+//!
 //! Random accesses cost what the machine's curves say of the bytes that they spread over; with a skewed key,
 //! the `k` hottest keys cost what `k` sectors do ([`super::zipf`]). Rows in the order of the key make accesses to a perfect index
 //! sequential; a hash table knows no order but that of equal keys.
@@ -132,8 +134,9 @@ pub struct JoinWorkload {
     pub probe_clustered: bool,
     /// The build rows come in the order of the key: neighbours are entered at neighbouring places.
     pub build_clustered: bool,
-    /// Sides that are too large for device memory are partitioned in host memory and joined pair by pair.
-    pub in_parts: bool,
+    /// Device memory for what the join keeps, in bytes. What has no room lies in host memory; partitioned sides are joined
+    /// pair by pair then. `None`: as much as the device has, and no way beyond.
+    pub room: Option<f64>,
 }
 
 /// An algorithm's price for `w`; `None` when it is impossible ([`obstacle`] says why).
@@ -156,7 +159,18 @@ pub fn price(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> O
     } else {
         price
     };
-    Some(price.with("output", model.output()))
+    let price = price.with("output", model.output());
+    Some(match w.room {
+        Some(room) if model.state_bytes(algorithm) > room => {
+            price.with("link", model.link(algorithm, room))
+        }
+        _ => price,
+    })
+}
+
+/// Bytes that an algorithm keeps for `w` until all rows are joined: the index, or both sides.
+pub fn state_bytes(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> f64 {
+    Model { w, machine }.state_bytes(algorithm)
 }
 
 /// Why `algorithm` cannot join `w` on this device.
@@ -193,7 +207,7 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
                 ));
             }
             let bytes = 2.0 * model.side_bytes();
-            let too_large = bytes > machine.memory * SIDES_SHARE && !w.in_parts;
+            let too_large = bytes > machine.memory * SIDES_SHARE && w.room.is_none();
             too_large.then(|| {
                 format!("both sides, in and out of place, take {bytes:.0} bytes, more than half of device memory")
             })
@@ -377,7 +391,18 @@ pub fn choose_join(
         (None, Some(join)) => join.0,
         (None, None) => JoinAlgorithm::Nphj,
     };
-    let why = format!("{}{leaf}", refusal.unwrap_or_default());
+    let state = state_bytes(w, algorithm, machine);
+    let spilled = match w.room {
+        Some(room) if state > room => {
+            let pairs = match algorithm {
+                JoinAlgorithm::PhjUr | JoinAlgorithm::PhjTr => "in pairs of partitions (triton): ",
+                _ => "",
+            };
+            format!("{pairs}{state:.0} bytes of state where there is room for {room:.0}; ")
+        }
+        _ => String::new(),
+    };
+    let why = format!("{}{spilled}{leaf}", refusal.unwrap_or_default());
     decision(algorithm, &priced, &why, machine)
 }
 

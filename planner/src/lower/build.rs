@@ -99,6 +99,7 @@ impl Lowerer<'_> {
         purpose: Purpose,
         one: bool,
     ) -> Result<(ResultId, bool), Reason> {
+        self.spills |= purpose.algorithm.spills;
         let reusable = self.builds.iter().find(|b| {
             !purpose.track_matches
                 && std::ptr::eq(Arc::as_ptr(&b.rel), Arc::as_ptr(side.rel))

@@ -6,7 +6,7 @@ use warpline_gpu::graph::MaterializedJoin;
 
 use super::Lowerer;
 use super::join::Side;
-use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join, price};
+use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join, price, state_bytes};
 use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef};
@@ -22,6 +22,8 @@ pub(super) struct Algorithm {
     pub(super) prefer_hash: bool,
     /// For EXPLAIN.
     pub(super) reason: String,
+    /// What it keeps outgrows the room in device memory.
+    pub(super) spills: bool,
     /// The price in milliseconds.
     ms: f64,
 }
@@ -63,6 +65,7 @@ impl Lowerer<'_> {
                 prefer_hash: false,
                 join: None,
                 reason: "kept for later queries".to_string(),
+                spills: false,
                 ms: 0.0,
             };
         }
@@ -82,6 +85,8 @@ impl Lowerer<'_> {
                 JoinAlgorithm::SmjUr => Some(MaterializedJoin::SmjUr),
                 JoinAlgorithm::SmjTr => Some(MaterializedJoin::SmjTr),
             },
+            spills: state_bytes(&workload, decision.algorithm, self.input.machine)
+                > self.input.join_room,
             reason: decision.reason,
             ms: decision.price.ms,
         }
@@ -151,6 +156,7 @@ impl Lowerer<'_> {
                 "about {rows:.0} rows have a key that probes, found by a bitmap in {filter:.2} ms, then {}; with all rows {:.2} ms",
                 decision.reason, whole.ms
             ),
+            spills: false,
             ms,
         };
         Some((algorithm, rows.ceil() as u64))
@@ -213,7 +219,7 @@ impl Lowerer<'_> {
             build_in_place: matches!(build.rel.kind, RelKind::Scan { .. }),
             probe_clustered: clustered(probe),
             build_clustered: clustered(build),
-            in_parts: self.input.parts.allowed(),
+            room: Some(self.input.join_room),
         }
     }
 

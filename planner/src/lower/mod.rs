@@ -61,6 +61,8 @@ pub struct Lowering<'a> {
     pub keep_indexes: bool,
     /// Joins in memory come in parts.
     pub parts: Parts,
+    /// Device memory for what a join keeps, in bytes.
+    pub join_room: f64,
 }
 
 impl Lowering<'_> {
@@ -77,6 +79,7 @@ impl Lowering<'_> {
             shared: HashMap::new(),
             builds: Vec::new(),
             names: HashMap::new(),
+            spills: false,
         };
         let output = lowerer.root(rel)?;
         let mut graph = Graph {
@@ -87,7 +90,10 @@ impl Lowering<'_> {
             schema,
             tree: self.shape.options,
             keep_indexes: self.keep_indexes,
-            parts: self.parts,
+            parts: match (self.parts, lowerer.spills) {
+                (Parts::Never, true) => Parts::Large,
+                (parts, _) => parts,
+            },
             group_room: None,
         };
         sideways::pass_filters(&mut graph);
@@ -106,6 +112,8 @@ struct Lowerer<'a> {
     builds: Vec<build::Built>,
     /// How often each name has been given.
     names: HashMap<String, usize>,
+    /// The state of a join outgrows its room in device memory.
+    spills: bool,
 }
 
 /// A pipeline that has no sink yet.

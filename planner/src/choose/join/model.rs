@@ -2,7 +2,7 @@
 
 use warpline_gpu::machine::Machine;
 
-use super::{JoinWorkload, partition_bits};
+use super::{JoinAlgorithm, JoinWorkload, partition_bits};
 use crate::choose::price::{Accesses, Price};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +75,62 @@ impl Model<'_> {
         let matched = (w.matches / w.probe_rows.max(1.0)).min(1.0);
         let warps = 1.0 - (1.0 - matched).powi(WARP);
         w.probe_rows * (warps - matched) * WAITS * 1e-9
+    }
+
+    /// Bytes that stay until all rows are joined: the index, or both sides.
+    pub(super) fn state_bytes(&self, algorithm: JoinAlgorithm) -> f64 {
+        match algorithm {
+            JoinAlgorithm::Perfect => self.perfect_bytes(self.w.key_domain.unwrap_or(1) as f64),
+            JoinAlgorithm::Nphj => {
+                let word = self.word();
+                let entries = match self.w.existence {
+                    true => 0.0,
+                    false => self.slots() * 4.0 + self.build_bytes() + self.w.build_rows * word,
+                };
+                self.slots() * word + entries
+            }
+            _ => self.side_bytes(),
+        }
+    }
+
+    /// What crosses the link because the state has only `room` bytes of device memory.
+    ///
+    /// An access across the link costs as much as the 128 bytes that it could have carried (Lutz et al., SIGMOD 2022, section
+    /// 3.4: bandwidth grows with the bytes of an access up to a line); one that must come back before it goes on, as an
+    /// insertion does, some of these. Partitions are written and read back, but for those that stay on the device.
+    pub(super) fn link(&self, algorithm: JoinAlgorithm, room: f64) -> f64 {
+        const LINE: f64 = 128.0;
+        const INSERTED: f64 = 4.0;
+        /// Of the room, the share of partitions that stay there; rows at work take the rest.
+        const KEPT: f64 = 0.7;
+        /// Bits of a pass of a sort.
+        const PASS: f64 = 8.0;
+        let (w, state) = (self.w, self.state_bytes(algorithm));
+        let columns = w.build_payload.len() as f64;
+        // Of an index beyond the room about so much lies in host memory.
+        let away = 1.0 - room / state.max(room).max(1.0);
+        let bytes = match algorithm {
+            JoinAlgorithm::Perfect | JoinAlgorithm::Nphj => {
+                let entered = w.build_rows * (INSERTED + columns);
+                let found = w.matches * (columns + 1.0);
+                away * LINE * (entered + w.probe_rows + found)
+            }
+            JoinAlgorithm::PhjUr | JoinAlgorithm::PhjTr => 2.0 * (state - room * KEPT).max(0.0),
+            JoinAlgorithm::SmjUr | JoinAlgorithm::SmjTr => {
+                2.0 * state * (sort_bits(w) / PASS).ceil() + away * LINE * w.matches
+            }
+        };
+        bytes / self.machine.link * 1e3
+    }
+
+    /// Bytes of the key in a slot of a hash table.
+    fn word(&self) -> f64 {
+        (f64::from(self.w.key_bytes) / 8.0).ceil().max(1.0) * 8.0
+    }
+
+    /// Slots of a hash table.
+    fn slots(&self) -> f64 {
+        2f64.powf((2.0 * self.w.build_rows.max(512.0)).log2().ceil())
     }
 
     /// The columns of both sides read.
@@ -209,14 +265,9 @@ impl Model<'_> {
         /// Rows of a key wait for each other at its count.
         const REPEATED: f64 = 1.5;
         let (w, machine) = (self.w, self.machine);
-        let word = (f64::from(w.key_bytes) / 8.0).ceil().max(1.0) * 8.0;
-        let slots = 2f64.powf((2.0 * w.build_rows.max(512.0)).log2().ceil());
+        let (word, slots) = (self.word(), self.slots());
         // Slots, numbers of entries and entries go through the cache side by side.
-        let table = if w.existence {
-            slots * word
-        } else {
-            slots * (word + 4.0) + self.build_bytes() + w.build_rows * word
-        };
+        let table = self.state_bytes(JoinAlgorithm::Nphj);
         // Hashes of neighbours lie apart, but equal keys that follow each other look into one slot.
         let probes = Accesses {
             clustered: false,

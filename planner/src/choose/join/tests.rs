@@ -445,3 +445,58 @@ fn plans_name_the_price_the_rivals_and_the_path() {
         );
     }
 }
+
+#[test]
+fn what_has_no_room_is_priced_by_the_link() {
+    let machine = Machine::h200();
+    // Keys all over their range: 16 bytes a row and side, 4 GiB in all.
+    let large = JoinWorkload {
+        build_rows: M,
+        probe_rows: M,
+        key_bytes: 8,
+        build_payload: vec![8],
+        probe_payload: vec![8],
+        matches: M,
+        build_unique: true,
+        room: Some(64.0 * 1024.0 * 1024.0 * 1024.0),
+        ..JoinWorkload::default()
+    };
+    let with_room = |room: f64| JoinWorkload {
+        room: Some(room),
+        ..large.clone()
+    };
+    for algorithm in [Nphj, PhjTr, SmjTr] {
+        let free = price(&large, algorithm, &machine).unwrap();
+        assert_eq!(free.part("link"), 0.0, "{algorithm}");
+        let state = state_bytes(&large, algorithm, &machine);
+        let mut last = 0.0;
+        for share in [0.9, 0.5, 0.25, 0.125] {
+            let short = price(&with_room(state * share), algorithm, &machine).unwrap();
+            assert!(short.part("link") > last, "{algorithm} {share}");
+            last = short.part("link");
+            assert!((short.ms - free.ms - last).abs() < 1e-6, "{algorithm}");
+        }
+    }
+    // All of both sides but what stays: out and in again.
+    let state = state_bytes(&large, PhjTr, &machine);
+    let gone = price(&with_room(state / 4.0), PhjTr, &machine).unwrap();
+    let bytes = 2.0 * (state - state / 4.0 * 0.7);
+    assert!((gone.part("link") - bytes / machine.link * 1e3).abs() < 1e-6);
+    // A small build side stays, and the large one streams past it; two large ones go in pairs of partitions.
+    let auto = |w: &JoinWorkload| choose_join(JoinSetting::Auto, w, &machine);
+    let streamed = auto(&JoinWorkload {
+        build_rows: M / 64.0,
+        probe_rows: 8.0 * M,
+        matches: 8.0 * M,
+        ..with_room(1e9)
+    });
+    assert_eq!(streamed.algorithm, Nphj, "{}", streamed.reason);
+    let pairs = auto(&with_room(1e9));
+    assert!(matches!(pairs.algorithm, PhjTr | PhjUr), "{}", pairs.reason);
+    assert!(
+        pairs.reason.contains("in pairs of partitions (triton)"),
+        "{}",
+        pairs.reason
+    );
+    assert!(!auto(&large).reason.contains("triton"));
+}

@@ -234,6 +234,24 @@ fn joins_come_in_parts() {
     );
 }
 
+/// By price: an index that is accessed across the link takes longer than partitions that cross it twice.
+#[test]
+fn large_sides_are_joined_in_pairs_of_partitions_unasked() {
+    let both = "SELECT sum(x.id + y.id) AS s, max(x.w) AS w, max(y.w) AS v FROM t30000 x JOIN t30000 y ON x.l = y.l";
+    let pairs = |plan: &str| plan.contains("in pairs of partitions (triton)");
+    let short = fixture(&[]);
+    short.check(both);
+    let plan = short.explain(both);
+    assert!(pairs(&plan), "{plan}");
+    assert!(plan.contains("link "), "no price of the link in {plan}");
+    assert!(counter(&short, both, "join_parts") >= 4);
+    let plenty = fixture(&[("warpline.device_memory", "268435456")]);
+    plenty.check(both);
+    let plan = plenty.explain(both);
+    assert!(!pairs(&plan), "{plan}");
+    assert_eq!(counter(&plenty, both, "join_parts"), 0);
+}
+
 #[test]
 fn a_plan_says_what_is_streamed() {
     let fixture = fixture(&[]);
