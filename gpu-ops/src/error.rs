@@ -21,7 +21,7 @@ pub enum GpuError {
     /// The pool's budget or the device's memory does not hold the request.
     #[error(
         "out of device memory: {requested} bytes wanted for {purpose}, {in_use} of {budget} bytes in use; \
-         raise warpline.device_memory or warpline.host_memory, or query fewer columns at once"
+         raise warpline.device_memory or warpline.host_memory, set warpline.spill_directory, or query fewer columns at once"
     )]
     OutOfDeviceMemory {
         /// Bytes of the request that failed.
@@ -32,6 +32,19 @@ pub enum GpuError {
         in_use: usize,
         /// The pool's budget in bytes.
         budget: usize,
+    },
+    /// What found no room in memory could not be put into a file either.
+    #[error(
+        "{path} could not be {action} for spilled rows: {cause}; make room there, or SET warpline.spill_directory to another \
+         directory"
+    )]
+    Spill {
+        /// What was tried: made, written, read.
+        action: &'static str,
+        /// The file or directory.
+        path: String,
+        /// The system's message.
+        cause: String,
     },
     /// A kernel did not compile: a defect of Warpline or of the installed compiler.
     #[error("kernel '{kernel}' did not compile: {log}; please report this with the query")]

@@ -46,6 +46,9 @@ pub(super) struct SessionArguments {
     /// Bound the device's memory pool, for example 16GiB [default: what is free]
     #[arg(long, value_name = "SIZE")]
     device_memory: Option<ByteSize>,
+    /// Directory for rows of joins that memory has no room for; they go with the query
+    #[arg(long, value_name = "DIR")]
+    spill_directory: Option<String>,
     /// Fail rather than answer any part of a query on the CPU
     #[arg(long)]
     pub(super) require_gpu: bool,
@@ -73,6 +76,7 @@ impl SessionArguments {
         let named = [
             ("warpline.inject_failures", &self.inject_failures),
             ("warpline.time_limit", &self.time_limit),
+            ("warpline.spill_directory", &self.spill_directory),
         ];
         for (key, value) in named {
             if let Some(value) = value {

@@ -23,8 +23,8 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 
 use super::attempts::FragmentRun;
-use super::covering::index_room;
 use super::boxes::{Entry, boxed, plain, priced};
+use super::covering::index_room;
 use super::execute::{Deliver, Finished, Host, execute};
 use super::found::Found;
 use super::prepared::{Prepared, streamed_scans};
@@ -458,6 +458,7 @@ impl Shared {
         // Anonymous tables are loaded anew each time: keeping them would only hold memory.
         drop(plain);
         let mut prepared = Prepared::new(graph, found, program, tables, &self.runtime, stream)?;
+        prepared.spill.clone_from(&self.options.spill);
         if self.options.blocks > 0 {
             prepared.limit_blocks(self.options.blocks * u64::from(device.multiprocessors.max(1)));
         }

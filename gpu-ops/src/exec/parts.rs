@@ -121,7 +121,7 @@ impl Run<'_> {
         let chunk = self.split_rows(result, &index.columns, keys, bits)?;
         self.splits[result] = Some(Split {
             bits,
-            chunks: vec![chunk],
+            chunks: vec![Chunk::here(chunk)],
             // What is there already takes room.
             kept: self.kept_share(self.probing_bytes(result), 0, 1 << bits),
         });
@@ -135,7 +135,7 @@ impl Run<'_> {
         columns: &[ColumnShape],
         keys: JoinKeys,
         bits: u32,
-    ) -> Result<Chunk> {
+    ) -> Result<(Store, Vec<u32>)> {
         let how = Arrangement {
             parts: side_parts(columns, keys, bits, self.sizes[result].capacity),
             by: Part::KeyWord(0),
@@ -151,7 +151,7 @@ impl Run<'_> {
         };
         let offsets = buffer.download_values(self.stream, at, (1 << bits) + 1)?;
         self.in_parts = true;
-        Ok(Chunk { rows, offsets })
+        Ok((rows, offsets))
     }
 
     /// The hash bits by which a side is split stride by stride, while it is read.
@@ -194,7 +194,11 @@ impl Run<'_> {
                 let both =
                     self.bytes_of(into, self.expected(kernel, into)) + self.probing_bytes(into);
                 let stride = scan.as_ref().map_or(0, |scan| scan.rows_of(0));
-                self.kept_share(both, self.bytes_of(into, stride), 1 << bits)
+                let probing = self.probing_step(into);
+                let probing = probing.and_then(|step| PreparedStep::into(&prepared.steps[step]));
+                let probing = probing.map_or(0, |result| self.bytes_of(result, stride));
+                let chunk = self.bytes_of(into, stride).max(probing);
+                self.kept_share(both, chunk, 1 << bits)
             }
         };
         let mut spill = self.begin_spill(kept)?;
@@ -211,8 +215,8 @@ impl Run<'_> {
                 }
                 continue;
             }
-            let chunk = self.split_rows(into, columns, keys, bits)?;
-            let chunk = self.put_away(into, (columns, keys), chunk, rows, &mut spill)?;
+            let made = self.split_rows(into, columns, keys, bits)?;
+            let chunk = self.put_away(into, (columns, keys), made, rows, &mut spill)?;
             chunks.push(chunk);
         }
         self.end_spill(spill)?;
@@ -267,7 +271,12 @@ impl Run<'_> {
             Some(split) => split,
             None => Split {
                 bits: build.bits,
-                chunks: vec![self.split_rows(into, columns, join.matches.keys, build.bits)?],
+                chunks: vec![Chunk::here(self.split_rows(
+                    into,
+                    columns,
+                    join.matches.keys,
+                    build.bits,
+                )?)],
                 kept: build.kept,
             },
         };
@@ -299,7 +308,7 @@ impl Run<'_> {
             }
         }
         for chunk in build.chunks.into_iter().chain(probe.chunks) {
-            chunk.rows.release(&mut self.recycler);
+            chunk.release(&mut self.recycler);
         }
         self.end_loop(&plan)
     }
@@ -333,9 +342,9 @@ impl Run<'_> {
             for chunk in &split.chunks {
                 let range = chunk.partition(number);
                 let rows = range.end - range.start;
-                store.copy_range(&chunk.rows, range, at, moves_along, copies)?;
+                chunk.copy_partition(number, store, at, copies)?;
                 at += rows;
-                if chunk.rows.is_on_host() {
+                if chunk.is_away() {
                     self.pair_bytes += self.bytes_of(result, rows);
                 }
             }

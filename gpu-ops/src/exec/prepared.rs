@@ -20,7 +20,7 @@ use crate::column::{Column, Encoding};
 use crate::device::{DevicePtr, Kernel, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, ResultId, Stage, Step};
-use crate::memory::DeviceBuffer;
+use crate::memory::{DeviceBuffer, SpillDirectory};
 use crate::runtime::Runtime;
 use crate::tables::LoadedTable;
 
@@ -54,6 +54,8 @@ pub(super) struct Prepared {
     pub(super) bytes: usize,
     /// What the last complete run found.
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
+    /// Takes the rows of joins for which host memory has no room.
+    pub(super) spill: Option<Arc<SpillDirectory>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
     lookups: Option<DeviceBuffer>,
 }
@@ -258,6 +260,7 @@ impl Prepared {
                 .collect::<Result<_>>()?,
             hints: Mutex::default(),
             steps,
+            spill: None,
             lookups,
             graph,
             found,

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::ladder::LadderCounts;
 use super::trees::TreeMetrics;
+use crate::memory::SpillDirectory;
 
 /// How a fragment behaves when it meets a limit.
 #[derive(Debug, Clone, Default)]
@@ -26,6 +27,8 @@ pub struct FragmentOptions {
     pub blocks: u64,
     /// Names and values of the settings that it was planned with, for other sessions that it is sent to.
     pub settings: Arc<[(String, String)]>,
+    /// Takes the rows of joins for which host memory has no room.
+    pub spill: Option<Arc<SpillDirectory>>,
 }
 
 /// What the last run of a fragment did.

@@ -1,5 +1,5 @@
 //! Where the rows of a join's sides lie between the two passes of a join in partitions: chunks stay in device memory as far as
-//! there is room, the others go to host memory.
+//! there is room, the others go to host memory, and to files when that is full and the user names a directory.
 //!
 //! The two kinds take turns in proportion to the room (Lutz et al., SIGMOD 2022, section 5.3): the same share of every pair of
 //! partitions comes back across the link, which so is busy from the first pair to the last while pairs are joined. Chunks
@@ -9,14 +9,16 @@
 
 use std::ops::Range;
 
-use super::part_sizes::side_parts;
+use super::part_sizes::{PartSize, side_parts};
+use super::parts::moves_along;
 use super::run::Run;
 use super::shapes::ColumnShape;
-use super::storage::Store;
+use super::storage::{Recycler, Store};
 use crate::codegen::JoinKeys;
-use crate::device::Event;
-use crate::error::Result;
+use crate::device::{Event, Stream};
+use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
+use crate::memory::{SpillDirectory, SpillFile};
 use crate::runtime::StreamLease;
 
 /// Chunks that lie on the device while a side is split: the rows of a stride, the same rows in partitions, those that leave,
@@ -32,16 +34,70 @@ const SHARE_UNUSED: u64 = 8;
 
 /// Some rows of a join's side in partitions of equal hash bits.
 pub(super) struct Chunk {
-    pub(super) rows: Store,
+    pub(super) rows: Rows,
     /// The first row of each partition, and the number of rows.
     pub(super) offsets: Vec<u32>,
 }
 
+/// Where they lie.
+pub(super) enum Rows {
+    /// In device or host memory.
+    Here(Store),
+    /// In a file, whose columns are these parts.
+    File(Box<SpillFile>, Vec<PartSize>),
+}
+
 impl Chunk {
+    /// Rows in memory, and where their partitions begin.
+    pub(super) fn here((rows, offsets): (Store, Vec<u32>)) -> Self {
+        Self {
+            rows: Rows::Here(rows),
+            offsets,
+        }
+    }
+
     /// Rows of a partition.
     pub(super) fn partition(&self, number: usize) -> Range<u64> {
         let offset = |at: usize| self.offsets.get(at).copied().map_or(0, u64::from);
         offset(number)..offset(number + 1)
+    }
+
+    /// Does a partition come across the link?
+    pub(super) fn is_away(&self) -> bool {
+        match &self.rows {
+            Rows::Here(rows) => rows.is_on_host(),
+            Rows::File(..) => true,
+        }
+    }
+
+    /// Queue the copy of a partition to row `at` of `to` and those behind it.
+    pub(super) fn copy_partition(
+        &self,
+        number: usize,
+        to: &Store,
+        at: u64,
+        stream: &Stream,
+    ) -> Result<()> {
+        match &self.rows {
+            Rows::Here(rows) => {
+                to.copy_range(rows, self.partition(number), at, moves_along, stream)
+            }
+            Rows::File(file, parts) => {
+                for (part, values) in parts.iter().zip(file.read(number)?) {
+                    if let Some((buffer, start)) = to.location(part.part) {
+                        buffer.upload(stream, start + at as usize * part.unit, &values)?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Let its memory be used again; a file goes.
+    pub(super) fn release(self, recycler: &mut Recycler) {
+        if let Rows::Here(rows) = self.rows {
+            rows.release(recycler);
+        }
     }
 }
 
@@ -100,51 +156,79 @@ impl Run<'_> {
         })
     }
 
-    /// Put a chunk of `rows` rows where it stays.
+    /// Put a chunk of `rows` rows, which `made` has in partitions that begin at `offsets`, where it stays.
     pub(super) fn put_away(
         &mut self,
         result: ResultId,
         (columns, keys): (&[ColumnShape], JoinKeys),
-        chunk: Chunk,
+        (made, offsets): (Store, Vec<u32>),
         rows: u64,
         spill: &mut Spill,
     ) -> Result<Chunk> {
-        let bits = chunk.offsets.len().saturating_sub(1).max(1).ilog2();
+        let bits = offsets.len().saturating_sub(1).max(1).ilog2();
         let parts = side_parts(columns, keys, bits, rows);
         let bytes = Store::bytes_within(&parts)? as u64;
         let name = self.name(result);
-        let Chunk {
-            rows: made,
-            offsets,
-        } = chunk;
         let mut kept = Store::default();
         if spill.keeps(bytes) {
             if made.bytes() as u64 <= bytes + bytes / SHARE_UNUSED && !made.is_on_host() {
-                return Ok(Chunk {
-                    rows: made,
-                    offsets,
-                });
+                return Ok(Chunk::here((made, offsets)));
             }
             kept.extend_on_device(parts, &mut self.recycler, name)?;
-            kept.copy_range(&made, 0..rows, 0, super::parts::moves_along, self.stream)?;
+            kept.copy_range(&made, 0..rows, 0, moves_along, self.stream)?;
             made.release(&mut self.recycler);
-            return Ok(Chunk {
-                rows: kept,
-                offsets,
-            });
+            return Ok(Chunk::here((kept, offsets)));
         }
-        kept.extend_on_host(parts, &mut self.recycler, name)?;
+        if !kept.extends_on_host(&parts, &mut self.recycler, name)? {
+            let prepared = self.prepared;
+            if let Some(directory) = &prepared.spill {
+                let file = self.to_file(directory, &made, &parts, &offsets)?;
+                self.recycler.note_spilled(bytes);
+                made.release(&mut self.recycler);
+                return Ok(file);
+            }
+            // Device memory may still have room; the error says what to set.
+            kept.extend_on_device(parts, &mut self.recycler, name)?;
+        }
         let device = self.runtime.device();
         let partitioned = device.record_event(self.stream)?;
         device.wait_event(&spill.copies, &partitioned)?;
-        kept.copy_range(&made, 0..rows, 0, super::parts::moves_along, &spill.copies)?;
+        kept.copy_range(&made, 0..rows, 0, moves_along, &spill.copies)?;
         let left = device.record_event(&spill.copies)?;
         if let Some(before) = spill.leaving.replace((made, left)) {
             self.has_left(before)?;
         }
+        Ok(Chunk::here((kept, offsets)))
+    }
+
+    /// Write a chunk to a file, and wait until it is there.
+    fn to_file(
+        &self,
+        directory: &SpillDirectory,
+        made: &Store,
+        parts: &[PartSize],
+        offsets: &[u32],
+    ) -> Result<Chunk> {
+        let mut written = Vec::new();
+        let mut columns = Vec::new();
+        for part in parts.iter().filter(|part| moves_along(part.part)) {
+            let Some((buffer, start)) = made.location(part.part) else {
+                return Err(GpuError::Internal(format!(
+                    "a chunk without {:?}",
+                    part.part
+                )));
+            };
+            let mut values = vec![0; part.rows as usize * part.unit];
+            buffer.download(self.stream, start, &mut values)?;
+            columns.push((part.unit, values));
+            written.push(*part);
+        }
+        let ranges = offsets.windows(2).map(|w| w[0] as usize..w[1] as usize);
+        let file = directory.write(columns, ranges)?;
+        log::debug!("{} bytes of a join's side went to a file", file.bytes());
         Ok(Chunk {
-            rows: kept,
-            offsets,
+            rows: Rows::File(Box::new(file), written),
+            offsets: offsets.to_vec(),
         })
     }
 

@@ -174,6 +174,25 @@ impl Store {
         Ok(())
     }
 
+    /// Add a block of parts in host memory, unless that may not be or has no room; tells whether.
+    pub(super) fn extends_on_host(
+        &mut self,
+        parts: &[PartSize],
+        recycler: &mut Recycler,
+        purpose: &str,
+    ) -> Result<bool> {
+        let (parts, bytes) = place(parts, 0)?;
+        let Some(buffer) = recycler.on_host(bytes, purpose)? else {
+            return Ok(false);
+        };
+        self.blocks.push(Block {
+            buffer: Arc::new(buffer),
+            parts,
+            temporary: false,
+        });
+        Ok(true)
+    }
+
     /// Add a block of parts in host memory, where that may be.
     pub(super) fn extend_on_host(
         &mut self,
@@ -367,11 +386,19 @@ impl Recycler {
 
     /// A buffer in host memory, where that may be and has room.
     fn allocate_on_host(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
+        match self.on_host(bytes, purpose)? {
+            Some(buffer) => Ok(buffer),
+            None => self.allocate(bytes, purpose),
+        }
+    }
+
+    /// A buffer in host memory, unless that may not be or has no room.
+    fn on_host(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
         let Some(host) = self.host.clone() else {
-            return self.allocate(bytes, purpose);
+            return Ok(None);
         };
         if let Some(again) = self.reuse(bytes, true) {
-            return Ok(again);
+            return Ok(Some(again));
         }
         let mut allocated = host.allocate(bytes, purpose);
         if matches!(allocated, Err(GpuError::OutOfDeviceMemory { .. })) {
@@ -379,13 +406,18 @@ impl Recycler {
             allocated = host.allocate(bytes, purpose);
         }
         match allocated {
-            Err(GpuError::OutOfDeviceMemory { .. }) => self.allocate(bytes, purpose),
+            Err(GpuError::OutOfDeviceMemory { .. }) => Ok(None),
             Err(other) => Err(other),
             Ok(buffer) => {
                 self.spilled += bytes as u64;
-                Ok(buffer)
+                Ok(Some(buffer))
             }
         }
+    }
+
+    /// Count bytes that went to a file.
+    pub(super) fn note_spilled(&mut self, bytes: u64) {
+        self.spilled += bytes;
     }
 
     /// What was allocated, or host memory where that failed for want of room.

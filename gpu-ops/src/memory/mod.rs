@@ -17,6 +17,7 @@
 
 mod buffer;
 mod pool;
+mod spill_files;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
@@ -27,4 +28,6 @@ mod turns;
 
 pub use buffer::{DeviceBuffer, DeviceValue};
 pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};
+pub use spill_files::SpillDirectory;
+pub(crate) use spill_files::SpillFile;
 pub use turns::Turn;

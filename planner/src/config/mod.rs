@@ -5,13 +5,17 @@ mod kinds;
 mod travel;
 
 use std::any::Any;
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
+use warpline_gpu::GpuError;
 use warpline_gpu::exec::TimeLimit;
 use warpline_gpu::graph::{Materialization, TreeOptions};
+use warpline_gpu::memory::SpillDirectory;
 
 pub use failures::Failures;
 pub(crate) use kinds::one_of;
@@ -55,6 +59,8 @@ pub struct WarplineConfig {
     pub plan_cache: bool,
     /// `warpline.plan_cache_size`: most texts whose plans a session keeps.
     pub plan_cache_size: usize,
+    /// `warpline.spill_directory`: where rows go for which host memory has no room; empty for nowhere.
+    pub spill_directory: String,
     /// `warpline.join`: how joins are done.
     pub join: JoinSetting,
     /// `warpline.join = triton`: both sides are partitioned in host memory first, then joined pair by pair.
@@ -86,6 +92,7 @@ impl Default for WarplineConfig {
             device_set: 0,
             device_memory: 0,
             host_memory: 0,
+            spill_directory: String::new(),
             time_limit: TimeLimit::default(),
             inject_failures: Failures::default(),
             group_by: GroupSetting::Auto,
@@ -124,6 +131,17 @@ impl WarplineConfig {
             .get::<Self>()
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// The directory for spilled rows, when one is named.
+    ///
+    /// # Errors
+    /// [`GpuError::Spill`] when it cannot be made or read.
+    pub fn spill(&self) -> Result<Option<Arc<SpillDirectory>>, GpuError> {
+        match self.spill_directory.as_str() {
+            "" => Ok(None),
+            path => SpillDirectory::open(Path::new(path)).map(Some),
+        }
     }
 
     /// Rows below which a table stays on the CPU; none are too few when the GPU is required.
@@ -174,6 +192,7 @@ impl ExtensionOptions for WarplineConfig {
                     size => size.parse::<ByteSize>()?.0,
                 };
             }
+            "spill_directory" => self.spill_directory = value.trim().to_string(),
             "join" => {
                 self.triton = value.trim().eq_ignore_ascii_case(TRITON);
                 self.join = match self.triton {
@@ -254,6 +273,13 @@ impl ExtensionOptions for WarplineConfig {
                 self.host_memory.to_string(),
                 "Page-locked host memory, e.g. 64GiB, that columns and results may take where device memory has no room for \
                  them; 0 means half of the host's.",
+            ),
+            entry(
+                "spill_directory",
+                self.spill_directory.clone(),
+                "A directory, made if need be, for files of the rows of joins that neither device memory nor \
+                 warpline.host_memory has room for; they go with the query. Empty for none: such a query is answered by the \
+                 CPU or ends in an error.",
             ),
             entry(
                 "group_by",

@@ -6,10 +6,11 @@ use datafusion::error::{DataFusionError, Result};
 use super::WarplineConfig;
 
 /// Settings of a session or a machine: they stay where they are.
-const LOCAL: [&str; 8] = [
+const LOCAL: [&str; 9] = [
     "device",
     "device_memory",
     "host_memory",
+    "spill_directory",
     "inject_failures",
     "min_rows",
     "plan_cache",

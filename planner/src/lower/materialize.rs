@@ -60,7 +60,8 @@ impl Lowerer<'_> {
             .estimator
             .kept_cost(pairing.build.rel, &pairing.build.keys)
             .is_some();
-        if kept && self.input.join == JoinSetting::Auto {
+        let workload = self.workload(pairing);
+        if kept && self.input.join == JoinSetting::Auto && self.index_has_room(&workload) {
             return Algorithm {
                 prefer_hash: false,
                 join: None,
@@ -69,7 +70,6 @@ impl Lowerer<'_> {
                 ms: 0.0,
             };
         }
-        let workload = self.workload(pairing);
         let decision = choose_join(self.input.join, &workload, self.input.machine);
         let perfect = decision
             .rivals
@@ -90,6 +90,15 @@ impl Lowerer<'_> {
             reason: decision.reason,
             ms: decision.price.ms,
         }
+    }
+
+    /// Does device memory have room for the smaller index?
+    fn index_has_room(&self, workload: &JoinWorkload) -> bool {
+        let perfect = workload.key_domain.map(|_| JoinAlgorithm::Perfect);
+        let indexes = [Some(JoinAlgorithm::Nphj), perfect];
+        let bytes = |index| state_bytes(workload, index, self.input.machine);
+        let least = indexes.into_iter().flatten().map(bytes);
+        least.fold(f64::INFINITY, f64::min) <= self.input.join_room
     }
 
     /// Where few different keys probe many build rows: the algorithm for those rows alone that have one of them, and how

@@ -51,7 +51,7 @@ impl GpuPlacement {
                     let options = FragmentOptions {
                         max_tail_rows: tail.is_some().then_some(MAX_TAIL_ROWS),
                         tail,
-                        ..options_of(config)
+                        ..options_of(config)?
                     };
                     let runtime = Arc::clone(runtime);
                     let node = GpuFragmentExec::try_new(fragment, original, runtime, options)?;

@@ -25,20 +25,21 @@ pub(super) fn replace(
 ) -> Result<Arc<dyn ExecutionPlan>> {
     Replacement {
         runtime,
-        options: options_of(config),
+        options: options_of(config)?,
     }
     .node(classification, &mut Vec::new(), false)
 }
 
 /// How fragments behave that are planned with `config`.
-pub(super) fn options_of(config: &WarplineConfig) -> FragmentOptions {
-    FragmentOptions {
+pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
+    Ok(FragmentOptions {
         require_gpu: config.require_gpu,
         profile: config.metrics,
         blocks: config.blocks as u64,
         settings: config.of_query().into(),
+        spill: config.spill()?,
         ..FragmentOptions::default()
-    }
+    })
 }
 
 struct Replacement<'a> {

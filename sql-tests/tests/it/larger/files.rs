@@ -1,0 +1,134 @@
+//! Joins whose rows neither device memory nor host memory has room for: they go to files, which go with the query.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Decimal128Array};
+use arrow::datatypes::Int64Type;
+use warpline_sql_tests::{Fixture, test_device};
+
+use crate::operators::support::{Nulls, drawn, primitive, row_numbers, strings};
+
+const DEVICE_MEMORY: &str = "524288";
+/// Room for the columns, and for less than half of what they are joined as.
+const HOST_MEMORY: usize = 768 << 10;
+const ROWS: usize = 20_000;
+
+const JOINS: [&str; 2] = [
+    "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(x.w) AS w, max(y.w) AS v, min(x.s) AS s \
+     FROM large x JOIN large y ON x.l = y.l",
+    "SELECT x.s, count(*) AS c, max(x.w) AS w, min(y.w) AS v FROM large x JOIN large y ON x.l = y.l AND x.id <> y.id GROUP BY x.s",
+];
+
+fn columns() -> Vec<(&'static str, ArrayRef)> {
+    let keys: Vec<i64> = (0..9973).map(|i| i << 40).collect();
+    let words = ["", "a", "Bär", "日本語"];
+    let wide = (0..ROWS).map(|i| (i as i128 - 7) << (i % 90));
+    let wide = Decimal128Array::from_iter_values(wide).with_precision_and_scale(38, 2);
+    vec![
+        ("id", row_numbers(ROWS)),
+        (
+            "l",
+            primitive::<Int64Type>(drawn(&keys, ROWS, Nulls::Some, 3)),
+        ),
+        ("s", strings(drawn(&words, ROWS, Nulls::Some, 4))),
+        ("w", Arc::new(wide.expect("values that fit"))),
+    ]
+}
+
+fn fixture(settings: &[(&str, &str)]) -> Fixture {
+    let host = HOST_MEMORY.to_string();
+    let common = [
+        ("warpline.device_memory", DEVICE_MEMORY),
+        ("warpline.host_memory", host.as_str()),
+        ("warpline.join", "triton"),
+    ];
+    let settings: Vec<_> = common.into_iter().chain(settings.iter().copied()).collect();
+    Fixture::open(test_device(), true, &settings).table("large", columns())
+}
+
+/// A directory that goes in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let name = format!("warpline-test-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn files(directory: &Path) -> usize {
+    fs::read_dir(directory).expect("a directory").count()
+}
+
+#[test]
+fn rows_beyond_host_memory_go_to_files() {
+    let folder = Folder::new("spilled");
+    let path = folder.path().join("spill");
+    // What a process left that has no number any more.
+    fs::create_dir(&path).expect("a directory");
+    let left = path.join(format!("warpline-{}-0.spill", u32::MAX));
+    fs::write(&left, "rows").expect("a file");
+    let name = path.to_str().expect("a name");
+    let fixture = fixture(&[("warpline.spill_directory", name)]);
+    for join in JOINS {
+        for _ in 0..2 {
+            // Without the directory there is no room: see below.
+            let run = fixture.check(join);
+            assert!(run.metrics.spilled_bytes > 0, "{join}");
+            assert_eq!(files(&path), 0, "{join}");
+        }
+    }
+    assert!(!left.exists());
+}
+
+/// A call of the device fails now and then: an error or the right answer, and no file stays.
+#[test]
+fn files_go_when_queries_fail() {
+    let folder = Folder::new("failed");
+    let name = folder.path().to_str().expect("a name");
+    let rules = "download:random:3:0.05,launch:random:5:0.01";
+    let fixture = fixture(&[
+        ("warpline.spill_directory", name),
+        ("warpline.require_gpu", "true"),
+        ("warpline.inject_failures", rules),
+    ]);
+    let mut failed = 0;
+    for _ in 0..6 {
+        failed += usize::from(fixture.block_on(fixture.session().query(JOINS[0])).is_err());
+        assert_eq!(files(folder.path()), 0);
+    }
+    assert!(failed > 0, "nothing failed");
+}
+
+#[test]
+fn without_a_directory_the_error_names_it() {
+    let fixture = fixture(&[("warpline.require_gpu", "true")]);
+    let error = fixture.block_on(fixture.session().query(JOINS[0]));
+    let error = error.expect_err("no room").to_string();
+    assert!(error.contains("warpline.spill_directory"), "{error}");
+    let folder = Folder::new("error");
+    let file = folder.path().join("file");
+    fs::write(&file, "no directory").expect("a file");
+    let name = file.to_str().expect("a name");
+    let wrong = self::fixture(&[("warpline.spill_directory", name)]);
+    let error = wrong.block_on(wrong.session().query(JOINS[0]));
+    let error = error.expect_err("no directory").to_string();
+    assert!(
+        error.contains("could not be made") && error.contains("file"),
+        "{error}"
+    );
+}
