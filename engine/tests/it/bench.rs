@@ -68,7 +68,7 @@ fn joins_larger_than_device_memory_are_right_and_priced_by_the_link() {
             "{line}: {small}"
         );
         assert!(
-            small["link"]["spilled"].as_u64() < Some(tables(0.25) / 2),
+            small["link"]["spilled"].as_u64() < Some(tables(0.25) * 3 / 5),
             "{line}: {small}"
         );
         assert!(
