@@ -104,7 +104,7 @@ pub(super) fn aggregate_sink(
     if !clustered {
         let groups = profile.estimate.min(profile.max_groups);
         // Rows of few groups queue as those of a hot one do.
-        let queues = profile.hot || rows_queue(bound, groups);
+        let queues = profile.hot || rows_queue(profile.arriving, bound, groups);
         layout.front = group_sizes::front_slots(&layout, device, queues, groups);
     }
     Ok(EmittedSink::Aggregate {

@@ -234,10 +234,13 @@ pub struct GroupProfile {
 }
 
 /// Do so many rows of so few groups queue at the groups' states in device memory? 2^27 additions to 256 places take 35 ms on
-/// an H200, to 4096 places 3.8 ms.
-pub fn rows_queue(rows: u64, groups: u64) -> bool {
+/// an H200, to 4096 places 3.8 ms. `arriving` are the rows that are thought to come, `most` those that may.
+pub fn rows_queue(arriving: u64, most: u64, groups: u64) -> bool {
     const FEW_GROUPS: u64 = 2048;
     const ROWS_A_GROUP: u64 = 1024;
+    /// So many times more rows may come than are thought to.
+    const DOUBT: u64 = 16;
+    let rows = most.min(arriving.saturating_mul(DOUBT));
     groups <= FEW_GROUPS && rows / groups.max(1) >= ROWS_A_GROUP
 }
 
