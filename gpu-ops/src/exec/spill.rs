@@ -28,7 +28,7 @@ const CHUNKS_AT_WORK: u64 = 4;
 /// and what is made of them.
 const PAIRS_AT_WORK: u64 = 4;
 /// This share of the budget stays free for what the steps behind the join make.
-const SHARE_FOR_OTHERS: u64 = 8;
+const SHARE_FOR_OTHERS: u64 = 16;
 /// A chunk stays where it is on the device with up to this share more room than rows; with more it is copied.
 const SHARE_UNUSED: u64 = 8;
 
