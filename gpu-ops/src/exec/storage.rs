@@ -200,13 +200,10 @@ impl Store {
         recycler: &mut Recycler,
         purpose: &str,
     ) -> Result<()> {
-        let (parts, bytes) = place(&parts, 0)?;
-        self.blocks.push(Block {
-            buffer: Arc::new(recycler.allocate_on_host(bytes, purpose)?),
-            parts,
-            temporary: false,
-        });
-        Ok(())
+        if self.extends_on_host(&parts, recycler, purpose)? {
+            return Ok(());
+        }
+        self.extend_on_device(parts, recycler, purpose)
     }
 
     /// Copy the first `rows` rows of every part that `self` and `old` have in common.
@@ -354,7 +351,7 @@ impl Recycler {
         match self.pool.allocate(bytes, purpose) {
             Err(GpuError::OutOfDeviceMemory { .. }) if !self.dead.is_empty() => {
                 // The pool waits for the work that used them, then has their bytes.
-                self.dead.clear();
+                self.dead.retain(DeviceBuffer::is_host);
                 let again = self.pool.allocate(bytes, purpose);
                 self.or_spill(again, bytes, purpose)
             }
@@ -378,18 +375,12 @@ impl Recycler {
 
     /// A buffer for rows: in host memory, where that may be, when it would take much of device memory.
     pub(super) fn allocate_rows(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
-        match bytes > self.pool.budget() / SHARE_OF_BUDGET {
-            true => self.allocate_on_host(bytes, purpose),
-            false => self.allocate(bytes, purpose),
+        if bytes > self.pool.budget() / SHARE_OF_BUDGET
+            && let Some(buffer) = self.on_host(bytes, purpose)?
+        {
+            return Ok(buffer);
         }
-    }
-
-    /// A buffer in host memory, where that may be and has room.
-    fn allocate_on_host(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
-        match self.on_host(bytes, purpose)? {
-            Some(buffer) => Ok(buffer),
-            None => self.allocate(bytes, purpose),
-        }
+        self.allocate(bytes, purpose)
     }
 
     /// A buffer in host memory, unless that may not be or has no room.
@@ -427,14 +418,9 @@ impl Recycler {
         bytes: usize,
         purpose: &str,
     ) -> Result<DeviceBuffer> {
-        let Some(host) = &self.host else {
-            return allocated;
-        };
         match allocated {
             Err(full @ GpuError::OutOfDeviceMemory { .. }) => {
-                let spilled = host.allocate(bytes, purpose).map_err(|_| full)?;
-                self.spilled += bytes as u64;
-                Ok(spilled)
+                self.on_host(bytes, purpose)?.ok_or(full)
             }
             other => other,
         }
