@@ -76,8 +76,7 @@ impl Earlier {
 
     /// When it ran, if that is known, for headings.
     pub fn date(&self) -> Option<&str> {
-        let date = self.environment.as_ref().map(|e| e.date.as_str());
-        date.filter(|date| !date.is_empty())
+        self.environment.as_ref()?.date()
     }
 
     /// Queries that both have: number, milliseconds then and now.
@@ -92,15 +91,7 @@ impl Earlier {
 
     /// The hot times of both, aligned, with the change of each query, of their sum and of the geometric mean.
     pub fn to_table(&self, report: &Report) -> String {
-        let mut text = "\ncompared with an earlier report".to_string();
-        // Writing to a String does not fail.
-        if let Some(date) = self.date() {
-            let _ = write!(text, " of {date} UTC");
-        }
-        let differences = self.differences(report);
-        if !differences.is_empty() {
-            let _ = write!(text, "; {}", differences.join(", "));
-        }
+        let mut text = compared_with(self.date(), &self.differences(report));
         text.push_str("; hot times in ms\n\n");
         let pairs = self.pairs(report);
         let row = |name: String, then: f64, now: f64| {
@@ -129,6 +120,16 @@ impl Earlier {
         }
         text
     }
+}
+
+/// The beginning of a comparison as text: the earlier report's date, and what makes the two incomparable.
+pub fn compared_with(date: Option<&str>, differences: &[String]) -> String {
+    let of = date.map_or(String::new(), |date| format!(" of {date} UTC"));
+    let but = match differences {
+        [] => String::new(),
+        some => format!("; {}", some.join(", ")),
+    };
+    format!("\ncompared with an earlier report{of}{but}")
 }
 
 /// The change from `then` to `now` in percent, with its sign; a dash when there was nothing.

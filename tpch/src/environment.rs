@@ -20,6 +20,13 @@ pub struct Environment {
     pub settings: Vec<Setting>,
 }
 
+impl Environment {
+    /// When the run ended, if that is known.
+    pub fn date(&self) -> Option<&str> {
+        Some(self.date.as_str()).filter(|date| !date.is_empty())
+    }
+}
+
 /// The machine around the device.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Deserialize;
-use warpline_tpch::compare::{change, geometric_mean};
+use warpline_tpch::compare::{change, compared_with, geometric_mean};
 use warpline_tpch::environment::Environment;
 
 use super::report::{Report, align};
@@ -89,8 +89,7 @@ impl EarlierReport {
 
     /// When it ran, if that is known.
     pub fn date(&self) -> Option<&str> {
-        let date = self.environment.as_ref().map(|e| e.date.as_str());
-        date.filter(|date| !date.is_empty())
+        self.environment.as_ref()?.date()
     }
 
     /// The ratio of now to then of each point that both have.
@@ -107,15 +106,7 @@ impl EarlierReport {
 
     /// The points that both have, aligned, with the change of each and of the geometric mean.
     pub fn to_table(&self, report: &Report) -> String {
-        let mut text = "\ncompared with an earlier report".to_string();
-        // Writing to a String does not fail.
-        if let Some(date) = self.date() {
-            let _ = write!(text, " of {date} UTC");
-        }
-        let differences = self.differences(report);
-        if !differences.is_empty() {
-            let _ = write!(text, "; {}", differences.join(", "));
-        }
+        let mut text = compared_with(self.date(), &self.differences(report));
         text.push('\n');
         for sweep in &report.sweeps {
             let header = ["series", sweep.x, "then ms", "now ms", "change"];

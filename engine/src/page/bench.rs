@@ -43,18 +43,11 @@ pub fn bench(report: &Report, earlier: Option<&EarlierReport>) -> String {
     }
     page.tiles(&tiles);
     if let Some(earlier) = earlier {
-        let mut words = "Then, dotted, is an earlier report".to_string();
-        if let Some(date) = earlier.date() {
-            words.push_str(&format!(" of {date} UTC"));
-        }
-        let differences = earlier.differences(report);
-        if !differences.is_empty() {
-            words.push_str(&format!(
-                ", which is no like for like: {}",
-                differences.join(", ")
-            ));
-        }
-        page.paragraph(&format!("{words}."));
+        page.earlier(
+            "Then, dotted,",
+            earlier.date(),
+            &earlier.differences(report),
+        );
     }
     for sweep in &report.sweeps {
         page.heading(&format!("{}: {}", sweep.sweep, sweep.about));

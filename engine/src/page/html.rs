@@ -101,6 +101,16 @@ impl Page {
         let _ = writeln!(self.body, "<p class=\"faint\">{}</p>", escaped(words));
     }
 
+    /// What `then` is: a report of `date`, and what makes the two incomparable.
+    pub(super) fn earlier(&mut self, then: &str, date: Option<&str>, differences: &[String]) {
+        let of = date.map_or(String::new(), |date| format!(" of {date} UTC"));
+        let but = match differences {
+            [] => String::new(),
+            some => format!(", which is no like for like: {}", some.join(", ")),
+        };
+        self.paragraph(&format!("{then} is an earlier report{of}{but}."));
+    }
+
     pub(super) fn warning(&mut self, words: &str) {
         let _ = writeln!(self.body, "<p class=\"bad\">{}</p>", escaped(words));
     }

@@ -2,6 +2,7 @@
 
 use warpline_tpch::MemoryLadder;
 use warpline_tpch::compare::{Earlier, change, geometric_mean};
+use warpline_tpch::environment::Environment;
 use warpline_tpch::report::{QueryReport, Report};
 
 use super::html::{Cell, Figure, Page, Table, Tile, Tone, swatch};
@@ -34,12 +35,12 @@ const CPU: Mark = Mark {
 /// The report as a page, beside an `earlier` one if there is one.
 pub fn tpch(report: &Report, earlier: Option<&Earlier>) -> String {
     let mut page = Page::new(format!("{} at scale {}", report.title, report.scale));
-    let date = report.environment.as_ref().map(|e| e.date.as_str());
+    let date = report.environment.as_ref().and_then(Environment::date);
     let mut about = report.device.clone();
     if let Some((bindings, seed)) = report.bindings.zip(report.seed) {
         about.push_str(&format!(", {bindings} bindings of seed {seed}"));
     }
-    if let Some(date) = date.filter(|date| !date.is_empty()) {
+    if let Some(date) = date {
         about.push_str(&format!(", {date} UTC"));
     }
     page.paragraph(&about);
@@ -65,18 +66,7 @@ pub fn tpch(report: &Report, earlier: Option<&Earlier>) -> String {
     });
     notes(&mut page, report);
     if let Some(earlier) = earlier {
-        let mut words = "Then is an earlier report".to_string();
-        if let Some(date) = earlier.date() {
-            words.push_str(&format!(" of {date} UTC"));
-        }
-        let differences = earlier.differences(report);
-        if !differences.is_empty() {
-            words.push_str(&format!(
-                ", which is no like for like: {}",
-                differences.join(", ")
-            ));
-        }
-        page.paragraph(&format!("{words}."));
+        page.earlier("Then", earlier.date(), &earlier.differences(report));
     }
     if let Some(environment) = &report.environment {
         page.environment(environment);
