@@ -37,9 +37,6 @@ struct PhjShared {
   u16 next[PHJ_ROWS];
   alignas(16) PairKey keys[PHJ_ROWS];
 #endif
-#if PHJ_NUMBERS
-  u32 numbers[PHJ_ROWS];
-#endif
   // Build rows of the chunk with a match.
   u32 hits[(PHJ_ROWS + 31) / 32];
 #if !PHJ_UNIQUE
@@ -189,9 +186,6 @@ WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, 
   if (args.marks != 0) {
     for (u32 i = threadIdx.x; i < (PHJ_ROWS + 31) / 32; i += WL_BLOCK_THREADS) shared.hits[i] = 0;
   }
-#if PHJ_NUMBERS
-  for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) shared.numbers[i] = args.build_numbers[(u64)first + i];
-#endif
 #if !PHJ_UNIQUE
   for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) shared.runs[i] = 0;
   if (threadIdx.x == 0) shared.cursor = 0;
@@ -256,10 +250,11 @@ WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, 
 }
 
 
-// Number of a build row of the chunk.
-WL_DEVICE u32 phj_number(const PhjShared& shared, u32 first, u32 row) {
+// Number of a build row of the chunk. Read where a row has a match: the numbers of a chunk are a few KiB that L1 holds, and
+// with few matches most of them are never asked for.
+WL_DEVICE u32 phj_number(const PhjArgs& args, u32 first, u32 row) {
 #if PHJ_NUMBERS
-  return shared.numbers[row];
+  return args.build_numbers[(u64)first + row];
 #else
   return first + row;
 #endif
@@ -315,7 +310,7 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
         if ((live >> k & 1u) != 0) {
           const bool entry = found[k] != PHJ_ABSENT && entries;
           write_pair(out, place + (u32)__popc(votes & ((1u << lane_id()) - 1u)),
-                     entry ? phj_number(shared, first, found[k]) : PAIR_NONE,
+                     entry ? phj_number(args, first, found[k]) : PAIR_NONE,
                      number_of(args.probe_numbers, at + k * WL_WARP));
         }
         place += (u32)__popc(votes);
@@ -352,7 +347,7 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
         if (j >= total) continue;
         const u32 entry = its_run == PAIR_NONE
                               ? PAIR_NONE
-                              : phj_number(shared, first, shared.order[(its_run >> 16) + (j - start)]);
+                              : phj_number(args, first, shared.order[(its_run >> 16) + (j - start)]);
         write_pair(out, place + j, entry, its_row);
       }
       place += total;
@@ -366,7 +361,7 @@ WL_DEVICE void phj_mark(const PhjArgs& args, PhjShared& shared, u32 first, u32 r
   __syncthreads();
   for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) {
     const u32 row = phj_find(args, shared, ((const PairKey*)args.build_keys)[(u64)first + i]);
-    if (row != PHJ_ABSENT && wl_bit(shared.hits, row)) wl_set_bit(args.marks, phj_number(shared, first, i));
+    if (row != PHJ_ABSENT && wl_bit(shared.hits, row)) wl_set_bit(args.marks, phj_number(args, first, i));
   }
 }
 

@@ -6,6 +6,7 @@ use crate::kernel_args;
 mod calibrate;
 mod partition;
 mod synthetic;
+mod unordered;
 mod write_combine;
 
 pub use calibrate::{CalibrateArgs, calibrate};
@@ -18,6 +19,11 @@ pub use partition::{
 pub use synthetic::{
     SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
+};
+pub use unordered::{
+    CURSOR_STEP, Hashing, PartitionTileArgs, SEGMENT_PLAN_THREADS, SEGMENT_SHARED_BYTES,
+    SEGMENT_THREADS, SEGMENT_TILE, SegmentDigitsArgs, SegmentPlanArgs, TileShape,
+    partition_segments,
 };
 pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 
@@ -407,9 +413,8 @@ impl PhjShape {
             0 => self.slots() as usize * 4 + chunk * (2 + self.key_bytes as usize),
             slots => slots as usize * 2,
         };
-        let numbers = if self.numbers { 4 * chunk } else { 0 };
         let runs = if self.unique { 0 } else { 6 * chunk };
-        table + numbers + chunk.div_ceil(32) * 4 + runs + 256
+        table + chunk.div_ceil(32) * 4 + runs + 256
     }
 
     /// Blocks a multiprocessor that registers are kept for.
@@ -518,5 +523,6 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("smj_16", smj(16, false)),
     ];
     all.extend(partition::all());
+    all.extend(unordered::all());
     all
 }

@@ -205,7 +205,7 @@ impl PartitionShape<'_> {
 
     /// Round and offset of every column, and the bytes a row that the widest round stages. Columns share a
     /// round while they take no more than 4 bytes or than the widest column.
-    fn staged(&self) -> (Vec<(usize, usize)>, usize) {
+    pub(super) fn staged(&self) -> (Vec<(usize, usize)>, usize) {
         let room = self.widths.iter().copied().max().unwrap_or(0).max(4) as usize;
         let mut places = Vec::new();
         let (mut round, mut offset) = (0, 0);
@@ -223,8 +223,8 @@ impl PartitionShape<'_> {
         (places, if self.widths.is_empty() { 0 } else { room })
     }
 
-    /// Complete source of the module with `partition_pass`.
-    pub fn source(&self) -> String {
+    /// Threads, rows and columns as the kernels of partitions have them.
+    pub(super) fn layout(&self) -> String {
         let (threads, blocks) = self.blocks();
         let (places, staged) = self.staged();
         let rounds = places.last().map_or(1, |(round, _)| round + 1);
@@ -238,13 +238,20 @@ impl PartitionShape<'_> {
             .collect();
         format!(
             "#define WL_BLOCK_THREADS {threads}\n#define WL_MIN_BLOCKS {blocks}\n\
-             #define WL_KEY {}\n#define WL_HASHED {}\n#define WL_STATE {}\n#define WL_ITEMS {}\n\
-             #define WL_COLUMNS(X){columns}\n#define WL_STAGED {staged}\n#define WL_ROUNDS {rounds}\n\
-             #include \"simt.cuh\"\n{}{}",
+             #define WL_KEY {}\n#define WL_ITEMS {}\n\
+             #define WL_COLUMNS(X){columns}\n#define WL_STAGED {staged}\n#define WL_ROUNDS {rounds}\n",
             unsigned(self.key_width),
+            self.items(),
+        )
+    }
+
+    /// Complete source of the module with `partition_pass`.
+    pub fn source(&self) -> String {
+        format!(
+            "{}#define WL_HASHED {}\n#define WL_STATE {}\n#include \"simt.cuh\"\n{}{}",
+            self.layout(),
             self.hashed,
             if self.wide_states { "u64" } else { "u32" },
-            self.items(),
             PartitionPassArgs::CUDA,
             include_str!("../../cuda/partition.cu")
         )
@@ -286,7 +293,7 @@ pub fn run_lengths(key_width: u32) -> String {
 }
 
 /// The unsigned integer of so many bytes.
-fn unsigned(width: u32) -> &'static str {
+pub(super) fn unsigned(width: u32) -> &'static str {
     match width {
         1 => "u8",
         2 => "u16",

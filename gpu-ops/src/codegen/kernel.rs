@@ -244,7 +244,9 @@ impl KernelWriter<'_> {
             }
         }
         self.sink()?;
-        line!(self, "  }}");
+        // Lanes that went apart (a walk along a chain, a group's lock) would stay apart, and each part of the warp would go
+        // through all later tiles alone: 4 lanes of 32 in front of hash groups that one row in a thousand reaches.
+        line!(self, "    __syncwarp();\n  }}");
         self.finish_sink()?;
         self.report_faults();
         Ok(())

@@ -20,6 +20,8 @@ pub(super) struct Arrangement {
     pub(super) digits: Digits,
     /// … these.
     pub(super) bits: Range<u32>,
+    /// Do rows with equal bits stay in their order?
+    pub(super) stable: bool,
 }
 
 impl Run<'_> {
@@ -72,17 +74,30 @@ impl Run<'_> {
         // SAFETY: the new store has room for the result's capacity in each part, and offsets for as many partitions as
         // the bits make; the old one, or the table it borrows from, has as many rows as are counted, of these widths.
         unsafe {
-            primitives::radix_partition(
-                self.runtime,
-                self.stream,
-                keys,
-                to,
-                &payloads,
-                rows,
-                how.digits,
-                how.bits,
-                offsets,
-            )?;
+            match offsets.filter(|_| !how.stable) {
+                Some(offsets) => primitives::radix_partition_unordered(
+                    self.runtime,
+                    self.stream,
+                    keys,
+                    to,
+                    &payloads,
+                    rows,
+                    how.digits,
+                    how.bits,
+                    offsets,
+                )?,
+                None => primitives::radix_partition(
+                    self.runtime,
+                    self.stream,
+                    keys,
+                    to,
+                    &payloads,
+                    rows,
+                    how.digits,
+                    how.bits,
+                    offsets,
+                )?,
+            }
         }
         if let Some(store) = &mut self.stores[result] {
             store.replace(arranged, &mut self.recycler);

@@ -147,6 +147,7 @@ impl Run<'_> {
             },
             digits,
             bits,
+            stable: !rows.how.partitions(),
         };
         self.arrange(result, how)
     }

@@ -14,7 +14,8 @@ use crate::device::{DeviceInfo, Kernel};
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, ProbeKind};
 use crate::primitives::{
-    Digits, compile_merge_join, compile_partition, compile_partition_join, partition_bits,
+    Digits, UnorderedPart, compile_merge_join, compile_partition, compile_partition_join,
+    compile_partition_unordered, partition_bits,
 };
 use crate::runtime::Runtime;
 
@@ -47,6 +48,14 @@ enum Builtin {
     Digits {
         width: u32,
         digits: Digits,
+    },
+    /// A part of a partition in any order by so many bits.
+    Unordered {
+        width: u32,
+        digits: Digits,
+        columns: Vec<u32>,
+        bits: u32,
+        part: UnorderedPart,
     },
     /// Pairs of partitioned sides.
     PartitionJoin {
@@ -109,11 +118,16 @@ impl Builtins {
         for columns in [&index.columns, columns] {
             let parts = arranged_parts(columns, keys, bits, 0);
             let moved = parts.iter().filter(|part| part.part.moves());
-            self.add(Builtin::Pass {
-                width,
-                digits,
-                columns: moved.map(|part| part.unit as u32).collect(),
-            });
+            let columns = moved.map(|part| part.unit as u32).collect();
+            if keys.join.sorts() {
+                self.add(Builtin::Pass {
+                    width,
+                    digits,
+                    columns,
+                });
+            } else {
+                self.of_unordered(width, digits, columns, bits);
+            }
         }
         self.add(Builtin::Digits { width, digits });
         if keys.join.sorts() {
@@ -126,6 +140,23 @@ impl Builtins {
                 unique: index.unique || matches!(kind, ProbeKind::Semi | ProbeKind::Anti),
                 rows,
                 bits,
+            });
+        }
+    }
+
+    /// What partitions keys and columns of these widths by `bits` bits in any order.
+    fn of_unordered(&mut self, width: u32, digits: Digits, columns: Vec<u32>, bits: u32) {
+        for part in [
+            UnorderedPart::Pass(0),
+            UnorderedPart::Pass(1),
+            UnorderedPart::Segments,
+        ] {
+            self.add(Builtin::Unordered {
+                width,
+                digits,
+                columns: columns.clone(),
+                bits,
+                part,
             });
         }
     }
@@ -182,6 +213,15 @@ impl Builtin {
             } => return compile_partition(runtime, width, digits, columns, 0, true),
             Self::Digits { width, digits } => {
                 return compile_partition(runtime, width, digits, &[], 0, false);
+            }
+            Self::Unordered {
+                width,
+                digits,
+                ref columns,
+                bits,
+                part,
+            } => {
+                return compile_partition_unordered(runtime, width, digits, columns, bits, part);
             }
             Self::PartitionJoin {
                 keys,

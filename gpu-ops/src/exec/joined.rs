@@ -108,6 +108,7 @@ impl Run<'_> {
                 true => 0..(keys.bits + 1).min(keys.width * 8),
                 false => 0..bits,
             },
+            stable: keys.join.sorts(),
         };
         self.arrange(result, how)
     }

@@ -141,6 +141,7 @@ impl Run<'_> {
             by: Part::KeyWord(0),
             digits: Digits::Hash,
             bits: 0..bits,
+            stable: false,
         };
         self.arrange(result, how)?;
         let Some(rows) = self.stores[result].take() else {

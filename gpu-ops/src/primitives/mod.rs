@@ -15,6 +15,7 @@ mod partition;
 mod scan;
 mod sort;
 mod strings;
+mod unordered;
 mod write_combine;
 
 pub use columns::{gather, histogram, run_lengths, scatter};
@@ -30,6 +31,7 @@ pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
+pub use unordered::{UnorderedPart, compile_partition_unordered, radix_partition_unordered};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use write_combine::{Combine, KeyValues, partition_across_link};
 

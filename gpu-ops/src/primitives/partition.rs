@@ -217,7 +217,7 @@ pub(super) unsafe fn order_by_keys(
     }
 }
 
-fn check(
+pub(super) fn check(
     keys: Keys,
     to: DevicePtr,
     payloads: &[Payload],

@@ -11,6 +11,7 @@ mod partition;
 mod scan;
 mod sort;
 mod strings;
+mod unordered;
 
 use std::sync::Arc;
 

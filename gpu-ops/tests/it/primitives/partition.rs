@@ -9,21 +9,21 @@ use warpline_gpu::device::{DevicePtr, LaunchConfig};
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
 
-use super::{Machine, Numbers, SIZES, assert_untouched, machines};
+use super::{Machine, Numbers, SIZES, assert_untouched, machines, unordered};
 
 /// What is partitioned by what.
-struct Case<'a> {
-    keys: &'a [u128],
-    width: u32,
+pub(super) struct Case<'a> {
+    pub(super) keys: &'a [u128],
+    pub(super) width: u32,
     /// Widths of payload columns; 0 stands for the row numbers.
-    payloads: &'a [u32],
-    digits: Digits,
-    bits: Range<u32>,
+    pub(super) payloads: &'a [u32],
+    pub(super) digits: Digits,
+    pub(super) bits: Range<u32>,
     keep_keys: bool,
 }
 
 /// Little-endian bytes of the lowest `width` bytes of each value.
-fn pack(values: &[u128], width: u32) -> Vec<u8> {
+pub(super) fn pack(values: &[u128], width: u32) -> Vec<u8> {
     values
         .iter()
         .flat_map(|v| v.to_le_bytes()[..width as usize].to_vec())
@@ -47,7 +47,7 @@ fn hash32(mut x: u32) -> u32 {
 }
 
 /// The partition of a key.
-fn digit(case: &Case<'_>, key: u128) -> u128 {
+pub(super) fn digit(case: &Case<'_>, key: u128) -> u128 {
     let word = match (case.digits, case.width) {
         (Digits::Key, 16) => key,
         (Digits::Key, width) => key & ((1 << (width * 8)) - 1),
@@ -156,6 +156,9 @@ fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
         );
         assert_untouched(machine, &offsets, (partitions + 1) * 4);
     }
+    if case.keep_keys && case.bits.len() <= 17 {
+        unordered::check(machine, case, count);
+    }
 }
 
 fn random(numbers: &mut Numbers, rows: usize) -> Vec<u128> {
@@ -173,6 +176,8 @@ fn every_size_and_key_width() {
             let shapes: &[(u32, &[u32], Digits, Range<u32>)] = &[
                 (4, &[0], Digits::Key, 3..11),
                 (8, &[0], Digits::Hash, 0..11),
+                (4, &[0, 4], Digits::Hash, 2..13),
+                (8, &[], Digits::Hash, 7..12),
                 (16, &[4], Digits::Key, 60..68),
             ];
             for (width, payloads, digits, bits) in shapes {

@@ -1,0 +1,77 @@
+// What a radix partition in any order counts between its passes; see `partition_unordered.cu`.
+//
+// Compiled per WL_KEY (u32, u64, u128) and WL_HASHED (digits of the hash).
+#include "simt.cuh"
+#include "primitives.cuh"
+#include "radix.cuh"
+
+static const u32 DIGITS = 256;
+// Keys of a thread.
+static const u32 ITEMS = SEGMENT_TILE / WL_BLOCK_THREADS;
+
+struct SegmentDigitsShared {
+  u32 counts[DIGITS];
+  u32 begin, rows, segment;
+};
+
+// counts[segment * digits + digit] += keys of the segment with the digit.
+WL_KERNEL(segment_digits, SegmentDigitsArgs, args) {
+  WL_SHARED(SegmentDigitsShared, shared);
+  if (threadIdx.x == 0) shared.rows = 0;
+  if (threadIdx.x < DIGITS) shared.counts[threadIdx.x] = 0;
+  __syncthreads();
+  if (threadIdx.x < args.segment_count) {
+    const u32 segment = threadIdx.x, first = args.tiles[segment];
+    if (first <= blockIdx.x && blockIdx.x < args.tiles[segment + 1]) {
+      const u32 begin = args.segments[segment] + (blockIdx.x - first) * SEGMENT_TILE;
+      const u32 left = args.segments[segment + 1] - begin;
+      shared.begin = begin;
+      shared.segment = segment;
+      shared.rows = left < SEGMENT_TILE ? left : SEGMENT_TILE;
+    }
+  }
+  __syncthreads();
+  const u32 rows = shared.rows;
+  if (rows == 0) return;
+  const WL_KEY* in = (const WL_KEY*)args.keys + shared.begin;
+  WL_KEY keys[ITEMS];
+  WL_UNROLL
+  for (u32 k = 0; k < ITEMS; ++k) {
+    const u32 at = threadIdx.x + k * WL_BLOCK_THREADS;
+    if (at < rows) keys[k] = in[at];
+  }
+  WL_UNROLL
+  for (u32 k = 0; k < ITEMS; ++k) {
+    if (threadIdx.x + k * WL_BLOCK_THREADS < rows) {
+      atomicAdd(shared.counts + radix_digit<WL_HASHED>(keys[k], args.shift, args.mask), 1u);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x <= args.mask && shared.counts[threadIdx.x] != 0) {
+    atomicAdd(args.counts + shared.segment * (args.mask + 1) + threadIdx.x, shared.counts[threadIdx.x]);
+  }
+}
+
+struct SegmentPlanShared {
+  BlockScratch<u32> scratch;
+};
+
+// The partitions of one digit as segments: first places, and the first tile of each, for tiles of two sizes. One block.
+WL_KERNEL(segment_plan, SegmentPlanArgs, args) {
+  WL_SHARED(SegmentPlanShared, shared);
+  const u32 digit = threadIdx.x, rows = digit < args.digits ? args.counts[digit] : 0;
+  u32 all, all_tiles, all_counted;
+  const u32 begin = block_scan_exclusive_sum(rows, shared.scratch, all);
+  const u32 tile = block_scan_exclusive_sum((rows + args.tile - 1) / args.tile, shared.scratch, all_tiles);
+  const u32 counted = block_scan_exclusive_sum((rows + SEGMENT_TILE - 1) / SEGMENT_TILE, shared.scratch, all_counted);
+  if (digit < args.digits) {
+    args.segments[digit] = begin;
+    args.tiles[digit] = tile;
+    args.counted_tiles[digit] = counted;
+  }
+  if (digit == 0) {
+    args.segments[args.digits] = all;
+    args.tiles[args.digits] = all_tiles;
+    args.counted_tiles[args.digits] = all_counted;
+  }
+}

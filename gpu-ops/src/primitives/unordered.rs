@@ -1,0 +1,415 @@
+//! Radix partitions of keys with payload columns, in any order within a partition.
+
+use std::ops::Range;
+
+use warpline_cuda::kernels::{
+    CURSOR_STEP, Hashing, MOST_PARTITION_COLUMNS, PartitionTileArgs, SEGMENT_PLAN_THREADS,
+    SEGMENT_SHARED_BYTES, SEGMENT_THREADS, SEGMENT_TILE, SegmentDigitsArgs, SegmentPlanArgs,
+    TileShape, partition_segments,
+};
+
+use super::partition::{count_digits, radix_partition};
+use super::scan::exclusive_sum;
+use super::{Digits, Keys, Payload, RowCount, fill, launch, scratch};
+use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
+use crate::error::Result;
+use crate::memory::DeviceBuffer;
+use crate::runtime::Runtime;
+
+/// Most bits of a pass, and values of a digit.
+const DIGIT_BITS: u32 = 8;
+const DIGITS: u64 = 256;
+/// Passes at most: the partitions of the first are the segments of the second.
+const MOST_PASSES: u32 = 2;
+
+/// Order rows by the bits `bits` of their keys or hashes as [`radix_partition`] does, rows with equal bits in any order.
+///
+/// Up to 16 bits and 8 payload columns this takes a fifth less time than keeping the order; beyond, it is the stable
+/// partition. `offsets` (`u32`, `2^bits + 1`) gets the first place of every partition and the number of rows.
+/// Costs: see `partition_unordered.cu`.
+///
+/// # Errors
+/// As [`radix_partition`].
+///
+/// # Safety
+/// As [`radix_partition`]; `to` and `offsets` are not null.
+#[allow(clippy::too_many_arguments)]
+pub unsafe fn radix_partition_unordered(
+    runtime: &Runtime,
+    stream: &Stream,
+    keys: Keys,
+    to: DevicePtr,
+    payloads: &[Payload],
+    rows: RowCount,
+    digits: Digits,
+    bits: Range<u32>,
+    offsets: DevicePtr,
+) -> Result<()> {
+    if !applies(payloads.len(), &bits) || rows.most() == 0 {
+        // SAFETY: passed on to the caller.
+        return unsafe {
+            radix_partition(
+                runtime,
+                stream,
+                keys,
+                to,
+                payloads,
+                rows,
+                digits,
+                bits,
+                Some(offsets),
+            )
+        };
+    }
+    super::partition::check(keys, to, payloads, rows, digits, &bits, true)?;
+    // Equal shapes in another order are one kernel.
+    let mut payloads = payloads.to_vec();
+    payloads.sort_by_key(|p| (std::cmp::Reverse(p.width), p.from.is_some()));
+    let plan = Plan {
+        runtime,
+        stream,
+        rows,
+        width: keys.width,
+        hashed: digits == Digits::Hash,
+        widths: payloads.iter().map(|p| p.width).collect(),
+        digits: split(&bits),
+    };
+    // SAFETY: passed on to the caller; scratch is used behind the work queued before and before it is reused.
+    unsafe { plan.run(keys.ptr, to, &payloads, offsets) }
+}
+
+/// Do the kernels of this module take so many columns and these bits?
+fn applies(columns: usize, bits: &Range<u32>) -> bool {
+    (1..=DIGIT_BITS * MOST_PASSES).contains(&(bits.len() as u32))
+        && columns <= MOST_PARTITION_COLUMNS
+}
+
+/// Shift and mask of each pass, the most significant first.
+fn split(bits: &Range<u32>) -> Vec<(u32, u32)> {
+    let total = bits.len() as u32;
+    let mask = |width: u32| (1 << width) - 1;
+    if total <= DIGIT_BITS {
+        return vec![(bits.start, mask(total))];
+    }
+    let low = total / 2;
+    vec![
+        (bits.start + low, mask(total - low)),
+        (bits.start, mask(low)),
+    ]
+}
+
+/// When keys are hashed in each of `passes` passes.
+fn hashing(hashed: bool, width: u32, passes: usize) -> Vec<Hashing> {
+    match (hashed, passes) {
+        (false, _) => vec![Hashing::None; passes],
+        // Hashes of keys of 16 bytes have 8: they cannot stand for the keys.
+        (true, 2) if width <= 8 => vec![Hashing::In, Hashing::Out],
+        (true, _) => vec![Hashing::EachLook; passes],
+    }
+}
+
+/// What of [`radix_partition_unordered`] is compiled ahead, one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnorderedPart {
+    /// A pass, the first or the second.
+    Pass(usize),
+    /// What counts digits between the passes.
+    Segments,
+}
+
+/// Compile a part of what [`radix_partition_unordered`] needs for `bits` bits of keys and payloads of these widths ahead of
+/// its use.
+///
+/// # Errors
+/// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
+pub fn compile_partition_unordered(
+    runtime: &Runtime,
+    width: u32,
+    digits: Digits,
+    widths: &[u32],
+    bits: u32,
+    part: UnorderedPart,
+) -> Result<()> {
+    if !applies(widths.len(), &(0..bits)) {
+        return super::compile_partition(
+            runtime,
+            width,
+            digits,
+            widths,
+            0,
+            part != UnorderedPart::Segments,
+        );
+    }
+    let hashed = digits == Digits::Hash;
+    let passes = hashing(hashed, width, split(&(0..bits)).len());
+    match part {
+        UnorderedPart::Pass(pass) => {
+            let Some(hashing) = passes.get(pass) else {
+                return Ok(());
+            };
+            let mut widths = widths.to_vec();
+            widths.sort_by_key(|width| std::cmp::Reverse(*width));
+            let shape = TileShape {
+                key_width: width,
+                hashing: *hashing,
+                widths: &widths,
+            };
+            tile_kernel(runtime, shape).map(drop)
+        }
+        UnorderedPart::Segments => {
+            let counted = counted_hashed(hashed, width, passes.len());
+            segment_kernel(runtime, "segment_digits", width, counted)?;
+            super::compile_partition(runtime, width, digits, &[], 0, false)
+        }
+    }
+}
+
+/// Between the passes, are digits counted of hashes that keys do not travel as?
+fn counted_hashed(hashed: bool, width: u32, passes: usize) -> bool {
+    hashed && !(passes == 2 && width <= 8)
+}
+
+fn tile_kernel(runtime: &Runtime, shape: TileShape<'_>) -> Result<Kernel> {
+    runtime.builtin("partition_tile", shape.variant(), || shape.source())
+}
+
+fn segment_kernel(
+    runtime: &Runtime,
+    name: &'static str,
+    width: u32,
+    hashed: bool,
+) -> Result<Kernel> {
+    let variant = width as usize | usize::from(hashed);
+    runtime.builtin(name, variant, || partition_segments(width, hashed))
+}
+
+/// What the passes have in common.
+struct Plan<'a> {
+    runtime: &'a Runtime,
+    stream: &'a Stream,
+    rows: RowCount,
+    width: u32,
+    hashed: bool,
+    widths: Vec<u32>,
+    /// Shift and mask, the most significant first: one or two.
+    digits: Vec<(u32, u32)>,
+}
+
+/// The partitions of a pass, as segments of the next.
+struct Segments {
+    /// `u32`: first rows of all segments, their first tiles, and those of tiles of `SEGMENT_TILE` rows, 257 each; zeroed
+    /// cursors behind.
+    words: DeviceBuffer,
+}
+
+impl Segments {
+    const FIRST: u64 = 0;
+    const TILES: u64 = DIGITS + 1;
+    const COUNTED: u64 = 2 * (DIGITS + 1);
+    const CURSORS: u64 = 3 * (DIGITS + 1);
+    const COUNTS: u64 = Self::CURSORS + DIGITS * CURSOR_STEP;
+    const WORDS: u64 = Self::COUNTS + DIGITS;
+
+    fn at(&self, word: u64) -> DevicePtr {
+        self.words.ptr().offset(word * 4)
+    }
+}
+
+impl Plan<'_> {
+    /// All passes.
+    ///
+    /// # Safety
+    /// As [`radix_partition_unordered`], for payloads of these widths.
+    unsafe fn run(
+        &self,
+        keys: DevicePtr,
+        to: DevicePtr,
+        payloads: &[Payload],
+        offsets: DevicePtr,
+    ) -> Result<()> {
+        let (runtime, stream) = (self.runtime, self.stream);
+        let hashing = hashing(self.hashed, self.width, self.digits.len());
+        let (shift, mask) = self.digits[0];
+        let segments = Segments {
+            words: scratch(runtime, Segments::WORDS, 4, "segments of a partition")?,
+        };
+        let counts = segments.at(Segments::COUNTS);
+        let last = self.digits.get(1);
+        // SAFETY: passed on to the caller; scratch is sized as the kernels' arguments say.
+        unsafe {
+            let (words, from) = (Segments::WORDS, Segments::CURSORS);
+            fill(runtime, stream, segments.at(from), 0, (words - from) * 4)?;
+            let all = Keys {
+                ptr: keys,
+                width: self.width,
+            };
+            count_digits(
+                runtime,
+                stream,
+                all,
+                self.rows,
+                self.hashed,
+                &[(shift, mask)],
+                counts,
+            )?;
+            // With one pass the segments are the partitions themselves.
+            let first = match last {
+                Some(_) => segments.at(Segments::FIRST),
+                None => offsets,
+            };
+            self.segment_plan(counts, first, &segments, mask)?;
+            let columns = |from: &dyn Fn(usize) -> DevicePtr, to: &dyn Fn(usize) -> DevicePtr| {
+                let mut args = ([DevicePtr::NULL; 8], [DevicePtr::NULL; 8]);
+                for column in 0..payloads.len() {
+                    args.0[column] = from(column);
+                    args.1[column] = to(column);
+                }
+                args
+            };
+            let source = |column: usize| payloads[column].from.unwrap_or(DevicePtr::NULL);
+            let target = |column: usize| payloads[column].to;
+            let one_segment = PartitionTileArgs {
+                keys_in: keys,
+                keys_out: to,
+                from: [DevicePtr::NULL; 8],
+                to: [DevicePtr::NULL; 8],
+                segments: DevicePtr::NULL,
+                tiles: DevicePtr::NULL,
+                first_places: first,
+                cursors: segments.at(Segments::CURSORS),
+                count: self.rows.count(),
+                most: self.rows.most(),
+                segment_count: 1,
+                shift,
+                mask,
+                padding: 0,
+            };
+            let Some((low_shift, low_mask)) = last.copied() else {
+                let (from, to) = columns(&source, &target);
+                let args = PartitionTileArgs {
+                    from,
+                    to,
+                    ..one_segment
+                };
+                return self.pass(hashing[0], &args, 0);
+            };
+
+            let most = self.rows.most();
+            let between_keys = scratch(runtime, most, self.width.into(), "keys of a partition")?;
+            let mut between = Vec::with_capacity(payloads.len());
+            for payload in payloads {
+                let width = u64::from(payload.width);
+                between.push(scratch(runtime, most, width, "columns of a partition")?);
+            }
+            let middle = |column: usize| between[column].ptr();
+            let (from, to_middle) = columns(&source, &middle);
+            let args = PartitionTileArgs {
+                keys_out: between_keys.ptr(),
+                from,
+                to: to_middle,
+                ..one_segment
+            };
+            self.pass(hashing[0], &args, 0)?;
+
+            // Digits of every segment, then the first places of all partitions, then the rows.
+            let (segment_count, values) = (u64::from(mask) + 1, u64::from(low_mask) + 1);
+            let partitions = segment_count * values;
+            let counters = scratch(runtime, 2 * partitions, 4, "digits of a partition")?;
+            fill(runtime, stream, counters.ptr(), 0, 2 * partitions * 4)?;
+            let digits = SegmentDigitsArgs {
+                keys: between_keys.ptr(),
+                segments: first,
+                tiles: segments.at(Segments::COUNTED),
+                counts: counters.ptr(),
+                segment_count: segment_count as u32,
+                shift: low_shift,
+                mask: low_mask,
+                padding: 0,
+            };
+            let counted = counted_hashed(self.hashed, self.width, 2);
+            let kernel = segment_kernel(runtime, "segment_digits", self.width, counted)?;
+            let config = LaunchConfig {
+                grid: blocks(most, SEGMENT_TILE, segment_count),
+                block: SEGMENT_THREADS,
+                shared_bytes: SEGMENT_SHARED_BYTES,
+            };
+            launch(runtime, stream, &kernel, config, &digits)?;
+            let known = RowCount::Known(partitions);
+            exclusive_sum(runtime, stream, counters.ptr(), offsets, known, false)?;
+            let (from, to_target) = columns(&middle, &target);
+            let args = PartitionTileArgs {
+                keys_in: between_keys.ptr(),
+                from,
+                to: to_target,
+                segments: first,
+                tiles: segments.at(Segments::TILES),
+                first_places: offsets,
+                cursors: counters.ptr().offset(partitions * 4),
+                segment_count: segment_count as u32,
+                shift: low_shift,
+                mask: low_mask,
+                ..one_segment
+            };
+            self.pass(hashing[1], &args, segment_count)
+        }
+    }
+
+    /// Where the partitions of the first digit begin, and their tiles.
+    ///
+    /// # Safety
+    /// `counts` has a word a digit, `first` one more.
+    unsafe fn segment_plan(
+        &self,
+        counts: DevicePtr,
+        first: DevicePtr,
+        segments: &Segments,
+        mask: u32,
+    ) -> Result<()> {
+        let args = SegmentPlanArgs {
+            counts,
+            segments: first,
+            tiles: segments.at(Segments::TILES),
+            counted_tiles: segments.at(Segments::COUNTED),
+            digits: mask + 1,
+            tile: self.shape(Hashing::None).tile() as u32,
+        };
+        let counted = counted_hashed(self.hashed, self.width, self.digits.len());
+        let kernel = segment_kernel(self.runtime, "segment_plan", self.width, counted)?;
+        let config = LaunchConfig {
+            grid: 1,
+            block: SEGMENT_PLAN_THREADS,
+            shared_bytes: SEGMENT_SHARED_BYTES,
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { launch(self.runtime, self.stream, &kernel, config, &args) }
+    }
+
+    /// One pass over all rows, which are in `segments` segments that may each end in a tile of their own.
+    ///
+    /// # Safety
+    /// As [`radix_partition_unordered`]; the arguments are those of the shape.
+    unsafe fn pass(&self, hashing: Hashing, args: &PartitionTileArgs, segments: u64) -> Result<()> {
+        let shape = self.shape(hashing);
+        let kernel = tile_kernel(self.runtime, shape)?;
+        let config = LaunchConfig {
+            grid: blocks(self.rows.most(), shape.tile(), segments),
+            block: shape.threads(),
+            shared_bytes: shape.shared_bytes(),
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { launch(self.runtime, self.stream, &kernel, config, args) }
+    }
+
+    fn shape(&self, hashing: Hashing) -> TileShape<'_> {
+        TileShape {
+            key_width: self.width,
+            hashing,
+            widths: &self.widths,
+        }
+    }
+}
+
+/// Blocks of one tile each, of which every segment may have one that is not full.
+fn blocks(rows: u64, tile: u64, segments: u64) -> u32 {
+    u32::try_from(rows.div_ceil(tile) + segments).unwrap_or(u32::MAX)
+}
