@@ -4,8 +4,9 @@
 #   scripts/datafusion-slt.sh [--all] [--no-data] [PART-OF-A-PATH,…]     a sample of the files, all, or those that are named
 #
 # The files come in the crate datafusion-sqllogictest, of the version that Cargo.lock has of DataFusion; cargo fetches it. The
-# data that some of them read is in repositories of its own: arrow-testing, parquet-testing and DataFusion's. What cannot be
-# cloned, or is not wanted (--no-data), is left out, and the statements that need it are refused by both sides.
+# data that some of them read is in repositories of its own: arrow-testing, parquet-testing and DataFusion's. For what cannot
+# be cloned, or is not wanted (--no-data), and for TPC-H's tables there are stand-ins where many statements need it; the rest of
+# the statements are refused by both sides.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,14 +43,15 @@ fi
 
 clone() { # URL FOLDER [BRANCH]
   [ -d "$2" ] || GIT_TERMINAL_PROMPT=0 timeout 600 git clone --quiet --depth 1 ${3:+--branch "$3"} "$1" "$2" ||
-    echo "without $1: statements that read its data are refused by both sides" >&2
+    echo "without $1: many statements that read its data are refused by both sides" >&2
 }
 if $data; then
   clone https://github.com/apache/arrow-testing "$root/testing"
   clone https://github.com/apache/parquet-testing "$root/parquet-testing"
-  if [ ! -d "$root/datafusion/core" ]; then
+  if [ ! -f "$root/datafusion/core/Cargo.toml" ]; then # what is there without it are stand-ins
     clone https://github.com/apache/datafusion "$root/.datafusion" "$version"
     if [ -d "$root/.datafusion" ]; then
+      rm -rf "$root/datafusion/core"
       mv "$root/.datafusion/datafusion/core" "$root/datafusion/core"
       rm -rf "$root/.datafusion"
     fi

@@ -64,6 +64,20 @@ impl Device {
     /// Opens a device; `memory` bounds its pool, which otherwise takes what is free but for a reserve. `auto` without a
     /// usable GPU, and `cpu`, mean that DataFusion answers.
     ///
+    /// Open one and share it: each has memory, resident columns and compiled kernels of its own.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use warpline::{Device, DeviceChoice};
+    ///
+    /// let device = Device::open(DeviceChoice::Auto, Some("16GiB".parse()?))?;
+    /// if !device.is_in_use() {
+    ///     // Why each device that was looked for is not usable.
+    ///     eprintln!("{}", warpline::device_reports().join("\n"));
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Device`] when a device was asked for by name and cannot be used; it says why and what to install.
     pub fn open(choice: DeviceChoice, memory: Option<ByteSize>) -> Result<Self> {
@@ -261,7 +275,30 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
 
 /// What the parts of an executed plan that ran on a device measured in its last run; all zero for a plan of which none did.
 ///
-/// The plan's nodes have the same figures as `metrics()`, which `EXPLAIN ANALYZE` shows.
+/// The plan's nodes have the same figures as `metrics()`, which `EXPLAIN ANALYZE` shows. The time to plan is not among them:
+/// `plan_ms` is 0.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+///
+/// use datafusion::physical_plan::collect;
+/// use datafusion::prelude::SessionContext;
+/// use warpline::{Device, DeviceChoice, WarplineExt, metrics_of};
+///
+/// let context = SessionContext::new().with_warpline(&Device::open(DeviceChoice::Auto, None)?);
+/// let frame = context.sql("SELECT count(*) FROM generate_series(1, 100)").await?;
+/// let task = Arc::new(frame.task_ctx());
+/// let plan = frame.create_physical_plan().await?;
+/// let batches = collect(Arc::clone(&plan), task).await?;
+/// let metrics = metrics_of(&plan);
+/// println!("{} batches, {} kernels in {} ms", batches.len(), metrics.kernels, metrics.kernel_ms);
+/// for reason in &metrics.fallbacks {
+///     println!("on the CPU: {reason}");
+/// }
+/// # Ok(()) }
+/// ```
 pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
     let totals = metrics::collect(plan);
     QueryMetrics {

@@ -10,6 +10,23 @@
 //! # Ok(()) }
 //! ```
 //!
+//! In a DataFusion session of your own, which keeps its tables, functions, rules and settings:
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use datafusion::prelude::SessionContext;
+//! use warpline::{Device, DeviceChoice, WarplineExt};
+//!
+//! let device = Device::open(DeviceChoice::Auto, None)?;
+//! let context = SessionContext::new().with_warpline(&device);
+//! context.register_parquet("trips", "trips.parquet", Default::default()).await?;
+//! context.sql("SELECT city, sum(km) FROM trips GROUP BY city").await?.show().await?;
+//! # Ok(()) }
+//! ```
+//!
+//! The `datafusion` of the program that embeds Warpline must be of Warpline's minor version ([`datafusion::DATAFUSION_VERSION`]
+//! is what this was built with): plans and rows pass between the two as they are.
+//!
 //! - [`WarplineSession`]: a DataFusion `SessionContext` whose plans run on a device, and a plain one beside it.
 //! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder` or `SessionContext`; [`WarplineRule`] and
 //!   [`WarplineConfig`] are for those who assemble sessions themselves.

@@ -58,6 +58,22 @@ impl Device {
     ///
     /// A file that changes is loaded anew by the next query, and that load is not pinned: pin the table again.
     ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use datafusion::prelude::SessionContext;
+    /// # use warpline::{Device, DeviceChoice, WarplineExt};
+    /// # let device = Device::open(DeviceChoice::Auto, None)?;
+    /// # let context = SessionContext::new().with_warpline(&device);
+    /// context.register_parquet("orders", "orders/", Default::default()).await?;
+    /// let pinned = device.pin(&context, "orders").await?;
+    /// if let Some(table) = &pinned {
+    ///     println!("{} rows in {} bytes of device memory", table.rows(), table.bytes());
+    /// }
+    /// // Queries over `orders` …
+    /// drop(pinned);
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`crate::Error::DataFusion`] when there is no such table or it cannot be read; [`crate::Error::Gpu`] when device memory
     /// does not hold it, and for tables that every query reads anew: views, and sources other than files and memory tables.

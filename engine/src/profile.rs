@@ -57,6 +57,19 @@ pub struct RunTimes {
 /// Runs a query once as it comes and `hot` times more, and records all of it. Events around every kernel and copy cost
 /// some microseconds each, so the runs take longer than unobserved ones.
 ///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let session = warpline::WarplineSession::builder().open().await?;
+/// let profile = warpline::profile(&session, "SELECT sum(value) FROM generate_series(1, 100)", 2).await?;
+/// for run in profile.runs() {
+///     println!("{}: {} ms, of which kernels {} ms", run.name, run.total_ms, run.kernel_ms);
+/// }
+/// let for_perfetto = profile.to_json()?;
+/// # assert!(for_perfetto.contains("traceEvents"));
+/// # Ok(()) }
+/// ```
+///
 /// # Errors
 /// [`Error::DataFusion`] with what planning or execution reports, [`Error::Gpu`] when the device records nothing.
 pub async fn profile(session: &WarplineSession, sql: &str, hot: usize) -> Result<Profile> {

@@ -68,6 +68,24 @@ impl WarplineSession {
     /// Plans one query, or finds the plan of an earlier one; `None` for any other statement, and when
     /// `warpline.plan_cache` is off: run those with [`Self::context`].
     ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use futures::StreamExt;
+    ///
+    /// let session = warpline::WarplineSession::builder().open().await?;
+    /// # session.set("warpline.plan_cache", "true").await?;
+    /// if let Some(query) = session.prepare("SELECT value FROM generate_series(1, 3)").await? {
+    ///     let mut stream = query.stream()?;
+    ///     while let Some(batch) = stream.next().await {
+    ///         println!("{:?}", batch?);
+    ///     }
+    ///     // The plan is kept for the next query of the same text.
+    ///     println!("{} kernels", query.finish().kernels);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// [`Error::DataFusion`] with what parsing or planning reports.
     pub async fn prepare(&self, sql: &str) -> Result<Option<PreparedQuery<'_>>> {
@@ -152,6 +170,24 @@ impl QueryEngine for WarplineSession {
 }
 
 /// Collects what a session is made of.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use warpline::{DeviceChoice, WarplineSession};
+///
+/// let session = WarplineSession::builder()
+///     .device(DeviceChoice::Auto)
+///     .device_memory("4GiB".parse()?)
+///     .local_files(true)
+///     .set("datafusion.execution.target_partitions", "8")
+///     .set("warpline.time_limit", "30s")
+///     .open()
+///     .await?;
+/// let run = session.query("SELECT sum(value) FROM generate_series(1, 100)").await?;
+/// println!("{} rows by {}: {:?}", run.rows(), session.device().name(), run.metrics);
+/// # Ok(()) }
+/// ```
 #[derive(Default)]
 pub struct WarplineSessionBuilder {
     device: Option<DeviceChoice>,

@@ -11,6 +11,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::Result;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::empty::EmptyExec;
 use warpline_gpu::GpuError;
 use warpline_gpu::exec::TimeLimitExec;
 use warpline_gpu::machine::Machine;
@@ -54,6 +55,8 @@ impl PhysicalOptimizerRule for GpuPlacement {
         }
         let plan = self.place(plan, &config)?;
         Ok(match config.time_limit.0 {
+            // What a statement such as SET leaves to do when it is done: it is not to be told that it was stopped.
+            Some(_) if plan.is::<EmptyExec>() => plan,
             Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
             None => plan,
         })

@@ -7,6 +7,15 @@ use crate::error::PlannerError;
 
 /// A number of bytes. `kB`, `MB`, `GB`, `TB` are powers of 1000; `KiB`, `MiB`, `GiB`, `TiB`, and the bare letters
 /// `K`, `M`, `G`, `T`, are powers of 1024.
+///
+/// ```
+/// use warpline_planner::ByteSize;
+///
+/// assert_eq!("16GiB".parse::<ByteSize>()?, ByteSize(16 << 30));
+/// assert_eq!("512MB".parse::<ByteSize>()?, ByteSize(512_000_000));
+/// assert_eq!(ByteSize(3 << 19).to_string(), "1.5 MiB");
+/// # Ok::<(), warpline_planner::PlannerError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub usize);
 

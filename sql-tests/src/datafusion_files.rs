@@ -23,6 +23,9 @@ use warpline_tpch::verify::{self, Answer, Ordering};
 /// Longest that one statement may take: in the emulator, on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
+/// Reasons that a summary lists.
+const LISTED: usize = 60;
+
 /// What came of running files.
 #[derive(Debug, Default)]
 pub struct Summary {
@@ -76,7 +79,7 @@ impl fmt::Display for Summary {
         )?;
         let mut reasons: Vec<_> = self.reasons.iter().collect();
         reasons.sort_by(|a, b| b.1.cmp(a.1));
-        for (reason, count) in reasons.iter().take(25) {
+        for (reason, count) in reasons.iter().take(LISTED) {
             writeln!(f, "{count:>6}  {reason}")?;
         }
         Ok(())
@@ -260,7 +263,7 @@ impl Summary {
         if let Ok(run) = &found {
             self.on_device += usize::from(run.metrics.kernels > 0);
             for reason in &run.metrics.fallbacks {
-                *self.reasons.entry(reason.clone()).or_default() += 1;
+                *self.reasons.entry(without_count(reason)).or_default() += 1;
             }
         }
         let what = match (expected, found) {
@@ -281,6 +284,17 @@ impl Summary {
             sql: sql.to_string(),
             what,
         }));
+    }
+}
+
+/// `FilterExec x2: why` as `FilterExec: why`.
+fn without_count(reason: &str) -> String {
+    match reason.split_once(": ") {
+        Some((operators, why)) => {
+            let operator = operators.split(" x").next().unwrap_or(operators);
+            format!("{operator}: {why}")
+        }
+        None => reason.to_string(),
     }
 }
 
@@ -353,7 +367,10 @@ mod tests {
         warpline::QueryRun {
             schema,
             batches,
-            metrics: warpline::QueryMetrics::default(),
+            metrics: warpline::QueryMetrics {
+                fallbacks: vec!["FilterExec x2: why".into(), "FilterExec: why".into()],
+                ..warpline::QueryMetrics::default()
+            },
         }
     }
 
@@ -406,6 +423,12 @@ mod tests {
         ] {
             let mut summary = Summary::default();
             summary.compare(Path::new("f"), 1, sql, &expected, found);
+            assert!(
+                summary
+                    .reasons
+                    .keys()
+                    .all(|reason| reason == "FilterExec: why")
+            );
             let found = summary.differences.len();
             assert_eq!(
                 (summary.statements, found),

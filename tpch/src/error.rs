@@ -185,7 +185,9 @@ pub fn one_line(error: &DataFusionError) -> String {
         other => other.strip_backtrace(),
     };
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.collect::<Vec<_>>().join("; ")
+    let joined = lines.collect::<Vec<_>>().join("; ");
+    // The sentence of a line goes on.
+    joined.replace(".; ", "; ")
 }
 
 #[cfg(test)]
@@ -194,7 +196,7 @@ mod tests {
 
     #[test]
     fn messages_of_datafusion_fit_on_a_line() {
-        let inner = DataFusionError::External("first\nsecond".into());
+        let inner = DataFusionError::External("first.\nsecond".into());
         let inner = DataFusionError::Context("some_rule".to_string(), Box::new(inner));
         let error = DataFusionError::Context("while planning".to_string(), Box::new(inner));
         assert_eq!(one_line(&error), "while planning: first; second");

@@ -178,7 +178,7 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
 fn recorded(path: &Path) -> Result<Choices> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::Bench(format!("{} cannot be read: {error}", path.display())))?;
-    Choices::of_json(&text)
+    Choices::of_json(&text).map_err(|error| Error::Bench(format!("{}: {error}", path.display())))
 }
 
 /// The benchmarks and their sweeps.

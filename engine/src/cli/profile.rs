@@ -66,8 +66,9 @@ pub(super) async fn run(arguments: ProfileArguments) -> Result<ExitCode> {
         ));
     }
     print_line(&format!(
-        "{} rows; {} opens in https://ui.perfetto.dev and chrome://tracing",
+        "{} rows on {}; {} opens in https://ui.perfetto.dev and chrome://tracing",
         profile.rows,
+        session.device().name(),
         arguments.output.display()
     ));
     Ok(ExitCode::SUCCESS)

@@ -27,8 +27,8 @@ pub(super) fn line(device: &str, metrics: &QueryMetrics) -> String {
     let mut read = format!("{} read", size(bytes));
     if metrics.kernel_ms > 0.0 {
         read.push_str(&format!(
-            " at {:.0} GB/s",
-            bytes as f64 / metrics.kernel_ms / 1e6
+            " at {}",
+            rate(bytes as f64 / metrics.kernel_ms / 1e3)
         ));
     }
     parts.push(read);
@@ -49,6 +49,14 @@ pub(super) fn line(device: &str, metrics: &QueryMetrics) -> String {
         ),
     };
     format!("{by}: {}.", parts.join(", "))
+}
+
+/// A bandwidth from megabytes a second, which is what little data and the emulator come to.
+fn rate(mb_per_s: f64) -> String {
+    match mb_per_s {
+        mb if mb < 1e3 => format!("{mb:.1} MB/s"),
+        mb => format!("{:.0} GB/s", mb / 1e3),
+    }
 }
 
 fn size(bytes: u64) -> String {
@@ -73,6 +81,9 @@ mod tests {
             line("H200", &metrics),
             "Answered on H200: plan 0.03 ms (kept), 5 kernels 2.00 ms, 3.7 GiB read at 2000 GB/s."
         );
+        metrics.bytes = Some(176 << 10);
+        let text = line("emulator", &metrics);
+        assert!(text.ends_with("176.0 KiB read at 90.1 MB/s."), "{text}");
         metrics.load_ms = 12.0;
         metrics.fallbacks = vec!["SortExec: it is small".into()];
         let text = line("H200", &metrics);

@@ -158,6 +158,16 @@ fn choices_are_measured_recorded_and_judged_again() {
         "bench", "choice", "--device", "emulator", "--replay", "/nowhere",
     ])
     .fails_with(&["/nowhere cannot be read"]);
+    let edited = folder.path().join("edited.json");
+    let measured = std::fs::read_to_string(&path).unwrap();
+    let edited_text = measured.replace("\"repeats\":", "\"repeats\":0,\"_\":");
+    assert_ne!(edited_text, measured);
+    std::fs::write(&edited, edited_text).unwrap();
+    let edited = edited.to_str().unwrap();
+    let refused = run(&[
+        "bench", "choice", "--device", "emulator", "--replay", edited,
+    ]);
+    refused.fails_with(&["edited.json: ", "cases[0]: repeats is 0"]);
 }
 
 #[test]

@@ -91,7 +91,9 @@ fn a_trace_has_planning_compilation_copies_and_kernels_by_stream() {
     ];
     let outcome = run_in(directory.path(), &arguments, "").ok();
     assert!(
-        outcome.stdout.contains("10 rows; t.json opens in"),
+        outcome
+            .stdout
+            .contains("10 rows on emulator; t.json opens in"),
         "{}",
         outcome.stdout
     );
@@ -147,7 +149,9 @@ fn scripts_set_tables_up_and_the_cpu_has_a_profile_too() {
     let arguments = ["profile", "-f", "q.sql", "--device", "cpu", "--runs", "0"];
     let outcome = run_in(directory.path(), &arguments, "").ok();
     assert!(
-        outcome.stdout.contains("1 rows; trace.json opens in"),
+        outcome
+            .stdout
+            .contains("1 rows on cpu; trace.json opens in"),
         "{}",
         outcome.stdout
     );

@@ -1,7 +1,8 @@
 //! From a graph and the resident columns it reads to a program: layouts, then kernels.
 
 use super::collect;
-use super::emit::{self, Context, EmittedPipeline, EmittedSink, Known};
+use super::emit;
+use super::emitted::{Context, EmittedPipeline, EmittedSink, Known};
 use super::kernel;
 use super::program::{BorrowProgram, Program, ResultLayout, StepProgram};
 use super::scope::Bases;

@@ -3,12 +3,12 @@
 
 use arrow::datatypes::DataType;
 
-use super::aggregate::{AccumulatorPlan, EVERY_ROW};
+use super::accumulator::EVERY_ROW;
+use super::aggregate::AccumulatorPlan;
 use super::borrow::{self, Borrowed};
 use super::distinct::DistinctSets;
-use super::emit::{
-    Begun, Context, EmittedPipeline, EmittedSink, Known, begin, columns_of, read_by_call,
-};
+use super::emit::{begin, columns_of, read_by_call};
+use super::emitted::{Begun, Context, EmittedPipeline, EmittedSink, Known};
 use super::group_sizes;
 use super::kernel::BLOCK_THREADS;
 use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_bits, packed_key, packed_words};

@@ -1,7 +1,7 @@
 //! How much shared memory a block takes for group states, and how many threads it has then (Karnagel et al., DaMoN 2015).
 
 use super::aggregate::AccumulatorPlan;
-use super::emit::EmittedSink;
+use super::emitted::EmittedSink;
 use super::kernel::BLOCK_THREADS;
 use super::program::GroupsLayout;
 use crate::device::DeviceInfo;

@@ -2,8 +2,9 @@
 
 use arrow::datatypes::DataType;
 
-use super::aggregate::{Accumulator, CallPlan, StateKind};
-use super::emit::Context;
+use super::accumulator::{Accumulator, StateKind};
+use super::aggregate::CallPlan;
+use super::emitted::Context;
 use super::keys::KeyPlan;
 use super::program::{GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
 use super::range::Range;

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use super::CONTROL_WORDS;
-use super::emit::{EmittedPipeline, EmittedSink, EmittedStep, Known, Test};
+use super::emitted::{EmittedPipeline, EmittedSink, EmittedStep, Known, Test};
 use super::program::{
     ColumnLayout, ControlWord, IndexLayout, KernelProgram, ResultLayout, SourceRows,
 };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::emit::{EmittedProbe, EmittedSink, EmittedStep};
+use super::emitted::{EmittedProbe, EmittedSink, EmittedStep};
 use super::kernel::KernelWriter;
 use super::loads::storage_type;
 use super::scope::{Access, ScopeColumn, Shape};

@@ -5,6 +5,7 @@
 //! ranges of the resident columns ([`Range`]). Literals become kernel arguments ([`Arguments`]), so
 //! the same query with other constants reuses the same kernel.
 
+mod accumulator;
 mod aggregate;
 mod arguments;
 mod borrow;
@@ -14,6 +15,8 @@ mod cast;
 mod collect;
 mod distinct;
 mod emit;
+mod emitted;
+mod group_rows;
 mod group_sink;
 mod group_sizes;
 mod groups;
@@ -45,7 +48,8 @@ mod thread_rows;
 mod tree;
 mod value;
 
-pub use aggregate::{Accumulator, AccumulatorPlan, CallPlan, StateKind};
+pub use accumulator::{Accumulator, StateKind};
+pub use aggregate::{AccumulatorPlan, CallPlan};
 pub use arguments::{Argument, Arguments};
 pub use borrow::Borrowed;
 pub use kernel::BLOCK_THREADS;

@@ -10,8 +10,9 @@
 
 use std::fmt::Write as _;
 
-use super::emit::EmittedSink;
-use super::group_sink::{Groups, PROBES, RESERVE_BYTES};
+use super::emitted::EmittedSink;
+use super::group_rows::PROBES;
+use super::group_sink::{Groups, RESERVE_BYTES};
 use super::kernel::{KernelWriter, line};
 use super::program::{ControlWord, RegroupedLayout};
 use crate::error::{GpuError, Result};

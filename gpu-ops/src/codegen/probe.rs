@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::emit::{EmittedProbe, EmittedSink, Test};
+use super::emitted::{EmittedProbe, EmittedSink, Test};
 use super::kernel::{KernelWriter, line};
 use super::program::{ControlWord, IndexLayout, JoinKeys};
 use crate::error::{GpuError, Result};

@@ -1,7 +1,7 @@
 //! The sinks of a kernel that write rows: results, matches and indexes.
 
 use super::borrow::Borrowed;
-use super::emit::EmittedSink;
+use super::emitted::EmittedSink;
 use super::kernel::{KernelWriter, line};
 use super::program::{
     CollectedLayout, ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,

@@ -1,10 +1,12 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
-use super::aggregate::{Accumulator, AccumulatorPlan, EVERY_ROW, Existence};
+use super::accumulator::{Accumulator, EVERY_ROW};
+use super::aggregate::{AccumulatorPlan, Existence};
 use super::borrow::{self, Borrowed};
 use super::collect::packed_width;
 use super::distinct::DistinctSets;
-use super::emit::{Context, EmittedSink, Known, columns_of};
+use super::emit::columns_of;
+use super::emitted::{Context, EmittedSink, Known};
 use super::group_sizes;
 use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
 use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};

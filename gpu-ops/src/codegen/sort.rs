@@ -13,7 +13,7 @@ use arrow::datatypes::DataType;
 
 use super::CONTROL_WORDS;
 use super::arguments::Arguments;
-use super::emit::Known;
+use super::emitted::Known;
 use super::kernel::BLOCK_THREADS;
 use super::program::{
     ColumnLayout, ControlWord, KernelProgram, ResultLayout, SortProgram, SourceRows,

@@ -1,6 +1,6 @@
 //! Where the rows of a kernel come from: the scope it begins with and how the rows at hand are found.
 
-use super::emit::Context;
+use super::emitted::Context;
 use super::groups;
 use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
 use super::scalar::KernelState;

@@ -1,6 +1,6 @@
 //! How many rows a thread holds at once.
 
-use super::emit::Context;
+use super::emitted::Context;
 use super::kernel::BLOCK_THREADS;
 use super::scope::{ScopeColumn, Shape};
 use crate::column::Encoding;

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use super::emit::{EmittedProbe, EmittedStep};
+use super::emitted::{EmittedProbe, EmittedStep};
 use super::kernel::{KernelWriter, line};
 use super::levels::{Carried, Level, Probes, is_mask};
 use crate::error::{GpuError, Result};

@@ -1,22 +1,22 @@
 //! Columns resident on a device, shared by all sessions, least recently used out first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
-use super::files::{FileKey, FileTable};
+use super::entries::{
+    Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
+};
 use super::load::{Units, read};
-use super::memory::{MemoryAnchor, MemoryKey};
-use super::pin::{Pin, is_pinned};
+use super::pin::is_pinned;
 use super::source::{Kind, TableSource};
-use crate::column::{Column, ColumnAssembler, ColumnRoom, Encoding, Home, StringPolicy, is_text};
+use crate::column::{Column, ColumnAssembler, ColumnRoom, Home, StringPolicy};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
@@ -66,82 +66,6 @@ pub struct TableCache {
     pub(super) host: Option<Arc<MemoryPool>>,
     policy: StringPolicy,
     pub(super) state: Mutex<State>,
-}
-
-#[derive(Default)]
-pub(super) struct State {
-    pub(super) tables: HashMap<TableKey, Table>,
-    /// Counts requests: the clock of `last_used`.
-    requests: u64,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum TableKey {
-    Files(FileKey),
-    Memory(MemoryKey),
-}
-
-/// What makes a key's addresses last.
-#[derive(Clone)]
-enum Anchor {
-    Files(#[allow(dead_code, reason = "held, not read")] Arc<FileTable>),
-    Memory(Arc<MemoryAnchor>),
-}
-
-pub(super) struct Table {
-    name: Arc<str>,
-    schema: SchemaRef,
-    anchor: Anchor,
-    rows: Option<usize>,
-    pub(super) columns: BTreeMap<Place, Resident>,
-    /// Held while columns of the table are loaded, so that each is loaded once.
-    loading: Arc<tokio::sync::Mutex<()>>,
-}
-
-/// Where a column is kept: its number in the table, and which of its forms it is.
-pub(super) type Place = (usize, Form);
-
-/// A string column can be resident twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Form {
-    /// As the cache's policy encodes it; a dictionary serves those who need codes as well.
-    Plain,
-    /// Dictionary codes although the policy prefers bytes.
-    Codes,
-}
-
-/// A column as a request wants it: its number, and whether its strings must be dictionary codes.
-pub(super) type Wanted = (usize, bool);
-
-pub(super) struct Resident {
-    pub(super) column: Arc<Column>,
-    pub(super) hits: u64,
-    pub(super) last_used: u64,
-    /// Held by those who want it to stay in device memory.
-    pub(super) pin: Weak<Pin>,
-}
-
-/// A table's state at one look.
-struct Found {
-    rows: Option<usize>,
-    columns: Vec<Option<Arc<Column>>>,
-    /// Which of them stay where they are.
-    pinned: Vec<bool>,
-    loading: Arc<tokio::sync::Mutex<()>>,
-    anchor: Anchor,
-}
-
-impl Found {
-    /// The answer, if nothing is left to load.
-    fn complete(&self) -> Option<LoadedTable> {
-        Some(LoadedTable {
-            rows: self.rows?,
-            columns: self.columns.iter().cloned().collect::<Option<_>>()?,
-            load_ms: 0.0,
-            bytes_uploaded: 0,
-            columns_loaded: 0,
-        })
-    }
 }
 
 impl TableCache {
@@ -522,78 +446,6 @@ impl TableCache {
             column.budget_bytes(false) + column.budget_bytes(true)
         });
         taken.iter().map(|(_, _, _, bytes)| bytes).sum()
-    }
-}
-
-impl Table {
-    /// The resident form of a column that serves the request.
-    pub(super) fn place(&self, (column, codes): Wanted) -> Option<Place> {
-        let plain = (column, Form::Plain);
-        let serves = |resident: &Resident| {
-            !codes || !matches!(resident.column.encoding, Encoding::Bytes { .. })
-        };
-        if self.columns.get(&plain).is_some_and(serves) {
-            return Some(plain);
-        }
-        let special = (column, Form::Codes);
-        (codes && self.columns.contains_key(&special)).then_some(special)
-    }
-}
-
-/// The request, with codes asked for only where there are strings, and for all or none of a column's
-/// mentions.
-fn wanted(source: &TableSource, columns: &[usize], needs_codes: &[bool]) -> Vec<Wanted> {
-    let needs = |place: usize| needs_codes.get(place).copied().unwrap_or(false);
-    let text = |column: usize| {
-        let field = source.schema.fields().get(column);
-        field.is_some_and(|field| is_text(field.data_type()))
-    };
-    let codes = |column: usize| {
-        text(column) && (0..columns.len()).any(|place| columns[place] == column && needs(place))
-    };
-    columns
-        .iter()
-        .map(|column| (*column, codes(*column)))
-        .collect()
-}
-
-fn numbers(columns: &[Wanted]) -> Vec<usize> {
-    columns.iter().map(|(column, _)| *column).collect()
-}
-
-impl State {
-    fn table(&mut self, key: &TableKey, source: &TableSource, anchor: &Anchor) -> &mut Table {
-        self.tables.entry(key.clone()).or_insert_with(|| Table {
-            name: Arc::clone(&source.name),
-            schema: Arc::clone(&source.schema),
-            anchor: anchor.clone(),
-            rows: None,
-            columns: BTreeMap::new(),
-            loading: Arc::default(),
-        })
-    }
-
-    /// Drop tables that no scan can ask for any more, now that `key` appears: older states of its
-    /// files, and memory tables whose arrays are gone.
-    fn drop_stale(&mut self, key: &TableKey) {
-        self.tables
-            .retain(|other, table| match (other, key, &table.anchor) {
-                (TableKey::Files(other), TableKey::Files(key), _) => !key.supersedes(other),
-                (TableKey::Memory(_), _, Anchor::Memory(anchor)) => !anchor.is_dead(),
-                _ => true,
-            });
-    }
-}
-
-fn describe(encoding: &Encoding) -> String {
-    match encoding {
-        Encoding::Bits => "bits".into(),
-        Encoding::Integer { width, base } => format!("integer({width} bytes, base {base})"),
-        Encoding::Float { width } => format!("float({width} bytes)"),
-        Encoding::Dictionary { width, dictionary } => {
-            format!("dictionary({width} bytes, {} values)", dictionary.len())
-        }
-        Encoding::Bytes { .. } => "offsets and bytes".into(),
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::cache::{LoadedTable, Place, Resident, TableCache, TableKey, Wanted};
+use super::cache::{LoadedTable, TableCache};
+use super::entries::{Place, Resident, TableKey, Wanted};
 use crate::column::{Column, ColumnRoom};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};

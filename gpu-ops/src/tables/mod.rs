@@ -9,6 +9,7 @@
 //! by path and ranges by position, the batches of memory tables as the cache first saw them.
 
 mod cache;
+mod entries;
 mod files;
 mod homes;
 mod load;

@@ -37,11 +37,11 @@ const TRITON: &str = "triton";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WarplineConfig {
-    /// `warpline.device`: read when the session is opened.
+    /// `warpline.device`: which device runs fragments; another one is opened with the next query.
     pub device: DeviceSetting,
     /// `warpline.require_gpu`: any fallback to the CPU is an error.
     pub require_gpu: bool,
-    /// `warpline.min_rows`: smaller tables stay on the CPU.
+    /// `warpline.min_rows`: tables of fewer rows stay on the CPU ([`DEFAULT_MIN_ROWS`] unless set); none do under `require_gpu`.
     pub min_rows: usize,
     /// How often `warpline.device` was set, in all sessions together: a lost device is opened again when it was set anew.
     pub device_set: u64,

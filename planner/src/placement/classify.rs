@@ -36,8 +36,8 @@ pub(super) enum Kind {
     Tail(&'static str, Option<String>),
     /// Does real work; the text says why it is done on the CPU.
     Heavy(String),
-    /// Reads a table.
-    Scan,
+    /// Reads a table; the text says why the device cannot, if it cannot.
+    Scan(Option<String>),
     /// Yields constants or facts about the session.
     Constant,
 }
@@ -81,9 +81,13 @@ impl Classification {
         {
             *reason += &format!(" ({obstacle})");
         }
+        if let Kind::Tail(_, reason @ None) = &mut kind {
+            let unreadable = children.iter().find_map(Self::unreadable);
+            *reason = unreadable.map(str::to_owned);
+        }
         let (table_rows, device_rows) = match &kind {
             Kind::Fragment(_) => (false, true),
-            Kind::Scan => (true, false),
+            Kind::Scan(_) => (true, false),
             Kind::Constant => (false, false),
             _ => (
                 children.iter().any(|c| c.table_rows),
@@ -102,9 +106,19 @@ impl Classification {
     /// Why the first operator here or below that has a reason of its own stays on the CPU.
     fn obstacle(&self) -> Option<&str> {
         match &self.kind {
-            Kind::Tail(_, Some(reason)) | Kind::Heavy(reason) => Some(reason),
+            Kind::Heavy(reason) if !reason.starts_with(INPUT_FROM_CPU) => Some(reason),
+            Kind::Tail(_, Some(reason)) | Kind::Scan(Some(reason)) => Some(reason),
             Kind::Fragment(_) => None,
             _ => self.children.iter().find_map(Self::obstacle),
+        }
+    }
+
+    /// Why the device cannot read a table here or below, where no operator between says why it stays on the CPU.
+    fn unreadable(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scan(reason) => reason.as_deref(),
+            Kind::Fragment(_) | Kind::Heavy(_) | Kind::Tail(_, Some(_)) => None,
+            _ => self.children.iter().find_map(Self::unreadable),
         }
     }
 
@@ -118,12 +132,15 @@ impl Classification {
         let mut found = Vec::new();
         self.collect(&mut found);
         if !found.iter().any(|o| o.fallback) && self.table_rows {
-            let reason = if self.device_rows {
-                "table rows reach the result without a device operator"
+            let mut reason = if self.device_rows {
+                "table rows reach the result without a device operator".to_string()
             } else {
-                "no device operator in the query"
+                "no device operator in the query".to_string()
             };
-            add(&mut found, "DataSourceExec", reason, true);
+            if let Some(obstacle) = self.unreadable() {
+                reason += &format!(" ({obstacle})");
+            }
+            add(&mut found, "DataSourceExec", &reason, true);
         }
         found
     }
@@ -192,7 +209,9 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig, machine: &Arc
         Err(reason) => reason,
     };
     if plan.children().is_empty() {
-        return Kind::Scan;
+        // Not whether it pays, which is asked of what is done with the rows.
+        let refusal = FragmentPlanner::try_new(plan, config).err();
+        return Kind::Scan(refusal.map(|refusal| refusal.reason.to_string()));
     }
     let reason = || reason.as_ref().map(ToString::to_string);
     if plan.is::<SortExec>() {

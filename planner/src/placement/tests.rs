@@ -250,6 +250,32 @@ async fn statements_without_tables_have_no_report() {
 }
 
 #[tokio::test]
+async fn tables_that_the_device_cannot_read_say_why() {
+    let context = placed(any_size());
+    let arrays = "CREATE TABLE arrays AS SELECT a, make_array(a) AS l FROM t";
+    context.sql(arrays).await.unwrap().collect().await.unwrap();
+    for (sql, operator) in [
+        (
+            "SELECT l FROM arrays WHERE a > 2",
+            "FilterExec: filters over table rows run on the CPU",
+        ),
+        (
+            "SELECT l FROM arrays",
+            "DataSourceExec: no device operator in the query",
+        ),
+    ] {
+        let reasons = cpu(&plan(&context, sql).await);
+        assert!(
+            reasons.len() == 1 && reasons[0].starts_with(operator) && reasons[0].contains("List("),
+            "{sql}: {reasons:?}"
+        );
+    }
+    // Where an operator has a reason of its own, that one is named, also below.
+    let reasons = cpu(&plan(&context, "SELECT l, count(*) FROM arrays GROUP BY l").await);
+    assert!(reasons.iter().all(|r| r.contains("List(")), "{reasons:?}");
+}
+
+#[tokio::test]
 async fn small_tables_stay_on_the_cpu() {
     let mut config = any_size();
     config.min_rows = crate::tests::ROWS + 1;

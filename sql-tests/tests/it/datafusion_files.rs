@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use warpline::DeviceChoice;
 use warpline_sql_tests::datafusion_files::{self, Summary};
-use warpline_sql_tests::test_device;
+use warpline_sql_tests::{datafusion_data, test_device};
 
 /// Statements that may have another answer than plain DataFusion's: file, line and reason.
 const KNOWN: &[(&str, u32, &str)] = &[
@@ -59,6 +59,10 @@ fn run(device: DeviceChoice, sample: bool) {
     let folder = folder.expect("WARPLINE_DATAFUSION_SLT: run scripts/datafusion-slt.sh");
     // The files name data relative to where DataFusion's runner stands.
     std::env::set_current_dir(Path::new(&folder)).expect("WARPLINE_DATAFUSION_SLT is a folder");
+    let made = datafusion_data::stand_ins(Path::new(".")).expect("data for the files");
+    if !made.is_empty() {
+        println!("stand-ins for data that is not there: {}", made.join(", "));
+    }
     let files = files(sample);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

@@ -65,7 +65,87 @@ pub struct DrawnGroupBy {
 impl DrawnGroupBy {
     /// The calls of the select list.
     pub(super) fn returned(&self) -> Vec<Returned> {
-        self.calls.iter().map(|text| call(text)).collect()
+        self.calls.iter().filter_map(|text| call(text)).collect()
+    }
+}
+
+/// Most rows of a table that a record may speak of; products of rows and shares then stay within 64 bits.
+const MOST_ROWS: u64 = 1 << 40;
+/// One probing row in so many may match at most.
+const MOST_TIMES: u64 = 1 << 20;
+/// Largest exponent of a Zipf distribution: beyond it the first key has all but a millionth of the rows.
+const MOST_ZIPF: f64 = 20.0;
+
+impl Drawn {
+    /// Could this have been drawn? What comes from a file was perhaps written by hand.
+    ///
+    /// # Errors
+    /// Names the field that makes no sense.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Join(join) => {
+                check_number("build_rows", join.build_rows, MOST_ROWS)?;
+                check_number("probe_rows", join.probe_rows, MOST_ROWS)?;
+                check_number("repeats", join.repeats, MOST_ROWS)?;
+                check_number("times", join.times, MOST_TIMES)?;
+                check_keys(&join.keys, join.zipf)?;
+                check_widths("build_columns", &join.build_columns, &[4, 8])?;
+                check_widths("probe_columns", &join.probe_columns, &[4, 8])
+            }
+            Self::GroupBy(group) => {
+                check_number("rows", group.rows, MOST_ROWS)?;
+                check_number("groups", group.groups, MOST_ROWS)?;
+                check_keys(&group.keys, group.zipf)?;
+                check_widths("payload", &group.payload, &[4, 8, 16])?;
+                for text in &group.calls {
+                    let column = match call(text) {
+                        Some(Returned::Count) => None,
+                        Some(
+                            Returned::Least(column)
+                            | Returned::Greatest(column)
+                            | Returned::Sum(column),
+                        ) => Some(column),
+                        None => {
+                            return Err(format!(
+                                "call {text:?} is none of count, min(c), max(c), sum(c)"
+                            ));
+                        }
+                    };
+                    if column.is_some_and(|column| column >= group.payload.len()) {
+                        return Err(format!(
+                            "call {text:?} is over a column that payload does not have"
+                        ));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+fn check_number(name: &str, number: u64, most: u64) -> Result<(), String> {
+    match (1..=most).contains(&number) {
+        true => Ok(()),
+        false => Err(format!("{name} is {number}, not one of 1 to {most}")),
+    }
+}
+
+fn check_keys(keys: &str, zipf: f64) -> Result<(), String> {
+    if !["dense", "sparse", "wide"].contains(&keys) {
+        return Err(format!("keys are {keys:?}, not dense, sparse or wide"));
+    }
+    match (0.0..=MOST_ZIPF).contains(&zipf) {
+        true => Ok(()),
+        false => Err(format!("zipf is {zipf}, not from 0 to {MOST_ZIPF}")),
+    }
+}
+
+fn check_widths(name: &str, widths: &[u32], known: &[u32]) -> Result<(), String> {
+    match widths.iter().find(|width| !known.contains(width)) {
+        None => Ok(()),
+        Some(width) => Err(format!(
+            "{name} has a column of {width} bytes, not {known:?}"
+        )),
     }
 }
 
@@ -192,13 +272,16 @@ pub(super) fn key_kind(name: &str) -> KeyKind {
 }
 
 /// A call of a select list by its text.
-fn call(text: &str) -> Returned {
-    let column = text.trim_matches(|c: char| !c.is_ascii_digit());
-    let column = column.parse().unwrap_or(0);
-    match text.split('(').next() {
-        Some("min") => Returned::Least(column),
-        Some("max") => Returned::Greatest(column),
-        Some("sum") => Returned::Sum(column),
-        _ => Returned::Count,
+fn call(text: &str) -> Option<Returned> {
+    if text == "count" {
+        return Some(Returned::Count);
+    }
+    let (name, column) = text.strip_suffix(')')?.split_once('(')?;
+    let column = column.parse().ok()?;
+    match name {
+        "min" => Some(Returned::Least(column)),
+        "max" => Some(Returned::Greatest(column)),
+        "sum" => Some(Returned::Sum(column)),
+        _ => None,
     }
 }

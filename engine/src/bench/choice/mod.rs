@@ -69,6 +69,18 @@ impl Case {
         (ms / self.best().ms.max(1e-9) - 1.0).max(0.0)
     }
 
+    /// Could this have been measured? Says what could not.
+    fn check(&self) -> Result<(), String> {
+        self.workload.check()?;
+        for ran in self.forced.iter().chain([&self.auto]) {
+            let time = |ms: f64| ms.is_finite() && ms >= 0.0;
+            if !time(ran.ms) || !ran.price.is_none_or(time) {
+                return Err(format!("{} took no time that there is", ran.algorithm));
+            }
+        }
+        Ok(())
+    }
+
     /// One line.
     pub fn to_line(&self) -> String {
         let best = self.best();
@@ -142,10 +154,15 @@ impl Choices {
     /// What [`Self::to_json`] wrote.
     ///
     /// # Errors
-    /// [`Error::Bench`] for any other text.
+    /// [`Error::Bench`] for any other text, with what is wrong in it.
     pub fn of_json(text: &str) -> Result<Self> {
-        serde_json::from_str(text)
-            .map_err(|error| Error::Bench(format!("these are no recorded choices: {error}")))
+        let wrong = |what: String| Error::Bench(format!("these are no recorded choices: {what}"));
+        let choices: Self = serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        for (number, case) in choices.cases.iter().enumerate() {
+            case.check()
+                .map_err(|what| wrong(format!("cases[{number}]: {what}")))?;
+        }
+        Ok(choices)
     }
 }
 
@@ -335,5 +352,82 @@ mod tests {
         assert!(Choices::of_json("{}").is_err());
         let replayed = replayed(&choices, &Machine::h200());
         assert_eq!(replayed.cases.len(), 4);
+    }
+
+    /// A record of one workload with a time for `auto`.
+    fn record(workload: &str, ms: &str) -> String {
+        format!(
+            r#"{{"device": "d", "cases": [{{"workload": {workload}, "forced": [],
+                "auto": {{"algorithm": "nphj", "ms": {ms}, "price": null, "phases": [], "reason": ""}}}}]}}"#
+        )
+    }
+
+    #[test]
+    fn records_made_by_hand_are_judged_or_refused() {
+        let join = |field: &str, value: &str| {
+            let mut fields = std::collections::BTreeMap::from([
+                ("build_rows", "1000"),
+                ("probe_rows", "9000"),
+                ("repeats", "1"),
+                ("times", "2"),
+                ("zipf", "0.5"),
+                ("keys", r#""dense""#),
+                ("build_columns", "[4]"),
+                ("probe_columns", "[4, 8]"),
+            ]);
+            fields.insert(field, value);
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!(r#""{name}": {value}"#));
+            let fields = fields.collect::<Vec<_>>().join(", ");
+            record(&format!(r#"{{"kind": "join", {fields}}}"#), "1.5")
+        };
+        let group = |payload: &str, calls: &str, ms: &str| {
+            let fields = format!(
+                r#"{{"kind": "group_by", "rows": 100, "groups": 7, "zipf": 0, "keys": "wide",
+                    "payload": {payload}, "calls": {calls}}}"#
+            );
+            record(&fields, ms)
+        };
+        for text in [
+            join("times", "1"),
+            join("build_rows", "1099511627776"),
+            join("repeats", "1099511627776"),
+            group("[4, 16]", r#"["count", "sum(1)", "min(0)"]"#, "0"),
+            group("[]", "[]", "1e300"),
+        ] {
+            let choices = Choices::of_json(&text).unwrap();
+            assert_eq!(replayed(&choices, &Machine::h200()).cases.len(), 1);
+            assert!(choices.to_table().starts_with("1 workloads"));
+        }
+        for (text, what) in [
+            (join("repeats", "0"), "cases[0]: repeats is 0"),
+            (join("times", "0"), "times is 0"),
+            (
+                join("times", "18446744073709551615"),
+                "times is 18446744073709551615",
+            ),
+            (join("build_rows", "0"), "build_rows is 0"),
+            (join("probe_rows", "18446744073709551615"), "probe_rows is"),
+            (join("zipf", "-1"), "zipf is -1"),
+            (join("zipf", "1e300"), "zipf is"),
+            (join("keys", r#""even""#), r#"keys are "even""#),
+            (
+                join("build_columns", "[0]"),
+                "build_columns has a column of 0 bytes",
+            ),
+            (join("build_columns", "[-4]"), "expected u32"),
+            (
+                group("[4]", r#"["sum(1)"]"#, "1"),
+                r#""sum(1)" is over a column"#,
+            ),
+            (group("[4]", r#"["avg(0)"]"#, "1"), r#""avg(0)" is none of"#),
+            (group("[4]", r#"["sum(é)"]"#, "1"), r#""sum(é)" is none of"#),
+            (group("[4]", "[]", "-1"), "nphj took no time that there is"),
+            (group("[4]", "[]", "1e999"), "number out of range"),
+        ] {
+            let error = Choices::of_json(&text).unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use datafusion::physical_plan::displayable;
 use warpline_sql_tests::Fixture;
 
 use super::{assert_right, left_in_use, memory, sql, tpch};
@@ -114,6 +115,25 @@ fn a_time_limit_stops_a_query() {
     let error = cpu.run(endless).expect_err("too long").strip_backtrace();
     assert!(error.contains("warpline.time_limit"), "{error}");
     assert!(begin.elapsed() < Duration::from_secs(60));
+    // A statement that is done when it is planned is not told that it was stopped.
+    cpu.set("warpline.time_limit", "1ms");
+    for (statement, limited) in [
+        ("SET warpline.time_limit = '1ms'", false),
+        ("SELECT 1", true),
+    ] {
+        let plan = cpu.block_on(async {
+            let frame = cpu.session().context().sql(statement).await;
+            frame.expect("a plan").create_physical_plan().await
+        });
+        let plan = displayable(plan.expect("a plan").as_ref())
+            .indent(false)
+            .to_string();
+        assert_eq!(
+            plan.contains("TimeLimitExec"),
+            limited,
+            "{statement}: {plan}"
+        );
+    }
     let outcome = cpu.run("SET warpline.time_limit = 'soon'");
     let error = outcome.expect_err("no time").strip_backtrace();
     assert!(error.contains("10s"), "{error}");
