@@ -6,13 +6,14 @@
 //! and joined there as if it were all, and what reads the pairs runs before the next pair comes.
 
 use super::arrange::Arrangement;
+use super::chunks::Chunk;
 use super::loops::Loop;
 use super::part_sizes::side_parts;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedStep};
 use super::run::Run;
 use super::shapes::{ColumnShape, IndexShape, Shape, Sizes};
-use super::spill::{Chunk, Split};
+use super::spill::Split;
 use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
@@ -323,8 +324,9 @@ impl Run<'_> {
     ) -> Result<Staged> {
         let mut stores = [Store::default(), Store::default()];
         let mut rows = [0; 2];
+        let pair = number..number + 1;
         for (((result, split), store), rows) in sides.into_iter().zip(&mut stores).zip(&mut rows) {
-            let ranges = split.chunks.iter().map(|chunk| chunk.partition(number));
+            let ranges = split.chunks.iter().map(|chunk| chunk.rows_of(&pair));
             *rows = ranges.map(|range| range.end - range.start).sum();
             let sizes = Sizes {
                 capacity: *rows,
@@ -341,9 +343,9 @@ impl Run<'_> {
         for ((result, split), store) in sides.into_iter().zip(&stores) {
             let mut at = 0;
             for chunk in &split.chunks {
-                let range = chunk.partition(number);
+                let range = chunk.rows_of(&pair);
                 let rows = range.end - range.start;
-                chunk.copy_partition(number, store, at, copies)?;
+                chunk.copy(range, store, at, copies)?;
                 at += rows;
                 if chunk.is_away() {
                     self.pair_bytes += self.bytes_of(result, rows);
@@ -446,9 +448,4 @@ impl Run<'_> {
         self.step = outer;
         Ok(())
     }
-}
-
-/// Does a part of a side go with its rows into partitions?
-pub(super) fn moves_along(part: Part) -> bool {
-    part.moves() || part == Part::KeyWord(0)
 }

@@ -13,6 +13,7 @@ use super::prepared::{
 use super::provide::sizes_by;
 use super::shapes::{Shape, Sizes};
 use super::spill::Split;
+use super::spread::Spread;
 use super::storage::{Recycler, Store};
 use super::strides::{Scan, Span, Strides};
 use super::trees::{TreeMemory, blocks_of};
@@ -58,6 +59,8 @@ pub(super) struct Run<'a> {
     strides: Option<Strides>,
     /// By result: the rows of a join's side in partitions.
     pub(super) splits: Vec<Option<Split>>,
+    /// By result: its rows as they came, where they are too many to lie together.
+    pub(super) heaps: Vec<Option<Spread>>,
     /// Steps that ran before their turn.
     pub(super) ran: Vec<usize>,
     /// Rows came in parts: the sizes at the end are those of the last one.
@@ -125,6 +128,7 @@ impl<'a> Run<'a> {
             trees: vec![],
             strides,
             splits: (0..results).map(|_| None).collect(),
+            heaps: (0..results).map(|_| None).collect(),
             ran: vec![],
             in_parts: false,
             parts: 0,
@@ -339,7 +343,10 @@ impl<'a> Run<'a> {
         if self.comes_in_strides(kernel, into) {
             return self.probe_strides(kernel, into);
         }
-        if self.collect_in_parts(kernel, into)? || self.keep_first(kernel, into)? {
+        if self.collect_in_parts(kernel, into)?
+            || self.keep_first(kernel, into)?
+            || self.write_down(kernel, into)?
+        {
             return Ok(());
         }
         match self.splits_in_strides(kernel, into) {

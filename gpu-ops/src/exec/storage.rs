@@ -193,19 +193,6 @@ impl Store {
         Ok(true)
     }
 
-    /// Add a block of parts in host memory, where that may be.
-    pub(super) fn extend_on_host(
-        &mut self,
-        parts: Vec<PartSize>,
-        recycler: &mut Recycler,
-        purpose: &str,
-    ) -> Result<()> {
-        if self.extends_on_host(&parts, recycler, purpose)? {
-            return Ok(());
-        }
-        self.extend_on_device(parts, recycler, purpose)
-    }
-
     /// Copy the first `rows` rows of every part that `self` and `old` have in common.
     pub(super) fn copy_rows(&self, old: &Store, rows: u64, stream: &Stream) -> Result<()> {
         self.copy_range(old, 0..rows, 0, |_| true, stream)

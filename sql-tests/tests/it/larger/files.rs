@@ -1,4 +1,5 @@
-//! Joins whose rows neither device memory nor host memory has room for: they go to files, which go with the query.
+//! Joins, group-bys and sorts whose rows neither device memory nor host memory has room for: they go to files, which go with
+//! the query.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use arrow::array::{ArrayRef, Decimal128Array};
 use arrow::datatypes::Int64Type;
 use warpline_sql_tests::{Fixture, test_device};
 
+use super::counter;
 use crate::operators::support::{Nulls, drawn, primitive, row_numbers, strings};
 
 const DEVICE_MEMORY: &str = "524288";
@@ -19,6 +21,32 @@ const JOINS: [&str; 2] = [
     "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(x.w) AS w, max(y.w) AS v, min(x.s) AS s \
      FROM large x JOIN large y ON x.l = y.l",
     "SELECT x.s, count(*) AS c, max(x.w) AS w, min(y.w) AS v FROM large x JOIN large y ON x.l = y.l AND x.id <> y.id GROUP BY x.s",
+];
+
+/// Groups of keys of all kinds, with a host memory that their rows do not fit.
+const GROUPS: [(&str, usize); 3] = [
+    (
+        "SELECT count(*) AS n, sum(c) AS c, max(w) AS w, min(a) AS a FROM \
+         (SELECT l, count(*) AS c, max(w) AS w, sum(id) AS a FROM large GROUP BY l) g",
+        640 << 10,
+    ),
+    (
+        "SELECT l, count(*) AS c, sum(w) AS w, count(DISTINCT id) AS d FROM large GROUP BY l HAVING sum(id) % 50 = 7",
+        640 << 10,
+    ),
+    (
+        "SELECT s, count(*) AS n, max(c) AS c FROM (SELECT w, s, count(*) AS c, max(id) AS m FROM large GROUP BY w, s) g GROUP BY s",
+        512 << 10,
+    ),
+];
+
+/// Sorts whose output fits, and nothing else does.
+const SORTS: [(&str, usize); 4] = [
+    ("SELECT id FROM large ORDER BY w, id", 448 << 10),
+    ("SELECT id FROM large ORDER BY l DESC NULLS LAST, id LIMIT 9000 OFFSET 5000", 288 << 10),
+    // Few keys: ranges of equal rows, and one that is split again.
+    ("SELECT id, s FROM large ORDER BY s, w DESC, id", 512 << 10),
+    ("SELECT id FROM large WHERE id % 5 <> 2 ORDER BY w, id DESC OFFSET 100", 448 << 10),
 ];
 
 fn columns() -> Vec<(&'static str, ArrayRef)> {
@@ -46,6 +74,37 @@ fn fixture(settings: &[(&str, &str)]) -> Fixture {
     ];
     let settings: Vec<_> = common.into_iter().chain(settings.iter().copied()).collect();
     Fixture::open(test_device(), true, &settings).table("large", columns())
+}
+
+/// The table with less device memory than its groups and orders take, and so much host memory.
+fn short(host_memory: usize, settings: &[(&str, &str)]) -> Fixture {
+    let host = host_memory.to_string();
+    let common = [
+        ("warpline.device_memory", "262144"),
+        ("warpline.host_memory", host.as_str()),
+    ];
+    let settings: Vec<_> = common.into_iter().chain(settings.iter().copied()).collect();
+    Fixture::open(test_device(), true, &settings).table("large", columns())
+}
+
+/// Right answers where rows go to files, none of which stays; without a directory there is no room, so that files it was.
+#[track_caller]
+fn check_short(parts: &str, queries: &[(&str, usize)]) {
+    let folder = Folder::new(parts);
+    let name = folder.path().to_str().expect("a name");
+    for (sql, host_memory) in queries {
+        let fixture = short(*host_memory, &[("warpline.spill_directory", name)]);
+        for _ in 0..2 {
+            let run = fixture.check(sql);
+            assert!(run.metrics.spilled_bytes > 0, "{sql}");
+            assert_eq!(files(folder.path()), 0, "{sql}");
+        }
+        assert!(counter(&fixture, sql, parts) > 1, "{sql}");
+        let without = short(*host_memory, &[]);
+        let error = without.block_on(without.session().query(sql));
+        let error = error.expect_err(sql).to_string();
+        assert!(error.contains("warpline.spill_directory"), "{error}");
+    }
 }
 
 /// A directory that goes in the end.
@@ -95,6 +154,37 @@ fn rows_beyond_host_memory_go_to_files() {
     assert!(!left.exists());
 }
 
+#[test]
+fn groups_beyond_host_memory_go_to_files() {
+    check_short("group_parts", &GROUPS);
+}
+
+#[test]
+fn sorts_beyond_host_memory_go_to_files() {
+    check_short("sort_parts", &SORTS);
+}
+
+/// Whatever call of the device fails: an error or the right answer, and no file stays.
+#[test]
+fn files_of_groups_and_sorts_go_when_queries_fail() {
+    let folder = Folder::new("parts-failed");
+    let name = folder.path().to_str().expect("a name");
+    let rules = "download:random:3:0.02,launch:random:5:0.005,copy:random:7:0.005";
+    for (sql, host_memory) in [GROUPS[0], SORTS[0]] {
+        let settings = [
+            ("warpline.spill_directory", name),
+            ("warpline.inject_failures", rules),
+        ];
+        let fixture = short(host_memory, &settings);
+        let mut failed = 0;
+        for _ in 0..6 {
+            failed += usize::from(fixture.block_on(fixture.session().query(sql)).is_err());
+            assert_eq!(files(folder.path()), 0, "{sql}");
+        }
+        assert!(failed > 0, "nothing failed: {sql}");
+    }
+}
+
 /// A call of the device fails now and then: an error or the right answer, and no file stays.
 #[test]
 fn files_go_when_queries_fail() {
@@ -131,4 +221,32 @@ fn without_a_directory_the_error_names_it() {
         error.contains("could not be made") && error.contains("file"),
         "{error}"
     );
+}
+
+#[test]
+fn explore_left_joins() {
+    let folder = Folder::new("explore");
+    let name = folder.path().to_str().expect("a name");
+    let queries = [
+        "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.l = y.l AND x.s = y.s",
+        "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.l = y.l AND x.id = y.id",
+        "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.l = y.l",
+        "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.l = y.l AND x.w = y.w",
+        "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.l = y.l AND x.id < y.id",
+        "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.id = y.id",
+        "SELECT x.s, count(*) AS c, max(x.w) AS w, min(y.w) AS v FROM large x LEFT JOIN large y ON x.l = y.l AND x.s = y.s GROUP BY x.s",
+        "SELECT x.s, count(*) AS c, max(x.w) AS w, min(y.w) AS v FROM large x FULL JOIN large y ON x.l = y.l AND x.s = y.s GROUP BY x.s",
+    ];
+    for join in ["triton", "auto"] {
+        for sql in queries {
+            let fixture = fixture(&[("warpline.spill_directory", name), ("warpline.join", join)]);
+            match fixture.compare(sql) {
+                Ok(run) => eprintln!("ok {join} {} {sql}", run.metrics.spilled_bytes),
+                Err(message) => {
+                    let message: String = message.chars().take(700).collect();
+                    eprintln!("FAILED {join} {sql}\n{message}\n{}", fixture.explain(sql));
+                }
+            }
+        }
+    }
 }
