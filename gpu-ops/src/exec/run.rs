@@ -265,9 +265,12 @@ impl<'a> Run<'a> {
             Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
             None => None,
         };
+        let stop = self.stream.stop_place();
         let arguments = kernel.template.bytes(|place| match place {
             Place::Tree => tree.as_ref().map(TreeMemory::words),
             Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
+            Place::StopWord => Some(stop.word.0),
+            Place::StopNumber => Some(stop.number),
             Place::Control => Some(self.control.address().0),
             Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
             Place::Skip => Some(skip),
