@@ -14,6 +14,9 @@ use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::memory::SpillFile;
 
+/// This share of host memory is left to results where chunks may go to files.
+const SHARE_FOR_RESULTS: usize = 8;
+
 /// Some rows in partitions.
 pub(super) struct Chunk {
     rows: Rows,
@@ -117,6 +120,28 @@ impl Chunk {
     }
 }
 
+/// Of the rows that chunks have of some partitions, counted through all chunks, those in `wanted`: by chunk its own rows,
+/// and how many of the wanted ones come before them.
+pub(super) fn rows_within(
+    chunks: &[Chunk],
+    partitions: &Range<usize>,
+    wanted: Range<u64>,
+) -> Vec<(usize, Range<u64>, u64)> {
+    let mut before = 0;
+    let mut found = Vec::new();
+    for (number, chunk) in chunks.iter().enumerate() {
+        let has = chunk.rows_of(partitions);
+        let all = before..before + (has.end - has.start);
+        before = all.end;
+        let (from, to) = (wanted.start.max(all.start), wanted.end.min(all.end));
+        if from < to {
+            let rows = has.start + from - all.start..has.start + to - all.start;
+            found.push((number, rows, from - wanted.start));
+        }
+    }
+    found
+}
+
 impl Run<'_> {
     /// Write rows that lie in `made` to a file, these parts of them, and wait until they are there; `None` when the user names
     /// no directory.
@@ -158,6 +183,38 @@ impl Run<'_> {
 /// Does a part of a result go with its rows into partitions?
 pub(super) fn moves_along(part: Part) -> bool {
     part.moves() || part == Part::KeyWord(0)
+}
+
+impl Run<'_> {
+    /// A block of host memory for these parts, if there is room for it; where files take what it has no room for, some is left
+    /// to results.
+    pub(super) fn host_room(&mut self, parts: &[PartSize], purpose: &str) -> Result<(Store, bool)> {
+        let mut store = Store::default();
+        if !store.extends_on_host(parts, &mut self.recycler, purpose)? {
+            return Ok((store, false));
+        }
+        let pool = self.runtime.host_pool();
+        if self.prepared.spill.is_some() && pool.available() < pool.budget() / SHARE_FOR_RESULTS {
+            self.recycler.forget_spilled(store.bytes() as u64);
+            store.release(&mut self.recycler);
+            return Ok((Store::default(), false));
+        }
+        Ok((store, true))
+    }
+
+    /// The same rows in a file; `None` when the user names no directory.
+    pub(super) fn chunk_as_file(&mut self, chunk: &Chunk) -> Result<Option<Chunk>> {
+        let Some(store) = chunk.store() else {
+            return Ok(None);
+        };
+        let rows = chunk.offsets.last().copied().map_or(0, u64::from);
+        let parts: Vec<PartSize> = store
+            .parts()
+            .filter(|part| moves_along(part.part))
+            .map(|part| PartSize { rows, ..part })
+            .collect();
+        self.to_file(store, &parts, &chunk.offsets)
+    }
 }
 
 fn lost(part: Part) -> GpuError {

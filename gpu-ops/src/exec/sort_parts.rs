@@ -15,6 +15,7 @@
 use std::ops::Range;
 
 use super::loops::reads_of;
+use super::part_sizes::PartSize;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedSort, PreparedStep};
 use super::run::{Run, cut};
@@ -109,10 +110,7 @@ impl<'a> Run<'a> {
         while let Some((staged, chunk)) = next.take() {
             // Copied while the one before it is spread.
             if let Some(following) = chunks.next() {
-                next = Some((
-                    self.stage_chunk(sort.rows, &following, &copies)?,
-                    following,
-                ));
+                next = Some((self.stage_chunk(sort.rows, &following, &copies)?, following));
             }
             let count = staged.rows();
             let piece = self.staged(staged)?;
@@ -129,10 +127,7 @@ impl<'a> Run<'a> {
         self.mark("transform")?;
         self.let_go(sort.into);
         self.sizes[sort.into].capacity = cut(spread.rows(), sort);
-        self.make(sort.into)?;
-        let Some(output) = self.stores[sort.into].take() else {
-            return Err(GpuError::Internal("a sort without output".into()));
-        };
+        let output = self.output_of(sort, &mut spread)?;
         let mut sorted = Sorted {
             sort,
             output,
@@ -143,6 +138,24 @@ impl<'a> Run<'a> {
         self.drop_spread(spread);
         self.stores[sort.into] = Some(sorted.output);
         Ok(())
+    }
+
+    /// Memory for the output of a sort: of the host where it is large, even if ranges have to leave it for files.
+    fn output_of(&mut self, sort: &PreparedSort, spread: &mut Spread) -> Result<Store> {
+        let blocks = self.prepared.shapes[sort.into].filling(&self.sizes[sort.into]);
+        let parts: Vec<PartSize> = blocks.into_iter().flat_map(|block| block.parts).collect();
+        let large = Store::bytes_within(&parts)? as u64 > self.part_room();
+        let name = self.name(sort.into);
+        let mut output = Store::default();
+        while large && !output.extends_on_host(&parts, &mut self.recycler, name)? {
+            if !self.chunk_to_file(spread, true)? {
+                break;
+            }
+        }
+        if output.bytes() == 0 {
+            output.extend_on_device(parts, &mut self.recycler, name)?;
+        }
+        Ok(output)
     }
 
     /// A sort in parts is over: of so many rows, for which there was so much room, these are in its output.

@@ -44,7 +44,7 @@ impl Sample {
 impl Run<'_> {
     /// A sample of `total` rows, which are to be gone over next.
     pub(super) fn begin_sample(&mut self, sort: &PreparedSort, total: u64) -> Result<Sample> {
-        let most = total.min(ROWS);
+        let most = total.min(ROWS).min(self.piece_rows(sort.rows));
         Ok(Sample {
             store: self.room_for_rows(sort.rows, most)?,
             most,

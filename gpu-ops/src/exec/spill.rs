@@ -37,6 +37,14 @@ pub(super) struct Split {
     pub(super) kept: f64,
 }
 
+impl Split {
+    /// Rows of a partition.
+    pub(super) fn rows_of(&self, partition: usize) -> u64 {
+        let rows = |chunk: &Chunk| chunk.rows_of(&(partition..partition + 1));
+        self.chunks.iter().map(rows).map(|r| r.end - r.start).sum()
+    }
+}
+
 /// The chunks of a side on their way to where they stay.
 pub(super) struct Spill {
     /// The share that may stay on the device.
@@ -107,7 +115,9 @@ impl Run<'_> {
             made.release(&mut self.recycler);
             return Ok(Chunk::here((kept, offsets)));
         }
-        if !kept.extends_on_host(&parts, &mut self.recycler, name)? {
+        let (there, fits) = self.host_room(&parts, name)?;
+        kept.join(there);
+        if !fits {
             let moved: Vec<PartSize> = parts
                 .iter()
                 .filter(|part| moves_along(part.part))

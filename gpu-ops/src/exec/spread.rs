@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use super::chunks::{Chunk, moves_along};
+use super::chunks::{Chunk, moves_along, rows_within};
 use super::part_sizes::{BlockSizes, PartSize};
 use super::places::{Part, Place};
 use super::prepared::{PreparedKernel, PreparedSource};
@@ -361,11 +361,13 @@ impl Run<'_> {
         }
         let rows = offsets.last().copied().map_or(0, u64::from);
         let name = self.name(result);
-        let mut away = Store::default();
-        if !away.extends_on_host(&kept, &mut self.recycler, name)? {
+        let (mut away, there) = self.host_room(&kept, name)?;
+        if !there {
             if let Some(file) = self.to_file(&made, &kept, &offsets)? {
                 made.release(&mut self.recycler);
                 spread.chunks.push(file);
+                // What is at work finds no room elsewhere either: it gets that of the first chunks.
+                while !self.recycler.is_nearly_free() && self.chunk_to_file(spread, false)? {}
                 return Ok(());
             }
             // Device memory may still have room; the error says what to set.
@@ -385,6 +387,23 @@ impl Run<'_> {
         }
         spread.chunks.push(Chunk::here((away, offsets)));
         Ok(())
+    }
+
+    /// Move one of the chunks that lie in host memory, or else on the device, to a file; false when there is none, or no
+    /// directory for files.
+    pub(super) fn chunk_to_file(&mut self, spread: &mut Spread, on_host: bool) -> Result<bool> {
+        let lies_there = |store: &Store| store.is_on_host() == on_host;
+        let mut chunks = spread.chunks.iter();
+        let number = chunks.position(|chunk| chunk.store().is_some_and(lies_there));
+        let Some(number) = number else {
+            return Ok(false);
+        };
+        let Some(file) = self.chunk_as_file(&spread.chunks[number])? else {
+            return Ok(false);
+        };
+        let before = std::mem::replace(&mut spread.chunks[number], file);
+        before.release(&mut self.recycler);
+        Ok(true)
     }
 
     /// All pieces have been spread: what is queued from now on finds their rows.
@@ -423,17 +442,8 @@ impl Run<'_> {
         let device = self.runtime.device();
         let free = device.record_event(self.stream)?;
         device.wait_event(copies, &free)?;
-        let (mut at, mut before) = (0, 0);
-        for chunk in &spread.chunks {
-            let has = chunk.rows_of(partitions);
-            let all = before..before + (has.end - has.start);
-            before = all.end;
-            let (from, to) = (wanted.start.max(all.start), wanted.end.min(all.end));
-            if from < to {
-                let range = has.start + from - all.start..has.start + to - all.start;
-                chunk.copy(range, &store, at, copies)?;
-                at += to - from;
-            }
+        for (number, range, at) in rows_within(&spread.chunks, partitions, wanted) {
+            spread.chunks[number].copy(range, &store, at, copies)?;
         }
         if spread.chunks.iter().any(Chunk::is_away) {
             self.pair_bytes += store.bytes() as u64;

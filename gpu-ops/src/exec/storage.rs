@@ -360,6 +360,11 @@ impl Recycler {
         self.room() > self.pool.budget() as u64 / 2
     }
 
+    /// Are more than three quarters?
+    pub(super) fn is_nearly_free(&self) -> bool {
+        self.room() > self.pool.budget() as u64 / 4 * 3
+    }
+
     /// A buffer for rows: in host memory, where that may be, when it would take much of device memory.
     pub(super) fn allocate_rows(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
         if bytes > self.pool.budget() / SHARE_OF_BUDGET
@@ -396,6 +401,11 @@ impl Recycler {
     /// Count bytes that went to a file.
     pub(super) fn note_spilled(&mut self, bytes: u64) {
         self.spilled += bytes;
+    }
+
+    /// Bytes that were taken of host memory go back unused.
+    pub(super) fn forget_spilled(&mut self, bytes: u64) {
+        self.spilled = self.spilled.saturating_sub(bytes);
     }
 
     /// What was allocated, or host memory where that failed for want of room.
