@@ -148,7 +148,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// [`GpuError::Spill`] when it cannot be written, [`GpuError::Device`].
-    pub(super) fn to_file(
+    pub(super) fn write_to_file(
         &mut self,
         made: &Store,
         parts: &[PartSize],
@@ -213,7 +213,7 @@ impl Run<'_> {
             .filter(|part| moves_along(part.part))
             .map(|part| PartSize { rows, ..part })
             .collect();
-        self.to_file(store, &parts, &chunk.offsets)
+        self.write_to_file(store, &parts, &chunk.offsets)
     }
 }
 

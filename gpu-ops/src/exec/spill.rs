@@ -123,7 +123,7 @@ impl Run<'_> {
                 .filter(|part| moves_along(part.part))
                 .copied()
                 .collect();
-            if let Some(file) = self.to_file(&made, &moved, &offsets)? {
+            if let Some(file) = self.write_to_file(&made, &moved, &offsets)? {
                 made.release(&mut self.recycler);
                 return Ok(file);
             }

@@ -363,7 +363,7 @@ impl Run<'_> {
         let name = self.name(result);
         let (mut away, there) = self.host_room(&kept, name)?;
         if !there {
-            if let Some(file) = self.to_file(&made, &kept, &offsets)? {
+            if let Some(file) = self.write_to_file(&made, &kept, &offsets)? {
                 made.release(&mut self.recycler);
                 spread.chunks.push(file);
                 // What is at work finds no room elsewhere either: it gets that of the first chunks.
