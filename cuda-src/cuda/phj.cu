@@ -17,6 +17,7 @@
 // 8-byte keys 1.5, Zipf 1.5 1.3, of 3 % matches 1.1; 2^26 rows on both sides with 2^24 keys, 290 million pairs, 1.9.
 // It is latency and instructions that count, not bytes: tables of 2048 rows with 5 blocks a multiprocessor do best.
 #include "pairs.cuh"
+#include "stop.cuh"
 
 static const u32 PHJ_EMPTY = 0xFFFFFFFFu;
 static const u32 PHJ_ABSENT = 0xFFFFu;
@@ -386,7 +387,9 @@ WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, u64& task) {
     u64 mine = 0;
     if (lane_id() == 0) mine = atomicAdd(args.ticket, (u64)1);
     mine = __shfl_sync(WL_FULL_MASK, mine, 0);
-    const bool exists = mine < args.first_extra[args.partitions];
+    bool exists = mine < args.first_extra[args.partitions];
+    // Tasks are as many as pairs of chunks of a key that both sides repeat.
+    if (exists) exists = !query_stopped_warp(args.stop_word, args.stop_number);
     const u32 partition = exists ? phj_partition(args.first_extra, args.partitions, mine) : 0;
     if (lane_id() == 0) {
       shared.partition = partition;

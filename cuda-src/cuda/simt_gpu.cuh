@@ -57,6 +57,12 @@ WL_DEVICE u64 load_acquire(const u64* p) {
     asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return v;
 }
+// The same at the scope of the whole system: the host may write it while the kernel runs.
+WL_DEVICE u64 load_system(const u64* p) {
+    u64 v;
+    asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
 WL_DEVICE void store_relaxed(u32* p, u32 v) {
     asm volatile("st.relaxed.gpu.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
 }

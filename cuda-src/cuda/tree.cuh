@@ -12,6 +12,7 @@
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
+#include "stop.cuh"
 
 // Entries of a queue: fewer than 32 are there when up to 32 are added.
 #define WL_TREE_QUEUE 64
@@ -220,8 +221,9 @@ struct LaneTree {
 
 // Counters of a launch, at the beginning of the zeroed words.
 struct TreeCounters {
-  // Partitions of the source that have been taken; warps that have started; warps without work.
-  u32 taken, started, idle, unused;
+  // Partitions of the source that have been taken; warps that have started; warps without work; whether a warp found
+  // that the query was stopped.
+  u32 taken, started, idle, stopped;
   // Visits, lanes without a node in them, cycles of warps with work: of all warps, and most of one.
   u64 visits, idle_lanes, busy, most_busy;
   // Entries of the queue of fixed granularity that have been taken and reserved.
@@ -265,6 +267,18 @@ struct TreeShare {
   WL_METHOD u32* buffer(u32 warp) const { return entries + (u64)warp * WL_TREE_QUEUE * entry_words; }
   WL_METHOD u32* queued(u64 position) const { return queue + (position & (room - 1)) * (entry_words + 1); }
 };
+
+// Was the query stopped? A warp with work looks at the host's word, and tells the warps that wait for work, of which
+// there would be too many looks. Who waits for a warp that has left would wait for ever: every loop that waits asks.
+WL_DEVICE bool tree_stopped(const TreeShare& share, const u64* word, u64 number) {
+  const bool stopped = query_stopped_warp(word, number);
+  if (stopped && lane_id() == 0) store_relaxed(&share.counters->stopped, 1u);
+  return stopped;
+}
+// For one lane that waits, in its round `round`.
+WL_DEVICE bool tree_wait_stopped(const TreeShare& share, u32 round) {
+  return round % 16 == 15 && load_relaxed(&share.counters->stopped) != 0;
+}
 
 // The next of `parts` partitions of `rows` rows, each a multiple of 32 rows but the last; false when none is left. A
 // warp that starts late finds none: nobody waits for blocks that the device cannot hold yet.
@@ -411,7 +425,7 @@ WL_DEVICE u32 tree_wait(const TreeShare& share, u32 workload) {
     __threadfence();
     atomicOr(word, bit);
     atomicOr(share.groups + me / 4096, 1ull << (me / 64 % 64));
-    while (true) {
+    for (u32 round = 0; !tree_wait_stopped(share, round); ++round) {
       flag = load_acquire(share.flags + me);
       if (flag != 0) break;
       if (load_relaxed(&share.counters->idle) == load_relaxed(&share.counters->started)
@@ -429,6 +443,18 @@ WL_DEVICE u32 tree_wait(const TreeShare& share, u32 workload) {
 }
 
 // ---- sharing at a fixed granularity -------------------------------------------------------------------
+
+// Wait until the place of `position` in the queue is empty (`filled` 0) or filled (1) for its round; false when the
+// query was stopped meanwhile.
+WL_DEVICE bool tree_turn(const TreeShare& share, u64 position, u32 filled) {
+  const u32* const turn = share.turns + (position & (share.room - 1));
+  const u32 wanted = 2 * (u32)(position / share.room) + filled;
+  for (u32 round = 0; load_acquire(turn) != wanted; ++round) {
+    if (tree_wait_stopped(share, round)) return false;
+    spin_pause(50);
+  }
+  return true;
+}
 
 // Cut the ranges that were just added to level L, `more` entries, into pieces of `most` nodes: the first pieces stay,
 // the others go to the queue of all warps as far as it has room.
@@ -461,9 +487,8 @@ WL_DEVICE void tree_cut(const TreeShare& share, WarpTree<LEVELS>& tree, Level& q
     for (u32 p = 0; p < reserved; ++p) {
       if (lane == 0) {
         const u64 position = first + p;
-        u32* const turn = share.turns + (position & (share.room - 1));
-        const u32 round = (u32)(position / share.room);
-        while (load_acquire(turn) != 2 * round) spin_pause(50);
+        // Nobody takes any more what would be overwritten.
+        if (!tree_turn(share, position, 0)) break;
         u32* const entry = share.queued(position);
         const u32 from = begin + kept + p * most;
         queue.begin[slot] = from;
@@ -471,7 +496,7 @@ WL_DEVICE void tree_cut(const TreeShare& share, WarpTree<LEVELS>& tree, Level& q
         entry[0] = L;
         queue.save(slot, entry + 1);
         __threadfence();
-        store_release(turn, 2 * round + 1);
+        store_release(share.turns + (position & (share.room - 1)), 2 * (u32)(position / share.room) + 1);
       }
     }
     __syncwarp();
@@ -490,16 +515,15 @@ WL_DEVICE u64 tree_pop(const TreeShare& share) {
   u64 position = ~0ull;
   if (lane_id() == 0) {
     atomicAdd(&share.counters->idle, 1u);
-    while (true) {
+    for (u32 round = 0; !tree_wait_stopped(share, round); ++round) {
       u64 popped = load_relaxed(&share.counters->popped);
       if (popped < load_relaxed(&share.counters->pushed)) {
         // Busy already while it takes: who is idle has nothing.
         atomicSub(&share.counters->idle, 1u);
         const u64 seen = atomicCAS(&share.counters->popped, popped, popped + 1);
         if (seen == popped) {
-          const u32 round = (u32)(popped / share.room);
-          while (load_acquire(share.turns + (popped & (share.room - 1))) != 2 * round + 1) spin_pause(50);
-          position = popped;
+          // Nothing comes any more from a warp that has left.
+          if (tree_turn(share, popped, 1)) position = popped;
           break;
         }
         atomicAdd(&share.counters->idle, 1u);

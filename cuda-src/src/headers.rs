@@ -33,6 +33,7 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("pipeline.cuh", PIPELINE_HEADER),
         ("join.cuh", JOIN_HEADER),
         ("strings.cuh", STRINGS_HEADER),
+        ("stop.cuh", include_str!("../cuda/stop.cuh")),
         ("tree.cuh", include_str!("../cuda/tree.cuh")),
         ("pairs.cuh", include_str!("../cuda/pairs.cuh")),
     ]

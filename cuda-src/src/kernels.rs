@@ -224,6 +224,10 @@ kernel_args! {
         pub rows: DevicePtr as "u32*",
         /// Number of pairs, zeroed.
         pub pairs: DevicePtr as "u64*",
+        /// Where the host writes the number of a query that is stopped (`stop.cuh`); null: nowhere.
+        pub stop_word: DevicePtr as "const u64*",
+        /// Number of the query.
+        pub stop_number: u64,
         /// Room for pairs.
         pub capacity: u64,
         /// Number of partitions.

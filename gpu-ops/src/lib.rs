@@ -34,6 +34,7 @@ pub mod pipeline;
 pub mod primitives;
 pub mod query;
 pub mod runtime;
+mod stop;
 pub mod synthetic;
 pub mod tables;
 pub mod trace;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 use crate::error::{GpuError, Result};
+use crate::stop::{StopPlace, StopWords};
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Query>>> = const { RefCell::new(None) };
@@ -27,11 +28,18 @@ pub struct Query {
     peak: AtomicI64,
     waits: AtomicU64,
     evictions: AtomicU64,
+    /// By which its kernels learn that it was stopped.
+    stop_words: Option<Arc<StopWords>>,
 }
 
 impl Query {
-    /// A query that begins now.
+    /// A query that begins now; when it is stopped, kernels that run for it come to their end.
     pub fn begin() -> Arc<Self> {
+        Self::begin_with(None)
+    }
+
+    /// A query that begins now, whose kernels learn by these words that it was stopped.
+    pub(crate) fn begin_with(stop_words: Option<Arc<StopWords>>) -> Arc<Self> {
         Arc::new(Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             stopped: AtomicBool::new(false),
@@ -39,6 +47,7 @@ impl Query {
             peak: AtomicI64::new(0),
             waits: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
+            stop_words,
         })
     }
 
@@ -47,9 +56,20 @@ impl Query {
         self.number
     }
 
-    /// Nothing more is queued for it from now on. What is on the device comes to its end.
+    /// Nothing more is queued for it from now on. Kernels on the device that could take long leave soon, and what they leave
+    /// behind is worth nothing: the word by which they learn of it is written last, so that whoever reads what such a kernel
+    /// left finds here that the query was stopped.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
+        if let Some(words) = &self.stop_words {
+            words.stop(self.number);
+        }
+    }
+
+    /// Where its kernels look for whether it was stopped.
+    pub(crate) fn stop_place(&self) -> StopPlace {
+        let words = self.stop_words.as_ref();
+        words.map_or_else(StopPlace::default, |words| words.place(self.number))
     }
 
     /// Does it go on?
@@ -57,7 +77,7 @@ impl Query {
     /// # Errors
     /// [`GpuError::Stopped`] when it does not.
     pub fn check(&self) -> Result<()> {
-        match self.stopped.load(Ordering::Relaxed) {
+        match self.stopped.load(Ordering::SeqCst) {
             true => Err(GpuError::Stopped),
             false => Ok(()),
         }

@@ -21,6 +21,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::{CoveringIndexes, LadderCounts};
 use crate::machine::Machine;
 use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler};
+use crate::stop::StopWords;
 use crate::tables::TableCache;
 use crate::trace::{StreamSpan, Trace, Work};
 
@@ -160,6 +161,8 @@ pub struct Runtime {
     pool: Arc<MemoryPool>,
     host_pool: Arc<MemoryPool>,
     kept: Arc<Kept>,
+    /// Behind what gives device memory back.
+    stop_words: Option<Arc<StopWords>>,
     #[allow(dead_code, reason = "held, not read: the pool asks it")]
     kept_on_host: Arc<KeptOnHost>,
     modules: Mutex<HashMap<String, ModuleEntry>>,
@@ -238,6 +241,10 @@ impl Runtime {
         let pinned: Arc<dyn Device> = Arc::new(PinnedMemory::new(Arc::clone(&device)));
         let host_pool = MemoryPool::new(pinned, host_memory.unwrap_or_else(half_of_host_memory));
         let tables = TableCache::new(Arc::clone(&pool)).with_host_memory(Arc::clone(&host_pool));
+        let stop_words = StopWords::new(&device);
+        if let Err(error) = &stop_words {
+            log::info!("kernels of queries that are stopped run to their end: {error}");
+        }
         let kept = Arc::new(Kept {
             tables: Arc::new(tables),
             indexes: CoveringIndexes::default(),
@@ -255,6 +262,7 @@ impl Runtime {
             pool,
             host_pool,
             kept,
+            stop_words: stop_words.ok(),
             kept_on_host,
             modules: Mutex::default(),
             builtin: Mutex::default(),
@@ -274,6 +282,11 @@ impl Runtime {
     /// What accesses, atomics and passes cost on it: as calibrated when the runtime was opened.
     pub fn machine(&self) -> &Arc<Machine> {
         &self.machine
+    }
+
+    /// By which kernels learn that their query was stopped, where the device reaches host memory.
+    pub(crate) fn stop_words(&self) -> Option<&Arc<StopWords>> {
+        self.stop_words.as_ref()
     }
 
     /// All memory of the device.

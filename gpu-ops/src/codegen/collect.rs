@@ -77,7 +77,8 @@ pub(super) fn pipelines(
     };
     let codes: Vec<String> = keys.iter().map(code).collect();
     let words = packed_words(&keys, &codes, key_words);
-    let scan = borrow::bare_scan(begun.source_rows, begun.steps.len());
+    let scan = borrow::bare_scan(begun.source_rows, begun.steps.len())
+        .filter(|_| borrow::lends(&begun.scope));
     let key =
         scan.and_then(|_| borrow::lent_key(&begun.scope, &aggregate.keys, &keys, key_bytes, None));
     let mut read = columns_of(&aggregate.keys);

@@ -204,7 +204,8 @@ pub(super) fn pipeline(context: &mut Context<'_>, pipeline: &Pipeline) -> Result
         }
         Sink::Aggregate { into, aggregate } => {
             let mut emitter = Emitter::new(scope, state);
-            let in_place = borrow::bare_scan(begun.source_rows, steps.len()).is_some();
+            let in_place = borrow::bare_scan(begun.source_rows, steps.len())
+                .is_some_and(|_| borrow::lends(scope));
             let sink = aggregate_sink(
                 context,
                 &mut emitter,

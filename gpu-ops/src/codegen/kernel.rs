@@ -86,7 +86,7 @@ pub(super) fn write(
     };
     let mut source = format!(
         "#define WL_BLOCK_THREADS {block_threads}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
-         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n{}\n{}\n",
+         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n#include \"stop.cuh\"\n{}\n{}\n",
         if tree.is_some() {
             "#include \"tree.cuh\"\n"
         } else {
@@ -203,6 +203,22 @@ impl KernelWriter<'_> {
         }
     }
 
+    /// C++ text of what tells whether the query was stopped: arguments of the functions of `stop.cuh`.
+    pub(super) fn stop_arguments(&mut self) -> String {
+        let word = self.pointer("stopword", "const u64*");
+        let number = self.size("stopnumber");
+        format!("{word}, {number}")
+    }
+
+    /// Has a tile more work than its rows: are they pairs, of which there may be as many as rows squared, or compared with
+    /// many entries each?
+    fn may_take_long(&self) -> bool {
+        let compares =
+            |step: &EmittedStep| matches!(step, EmittedStep::Probe(probe) if probe.ranges);
+        matches!(self.pipeline.source_rows, SourceRows::Pairs(_))
+            || self.pipeline.steps.iter().any(compares)
+    }
+
     fn kernel(&mut self) -> Result<()> {
         if self.is_partitioned() {
             return self.partition_kernel();
@@ -214,6 +230,9 @@ impl KernelWriter<'_> {
         let tile = u64::from(self.pipeline.thread_rows) * u64::from(self.pipeline.block_threads);
         let all = (1u32 << self.pipeline.thread_rows) - 1;
         line!(self, "  const u64 tiles = (rows + {}) / {tile};", tile - 1);
+        if self.may_take_long() {
+            line!(self, "  u32 unasked = 0;");
+        }
         let first = match self.first_row() {
             Some(first) => format!("{first} / {tile} + blockIdx.x"),
             None => "blockIdx.x".to_string(),
@@ -222,6 +241,13 @@ impl KernelWriter<'_> {
             self,
             "  for (u64 tile = {first}; tile < tiles; tile += gridDim.x) {{"
         );
+        if self.may_take_long() {
+            let asked = self.stop_arguments();
+            line!(
+                self,
+                "    if (++unasked == WL_STOP_TILES) {{ unasked = 0; if (query_stopped_block({asked})) break; }}"
+            );
+        }
         line!(
             self,
             "    const u64 row = tile * {tile} + threadIdx.x * WL_ROWS;"

@@ -268,6 +268,11 @@ impl KernelWriter<'_> {
             "    if ((live & h{p}) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h{p}) >> k & 1) {{"
         );
         line!(self, "      for (u32 j = 0; j < length{p}[k]; ++j) {{");
+        let asked = self.stop_arguments();
+        line!(
+            self,
+            "        if ((j + 1) % WL_STOP_ENTRIES == 0 && query_stopped({asked})) break;"
+        );
         let listed = !index.keys.is_empty() && !index.unique;
         if listed {
             let rows = self.pointer(&format!("r{r}rows"), "const u32*");

@@ -122,7 +122,12 @@ impl KernelWriter<'_> {
                 "  TreeMeter meter = {{}};\n  u64 begun = cycle_count();"
             );
         }
-        line!(self, "  while (true) {{");
+        let asked = self.stop_arguments();
+        line!(self, "  u32 unasked = 0;\n  while (true) {{");
+        line!(
+            self,
+            "    if (++unasked == WL_STOP_VISITS) {{ unasked = 0; if (tree_stopped(share, {asked})) break; }}"
+        );
         line!(
             self,
             "    if (more && !tree.fed() && !tree.full()) {{ more = tree_partition(share, tree, rows, parts);"

@@ -227,7 +227,9 @@ impl Device for FaultyDevice {
         stream.check()?;
         self.pass(Operation::CopyToHost)?;
         // SAFETY: the caller's promise is passed on.
-        self.noted(unsafe { self.inner.copy_to_host(stream, source, destination) })
+        self.noted(unsafe { self.inner.copy_to_host(stream, source, destination) })?;
+        // Kernels leave early once their query is stopped: what was read may be of one that did.
+        stream.check()
     }
 
     unsafe fn copy_on_device(

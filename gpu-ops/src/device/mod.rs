@@ -21,6 +21,7 @@ pub use warpline_cuda::DevicePtr;
 
 use crate::error::Result;
 use crate::query::Query;
+use crate::stop::StopPlace;
 
 /// What is known about a device from the moment it is opened.
 #[derive(Debug, Clone)]
@@ -89,6 +90,12 @@ impl Stream {
     /// The query that it is used for.
     pub(crate) fn query(&self) -> Option<&Arc<Query>> {
         self.1.as_ref()
+    }
+
+    /// Where kernels of the query that it is used for learn that it was stopped.
+    pub(crate) fn stop_place(&self) -> StopPlace {
+        let place = self.1.as_ref().map(|query| query.stop_place());
+        place.unwrap_or_default()
     }
 
     /// An error once the query that it is used for was stopped.

@@ -35,7 +35,7 @@ pub(super) struct FragmentRun {
 
 impl FragmentRun {
     pub(super) fn new(shared: &Arc<Shared>, context: Arc<TaskContext>, profile: bool) -> Self {
-        let query = Query::begin();
+        let query = Query::begin_with(shared.runtime.stop_words().cloned());
         Self {
             shared: Arc::clone(shared),
             context,

@@ -18,6 +18,7 @@
 mod arrange;
 mod attempts;
 mod boxes;
+mod chunks;
 mod collected;
 mod compile;
 mod control;
@@ -44,6 +45,7 @@ mod rows;
 mod run;
 mod shapes;
 mod sort_parts;
+mod sort_sample;
 mod spill;
 mod spread;
 mod storage;

@@ -5,14 +5,17 @@
 //! they are read, and where they lie until then is for [`super::spill`] to say; then each pair of partitions is brought to the device
 //! and joined there as if it were all, and what reads the pairs runs before the next pair comes.
 
+use std::ops::Range;
+
 use super::arrange::Arrangement;
-use super::loops::Loop;
+use super::chunks::{Chunk, rows_within};
+use super::loops::{Loop, reads_of};
 use super::part_sizes::side_parts;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedStep};
 use super::run::Run;
 use super::shapes::{ColumnShape, IndexShape, Shape, Sizes};
-use super::spill::{Chunk, Split};
+use super::spill::Split;
 use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
@@ -27,14 +30,57 @@ const SHARE_OF_BUDGET: u64 = 12;
 const PARTITION_SHARE: u64 = 48;
 /// Most hash bits of the first pass: one reading of the rows.
 const MOST_BITS: u32 = 8;
+/// Fewest rows of a piece of a partition's probing rows.
+const LEAST_PIECE: u64 = 1024;
 /// Least hash bits of the first pass where it is asked for.
 const LEAST_BITS: u32 = 2;
 
-/// A pair of partitions on its way to the device.
+/// A partition's probing rows come in pieces when they are more than so many times the rows of a piece.
+const OVERSIZE: u64 = 2;
+
+/// A pair of partitions, or some of the probing rows of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pair {
+    partition: usize,
+    /// Of the partition's probing rows, these.
+    probing: Range<u64>,
+    /// Whether others of the same partition come before and behind.
+    first: bool,
+    last: bool,
+}
+
+/// A pair on its way to the device: the entries, unless they are there, and probing rows.
 struct Staged {
-    stores: [Store; 2],
-    rows: [u64; 2],
+    build: Option<(Store, u64)>,
+    probe: (Store, u64),
     come: Event,
+}
+
+/// A pair for each of `partitions` partitions, which have `rows` probing rows: several where these are many more than `most`.
+fn pairs_of(partitions: usize, rows: impl Fn(usize) -> u64, most: u64) -> Vec<Pair> {
+    let mut pairs = Vec::with_capacity(partitions);
+    for partition in 0..partitions {
+        let all = rows(partition);
+        let step = match all > OVERSIZE.saturating_mul(most) {
+            true => most,
+            false => all.max(1),
+        };
+        let mut begin = 0;
+        loop {
+            let end = (begin + step).min(all);
+            pairs.push(Pair {
+                partition,
+                probing: begin..end,
+                first: begin == 0,
+                last: end == all,
+            });
+            if end == all {
+                break;
+            }
+            begin = end;
+        }
+    }
+    pairs
 }
 
 impl Run<'_> {
@@ -287,25 +333,35 @@ impl Run<'_> {
         let plan = self.begin_loop(&[join.index, into])?;
         let sides = [(join.index, &build), (into, &probe)];
         let copies = self.runtime.lease_stream()?;
-        let pairs = 1 << build.bits;
-        let mut next = Some(self.stage(sides, 0, &copies)?);
-        for number in 1..=pairs {
-            let Some(pair) = next.take() else {
+        // Rows without a match and rows of a frequent key lie in one partition, however many they are.
+        let most = match self.reads_pairs_alone(&plan, into) && !index.track_matches {
+            true => (self.side_room() / 2 / self.bytes_of(into, 1).max(1)).max(LEAST_PIECE),
+            false => u64::MAX,
+        };
+        let probing = |number| probe.rows_of(number);
+        let pairs = pairs_of(1 << build.bits, probing, most);
+        let mut next = match pairs.first() {
+            Some(first) => Some(self.stage(sides, first, &copies)?),
+            None => None,
+        };
+        for (number, pair) in pairs.iter().enumerate() {
+            let Some(staged) = next.take() else {
                 break;
             };
             // Copied while the one before it is joined.
-            if number < pairs {
-                next = Some(self.stage(sides, number, &copies)?);
+            if let Some(following) = pairs.get(number + 1) {
+                next = Some(self.stage(sides, following, &copies)?);
             }
-            self.take_up(sides.map(|(result, _)| result), pair)?;
-            self.arrange_side(join.index, &index.columns, keys, bits)?;
+            self.take_up([join.index, into], staged)?;
+            if pair.first {
+                self.arrange_side(join.index, &index.columns, keys, bits)?;
+            }
             self.list_pairs(into, columns, join)?;
             self.run_inside(&plan)?;
             self.parts += 1;
-            for result in [join.index, into] {
-                if let Some(store) = self.stores[result].take() {
-                    store.release(&mut self.recycler);
-                }
+            self.let_go(into);
+            if pair.last {
+                self.let_go(join.index);
             }
         }
         for chunk in build.chunks.into_iter().chain(probe.chunks) {
@@ -314,60 +370,85 @@ impl Run<'_> {
         self.end_loop(&plan)
     }
 
-    /// Queue the copies of a pair of partitions to the device.
+    /// Does every step that runs for each part read the probing rows of that part?
+    fn reads_pairs_alone(&self, plan: &Loop, into: ResultId) -> bool {
+        let (steps, shapes) = (&self.prepared.steps, &self.prepared.shapes);
+        let reads = |step: &usize| reads_of(&steps[*step], shapes).contains(&into);
+        plan.inside.iter().all(reads)
+    }
+
+    /// Queue the copies of a pair to the device: of the build and of the probing side.
     fn stage(
         &mut self,
         sides: [(ResultId, &Split); 2],
-        number: usize,
+        pair: &Pair,
         copies: &Stream,
     ) -> Result<Staged> {
-        let mut stores = [Store::default(), Store::default()];
-        let mut rows = [0; 2];
-        for (((result, split), store), rows) in sides.into_iter().zip(&mut stores).zip(&mut rows) {
-            let ranges = split.chunks.iter().map(|chunk| chunk.partition(number));
-            *rows = ranges.map(|range| range.end - range.start).sum();
-            let sizes = Sizes {
-                capacity: *rows,
-                ..self.sizes[result].clone()
-            };
-            let blocks = self.prepared.shapes[result].filling(&sizes);
-            let name = self.name(result);
-            store.extend(&blocks, &mut self.recycler, self.stream, name)?;
-        }
+        let [(index, build), (into, probe)] = sides;
+        let entries = build.rows_of(pair.partition);
+        let mut made = match pair.first {
+            true => Some((self.room_for_side(index, entries)?, entries)),
+            false => None,
+        };
+        let rows = pair.probing.end - pair.probing.start;
+        let probing = (self.room_for_side(into, rows)?, rows);
         // Memory that is used again may still be read by what was queued before.
         let device = self.runtime.device();
         let free = device.record_event(self.stream)?;
         device.wait_event(copies, &free)?;
-        for ((result, split), store) in sides.into_iter().zip(&stores) {
-            let mut at = 0;
-            for chunk in &split.chunks {
-                let range = chunk.partition(number);
-                let rows = range.end - range.start;
-                chunk.copy_partition(number, store, at, copies)?;
-                at += rows;
-                if chunk.is_away() {
-                    self.pair_bytes += self.bytes_of(result, rows);
-                }
-            }
+        if let Some((store, rows)) = &mut made {
+            self.copy_side((index, build), pair.partition, 0..*rows, store, copies)?;
         }
+        let wanted = pair.probing.clone();
+        self.copy_side((into, probe), pair.partition, wanted, &probing.0, copies)?;
         Ok(Staged {
-            stores,
-            rows,
+            build: made,
+            probe: probing,
             come: device.record_event(copies)?,
         })
     }
 
-    /// Let a pair of partitions stand for all rows of their results.
-    fn take_up(&mut self, results: [ResultId; 2], pair: Staged) -> Result<()> {
-        self.runtime.device().wait_event(self.stream, &pair.come)?;
-        for ((result, store), rows) in results.into_iter().zip(pair.stores).zip(pair.rows) {
-            self.rows[result] = rows;
-            self.sizes[result].capacity = rows;
-            self.stores[result] = Some(store);
-            self.control
-                .set(self.stream, result, ControlWord::Count, rows)?;
+    /// Memory for rows of a side.
+    fn room_for_side(&mut self, result: ResultId, rows: u64) -> Result<Store> {
+        let sizes = Sizes {
+            capacity: rows,
+            ..self.sizes[result].clone()
+        };
+        let blocks = self.prepared.shapes[result].filling(&sizes);
+        let name = self.name(result);
+        let mut store = Store::default();
+        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        Ok(store)
+    }
+
+    /// Queue the copies of some rows of a side's partition.
+    fn copy_side(
+        &mut self,
+        (result, split): (ResultId, &Split),
+        partition: usize,
+        wanted: Range<u64>,
+        to: &Store,
+        copies: &Stream,
+    ) -> Result<()> {
+        let partition = partition..partition + 1;
+        for (number, range, at) in rows_within(&split.chunks, &partition, wanted) {
+            let chunk = &split.chunks[number];
+            if chunk.is_away() {
+                self.pair_bytes += self.bytes_of(result, range.end - range.start);
+            }
+            chunk.copy(range, to, at, copies)?;
         }
         Ok(())
+    }
+
+    /// Let a pair stand for all rows of its results, [index, matches].
+    fn take_up(&mut self, [index, into]: [ResultId; 2], pair: Staged) -> Result<()> {
+        self.runtime.device().wait_event(self.stream, &pair.come)?;
+        if let Some((store, rows)) = pair.build {
+            self.stand_for(index, store, rows)?;
+        }
+        let (store, rows) = pair.probe;
+        self.stand_for(into, store, rows)
     }
 
     /// Are strides of a scan to be probed one by one, because the rows of all would be too many?
@@ -448,7 +529,33 @@ impl Run<'_> {
     }
 }
 
-/// Does a part of a side go with its rows into partitions?
-pub(super) fn moves_along(part: Part) -> bool {
-    part.moves() || part == Part::KeyWord(0)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_probing_rows_of_a_partition_come_in_pieces() {
+        let rows = [3, 0, 25, 20];
+        let pairs = pairs_of(rows.len(), |partition| rows[partition], 10);
+        let spans: Vec<_> = pairs
+            .iter()
+            .map(|pair| (pair.partition, pair.probing.clone()))
+            .collect();
+        let expected = [
+            (0, 0..3),
+            (1, 0..0),
+            (2, 0..10),
+            (2, 10..20),
+            (2, 20..25),
+            (3, 0..20),
+        ];
+        assert_eq!(spans, expected);
+        let ends: Vec<_> = pairs.iter().map(|pair| (pair.first, pair.last)).collect();
+        let alone = (true, true);
+        let several = [(true, false), (false, false), (false, true)];
+        assert_eq!(ends[..2], [alone; 2]);
+        assert_eq!(ends[2..5], several);
+        assert_eq!(ends[5], alone);
+        assert_eq!(pairs_of(4, |partition| rows[partition], u64::MAX).len(), 4);
+    }
 }

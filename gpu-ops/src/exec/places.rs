@@ -79,6 +79,10 @@ pub(super) enum Place {
     Tree,
     /// What its warps give each other.
     TreeBuffers,
+    /// Address of the word by which the kernel learns that its query was stopped.
+    StopWord,
+    /// What the word is then.
+    StopNumber,
     /// Rows that a sort leaves out.
     Skip,
     /// Rows that a sort keeps.
@@ -184,6 +188,8 @@ pub(super) fn parse(name: &str, into: Option<ResultId>) -> Name<'_> {
             "first" => Place::FirstRow,
             "tree" => Place::Tree,
             "treebuffers" => Place::TreeBuffers,
+            "stopword" => Place::StopWord,
+            "stopnumber" => Place::StopNumber,
             "skip" => Place::Skip,
             "fetch" => Place::Fetch,
             _ => {
@@ -309,6 +315,8 @@ mod tests {
             ("first", Name::Place(Place::FirstRow)),
             ("skip", Name::Place(Place::Skip)),
             ("fetch", Name::Place(Place::Fetch)),
+            ("stopword", Name::Place(Place::StopWord)),
+            ("stopnumber", Name::Place(Place::StopNumber)),
             ("cap12", Name::Place(Place::Capacity(12))),
             ("slots3", Name::Place(Place::Slots(3))),
             ("pairs3", Name::Place(Place::Pairs(3))),

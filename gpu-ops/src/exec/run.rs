@@ -13,6 +13,7 @@ use super::prepared::{
 use super::provide::sizes_by;
 use super::shapes::{Shape, Sizes};
 use super::spill::Split;
+use super::spread::Spread;
 use super::storage::{Recycler, Store};
 use super::strides::{Scan, Span, Strides};
 use super::trees::{TreeMemory, blocks_of};
@@ -58,6 +59,8 @@ pub(super) struct Run<'a> {
     strides: Option<Strides>,
     /// By result: the rows of a join's side in partitions.
     pub(super) splits: Vec<Option<Split>>,
+    /// By result: its rows as they came, where they are too many to lie together.
+    pub(super) heaps: Vec<Option<Spread>>,
     /// Steps that ran before their turn.
     pub(super) ran: Vec<usize>,
     /// Rows came in parts: the sizes at the end are those of the last one.
@@ -125,6 +128,7 @@ impl<'a> Run<'a> {
             trees: vec![],
             strides,
             splits: (0..results).map(|_| None).collect(),
+            heaps: (0..results).map(|_| None).collect(),
             ran: vec![],
             in_parts: false,
             parts: 0,
@@ -261,9 +265,12 @@ impl<'a> Run<'a> {
             Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
             None => None,
         };
+        let stop = self.stream.stop_place();
         let arguments = kernel.template.bytes(|place| match place {
             Place::Tree => tree.as_ref().map(TreeMemory::words),
             Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
+            Place::StopWord => Some(stop.word.0),
+            Place::StopNumber => Some(stop.number),
             Place::Control => Some(self.control.address().0),
             Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
             Place::Skip => Some(skip),
@@ -339,7 +346,10 @@ impl<'a> Run<'a> {
         if self.comes_in_strides(kernel, into) {
             return self.probe_strides(kernel, into);
         }
-        if self.collect_in_parts(kernel, into)? || self.keep_first(kernel, into)? {
+        if self.collect_in_parts(kernel, into)?
+            || self.keep_first(kernel, into)?
+            || self.write_down(kernel, into)?
+        {
             return Ok(());
         }
         match self.splits_in_strides(kernel, into) {

@@ -5,37 +5,32 @@
 //! Ranges lie between keys of a sample, which all differ; rows that have one of these keys are a range of their own, which needs
 //! no order. So a key that many rows have does not make a range too large to be sorted, however many they are.
 //!
-//! A row of `w` bytes crosses the link three times, behind the pipeline that wrote it to host memory: it is read, its range is
+//! Ranges are known when all rows are: until then these are written down as they come, piece by piece, where one pipeline over a
+//! table makes them, else in one block of host memory.
+//!
+//! A row of `w` bytes crosses the link three times, behind the pipeline that wrote it down: it is read, its range is
 //! written and read; with what is written of the output a fourth time. `2^30` rows of 16 bytes are 17 GB, 0.31 s a crossing at 55 GB/s.
+//! The output has to find room in memory; all else may lie in files.
 
 use std::ops::Range;
 
 use super::loops::reads_of;
+use super::part_sizes::PartSize;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedSort, PreparedStep};
 use super::run::{Run, cut};
 use super::shapes::Shape;
+use super::sort_sample::Splitters;
 use super::spread::{Spread, SpreadBy, Staged};
 use super::storage::Store;
 use crate::codegen::ControlWord;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::memory::DeviceBuffer;
 use crate::primitives::{self, Digits, Keys, MOST_SORT_WORDS, RowCount};
 
-/// Rows of a sample: enough for ranges of about equal size.
-const SAMPLE: u64 = 1 << 13;
-/// Most splitters: the ranges between them and their own have numbers of 8 bits.
-const SPLITTERS: usize = 127;
 /// A range of more than so many times the rows of a part is split again.
 const OVERSIZE: u64 = 2;
-
-/// Keys that divide rows into ranges, on the device.
-struct Splitters {
-    words: DeviceBuffer,
-    count: u32,
-}
 
 /// The output of a sort while it is written range by range.
 struct Sorted<'s> {
@@ -48,9 +43,12 @@ struct Sorted<'s> {
 impl<'a> Run<'a> {
     /// Sort in parts, when the rows are too many; whether that was done.
     pub(super) fn sort_in_parts(&mut self, sort: &PreparedSort) -> Result<bool> {
+        if let Some(heap) = self.heaps[sort.rows].take() {
+            self.sort_heap(sort, heap)?;
+            return Ok(true);
+        }
         let rows = self.rows[sort.rows];
-        let by_keys = (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len());
-        if !by_keys || !self.exceeds_part(sort.rows, rows) {
+        if !by_keys(sort) || !self.exceeds_part(sort.rows, rows) {
             return Ok(false);
         }
         self.in_parts = true;
@@ -75,7 +73,9 @@ impl<'a> Run<'a> {
             self.sort_here(sort, (sort.skip, fetch))?;
             self.let_go(sort.rows);
         } else {
-            let splitters = self.splitters(sort, &[(&input, 0..rows)], rows)?;
+            let mut sample = self.begin_sample(sort, rows)?;
+            self.add_to_sample(&mut sample, &input, 0..rows)?;
+            let splitters = self.splitters(sort, sample)?;
             let mut spread = Spread::default();
             for begin in (0..rows).step_by(most as usize) {
                 let end = (begin + most).min(rows);
@@ -83,30 +83,84 @@ impl<'a> Run<'a> {
                 let piece = self.load_piece(sort.rows, begin..end)?;
                 self.spread_ranges(sort, piece, end - begin, &splitters, &mut spread)?;
             }
-            self.settle(&mut spread)?;
-            self.mark("transform")?;
+            self.let_go(sort.rows);
             if self.prepared.dead_after[self.step].contains(&sort.rows) {
                 // Host memory for the output, and no copy of the rows that nobody reads.
                 input.release(&mut self.recycler);
                 input = Store::default();
             }
-            self.let_go(sort.into);
-            self.sizes[sort.into].capacity = fetch;
-            self.make(sort.into)?;
-            let Some(output) = self.stores[sort.into].take() else {
-                return Err(GpuError::Internal("a sort without output".into()));
-            };
-            let mut sorted = Sorted {
-                sort,
-                output,
-                before: 0,
-            };
-            let copies = self.runtime.lease_stream()?;
-            self.sort_ranges(&mut sorted, &spread, &copies)?;
-            self.drop_spread(spread);
-            self.stores[sort.into] = Some(sorted.output);
+            self.write_ranges(sort, spread)?;
         }
         self.stores[sort.rows] = Some(input);
+        self.sorted(sort, (rows, capacity), fetch)?;
+        Ok(true)
+    }
+
+    /// Sort rows that lie in pieces, as they came.
+    fn sort_heap(&mut self, sort: &PreparedSort, heap: Spread) -> Result<()> {
+        let rows = heap.rows();
+        let splitters = self.splitters_of(sort, heap.chunks(), rows)?;
+        let copies = self.runtime.lease_stream()?;
+        let mut spread = Spread::default();
+        let mut chunks = heap.into_chunks().into_iter();
+        let mut next = match chunks.next() {
+            Some(chunk) => Some((self.stage_chunk(sort.rows, &chunk, &copies)?, chunk)),
+            None => None,
+        };
+        while let Some((staged, chunk)) = next.take() {
+            // Copied while the one before it is spread.
+            if let Some(following) = chunks.next() {
+                next = Some((self.stage_chunk(sort.rows, &following, &copies)?, following));
+            }
+            let count = staged.rows();
+            let piece = self.staged(staged)?;
+            chunk.release(&mut self.recycler);
+            self.spread_ranges(sort, piece, count, &splitters, &mut spread)?;
+        }
+        self.write_ranges(sort, spread)?;
+        self.sorted(sort, (rows, rows), cut(rows, sort))
+    }
+
+    /// Make the output of a sort of rows in ranges.
+    fn write_ranges(&mut self, sort: &PreparedSort, mut spread: Spread) -> Result<()> {
+        self.settle(&mut spread)?;
+        self.mark("transform")?;
+        self.let_go(sort.into);
+        self.sizes[sort.into].capacity = cut(spread.rows(), sort);
+        let output = self.output_of(sort, &mut spread)?;
+        let mut sorted = Sorted {
+            sort,
+            output,
+            before: 0,
+        };
+        let copies = self.runtime.lease_stream()?;
+        self.sort_ranges(&mut sorted, &spread, &copies)?;
+        self.drop_spread(spread);
+        self.stores[sort.into] = Some(sorted.output);
+        Ok(())
+    }
+
+    /// Memory for the output of a sort: of the host where it is large, even if ranges have to leave it for files.
+    fn output_of(&mut self, sort: &PreparedSort, spread: &mut Spread) -> Result<Store> {
+        let blocks = self.prepared.shapes[sort.into].filling(&self.sizes[sort.into]);
+        let parts: Vec<PartSize> = blocks.into_iter().flat_map(|block| block.parts).collect();
+        let large = Store::bytes_within(&parts)? as u64 > self.part_room();
+        let name = self.name(sort.into);
+        let mut output = Store::default();
+        while large && !output.extends_on_host(&parts, &mut self.recycler, name)? {
+            if !self.chunk_to_file(spread, true)? {
+                break;
+            }
+        }
+        if output.bytes() == 0 {
+            output.extend_on_device(parts, &mut self.recycler, name)?;
+        }
+        Ok(output)
+    }
+
+    /// A sort in parts is over: of so many rows, for which there was so much room, these are in its output.
+    fn sorted(&mut self, sort: &PreparedSort, input: (u64, u64), fetch: u64) -> Result<()> {
+        let (rows, capacity) = input;
         self.rows[sort.rows] = rows;
         self.sizes[sort.rows].capacity = capacity;
         self.rows[sort.into] = fetch;
@@ -116,6 +170,40 @@ impl<'a> Run<'a> {
             self.control
                 .set(self.stream, result, ControlWord::Count, count)?;
         }
+        Ok(())
+    }
+
+    /// Run a pipeline whose rows nobody reads but a sort piece by piece, and write the rows down as they come, where they are
+    /// too many to lie on the device together; whether that was done.
+    pub(super) fn write_down(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<bool> {
+        let Some(mut pieces) = self.pieces(kernel, into) else {
+            return Ok(false);
+        };
+        if !self.only_sort(into).is_some_and(by_keys) {
+            return Ok(false);
+        }
+        self.in_parts = true;
+        let mut heap = Spread::default();
+        for number in 0..pieces.count() {
+            let piece = self.fill_piece(into, &mut pieces, number)?;
+            self.keep_piece(into, piece, self.rows[into], &mut heap)?;
+        }
+        self.settle(&mut heap)?;
+        self.mark("write")?;
+        let rows = heap.rows();
+        if self.exceeds_part(into, rows) {
+            self.rows[into] = rows;
+            self.sizes[into].capacity = rows;
+            self.control
+                .set(self.stream, into, ControlWord::Count, rows)?;
+            self.heaps[into] = Some(heap);
+            return Ok(true);
+        }
+        let copies = self.runtime.lease_stream()?;
+        let staged = self.stage_part(into, &heap, &(0..1), &copies)?;
+        let store = self.staged(staged)?;
+        self.drop_spread(heap);
+        self.stand_for(into, store, rows)?;
         Ok(true)
     }
 
@@ -221,93 +309,12 @@ impl<'a> Run<'a> {
     }
 
     /// Let rows in memory of their own stand for all rows of a result.
-    fn stand_for(&mut self, result: ResultId, store: Store, rows: u64) -> Result<()> {
+    pub(super) fn stand_for(&mut self, result: ResultId, store: Store, rows: u64) -> Result<()> {
         self.stores[result] = Some(store);
         self.rows[result] = rows;
         self.sizes[result].capacity = rows;
         self.control
             .set(self.stream, result, ControlWord::Count, rows)
-    }
-
-    /// Keys that divide these rows, `total` in all, into about as many ranges as parts may be told apart.
-    fn splitters(
-        &mut self,
-        sort: &PreparedSort,
-        places: &[(&Store, Range<u64>)],
-        total: u64,
-    ) -> Result<Splitters> {
-        let sample = self.room_for_rows(sort.rows, total.min(SAMPLE))?;
-        let most = total.min(SAMPLE);
-        let mut taken = 0;
-        let mut before = 0;
-        for (store, rows) in places {
-            // As many as the rows up to here have of the sample.
-            before += rows.end - rows.start;
-            let upto = (u128::from(before) * u128::from(most) / u128::from(total)) as u64;
-            let count = upto - taken;
-            if count == 0 {
-                continue;
-            }
-            let step = |i: u64| rows.start + (rows.end - rows.start) * i / count;
-            let numbers: Vec<u32> = (0..count)
-                .map(|i| u32::try_from(step(i)))
-                .collect::<std::result::Result<_, _>>()
-                .map_err(|_| GpuError::Unsupported("a sort of 2^32 rows".into()))?;
-            let map = self.runtime.working_memory(numbers.len() * 4, "a sample")?;
-            map.upload_values(self.stream, 0, &numbers)?;
-            for size in sample.parts().collect::<Vec<_>>() {
-                let unit = size.unit as u64;
-                let (Some(from), Some(to)) = (store.address(size.part), sample.address(size.part))
-                else {
-                    return Err(GpuError::Internal("a sample without a part".into()));
-                };
-                let to = to.offset(taken * unit);
-                let count = RowCount::Known(count);
-                // SAFETY: the numbers are those of rows of the store; the sample has room for as many as it is made for.
-                unsafe {
-                    primitives::gather(
-                        self.runtime,
-                        self.stream,
-                        from,
-                        map.ptr(),
-                        to,
-                        size.unit as u32,
-                        count,
-                    )?;
-                }
-            }
-            taken = upto;
-        }
-        self.stand_for(sort.rows, sample, most)?;
-        self.let_go(sort.into);
-        self.key_words(sort, most)?;
-        let keys = self.downloaded_keys(sort, most)?;
-        self.let_go(sort.rows);
-        self.let_go(sort.into);
-        let words: Vec<u64> = chosen(keys).concat();
-        let buffer = self.runtime.working_memory(words.len() * 8, "splitters")?;
-        buffer.upload_values(self.stream, 0, &words)?;
-        Ok(Splitters {
-            words: buffer,
-            count: (words.len() / sort.word_bits.len()) as u32,
-        })
-    }
-
-    /// The key words of rows, row by row.
-    fn downloaded_keys(&self, sort: &PreparedSort, rows: u64) -> Result<Vec<Vec<u64>>> {
-        let mut keys = vec![Vec::with_capacity(sort.word_bits.len()); rows as usize];
-        let store = self.stores[sort.into].as_ref();
-        for (w, bits) in sort.word_bits.iter().enumerate() {
-            let Some((buffer, at)) = store.and_then(|s| s.location(Part::KeyWord(w))) else {
-                return Err(GpuError::Internal("a sample without keys".into()));
-            };
-            let mask = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
-            let words: Vec<u64> = buffer.download_values(self.stream, at, rows as usize)?;
-            for (key, word) in keys.iter_mut().zip(words) {
-                key.push(word & mask);
-            }
-        }
-        Ok(keys)
     }
 
     /// Partition the rows of a piece by range.
@@ -413,7 +420,7 @@ impl<'a> Run<'a> {
         let most = self.piece_rows(sort.rows) as usize;
         let splitters = match equal {
             true => None,
-            false => Some(self.splitters(sort, &spread.places(part), all)?),
+            false => Some(self.splitters_within(sort, spread.chunks(), part, all)?),
         };
         let mut finer = Spread::default();
         for first in (0..all).step_by(most) {
@@ -475,13 +482,7 @@ impl Sorted<'_> {
     }
 }
 
-/// Of the keys of a sample, some that divide them evenly, each once.
-fn chosen(mut keys: Vec<Vec<u64>>) -> Vec<Vec<u64>> {
-    keys.sort_unstable();
-    let (count, wanted) = (keys.len(), SPLITTERS.min(keys.len()));
-    let mut splitters: Vec<Vec<u64>> = (1..=wanted)
-        .map(|i| keys[i * count / (wanted + 1)].clone())
-        .collect();
-    splitters.dedup();
-    splitters
+/// Can ranges of its keys be told apart?
+fn by_keys(sort: &PreparedSort) -> bool {
+    (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
 }

@@ -7,18 +7,15 @@
 //! first pass takes the time that the link needs for `n` in one direction, the second that for `s`: 2.3 s for two sides of
 //! 32 GB all of which is spilled, at 55 GB/s.
 
-use std::ops::Range;
-
+use super::chunks::{Chunk, moves_along};
 use super::part_sizes::{PartSize, side_parts};
-use super::parts::moves_along;
 use super::run::Run;
 use super::shapes::ColumnShape;
-use super::storage::{Recycler, Store};
+use super::storage::Store;
 use crate::codegen::JoinKeys;
-use crate::device::{Event, Stream};
-use crate::error::{GpuError, Result};
+use crate::device::Event;
+use crate::error::Result;
 use crate::graph::ResultId;
-use crate::memory::{SpillDirectory, SpillFile};
 use crate::runtime::StreamLease;
 
 /// Chunks that lie on the device while a side is split: the rows of a stride, the same rows in partitions, those that leave,
@@ -32,81 +29,20 @@ const SHARE_FOR_OTHERS: u64 = 16;
 /// A chunk stays where it is on the device with up to this share more room than rows; with more it is copied.
 const SHARE_UNUSED: u64 = 8;
 
-/// Some rows of a join's side in partitions of equal hash bits.
-pub(super) struct Chunk {
-    pub(super) rows: Rows,
-    /// The first row of each partition, and the number of rows.
-    pub(super) offsets: Vec<u32>,
-}
-
-/// Where they lie.
-pub(super) enum Rows {
-    /// In device or host memory.
-    Here(Store),
-    /// In a file, whose columns are these parts.
-    File(Box<SpillFile>, Vec<PartSize>),
-}
-
-impl Chunk {
-    /// Rows in memory, and where their partitions begin.
-    pub(super) fn here((rows, offsets): (Store, Vec<u32>)) -> Self {
-        Self {
-            rows: Rows::Here(rows),
-            offsets,
-        }
-    }
-
-    /// Rows of a partition.
-    pub(super) fn partition(&self, number: usize) -> Range<u64> {
-        let offset = |at: usize| self.offsets.get(at).copied().map_or(0, u64::from);
-        offset(number)..offset(number + 1)
-    }
-
-    /// Does a partition come across the link?
-    pub(super) fn is_away(&self) -> bool {
-        match &self.rows {
-            Rows::Here(rows) => rows.is_on_host(),
-            Rows::File(..) => true,
-        }
-    }
-
-    /// Queue the copy of a partition to row `at` of `to` and those behind it.
-    pub(super) fn copy_partition(
-        &self,
-        number: usize,
-        to: &Store,
-        at: u64,
-        stream: &Stream,
-    ) -> Result<()> {
-        match &self.rows {
-            Rows::Here(rows) => {
-                to.copy_range(rows, self.partition(number), at, moves_along, stream)
-            }
-            Rows::File(file, parts) => {
-                for (part, values) in parts.iter().zip(file.read(number)?) {
-                    if let Some((buffer, start)) = to.location(part.part) {
-                        buffer.upload(stream, start + at as usize * part.unit, &values)?;
-                    }
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// Let its memory be used again; a file goes.
-    pub(super) fn release(self, recycler: &mut Recycler) {
-        if let Rows::Here(rows) = self.rows {
-            rows.release(recycler);
-        }
-    }
-}
-
 /// A side of a join in partitions of equal hash bits, each in several chunks.
 pub(super) struct Split {
     pub(super) bits: u32,
     pub(super) chunks: Vec<Chunk>,
     /// The share of both sides that may stay on the device.
     pub(super) kept: f64,
+}
+
+impl Split {
+    /// Rows of a partition.
+    pub(super) fn rows_of(&self, partition: usize) -> u64 {
+        let rows = |chunk: &Chunk| chunk.rows_of(&(partition..partition + 1));
+        self.chunks.iter().map(rows).map(|r| r.end - r.start).sum()
+    }
 }
 
 /// The chunks of a side on their way to where they stay.
@@ -179,11 +115,15 @@ impl Run<'_> {
             made.release(&mut self.recycler);
             return Ok(Chunk::here((kept, offsets)));
         }
-        if !kept.extends_on_host(&parts, &mut self.recycler, name)? {
-            let prepared = self.prepared;
-            if let Some(directory) = &prepared.spill {
-                let file = self.to_file(directory, &made, &parts, &offsets)?;
-                self.recycler.note_spilled(bytes);
+        let (there, fits) = self.host_room(&parts, name)?;
+        kept.join(there);
+        if !fits {
+            let moved: Vec<PartSize> = parts
+                .iter()
+                .filter(|part| moves_along(part.part))
+                .copied()
+                .collect();
+            if let Some(file) = self.write_to_file(&made, &moved, &offsets)? {
                 made.release(&mut self.recycler);
                 return Ok(file);
             }
@@ -199,37 +139,6 @@ impl Run<'_> {
             self.has_left(before)?;
         }
         Ok(Chunk::here((kept, offsets)))
-    }
-
-    /// Write a chunk to a file, and wait until it is there.
-    fn to_file(
-        &self,
-        directory: &SpillDirectory,
-        made: &Store,
-        parts: &[PartSize],
-        offsets: &[u32],
-    ) -> Result<Chunk> {
-        let mut written = Vec::new();
-        let mut columns = Vec::new();
-        for part in parts.iter().filter(|part| moves_along(part.part)) {
-            let Some((buffer, start)) = made.location(part.part) else {
-                return Err(GpuError::Internal(format!(
-                    "a chunk without {:?}",
-                    part.part
-                )));
-            };
-            let mut values = vec![0; part.rows as usize * part.unit];
-            buffer.download(self.stream, start, &mut values)?;
-            columns.push((part.unit, values));
-            written.push(*part);
-        }
-        let ranges = offsets.windows(2).map(|w| w[0] as usize..w[1] as usize);
-        let file = directory.write(columns, ranges)?;
-        log::debug!("{} bytes of a join's side went to a file", file.bytes());
-        Ok(Chunk {
-            rows: Rows::File(Box::new(file), written),
-            offsets: offsets.to_vec(),
-        })
     }
 
     /// All chunks have been put away: what is queued from now on finds them there.

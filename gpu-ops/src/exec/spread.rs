@@ -2,11 +2,12 @@
 //! partitions are brought back to the device.
 //!
 //! A piece is as many rows as may lie on the device. It is partitioned there, and its partitions are kept one behind the other:
-//! on the device while more than half of that is free, else in host memory. So rows cross the link in whole pieces one way
-//! and in runs of a partition the other way, never one by one.
+//! on the device while more than half of that is free, else in host memory, and in files when that is full and the user names a
+//! directory. So rows cross the link in whole pieces one way and in runs of a partition the other way, never one by one.
 
 use std::ops::Range;
 
+use super::chunks::{Chunk, moves_along, rows_within};
 use super::part_sizes::{BlockSizes, PartSize};
 use super::places::{Part, Place};
 use super::prepared::{PreparedKernel, PreparedSource};
@@ -24,6 +25,8 @@ use crate::runtime::StreamLease;
 /// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
 /// they are partitioned or sorted, those of the next part come meanwhile, and there is what is made of them.
 const SHARE_OF_BUDGET: u64 = 12;
+/// Rows stay where they were made with up to this share more room than they take.
+const SHARE_UNUSED: usize = 8;
 /// A piece has whole vectors of every column.
 const VECTOR: u64 = 1024;
 /// Hash or key bits of partitions: one reading of the rows.
@@ -34,22 +37,7 @@ pub(super) fn part_bytes(budget: usize) -> u64 {
     budget as u64 / SHARE_OF_BUDGET
 }
 
-/// Rows in partitions.
-struct Chunk {
-    rows: Store,
-    /// The first row of each partition, and the number of rows.
-    offsets: Vec<u32>,
-}
-
-impl Chunk {
-    /// Rows of some partitions, which lie one behind the other.
-    fn of(&self, partitions: &Range<usize>) -> Range<u64> {
-        let offset = |at: usize| self.offsets.get(at).copied().map_or(0, u64::from);
-        offset(partitions.start)..offset(partitions.end)
-    }
-}
-
-/// Rows of a result in `2^BITS` partitions.
+/// Rows of a result in `2^BITS` partitions, or all of them in the first one.
 #[derive(Default)]
 pub(super) struct Spread {
     chunks: Vec<Chunk>,
@@ -105,10 +93,17 @@ pub(super) struct Staged {
     come: Event,
 }
 
+impl Staged {
+    /// How many rows come.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
 impl Spread {
     /// Rows of some partitions.
     pub(super) fn rows_of(&self, partitions: &Range<usize>) -> u64 {
-        let of = |chunk: &Chunk| chunk.of(partitions);
+        let of = |chunk: &Chunk| chunk.rows_of(partitions);
         self.chunks.iter().map(of).map(|r| r.end - r.start).sum()
     }
 
@@ -117,12 +112,14 @@ impl Spread {
         self.rows_of(&(0..1 << BITS))
     }
 
-    /// Where the rows of some partitions lie, as many as there are chunks.
-    pub(super) fn places(&self, partitions: &Range<usize>) -> Vec<(&Store, Range<u64>)> {
-        let chunks = self.chunks.iter();
-        chunks
-            .map(|chunk| (&chunk.rows, chunk.of(partitions)))
-            .collect()
+    /// Where the rows lie.
+    pub(super) fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// The same, one after the other, to be let go of.
+    pub(super) fn into_chunks(self) -> Vec<Chunk> {
+        self.chunks
     }
 
     /// Rows of the largest partition.
@@ -314,30 +311,99 @@ impl Run<'_> {
             return Err(lost(Part::Offsets));
         };
         let offsets = buffer.download_values(self.stream, at, partitions as usize + 1)?;
-        if self.recycler.has_plenty() {
-            let rows = arranged;
-            spread.chunks.push(Chunk { rows, offsets });
+        self.keep_chunk(result, (arranged, offsets), kept, spread)
+    }
+
+    /// Keep the `rows` rows of a piece as they are.
+    pub(super) fn keep_piece(
+        &mut self,
+        result: ResultId,
+        piece: Store,
+        rows: u64,
+        spread: &mut Spread,
+    ) -> Result<()> {
+        if rows == 0 {
+            piece.release(&mut self.recycler);
             return Ok(());
         }
-        let mut away = Store::default();
-        away.extend_on_host(kept, &mut self.recycler, name)?;
+        let kept: Vec<PartSize> = piece
+            .parts()
+            .filter(|size| moves_along(size.part))
+            .map(|size| PartSize { rows, ..size })
+            .collect();
+        let end = u32::try_from(rows)
+            .map_err(|_| GpuError::Internal(format!("a piece of {rows} rows")))?;
+        let bytes = Store::bytes_within(&kept)?;
+        let mut made = piece;
+        if made.bytes() > bytes + bytes / SHARE_UNUSED && self.recycler.has_plenty() {
+            // Few rows passed: the room for the others is not kept.
+            let mut dense = Store::default();
+            let name = self.name(result);
+            dense.extend_on_device(kept.clone(), &mut self.recycler, name)?;
+            dense.copy_range(&made, 0..rows, 0, moves_along, self.stream)?;
+            made.release(&mut self.recycler);
+            made = dense;
+        }
+        self.keep_chunk(result, (made, vec![0, end]), kept, spread)
+    }
+
+    /// Keep rows in partitions, these parts of them, where there is room: a chunk more of what is spread.
+    fn keep_chunk(
+        &mut self,
+        result: ResultId,
+        (made, offsets): (Store, Vec<u32>),
+        kept: Vec<PartSize>,
+        spread: &mut Spread,
+    ) -> Result<()> {
+        if self.recycler.has_plenty() {
+            spread.chunks.push(Chunk::here((made, offsets)));
+            return Ok(());
+        }
+        let rows = offsets.last().copied().map_or(0, u64::from);
+        let name = self.name(result);
+        let (mut away, there) = self.host_room(&kept, name)?;
+        if !there {
+            if let Some(file) = self.write_to_file(&made, &kept, &offsets)? {
+                made.release(&mut self.recycler);
+                spread.chunks.push(file);
+                // What is at work finds no room elsewhere either: it gets that of the first chunks.
+                while !self.recycler.is_nearly_free() && self.chunk_to_file(spread, false)? {}
+                return Ok(());
+            }
+            // Device memory may still have room; the error says what to set.
+            away.extend_on_device(kept, &mut self.recycler, name)?;
+        }
         let copies = match &mut spread.away {
             Some(copies) => copies,
             none => none.insert(self.runtime.lease_stream()?),
         };
         let device = self.runtime.device();
-        let partitioned = device.record_event(self.stream)?;
-        device.wait_event(copies, &partitioned)?;
-        away.copy_range(&arranged, 0..rows, 0, |_| true, copies)?;
+        let made_there = device.record_event(self.stream)?;
+        device.wait_event(copies, &made_there)?;
+        away.copy_range(&made, 0..rows, 0, moves_along, copies)?;
         let left = device.record_event(copies)?;
-        if let Some(before) = spread.leaving.replace((arranged, left)) {
+        if let Some(before) = spread.leaving.replace((made, left)) {
             self.has_left(before)?;
         }
-        spread.chunks.push(Chunk {
-            rows: away,
-            offsets,
-        });
+        spread.chunks.push(Chunk::here((away, offsets)));
         Ok(())
+    }
+
+    /// Move one of the chunks that lie in host memory, or else on the device, to a file; false when there is none, or no
+    /// directory for files.
+    pub(super) fn chunk_to_file(&mut self, spread: &mut Spread, on_host: bool) -> Result<bool> {
+        let lies_there = |store: &Store| store.is_on_host() == on_host;
+        let mut chunks = spread.chunks.iter();
+        let number = chunks.position(|chunk| chunk.store().is_some_and(lies_there));
+        let Some(number) = number else {
+            return Ok(false);
+        };
+        let Some(file) = self.chunk_as_file(&spread.chunks[number])? else {
+            return Ok(false);
+        };
+        let before = std::mem::replace(&mut spread.chunks[number], file);
+        before.release(&mut self.recycler);
+        Ok(true)
     }
 
     /// All pieces have been spread: what is queued from now on finds their rows.
@@ -376,19 +442,34 @@ impl Run<'_> {
         let device = self.runtime.device();
         let free = device.record_event(self.stream)?;
         device.wait_event(copies, &free)?;
-        let (mut at, mut before) = (0, 0);
-        for chunk in &spread.chunks {
-            let has = chunk.of(partitions);
-            let all = before..before + (has.end - has.start);
-            before = all.end;
-            let (from, to) = (wanted.start.max(all.start), wanted.end.min(all.end));
-            if from < to {
-                let range = has.start + from - all.start..has.start + to - all.start;
-                store.copy_range(&chunk.rows, range, at, |_| true, copies)?;
-                at += to - from;
-            }
+        for (number, range, at) in rows_within(&spread.chunks, partitions, wanted) {
+            spread.chunks[number].copy(range, &store, at, copies)?;
         }
-        if spread.chunks.iter().any(|chunk| chunk.rows.is_on_host()) {
+        if spread.chunks.iter().any(Chunk::is_away) {
+            self.pair_bytes += store.bytes() as u64;
+        }
+        Ok(Staged {
+            store,
+            rows,
+            come: device.record_event(copies)?,
+        })
+    }
+
+    /// Queue the copy of all rows of a chunk to the device on `copies`.
+    pub(super) fn stage_chunk(
+        &mut self,
+        result: ResultId,
+        chunk: &Chunk,
+        copies: &Stream,
+    ) -> Result<Staged> {
+        let has = chunk.rows_of(&chunk.partitions());
+        let rows = has.end - has.start;
+        let store = self.room_for_rows(result, rows)?;
+        let device = self.runtime.device();
+        let free = device.record_event(self.stream)?;
+        device.wait_event(copies, &free)?;
+        chunk.copy(has, &store, 0, copies)?;
+        if chunk.is_away() {
             self.pair_bytes += store.bytes() as u64;
         }
         Ok(Staged {
@@ -418,7 +499,7 @@ impl Run<'_> {
     /// Nobody needs the rows any more.
     pub(super) fn drop_spread(&mut self, spread: Spread) {
         for chunk in spread.chunks {
-            chunk.rows.release(&mut self.recycler);
+            chunk.release(&mut self.recycler);
         }
     }
 
@@ -447,10 +528,7 @@ mod tests {
             }
         }
         Spread {
-            chunks: vec![Chunk {
-                rows: Store::default(),
-                offsets,
-            }],
+            chunks: vec![Chunk::here((Store::default(), offsets))],
             ..Spread::default()
         }
     }

@@ -193,19 +193,6 @@ impl Store {
         Ok(true)
     }
 
-    /// Add a block of parts in host memory, where that may be.
-    pub(super) fn extend_on_host(
-        &mut self,
-        parts: Vec<PartSize>,
-        recycler: &mut Recycler,
-        purpose: &str,
-    ) -> Result<()> {
-        if self.extends_on_host(&parts, recycler, purpose)? {
-            return Ok(());
-        }
-        self.extend_on_device(parts, recycler, purpose)
-    }
-
     /// Copy the first `rows` rows of every part that `self` and `old` have in common.
     pub(super) fn copy_rows(&self, old: &Store, rows: u64, stream: &Stream) -> Result<()> {
         self.copy_range(old, 0..rows, 0, |_| true, stream)
@@ -373,6 +360,11 @@ impl Recycler {
         self.room() > self.pool.budget() as u64 / 2
     }
 
+    /// Are more than three quarters?
+    pub(super) fn is_nearly_free(&self) -> bool {
+        self.room() > self.pool.budget() as u64 / 4 * 3
+    }
+
     /// A buffer for rows: in host memory, where that may be, when it would take much of device memory.
     pub(super) fn allocate_rows(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
         if bytes > self.pool.budget() / SHARE_OF_BUDGET
@@ -409,6 +401,11 @@ impl Recycler {
     /// Count bytes that went to a file.
     pub(super) fn note_spilled(&mut self, bytes: u64) {
         self.spilled += bytes;
+    }
+
+    /// Bytes that were taken of host memory go back unused.
+    pub(super) fn forget_spilled(&mut self, bytes: u64) {
+        self.spilled = self.spilled.saturating_sub(bytes);
     }
 
     /// What was allocated, or host memory where that failed for want of room.

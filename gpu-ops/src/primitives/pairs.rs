@@ -327,6 +327,7 @@ unsafe fn join(
     let extra = scratch(runtime, partitions, 4, "tasks of join partitions")?;
     let first_extra = scratch(runtime, partitions + 1, 8, "tasks of join partitions")?;
     let matched = control.ptr().offset(8);
+    let stop = stream.stop_place();
     let args = PhjArgs {
         build_keys: build.keys.ptr,
         build_numbers: build.numbers.unwrap_or(DevicePtr::NULL),
@@ -344,6 +345,8 @@ unsafe fn join(
         entries: pairs.entries,
         rows: pairs.rows,
         pairs: pairs.count,
+        stop_word: stop.word,
+        stop_number: stop.number,
         capacity: pairs.capacity,
         partitions,
         probe_chunk: probe_chunk(

@@ -1,4 +1,5 @@
-//! Joins whose rows neither device memory nor host memory has room for: they go to files, which go with the query.
+//! Joins, group-bys and sorts whose rows neither device memory nor host memory has room for: they go to files, which go with
+//! the query.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use arrow::array::{ArrayRef, Decimal128Array};
 use arrow::datatypes::Int64Type;
 use warpline_sql_tests::{Fixture, test_device};
 
+use super::counter;
 use crate::operators::support::{Nulls, drawn, primitive, row_numbers, strings};
 
 const DEVICE_MEMORY: &str = "524288";
@@ -15,10 +17,45 @@ const DEVICE_MEMORY: &str = "524288";
 const HOST_MEMORY: usize = 768 << 10;
 const ROWS: usize = 20_000;
 
-const JOINS: [&str; 2] = [
+const JOINS: [&str; 4] = [
     "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(x.w) AS w, max(y.w) AS v, min(x.s) AS s \
      FROM large x JOIN large y ON x.l = y.l",
     "SELECT x.s, count(*) AS c, max(x.w) AS w, min(y.w) AS v FROM large x JOIN large y ON x.l = y.l AND x.id <> y.id GROUP BY x.s",
+    // A third of the rows has no key, and all of them are in one partition.
+    "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.l = y.l AND x.s = y.s",
+    "SELECT x.s, count(*) AS c, count(y.id) AS d, max(x.w) AS w, min(y.w) AS v FROM large x LEFT JOIN large y ON x.l = y.l AND x.s = y.s GROUP BY x.s",
+];
+
+/// Groups of keys of all kinds, with a host memory that their rows do not fit.
+const GROUPS: [(&str, usize); 3] = [
+    (
+        "SELECT count(*) AS n, sum(c) AS c, max(w) AS w, min(a) AS a FROM \
+         (SELECT m, count(*) AS c, max(w) AS w, sum(id) AS a FROM large GROUP BY m) g",
+        640 << 10,
+    ),
+    (
+        "SELECT m, count(*) AS c, sum(w) AS w, max(id) AS d FROM large GROUP BY m HAVING sum(id) % 50 = 7",
+        640 << 10,
+    ),
+    (
+        "SELECT s, count(*) AS n, max(c) AS c FROM (SELECT w, s, count(*) AS c, max(id) AS m FROM large GROUP BY w, s) g GROUP BY s",
+        512 << 10,
+    ),
+];
+
+/// Sorts whose output fits, and nothing else does.
+const SORTS: [(&str, usize); 4] = [
+    ("SELECT id FROM large ORDER BY w, id", 448 << 10),
+    (
+        "SELECT id FROM large ORDER BY l DESC NULLS LAST, id LIMIT 9000 OFFSET 5000",
+        288 << 10,
+    ),
+    // Five keys: ranges of equal rows alone, which leave host memory to the output.
+    ("SELECT s, id, m FROM large ORDER BY s", 540 << 10),
+    (
+        "SELECT id FROM large WHERE id % 5 <> 2 ORDER BY w, id DESC OFFSET 100",
+        448 << 10,
+    ),
 ];
 
 fn columns() -> Vec<(&'static str, ArrayRef)> {
@@ -31,6 +68,10 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         (
             "l",
             primitive::<Int64Type>(drawn(&keys, ROWS, Nulls::Some, 3)),
+        ),
+        (
+            "m",
+            primitive::<Int64Type>(drawn(&keys, ROWS, Nulls::None, 5)),
         ),
         ("s", strings(drawn(&words, ROWS, Nulls::Some, 4))),
         ("w", Arc::new(wide.expect("values that fit"))),
@@ -46,6 +87,37 @@ fn fixture(settings: &[(&str, &str)]) -> Fixture {
     ];
     let settings: Vec<_> = common.into_iter().chain(settings.iter().copied()).collect();
     Fixture::open(test_device(), true, &settings).table("large", columns())
+}
+
+/// The table with less device memory than its groups and orders take, and so much host memory.
+fn short(host_memory: usize, settings: &[(&str, &str)]) -> Fixture {
+    let host = host_memory.to_string();
+    let common = [
+        ("warpline.device_memory", "262144"),
+        ("warpline.host_memory", host.as_str()),
+    ];
+    let settings: Vec<_> = common.into_iter().chain(settings.iter().copied()).collect();
+    Fixture::open(test_device(), true, &settings).table("large", columns())
+}
+
+/// Right answers where rows go to files, none of which stays; without a directory there is no room, so that files it was.
+#[track_caller]
+fn check_short(parts: &str, queries: &[(&str, usize)]) {
+    let folder = Folder::new(parts);
+    let name = folder.path().to_str().expect("a name");
+    for (sql, host_memory) in queries {
+        let fixture = short(*host_memory, &[("warpline.spill_directory", name)]);
+        for _ in 0..2 {
+            let run = fixture.check(sql);
+            assert!(run.metrics.spilled_bytes > 0, "{sql}");
+            assert_eq!(files(folder.path()), 0, "{sql}");
+        }
+        assert!(counter(&fixture, sql, parts) > 1, "{sql}");
+        let without = short(*host_memory, &[]);
+        let error = without.block_on(without.session().query(sql));
+        let error = error.expect_err(sql).to_string();
+        assert!(error.contains("warpline.spill_directory"), "{error}");
+    }
 }
 
 /// A directory that goes in the end.
@@ -93,6 +165,37 @@ fn rows_beyond_host_memory_go_to_files() {
         }
     }
     assert!(!left.exists());
+}
+
+#[test]
+fn groups_beyond_host_memory_go_to_files() {
+    check_short("group_parts", &GROUPS);
+}
+
+#[test]
+fn sorts_beyond_host_memory_go_to_files() {
+    check_short("sort_parts", &SORTS);
+}
+
+/// Whatever call of the device fails: an error or the right answer, and no file stays.
+#[test]
+fn files_of_groups_and_sorts_go_when_queries_fail() {
+    let folder = Folder::new("parts-failed");
+    let name = folder.path().to_str().expect("a name");
+    let rules = "download:random:3:0.02,launch:random:5:0.005,copy:random:7:0.005";
+    for (sql, host_memory) in [GROUPS[0], SORTS[0]] {
+        let settings = [
+            ("warpline.spill_directory", name),
+            ("warpline.inject_failures", rules),
+        ];
+        let fixture = short(host_memory, &settings);
+        let mut failed = 0;
+        for _ in 0..6 {
+            failed += usize::from(fixture.block_on(fixture.session().query(sql)).is_err());
+            assert_eq!(files(folder.path()), 0, "{sql}");
+        }
+        assert!(failed > 0, "nothing failed: {sql}");
+    }
 }
 
 /// A call of the device fails now and then: an error or the right answer, and no file stays.

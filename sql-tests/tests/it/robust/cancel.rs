@@ -2,10 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use arrow::datatypes::Int64Type;
 use datafusion::physical_plan::displayable;
-use warpline_sql_tests::Fixture;
+use warpline_sql_tests::{Fixture, test_device};
 
 use super::{assert_right, left_in_use, memory, sql, tpch};
+use crate::operators::support::{Nulls, drawn, primitive, row_numbers};
 
 const INJECT: &str = "warpline.inject_failures";
 
@@ -73,6 +75,59 @@ fn a_dropped_query_stops_and_returns_its_memory() {
     assert!(dropped > 2, "only {dropped} were dropped");
     let run = fixture.run(&expected.sql).expect("an answer");
     assert_right(&expected, &run, "afterwards");
+}
+
+/// Kernels that would run for minutes: rows of one key joined with each other, in every shape of a kernel, and compared with each
+/// other. They leave within a second or so.
+#[test]
+fn kernels_of_a_stopped_query_leave() {
+    const ROWS: usize = 60_000;
+    // No pair passes, and nothing can be added up before the join.
+    let join =
+        "SELECT count(*) AS c FROM big x JOIN big y ON x.k = y.k WHERE x.id * 7 + y.id < x.k - 1";
+    let exists = "SELECT count(*) AS c FROM big x WHERE EXISTS \
+                  (SELECT 1 FROM big y WHERE y.k = x.k AND (x.id + y.id) % 7 = 9)";
+    let shapes: [(&str, &[(&str, &str)]); 7] = [
+        (join, &[("warpline.load_balance", "nifs_aws")]),
+        (join, &[("warpline.load_balance", "fws")]),
+        (join, &[("warpline.load_balance", "nifs")]),
+        (join, &[("warpline.load_balance", "none")]),
+        (
+            join,
+            &[
+                ("warpline.materialization", "eager"),
+                ("warpline.join", "nphj"),
+            ],
+        ),
+        (join, &[("warpline.join", "phj_ur")]),
+        (exists, &[]),
+    ];
+    let one_key = || primitive::<Int64Type>(drawn(&[3], ROWS, Nulls::None, 1));
+    for (sql, settings) in shapes {
+        let settings: Vec<_> = [("warpline.min_rows", "0")]
+            .iter()
+            .chain(settings)
+            .copied()
+            .collect();
+        let fixture = Fixture::open(test_device(), true, &settings)
+            .table("big", vec![("id", row_numbers(ROWS)), ("k", one_key())]);
+        fixture.check("SELECT k, sum(id) AS s FROM big GROUP BY k");
+        let begin = Instant::now();
+        let run = fixture.run_within(sql, Duration::from_secs(5));
+        assert!(
+            run.is_none(),
+            "{settings:?}: over after {:?}",
+            begin.elapsed()
+        );
+        let dropped = Instant::now();
+        wait_until_idle(&fixture);
+        assert!(
+            dropped.elapsed() < Duration::from_secs(20),
+            "{settings:?}: {:?}",
+            dropped.elapsed()
+        );
+        fixture.check("SELECT k, max(id) AS m FROM big GROUP BY k");
+    }
 }
 
 #[test]
