@@ -381,7 +381,7 @@ WL_DEVICE u32 phj_partition(const u64* first, u64 partitions, u64 task) {
 }
 
 // The next extra task of this block and its partition; false when there are none.
-WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, u64& task) {
+WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, StopWatch& watch, u64& task) {
   __syncthreads();
   if (warp_id() == 0) {
     u64 mine = 0;
@@ -389,7 +389,7 @@ WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, u64& task) {
     mine = __shfl_sync(WL_FULL_MASK, mine, 0);
     bool exists = mine < args.first_extra[args.partitions];
     // Tasks are as many as pairs of chunks of a key that both sides repeat.
-    if (exists) exists = !query_stopped_warp(args.stop_word, args.stop_number);
+    if (exists) exists = !query_stopped_warp(watch);
     const u32 partition = exists ? phj_partition(args.first_extra, args.partitions, mine) : 0;
     if (lane_id() == 0) {
       shared.partition = partition;
@@ -404,9 +404,10 @@ WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, u64& task) {
 WL_KERNEL(phj_join, PhjArgs, args) {
   WL_SHARED(PhjShared, shared);
   const bool extra = blockIdx.x >= args.partitions;
+  StopWatch watch = stop_watch(args.stop_word, args.stop_number);
   while (true) {
     u64 task = 0;
-    if (extra && !phj_take(args, shared, task)) return;
+    if (extra && !phj_take(args, shared, watch, task)) return;
     const u32 p = extra ? shared.partition : blockIdx.x;
     const u32 build_begin = args.build_offsets[p], build_end = args.build_offsets[p + 1];
     const u32 probe_begin = args.probe_offsets[p], probe_end = args.probe_offsets[p + 1];

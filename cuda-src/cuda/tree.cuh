@@ -270,8 +270,8 @@ struct TreeShare {
 
 // Was the query stopped? A warp with work looks at the host's word, and tells the warps that wait for work, of which
 // there would be too many looks. Who waits for a warp that has left would wait for ever: every loop that waits asks.
-WL_DEVICE bool tree_stopped(const TreeShare& share, const u64* word, u64 number) {
-  const bool stopped = query_stopped_warp(word, number);
+WL_DEVICE bool tree_stopped(const TreeShare& share, StopWatch& watch) {
+  const bool stopped = query_stopped_warp(watch);
   if (stopped && lane_id() == 0) store_relaxed(&share.counters->stopped, 1u);
   return stopped;
 }

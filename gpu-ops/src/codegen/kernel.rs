@@ -203,7 +203,7 @@ impl KernelWriter<'_> {
         }
     }
 
-    /// C++ text of what tells whether the query was stopped: arguments of the functions of `stop.cuh`.
+    /// C++ text of what tells whether the query was stopped: arguments of `stop_watch` (`stop.cuh`).
     pub(super) fn stop_arguments(&mut self) -> String {
         let word = self.pointer("stopword", "const u64*");
         let number = self.size("stopnumber");
@@ -231,7 +231,11 @@ impl KernelWriter<'_> {
         let all = (1u32 << self.pipeline.thread_rows) - 1;
         line!(self, "  const u64 tiles = (rows + {}) / {tile};", tile - 1);
         if self.may_take_long() {
-            line!(self, "  u32 unasked = 0;");
+            let asked = self.stop_arguments();
+            line!(
+                self,
+                "  u32 unasked = 0; StopWatch watch = stop_watch({asked});"
+            );
         }
         let first = match self.first_row() {
             Some(first) => format!("{first} / {tile} + blockIdx.x"),
@@ -242,10 +246,9 @@ impl KernelWriter<'_> {
             "  for (u64 tile = {first}; tile < tiles; tile += gridDim.x) {{"
         );
         if self.may_take_long() {
-            let asked = self.stop_arguments();
             line!(
                 self,
-                "    if (++unasked == WL_STOP_TILES) {{ unasked = 0; if (query_stopped_block({asked})) break; }}"
+                "    if (++unasked == WL_STOP_TILES) {{ unasked = 0; if (query_stopped_block(watch)) break; }}"
             );
         }
         line!(

@@ -268,10 +268,9 @@ impl KernelWriter<'_> {
             "    if ((live & h{p}) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h{p}) >> k & 1) {{"
         );
         line!(self, "      for (u32 j = 0; j < length{p}[k]; ++j) {{");
-        let asked = self.stop_arguments();
         line!(
             self,
-            "        if ((j + 1) % WL_STOP_ENTRIES == 0 && query_stopped({asked})) break;"
+            "        if ((j + 1) % WL_STOP_ENTRIES == 0 && query_stopped(watch)) break;"
         );
         let listed = !index.keys.is_empty() && !index.unique;
         if listed {

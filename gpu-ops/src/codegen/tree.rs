@@ -123,10 +123,13 @@ impl KernelWriter<'_> {
             );
         }
         let asked = self.stop_arguments();
-        line!(self, "  u32 unasked = 0;\n  while (true) {{");
         line!(
             self,
-            "    if (++unasked == WL_STOP_VISITS) {{ unasked = 0; if (tree_stopped(share, {asked})) break; }}"
+            "  u32 unasked = 0; StopWatch watch = stop_watch({asked});\n  while (true) {{"
+        );
+        line!(
+            self,
+            "    if (++unasked == WL_STOP_VISITS) {{ unasked = 0; if (tree_stopped(share, watch)) break; }}"
         );
         line!(
             self,
