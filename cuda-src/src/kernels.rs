@@ -4,12 +4,14 @@ use crate::DevicePtr;
 use crate::kernel_args;
 
 mod calibrate;
+mod copy_runs;
 mod partition;
 mod synthetic;
 mod unordered;
 mod write_combine;
 
 pub use calibrate::{CalibrateArgs, calibrate};
+pub use copy_runs::{COPY_RUN_WORDS, COPY_RUNS_THREADS, CopyRunsArgs, copy_runs};
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
     PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PartitionHistogramArgs,
@@ -503,6 +505,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("calibrate", calibrate()),
         ("synthetic", synthetic()),
         ("scan", scan()),
+        ("copy_runs", copy_runs()),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),
         ("group_number_16", group_number(16)),

@@ -299,18 +299,24 @@ impl Runtime {
         &self.host_pool
     }
 
-    /// Working memory of a kernel: device memory, or host memory where that has no room left.
+    /// Working memory of kernels on `stream` alone: device memory, or host memory where that has no room left.
     ///
     /// # Errors
     /// [`GpuError::OutOfDeviceMemory`] when neither has.
-    pub(crate) fn working_memory(&self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
-        match self.pool.allocate(bytes, purpose) {
+    pub(crate) fn working_memory(
+        &self,
+        stream: &Stream,
+        bytes: usize,
+        purpose: &str,
+    ) -> Result<DeviceBuffer> {
+        let allocated = match self.pool.allocate_for(stream, bytes, purpose) {
             Err(full @ GpuError::OutOfDeviceMemory { .. }) => {
-                let on_host = self.host_pool.allocate(bytes, purpose);
+                let on_host = self.host_pool.allocate_for(stream, bytes, purpose);
                 on_host.map_err(|_| full)
             }
             other => other,
-        }
+        };
+        Ok(allocated?.ordered_by(stream))
     }
 
     /// Base table columns resident on the device.

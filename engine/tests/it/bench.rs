@@ -110,6 +110,17 @@ fn joins_larger_than_device_memory_are_right_and_priced_by_the_link() {
     for way in ["staged", "sorted", "shared", "hierarchical", "standard"] {
         assert_eq!(fanouts(way), [2.0, 2048.0], "{way}");
     }
+    let arguments = [
+        "bench", "triton", "--sweep", "runs", "--device", "emulator", "--runs", "1", "--format",
+        "json",
+    ];
+    let report: Value = serde_json::from_str(&run(&arguments).ok().stdout).unwrap();
+    let points = report["sweeps"][0]["points"].as_array().unwrap();
+    for way in ["copy engine", "kernel"] {
+        let of = points.iter().filter(|p| p["series"] == way);
+        let runs: Vec<f64> = of.map(|p| p["x"].as_f64().unwrap()).collect();
+        assert_eq!(runs, [16384.0, f64::from(4 << 20)], "{way}");
+    }
     run(&[
         "bench", "triton", "--device", "emulator", "--budget", "much",
     ])

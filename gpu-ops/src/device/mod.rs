@@ -87,6 +87,11 @@ impl Stream {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// The queue among those that there are now; one that is made when this is gone may have the same number.
+    pub(crate) fn number(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     /// The query that it is used for.
     pub(crate) fn query(&self) -> Option<&Arc<Query>> {
         self.1.as_ref()

@@ -13,7 +13,12 @@ use super::storage::{Recycler, Store};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::memory::SpillFile;
+use crate::primitives::{self, ByteRun};
+use crate::runtime::Runtime;
 
+/// From so many bytes on, on average, runs come across the link by the copy engine: it needs about two microseconds for each,
+/// in which the link carries 100 KB.
+const LONG_RUN: u64 = 1 << 20;
 /// This share of host memory is left to results where chunks may go to files.
 const SHARE_FOR_RESULTS: usize = 8;
 
@@ -80,6 +85,31 @@ impl Chunk {
         }
     }
 
+    /// The same, but what lies in memory is only noted in `runs`, to be copied with other runs.
+    ///
+    /// # Errors
+    /// As [`Chunk::copy`].
+    pub(super) fn bring(
+        &self,
+        wanted: Range<u64>,
+        to: &Store,
+        at: u64,
+        by: &Stream,
+        runs: &mut Runs,
+    ) -> Result<()> {
+        match &self.rows {
+            Rows::Here(rows) => {
+                let found = to.runs(rows, wanted, at, moves_along)?;
+                match rows.is_on_host() {
+                    true => runs.far.extend(found),
+                    false => runs.near.extend(found),
+                }
+                Ok(())
+            }
+            Rows::File(file, parts) => self.copy_from_file(file, parts, wanted, to, at, by),
+        }
+    }
+
     /// Partitions of a file are read whole.
     fn copy_from_file(
         &self,
@@ -116,6 +146,37 @@ impl Chunk {
     pub(super) fn release(self, recycler: &mut Recycler) {
         if let Rows::Here(rows) = self.rows {
             rows.release(recycler);
+        }
+    }
+}
+
+/// Runs of rows that are to be copied to the device.
+#[derive(Default)]
+pub(super) struct Runs {
+    /// They lie there already.
+    near: Vec<ByteRun>,
+    /// They come across the link.
+    far: Vec<ByteRun>,
+}
+
+impl Runs {
+    /// Queue their copies.
+    ///
+    /// # Safety
+    /// As [`primitives::copy_runs`].
+    pub(super) unsafe fn copy(&self, runtime: &Runtime, stream: &Stream) -> Result<()> {
+        let bytes: u64 = self.far.iter().map(|run| run.bytes).sum();
+        // SAFETY: passed on to the caller.
+        unsafe {
+            if bytes >= LONG_RUN * self.far.len() as u64 {
+                for run in &self.far {
+                    let device = runtime.device();
+                    device.copy_on_device(stream, run.from, run.to, run.bytes as usize)?;
+                }
+            } else {
+                primitives::copy_runs(runtime, stream, &self.far, true)?;
+            }
+            primitives::copy_runs(runtime, stream, &self.near, false)
         }
     }
 }

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use warpline_cuda::kernels;
 
-use super::joined::{dense, digits};
-use super::part_sizes::arranged_parts;
-use super::shapes::{ColumnShape, IndexShape, Shape};
+use super::joined::{JoinBits, dense, digits};
+use super::part_sizes::{PartSize, arranged_parts, side_parts};
+use super::shapes::{ColumnShape, Shape};
 use crate::codegen::{JoinKeys, KernelProgram};
 use crate::device::{DeviceInfo, Kernel};
 use crate::error::{GpuError, Result};
@@ -29,10 +29,27 @@ pub(super) struct Builtins {
     wanted: Vec<Builtin>,
 }
 
+/// Two sides of a join.
+#[derive(Clone, Copy)]
+struct JoinOf<'a> {
+    keys: JoinKeys,
+    /// The columns of either, the build side's first.
+    sides: [&'a [ColumnShape]; 2],
+    unique: bool,
+    /// Build rows, about.
+    rows: u64,
+}
+
+/// What sides are split by that are joined in parts, about: how many parts there will be is known once their rows are, and
+/// the kernels are the same for any number.
+const SPLIT: JoinBits = JoinBits { known: 2, bits: 0 };
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Builtin {
     /// Sums of 32-bit and of 64-bit words are one module.
     Sums,
+    /// Copies of many runs of bytes.
+    Runs,
     /// Indexes with keys of this many words.
     Index(usize),
     SmallSort,
@@ -62,7 +79,7 @@ enum Builtin {
         keys: JoinKeys,
         unique: bool,
         rows: u64,
-        bits: u32,
+        bits: JoinBits,
     },
     /// Pairs of sorted sides.
     MergeJoin {
@@ -90,7 +107,20 @@ impl Builtins {
                     };
                     let rows = graph.results.get(join.index).map_or(0, |r| r.estimate);
                     let kind = join.matches.kind;
-                    self.of_join(index, join.matches.keys, columns, kind, rows, device);
+                    let keys = join.matches.keys;
+                    // Of partitions with equal keys any row will do when only probe rows are asked for.
+                    let any =
+                        !keys.join.sorts() && matches!(kind, ProbeKind::Semi | ProbeKind::Anti);
+                    let one = JoinOf {
+                        keys,
+                        sides: [&index.columns, columns],
+                        unique: index.unique || any,
+                        rows,
+                    };
+                    self.of_join(&one, JoinBits::of_all(0), device);
+                    if graph.parts.allowed() && !one.keys.join.sorts() {
+                        self.of_pairs(&one, device);
+                    }
                 }
                 Shape::Index(index) if index.appends() && index.key_words > 0 => {
                     self.add(Builtin::Index(index.key_words));
@@ -103,45 +133,64 @@ impl Builtins {
         }
     }
 
-    /// What joins the rows of an index, about `rows`, with those of a side of these columns.
-    fn of_join(
-        &mut self,
-        index: &IndexShape,
-        keys: JoinKeys,
-        columns: &[ColumnShape],
-        kind: ProbeKind,
-        rows: u64,
-        device: &DeviceInfo,
-    ) {
-        let bits = partition_bits(rows, keys.width, device);
-        let (width, digits) = (keys.width, digits(keys, bits));
-        for columns in [&index.columns, columns] {
-            let parts = arranged_parts(columns, keys, bits, 0);
-            let moved = parts.iter().filter(|part| part.part.moves());
-            let columns = moved.map(|part| part.unit as u32).collect();
-            if keys.join.sorts() {
-                self.add(Builtin::Pass {
-                    width,
-                    digits,
-                    columns,
-                });
-            } else {
-                self.of_unordered(width, digits, columns, bits);
-            }
+    /// What joins two sides, or a part of each whose rows have `known` hash bits in common.
+    fn of_join(&mut self, of: &JoinOf<'_>, known: JoinBits, device: &DeviceInfo) {
+        let bits = JoinBits {
+            bits: partition_bits(of.rows, of.keys.width, device),
+            ..known
+        };
+        let keys = of.keys;
+        for columns in of.sides {
+            self.of_parts(&arranged_parts(columns, keys, bits.bits, 0), keys, bits);
         }
-        self.add(Builtin::Digits { width, digits });
         if keys.join.sorts() {
-            let unique = index.unique;
+            let unique = of.unique;
+            let width = keys.width;
             self.add(Builtin::MergeJoin { width, unique });
         } else {
             self.add(Builtin::Sums);
             self.add(Builtin::PartitionJoin {
                 keys,
-                unique: index.unique || matches!(kind, ProbeKind::Semi | ProbeKind::Anti),
-                rows,
+                unique: of.unique,
+                rows: of.rows,
                 bits,
             });
         }
+    }
+
+    /// What splits two sides and joins them pair of parts by pair.
+    fn of_pairs(&mut self, of: &JoinOf<'_>, device: &DeviceInfo) {
+        self.add(Builtin::Runs);
+        for columns in of.sides {
+            let parts = side_parts(columns, of.keys, SPLIT.known, 0);
+            let bits = JoinBits {
+                bits: SPLIT.known,
+                ..SPLIT
+            };
+            self.of_parts(&parts, of.keys, bits);
+        }
+        let pair = JoinOf {
+            rows: of.rows >> SPLIT.known,
+            ..*of
+        };
+        self.of_join(&pair, SPLIT, device);
+    }
+
+    /// What partitions or sorts rows of these parts to be joined.
+    fn of_parts(&mut self, parts: &[PartSize], keys: JoinKeys, bits: JoinBits) {
+        let (width, digits) = (keys.width, digits(keys, bits));
+        let moved = parts.iter().filter(|part| part.part.moves());
+        let columns = moved.map(|part| part.unit as u32).collect();
+        if keys.join.sorts() {
+            self.add(Builtin::Pass {
+                width,
+                digits,
+                columns,
+            });
+        } else {
+            self.of_unordered(width, digits, columns, bits.bits);
+        }
+        self.add(Builtin::Digits { width, digits });
     }
 
     /// What partitions keys and columns of these widths by `bits` bits in any order.
@@ -201,6 +250,7 @@ impl Builtin {
     fn compile(&self, runtime: &Runtime) -> Result<()> {
         match *self {
             Self::Sums => runtime.builtin("exclusive_sum_u64", 0, kernels::scan),
+            Self::Runs => runtime.builtin("copy_runs", 0, kernels::copy_runs),
             Self::Index(words) => {
                 runtime.builtin("insert_set", words, || kernels::hash_index(words))
             }
@@ -232,7 +282,7 @@ impl Builtin {
                 let key_bits = dense(keys, bits).then_some(keys.bits);
                 let numbers = !keys.join.transforms();
                 return compile_partition_join(
-                    runtime, keys.width, unique, numbers, rows, bits, key_bits,
+                    runtime, keys.width, unique, numbers, rows, bits.bits, key_bits,
                 );
             }
             Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),

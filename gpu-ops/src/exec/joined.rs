@@ -17,8 +17,24 @@ use crate::primitives::{self, Digits, Keys, PairKind, PairList, Side};
 /// Most bits that a dense partition leaves of a code: its array has as many places, of two bytes each.
 const MOST_ARRAY_BITS: u32 = 13;
 
-/// What the keys of a side are partitioned by into `2^bits` parts, or sorted by.
-pub(super) fn digits(keys: JoinKeys, bits: u32) -> Digits {
+/// By which hash bits two sides are partitioned to be joined.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct JoinBits {
+    /// So many of the lowest are the same for all rows at hand, which are one of `2^known` parts of their sides.
+    pub(super) known: u32,
+    /// By so many above these.
+    pub(super) bits: u32,
+}
+
+impl JoinBits {
+    /// Of all rows of the sides.
+    pub(super) fn of_all(bits: u32) -> Self {
+        Self { known: 0, bits }
+    }
+}
+
+/// What the keys of a side are partitioned by, or sorted by.
+pub(super) fn digits(keys: JoinKeys, bits: JoinBits) -> Digits {
     if keys.join.sorts() || dense(keys, bits) {
         Digits::Key
     } else {
@@ -26,9 +42,13 @@ pub(super) fn digits(keys: JoinKeys, bits: u32) -> Digits {
     }
 }
 
-/// Are codes so dense that an array over those of a partition takes the place of its hash table?
-pub(super) fn dense(keys: JoinKeys, bits: u32) -> bool {
-    !keys.join.sorts() && keys.width <= 8 && keys.bits <= bits + MOST_ARRAY_BITS
+/// Are codes so dense that an array over those of a partition takes the place of its hash table? Not those of rows that were
+/// split by hash: they are spread over all arrays.
+pub(super) fn dense(keys: JoinKeys, bits: JoinBits) -> bool {
+    !keys.join.sorts()
+        && bits.known == 0
+        && keys.width <= 8
+        && keys.bits <= bits.bits + MOST_ARRAY_BITS
 }
 
 impl Run<'_> {
@@ -39,6 +59,7 @@ impl Run<'_> {
         };
         let device = self.runtime.device().info();
         let bits = primitives::partition_bits(self.rows[result], keys.width, device);
+        let bits = JoinBits::of_all(bits);
         self.sizes[result].bits = bits;
         if self.split_index(result, index)? {
             return Ok(());
@@ -63,14 +84,20 @@ impl Run<'_> {
         // Enough at the first attempt when no row has several pairs.
         let mut room = match self.hint(result) {
             Some(hint) => with_slack(hint.pairs),
+            // Parts differ in rows, but not in room: what one had is right for the next.
+            None if self.ahead => self.sizes[result].capacity,
             None => self.rows[result],
         };
+        let once = unique || matches!(join.matches.kind, ProbeKind::Semi | ProbeKind::Anti);
         for _ in 0..MOST_ATTEMPTS {
             self.sizes[result].pairs = room;
             let list = self.extra(result, pair_parts(room), false)?;
             self.pair(result, join, unique, bits, &list)?;
             self.mark("match")?;
-            let pairs = if self.careful() {
+            let pairs = if self.ahead && once {
+                // Keys that are not unique after all are found in the end.
+                self.rows[result]
+            } else if self.careful() {
                 let words = self.control.read(self.stream)?;
                 self.check_unique(&words, join.index)?;
                 Control::word(&words, result, ControlWord::Pairs)
@@ -96,17 +123,17 @@ impl Run<'_> {
         result: ResultId,
         columns: &[ColumnShape],
         keys: JoinKeys,
-        bits: u32,
+        bits: JoinBits,
     ) -> Result<()> {
         let capacity = self.sizes[result].capacity;
         let how = Arrangement {
-            parts: arranged_parts(columns, keys, bits, capacity),
+            parts: arranged_parts(columns, keys, bits.bits, capacity),
             by: Part::KeyWord(0),
             digits: digits(keys, bits),
             bits: match keys.join.sorts() {
                 // One bit more than codes have: keys that match nothing come last.
                 true => 0..(keys.bits + 1).min(keys.width * 8),
-                false => 0..bits,
+                false => bits.known..bits.known + bits.bits,
             },
             stable: keys.join.sorts(),
         };
@@ -119,7 +146,7 @@ impl Run<'_> {
         result: ResultId,
         join: &JoinShape,
         unique: bool,
-        bits: u32,
+        bits: JoinBits,
         list: &Store,
     ) -> Result<()> {
         let keys = join.matches.keys;
@@ -174,12 +201,13 @@ impl Run<'_> {
                 )
             } else if dense(keys, bits) {
                 primitives::join_dense_partitions(
-                    runtime, stream, &build, &probe, bits, keys.bits, kind, unique, duplicate,
+                    runtime, stream, &build, &probe, bits.bits, keys.bits, kind, unique, duplicate,
                     &pairs, marks,
                 )
             } else {
                 primitives::join_partitions(
-                    runtime, stream, &build, &probe, bits, kind, unique, duplicate, &pairs, marks,
+                    runtime, stream, &build, &probe, bits.bits, kind, unique, duplicate, &pairs,
+                    marks,
                 )
             }
         }

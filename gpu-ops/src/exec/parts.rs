@@ -8,14 +8,15 @@
 use std::ops::Range;
 
 use super::arrange::Arrangement;
-use super::chunks::{Chunk, rows_within};
+use super::chunks::{Chunk, Runs, rows_within};
+use super::joined::JoinBits;
 use super::loops::{Loop, reads_of};
 use super::part_sizes::side_parts;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedStep};
 use super::run::Run;
 use super::shapes::{ColumnShape, IndexShape, Shape, Sizes};
-use super::spill::Split;
+use super::spill::{Split, room_for};
 use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
@@ -34,6 +35,8 @@ const MOST_BITS: u32 = 8;
 const LEAST_PIECE: u64 = 1024;
 /// Least hash bits of the first pass where it is asked for.
 const LEAST_BITS: u32 = 2;
+/// So many pairs of partitions are queued before the host looks for faults.
+const PAIRS_AHEAD: usize = 8;
 
 /// A partition's probing rows come in pieces when they are more than so many times the rows of a piece.
 const OVERSIZE: u64 = 2;
@@ -49,10 +52,18 @@ struct Pair {
     last: bool,
 }
 
+/// Rows of a side on their way to the device.
+struct StagedSide {
+    store: Store,
+    rows: u64,
+    /// Rows that there is room for.
+    capacity: u64,
+}
+
 /// A pair on its way to the device: the entries, unless they are there, and probing rows.
 struct Staged {
-    build: Option<(Store, u64)>,
-    probe: (Store, u64),
+    build: Option<StagedSide>,
+    probe: StagedSide,
     come: Event,
 }
 
@@ -271,7 +282,8 @@ impl Run<'_> {
         self.check_numbered(into, all)?;
         if let Shape::Index(_) = &prepared.shapes[into] {
             let device = self.runtime.device().info();
-            self.sizes[into].bits = primitives::partition_bits(all, keys.width, device);
+            let bits = primitives::partition_bits(all, keys.width, device);
+            self.sizes[into].bits = JoinBits::of_all(bits);
         }
         self.splits[into] = Some(Split { bits, chunks, kept });
         self.mark("transform")
@@ -329,7 +341,13 @@ impl Run<'_> {
         };
         self.mark("transform")?;
         let keys = index.join.ok_or_else(lost)?;
-        let bits = self.sizes[join.index].bits;
+        let device = self.runtime.device().info();
+        let largest = build.largest();
+        let bits = JoinBits {
+            known: build.bits,
+            bits: primitives::partition_bits(largest, keys.width, device),
+        };
+        self.sizes[join.index].bits = bits;
         let plan = self.begin_loop(&[join.index, into])?;
         let sides = [(join.index, &build), (into, &probe)];
         let copies = self.runtime.lease_stream()?;
@@ -340,8 +358,13 @@ impl Run<'_> {
         };
         let probing = |number| probe.rows_of(number);
         let pairs = pairs_of(1 << build.bits, probing, most);
+        let probing = pairs
+            .iter()
+            .map(|pair| pair.probing.end - pair.probing.start);
+        let largest = [largest, probing.max().unwrap_or(0)];
+        self.ahead = true;
         let mut next = match pairs.first() {
-            Some(first) => Some(self.stage(sides, first, &copies)?),
+            Some(first) => Some(self.stage(sides, largest, first, &copies)?),
             None => None,
         };
         for (number, pair) in pairs.iter().enumerate() {
@@ -350,7 +373,7 @@ impl Run<'_> {
             };
             // Copied while the one before it is joined.
             if let Some(following) = pairs.get(number + 1) {
-                next = Some(self.stage(sides, following, &copies)?);
+                next = Some(self.stage(sides, largest, following, &copies)?);
             }
             self.take_up([join.index, into], staged)?;
             if pair.first {
@@ -363,7 +386,12 @@ impl Run<'_> {
             if pair.last {
                 self.let_go(join.index);
             }
+            if (number + 1).is_multiple_of(PAIRS_AHEAD) || number + 1 == pairs.len() {
+                let words = self.control.read(self.stream)?;
+                self.check_unique(&words, join.index)?;
+            }
         }
+        self.ahead = false;
         for chunk in build.chunks.into_iter().chain(probe.chunks) {
             chunk.release(&mut self.recycler);
         }
@@ -377,30 +405,49 @@ impl Run<'_> {
         plan.inside.iter().all(reads)
     }
 
-    /// Queue the copies of a pair to the device: of the build and of the probing side.
+    /// Queue the copies of a pair to the device: of the build and of the probing side, whose largest have `largest` rows.
     fn stage(
         &mut self,
         sides: [(ResultId, &Split); 2],
+        largest: [u64; 2],
         pair: &Pair,
         copies: &Stream,
     ) -> Result<Staged> {
         let [(index, build), (into, probe)] = sides;
         let entries = build.rows_of(pair.partition);
-        let mut made = match pair.first {
-            true => Some((self.room_for_side(index, entries)?, entries)),
+        let made = match pair.first {
+            true => Some(self.room_for_side(index, entries, largest[0])?),
             false => None,
         };
         let rows = pair.probing.end - pair.probing.start;
-        let probing = (self.room_for_side(into, rows)?, rows);
+        let probing = self.room_for_side(into, rows, largest[1])?;
         // Memory that is used again may still be read by what was queued before.
         let device = self.runtime.device();
         let free = device.record_event(self.stream)?;
         device.wait_event(copies, &free)?;
-        if let Some((store, rows)) = &mut made {
-            self.copy_side((index, build), pair.partition, 0..*rows, store, copies)?;
+        let mut runs = Runs::default();
+        if let Some(side) = &made {
+            self.bring_side(
+                (index, build),
+                pair.partition,
+                0..entries,
+                side,
+                copies,
+                &mut runs,
+            )?;
         }
         let wanted = pair.probing.clone();
-        self.copy_side((into, probe), pair.partition, wanted, &probing.0, copies)?;
+        self.bring_side(
+            (into, probe),
+            pair.partition,
+            wanted,
+            &probing,
+            copies,
+            &mut runs,
+        )?;
+        // SAFETY: the chunks have the rows, the new stores room for them; both live until the loop over the pairs has waited
+        // for the copies.
+        unsafe { runs.copy(self.runtime, copies)? };
         Ok(Staged {
             build: made,
             probe: probing,
@@ -408,27 +455,33 @@ impl Run<'_> {
         })
     }
 
-    /// Memory for rows of a side.
-    fn room_for_side(&mut self, result: ResultId, rows: u64) -> Result<Store> {
+    /// Memory for `rows` rows of a side, of which at most `largest` lie on the device.
+    fn room_for_side(&mut self, result: ResultId, rows: u64, largest: u64) -> Result<StagedSide> {
+        let capacity = room_for(rows, largest);
         let sizes = Sizes {
-            capacity: rows,
+            capacity,
             ..self.sizes[result].clone()
         };
         let blocks = self.prepared.shapes[result].filling(&sizes);
         let name = self.name(result);
         let mut store = Store::default();
         store.extend(&blocks, &mut self.recycler, self.stream, name)?;
-        Ok(store)
+        Ok(StagedSide {
+            store,
+            rows,
+            capacity,
+        })
     }
 
-    /// Queue the copies of some rows of a side's partition.
-    fn copy_side(
+    /// Bring some rows of a side's partition to the device: copies are queued or noted.
+    fn bring_side(
         &mut self,
         (result, split): (ResultId, &Split),
         partition: usize,
         wanted: Range<u64>,
-        to: &Store,
+        to: &StagedSide,
         copies: &Stream,
+        runs: &mut Runs,
     ) -> Result<()> {
         let partition = partition..partition + 1;
         for (number, range, at) in rows_within(&split.chunks, &partition, wanted) {
@@ -436,7 +489,7 @@ impl Run<'_> {
             if chunk.is_away() {
                 self.pair_bytes += self.bytes_of(result, range.end - range.start);
             }
-            chunk.copy(range, to, at, copies)?;
+            chunk.bring(range, &to.store, at, copies, runs)?;
         }
         Ok(())
     }
@@ -444,11 +497,12 @@ impl Run<'_> {
     /// Let a pair stand for all rows of its results, [index, matches].
     fn take_up(&mut self, [index, into]: [ResultId; 2], pair: Staged) -> Result<()> {
         self.runtime.device().wait_event(self.stream, &pair.come)?;
-        if let Some((store, rows)) = pair.build {
-            self.stand_for(index, store, rows)?;
+        let sides = pair.build.map(|side| (index, side));
+        for (result, side) in sides.into_iter().chain([(into, pair.probe)]) {
+            self.stand_for(result, side.store, side.rows)?;
+            self.sizes[result].capacity = side.capacity;
         }
-        let (store, rows) = pair.probe;
-        self.stand_for(into, store, rows)
+        Ok(())
     }
 
     /// Are strides of a scan to be probed one by one, because the rows of all would be too many?

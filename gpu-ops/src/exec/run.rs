@@ -79,6 +79,8 @@ pub(super) struct Run<'a> {
     pub(super) spread_rows: Vec<u64>,
     /// By result: rows of an earlier part are in it, and cannot be had again.
     pub(super) added: Vec<bool>,
+    /// Work is queued for many parts ahead: what is known to fit is not waited for.
+    pub(super) ahead: bool,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -96,7 +98,7 @@ impl<'a> Run<'a> {
         let results = prepared.shapes.len();
         let mut sizes = vec![Sizes::default(); results];
         let mut stores: Vec<Option<Store>> = (0..results).map(|_| None).collect();
-        let mut recycler = Recycler::new(runtime.pool());
+        let mut recycler = Recycler::new(runtime.pool(), stream);
         if prepared.graph.parts.allowed() {
             recycler = recycler.spilling_to(Arc::clone(runtime.host_pool()));
         }
@@ -138,6 +140,7 @@ impl<'a> Run<'a> {
             pair_bytes: 0,
             spread_rows: vec![0; results],
             added: vec![false; results],
+            ahead: false,
         })
     }
 
@@ -383,7 +386,8 @@ impl<'a> Run<'a> {
             None => rows,
         };
         self.provide(into, coming)?;
-        if self.careful() {
+        let fits = self.ahead && self.prepared.shapes[into].never_overflows();
+        if self.careful() && !fits {
             self.attempt(kernel, into, rows, before)?;
         } else {
             self.launch_all(kernel, rows)?;

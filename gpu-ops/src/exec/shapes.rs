@@ -1,5 +1,6 @@
 //! What each shape of result needs of device memory.
 
+use super::joined::JoinBits;
 use super::part_sizes::{BlockSizes, PartSize, bitmap, column_parts, key_part, offsets_part};
 use super::places::Part;
 use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, RegroupedLayout, ResultLayout};
@@ -140,7 +141,7 @@ pub(super) struct Sizes {
     /// Listed pairs.
     pub(super) pairs: u64,
     /// Hash bits by which its rows are partitioned.
-    pub(super) bits: u32,
+    pub(super) bits: JoinBits,
     /// Slots of the set of each DISTINCT call.
     pub(super) distinct_slots: Vec<u64>,
 }
@@ -249,6 +250,19 @@ impl Shape {
             Self::Rows(_) | Self::Sorted(_) | Self::Matches(..) | Self::Collected(_) => true,
             Self::Groups { regrouped, .. } => regrouped.is_some(),
             Self::Index(index) => index.appends(),
+        }
+    }
+
+    /// Whatever comes, there is room for it.
+    pub(super) fn never_overflows(&self) -> bool {
+        match self {
+            Self::Groups {
+                hashed,
+                regrouped,
+                distinct_words,
+                ..
+            } => !hashed && regrouped.is_none() && distinct_words.is_empty(),
+            _ => false,
         }
     }
 

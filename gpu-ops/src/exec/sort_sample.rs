@@ -72,7 +72,9 @@ impl Run<'_> {
             .map(|i| u32::try_from(step(i)))
             .collect::<std::result::Result<_, _>>()
             .map_err(|_| GpuError::Unsupported("a sort of 2^32 rows".into()))?;
-        let map = self.runtime.working_memory(numbers.len() * 4, "a sample")?;
+        let map = self
+            .runtime
+            .working_memory(self.stream, numbers.len() * 4, "a sample")?;
         map.upload_values(self.stream, 0, &numbers)?;
         for size in sample.store.parts().collect::<Vec<_>>() {
             let unit = size.unit as u64;
@@ -147,7 +149,9 @@ impl Run<'_> {
         self.let_go(sort.rows);
         self.let_go(sort.into);
         let words: Vec<u64> = chosen(keys).concat();
-        let buffer = self.runtime.working_memory(words.len() * 8, "splitters")?;
+        let buffer = self
+            .runtime
+            .working_memory(self.stream, words.len() * 8, "splitters")?;
         buffer.upload_values(self.stream, 0, &words)?;
         Ok(Splitters {
             words: buffer,

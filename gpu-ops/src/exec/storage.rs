@@ -1,4 +1,4 @@
-//! Memory of results: where their parts lie, and blocks used again within a run.
+//! Memory of results: where their parts lie, and where it comes from and goes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,12 +8,11 @@ use super::places::Part;
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{DeviceBuffer, MemoryPool};
+use crate::primitives::ByteRun;
 
 /// Rows that take more than this share of the pool's budget go to host memory where they may: device memory is for what is
 /// accessed at random, and for rows at work.
 const SHARE_OF_BUDGET: usize = 8;
-/// A dead block may be this much larger than what is asked for: an eighth and some.
-const REUSE_SLACK: usize = 64 << 10;
 
 /// A part of a block in memory.
 #[derive(Debug, Clone, Copy)]
@@ -28,16 +27,30 @@ struct Block {
     buffer: Arc<DeviceBuffer>,
     parts: Vec<Placed>,
     temporary: bool,
+    /// Other runs may use it, on streams of their own.
+    shared: bool,
 }
 
 /// The memory of one result.
-///
-/// A clone refers to the same memory, which is handed out again when nobody refers to it.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default)]
 pub(super) struct Store {
     blocks: Vec<Block>,
     /// Parts that are columns of a table, where no block has them.
     borrowed: Vec<(Part, DevicePtr)>,
+}
+
+/// A clone refers to the same memory, for another run; it is handed out again when nobody refers to it.
+impl Clone for Store {
+    fn clone(&self) -> Self {
+        let shared = |block: &Block| Block {
+            shared: true,
+            ..block.clone()
+        };
+        Self {
+            blocks: self.blocks.iter().map(shared).collect(),
+            borrowed: self.borrowed.clone(),
+        }
+    }
 }
 
 /// Where the parts of a block lie, from `start` on; the second value is the end of the last.
@@ -103,6 +116,7 @@ impl Store {
                 buffer: Arc::clone(buffer),
                 parts,
                 temporary: false,
+                shared: false,
             }],
             borrowed: vec![],
         })
@@ -153,6 +167,7 @@ impl Store {
                 buffer: Arc::new(buffer),
                 parts,
                 temporary: sizes.temporary,
+                shared: false,
             });
         }
         Ok(())
@@ -170,6 +185,7 @@ impl Store {
             buffer: Arc::new(recycler.allocate(bytes, purpose)?),
             parts,
             temporary: false,
+            shared: false,
         });
         Ok(())
     }
@@ -189,6 +205,7 @@ impl Store {
             buffer: Arc::new(buffer),
             parts,
             temporary: false,
+            shared: false,
         });
         Ok(true)
     }
@@ -207,22 +224,58 @@ impl Store {
         wanted: impl Fn(Part) -> bool,
         stream: &Stream,
     ) -> Result<()> {
-        for block in &self.blocks {
-            for to in block.parts.iter().filter(|to| wanted(to.size.part)) {
-                let Some((source, part)) = old.find(to.size.part) else {
-                    continue;
-                };
+        for (to, end, source, begin, bytes) in self.common(old, from, at, wanted) {
+            to.copy_from(stream, end, source, begin, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The same as runs of bytes that somebody else copies, while both stores live.
+    pub(super) fn runs(
+        &self,
+        old: &Store,
+        from: Range<u64>,
+        at: u64,
+        wanted: impl Fn(Part) -> bool,
+    ) -> Result<Vec<ByteRun>> {
+        let runs = self.common(old, from, at, wanted);
+        runs.map(|(to, end, source, begin, bytes)| {
+            // The last bytes are there as well.
+            source.ptr_at(begin + bytes)?;
+            to.ptr_at(end + bytes)?;
+            Ok(ByteRun {
+                from: source.ptr_at(begin)?,
+                to: to.ptr_at(end)?,
+                bytes: bytes as u64,
+            })
+        })
+        .collect()
+    }
+
+    /// By part that both have and `wanted` names: a buffer and where in it these rows of `old` go, the buffer that has them
+    /// and where, and their bytes.
+    fn common<'s>(
+        &'s self,
+        old: &'s Store,
+        from: Range<u64>,
+        at: u64,
+        wanted: impl Fn(Part) -> bool + 's,
+    ) -> impl Iterator<Item = (&'s DeviceBuffer, usize, &'s DeviceBuffer, usize, usize)> + 's {
+        let parts = self
+            .blocks
+            .iter()
+            .flat_map(|block| block.parts.iter().map(|to| (block.buffer.as_ref(), to)));
+        parts
+            .filter(move |(_, to)| wanted(to.size.part))
+            .filter_map(move |(buffer, to)| {
+                let (source, part) = old.find(to.size.part)?;
                 let there = part.size.rows.min(from.end).saturating_sub(from.start);
                 let rows = there.min(to.size.rows.saturating_sub(at)) as usize;
                 let unit = to.size.unit;
                 let begin = part.offset + from.start as usize * unit;
                 let end = to.offset + at as usize * unit;
-                block
-                    .buffer
-                    .copy_from(stream, end, source, begin, rows * unit)?;
-            }
-        }
-        Ok(())
+                Some((buffer, end, source.as_ref(), begin, rows * unit))
+            })
     }
 
     /// Add the blocks of another store.
@@ -277,27 +330,25 @@ impl Store {
     }
 }
 
-/// Blocks that no later step of a run reads: handed out again within the run, whose one stream keeps the order.
-///
-/// The pool could not do that: it waits until the device has passed the work that used a block.
-#[derive(Debug)]
+/// Where the blocks of a run come from, and go when no later step reads them: what is queued next may have their memory at
+/// once, as the run's one stream keeps the order, and other streams wait for it before they touch what they are given.
 pub(super) struct Recycler {
     pool: Arc<MemoryPool>,
+    stream: Stream,
     /// Host memory, for what the pool has no room for; `None`: that is an error.
     host: Option<Arc<MemoryPool>>,
     /// Bytes that were taken from there.
     spilled: u64,
-    dead: Vec<DeviceBuffer>,
 }
 
 impl Recycler {
-    /// Nothing to use again yet.
-    pub(super) fn new(pool: &Arc<MemoryPool>) -> Self {
+    /// For a run on `stream`.
+    pub(super) fn new(pool: &Arc<MemoryPool>, stream: &Stream) -> Self {
         Self {
             pool: Arc::clone(pool),
+            stream: stream.clone(),
             host: None,
             spilled: 0,
-            dead: vec![],
         }
     }
 
@@ -321,8 +372,7 @@ impl Recycler {
 
     /// Bytes of device memory that there is still room for.
     pub(super) fn room(&self) -> u64 {
-        let dead = self.dead.iter().filter(|buffer| !buffer.is_host());
-        (self.pool.available() + dead.map(|buffer| buffer.capacity()).sum::<usize>()) as u64
+        self.pool.available() as u64
     }
 
     /// The pool.
@@ -332,27 +382,12 @@ impl Recycler {
 
     /// A buffer of at least `bytes` bytes.
     pub(super) fn allocate(&mut self, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
-        if let Some(again) = self.reuse(bytes, false) {
-            return Ok(again);
-        }
-        match self.pool.allocate(bytes, purpose) {
-            Err(GpuError::OutOfDeviceMemory { .. }) if !self.dead.is_empty() => {
-                // The pool waits for the work that used them, then has their bytes.
-                self.dead.retain(DeviceBuffer::is_host);
-                let again = self.pool.allocate(bytes, purpose);
-                self.or_spill(again, bytes, purpose)
+        match self.pool.allocate_for(&self.stream, bytes, purpose) {
+            Err(full @ GpuError::OutOfDeviceMemory { .. }) => {
+                self.on_host(bytes, purpose)?.ok_or(full)
             }
-            other => self.or_spill(other, bytes, purpose),
+            other => other,
         }
-    }
-
-    /// A dead block of at least `bytes` bytes, of host or of device memory.
-    fn reuse(&mut self, bytes: usize, on_host: bool) -> Option<DeviceBuffer> {
-        let most = bytes.saturating_add(bytes / 8).saturating_add(REUSE_SLACK);
-        let fits = |b: &DeviceBuffer| (bytes..=most).contains(&b.len()) && b.is_host() == on_host;
-        let fitting = self.dead.iter().enumerate().filter(|(_, b)| fits(b));
-        let best = fitting.min_by_key(|(_, b)| b.len()).map(|(i, _)| i)?;
-        Some(self.dead.swap_remove(best))
     }
 
     /// Is more than half of device memory free?
@@ -377,18 +412,10 @@ impl Recycler {
 
     /// A buffer in host memory, unless that may not be or has no room.
     fn on_host(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
-        let Some(host) = self.host.clone() else {
+        let Some(host) = &self.host else {
             return Ok(None);
         };
-        if let Some(again) = self.reuse(bytes, true) {
-            return Ok(Some(again));
-        }
-        let mut allocated = host.allocate(bytes, purpose);
-        if matches!(allocated, Err(GpuError::OutOfDeviceMemory { .. })) {
-            self.dead.retain(|buffer| !buffer.is_host());
-            allocated = host.allocate(bytes, purpose);
-        }
-        match allocated {
+        match host.allocate_for(&self.stream, bytes, purpose) {
             Err(GpuError::OutOfDeviceMemory { .. }) => Ok(None),
             Err(other) => Err(other),
             Ok(buffer) => {
@@ -408,24 +435,12 @@ impl Recycler {
         self.spilled = self.spilled.saturating_sub(bytes);
     }
 
-    /// What was allocated, or host memory where that failed for want of room.
-    fn or_spill(
-        &mut self,
-        allocated: Result<DeviceBuffer>,
-        bytes: usize,
-        purpose: &str,
-    ) -> Result<DeviceBuffer> {
-        match allocated {
-            Err(full @ GpuError::OutOfDeviceMemory { .. }) => {
-                self.on_host(bytes, purpose)?.ok_or(full)
-            }
-            other => other,
-        }
-    }
-
     fn take_back(&mut self, blocks: Vec<Block>) {
-        let buffers = blocks.into_iter().map(|b| b.buffer);
-        self.dead.extend(buffers.filter_map(Arc::into_inner));
+        // What other runs may use goes back as it is: this run's stream does not know of theirs.
+        let own = blocks.into_iter().filter(|block| !block.shared);
+        for buffer in own.filter_map(|block| Arc::into_inner(block.buffer)) {
+            drop(buffer.ordered_by(&self.stream));
+        }
     }
 }
 
@@ -442,7 +457,7 @@ mod tests {
         let device: Arc<dyn Device> = Arc::new(EmulatedDevice::open().unwrap());
         let stream = device.create_stream().unwrap();
         let pool = MemoryPool::new(device, 64 << 20);
-        let mut recycler = Recycler::new(&pool);
+        let mut recycler = Recycler::new(&pool, &stream);
         let shape = Shape::Rows(vec![ColumnShape {
             width: 4,
             nullable: true,
@@ -486,19 +501,24 @@ mod tests {
         old.release(&mut recycler);
         let again = make(100, &mut recycler);
         assert_eq!(again.address(Part::Column(0)), address);
-        assert_eq!(pool.statistics().allocations, 2);
+        assert_eq!(pool.statistics().device_allocations, 2);
     }
 
     #[test]
     fn a_tight_budget_takes_dead_blocks_back() {
         let device: Arc<dyn Device> = Arc::new(EmulatedDevice::open().unwrap());
+        let stream = device.create_stream().unwrap();
         let pool = MemoryPool::new(device, 1 << 20);
-        let mut recycler = Recycler::new(&pool);
-        let first = recycler.allocate(600 << 10, "first").unwrap();
-        recycler.dead.push(first);
+        let mut recycler = Recycler::new(&pool, &stream);
+        let mut first = Store::default();
+        let rows = vec![PartSize::new(Part::Numbers, 4, 150 << 10)];
+        first
+            .extend_on_device(rows, &mut recycler, "first")
+            .unwrap();
+        first.release(&mut recycler);
+        assert_eq!(pool.statistics().in_use, 0);
         let second = recycler.allocate(900 << 10, "second").unwrap();
         assert!(second.len() >= 900 << 10);
-        assert!(recycler.dead.is_empty());
         assert!(recycler.allocate(600 << 10, "third").is_err());
     }
 }

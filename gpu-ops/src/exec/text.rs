@@ -43,9 +43,9 @@ pub(super) fn gather(
         let bytes = rows.saturating_mul(usize::from(layout.width));
         let codes = buffer.download_values::<u8>(run.stream, offset, bytes)?;
         let wide = numbers(&codes, layout)?;
-        let buffer = run
-            .runtime
-            .working_memory((wide.len() * 8).max(8), "row numbers of strings")?;
+        let bytes = (wide.len() * 8).max(8);
+        let purpose = "row numbers of strings";
+        let buffer = run.runtime.working_memory(run.stream, bytes, purpose)?;
         buffer.upload_values(run.stream, 0, &wide)?;
         ids = buffer.ptr();
         id_width = 8;

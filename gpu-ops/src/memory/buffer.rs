@@ -49,6 +49,8 @@ pub struct DeviceBuffer {
     capacity: usize,
     /// For whom it was made.
     query: Option<Arc<Query>>,
+    /// The number of the stream that orders all work with it.
+    stream: Option<usize>,
 }
 
 impl DeviceBuffer {
@@ -64,7 +66,18 @@ impl DeviceBuffer {
             len,
             capacity,
             query,
+            stream: None,
         }
+    }
+
+    /// The same memory; when it is dropped, whoever allocates for `stream` ([`MemoryPool::allocate_for`]) may have it at once.
+    ///
+    /// For memory that queued work uses on `stream` alone, or on other streams only before something that `stream` has
+    /// been made to wait for.
+    #[must_use]
+    pub(crate) fn ordered_by(mut self, stream: &Stream) -> Self {
+        self.stream = Some(stream.number());
+        self
     }
 
     /// Was it made for this query, and counts as its memory?
@@ -276,7 +289,7 @@ impl Drop for DeviceBuffer {
         if let Some(query) = &self.query {
             query.credit(self.capacity);
         }
-        self.pool.give_back(self.ptr, self.capacity);
+        self.pool.give_back(self.ptr, self.capacity, self.stream);
     }
 }
 

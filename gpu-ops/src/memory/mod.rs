@@ -10,6 +10,10 @@
 //! while the budget allows, and waits only as the last step before it asks for eviction. So the
 //! rule for callers is short: queue the work, then drop the buffer.
 //!
+//! Where one stream orders all work with a block, the next buffer for that stream may have it at once
+//! (`MemoryPool::allocate_for`): a loop that queues the same work again and again, with copies for the next turn under way on
+//! another stream, needs no more memory than a turn or two, and never waits for these copies only to reuse its scratch.
+//!
 //! # Relief under pressure
 //! When a reservation does not fit: free blocks go back to the device, then the
 //! [`PressureHandler`] (the cache of resident tables) is asked to let go, then the query waits for others that run

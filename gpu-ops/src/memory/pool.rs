@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use super::turns::{Turn, Turns};
-use crate::device::{Device, DevicePtr, Fence};
+use crate::device::{Device, DevicePtr, Fence, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::DeviceBuffer;
 use crate::query::Query;
@@ -58,10 +59,19 @@ struct Blocks {
     /// Free blocks by size.
     ready: BTreeMap<usize, Vec<DevicePtr>>,
     /// Returned since the last fence was taken.
-    returned: Vec<(DevicePtr, usize)>,
+    returned: Vec<Returned>,
     /// Returned before `fence` was taken.
-    fenced: Vec<(DevicePtr, usize)>,
+    fenced: Vec<Returned>,
     fence: Option<Fence>,
+}
+
+/// A block that queued work may still use.
+#[derive(Debug, Clone, Copy)]
+struct Returned {
+    ptr: DevicePtr,
+    size: usize,
+    /// The number of the stream that orders that work, when one does.
+    stream: Option<usize>,
 }
 
 #[derive(Default)]
@@ -93,6 +103,12 @@ pub(super) fn size_class(bytes: usize) -> usize {
     }
     let step = (bytes.next_power_of_two() / 2 / STEPS).max(ALIGNMENT);
     bytes.next_multiple_of(step)
+}
+
+/// Sizes of blocks that may serve a request of a class.
+fn fitting(class: usize) -> RangeInclusive<usize> {
+    let slack = if class >= PAGE { class / STEPS } else { 0 };
+    class..=class.saturating_add(slack)
 }
 
 impl MemoryPool {
@@ -229,6 +245,22 @@ impl MemoryPool {
         reservation.allocate(bytes)
     }
 
+    /// A buffer of `bytes` bytes for work on `stream`, which other streams touch only once they wait for what is on
+    /// `stream` by then. So it may get memory that earlier work of `stream` still uses: what follows comes behind that, and
+    /// nobody has to look whether other streams have ended ([`DeviceBuffer::ordered_by`]).
+    ///
+    /// # Errors
+    /// As [`MemoryPool::allocate`].
+    pub(crate) fn allocate_for(
+        self: &Arc<Self>,
+        stream: &Stream,
+        bytes: usize,
+        purpose: &str,
+    ) -> Result<DeviceBuffer> {
+        let mut reservation = self.reserve(bytes, purpose)?;
+        reservation.allocate_for(Some(stream.number()), bytes)
+    }
+
     /// Give every free block back to the device; waits for queued work that may still use one.
     ///
     /// # Errors
@@ -307,7 +339,12 @@ impl MemoryPool {
 
     /// A block for `class` bytes of budget that are already reserved; returns its real size, for
     /// which the budget is adjusted.
-    fn take_block(&self, class: usize, purpose: &str) -> Result<(DevicePtr, usize)> {
+    fn take_block(
+        &self,
+        class: usize,
+        stream: Option<usize>,
+        purpose: &str,
+    ) -> Result<(DevicePtr, usize)> {
         {
             let mut state = self.state.lock();
             state.statistics.allocations += 1;
@@ -318,6 +355,9 @@ impl MemoryPool {
             }
             if class == 0 {
                 return Ok((DevicePtr(0), 0));
+            }
+            if let Some(block) = stream.and_then(|stream| state.take_ordered(class, stream)) {
+                return Ok(block);
             }
             self.collect(&mut state, false)?;
             if let Some((ptr, size)) = state.take_ready(class) {
@@ -373,8 +413,8 @@ impl MemoryPool {
                 return Ok(());
             }
             blocks.fence = None;
-            for (ptr, size) in blocks.fenced.drain(..) {
-                blocks.ready.entry(size).or_default().push(ptr);
+            for block in blocks.fenced.drain(..) {
+                blocks.ready.entry(block.size).or_default().push(block.ptr);
             }
         }
         Ok(())
@@ -401,15 +441,19 @@ impl MemoryPool {
         Ok(())
     }
 
-    /// A dropped buffer's block comes back.
-    pub(super) fn give_back(&self, ptr: DevicePtr, capacity: usize) {
+    /// A dropped buffer's block comes back; the stream with the number `stream`, if any, orders the work with it.
+    pub(super) fn give_back(&self, ptr: DevicePtr, capacity: usize, stream: Option<usize>) {
         if capacity == 0 {
             return;
         }
         let mut state = self.state.lock();
         state.statistics.in_use -= capacity;
         state.statistics.cached += capacity;
-        state.blocks.returned.push((ptr, capacity));
+        state.blocks.returned.push(Returned {
+            ptr,
+            size: capacity,
+            stream,
+        });
         drop(state);
         self.turns.returned();
     }
@@ -424,21 +468,42 @@ impl MemoryPool {
 impl State {
     /// A free block of `class` bytes or a little more; its reserved bytes become its real size.
     fn take_ready(&mut self, class: usize) -> Option<(DevicePtr, usize)> {
-        let slack = if class >= PAGE { class / STEPS } else { 0 };
-        let (&size, _) = self.blocks.ready.range(class..=class + slack).next()?;
-        let in_use = self.statistics.in_use - class + size;
-        if in_use > self.statistics.budget {
-            return None;
-        }
+        let (&size, _) = self.blocks.ready.range(fitting(class)).next()?;
+        self.use_again(class, size)?;
         let list = self.blocks.ready.get_mut(&size)?;
         let ptr = list.pop()?;
         if list.is_empty() {
             self.blocks.ready.remove(&size);
         }
+        Some((ptr, size))
+    }
+
+    /// The same of the blocks that queued work may still use, when a stream orders all of it.
+    fn take_ordered(&mut self, class: usize, stream: usize) -> Option<(DevicePtr, usize)> {
+        let Blocks {
+            returned, fenced, ..
+        } = &self.blocks;
+        let sizes = fitting(class);
+        let fits = |block: &&Returned| block.stream == Some(stream) && sizes.contains(&block.size);
+        let candidates = returned.iter().chain(fenced).filter(fits);
+        let block = *candidates.min_by_key(|block| block.size)?;
+        self.use_again(class, block.size)?;
+        for list in [&mut self.blocks.returned, &mut self.blocks.fenced] {
+            list.retain(|other| other.ptr != block.ptr);
+        }
+        Some((block.ptr, block.size))
+    }
+
+    /// Count a cached block of `size` bytes as used for `class` bytes that are reserved, if the budget allows.
+    fn use_again(&mut self, class: usize, size: usize) -> Option<()> {
+        let in_use = self.statistics.in_use - class + size;
+        if in_use > self.statistics.budget {
+            return None;
+        }
         self.statistics.cached -= size;
         self.statistics.in_use = in_use;
         self.statistics.peak = self.statistics.peak.max(in_use);
-        Some((ptr, size))
+        Some(())
     }
 }
 
@@ -482,12 +547,17 @@ impl Reservation {
     /// # Errors
     /// [`GpuError::OutOfDeviceMemory`] when the rest of the budget or the device do not hold it.
     pub fn allocate(&mut self, bytes: usize) -> Result<DeviceBuffer> {
+        self.allocate_for(None, bytes)
+    }
+
+    /// The same for work on the stream with a number.
+    fn allocate_for(&mut self, stream: Option<usize>, bytes: usize) -> Result<DeviceBuffer> {
         let class = size_class(bytes);
         if class > self.bytes {
             self.pool.reserve_class(class - self.bytes, &self.purpose)?;
             self.bytes = class;
         }
-        let (ptr, capacity) = self.pool.take_block(class, &self.purpose)?;
+        let (ptr, capacity) = self.pool.take_block(class, stream, &self.purpose)?;
         self.bytes -= class;
         Ok(DeviceBuffer::new(
             Arc::clone(&self.pool),

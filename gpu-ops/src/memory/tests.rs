@@ -233,6 +233,70 @@ fn blocks_under_queued_work_are_not_reused() {
 }
 
 #[test]
+fn work_on_the_same_stream_takes_blocks_of_earlier_work() {
+    let device = FakeDevice::new(64 * MIB);
+    let pool = pool_of(&device, 64 * MIB);
+    let [one, other] = [(); 2].map(|()| Stream::new(Arc::new(0u8)));
+    let get = |stream: &Stream, bytes| {
+        let buffer = pool.allocate_for(stream, bytes, "scratch").unwrap();
+        buffer.ordered_by(stream)
+    };
+    device.busy.store(true, Ordering::SeqCst);
+    let first = get(&one, 4 * MIB);
+    let address = first.ptr();
+    drop(first);
+    let elsewhere = get(&other, 4 * MIB);
+    assert_ne!(
+        elsewhere.ptr(),
+        address,
+        "nothing orders it behind that work"
+    );
+    assert_ne!(pool.allocate(4 * MIB, "any").unwrap().ptr(), address);
+    let again = get(&one, 4 * MIB);
+    assert_eq!(again.ptr(), address);
+    assert_eq!(pool.statistics().in_use, 8 * MIB);
+    drop(again);
+    // Whatever stream had it: a little smaller will do, much smaller or larger will not.
+    assert_ne!(get(&one, 6 * MIB).ptr(), address);
+    assert_ne!(get(&one, 2 * MIB).ptr(), address);
+    assert_eq!(get(&one, 3 * MIB + MIB / 2).ptr(), address);
+    for _ in 0..100 {
+        drop(get(&one, 8 * MIB));
+    }
+    let statistics = pool.statistics();
+    assert_eq!(statistics.device_allocations, 6, "{statistics:?}");
+    // What a buffer without a stream had is behind nothing.
+    let plain = pool.allocate_for(&one, 10 * MIB, "plain").unwrap();
+    let address = plain.ptr();
+    drop(plain);
+    assert_ne!(get(&one, 10 * MIB).ptr(), address);
+    assert_eq!(device.waits.load(Ordering::SeqCst), 0);
+    drop(elsewhere);
+    device.busy.store(false, Ordering::SeqCst);
+    pool.trim().unwrap();
+    assert_eq!(pool.statistics().cached, 0);
+    assert_eq!(device.live_bytes(), 0);
+}
+
+/// Free blocks and blocks under way are kept within the budget.
+#[test]
+fn blocks_of_the_same_stream_respect_the_budget() {
+    let device = FakeDevice::new(64 * MIB);
+    let pool = pool_of(&device, 32 * MIB);
+    let stream = Stream::new(Arc::new(0u8));
+    let scratch = pool.allocate_for(&stream, 18 * MIB, "scratch").unwrap();
+    drop(scratch.ordered_by(&stream));
+    let held = pool.allocate(14 * MIB, "held").unwrap();
+    assert_eq!(pool.available(), 18 * MIB);
+    // 16 MiB fit twice, but not as a block of 18.
+    let reservation = pool.reserve(2 * MIB, "reserved").unwrap();
+    let next = pool.allocate_for(&stream, 16 * MIB, "scratch").unwrap();
+    assert_eq!(next.capacity(), 16 * MIB);
+    assert!(pool.statistics().in_use <= 32 * MIB);
+    drop((held, reservation, next));
+}
+
+#[test]
 fn a_tight_budget_waits_for_queued_work() {
     let device = FakeDevice::new(64 * MIB);
     let pool = pool_of(&device, 4 * MIB);

@@ -180,7 +180,7 @@ pub unsafe fn run_lengths(
     keys.check()?;
     let tiles = rows.most().div_ceil(RUN_TILE).max(1);
     // Tile words, then the ticket.
-    let words = scratch(runtime, tiles + 1, 8, "tiles of runs")?;
+    let words = scratch(runtime, stream, tiles + 1, 8, "tiles of runs")?;
     let args = RunStartsArgs {
         keys: keys.ptr,
         starts,

@@ -110,8 +110,8 @@ pub unsafe fn build_ranges(
 ) -> Result<()> {
     check_numbered("a join index with slots", table.slots)?;
     let mut args = arguments(words, rows, table, overflow)?;
-    let slots = scratch(runtime, rows.most(), 4, "slots of join rows")?;
-    let places = scratch(runtime, rows.most(), 4, "places of join rows")?;
+    let slots = scratch(runtime, stream, rows.most(), 4, "slots of join rows")?;
+    let places = scratch(runtime, stream, rows.most(), 4, "places of join rows")?;
     args.offsets = offsets;
     args.entry = entries;
     args.slot_of_row = slots.ptr();
@@ -153,7 +153,7 @@ pub unsafe fn build_dense_ranges(
 ) -> Result<()> {
     check_numbered("a join index with keys", domain)?;
     check_numbered("a join index with rows", rows.most())?;
-    let places = scratch(runtime, rows.most(), 4, "places of join rows")?;
+    let places = scratch(runtime, stream, rows.most(), 4, "places of join rows")?;
     let mut args = blank(rows);
     args.words[0] = word;
     args.mask = domain;

@@ -2,7 +2,7 @@
 //!
 //! Everything is queued on the given stream and returns without waiting, unless a function says otherwise.
 //! Scratch memory comes from the runtime's pool and goes back at once: the pool hands it out
-//! again only after the work that was queued before.
+//! again for what follows on the same stream, and for others after the work that was queued before.
 //!
 //! Addresses come in as [`DevicePtr`]s, because the data are often parts of larger buffers; hence the functions
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
@@ -12,6 +12,7 @@ mod groups;
 mod index;
 mod pairs;
 mod partition;
+mod runs;
 mod scan;
 mod sort;
 mod strings;
@@ -28,6 +29,7 @@ pub use pairs::{
     join_partitions, merge_join, partition_bits,
 };
 pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
+pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
@@ -121,12 +123,18 @@ unsafe fn fill(
     unsafe { runtime.device().fill(stream, ptr, value, to_usize(bytes)?) }
 }
 
-/// Scratch memory of `count` values of `width` bytes.
-fn scratch(runtime: &Runtime, count: u64, width: u64, purpose: &str) -> Result<DeviceBuffer> {
+/// Scratch memory of `count` values of `width` bytes for work on `stream` alone.
+fn scratch(
+    runtime: &Runtime,
+    stream: &Stream,
+    count: u64,
+    width: u64,
+    purpose: &str,
+) -> Result<DeviceBuffer> {
     let bytes = count
         .checked_mul(width)
         .map_or(Err(too_many(count)), to_usize)?;
-    runtime.working_memory(bytes, purpose)
+    runtime.working_memory(stream, bytes, purpose)
 }
 
 fn to_usize(count: u64) -> Result<usize> {

@@ -323,9 +323,21 @@ unsafe fn join(
         true => partitions.min(build.rows.most() / u64::from(shape.chunk())),
         false => 0,
     };
-    let control = scratch(runtime, zeroed + most_listed * 4, 1, "tasks of a join")?;
-    let extra = scratch(runtime, partitions, 4, "tasks of join partitions")?;
-    let first_extra = scratch(runtime, partitions + 1, 8, "tasks of join partitions")?;
+    let control = scratch(
+        runtime,
+        stream,
+        zeroed + most_listed * 4,
+        1,
+        "tasks of a join",
+    )?;
+    let extra = scratch(runtime, stream, partitions, 4, "tasks of join partitions")?;
+    let first_extra = scratch(
+        runtime,
+        stream,
+        partitions + 1,
+        8,
+        "tasks of join partitions",
+    )?;
     let matched = control.ptr().offset(8);
     let stop = stream.stop_place();
     let args = PhjArgs {
@@ -437,9 +449,10 @@ pub unsafe fn merge_join(
     let width = build.keys.width;
     let tiles = (build.rows.most() + probe.rows.most()).div_ceil(SMJ_TILE);
     let most_pieces = pairs.capacity / SMJ_LONG * 2 + 2;
-    let cuts = scratch(runtime, tiles + 1, 4, "cuts of a merge join")?;
+    let cuts = scratch(runtime, stream, tiles + 1, 4, "cuts of a merge join")?;
     let pieces = scratch(
         runtime,
+        stream,
         8 + most_pieces * SMJ_PIECE_BYTES,
         1,
         "long runs of a merge join",

@@ -318,7 +318,7 @@ impl Plan<'_> {
     unsafe fn histograms(&self) -> Result<DeviceBuffer> {
         let (runtime, stream) = (self.runtime, self.stream);
         let words = self.passes.len() as u64 * DIGITS;
-        let histograms = scratch(runtime, words, 4, "digits of a partition")?;
+        let histograms = scratch(runtime, stream, words, 4, "digits of a partition")?;
         // SAFETY: passed on to the caller; the counts are sized above.
         unsafe {
             fill(runtime, stream, histograms.ptr(), 0, words * 4)?;
@@ -368,6 +368,7 @@ impl Plan<'_> {
         let kept = if at_once { count as u64 } else { 1 };
         let control = scratch(
             runtime,
+            stream,
             ticket_bytes + state_bytes * kept,
             1,
             "places of a partition",
@@ -376,13 +377,26 @@ impl Plan<'_> {
         // Targets and scratch take turns so that the last pass writes the targets.
         let several = u64::from(count > 1);
         let key_width = u64::from(self.keys.width);
-        let other_keys = scratch(runtime, most * several, key_width, "keys of a partition")?;
+        let other_keys = scratch(
+            runtime,
+            stream,
+            most * several,
+            key_width,
+            "keys of a partition",
+        )?;
         let hidden = u64::from(to.is_null() && spare.is_none() && count > 2);
-        let hidden_keys = scratch(runtime, most * hidden, key_width, "keys of a partition")?;
+        let hidden_keys = scratch(
+            runtime,
+            stream,
+            most * hidden,
+            key_width,
+            "keys of a partition",
+        )?;
         let mut other_payloads = Vec::with_capacity(payloads.len());
         for payload in payloads {
             other_payloads.push(scratch(
                 runtime,
+                stream,
                 most * several,
                 u64::from(payload.width),
                 "columns of a partition",

@@ -48,7 +48,7 @@ pub unsafe fn exclusive_sum(
     // Tile words, then the ticket.
     let mut words = None;
     if tiles > TILES_OF_ONE_BLOCK {
-        let buffer = scratch(runtime, tiles + 1, 8, "tiles of a sum")?;
+        let buffer = scratch(runtime, stream, tiles + 1, 8, "tiles of a sum")?;
         // SAFETY: the whole of a live buffer.
         unsafe { fill(runtime, stream, buffer.ptr(), 0, buffer.len() as u64)? };
         args.states = buffer.ptr();

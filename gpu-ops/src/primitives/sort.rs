@@ -185,7 +185,7 @@ unsafe fn sort_many(
 ) -> Result<()> {
     let most = rows.most();
     let several = u64::from(keys.len() > 1);
-    let other = scratch(runtime, most * several, 4, "row numbers of a sort")?;
+    let other = scratch(runtime, stream, most * several, 4, "row numbers of a sort")?;
     // The last word writes `order`, the one before it the other array, and so on.
     let order_after = |word: usize| {
         if word.is_multiple_of(2) {
@@ -205,7 +205,7 @@ unsafe fn sort_many(
             if !narrow && from.is_none() {
                 order_by_keys(runtime, stream, word_keys, false, *bits, rows, from, to)?;
             } else {
-                let copied = scratch(runtime, most, u64::from(width), "keys of a sort")?;
+                let copied = scratch(runtime, stream, most, u64::from(width), "keys of a sort")?;
                 match from {
                     Some(order) if !narrow => {
                         gather(runtime, stream, *word, order, copied.ptr(), width, rows)?;

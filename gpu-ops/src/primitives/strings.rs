@@ -41,8 +41,14 @@ pub unsafe fn gather_strings(
         )));
     }
     let most = rows.most();
-    let lengths = scratch(runtime, most, 4, "lengths of strings")?;
-    let out_offsets = scratch(runtime, most.saturating_add(1), 8, "offsets of strings")?;
+    let lengths = scratch(runtime, stream, most, 4, "lengths of strings")?;
+    let out_offsets = scratch(
+        runtime,
+        stream,
+        most.saturating_add(1),
+        8,
+        "offsets of strings",
+    )?;
     let mut args = GatherStringsArgs {
         offsets,
         data,
@@ -77,7 +83,7 @@ pub unsafe fn gather_strings(
     let total: Vec<u64> = out_offsets.download_values(stream, to_usize(most)? * 8, 1)?;
     let total = total.first().copied().unwrap_or(0);
     // Words at the end are written whole only inside of strings, so the exact size is enough.
-    let bytes = scratch(runtime, total, 1, "bytes of strings")?;
+    let bytes = scratch(runtime, stream, total, 1, "bytes of strings")?;
     if total > 0 {
         // As many lanes as the average string has words, and one for its ends.
         let words = (total / most.max(1) / LANE_BYTES + 1).next_power_of_two();

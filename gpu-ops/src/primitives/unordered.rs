@@ -231,7 +231,13 @@ impl Plan<'_> {
         let hashing = hashing(self.hashed, self.width, self.digits.len());
         let (shift, mask) = self.digits[0];
         let segments = Segments {
-            words: scratch(runtime, Segments::WORDS, 4, "segments of a partition")?,
+            words: scratch(
+                runtime,
+                stream,
+                Segments::WORDS,
+                4,
+                "segments of a partition",
+            )?,
         };
         let counts = segments.at(Segments::COUNTS);
         let last = self.digits.get(1);
@@ -295,11 +301,23 @@ impl Plan<'_> {
             };
 
             let most = self.rows.most();
-            let between_keys = scratch(runtime, most, self.width.into(), "keys of a partition")?;
+            let between_keys = scratch(
+                runtime,
+                stream,
+                most,
+                self.width.into(),
+                "keys of a partition",
+            )?;
             let mut between = Vec::with_capacity(payloads.len());
             for payload in payloads {
                 let width = u64::from(payload.width);
-                between.push(scratch(runtime, most, width, "columns of a partition")?);
+                between.push(scratch(
+                    runtime,
+                    stream,
+                    most,
+                    width,
+                    "columns of a partition",
+                )?);
             }
             let middle = |column: usize| between[column].ptr();
             let (from, to_middle) = columns(&source, &middle);
@@ -314,7 +332,7 @@ impl Plan<'_> {
             // Digits of every segment, then the first places of all partitions, then the rows.
             let (segment_count, values) = (u64::from(mask) + 1, u64::from(low_mask) + 1);
             let partitions = segment_count * values;
-            let counters = scratch(runtime, 2 * partitions, 4, "digits of a partition")?;
+            let counters = scratch(runtime, stream, 2 * partitions, 4, "digits of a partition")?;
             fill(runtime, stream, counters.ptr(), 0, 2 * partitions * 4)?;
             let digits = SegmentDigitsArgs {
                 keys: between_keys.ptr(),

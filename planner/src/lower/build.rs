@@ -45,7 +45,7 @@ impl Lowerer<'_> {
     pub(super) fn build_cost(&self, build: &Side<'_>, probe: &Side<'_>) -> f64 {
         let estimator = self.input.estimator;
         let rows = estimator
-            .kept_cost(build.rel, &build.keys)
+            .kept_cost(build.rel, &build.keys, None)
             .unwrap_or_else(|| estimator.rows(build.rel));
         let probing = self.input.estimator.rows(probe.rel);
         if self.unique_beside(build, probe) {

@@ -55,13 +55,14 @@ impl Lowerer<'_> {
             // Every row matches: there is nothing to partition or to sort by.
             return Algorithm::default();
         }
+        let workload = self.workload(pairing);
+        let payload = workload.build_payload.iter().map(|bytes| f64::from(*bytes));
         let kept = self
             .input
             .estimator
-            .kept_cost(pairing.build.rel, &pairing.build.keys)
+            .kept_cost(pairing.build.rel, &pairing.build.keys, Some(payload.sum()))
             .is_some();
-        let workload = self.workload(pairing);
-        if kept && self.input.join == JoinSetting::Auto && self.index_has_room(&workload) {
+        if kept && self.input.join == JoinSetting::Auto {
             return Algorithm {
                 prefer_hash: false,
                 join: None,
@@ -90,15 +91,6 @@ impl Lowerer<'_> {
             reason: decision.reason,
             ms: decision.price.ms,
         }
-    }
-
-    /// Does device memory have room for the smaller index?
-    fn index_has_room(&self, workload: &JoinWorkload) -> bool {
-        let perfect = workload.key_domain.map(|_| JoinAlgorithm::Perfect);
-        let indexes = [Some(JoinAlgorithm::Nphj), perfect];
-        let bytes = |index| state_bytes(workload, index, self.input.machine);
-        let least = indexes.into_iter().flatten().map(bytes);
-        least.fold(f64::INFINITY, f64::min) <= self.input.join_room
     }
 
     /// Where few different keys probe many build rows: the algorithm for those rows alone that have one of them, and how

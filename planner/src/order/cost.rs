@@ -62,7 +62,7 @@ impl Index {
         });
         let in_order =
             matches!(keys, [key] if as_column(key).is_some_and(|c| estimator.clustered(rel, c)));
-        let kept = estimator.kept_cost(rel, keys);
+        let kept = estimator.kept_cost(rel, keys, Some(payload));
         match perfect {
             Some(domain) => Self {
                 rows,

@@ -101,34 +101,35 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// What building an index over `rel` by `keys` costs when it is one that is there already: nothing, or, where such
-    /// indexes are to be used whatever they cost, less than anything else. `None` when it must be built.
-    pub fn kept_cost(&self, rel: &RelRef, keys: &[Expr]) -> Option<f64> {
+    /// What building an index over `rel` by `keys` costs, with columns of `payload` bytes a row if they are known, when it is
+    /// one that is there already: nothing, or, where such indexes are to be used whatever they cost, less than anything else.
+    /// `None` when it must be built: also where one would take more than those that are kept may, whatever the setting.
+    pub fn kept_cost(&self, rel: &RelRef, keys: &[Expr], payload: Option<f64>) -> Option<f64> {
         /// Below any sum of costs.
         const PREFERRED: f64 = -1e18;
         let kept = matches!(rel.kind, RelKind::Scan { .. })
             && !keys.is_empty()
             && keys.iter().all(|key| as_column(key).is_some());
-        match self.kept {
-            IndexJoins::Off => None,
-            IndexJoins::On => kept.then_some(PREFERRED),
-            IndexJoins::Auto => {
-                let fits = || self.index_bytes(rel, keys) <= self.index_room as f64;
-                (kept && fits()).then_some(0.0)
-            }
-        }
+        let cost = match self.kept {
+            IndexJoins::Off => return None,
+            IndexJoins::On => PREFERRED,
+            IndexJoins::Auto => 0.0,
+        };
+        let fits = || self.index_bytes(rel, keys, payload) <= self.index_room as f64;
+        (kept && fits()).then_some(cost)
     }
 
     /// About the bytes of an index over `rel` by the columns `keys`: an array over all possible keys where these are few, else
-    /// a hash table, and its entries.
-    fn index_bytes(&self, rel: &RelRef, keys: &[Expr]) -> f64 {
-        /// Bytes of an entry's columns, which are not known yet.
+    /// a hash table, and its entries with columns of `payload` bytes.
+    fn index_bytes(&self, rel: &RelRef, keys: &[Expr], payload: Option<f64>) -> f64 {
+        /// Bytes of a key, and of an entry's columns where they are not known yet.
         const ENTRY: f64 = 8.0;
         /// A place by key or a number of an entry.
         const NUMBER: f64 = 4.0;
         /// Possible keys for each row up to which there is an array.
         const SPARSE: f64 = 16.0;
         let rows = self.rows(rel);
+        let payload = payload.unwrap_or(ENTRY);
         let columns = keys.iter().filter_map(as_column).collect();
         let domain = match keys {
             [key] => self
@@ -138,11 +139,11 @@ impl<'a> Estimator<'a> {
             _ => None,
         };
         match domain.filter(|domain| *domain <= SPARSE * rows) {
-            Some(domain) if self.unique(rel, &columns, Proof::Plausible) => domain * ENTRY,
-            Some(domain) => domain * NUMBER + rows * (ENTRY + NUMBER),
+            Some(domain) if self.unique(rel, &columns, Proof::Plausible) => domain * payload,
+            Some(domain) => domain * NUMBER + rows * (payload + NUMBER),
             None => {
                 let slots = (2.0 * rows.max(1.0)).log2().ceil().exp2();
-                slots * (ENTRY + NUMBER) + rows * 2.0 * ENTRY
+                slots * (ENTRY + NUMBER) + rows * (ENTRY + payload)
             }
         }
     }

@@ -304,11 +304,20 @@ async fn an_index_over_a_table_is_kept_only_where_it_has_room() {
             column.nullable,
         )]
     };
-    let kept = |i: usize, room: u64| {
-        let estimator = Estimator::new(&tables).with_kept_indexes(IndexJoins::Auto, room);
-        estimator.kept_cost(&scan, &key(i)).is_some()
+    let cost = |how: IndexJoins, i: usize, room: u64, payload: Option<f64>| {
+        let estimator = Estimator::new(&tables).with_kept_indexes(how, room);
+        estimator.kept_cost(&scan, &key(i), payload)
     };
-    // An array with 8 bytes for each of 1000 keys; 2048 slots of 12 bytes and 1000 entries of 16.
-    assert!(kept(0, 8000) && !kept(0, 7999));
-    assert!(kept(1, 40_576) && !kept(1, 40_575));
+    for how in [IndexJoins::Auto, IndexJoins::On] {
+        let kept = |i, room, payload| cost(how, i, room, payload).is_some();
+        // An array with 8 bytes for each of 1000 keys; 2048 slots of 12 bytes and 1000 entries of 16.
+        assert!(kept(0, 8000, None) && !kept(0, 7999, None));
+        assert!(kept(1, 40_576, None) && !kept(1, 40_575, None));
+        // With the columns that are wanted: entries of 20 bytes.
+        assert!(kept(0, 20_000, Some(20.0)) && !kept(0, 19_999, Some(20.0)));
+        assert!(kept(1, 52_576, Some(20.0)) && !kept(1, 52_575, Some(20.0)));
+    }
+    assert_eq!(cost(IndexJoins::Auto, 0, 8000, None), Some(0.0));
+    assert!(cost(IndexJoins::On, 0, 8000, None) < Some(0.0));
+    assert_eq!(cost(IndexJoins::Off, 0, 8000, None), None);
 }

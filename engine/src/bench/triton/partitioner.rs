@@ -9,7 +9,7 @@
 //! | hierarchical | across the link | in buffers behind those in device memory |
 //! | standard | across the link | one by one |
 //!
-//! The prediction is that of rows which cross the link once each way, both ways at once.
+//! The prediction is that of rows which cross the link once each way, both ways at once, at what copies reach so.
 
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use warpline_gpu::primitives::{
 };
 use warpline_gpu::runtime::StreamLease;
 
+use super::link::Link;
 use super::tables::{ROW_BYTES, fill, in_parallel, key, words};
 use crate::bench::data::mix;
 use crate::bench::{Bench, Emit, Point, wrong};
@@ -140,10 +141,11 @@ pub(super) fn partitioner(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     let most = fanouts.iter().copied().max().unwrap_or(1);
     let mut to = Columns::new(host, rows + (LINE << most))?;
     let want = sum_of(rows);
+    let link = Link::measured(bench)?;
     for bits in fanouts {
         let places = Places::new(rows, bits);
         for way in WAYS {
-            let point = measured(bench, rows, (&from, &to), &places, way)?;
+            let point = measured(bench, rows, (&from, &to), &places, (way, link))?;
             check(&mut to, want, &places, way)?;
             emit(point)?;
         }
@@ -156,7 +158,7 @@ fn measured(
     rows: u64,
     (from, to): (&Columns, &Columns),
     places: &Places,
-    way: Way,
+    (way, link): (Way, Link),
 ) -> Result<Point> {
     let runtime = bench.runtime();
     let stream = runtime.lease_stream()?;
@@ -196,7 +198,7 @@ fn measured(
         }
     };
     let bytes = rows * ROW_BYTES;
-    let predicted = bytes as f64 / bench.machine().link * 1e3;
+    let predicted = link.milliseconds(bytes as f64, bytes as f64, 0.0);
     let point = Point::new(
         way.name(),
         (1u64 << places.bits) as f64,

@@ -8,6 +8,7 @@ mod join;
 mod large;
 mod pairs;
 mod partition;
+mod runs;
 mod scan;
 mod sort;
 mod strings;
