@@ -1,22 +1,24 @@
 //! One open device with everything that sessions share: memory pool, resident tables, compiled kernels.
 
+mod choice;
+mod modules;
+
 use std::collections::HashMap;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::ops::Deref;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
 
 use parking_lot::Mutex;
 
+pub use self::choice::DeviceChoice;
+use self::modules::ModuleEntry;
 use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::faulty::{FailurePlan, FaultyDevice};
 use crate::device::pinned::PinnedMemory;
 use crate::device::traced::TracedDevice;
-use crate::device::{CompileReport, Device, Kernel, Module, Stream};
+use crate::device::{Device, Kernel, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::{CoveringIndexes, LadderCounts};
 use crate::machine::Machine;
@@ -25,8 +27,6 @@ use crate::stop::StopWords;
 use crate::tables::TableCache;
 use crate::trace::{StreamSpan, Trace, Work};
 
-/// Compiled modules kept in memory; beyond that the least recently used go.
-const MOST_MODULES: usize = 1024;
 /// Device memory left to the driver, to modules and to other programs: a twentieth, at least this.
 const HEADROOM: usize = 256 << 20;
 /// Bytes of one side of the copy whose bandwidth is measured.
@@ -34,53 +34,6 @@ const COPY_BYTES: usize = 1 << 30;
 const COPY_BYTES_EMULATED: usize = 1 << 20;
 /// Timed copies; the best counts.
 const COPY_RUNS: usize = 8;
-
-/// Which device a session asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum DeviceChoice {
-    /// A usable GPU when there is one, else the CPU.
-    #[default]
-    Auto,
-    /// No device: DataFusion answers everything.
-    Cpu,
-    /// The emulator, for tests.
-    Emulator,
-    /// A GPU, by number or the first usable one.
-    Cuda(Option<usize>),
-}
-
-impl FromStr for DeviceChoice {
-    type Err = GpuError;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let lower = text.trim().to_ascii_lowercase();
-        let number = lower.strip_prefix("cuda:").map(str::parse);
-        match (lower.as_str(), number) {
-            ("auto", _) => Ok(Self::Auto),
-            ("cpu", _) => Ok(Self::Cpu),
-            ("emulator", _) => Ok(Self::Emulator),
-            ("cuda", _) => Ok(Self::Cuda(None)),
-            (_, Some(Ok(index))) => Ok(Self::Cuda(Some(index))),
-            _ => Err(GpuError::InvalidSetting {
-                setting: "device".into(),
-                value: text.into(),
-                expected: "auto, cpu, emulator, cuda or cuda:N".into(),
-            }),
-        }
-    }
-}
-
-impl fmt::Display for DeviceChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Cpu => f.write_str("cpu"),
-            Self::Emulator => f.write_str("emulator"),
-            Self::Cuda(None) => f.write_str("cuda"),
-            Self::Cuda(Some(index)) => write!(f, "cuda:{index}"),
-        }
-    }
-}
 
 /// How to open a [`Runtime`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -91,19 +44,6 @@ pub struct RuntimeOptions {
     pub device_memory: Option<usize>,
     /// Most bytes of page-locked host memory, for what device memory does not hold; `None` for half of the host's.
     pub host_memory: Option<usize>,
-}
-
-/// A module being compiled or compiled.
-#[derive(Default)]
-struct ModuleSlot {
-    module: Option<Module>,
-    kernels: HashMap<String, Kernel>,
-}
-
-/// A slot and when it was last asked for.
-struct ModuleEntry {
-    slot: Arc<Mutex<ModuleSlot>>,
-    used: u64,
 }
 
 /// A stream that nobody else uses until it is dropped; then the next run has it.
@@ -440,91 +380,6 @@ impl Runtime {
         !self.used.swap(true, Ordering::Relaxed)
     }
 
-    /// The kernel `name` of `source`, compiled at most once: from memory, else from the cache on
-    /// disk, else by the compiler. Sessions that ask for the same source at once wait for one
-    /// compilation.
-    ///
-    /// The report's time is what this call spent; `cached` is true unless the compiler ran.
-    ///
-    /// # Errors
-    /// [`GpuError::Compile`] with the compiler's log, [`GpuError::Device`] when it does not load.
-    pub fn kernel(&self, name: &str, source: &str) -> Result<(Kernel, CompileReport)> {
-        let start = Instant::now();
-        let slot = self.module_slot(source);
-        let mut slot = slot.lock();
-        let mut cached = true;
-        if slot.module.is_none() {
-            dump(name, source);
-            let (module, report) = self.device.compile(name, source)?;
-            cached = report.cached;
-            slot.module = Some(module);
-        }
-        let kernel = match (slot.kernels.get(name), &slot.module) {
-            (Some(kernel), _) => kernel.clone(),
-            (None, Some(module)) => {
-                let kernel = self.device.kernel(module, name)?;
-                slot.kernels.insert(name.into(), kernel.clone());
-                kernel
-            }
-            (None, None) => {
-                return Err(GpuError::Internal(format!("kernel '{name}' was lost")));
-            }
-        };
-        let milliseconds = start.elapsed().as_secs_f64() * 1e3;
-        Ok((
-            kernel,
-            CompileReport {
-                milliseconds,
-                cached,
-            },
-        ))
-    }
-
-    /// The kernel `name` of a hand-written module, whose variants (compile-time constants) have numbers.
-    /// `source` is made only when the kernel is asked for the first time.
-    ///
-    /// # Errors
-    /// As [`Runtime::kernel`].
-    pub fn builtin(
-        &self,
-        name: &'static str,
-        variant: usize,
-        source: impl FnOnce() -> String,
-    ) -> Result<Kernel> {
-        if let Some(kernel) = self.builtin.lock().get(&(name, variant)) {
-            return Ok(kernel.clone());
-        }
-        let (kernel, _) = self.kernel(name, &source())?;
-        self.builtin.lock().insert((name, variant), kernel.clone());
-        Ok(kernel)
-    }
-
-    /// The slot of a source; the least recently used others go when there are too many.
-    fn module_slot(&self, source: &str) -> Arc<Mutex<ModuleSlot>> {
-        let now = self.clock.fetch_add(1, Ordering::Relaxed);
-        let mut modules = self.modules.lock();
-        if let Some(entry) = modules.get_mut(source) {
-            entry.used = now;
-            return Arc::clone(&entry.slot);
-        }
-        if modules.len() >= MOST_MODULES {
-            let oldest = modules
-                .iter()
-                .min_by_key(|(_, entry)| entry.used)
-                .map(|(source, _)| source.clone());
-            if let Some(oldest) = oldest {
-                modules.remove(&oldest);
-            }
-        }
-        let slot = Arc::<Mutex<ModuleSlot>>::default();
-        let entry = ModuleEntry {
-            slot: Arc::clone(&slot),
-            used: now,
-        };
-        modules.insert(source.into(), entry);
-        slot
-    }
-
     /// Bytes a second, read and written together, of a plain copy on the device; measured at the
     /// first call. The yardstick of how fast a query can be.
     ///
@@ -608,52 +463,10 @@ fn first_usable_gpu() -> Result<CudaDevice> {
     }))
 }
 
-/// Write a kernel's source to the folder that `WARPLINE_DUMP_KERNELS` names, for reading, for
-/// `ptxas -v` and for profilers.
-fn dump(name: &str, source: &str) {
-    let Some(folder) = std::env::var_os("WARPLINE_DUMP_KERNELS") else {
-        return;
-    };
-    let mut hasher = std::hash::DefaultHasher::new();
-    source.hash(&mut hasher);
-    let path = std::path::Path::new(&folder).join(format!("{name}-{:016x}.cu", hasher.finish()));
-    if let Err(error) = std::fs::write(&path, source) {
-        log::warn!("the kernel was not written to {}: {error}", path.display());
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn choices_round_trip() {
-        for choice in [
-            DeviceChoice::Auto,
-            DeviceChoice::Cpu,
-            DeviceChoice::Emulator,
-            DeviceChoice::Cuda(None),
-            DeviceChoice::Cuda(Some(3)),
-        ] {
-            assert_eq!(choice.to_string().parse::<DeviceChoice>().unwrap(), choice);
-        }
-        assert_eq!(
-            " CUDA:1 ".parse::<DeviceChoice>().unwrap(),
-            DeviceChoice::Cuda(Some(1))
-        );
-    }
-
-    #[test]
-    fn wrong_choices_say_what_is_right() {
-        for wrong in ["", "gpu", "cuda:", "cuda:-1", "cuda:x", "emulator:1"] {
-            let error = wrong.parse::<DeviceChoice>().unwrap_err().to_string();
-            assert!(
-                error.contains("auto, cpu, emulator, cuda or cuda:N"),
-                "{error}"
-            );
-        }
-    }
 
     #[test]
     fn the_cpu_has_no_runtime() {

@@ -2,12 +2,13 @@
 //!
 //! 1. [`GpuFragmentExec`] is the node in the physical plan. It makes the columns resident that its
 //!    [`crate::graph::Policy`] asks for, and has it plan and [`crate::codegen::Program`] generate for them.
-//! 2. `prepared` has all kernels compiled in parallel (`compile`) and resolves the names of their arguments (`places`). What comes
+//! 2. `prepared` has all kernels compiled in parallel (`compile`) and resolves the names of their arguments (`places`, `bind`). What comes
 //!    out serves every later run over the same columns.
-//! 3. `run` makes room for results (`provide`, `shapes`, `storage`), launches step after step, finishes indexes and orders
+//! 3. `run` makes room for results (`provide`, `shapes`, `storage`), launches step after step (`launch`), finishes indexes and orders
 //!    (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later queries (`covering`);
 //!    columns in host memory come in `strides`, joins that are too large in `parts`, which `spill` puts away, group-bys in
-//!    `group_parts`, sorts in `sort_parts`, these two with what lies in partitions (`spread`); `trees` gives tree-shaped kernels
+//!    `group_parts`, sorts in `sort_parts` by `sort_sample`, these two with what lies in partitions (`spread`); `chunks` of rows
+//!    may lie in files; `trees` gives tree-shaped kernels
 //!    the memory that their warps share. A first run reads sizes between the
 //!    steps (`control`) and repeats a kernel whose result had too little room; later runs know the sizes and wait for
 //!    the device once, at the end.
@@ -17,6 +18,7 @@
 
 mod arrange;
 mod attempts;
+mod bind;
 mod boxes;
 mod chunks;
 mod collected;
@@ -32,6 +34,7 @@ mod group_parts;
 mod head;
 mod joined;
 mod ladder;
+mod launch;
 mod limit;
 mod loops;
 mod part_sizes;

@@ -1,12 +1,11 @@
 //! One run of a prepared fragment: room for results, launches in order, and what to do when room was short.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use super::control::Control;
 use super::covering::{Covering, Finished};
 use super::head::Head;
-use super::places::{Part, Place};
+use super::places::Part;
 use super::prepared::{
     Hint, Lent, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep,
 };
@@ -15,10 +14,10 @@ use super::shapes::{Shape, Sizes};
 use super::spill::Split;
 use super::spread::Spread;
 use super::storage::{Recycler, Store};
-use super::strides::{Scan, Span, Strides};
-use super::trees::{TreeMemory, blocks_of};
+use super::strides::Strides;
+use super::trees::TreeMemory;
 use crate::codegen::ControlWord;
-use crate::device::{Event, LaunchConfig, Stream};
+use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::memory::DeviceBuffer;
@@ -56,7 +55,7 @@ pub(super) struct Run<'a> {
     /// Memory of tree-shaped kernels, with the step that launched them.
     pub(super) trees: Vec<(usize, TreeMemory)>,
     /// Where columns in host memory come in strides.
-    strides: Option<Strides>,
+    pub(super) strides: Option<Strides>,
     /// By result: the rows of a join's side in partitions.
     pub(super) splits: Vec<Option<Split>>,
     /// By result: its rows as they came, where they are too many to lie together.
@@ -253,90 +252,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    pub(super) fn launch(&mut self, kernel: &PreparedKernel, rows: u64, cut: Cut) -> Result<()> {
-        self.launch_over(kernel, &Span::whole(kernel, rows), cut)
-    }
-
-    fn launch_over(
-        &mut self,
-        kernel: &PreparedKernel,
-        span: &Span,
-        (skip, fetch): Cut,
-    ) -> Result<()> {
-        let blocks = blocks_of(kernel, span.rows());
-        let tree = match &kernel.tree {
-            Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
-            None => None,
-        };
-        let stop = self.stream.stop_place();
-        let arguments = kernel.template.bytes(|place| match place {
-            Place::Tree => tree.as_ref().map(TreeMemory::words),
-            Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
-            Place::StopWord => Some(stop.word.0),
-            Place::StopNumber => Some(stop.number),
-            Place::Control => Some(self.control.address().0),
-            Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
-            Place::Skip => Some(skip),
-            Place::Fetch => Some(fetch),
-            Place::Capacity(result) => {
-                let first = self.first_place(kernel, span, result);
-                self.sizes
-                    .get(result)
-                    .map(|s| s.capacity.saturating_add(first))
-            }
-            Place::Slots(result) => self.sizes.get(result).map(|s| s.slots),
-            Place::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
-            Place::DistinctSlots(result, set) => {
-                self.sizes.get(result)?.distinct_slots.get(set).copied()
-            }
-            Place::Of(result, part) => {
-                let first = self.first_place(kernel, span, result);
-                let address = self.find(result, part)?.0;
-                // The rows' own numbers bring a wrapped address back.
-                Some(match first {
-                    0 => address,
-                    _ => address.wrapping_sub(first * self.unit(result, part)?),
-                })
-            }
-        })?;
-        let config = LaunchConfig {
-            grid: u32::try_from(blocks).unwrap_or(u32::MAX),
-            block: kernel.block_threads,
-            shared_bytes: kernel.shared_bytes,
-        };
-        self.kernels += 1;
-        // Held while the kernel runs, and for what it counts.
-        if let Some(memory) = tree {
-            // The strides of a step do not add up: of the last one there are counts.
-            self.trees.retain(|(step, _)| *step != self.step);
-            self.trees.push((self.step, memory));
-        }
-        // SAFETY: the bytes were laid out for this kernel; what they point to are results of this run with
-        // the sizes that their layouts ask for, and columns and tables that the caller of the run holds. The
-        // pool and the recycler hand out memory again only behind this launch.
-        unsafe {
-            self.runtime
-                .device()
-                .launch(self.stream, &kernel.kernel, config, &arguments)
-        }
-    }
-
-    /// The number of the first row that a result has room for: of pieces that a kernel writes in place, that of the piece.
-    fn first_place(&self, kernel: &PreparedKernel, span: &Span, result: ResultId) -> u64 {
-        match kernel.in_place && kernel.into == Some(result) && self.piecewise {
-            true => span.first,
-            false => 0,
-        }
-    }
-
-    /// Bytes of a row of a part.
-    fn unit(&self, result: ResultId, part: Part) -> Option<u64> {
-        let mut sizes = self.stores.get(result)?.as_ref()?.parts();
-        sizes
-            .find(|size| size.part == part)
-            .map(|size| size.unit as u64)
-    }
-
     fn pipeline(&mut self, kernel: &PreparedKernel) -> Result<()> {
         let Some(into) = kernel.into else {
             return self.fill_result(kernel);
@@ -455,133 +370,6 @@ impl<'a> Run<'a> {
     /// What a result has of a table.
     pub(super) fn lent(&self, result: ResultId) -> Option<&'a Lent> {
         self.prepared.borrowed.get(result)?.as_ref()
-    }
-
-    /// The scan of a kernel whose columns come in strides.
-    pub(super) fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
-        let streamed = !kernel.streamed.is_empty();
-        self.strides.as_ref().filter(|_| streamed)?.scan(kernel)
-    }
-
-    /// Launch over one stride, whose bytes and those of the next ones are fetched; without a scan, over all rows.
-    fn launch_stride(
-        &mut self,
-        kernel: &PreparedKernel,
-        rows: u64,
-        scan: Option<&mut Scan<'_>>,
-        number: u64,
-    ) -> Result<()> {
-        let (Some(scan), Some(strides)) = (scan, &mut self.strides) else {
-            return self.launch(kernel, rows, (0, 0));
-        };
-        let span = strides.fetch(scan, number, self.runtime, self.stream)?;
-        self.launch_over(kernel, &span, (0, 0))?;
-        match &mut self.strides {
-            Some(strides) => strides.done(number, self.runtime, self.stream),
-            None => Ok(()),
-        }
-    }
-
-    /// Launch over all rows, waiting for nothing.
-    fn launch_all(&mut self, kernel: &PreparedKernel, rows: u64) -> Result<()> {
-        let mut scan = self.scan(kernel);
-        let strides = scan.as_ref().map_or(1, Scan::count);
-        for number in 0..strides {
-            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
-        }
-        Ok(())
-    }
-
-    /// Launch until there is room for what comes out; `before` rows are there already. Of a scan in strides, a stride
-    /// whose rows find no room is repeated; where groups find none, all are.
-    fn attempt(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-        rows: u64,
-        before: u64,
-    ) -> Result<()> {
-        let shape = &self.prepared.shapes[into];
-        let mut scan = self.scan(kernel);
-        let strides = scan.as_ref().map_or(1, Scan::count);
-        let (mut number, mut before) = (0, before);
-        let mut attempts = 0;
-        while attempts < MOST_ATTEMPTS {
-            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
-            let words = self.control.read(self.stream)?;
-            if Control::word(&words, into, ControlWord::Overflow) != 0 {
-                self.check_growth(into)?;
-                self.grow_groups(into)?;
-                if let Some(scan) = &mut scan {
-                    scan.restart();
-                }
-                number = 0;
-                attempts += 1;
-                continue;
-            }
-            let count = Control::word(&words, into, ControlWord::Count);
-            if shape.appends() && count > self.sizes[into].capacity {
-                // As many rows of every stride as of those so far.
-                let all = (count / (number + 1)).saturating_mul(strides);
-                self.make_room(into, count, all.max(count), before)?;
-                self.control
-                    .set(self.stream, into, ControlWord::Count, before)?;
-                attempts += 1;
-                continue;
-            }
-            number += 1;
-            if number < strides {
-                before = count;
-                continue;
-            }
-            if !shape.appends() {
-                self.rows[into] = self.sizes[into].capacity;
-                return self.check_unique(&words, into);
-            }
-            self.rows[into] = count;
-            return Ok(());
-        }
-        Err(self.hopeless(into))
-    }
-
-    /// Launch over some rows of a table; what comes of them, as there are at most so many, finds room.
-    pub(super) fn fill_rows(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-        rows: Range<u64>,
-    ) -> Result<()> {
-        self.launch_over(kernel, &Span::some(kernel, rows), (0, 0))?;
-        self.check_filled(kernel, into)
-    }
-
-    /// Launch over one stride whose rows, as there are at most so many, find room.
-    pub(super) fn fill_stride(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-        scan: Option<&mut Scan<'_>>,
-        number: u64,
-    ) -> Result<()> {
-        self.launch_stride(kernel, self.bound(kernel.source), scan, number)?;
-        self.check_filled(kernel, into)
-    }
-
-    /// How many rows a launch made, for which there must have been room.
-    fn check_filled(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<()> {
-        let words = self.control.read(self.stream)?;
-        self.rows[into] = match kernel.in_place && self.piecewise {
-            // All rows of the piece; the count is the number of the row behind them.
-            true => self.sizes[into].capacity,
-            false => Control::word(&words, into, ControlWord::Count),
-        };
-        if self.rows[into] > self.sizes[into].capacity {
-            return Err(GpuError::Internal(format!(
-                "a stride gave {} more rows than it has",
-                self.name(into)
-            )));
-        }
-        Ok(())
     }
 
     pub(super) fn hopeless(&self, result: ResultId) -> GpuError {
