@@ -84,7 +84,8 @@ impl Earlier {
         let succeeded = report.queries.iter().filter(|query| query.succeeded());
         succeeded
             .filter_map(|query| {
-                Some((query.query, self.hot_ms(query.query)?, query.hot_median_ms?))
+                let then = self.hot_ms(query.query).filter(|ms| *ms > 0.0)?;
+                Some((query.query, then, query.hot_median_ms?))
             })
             .collect()
     }
@@ -92,8 +93,12 @@ impl Earlier {
     /// The hot times of both, aligned, with the change of each query, of their sum and of the geometric mean.
     pub fn to_table(&self, report: &Report) -> String {
         let mut text = compared_with(self.date(), &self.differences(report));
-        text.push_str("; hot times in ms\n\n");
         let pairs = self.pairs(report);
+        if pairs.is_empty() {
+            text.push_str("; no query has a hot time in both\n");
+            return text;
+        }
+        text.push_str("; hot times in ms\n\n");
         let row = |name: String, then: f64, now: f64| {
             vec![
                 name,
@@ -216,6 +221,12 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");
+        // Nor what took no time, or another query.
+        let old = report(&[(1, 0.0), (2, 3.0)]).to_json().expect("JSON");
+        let text = read(&old)
+            .expect("a report")
+            .to_table(&report(&[(1, 1.0), (3, 1.0)]));
+        assert!(text.contains("no query has a hot time in both"), "{text}");
         let error = read("[]").expect_err("no report").to_string();
         assert!(
             error.contains("old.json") && error.contains("--format json"),

@@ -65,6 +65,29 @@ fn every_format_works_before_and_after_columns_are_resident() {
 }
 
 #[test]
+fn indented_plans_have_a_line_for_each_pipeline_and_choice() {
+    let query = "SELECT \"größe\", count(*) AS n FROM orders JOIN kunden ON orders.k = kunden.k GROUP BY \"größe\"";
+    let plain = format!("EXPLAIN {query}");
+    let first = emulated(&[&plain]).ok().stdout;
+    let hint = "(algorithms are chosen when the columns are on the device";
+    assert_eq!(first.matches(hint).count(), 1, "{first}");
+    let later = emulated(&[query, &plain]).ok().stdout;
+    assert!(!later.contains(hint), "{later}");
+    let begins = |start: &str| later.lines().any(|line| line.starts_with(start));
+    for start in [
+        "  GpuFragmentExec: device=emulator",
+        "        kunden",
+        "        groups of ",
+        "        output",
+        "        index ",
+    ] {
+        assert!(begins(start), "no {start}: {later}");
+    }
+    let longest = later.lines().map(|line| line.chars().count()).max();
+    assert!(longest < Some(160), "{longest:?}: {later}");
+}
+
+#[test]
 fn trees_have_pipelines_choices_prices_and_reasons() {
     let query = "SELECT \"größe\", count(*) AS n FROM orders JOIN kunden ON orders.k = kunden.k GROUP BY \"größe\"";
     let tree = format!("EXPLAIN FORMAT TREE {query}");

@@ -27,6 +27,7 @@ use super::boxes::{Entry, boxed, plain, priced};
 use super::covering::index_room;
 use super::execute::{Deliver, Finished, Host, execute};
 use super::found::Found;
+use super::lines::indented;
 use super::prepared::{Prepared, streamed_scans};
 use super::report::{Counters, FragmentOptions, FragmentReport};
 use super::room::{RoomLevel, group_room};
@@ -42,6 +43,9 @@ use crate::trace::Work;
 
 /// Most rows of one RecordBatch that leaves a fragment.
 const BATCH_ROWS: usize = 8192;
+
+/// What EXPLAIN says while nothing is known of the columns.
+const NOT_CHOSEN: &str = "(algorithms are chosen when the columns are on the device: EXPLAIN ANALYZE runs the query and shows them)";
 
 /// Runs a fragment on the device of a [`Runtime`]; a leaf with one output partition.
 ///
@@ -174,13 +178,13 @@ impl GpuFragmentExec {
 impl DisplayAs for GpuFragmentExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let device = &self.shared.runtime.device().info().name;
-        let lines = self.shared.describe();
+        let mut lines = self.shared.describe();
+        let is_pipeline = |line: &str| line.contains(" := ");
+        // Before columns are resident there are only lines of the plan, which are in order.
+        let chosen = lines.iter().any(|line| is_pipeline(line));
         if matches!(format, DisplayFormatType::TreeRender) {
             // Entries come by their key: this one is the first.
             writeln!(f, "00 device={}", plain(device))?;
-            let is_pipeline = |line: &str| line.contains(" := ");
-            // Before columns are resident there are only lines of the plan, which are in order.
-            let chosen = lines.iter().any(|line| is_pipeline(line));
             let entries: Vec<(&'static str, String)> = lines
                 .into_iter()
                 .map(|line| match chosen && !is_pipeline(&line) {
@@ -196,11 +200,11 @@ impl DisplayAs for GpuFragmentExec {
                 .iter()
                 .try_for_each(|line| writeln!(f, "{line}"));
         }
-        write!(f, "GpuFragmentExec: device={device}")?;
-        for line in lines {
-            write!(f, ", {line}")?;
+        if !chosen {
+            lines.push(NOT_CHOSEN.to_string());
         }
-        Ok(())
+        let lines = indented(lines.iter().map(String::as_str));
+        write!(f, "GpuFragmentExec: device={device}{lines}")
     }
 }
 

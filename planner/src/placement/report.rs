@@ -12,7 +12,7 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
 };
-use warpline_gpu::exec::{Entry, boxed};
+use warpline_gpu::exec::{Entry, boxed, indented};
 
 /// An operator that stays on the CPU, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,12 +72,11 @@ impl DisplayAs for PlacementReportExec {
         let cpu: Vec<_> = self.cpu.iter().map(ToString::to_string).collect();
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(
-                    f,
-                    "PlacementReportExec: device={}, cpu=[{}]",
-                    self.device,
-                    cpu.join("; ")
-                )
+                write!(f, "PlacementReportExec: device={}, cpu=[", self.device)?;
+                match cpu.as_slice() {
+                    [] | [_] => write!(f, "{}]", cpu.concat()),
+                    several => write!(f, "{}]", indented(several.iter().map(String::as_str))),
+                }
             }
             DisplayFormatType::TreeRender => {
                 // Entries come by their key: this one is the first.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
 use datafusion::functions_aggregate::sum::Sum;
@@ -13,14 +14,14 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
-use warpline_gpu::expr::Expr;
+use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use super::{Converter, exchange};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::is_true;
 use crate::rel::{Rel, RelRef};
-use crate::translate::{Scope, is_decimal, is_string, is_value, translate};
+use crate::translate::{Scope, is_decimal, is_string, is_value, may_fault, translate};
 
 /// The groups of `root` over `input`, the rows below its first phase.
 pub(super) fn aggregate(
@@ -59,7 +60,44 @@ pub(super) fn aggregate(
     for ((call, function), filter) in raw.aggr_expr().iter().zip(functions).zip(raw.filter_expr()) {
         calls.push(aggregate_call(call, function, filter.as_ref(), &mut scope)?);
     }
-    Ok(Rel::aggregate(input, Aggregate { keys, calls }, &names))
+    let first = keys.len();
+    let truths: Vec<usize> = calls
+        .iter()
+        .zip(raw.aggr_expr())
+        .enumerate()
+        .filter(|(_, (call, of))| call.return_type != *of.field().data_type())
+        .map(|(i, _)| first + i)
+        .collect();
+    let groups = Rel::aggregate(input, Aggregate { keys, calls }, &names);
+    Ok(as_truths(groups, &truths))
+}
+
+/// Truths are numbers inside: 0 and 1.
+const TRUTH: DataType = DataType::Int8;
+
+/// The columns, those of `truths` as booleans again.
+fn as_truths(groups: RelRef, truths: &[usize]) -> RelRef {
+    if truths.is_empty() {
+        return groups;
+    }
+    let column = |i: usize| match truths.contains(&i) {
+        true => cast(groups.column(i), DataType::Boolean),
+        false => groups.column(i),
+    };
+    let named = groups.columns.iter().enumerate();
+    let exprs = named.map(|(i, of)| (column(i), of.name.clone())).collect();
+    Rel::project(Arc::clone(&groups), exprs)
+}
+
+fn cast(value: Expr, data_type: DataType) -> Expr {
+    Expr {
+        nullable: value.nullable,
+        data_type,
+        node: Node::Cast {
+            value: Box::new(value),
+            safe: false,
+        },
+    }
 }
 
 /// The aggregation that reads rows: `root` itself, or the partial phase below a final one.
@@ -118,9 +156,10 @@ fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
         AggregateFunction::Count
     } else if implementation.is::<Sum>() {
         AggregateFunction::Sum
-    } else if implementation.is::<Min>() {
+    } else if implementation.is::<Min>() || implementation.is::<BoolAnd>() {
+        // False is less than true.
         AggregateFunction::Min
-    } else if implementation.is::<Max>() {
+    } else if implementation.is::<Max>() || implementation.is::<BoolOr>() {
         AggregateFunction::Max
     } else if implementation.is::<Avg>() {
         AggregateFunction::Avg
@@ -139,30 +178,43 @@ fn aggregate_call(
     filter: Option<&Arc<dyn PhysicalExpr>>,
     scope: &mut Scope<'_>,
 ) -> Result<AggregateCall, Reason> {
-    let return_type = call.field().data_type().clone();
+    let mut return_type = call.field().data_type().clone();
     let name = call
         .human_display()
         .unwrap_or_else(|| call.name())
         .to_string();
     let arguments = call.expressions();
-    let [argument] = arguments.as_slice() else {
-        return refuse(format!(
-            "{} of {} arguments runs on the CPU",
-            call.fun().name(),
-            arguments.len()
-        ));
-    };
-    let argument = if function == AggregateFunction::Count && is_constant(argument) {
-        None
-    } else {
-        let argument = translate(argument, scope)?;
-        check_argument(function, &argument, &return_type, call.fun().name())?;
-        Some(argument)
-    };
     let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
-    let filter = match filter {
+    let mut filter = match filter {
         None => None,
         Some(filter) => Some(translate(filter, scope)?).filter(|f| !is_true(f)),
+    };
+    let argument = match arguments.as_slice() {
+        [argument] if function == AggregateFunction::Count && is_constant(argument) => None,
+        [argument] => {
+            let mut argument = translate(argument, scope)?;
+            if extreme
+                && argument.data_type == DataType::Boolean
+                && return_type == DataType::Boolean
+            {
+                (argument, return_type) = (cast(argument, TRUTH), TRUTH);
+            }
+            check_argument(function, &argument, &return_type, call.fun().name())?;
+            Some(argument)
+        }
+        [_, _, ..] if function == AggregateFunction::Count && !call.is_distinct() => {
+            for argument in &arguments {
+                filter = Some(counted_if(argument, filter, scope)?);
+            }
+            None
+        }
+        several => {
+            return refuse(format!(
+                "{} of {} arguments runs on the CPU",
+                call.fun().name(),
+                several.len()
+            ));
+        }
     };
     Ok(AggregateCall {
         function,
@@ -171,6 +223,36 @@ fn aggregate_call(
         distinct: call.is_distinct() && !extreme,
         return_type,
         name,
+    })
+}
+
+/// A filter with the condition of COUNT over several arguments: rows count where none of them is NULL.
+fn counted_if(
+    argument: &Arc<dyn PhysicalExpr>,
+    filter: Option<Expr>,
+    scope: &mut Scope<'_>,
+) -> Result<Expr, Reason> {
+    let argument = translate(argument, scope)?;
+    // A filter may be evaluated for rows that the argument would not be.
+    if may_fault(&argument) {
+        return refuse("COUNT of several arguments that can fail runs on the CPU");
+    }
+    let known = Expr {
+        node: Node::IsNotNull(Box::new(argument)),
+        data_type: DataType::Boolean,
+        nullable: false,
+    };
+    Ok(match filter {
+        None => known,
+        Some(filter) => Expr {
+            data_type: DataType::Boolean,
+            nullable: filter.nullable,
+            node: Node::Binary {
+                op: BinaryOp::And,
+                left: Box::new(filter),
+                right: Box::new(known),
+            },
+        },
     })
 }
 

@@ -82,6 +82,49 @@ fn over_nothing_and_over_nulls() {
 }
 
 #[test]
+fn truths() {
+    const CALLS: &str = "min(b) AS lo, max(b) AS hi, bool_and(b) AS every, bool_or(b) AS any, \
+                         bool_or(k > 3) FILTER (WHERE z > 2) AS some, bool_and(s LIKE 'z%' OR b) AS words, \
+                         max(DISTINCT NOT b) AS d, count(DISTINCT b) AS n";
+    let fixture = fixture();
+    check_all(
+        &fixture,
+        ["l", "e", "n", "one"].iter().flat_map(|table| {
+            [
+                format!("SELECT {CALLS} FROM {table}"),
+                format!("SELECT s, {CALLS} FROM {table} GROUP BY s"),
+                format!("SELECT w, z, bool_and(b) AS every FROM {table} GROUP BY w, z HAVING bool_or(b)"),
+                format!("SELECT b, bool_or(k < 0) AS any, sum(k) AS t FROM {table} GROUP BY b"),
+                format!("SELECT k, bool_and(f > 0) AS p FROM {table} GROUP BY k ORDER BY p DESC NULLS LAST, k LIMIT 5"),
+            ]
+        }),
+    );
+    // What is asked of the groups reads booleans again.
+    check_all(
+        &fixture,
+        [
+            "SELECT count(*) AS n FROM (SELECT k, bool_and(b) AS every FROM l GROUP BY k) WHERE every IS NOT TRUE".to_string(),
+            "SELECT g.every, count(*) AS n FROM l JOIN (SELECT k, max(b) AS every FROM l GROUP BY k) g ON l.k = g.k AND g.every GROUP BY 1"
+                .to_string(),
+            "SELECT id FROM l WHERE b = (SELECT bool_or(b) FROM p) ORDER BY id LIMIT 9".to_string(),
+        ],
+    );
+}
+
+#[test]
+fn counts_of_several_arguments() {
+    check_all(
+        &fixture(),
+        ["l", "e", "n", "one"].iter().flat_map(|table| {
+            [
+                format!("SELECT count(k, b) AS n, count(k, s, x) AS m, count(1, d) AS o FROM {table}"),
+                format!("SELECT s, count(k, b) AS n, count(f, k) FILTER (WHERE b) AS m, count(*) AS o FROM {table} GROUP BY s"),
+            ]
+        }),
+    );
+}
+
+#[test]
 fn distinct_arguments() {
     check_all(
         &fixture(),
