@@ -8,6 +8,8 @@ const REST: usize = 4;
 const WIDTH: usize = 110;
 /// What parts end in.
 const ENDS: [&str; 2] = ["; ", " | "];
+/// What parts of a part end in that is longer than a line.
+const INNER_END: &str = ", ";
 
 /// The entries, each with a line break in front; spaces at its beginning stay.
 pub fn indented<'a>(entries: impl IntoIterator<Item = &'a str>) -> String {
@@ -35,19 +37,21 @@ fn push(out: &mut String, indent: usize, line: &str) {
     out.push_str(line.trim_end());
 }
 
-/// The entry, cut behind each of [`ENDS`].
-fn parts(entry: &str) -> impl Iterator<Item = &str> {
-    let mut rest = entry;
-    std::iter::from_fn(move || {
-        let end = ENDS
+/// The entry, cut behind each of [`ENDS`], and behind each [`INNER_END`] where that leaves more than a line.
+fn parts(entry: &str) -> Vec<&str> {
+    let (mut rest, mut parts) = (entry, Vec::new());
+    while !rest.is_empty() {
+        let ends = ENDS
             .iter()
-            .filter_map(|end| Some(rest.find(end)? + end.len()))
-            .min()
-            .unwrap_or(rest.len());
-        let (part, after) = rest.split_at(end);
+            .filter_map(|end| Some(rest.find(end)? + end.len()));
+        let (part, after) = rest.split_at(ends.min().unwrap_or(rest.len()));
+        match part.chars().count() > WIDTH {
+            true => parts.extend(part.split_inclusive(INNER_END)),
+            false => parts.push(part),
+        }
         rest = after;
-        (!part.is_empty()).then_some(part)
-    })
+    }
+    parts
 }
 
 #[cfg(test)]
@@ -67,6 +71,10 @@ mod tests {
         // What has no end of a part stays whole.
         let whole = "y".repeat(300);
         assert_eq!(indented([whole.as_str()]), format!("\n        {whole}"));
+        let list = format!("{}; z", ["1234567890"; 10].join(", "));
+        let text = indented([list.as_str()]);
+        let lengths: Vec<usize> = text.lines().skip(1).map(str::len).collect();
+        assert_eq!(lengths, [8 + 107, 12 + 13], "{text}");
         let steps = format!("a := {whole} | b | c");
         let text = indented([steps.as_str()]);
         assert_eq!(text, format!("\n        a := {whole} |\n            b | c"));
