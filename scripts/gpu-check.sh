@@ -12,12 +12,18 @@
 #   cpu10                     all 22 at scale 10 on the CPU of the machine
 #   cold                      all 22 at scale 0.1 with an empty kernel cache: what compiling costs
 #   memcheck                  compute-sanitizer's memcheck over all 22
+#   memcheck_kernels          the same over the tests of the hand-written kernels, …
+#   racecheck synccheck       … and its racecheck (shared memory) and synccheck (barriers); not among the default steps
 #   profile                   Nsight Compute over QUERIES at scale 10
 #
 # QUERIES (e.g. QUERIES=1,6) chooses the queries of the tpch, memcheck and profile steps. Data goes to DATA, by
 # default a folder that is removed at the end; files that are there already are used. Each step writes its log and
 # results to OUTPUT-DIR and does not stop the others; a table of outcomes comes last, and the exit status is 1 when
 # one failed.
+#
+# KERNELS chooses the kernel tests that the sanitizers watch, e.g. KERNELS=primitives::pairs. What racecheck cannot know:
+# write_combine.cu guards its buffers by counters that are read and written atomically, which the tool does not take for
+# order; no kernel test launches it.
 set -uo pipefail
 bundle="$(realpath "$1")"
 out="$(realpath -m "$2")"
@@ -107,6 +113,14 @@ step_cold() {
 step_memcheck() {
   compute-sanitizer --tool memcheck --error-exitcode 9 warpline tpch --scale 0.1 "${gpu[@]}" --verify --runs 1
 }
+# The tests of kernels on the GPU alone, under a tool of compute-sanitizer.
+sanitized() {
+  WARPLINE_TEST_DEVICE=cuda-only WRAP="compute-sanitizer --tool $1 --error-exitcode 9" \
+    "$work/warpline-bundle/run-tests" "${KERNELS:-primitives::}" --test-threads 1
+}
+step_memcheck_kernels() { sanitized memcheck; }
+step_racecheck() { sanitized racecheck; }
+step_synccheck() { sanitized synccheck; }
 step_profile() {
   local folder
   folder="$(generated 10)" || return

@@ -1,4 +1,4 @@
-//! The devices that tests run on: the emulator always, a GPU when the environment asks for one.
+//! The devices that tests run on: the emulator, and a GPU when the environment asks for one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,21 +9,30 @@ use warpline_gpu::device::emulated::{EmulatedDevice, EmulatedOptions};
 use warpline_gpu::device::{Device, Kernel, LaunchConfig, Stream};
 use warpline_gpu::memory::MemoryPool;
 
-/// Environment variable that adds the first GPU: `WARPLINE_TEST_DEVICE=cuda`.
+/// Environment variable that adds the first GPU: `WARPLINE_TEST_DEVICE=cuda`; `cuda-only` leaves the emulator out, for tools
+/// that watch the GPU.
 const DEVICE_VARIABLE: &str = "WARPLINE_TEST_DEVICE";
 
 /// True when tests must also run on a GPU.
 pub(crate) fn wants_cuda() -> bool {
     match std::env::var(DEVICE_VARIABLE).as_deref() {
-        Ok("cuda") => true,
+        Ok("cuda" | "cuda-only") => true,
         Ok("" | "emulator") | Err(_) => false,
-        Ok(other) => panic!("{DEVICE_VARIABLE}={other}: use emulator or cuda"),
+        Ok(other) => panic!("{DEVICE_VARIABLE}={other}: use emulator, cuda or cuda-only"),
     }
+}
+
+/// True when tests run on the emulator.
+pub(crate) fn wants_emulator() -> bool {
+    std::env::var(DEVICE_VARIABLE).as_deref() != Ok("cuda-only")
 }
 
 /// Every device under test; a GPU that was asked for and does not open fails the test.
 pub(crate) fn devices() -> Vec<Arc<dyn Device>> {
-    let mut devices: Vec<Arc<dyn Device>> = vec![Arc::new(EmulatedDevice::open().unwrap())];
+    let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+    if wants_emulator() {
+        devices.push(Arc::new(EmulatedDevice::open().unwrap()));
+    }
     if wants_cuda() {
         devices.push(Arc::new(CudaDevice::open(0).unwrap()));
     }

@@ -24,7 +24,7 @@ use warpline_gpu::memory::{DeviceBuffer, DeviceValue};
 use warpline_gpu::primitives::RowCount;
 use warpline_gpu::runtime::Runtime;
 
-use crate::support::wants_cuda;
+use crate::support::{wants_cuda, wants_emulator};
 
 /// A runtime and a stream of it.
 pub(crate) struct Machine {
@@ -43,6 +43,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     ];
     let mut devices: Vec<(String, Arc<dyn Device>)> = schedules
         .into_iter()
+        .filter(|_| wants_emulator())
         .map(|schedule| {
             let environment = EmulatedOptions::from_environment().unwrap();
             let options = EmulatedOptions {

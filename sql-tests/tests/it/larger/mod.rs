@@ -2,6 +2,7 @@
 
 mod files;
 mod groups;
+mod overlap;
 mod scans;
 mod sorts;
 mod support;
