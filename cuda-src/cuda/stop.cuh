@@ -10,18 +10,24 @@
 #include "simt.cuh"
 
 #if WL_EMULATED
+// A look costs nothing, and lanes are slow: less between two of them.
 #define WL_STOP_CYCLES 1ull
-#define WL_STOP_TILES 16
+#define WL_STOP_TILES 2
+#define WL_STOP_VISITS 128
+#define WL_STOP_ENTRIES 256
 #else
 // Cycles between two looks of a warp, a power of two.
 #define WL_STOP_CYCLES (1ull << 26)
 // Tiles of a block's loop between two looks at the clock.
 #define WL_STOP_TILES 64
-#endif
 // Rounds of a warp's loop between two looks at the clock.
 #define WL_STOP_VISITS 1024
 // Entries that a row is compared with between two looks at the clock, a power of two.
 #define WL_STOP_ENTRIES 4096
+#endif
+
+// In the place of the next look: the query was stopped.
+#define WL_STOPPED 0xffffffffffffffffull
 
 // When to look whether the query `number` was stopped. `word` may be null: nobody stops it.
 struct StopWatch {
@@ -40,10 +46,13 @@ WL_DEVICE StopWatch stop_watch(const u64* word, u64 number) {
 // Was the query stopped, as far as it is time to look?
 WL_DEVICE bool query_stopped(StopWatch& watch) {
   if (watch.word == 0) return false;
+  // Once it was stopped it stays so: the thread's other rows do not wait for another look.
+  if (watch.next == WL_STOPPED) return true;
   const u64 now = cycle_count();
   if (now < watch.next) return false;
-  watch.next = now + WL_STOP_CYCLES;
-  return load_system(watch.word) == watch.number;
+  const bool stopped = load_system(watch.word) == watch.number;
+  watch.next = stopped ? WL_STOPPED : now + WL_STOP_CYCLES;
+  return stopped;
 }
 
 // The same answer for all 32 lanes of a warp.

@@ -3,7 +3,9 @@
 //!
 //! The second is the Triton join (Lutz et al., SIGMOD 2022): a first pass partitions both sides by the lowest hash bits while
 //! they are read, and where they lie until then is for [`super::spill`] to say; then each pair of partitions is brought to the device
-//! and joined there as if it were all, and what reads the pairs runs before the next pair comes.
+//! and joined there as if it were all, and what reads the pairs runs before the next pair comes. No hash bits tell rows of one
+//! key apart, nor those without a key: of a pair with many probing rows these come in pieces. The entries of one key have to
+//! find room together.
 
 use std::ops::Range;
 

@@ -48,7 +48,10 @@ impl Lowerer<'_> {
             at: n,
         };
         match join.kind {
-            JoinKind::Inner => self.inner(rel, join, &left, &right),
+            JoinKind::Inner => match self.narrowed(rel, join, &left, &right) {
+                Some(narrowed) => self.join(rel, &narrowed, needed),
+                None => self.inner(rel, join, &left, &right),
+            },
             JoinKind::Left => self.left(rel, join, &left, &right),
             JoinKind::Full => self.preserve_build(rel, join, &left, &right),
             JoinKind::Semi | JoinKind::Anti if self.left_is_smaller(join, &left, &right) => {

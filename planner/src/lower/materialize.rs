@@ -173,7 +173,7 @@ impl Lowerer<'_> {
         }
     }
 
-    fn workload(&self, pairing: &Pairing<'_>) -> JoinWorkload {
+    pub(super) fn workload(&self, pairing: &Pairing<'_>) -> JoinWorkload {
         let estimator = self.input.estimator;
         let (build, probe) = (pairing.build, pairing.probe);
         let bits: u32 = build.keys.iter().map(|key| self.bits(build.rel, key)).sum();
@@ -225,7 +225,7 @@ impl Lowerer<'_> {
     }
 
     /// Bits of the codes of an expression's values.
-    fn bits(&self, rel: &RelRef, expr: &Expr) -> u32 {
+    pub(super) fn bits(&self, rel: &RelRef, expr: &Expr) -> u32 {
         let of_type = match &expr.data_type {
             DataType::Boolean => 1,
             // A code or the number of the row that has the string.

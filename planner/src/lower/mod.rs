@@ -10,6 +10,7 @@
 mod build;
 mod join;
 mod materialize;
+mod narrow;
 mod outer;
 mod root;
 mod semi;

@@ -17,13 +17,15 @@ const DEVICE_MEMORY: &str = "524288";
 const HOST_MEMORY: usize = 768 << 10;
 const ROWS: usize = 20_000;
 
-const JOINS: [&str; 4] = [
+const JOINS: [&str; 5] = [
     "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(x.w) AS w, max(y.w) AS v, min(x.s) AS s \
      FROM large x JOIN large y ON x.l = y.l",
     "SELECT x.s, count(*) AS c, max(x.w) AS w, min(y.w) AS v FROM large x JOIN large y ON x.l = y.l AND x.id <> y.id GROUP BY x.s",
     // A third of the rows has no key, and all of them are in one partition.
     "SELECT count(*) AS c, sum(x.id) AS a, sum(y.id) AS b, max(y.w) AS w FROM large x LEFT JOIN large y ON x.l = y.l AND x.s = y.s",
     "SELECT x.s, count(*) AS c, count(y.id) AS d, max(x.w) AS w, min(y.w) AS v FROM large x LEFT JOIN large y ON x.l = y.l AND x.s = y.s GROUP BY x.s",
+    // Keys of more bytes than partitions are made by.
+    "SELECT count(*) AS c, sum(x.id) AS a, sum(y.m) AS b, max(y.id) AS w FROM large x JOIN large y ON x.l = y.l AND x.w = y.w",
 ];
 
 /// Groups of keys of all kinds, with a host memory that their rows do not fit.
