@@ -338,8 +338,13 @@ impl Model<'_> {
                 vec![4.0]
             }
         };
-        let side =
-            |rows: f64, columns: &[u32]| machine.partition(rows, key, &payload(columns), bits);
+        let side = |rows: f64, columns: &[u32]| match transform {
+            Transform::Sort => machine.partition(rows, key, &payload(columns), bits),
+            // Joins do not ask for an order within partitions.
+            Transform::Partition => {
+                machine.partition_unordered(rows, key, &payload(columns), bits, moved)
+            }
+        };
         let written = |rows: f64, columns: &[u32]| rows * (key + widths(columns).sum::<f64>());
         let mut write = 0.0;
         if !w.build_in_place {

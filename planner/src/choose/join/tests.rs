@@ -287,7 +287,7 @@ fn large_joins_are_partitioned_and_small_ones_are_not() {
     let large = auto(&wide());
     assert_eq!(large.algorithm, PhjTr, "{}", large.reason);
     let hot = auto(&JoinWorkload {
-        build_rows: 1e5,
+        build_rows: 1e4,
         key_domain: None,
         ..wide()
     });
