@@ -93,6 +93,19 @@ async fn sizes(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
         BUDGET
     };
     let budget = bench.budget.unwrap_or(emulated);
+    // Other sweeps have the memory that there was.
+    let before = bench.runtime().pool().statistics().budget;
+    let measured = sizes_within(bench, budget, emit).await;
+    let text = before.to_string();
+    session.set("warpline.device_memory", &text).await?;
+    // The setting counts from the next query on, which other sweeps do not run.
+    bench.runtime().set_device_memory(Some(before))?;
+    measured
+}
+
+/// The sizes, with `budget` bytes of device memory.
+async fn sizes_within(bench: &Bench, budget: ByteSize, emit: &mut Emit<'_>) -> Result<()> {
+    let session = bench.session();
     let bytes = budget.0.to_string();
     for (setting, value) in [
         ("warpline.min_rows", "0"),
