@@ -71,33 +71,24 @@ impl Run<'_> {
         let (to, offsets) = (new(how.by)?, arranged.address(Part::Offsets));
         let rows = self.count(result);
         self.kernels += 1;
+        let partition = match how.stable {
+            true => primitives::radix_partition,
+            false => primitives::radix_partition_unordered,
+        };
         // SAFETY: the new store has room for the result's capacity in each part, and offsets for as many partitions as
         // the bits make; the old one, or the table it borrows from, has as many rows as are counted, of these widths.
         unsafe {
-            match offsets.filter(|_| !how.stable) {
-                Some(offsets) => primitives::radix_partition_unordered(
-                    self.runtime,
-                    self.stream,
-                    keys,
-                    to,
-                    &payloads,
-                    rows,
-                    how.digits,
-                    how.bits,
-                    offsets,
-                )?,
-                None => primitives::radix_partition(
-                    self.runtime,
-                    self.stream,
-                    keys,
-                    to,
-                    &payloads,
-                    rows,
-                    how.digits,
-                    how.bits,
-                    offsets,
-                )?,
-            }
+            partition(
+                self.runtime,
+                self.stream,
+                keys,
+                to,
+                &payloads,
+                rows,
+                how.digits,
+                how.bits,
+                offsets,
+            )?;
         }
         if let Some(store) = &mut self.stores[result] {
             store.replace(arranged, &mut self.recycler);

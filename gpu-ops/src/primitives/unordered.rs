@@ -25,14 +25,14 @@ const MOST_PASSES: u32 = 2;
 /// Order rows by the bits `bits` of their keys or hashes as [`radix_partition`] does, rows with equal bits in any order.
 ///
 /// Up to 16 bits and 8 payload columns this takes a fifth less time than keeping the order; beyond, it is the stable
-/// partition. `offsets` (`u32`, `2^bits + 1`) gets the first place of every partition and the number of rows.
-/// Costs: see `partition_unordered.cu`.
+/// partition, as it is without `offsets` (`u32`, `2^bits + 1`), which get the first place of every partition and the number
+/// of rows. Costs: see `partition_unordered.cu`.
 ///
 /// # Errors
 /// As [`radix_partition`].
 ///
 /// # Safety
-/// As [`radix_partition`]; `to` and `offsets` are not null.
+/// As [`radix_partition`].
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn radix_partition_unordered(
     runtime: &Runtime,
@@ -43,24 +43,17 @@ pub unsafe fn radix_partition_unordered(
     rows: RowCount,
     digits: Digits,
     bits: Range<u32>,
-    offsets: DevicePtr,
+    offsets: Option<DevicePtr>,
 ) -> Result<()> {
-    if !applies(payloads.len(), &bits) || rows.most() == 0 {
+    let applies = applies(payloads.len(), &bits) && rows.most() > 0;
+    let Some(first_places) = offsets.filter(|_| applies) else {
         // SAFETY: passed on to the caller.
         return unsafe {
             radix_partition(
-                runtime,
-                stream,
-                keys,
-                to,
-                payloads,
-                rows,
-                digits,
-                bits,
-                Some(offsets),
+                runtime, stream, keys, to, payloads, rows, digits, bits, offsets,
             )
         };
-    }
+    };
     super::partition::check(keys, to, payloads, rows, digits, &bits, true)?;
     // Equal shapes in another order are one kernel.
     let mut payloads = payloads.to_vec();
@@ -75,7 +68,7 @@ pub unsafe fn radix_partition_unordered(
         digits: split(&bits),
     };
     // SAFETY: passed on to the caller; scratch is used behind the work queued before and before it is reused.
-    unsafe { plan.run(keys.ptr, to, &payloads, offsets) }
+    unsafe { plan.run(keys.ptr, to, &payloads, first_places) }
 }
 
 /// Do the kernels of this module take so many columns and these bits?

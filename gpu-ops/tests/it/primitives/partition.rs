@@ -61,6 +61,49 @@ pub(super) fn digit(case: &Case<'_>, key: u128) -> u128 {
     }
 }
 
+/// A payload column: what it has, where that lies (nowhere for row numbers), and where it goes.
+pub(super) struct Column {
+    pub(super) bytes: Vec<u8>,
+    from: Option<DeviceBuffer>,
+    pub(super) to: DeviceBuffer,
+    pub(super) width: u32,
+}
+
+impl Column {
+    pub(super) fn payload(&self) -> Payload {
+        Payload {
+            from: self.from.as_ref().map(DeviceBuffer::ptr),
+            to: self.to.ptr(),
+            width: self.width,
+        }
+    }
+}
+
+/// The payload columns of a case, drawn by `seed`.
+pub(super) fn columns(machine: &Machine, case: &Case<'_>, seed: u64) -> Vec<Column> {
+    let rows = case.keys.len();
+    let mut numbers = Numbers(seed);
+    let mut column = |width: u32| {
+        let (values, width): (Vec<u128>, u32) = if width == 0 {
+            ((0..rows as u128).collect(), 4)
+        } else {
+            let mut draw = || u128::from(numbers.draw()) << 64 | u128::from(numbers.draw());
+            ((0..rows).map(|_| draw()).collect(), width)
+        };
+        (pack(&values, width), width)
+    };
+    let of = |width: &u32| {
+        let (bytes, stored) = column(*width);
+        Column {
+            from: (*width != 0).then(|| machine.upload(&bytes)),
+            to: machine.space(bytes.len()),
+            width: stored,
+            bytes,
+        }
+    };
+    case.payloads.iter().map(of).collect()
+}
+
 fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let rows = case.keys.len();
     let mut order: Vec<usize> = (0..rows).collect();
@@ -73,31 +116,8 @@ fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let key_bytes = pack(case.keys, case.width);
     let source = machine.upload(&key_bytes);
     let target = machine.space(key_bytes.len());
-    let mut numbers = Numbers(77);
-    let columns: Vec<(Vec<u8>, Option<DeviceBuffer>, DeviceBuffer, u32)> = case
-        .payloads
-        .iter()
-        .map(|column| {
-            let (values, width): (Vec<u128>, u32) = if *column == 0 {
-                ((0..rows as u128).collect(), 4)
-            } else {
-                let mut draw = || u128::from(numbers.draw()) << 64 | u128::from(numbers.draw());
-                ((0..rows).map(|_| draw()).collect(), *column)
-            };
-            let bytes = pack(&values, width);
-            let from = (*column != 0).then(|| machine.upload(&bytes));
-            let to = machine.space(bytes.len());
-            (bytes, from, to, width)
-        })
-        .collect();
-    let payloads: Vec<Payload> = columns
-        .iter()
-        .map(|(_, from, to, width)| Payload {
-            from: from.as_ref().map(DeviceBuffer::ptr),
-            to: to.ptr(),
-            width: *width,
-        })
-        .collect();
+    let columns = columns(machine, case, 77);
+    let payloads: Vec<Payload> = columns.iter().map(Column::payload).collect();
     let with_offsets = case.keep_keys && case.bits.len() <= 12;
     let partitions = 1usize << if with_offsets { case.bits.len() } else { 0 };
     let offsets = machine.space((partitions + 1) * 4);
@@ -141,9 +161,13 @@ fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
         machine.read::<u8>(&source, key_bytes.len()) == key_bytes,
         "{label}: the source"
     );
-    for (number, (bytes, _, to, width)) in columns.iter().enumerate() {
+    for (number, column) in columns.iter().enumerate() {
+        let (bytes, to) = (&column.bytes, &column.to);
         let got: Vec<u8> = machine.read(to, bytes.len());
-        assert!(got == ordered(bytes, *width), "{label}: payload {number}");
+        assert!(
+            got == ordered(bytes, column.width),
+            "{label}: payload {number}"
+        );
         assert_untouched(machine, to, bytes.len());
     }
     if with_offsets {

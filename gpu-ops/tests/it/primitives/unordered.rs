@@ -1,10 +1,9 @@
 //! Radix partitions in any order: the rows of each partition as a set, and where partitions begin.
 
-use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{Keys, Payload, RowCount, radix_partition_unordered};
 
-use super::partition::{Case, digit, pack};
-use super::{Machine, Numbers, assert_untouched};
+use super::partition::{Case, Column, columns, digit, pack};
+use super::{Machine, assert_untouched};
 
 /// What `radix_partition_unordered` makes of a case that keeps its keys.
 pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
@@ -16,32 +15,8 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let key_bytes = pack(case.keys, case.width);
     let source = machine.upload(&key_bytes);
     let target = machine.space(key_bytes.len());
-    let mut numbers = Numbers(78);
-    let columns: Vec<(Vec<u8>, Option<DeviceBuffer>, DeviceBuffer, u32)> = case
-        .payloads
-        .iter()
-        .map(|column| {
-            let (values, width): (Vec<u128>, u32) = match *column {
-                0 => ((0..rows as u128).collect(), 4),
-                width => (
-                    (0..rows).map(|_| u128::from(numbers.draw())).collect(),
-                    width,
-                ),
-            };
-            let bytes = pack(&values, width);
-            let from = (*column != 0).then(|| machine.upload(&bytes));
-            let to = machine.space(bytes.len());
-            (bytes, from, to, width)
-        })
-        .collect();
-    let payloads: Vec<Payload> = columns
-        .iter()
-        .map(|(_, from, to, width)| Payload {
-            from: from.as_ref().map(DeviceBuffer::ptr),
-            to: to.ptr(),
-            width: *width,
-        })
-        .collect();
+    let columns = columns(machine, case, 78);
+    let payloads: Vec<Payload> = columns.iter().map(Column::payload).collect();
     let partitions = 1usize << case.bits.len();
     let offsets = machine.space((partitions + 1) * 4);
     unsafe {
@@ -57,7 +32,7 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
             count,
             case.digits,
             case.bits.clone(),
-            offsets.ptr(),
+            Some(offsets.ptr()),
         )
         .unwrap();
     }
@@ -74,11 +49,7 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
         (0..rows).map(row).collect()
     };
     let mut sources: Vec<(&[u8], u32)> = vec![(&key_bytes, case.width)];
-    sources.extend(
-        columns
-            .iter()
-            .map(|(bytes, _, _, width)| (bytes.as_slice(), *width)),
-    );
+    sources.extend(columns.iter().map(|c| (c.bytes.as_slice(), c.width)));
     let mut expected: Vec<(u128, Vec<u8>)> = whole(&sources)
         .into_iter()
         .enumerate()
@@ -89,15 +60,11 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let got_keys: Vec<u8> = machine.read(&target, key_bytes.len());
     let got_columns: Vec<Vec<u8>> = columns
         .iter()
-        .map(|(bytes, _, to, _)| machine.read(to, bytes.len()))
+        .map(|c| machine.read(&c.to, c.bytes.len()))
         .collect();
     let mut results: Vec<(&[u8], u32)> = vec![(&got_keys, case.width)];
-    results.extend(
-        got_columns
-            .iter()
-            .zip(&columns)
-            .map(|(got, (_, _, _, width))| (got.as_slice(), *width)),
-    );
+    let widths = columns.iter().map(|c| c.width);
+    results.extend(got_columns.iter().map(Vec::as_slice).zip(widths));
     let first_places: Vec<u32> = machine.read(&offsets, partitions + 1);
     let want: Vec<u32> = (0..=partitions as u128)
         .map(|p| expected.partition_point(|(partition, _)| *partition < p) as u32)
@@ -114,8 +81,8 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     got.sort();
     assert!(got == expected, "{label}: rows");
     assert_untouched(machine, &target, key_bytes.len());
-    for (bytes, _, to, _) in &columns {
-        assert_untouched(machine, to, bytes.len());
+    for column in &columns {
+        assert_untouched(machine, &column.to, column.bytes.len());
     }
     assert_untouched(machine, &offsets, (partitions + 1) * 4);
 }
