@@ -19,18 +19,12 @@
 // random banks. Registers spilled cost a quarter: WL_ITEMS is the most that needs none.
 // Bytes moved: every column read once and written once, plus 1 KiB of counts a tile. 2^27 rows of (u32, u32): 2.15 GB,
 // 0.51 ms at 4.2 TB/s (measured on an H200: 0.89); (u32, u32, u32): 3.2 GB, 0.77 ms (1.25); with four 1.0 ms (1.54).
-#include "simt.cuh"
-#include "primitives.cuh"
-#include "radix.cuh"
 
 #ifndef WL_WINDOW
 #define WL_WINDOW 8
 #endif
 
-static const u32 DIGITS = 256;
-static const u32 ITEMS = WL_ITEMS;
 static const u32 WARPS = WL_BLOCK_THREADS / WL_WARP;
-static const u32 TILE = WL_BLOCK_THREADS * WL_ITEMS;
 
 // A tile's word for a digit: nothing yet (0), its count, or the first place behind its rows of the digit.
 static const WL_STATE STATE_COUNT = (WL_STATE)1 << (sizeof(WL_STATE) * 8 - 2);
@@ -74,22 +68,6 @@ WL_DEVICE u32 look_back(const WL_STATE* states, u64 tile) {
     }
     look -= used;
     if (used == 0) spin_pause(20);
-  }
-}
-
-// The rows of one column into shared memory, in the order of digits.
-template <class T>
-WL_DEVICE void stage_column(const void* column, u64 begin, u32 first, u32 tile_rows, const u32 (&places)[ITEMS], T* staged) {
-  const T* in = (const T*)column + begin;
-  T values[ITEMS];
-  WL_UNROLL
-  for (u32 k = 0; k < ITEMS; ++k) {
-    const u32 at = first + k * WL_WARP;
-    if (at < tile_rows) values[k] = column == 0 ? (T)(begin + at) : in[at];
-  }
-  WL_UNROLL
-  for (u32 k = 0; k < ITEMS; ++k) {
-    if (first + k * WL_WARP < tile_rows) staged[places[k]] = values[k];
   }
 }
 
@@ -187,24 +165,7 @@ WL_KERNEL(partition_pass, PartitionPassArgs, args) {
     if (first + k * WL_WARP < tile_rows) shared.keys[places[k]] = keys[k];
   }
 
-#define WL_STAGE(number, Type, round, offset) \
-  if (round == now) stage_column<Type>(args.from[number], begin, first, tile_rows, places, (Type*)((u8*)shared.staged + offset * TILE));
-#define WL_WRITE(number, Type, round, offset) \
-  if (round == now) ((Type*)args.to[number])[target] = ((const Type*)((const u8*)shared.staged + offset * TILE))[at];
-  WL_UNROLL
-  for (u32 now = 0; now < WL_ROUNDS; ++now) {
-    WL_COLUMNS(WL_STAGE)
-    __syncthreads();
-    // By 4: no slower than all at once, and a third of the time to compile.
-    WL_UNROLL_4
-    for (u32 k = 0; k < ITEMS; ++k) {
-      const u32 at = threadIdx.x + k * WL_BLOCK_THREADS;
-      if (at >= tile_rows) continue;
-      const WL_KEY key = shared.keys[at];
-      const u32 target = shared.output_start[radix_digit<WL_HASHED>(key, shift, mask)] + at;
-      if (now == 0 && args.keys_out != 0) ((WL_KEY*)args.keys_out)[target] = key;
-      WL_COLUMNS(WL_WRITE)
-    }
-    if (now + 1 < WL_ROUNDS) __syncthreads();
-  }
+  move_rows(args, shared, shared.output_start, begin, first, tile_rows, shift, mask, places, [&](u32 target, WL_KEY key) {
+    if (args.keys_out != 0) ((WL_KEY*)args.keys_out)[target] = key;
+  });
 }

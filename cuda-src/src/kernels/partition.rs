@@ -119,6 +119,9 @@ pub const PARTITION_HISTOGRAM_DIGITS: usize = 8;
 /// Dynamic shared memory of a block of `partition_histogram`, in bytes.
 pub const PARTITION_HISTOGRAM_SHARED_BYTES: usize = PARTITION_HISTOGRAM_DIGITS * 256 * 4;
 
+/// How the kernels of partitions move the rows of a tile.
+pub(super) const MOVING: &str = include_str!("../../cuda/partition_columns.cuh");
+
 /// Digits of a pass.
 const DIGITS: usize = 256;
 /// Shared memory that the blocks of `partition_pass` on a multiprocessor may have (228 KiB of which the system keeps
@@ -248,7 +251,7 @@ impl PartitionShape<'_> {
     /// Complete source of the module with `partition_pass`.
     pub fn source(&self) -> String {
         format!(
-            "{}#define WL_HASHED {}\n#define WL_STATE {}\n#include \"simt.cuh\"\n{}{}",
+            "{}#define WL_HASHED {}\n#define WL_STATE {}\n{MOVING}{}{}",
             self.layout(),
             self.hashed,
             if self.wide_states { "u64" } else { "u32" },

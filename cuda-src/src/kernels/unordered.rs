@@ -1,6 +1,6 @@
 //! Radix partitions in any order: source text and argument structs.
 
-use super::partition::{PartitionShape, unsigned};
+use super::partition::{MOVING, PartitionShape, unsigned};
 use crate::DevicePtr;
 use crate::kernel_args;
 
@@ -147,7 +147,7 @@ impl TileShape<'_> {
     pub fn source(&self) -> String {
         let flag = |hashing| u8::from(self.hashing == hashing);
         format!(
-            "{}#define WL_HASHED {}\n#define WL_HASH_IN {}\n#define WL_HASH_OUT {}\n#include \"simt.cuh\"\n{}{}",
+            "{}#define WL_HASHED {}\n#define WL_HASH_IN {}\n#define WL_HASH_OUT {}\n{MOVING}{}{}",
             self.stable().layout(),
             self.hashing == Hashing::EachLook,
             flag(Hashing::In),
