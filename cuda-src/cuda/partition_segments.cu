@@ -1,4 +1,4 @@
-// What a radix partition in any order counts between its passes; see `partition_unordered.cu`.
+// What a radix partition in any order counts before, between and after its passes; see `partition_unordered.cu`.
 //
 // Compiled per WL_KEY (u32, u64, u128) and WL_HASHED (digits of the hash).
 #include "simt.cuh"
@@ -59,19 +59,45 @@ struct SegmentPlanShared {
 // The partitions of one digit as segments: first places, and the first tile of each, for tiles of two sizes. One block.
 WL_KERNEL(segment_plan, SegmentPlanArgs, args) {
   WL_SHARED(SegmentPlanShared, shared);
-  const u32 digit = threadIdx.x, rows = digit < args.digits ? args.counts[digit] : 0;
+  const u32 digit = threadIdx.x;
+  const bool apart = args.room != 0, lost = apart && *args.overflow != 0;
+  const u32 rows = digit < args.digits && !lost ? args.counts[digit * args.step] : 0;
   u32 all, all_tiles, all_counted;
   const u32 begin = block_scan_exclusive_sum(rows, shared.scratch, all);
   const u32 tile = block_scan_exclusive_sum((rows + args.tile - 1) / args.tile, shared.scratch, all_tiles);
   const u32 counted = block_scan_exclusive_sum((rows + SEGMENT_TILE - 1) / SEGMENT_TILE, shared.scratch, all_counted);
   if (digit < args.digits) {
-    args.segments[digit] = begin;
+    args.segments[digit] = apart ? digit * args.room : begin;
+    if (apart) args.segment_ends[digit] = digit * args.room + rows;
     args.tiles[digit] = tile;
     args.counted_tiles[digit] = counted;
   }
   if (digit == 0) {
-    args.segments[args.digits] = all;
+    if (!apart) args.segments[args.digits] = all;
     args.tiles[args.digits] = all_tiles;
     args.counted_tiles[args.digits] = all_counted;
+  }
+}
+
+// Where partitions begin and end that have room of their own. Any grid; 12 bytes a partition.
+WL_KERNEL(partition_ends, PartitionEndsArgs, args) {
+  const bool lost = *args.overflow != 0;
+  for (u64 p = (u64)blockIdx.x * blockDim.x + threadIdx.x; p < args.partitions; p += (u64)gridDim.x * blockDim.x) {
+    const u32 begin = (u32)p * args.room;
+    args.begins[p] = begin;
+    args.ends[p] = begin + (lost ? 0 : args.cursors[p * args.step]);
+  }
+}
+
+WL_DEVICE void raise(u32* largest, u32 rows) {
+  if (rows > load_relaxed(largest)) atomicMax(largest, rows);
+}
+
+// The most rows of a partition, and of a run of neighbours. Any grid; 4 bytes a partition.
+WL_KERNEL(partition_largest, PartitionLargestArgs, args) {
+  for (u64 p = (u64)blockIdx.x * blockDim.x + threadIdx.x; p < args.partitions; p += (u64)gridDim.x * blockDim.x) {
+    const u32 begin = args.offsets[p];
+    raise(args.largest, args.offsets[p + 1] - begin);
+    if ((p & (args.neighbours - 1)) == 0) raise(args.largest + 1, args.offsets[p + args.neighbours] - begin);
   }
 }

@@ -8,7 +8,12 @@
 // One pass takes up to 8 bits of one segment (all rows) or of each of up to 256 segments (the partitions of the pass before):
 //   `segment_digits`   how many keys of each segment have each digit;
 //   `segment_plan`     from the counts of one segment: where its partitions begin and which tiles they have, as segments;
-//   `partition_tile`   the pass itself, for which the first places of all partitions are known by then.
+//   `partition_tile`   the pass itself, for which the first places of all partitions are known by then;
+//   `partition_largest` how many rows the largest partitions have.
+//
+// Who knows the last from a time before needs no counts: each partition gets room for as many rows as the largest has, its
+// cursor counts what came, and `partition_ends` says where each begins and ends. A partition that finds no room after all
+// ends the pass, and there are no rows then.
 //
 // Compiled per shape: WL_KEY, WL_HASHED (digits of the key's hash, at every look), WL_HASH_IN (keys are hashed once as they
 // are loaded), WL_HASH_OUT (keys that travelled as hashes are turned back as they are written), WL_ITEMS rows a thread,
@@ -17,7 +22,7 @@
 // Launch: `partition_tile` and `segment_digits` one block a tile (and one more a segment, whose last tile is seldom full);
 // `segment_plan` one block of 256. Bytes moved: every column read once and written once. 2^27 rows of (u32, u32): 2.15 GB,
 // 0.51 ms at 4.2 TB/s (measured on an H200: 0.71, hashed on the way in 0.78; the stable pass takes 0.88 and 0.94); with
-// another column 1.09 (1.22). `segment_digits` reads every key: 0.14 ms.
+// another column 1.09 (1.22). `segment_digits` and the counts before the first pass read every key: 0.14 ms each.
 
 // Words between the cursors of one segment, so that no two share a sector.
 static const u32 CURSOR_STEP = 8;
@@ -31,20 +36,19 @@ struct TileRows {
 };
 
 // The rows of tile blockIdx.x, of `tile` rows at most. The threads of a block call together.
-WL_DEVICE TileRows find_tile(const u32* segments, const u32* tiles, u32 segment_count, const u64* count, u64 most, u32 tile,
-                             TileRows& shared) {
-  if (segments == 0) {
-    const u64 rows = bounded_rows(count, most), begin = (u64)blockIdx.x * tile;
+WL_DEVICE TileRows find_tile(const PartitionTileArgs& args, u32 tile, TileRows& shared) {
+  if (args.segments == 0) {
+    const u64 rows = bounded_rows(args.count, args.most), begin = (u64)blockIdx.x * tile;
     if (begin >= rows) return {0, 0, 0, 0};
     return {(u32)begin, rows - begin < tile ? (u32)(rows - begin) : tile, 0, 0};
   }
   if (threadIdx.x == 0) shared.rows = 0;
   __syncthreads();
   const u32 segment = threadIdx.x;
-  if (segment < segment_count) {
-    const u32 first = tiles[segment];
-    if (first <= blockIdx.x && blockIdx.x < tiles[segment + 1]) {
-      const u32 begin = segments[segment] + (blockIdx.x - first) * tile, left = segments[segment + 1] - begin;
+  if (segment < args.segment_count) {
+    const u32 first = args.tiles[segment];
+    if (first <= blockIdx.x && blockIdx.x < args.tiles[segment + 1]) {
+      const u32 begin = args.segments[segment] + (blockIdx.x - first) * tile, left = args.segment_ends[segment] - begin;
       shared.begin = begin;
       shared.segment = segment;
       shared.rows = left < tile ? left : tile;
@@ -82,7 +86,7 @@ WL_KERNEL(partition_tile, PartitionTileArgs, args) {
   WL_SHARED(TileShared, shared);
   for (u32 i = threadIdx.x; i < DIGITS; i += WL_BLOCK_THREADS) shared.counts[i] = 0;
   __syncthreads();
-  const TileRows tile = find_tile(args.segments, args.tiles, args.segment_count, args.count, args.most, TILE, shared.tile);
+  const TileRows tile = find_tile(args, TILE, shared.tile);
   const u32 tile_rows = tile.rows;
   if (tile_rows == 0) return;
   const u32 shift = args.shift, mask = args.mask;
@@ -125,9 +129,12 @@ WL_KERNEL(partition_tile, PartitionTileArgs, args) {
   const bool for_digit = digit < DIGITS;
   const u32 total = for_digit ? shared.counts[digit] : 0;
   u32 reserved = 0;
+  bool full = false;
   if (total != 0) {
     const u32 partition = tile.segment * (mask + 1) + digit;
-    reserved = args.first_places[partition] + atomicAdd(args.cursors + partition * (args.segments == 0 ? CURSOR_STEP : 1), total);
+    const u32 place = atomicAdd(args.cursors + partition * (args.segments == 0 ? CURSOR_STEP : 1), total);
+    full = args.room != 0 && (u64)place + total > args.room;
+    reserved = place + (args.room != 0 ? partition * args.room : args.first_places[partition]);
   }
   u32 sum;
   const u32 start = block_scan_exclusive_sum(total, shared.scratch, sum);
@@ -135,7 +142,10 @@ WL_KERNEL(partition_tile, PartitionTileArgs, args) {
     shared.starts[digit] = start;
     shared.counts[digit] = reserved - start;
   }
-  __syncthreads();
+  if (__syncthreads_or(full)) {
+    if (threadIdx.x == 0) store_relaxed(args.overflow, (u64)1);
+    return;
+  }
   WL_UNROLL
   for (u32 k = 0; k < ITEMS; ++k) {
     places[k] = (places[k] & 0xffffu) + shared.starts[places[k] >> 16];

@@ -74,8 +74,8 @@ WL_DEVICE PhjCut phj_cut(const PhjArgs& args, u64 build, u64 probe) {
 // Tasks of each partition beyond its first; which partitions have several build chunks.
 WL_KERNEL(phj_tasks, PhjArgs, args) {
   for (u64 p = (u64)blockIdx.x * blockDim.x + threadIdx.x; p < args.partitions; p += (u64)gridDim.x * blockDim.x) {
-    const PhjCut cut = phj_cut(args, args.build_offsets[p + 1] - args.build_offsets[p],
-                               args.probe_offsets[p + 1] - args.probe_offsets[p]);
+    const PhjCut cut = phj_cut(args, args.build_ends[p] - args.build_begins[p],
+                               args.probe_ends[p] - args.probe_begins[p]);
     args.extra[p] = cut.tasks == 0 ? 0 : (u32)(cut.tasks - 1);
     if (cut.build_chunks > 1 && args.oversize != 0) args.oversize[1 + atomicAdd(args.oversize, 1u)] = (u32)p;
   }
@@ -409,8 +409,8 @@ WL_KERNEL(phj_join, PhjArgs, args) {
     u64 task = 0;
     if (extra && !phj_take(args, shared, watch, task)) return;
     const u32 p = extra ? shared.partition : blockIdx.x;
-    const u32 build_begin = args.build_offsets[p], build_end = args.build_offsets[p + 1];
-    const u32 probe_begin = args.probe_offsets[p], probe_end = args.probe_offsets[p + 1];
+    const u32 build_begin = args.build_begins[p], build_end = args.build_ends[p];
+    const u32 probe_begin = args.probe_begins[p], probe_end = args.probe_ends[p];
     const PhjCut cut = phj_cut(args, build_end - build_begin, probe_end - probe_begin);
     if (cut.tasks == 0) return;
     const u32 first = build_begin + (u32)(task % cut.build_chunks) * PHJ_ROWS;
@@ -434,8 +434,8 @@ WL_KERNEL(phj_distinct, PhjArgs, args) {
   const u32 partitions = args.oversize[0];
   for (u32 n = blockIdx.x; n < partitions; n += gridDim.x) {
     const u32 p = args.oversize[1 + n];
-    const u32 first = args.build_offsets[p];
-    const u32 rows = args.build_offsets[p + 1] - first;
+    const u32 first = args.build_begins[p];
+    const u32 rows = args.build_ends[p] - first;
     const PairKey* keys = (const PairKey*)args.build_keys + first;
     phj_clear(shared);
     if (threadIdx.x == 0) shared.partition = 0;
@@ -470,8 +470,8 @@ WL_KERNEL(phj_rest, PhjArgs, args) {
   const u32 partitions = args.oversize[0];
   for (u32 i = 0; i < partitions; ++i) {
     const u32 p = args.oversize[1 + i];
-    const u64 end = args.probe_offsets[p + 1];
-    for (u64 base = args.probe_offsets[p] + (u64)blockIdx.x * blockDim.x; base < end;
+    const u64 end = args.probe_ends[p];
+    for (u64 base = args.probe_begins[p] + (u64)blockIdx.x * blockDim.x; base < end;
          base += (u64)gridDim.x * blockDim.x) {
       const u64 at = base + threadIdx.x;
       bool lives = false;

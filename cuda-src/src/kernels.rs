@@ -23,9 +23,9 @@ pub use synthetic::{
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
 pub use unordered::{
-    CURSOR_STEP, Hashing, PartitionTileArgs, SEGMENT_PLAN_THREADS, SEGMENT_SHARED_BYTES,
-    SEGMENT_THREADS, SEGMENT_TILE, SegmentDigitsArgs, SegmentPlanArgs, TileShape,
-    partition_segments,
+    CURSOR_STEP, Hashing, PartitionEndsArgs, PartitionLargestArgs, PartitionTileArgs,
+    SEGMENT_PLAN_THREADS, SEGMENT_SHARED_BYTES, SEGMENT_THREADS, SEGMENT_TILE, SegmentDigitsArgs,
+    SegmentPlanArgs, TileShape, partition_segments,
 };
 pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 
@@ -198,14 +198,18 @@ kernel_args! {
         pub build_keys: DevicePtr as "const void*",
         /// Row numbers of the build side; null: places are numbers.
         pub build_numbers: DevicePtr as "const u32*",
-        /// First build row of each partition, and the end of the last.
-        pub build_offsets: DevicePtr as "const u32*",
+        /// First build row of each partition.
+        pub build_begins: DevicePtr as "const u32*",
+        /// The row behind the last of each.
+        pub build_ends: DevicePtr as "const u32*",
         /// Keys of the probe side by partition.
         pub probe_keys: DevicePtr as "const void*",
         /// Row numbers of the probe side; null: places are numbers.
         pub probe_numbers: DevicePtr as "const u32*",
-        /// First probe row of each partition, and the end of the last.
-        pub probe_offsets: DevicePtr as "const u32*",
+        /// First probe row of each partition.
+        pub probe_begins: DevicePtr as "const u32*",
+        /// The row behind the last of each.
+        pub probe_ends: DevicePtr as "const u32*",
         /// Tasks of each partition beyond its first; `phj_tasks` writes them.
         pub extra: DevicePtr as "u32*",
         /// Exclusive sums of `extra`, one more than partitions.

@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::machine::{Curve, Machine, Origin};
 use crate::memory::DeviceBuffer;
 use crate::primitives::{
-    Digits, Keys, PairKind, PairList, Payload, RowCount, Side, join_partitions, launch, merge_join,
-    partition_bits, radix_partition,
+    Digits, Keys, PairKind, PairList, Partitions, Payload, RowCount, Side, join_partitions, launch,
+    merge_join, partition_bits, radix_partition,
 };
 use crate::runtime::Runtime;
 
@@ -398,7 +398,8 @@ impl<'a> Bench<'a> {
             keys: keys(1),
             rows: RowCount::Known(rows),
             numbers: Some(column(2)),
-            offsets: offsets.ptr(),
+            places: rows,
+            partitions: Partitions::side_by_side(offsets.ptr()),
         };
         let each = |ms: f64| {
             // Keys and row numbers of both sides read, pairs written.

@@ -15,14 +15,18 @@ kernel_args! {
         pub from: [DevicePtr; 8] as "const void*",
         /// Payload columns in the new order.
         pub to: [DevicePtr; 8] as "void*",
-        /// The first row of every segment, and the number of rows; null when all rows are one segment.
+        /// The first row of every segment; null when all rows are one segment.
         pub segments: DevicePtr as "const u32*",
+        /// The row behind the last of every segment.
+        pub segment_ends: DevicePtr as "const u32*",
         /// The first tile of every segment, and the number of tiles.
         pub tiles: DevicePtr as "const u32*",
-        /// The first place of every partition: of every digit of every segment.
+        /// The first place of every partition: of every digit of every segment; unused with `room`.
         pub first_places: DevicePtr as "const u32*",
         /// A zeroed word a partition; with one segment only every eighth is used.
         pub cursors: DevicePtr as "u32*",
+        /// Set to 1 when a partition found no room; unused without `room`.
+        pub overflow: DevicePtr as "u64*",
         /// Number of rows on the device; null when it is `most`. Used with one segment.
         pub count: DevicePtr as "const u64*",
         /// Most rows.
@@ -33,8 +37,8 @@ kernel_args! {
         pub shift: u32,
         /// Mask of the digit after the shift, at most 255.
         pub mask: u32,
-        /// Fills up the struct.
-        pub padding: u32,
+        /// Places of each partition; 0 when partitions lie side by side.
+        pub room: u32,
     }
 
     /// Arguments of `segment_digits` (`partition_segments.cu`).
@@ -59,18 +63,56 @@ kernel_args! {
 
     /// Arguments of `segment_plan` (`partition_segments.cu`).
     pub struct SegmentPlanArgs {
-        /// Rows of each digit.
+        /// Rows of each digit, a word every `step`.
         pub counts: DevicePtr as "const u32*",
-        /// Becomes the first place of each digit's rows, and the number of rows.
+        /// Becomes the first place of each digit's rows and, without `room`, the number of rows.
         pub segments: DevicePtr as "u32*",
+        /// Becomes the place behind each digit's rows; null with partitions side by side.
+        pub segment_ends: DevicePtr as "u32*",
         /// Becomes the first tile of `tile` rows of each digit, and the number of tiles.
         pub tiles: DevicePtr as "u32*",
         /// The same for tiles of [`SEGMENT_TILE`] rows.
         pub counted_tiles: DevicePtr as "u32*",
+        /// Not 0: some digit found no room, so that there are no rows to go on with; unused without `room`.
+        pub overflow: DevicePtr as "const u64*",
         /// Digits, at most 256.
         pub digits: u32,
         /// Rows of a tile of the pass to come.
         pub tile: u32,
+        /// Words from count to count.
+        pub step: u32,
+        /// Places of each digit; 0 when digits lie side by side.
+        pub room: u32,
+    }
+
+    /// Arguments of `partition_ends` (`partition_segments.cu`).
+    pub struct PartitionEndsArgs {
+        /// Rows of each partition, a word every `step`.
+        pub cursors: DevicePtr as "const u32*",
+        /// Becomes the first place of each partition.
+        pub begins: DevicePtr as "u32*",
+        /// Becomes the place behind the last row of each.
+        pub ends: DevicePtr as "u32*",
+        /// Not 0: some partition found no room, so that all of them are empty.
+        pub overflow: DevicePtr as "const u64*",
+        /// Number of partitions.
+        pub partitions: u64,
+        /// Words from count to count.
+        pub step: u32,
+        /// Places of each partition.
+        pub room: u32,
+    }
+
+    /// Arguments of `partition_largest` (`partition_segments.cu`).
+    pub struct PartitionLargestArgs {
+        /// The first place of each partition, and the number of rows.
+        pub offsets: DevicePtr as "const u32*",
+        /// The most rows that a partition has, and that `neighbours` of them from a multiple of it on have; raised.
+        pub largest: DevicePtr as "u32*",
+        /// Number of partitions.
+        pub partitions: u64,
+        /// A power of two, at most `partitions`.
+        pub neighbours: u64,
     }
 }
 
@@ -158,14 +200,17 @@ impl TileShape<'_> {
     }
 }
 
-/// Complete source of the module with `segment_digits` and `segment_plan` for keys of a width (4, 8 or 16 bytes).
+/// Complete source of the module with `segment_digits`, `segment_plan`, `partition_ends` and `partition_largest` for keys of
+/// a width (4, 8 or 16 bytes).
 pub fn partition_segments(key_width: u32, hashed: bool) -> String {
     format!(
         "#define WL_BLOCK_THREADS {SEGMENT_THREADS}\n#define WL_KEY {}\n#define WL_HASHED {hashed}\n\
-         #define SEGMENT_TILE {SEGMENT_TILE}u\n#include \"simt.cuh\"\n{}{}{}",
+         #define SEGMENT_TILE {SEGMENT_TILE}u\n#include \"simt.cuh\"\n{}{}{}{}{}",
         unsigned(key_width),
         SegmentDigitsArgs::CUDA,
         SegmentPlanArgs::CUDA,
+        PartitionEndsArgs::CUDA,
+        PartitionLargestArgs::CUDA,
         include_str!("../../cuda/partition_segments.cu")
     )
 }

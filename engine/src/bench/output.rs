@@ -7,8 +7,8 @@
 use warpline_gpu::device::{DevicePtr, Stream};
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Digits, Keys, PairKind, PairList, Payload, RowCount, Side as Partitioned, join_partitions,
-    partition_bits, radix_partition,
+    Digits, Keys, PairKind, PairList, Partitions, Payload, RowCount, Side as Partitioned,
+    join_partitions, partition_bits, radix_partition,
 };
 use warpline_gpu::synthetic::{KeyKind, Made, Numbers, Side, joined, make};
 
@@ -70,7 +70,8 @@ impl Parts {
             },
             rows: RowCount::Known(self.rows),
             numbers: Some(self.numbers.ptr()),
-            offsets: self.offsets.ptr(),
+            places: self.rows,
+            partitions: Partitions::side_by_side(self.offsets.ptr()),
         }
     }
 }

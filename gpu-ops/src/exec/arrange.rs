@@ -6,9 +6,11 @@ use super::part_sizes::{BlockSizes, PartSize};
 use super::places::Part;
 use super::run::Run;
 use super::storage::Store;
+use crate::codegen::ControlWord;
+use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::primitives::{self, Digits, Keys, Payload};
+use crate::primitives::{self, Digits, Keys, Partitions, Payload, Rooms};
 
 /// How rows are to lie.
 pub(super) struct Arrangement {
@@ -20,8 +22,27 @@ pub(super) struct Arrangement {
     pub(super) digits: Digits,
     /// … these.
     pub(super) bits: Range<u32>,
-    /// Do rows with equal bits stay in their order?
-    pub(super) stable: bool,
+    /// Where rows with equal bits come.
+    pub(super) order: Order,
+}
+
+/// Where rows with equal bits come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// In their old order.
+    Stable,
+    /// In any order.
+    Any,
+    /// In any order, and each partition has room of its own: offsets are its begins, then its ends.
+    Apart(Rooms),
+}
+
+/// Begins and ends of `2^bits` partitions that lie apart, in the part of their offsets.
+pub(super) fn apart(offsets: DevicePtr, bits: usize) -> Partitions {
+    Partitions {
+        begins: offsets,
+        ends: offsets.offset(4 << bits),
+    }
 }
 
 impl Run<'_> {
@@ -71,24 +92,31 @@ impl Run<'_> {
         let (to, offsets) = (new(how.by)?, arranged.address(Part::Offsets));
         let rows = self.count(result);
         self.kernels += 1;
-        let partition = match how.stable {
-            true => primitives::radix_partition,
-            false => primitives::radix_partition_unordered,
-        };
-        // SAFETY: the new store has room for the result's capacity in each part, and offsets for as many partitions as
-        // the bits make; the old one, or the table it borrows from, has as many rows as are counted, of these widths.
+        let (runtime, stream) = (self.runtime, self.stream);
+        let (digits, bits) = (how.digits, how.bits);
+        // SAFETY: the new store has room for the result's capacity in each part, or for the rooms of all partitions, and
+        // offsets for as many partitions as the bits make; the old one, or the table it borrows from, has as many rows as
+        // are counted, of these widths.
         unsafe {
-            partition(
-                self.runtime,
-                self.stream,
-                keys,
-                to,
-                &payloads,
-                rows,
-                how.digits,
-                how.bits,
-                offsets,
-            )?;
+            match (how.order, offsets) {
+                (Order::Apart(rooms), Some(offsets)) => {
+                    let places = apart(offsets, bits.len());
+                    let overflow = self.control.word_address(result, ControlWord::Overflow);
+                    primitives::radix_partition_apart(
+                        runtime, stream, keys, to, &payloads, rows, digits, bits, rooms, places,
+                        overflow,
+                    )?;
+                }
+                (Order::Any, _) => primitives::radix_partition_unordered(
+                    runtime, stream, keys, to, &payloads, rows, digits, bits, offsets,
+                )?,
+                (Order::Apart(rooms), None) => {
+                    return Err(GpuError::Internal(format!("{rooms:?} without begins")));
+                }
+                (Order::Stable, _) => primitives::radix_partition(
+                    runtime, stream, keys, to, &payloads, rows, digits, bits, offsets,
+                )?,
+            }
         }
         if let Some(store) = &mut self.stores[result] {
             store.replace(arranged, &mut self.recycler);

@@ -1,6 +1,6 @@
 //! Collected rows of an aggregation: numbered, sorted or partitioned by key before they are added up.
 
-use super::arrange::Arrangement;
+use super::arrange::{Arrangement, Order};
 use super::control::Control;
 use super::part_sizes::PartSize;
 use super::places::Part;
@@ -147,7 +147,10 @@ impl Run<'_> {
             },
             digits,
             bits,
-            stable: !rows.how.partitions(),
+            order: match rows.how.partitions() {
+                true => Order::Any,
+                false => Order::Stable,
+            },
         };
         self.arrange(result, how)
     }

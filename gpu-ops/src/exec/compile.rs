@@ -141,7 +141,11 @@ impl Builtins {
         };
         let keys = of.keys;
         for columns in of.sides {
-            self.of_parts(&arranged_parts(columns, keys, bits.bits, 0), keys, bits);
+            self.of_parts(
+                &arranged_parts(columns, keys, bits.bits, 0, false),
+                keys,
+                bits,
+            );
         }
         if keys.join.sorts() {
             let unique = of.unique;

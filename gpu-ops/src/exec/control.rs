@@ -6,8 +6,10 @@ use crate::codegen::{CONTROL_WORDS, ControlWord};
 use crate::device::{DevicePtr, Stream};
 use crate::error::{ArithmeticFault, GpuError, Result};
 use crate::memory::DeviceBuffer;
+use crate::primitives::Rooms;
 
-/// The words lie in a buffer that may hold other things before and behind them.
+/// The words lie in a buffer that may hold other things before and behind them: those that generated kernels know, and then
+/// one a result that only hand-written ones write ([`Control::largest`]).
 pub(super) struct Control {
     buffer: Arc<DeviceBuffer>,
     offset: usize,
@@ -17,7 +19,7 @@ pub(super) struct Control {
 impl Control {
     /// Bytes of the words of `results` results and the fault word, rounded up to 256.
     pub(super) fn bytes(results: usize) -> usize {
-        ((results * CONTROL_WORDS + 1) * 8).next_multiple_of(256)
+        (words(results) * 8).next_multiple_of(256)
     }
 
     /// Zeroed words in `buffer` from byte `offset` on.
@@ -25,7 +27,7 @@ impl Control {
         Self {
             buffer,
             offset,
-            words: results * CONTROL_WORDS + 1,
+            words: words(results),
         }
     }
 
@@ -58,6 +60,24 @@ impl Control {
             .unwrap_or(0)
     }
 
+    /// Address of the word that becomes the rows of a result's largest partitions: `u32` each, in the end and after the first
+    /// pass.
+    pub(super) fn largest_address(&self, result: usize) -> DevicePtr {
+        DevicePtr(self.address().0 + (fault_word(self.words) + 1 + result) as u64 * 8)
+    }
+
+    /// Rows of the largest partitions, of the words that were read; zeros when nobody looked.
+    pub(super) fn largest(words: &[u64], result: usize) -> Rooms {
+        let word = words
+            .get(fault_word(words.len()) + 1 + result)
+            .copied()
+            .unwrap_or(0);
+        Rooms {
+            first: (word >> 32) as u32,
+            last: word as u32,
+        }
+    }
+
     /// Wait for the device and read all words.
     ///
     /// # Errors
@@ -87,11 +107,48 @@ impl Control {
     /// # Errors
     /// [`GpuError::Arithmetic`].
     pub(super) fn check(words: &[u64]) -> Result<()> {
-        Err(GpuError::Arithmetic(match words.last() {
-            None | Some(0) => return Ok(()),
-            Some(1) => ArithmeticFault::DivideByZero,
-            Some(2) => ArithmeticFault::Overflow,
-            Some(_) => ArithmeticFault::Cast,
-        }))
+        Err(GpuError::Arithmetic(
+            match words.get(fault_word(words.len())) {
+                None | Some(0) => return Ok(()),
+                Some(1) => ArithmeticFault::DivideByZero,
+                Some(2) => ArithmeticFault::Overflow,
+                Some(_) => ArithmeticFault::Cast,
+            },
+        ))
+    }
+}
+
+/// Words of so many results.
+fn words(results: usize) -> usize {
+    results * (CONTROL_WORDS + 1) + 1
+}
+
+/// Which of so many words is the fault word.
+fn fault_word(words: usize) -> usize {
+    words.saturating_sub(1) / (CONTROL_WORDS + 1) * CONTROL_WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_results_the_fault_and_partitions_lie_behind_each_other() {
+        for results in 0..4 {
+            let all = words(results);
+            assert_eq!(fault_word(all), results * CONTROL_WORDS);
+            let mut read = vec![0; all];
+            assert!(Control::check(&read).is_ok());
+            for result in 0..results {
+                read[results * CONTROL_WORDS + 1 + result] = 7 << 32 | result as u64;
+            }
+            assert!(Control::check(&read).is_ok(), "{results}");
+            for result in 0..results {
+                let rooms = Control::largest(&read, result);
+                assert_eq!((rooms.first, rooms.last), (7, result as u32));
+            }
+            read[results * CONTROL_WORDS] = 1;
+            assert!(Control::check(&read).is_err(), "{results}");
+        }
     }
 }

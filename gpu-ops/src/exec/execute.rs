@@ -45,6 +45,8 @@ pub(super) struct Finished<T> {
     pub(super) careful: bool,
     /// Parts of joins.
     pub(super) parts: u64,
+    /// Sides of joins whose partitions had room of their own.
+    pub(super) sides_apart: u64,
     /// Parts of group-bys.
     pub(super) group_parts: u64,
     /// Parts of sorts.
@@ -124,6 +126,7 @@ fn attempt<T>(
         phases: phases(&run)?,
         careful,
         parts: run.parts,
+        sides_apart: run.sides_apart,
         group_parts: run.group_parts,
         sort_parts: run.sort_parts,
         streamed_bytes,

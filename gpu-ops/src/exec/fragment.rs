@@ -555,6 +555,7 @@ fn complete<T>(
     report.kernels = finished.kernels;
     report.bytes = prepared.bytes;
     report.join_parts = finished.parts;
+    report.sides_apart = finished.sides_apart;
     report.group_parts = finished.group_parts;
     report.sort_parts = finished.sort_parts;
     report.streamed_bytes = finished.streamed_bytes;

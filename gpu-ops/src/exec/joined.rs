@@ -1,6 +1,6 @@
 //! Joins of two sides that lie in memory: their rows are partitioned or sorted, then paired.
 
-use super::arrange::Arrangement;
+use super::arrange::{Arrangement, Order, apart};
 use super::control::Control;
 use super::part_sizes::{arranged_parts, pair_parts};
 use super::places::Part;
@@ -9,10 +9,9 @@ use super::run::{MOST_ATTEMPTS, Run};
 use super::shapes::{ColumnShape, IndexShape, JoinShape, Shape};
 use super::storage::Store;
 use crate::codegen::{ControlWord, JoinKeys};
-use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::graph::{ProbeKind, ResultId};
-use crate::primitives::{self, Digits, Keys, PairKind, PairList, Side};
+use crate::primitives::{self, Digits, Keys, PairKind, PairList, Partitions, Rooms, Side};
 
 /// Most bits that a dense partition leaves of a code: its array has as many places, of two bytes each.
 const MOST_ARRAY_BITS: u32 = 13;
@@ -58,13 +57,58 @@ impl Run<'_> {
             return Err(GpuError::Internal("an index that is not joined".into()));
         };
         let device = self.runtime.device().info();
-        let bits = primitives::partition_bits(self.rows[result], keys.width, device);
-        let bits = JoinBits::of_all(bits);
+        // As the run before: what it learned holds for the same bits.
+        let rows = self
+            .hint(result)
+            .map_or(self.rows[result], |hint| hint.rows);
+        let bits = JoinBits::of_all(primitives::partition_bits(rows, keys.width, device));
         self.sizes[result].bits = bits;
         if self.split_index(result, index)? {
             return Ok(());
         }
-        self.arrange_side(result, &index.columns, keys, bits)
+        // Marks are a bit for each row from the first to the last.
+        let rooms = match index.track_matches {
+            true => None,
+            false => self.rooms(result, &index.columns, keys, bits),
+        };
+        self.arrange_side(result, &index.columns, keys, bits, rooms)
+    }
+
+    /// Room for each partition of a side, when the last run found out how many rows the largest have and that takes little
+    /// more than the rows: then nothing has to be counted.
+    fn rooms(
+        &self,
+        result: ResultId,
+        columns: &[ColumnShape],
+        keys: JoinKeys,
+        bits: JoinBits,
+    ) -> Option<Rooms> {
+        /// Places for this many rows in 4.
+        const PLACES: u64 = 5;
+        /// Partitions begin at multiples of so many rows, with their values at whole sectors.
+        const STEP: u32 = 8;
+        let hint = self.hint(result)?;
+        let parts = arranged_parts(columns, keys, bits.bits, 0, true);
+        let moved = parts.iter().filter(|size| size.part.moves()).count();
+        if keys.join.sorts()
+            || self.ahead
+            || bits.known != 0
+            || hint.bits != bits
+            || hint.largest.last == 0
+            || !primitives::parts_apart(moved, bits.bits)
+        {
+            return None;
+        }
+        let most = (hint.rows / 4).saturating_mul(PLACES).min(u32::MAX.into());
+        let room = |rows: u32, bits: u32| {
+            let room = rows.checked_next_multiple_of(STEP)?;
+            (u64::from(room) << bits < most).then_some(room)
+        };
+        Some(Rooms {
+            // Eight bits are the most of a pass.
+            first: room(hint.largest.first, bits.bits.div_ceil(2))?,
+            last: room(hint.largest.last, bits.bits)?,
+        })
     }
 
     /// Pair the rows of a `Matches` result with the entries of its index.
@@ -76,7 +120,8 @@ impl Run<'_> {
     ) -> Result<()> {
         let keys = join.matches.keys;
         let bits = self.sizes[join.index].bits;
-        self.arrange_side(result, columns, keys, bits)?;
+        let rooms = self.rooms(result, columns, keys, bits);
+        self.arrange_side(result, columns, keys, bits, rooms)?;
         let unique = match &self.prepared.shapes[join.index] {
             Shape::Index(index) => index.unique,
             _ => false,
@@ -124,10 +169,14 @@ impl Run<'_> {
         columns: &[ColumnShape],
         keys: JoinKeys,
         bits: JoinBits,
+        rooms: Option<Rooms>,
     ) -> Result<()> {
-        let capacity = self.sizes[result].capacity;
+        self.sides_apart += u64::from(rooms.is_some());
+        let places = self.places(result, bits, rooms);
+        self.sizes[result].bits = bits;
+        self.sizes[result].rooms = rooms;
         let how = Arrangement {
-            parts: arranged_parts(columns, keys, bits.bits, capacity),
+            parts: arranged_parts(columns, keys, bits.bits, places, rooms.is_some()),
             by: Part::KeyWord(0),
             digits: digits(keys, bits),
             bits: match keys.join.sorts() {
@@ -135,9 +184,48 @@ impl Run<'_> {
                 true => 0..(keys.bits + 1).min(keys.width * 8),
                 false => bits.known..bits.known + bits.bits,
             },
-            stable: keys.join.sorts(),
+            order: match rooms {
+                _ if keys.join.sorts() => Order::Stable,
+                Some(rooms) => Order::Apart(rooms),
+                None => Order::Any,
+            },
         };
-        self.arrange(result, how)
+        self.arrange(result, how)?;
+        match self.careful() && bits.known == 0 && !keys.join.sorts() {
+            true => self.note_largest(result, keys, bits),
+            false => Ok(()),
+        }
+    }
+
+    /// Places that the rows of a side have once it is arranged, at most.
+    fn places(&self, result: ResultId, bits: JoinBits, rooms: Option<Rooms>) -> u64 {
+        match rooms {
+            Some(rooms) => u64::from(rooms.last) << bits.bits,
+            None => self.sizes[result].capacity,
+        }
+    }
+
+    /// Find out how many rows the largest partitions of a side have, for the next run.
+    fn note_largest(&mut self, result: ResultId, keys: JoinKeys, bits: JoinBits) -> Result<()> {
+        let offsets = self.address(result, Part::Offsets)?;
+        let by = Keys {
+            ptr: self.address(result, Part::KeyWord(0))?,
+            width: keys.width,
+        };
+        let largest = self.control.largest_address(result);
+        let digits = digits(keys, bits);
+        // SAFETY: the side was partitioned by these bits, with offsets; the control words live as long as the run.
+        unsafe {
+            primitives::largest_partitions(
+                self.runtime,
+                self.stream,
+                by,
+                digits,
+                bits.bits,
+                offsets,
+                largest,
+            )
+        }
     }
 
     /// Fill the list of pairs.
@@ -153,6 +241,12 @@ impl Run<'_> {
         let side = |id: ResultId| -> Result<Side> {
             let store = self.stores[id].as_ref();
             let optional = |part| store.and_then(|s| s.address(part));
+            let rooms = self.sizes[id].rooms;
+            let partitions = match (optional(Part::Offsets), rooms) {
+                (None, _) => Partitions::NONE,
+                (Some(offsets), None) => Partitions::side_by_side(offsets),
+                (Some(offsets), Some(_)) => apart(offsets, bits.bits as usize),
+            };
             Ok(Side {
                 keys: Keys {
                     ptr: self.address(id, Part::KeyWord(0))?,
@@ -160,7 +254,8 @@ impl Run<'_> {
                 },
                 rows: self.count(id),
                 numbers: optional(Part::Numbers),
-                offsets: optional(Part::Offsets).unwrap_or(DevicePtr::NULL),
+                places: self.places(id, bits, rooms),
+                partitions,
             })
         };
         let (build, probe) = (side(join.index)?, side(result)?);

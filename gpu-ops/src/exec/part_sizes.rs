@@ -63,12 +63,14 @@ pub(super) fn offsets_part(bits: u32) -> PartSize {
     PartSize::new(Part::Offsets, 4, (1 << bits) + 1)
 }
 
-/// Parts of a side of a materialised join whose rows have been partitioned by `bits` hash bits or sorted.
+/// Parts of a side of a materialised join whose rows have been partitioned by `bits` hash bits or sorted; `rows` with the
+/// places that stay empty.
 pub(super) fn arranged_parts(
     columns: &[ColumnShape],
     keys: JoinKeys,
     bits: u32,
     rows: u64,
+    apart: bool,
 ) -> Vec<PartSize> {
     let mut parts = vec![key_part(keys, rows)];
     if keys.join.transforms() {
@@ -76,7 +78,9 @@ pub(super) fn arranged_parts(
     } else {
         parts.push(PartSize::new(Part::Numbers, 4, rows));
     }
-    if !keys.join.sorts() {
+    if apart {
+        parts.push(PartSize::new(Part::Offsets, 4, 2 << bits));
+    } else if !keys.join.sorts() {
         parts.push(offsets_part(bits));
     }
     parts

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::arrange::Arrangement;
+use super::arrange::{Arrangement, Order};
 use super::chunks::{Chunk, Runs, rows_within};
 use super::joined::JoinBits;
 use super::loops::{Loop, reads_of};
@@ -200,7 +200,7 @@ impl Run<'_> {
             by: Part::KeyWord(0),
             digits: Digits::Hash,
             bits: 0..bits,
-            stable: false,
+            order: Order::Any,
         };
         self.arrange(result, how)?;
         let Some(rows) = self.stores[result].take() else {
@@ -379,7 +379,7 @@ impl Run<'_> {
             }
             self.take_up([join.index, into], staged)?;
             if pair.first {
-                self.arrange_side(join.index, &index.columns, keys, bits)?;
+                self.arrange_side(join.index, &index.columns, keys, bits, None)?;
             }
             self.list_pairs(into, columns, join)?;
             self.run_inside(&plan)?;

@@ -9,6 +9,7 @@ use super::bind::{Builder, upload_lookups};
 use super::compile::{Builtins, compile};
 use super::covering::Covering;
 use super::found::Found;
+use super::joined::JoinBits;
 use super::places::{Part, Place, Template};
 use super::shapes::Shape;
 use super::strides::StreamedPart;
@@ -21,6 +22,7 @@ use crate::device::{DevicePtr, Kernel, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, ResultId, Stage, Step};
 use crate::memory::{DeviceBuffer, SpillDirectory};
+use crate::primitives::Rooms;
 use crate::runtime::Runtime;
 use crate::tables::LoadedTable;
 
@@ -68,6 +70,10 @@ pub(super) struct Hint {
     pub(super) slots: u64,
     /// Slots that were enough for the set of each DISTINCT call.
     pub(super) distinct_slots: Vec<u64>,
+    /// The bits that a side of a join was partitioned by, …
+    pub(super) bits: JoinBits,
+    /// … and the rows of its largest partitions; zeros of what was not.
+    pub(super) largest: Rooms,
 }
 
 /// Columns of a table that are parts of a result. As kernels do, it has their addresses without keeping them.

@@ -50,6 +50,8 @@ pub struct FragmentReport {
     pub spilled_bytes: u64,
     /// Parts that joins were done in: pairs of partitions, and strides of probing sides.
     pub join_parts: u64,
+    /// Sides of joins that were partitioned without counting first: an earlier run found out how large partitions are.
+    pub sides_apart: u64,
     /// Parts that group-bys were done in, each with all rows of its groups.
     pub group_parts: u64,
     /// Parts that sorts were done in: ranges of keys, and pieces of which only the first rows were kept.
@@ -127,6 +129,7 @@ impl Counters {
         self.add("bytes_streamed", report.streamed_bytes as usize);
         self.add("bytes_spilled", report.spilled_bytes as usize);
         self.add("join_parts", report.join_parts as usize);
+        self.add("sides_apart", report.sides_apart as usize);
         self.add("group_parts", report.group_parts as usize);
         self.add("sort_parts", report.sort_parts as usize);
         if report.kernel_ms > 0.0 {

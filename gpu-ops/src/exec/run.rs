@@ -68,6 +68,8 @@ pub(super) struct Run<'a> {
     pub(super) parts: u64,
     /// Results get the rows of a piece alone.
     pub(super) piecewise: bool,
+    /// Sides of joins whose partitions had room of their own.
+    pub(super) sides_apart: u64,
     /// Parts of group-bys.
     pub(super) group_parts: u64,
     /// Parts of sorts.
@@ -134,6 +136,7 @@ impl<'a> Run<'a> {
             in_parts: false,
             parts: 0,
             piecewise: false,
+            sides_apart: 0,
             group_parts: 0,
             sort_parts: 0,
             pair_bytes: 0,
@@ -212,6 +215,8 @@ impl<'a> Run<'a> {
                 },
                 slots: sizes.slots,
                 distinct_slots: sizes.distinct_slots.clone(),
+                bits: sizes.bits,
+                largest: Control::largest(control, result),
             })
             .collect()
     }

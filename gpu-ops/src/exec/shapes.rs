@@ -6,7 +6,7 @@ use super::places::Part;
 use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, RegroupedLayout, ResultLayout};
 use crate::graph::{IndexKind, ResultId};
 use crate::pipeline::Regroup;
-use crate::primitives::slots_for;
+use crate::primitives::{Rooms, slots_for};
 
 /// Bytes of a column's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,6 +142,8 @@ pub(super) struct Sizes {
     pub(super) pairs: u64,
     /// Hash bits by which its rows are partitioned.
     pub(super) bits: JoinBits,
+    /// Rows that each partition has room for, where partitions lie apart.
+    pub(super) rooms: Option<Rooms>,
     /// Slots of the set of each DISTINCT call.
     pub(super) distinct_slots: Vec<u64>,
 }

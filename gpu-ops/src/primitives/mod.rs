@@ -7,6 +7,7 @@
 //! Addresses come in as [`DevicePtr`]s, because the data are often parts of larger buffers; hence the functions
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
 
+mod apart;
 mod columns;
 mod groups;
 mod index;
@@ -19,6 +20,7 @@ mod strings;
 mod unordered;
 mod write_combine;
 
+pub use apart::{Partitions, Rooms, largest_partitions, parts_apart, radix_partition_apart};
 pub use columns::{gather, histogram, run_lengths, scatter};
 pub use groups::{GroupNumbers, number_groups};
 pub use index::{

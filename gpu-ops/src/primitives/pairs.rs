@@ -5,7 +5,9 @@ use warpline_cuda::kernels::{
     SMJ_TILE, SmjArgs, smj_shared_bytes,
 };
 
-use super::{BLOCK, Keys, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch};
+use super::{
+    BLOCK, Keys, Partitions, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch,
+};
 use crate::device::{DeviceInfo, DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
@@ -37,8 +39,10 @@ pub struct Side {
     /// `u32*`: the number of the row behind each place (the columns lie as before). `None`: the place
     /// is the number (the columns lie as the keys do).
     pub numbers: Option<DevicePtr>,
-    /// `u32*`: the first place of each partition and, last, the number of rows; unused by [`merge_join`].
-    pub offsets: DevicePtr,
+    /// Places that rows may have, at most: more than rows where partitions lie apart.
+    pub places: u64,
+    /// Where partitions lie; unused by [`merge_join`].
+    pub partitions: Partitions,
 }
 
 /// Which pairs are wanted.
@@ -315,7 +319,7 @@ unsafe fn join(
     let listed = several && (noted || !duplicate.is_null());
     // Zeroed: a ticket, a bit a probe row, the number of listed partitions; then the list.
     let matched_bytes = match noted {
-        true => probe.rows.most().div_ceil(32) * 4,
+        true => probe.places.div_ceil(32) * 4,
         false => 0,
     };
     let zeroed = 8 + matched_bytes + 4;
@@ -343,10 +347,12 @@ unsafe fn join(
     let args = PhjArgs {
         build_keys: build.keys.ptr,
         build_numbers: build.numbers.unwrap_or(DevicePtr::NULL),
-        build_offsets: build.offsets,
+        build_begins: build.partitions.begins,
+        build_ends: build.partitions.ends,
         probe_keys: probe.keys.ptr,
         probe_numbers: probe.numbers.unwrap_or(DevicePtr::NULL),
-        probe_offsets: probe.offsets,
+        probe_begins: probe.partitions.begins,
+        probe_ends: probe.partitions.ends,
         extra: extra.ptr(),
         first_extra: first_extra.ptr(),
         ticket: control.ptr(),
@@ -416,7 +422,7 @@ unsafe fn join(
             launch(runtime, stream, &kernel("phj_distinct")?, distinct, &args)?;
         }
         if noted {
-            let rest = over(probe.rows.most(), kernels::PHJ_REST_SHARED_BYTES);
+            let rest = over(probe.places, kernels::PHJ_REST_SHARED_BYTES);
             launch(runtime, stream, &kernel("phj_rest")?, rest, &args)?;
         }
     }

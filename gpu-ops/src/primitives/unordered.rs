@@ -18,7 +18,7 @@ use crate::runtime::Runtime;
 
 /// Most bits of a pass, and values of a digit.
 const DIGIT_BITS: u32 = 8;
-const DIGITS: u64 = 256;
+pub(super) const DIGITS: u64 = 256;
 /// Passes at most: the partitions of the first are the segments of the second.
 const MOST_PASSES: u32 = 2;
 
@@ -55,24 +55,32 @@ pub unsafe fn radix_partition_unordered(
         };
     };
     super::partition::check(keys, to, payloads, rows, digits, &bits, true)?;
-    // Equal shapes in another order are one kernel.
-    let mut payloads = payloads.to_vec();
-    payloads.sort_by_key(|p| (std::cmp::Reverse(p.width), p.from.is_some()));
-    let plan = Plan {
-        runtime,
-        stream,
-        rows,
-        width: keys.width,
-        hashed: digits == Digits::Hash,
-        widths: payloads.iter().map(|p| p.width).collect(),
-        digits: split(&bits),
-    };
+    let payloads = ordered(payloads);
+    let plan = Plan::new(runtime, stream, keys, &payloads, rows, digits, &bits);
     // SAFETY: passed on to the caller; scratch is used behind the work queued before and before it is reused.
     unsafe { plan.run(keys.ptr, to, &payloads, first_places) }
 }
 
+/// Equal shapes in another order are one kernel.
+pub(super) fn ordered(payloads: &[Payload]) -> Vec<Payload> {
+    let mut payloads = payloads.to_vec();
+    payloads.sort_by_key(|p| (std::cmp::Reverse(p.width), p.from.is_some()));
+    payloads
+}
+
+/// As kernels take the sources of columns.
+pub(super) fn sources(payloads: &[Payload]) -> [DevicePtr; MOST_PARTITION_COLUMNS] {
+    let source = |p: &Payload| p.from.unwrap_or(DevicePtr::NULL);
+    std::array::from_fn(|column| payloads.get(column).map_or(DevicePtr::NULL, source))
+}
+
+/// As kernels take the targets of columns.
+pub(super) fn targets(payloads: &[Payload]) -> [DevicePtr; MOST_PARTITION_COLUMNS] {
+    std::array::from_fn(|column| payloads.get(column).map_or(DevicePtr::NULL, |p| p.to))
+}
+
 /// Do the kernels of this module take so many columns and these bits?
-fn applies(columns: usize, bits: &Range<u32>) -> bool {
+pub(super) fn applies(columns: usize, bits: &Range<u32>) -> bool {
     (1..=DIGIT_BITS * MOST_PASSES).contains(&(bits.len() as u32))
         && columns <= MOST_PARTITION_COLUMNS
 }
@@ -92,7 +100,7 @@ fn split(bits: &Range<u32>) -> Vec<(u32, u32)> {
 }
 
 /// When keys are hashed in each of `passes` passes.
-fn hashing(hashed: bool, width: u32, passes: usize) -> Vec<Hashing> {
+pub(super) fn hashing(hashed: bool, width: u32, passes: usize) -> Vec<Hashing> {
     match (hashed, passes) {
         (false, _) => vec![Hashing::None; passes],
         // Hashes of keys of 16 bytes have 8: they cannot stand for the keys.
@@ -177,15 +185,15 @@ fn segment_kernel(
 }
 
 /// What the passes have in common.
-struct Plan<'a> {
-    runtime: &'a Runtime,
-    stream: &'a Stream,
-    rows: RowCount,
-    width: u32,
-    hashed: bool,
+pub(super) struct Plan<'a> {
+    pub(super) runtime: &'a Runtime,
+    pub(super) stream: &'a Stream,
+    pub(super) rows: RowCount,
+    pub(super) width: u32,
+    pub(super) hashed: bool,
     widths: Vec<u32>,
     /// Shift and mask, the most significant first: one or two.
-    digits: Vec<(u32, u32)>,
+    pub(super) digits: Vec<(u32, u32)>,
 }
 
 /// The partitions of a pass, as segments of the next.
@@ -208,7 +216,41 @@ impl Segments {
     }
 }
 
-impl Plan<'_> {
+/// Keys and columns between two passes.
+pub(super) struct Between {
+    pub(super) keys: DeviceBuffer,
+    columns: Vec<DeviceBuffer>,
+}
+
+impl Between {
+    /// As kernels take them.
+    pub(super) fn columns(&self) -> [DevicePtr; MOST_PARTITION_COLUMNS] {
+        let at = |column: usize| self.columns.get(column).map(DeviceBuffer::ptr);
+        std::array::from_fn(|column| at(column).unwrap_or(DevicePtr::NULL))
+    }
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(
+        runtime: &'a Runtime,
+        stream: &'a Stream,
+        keys: Keys,
+        payloads: &[Payload],
+        rows: RowCount,
+        digits: Digits,
+        bits: &Range<u32>,
+    ) -> Self {
+        Self {
+            runtime,
+            stream,
+            rows,
+            width: keys.width,
+            hashed: digits == Digits::Hash,
+            widths: payloads.iter().map(|p| p.width).collect(),
+            digits: split(bits),
+        }
+    }
+
     /// All passes.
     ///
     /// # Safety
@@ -257,68 +299,34 @@ impl Plan<'_> {
                 None => offsets,
             };
             self.segment_plan(counts, first, &segments, mask)?;
-            let columns = |from: &dyn Fn(usize) -> DevicePtr, to: &dyn Fn(usize) -> DevicePtr| {
-                let mut args = ([DevicePtr::NULL; 8], [DevicePtr::NULL; 8]);
-                for column in 0..payloads.len() {
-                    args.0[column] = from(column);
-                    args.1[column] = to(column);
-                }
-                args
-            };
-            let source = |column: usize| payloads[column].from.unwrap_or(DevicePtr::NULL);
-            let target = |column: usize| payloads[column].to;
-            let one_segment = PartitionTileArgs {
+            let all_rows = PartitionTileArgs {
                 keys_in: keys,
                 keys_out: to,
-                from: [DevicePtr::NULL; 8],
-                to: [DevicePtr::NULL; 8],
+                from: sources(payloads),
+                to: targets(payloads),
                 segments: DevicePtr::NULL,
+                segment_ends: DevicePtr::NULL,
                 tiles: DevicePtr::NULL,
                 first_places: first,
                 cursors: segments.at(Segments::CURSORS),
+                overflow: DevicePtr::NULL,
                 count: self.rows.count(),
                 most: self.rows.most(),
                 segment_count: 1,
                 shift,
                 mask,
-                padding: 0,
+                room: 0,
             };
             let Some((low_shift, low_mask)) = last.copied() else {
-                let (from, to) = columns(&source, &target);
-                let args = PartitionTileArgs {
-                    from,
-                    to,
-                    ..one_segment
-                };
-                return self.pass(hashing[0], &args, 0);
+                return self.pass(hashing[0], &all_rows, 0);
             };
 
             let most = self.rows.most();
-            let between_keys = scratch(
-                runtime,
-                stream,
-                most,
-                self.width.into(),
-                "keys of a partition",
-            )?;
-            let mut between = Vec::with_capacity(payloads.len());
-            for payload in payloads {
-                let width = u64::from(payload.width);
-                between.push(scratch(
-                    runtime,
-                    stream,
-                    most,
-                    width,
-                    "columns of a partition",
-                )?);
-            }
-            let middle = |column: usize| between[column].ptr();
-            let (from, to_middle) = columns(&source, &middle);
+            let between = self.between(payloads, most)?;
             let args = PartitionTileArgs {
-                keys_out: between_keys.ptr(),
-                from,
-                to: to_middle,
-                ..one_segment
+                keys_out: between.keys.ptr(),
+                to: between.columns(),
+                ..all_rows
             };
             self.pass(hashing[0], &args, 0)?;
 
@@ -328,7 +336,7 @@ impl Plan<'_> {
             let counters = scratch(runtime, stream, 2 * partitions, 4, "digits of a partition")?;
             fill(runtime, stream, counters.ptr(), 0, 2 * partitions * 4)?;
             let digits = SegmentDigitsArgs {
-                keys: between_keys.ptr(),
+                keys: between.keys.ptr(),
                 segments: first,
                 tiles: segments.at(Segments::COUNTED),
                 counts: counters.ptr(),
@@ -337,8 +345,7 @@ impl Plan<'_> {
                 mask: low_mask,
                 padding: 0,
             };
-            let counted = counted_hashed(self.hashed, self.width, 2);
-            let kernel = segment_kernel(runtime, "segment_digits", self.width, counted)?;
+            let kernel = self.counter("segment_digits")?;
             let config = LaunchConfig {
                 grid: blocks(most, SEGMENT_TILE, segment_count),
                 block: SEGMENT_THREADS,
@@ -347,22 +354,34 @@ impl Plan<'_> {
             launch(runtime, stream, &kernel, config, &digits)?;
             let known = RowCount::Known(partitions);
             exclusive_sum(runtime, stream, counters.ptr(), offsets, known, false)?;
-            let (from, to_target) = columns(&middle, &target);
             let args = PartitionTileArgs {
-                keys_in: between_keys.ptr(),
-                from,
-                to: to_target,
+                keys_in: between.keys.ptr(),
+                from: between.columns(),
                 segments: first,
+                segment_ends: first.offset(4),
                 tiles: segments.at(Segments::TILES),
                 first_places: offsets,
                 cursors: counters.ptr().offset(partitions * 4),
                 segment_count: segment_count as u32,
                 shift: low_shift,
                 mask: low_mask,
-                ..one_segment
+                ..all_rows
             };
             self.pass(hashing[1], &args, segment_count)
         }
+    }
+
+    /// Memory for keys and columns between two passes.
+    pub(super) fn between(&self, payloads: &[Payload], rows: u64) -> Result<Between> {
+        let column =
+            |width: u32, what| scratch(self.runtime, self.stream, rows, width.into(), what);
+        let columns = payloads
+            .iter()
+            .map(|payload| column(payload.width, "columns of a partition"));
+        Ok(Between {
+            keys: column(self.width, "keys of a partition")?,
+            columns: columns.collect::<Result<_>>()?,
+        })
     }
 
     /// Where the partitions of the first digit begin, and their tiles.
@@ -379,27 +398,50 @@ impl Plan<'_> {
         let args = SegmentPlanArgs {
             counts,
             segments: first,
+            segment_ends: DevicePtr::NULL,
             tiles: segments.at(Segments::TILES),
             counted_tiles: segments.at(Segments::COUNTED),
+            overflow: DevicePtr::NULL,
             digits: mask + 1,
             tile: self.shape(Hashing::None).tile() as u32,
+            step: 1,
+            room: 0,
         };
+        // SAFETY: passed on to the caller.
+        unsafe { self.plan_segments(&args) }
+    }
+
+    /// A kernel of `partition_segments.cu`.
+    pub(super) fn counter(&self, name: &'static str) -> Result<Kernel> {
         let counted = counted_hashed(self.hashed, self.width, self.digits.len());
-        let kernel = segment_kernel(self.runtime, "segment_plan", self.width, counted)?;
+        segment_kernel(self.runtime, name, self.width, counted)
+    }
+
+    /// Launch what plans segments.
+    ///
+    /// # Safety
+    /// The arguments are the kernel's.
+    pub(super) unsafe fn plan_segments(&self, args: &SegmentPlanArgs) -> Result<()> {
         let config = LaunchConfig {
             grid: 1,
             block: SEGMENT_PLAN_THREADS,
             shared_bytes: SEGMENT_SHARED_BYTES,
         };
+        let kernel = self.counter("segment_plan")?;
         // SAFETY: passed on to the caller.
-        unsafe { launch(self.runtime, self.stream, &kernel, config, &args) }
+        unsafe { launch(self.runtime, self.stream, &kernel, config, args) }
     }
 
     /// One pass over all rows, which are in `segments` segments that may each end in a tile of their own.
     ///
     /// # Safety
     /// As [`radix_partition_unordered`]; the arguments are those of the shape.
-    unsafe fn pass(&self, hashing: Hashing, args: &PartitionTileArgs, segments: u64) -> Result<()> {
+    pub(super) unsafe fn pass(
+        &self,
+        hashing: Hashing,
+        args: &PartitionTileArgs,
+        segments: u64,
+    ) -> Result<()> {
         let shape = self.shape(hashing);
         let kernel = tile_kernel(self.runtime, shape)?;
         let config = LaunchConfig {
@@ -411,7 +453,7 @@ impl Plan<'_> {
         unsafe { launch(self.runtime, self.stream, &kernel, config, args) }
     }
 
-    fn shape(&self, hashing: Hashing) -> TileShape<'_> {
+    pub(super) fn shape(&self, hashing: Hashing) -> TileShape<'_> {
         TileShape {
             key_width: self.width,
             hashing,

@@ -6,8 +6,8 @@ use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Keys, PairKind, PairList, RowCount, Side, join_dense_partitions, join_partitions, merge_join,
-    partition_bits,
+    Keys, PairKind, PairList, Partitions, RowCount, Side, join_dense_partitions, join_partitions,
+    merge_join, partition_bits,
 };
 
 use super::{Machine, Numbers, assert_untouched, machines};
@@ -89,7 +89,8 @@ impl Uploaded {
             },
             rows,
             numbers: numbers.then(|| self.numbers.ptr()),
-            offsets: self.offsets.ptr(),
+            places: rows.most(),
+            partitions: Partitions::side_by_side(self.offsets.ptr()),
         }
     }
 
@@ -571,7 +572,8 @@ fn wrong_joins_are_refused() {
         },
         rows: RowCount::Known(rows),
         numbers: None,
-        offsets: DevicePtr(256),
+        places: rows,
+        partitions: Partitions::side_by_side(DevicePtr(256)),
     };
     let list = PairList {
         entries: DevicePtr::NULL,

@@ -9,7 +9,7 @@ use warpline_gpu::device::{DevicePtr, LaunchConfig};
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
 
-use super::{Machine, Numbers, SIZES, assert_untouched, machines, unordered};
+use super::{Machine, Numbers, SIZES, apart, assert_untouched, machines, unordered};
 
 /// What is partitioned by what.
 pub(super) struct Case<'a> {
@@ -182,6 +182,7 @@ fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     }
     if case.keep_keys && case.bits.len() <= 17 {
         unordered::check(machine, case, count);
+        apart::check(machine, case, count);
     }
 }
 

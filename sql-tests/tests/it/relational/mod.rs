@@ -9,6 +9,7 @@ mod forced;
 mod groups;
 mod jcch;
 mod joins;
+mod known;
 mod order;
 mod sets;
 mod strings;
