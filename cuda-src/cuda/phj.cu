@@ -3,15 +3,15 @@
 // A4 with the direct output of D2: no second probe; a block reserves room for the pairs of a round of probe rows (8 a
 // thread) at once, so pairs of a partition lie near each other and gathers by them are clustered. Partitions are cut into
 // chunks: of the build side what fits the table, of the probe side what one block shall do (D3), and each pair of chunks
-// is a task. The first task of every partition is the block of its number; the others, which only skew
-// brings forth, are shared by the blocks behind those by ticket. So nothing is read back by the host.
+// is a task. The first task of every partition is the block of its number (`phj_join`); the others, which only skew
+// brings forth, are shared by the blocks of a second launch by ticket (`phj_extra`). So nothing is read back by the host.
 //
 // The table is chains: a row is entered by one exchange at the head of its slot, without a loop, and the head carries
 // 16 bits of the hash, so that a look-up that misses seldom reads a key. With PHJ_ARRAY it is an array by the part of the
 // key above the partition's bits (E6). With duplicates the rows of a key form a run, and a warp writes the
 // runs of its rows together, so that a frequent key costs no more than its pairs.
 //
-// Launch: `phj_tasks` any grid; `phj_join` partitions + any number of blocks; `phj_distinct` and `phj_rest` any number.
+// Launch: `phj_tasks` any grid; `phj_join` a block a partition; `phj_extra`, `phj_distinct` and `phj_rest` any number.
 // Bytes moved: keys of both sides once (and row numbers, 4 bytes), 8 a pair: 2^27 rows of 4-byte keys on both sides with
 // one match each 2.1 GB, 0.51 ms at 4.2 TB/s. Measured on an H200: 1.2 ms (with the look for equal keys 1.3, arrays 1.0),
 // 8-byte keys 1.5, Zipf 1.5 1.3, of 3 % matches 1.1; 2^26 rows on both sides with 2^24 keys, 290 million pairs, 1.9.
@@ -47,7 +47,9 @@ struct PhjShared {
   u32 cursor;
 #endif
   ReserveScratch reserve;
+  // Of blocks that take tasks: the task at hand, when to look whether the query goes on, and the task's partition.
   u64 ticket;
+  StopWatch watch;
   u32 partition;
 };
 
@@ -59,6 +61,8 @@ struct PhjCut {
 };
 
 WL_DEVICE PhjCut phj_cut(const PhjArgs& args, u64 build, u64 probe) {
+  // Most partitions are a task, and divisions of 64 bits a quarter of what a block would do for it.
+  if (build - 1 < PHJ_ROWS && probe - 1 < args.probe_chunk) return {1, args.probe_chunk, 1};
   PhjCut cut = {0, args.probe_chunk, 0};
   // Keys that nobody asks for may still be wanted to be unique.
   if (probe == 0 && build != 0 && args.duplicate != 0) return {(u32)((build + PHJ_ROWS - 1) / PHJ_ROWS), args.probe_chunk, 1};
@@ -267,55 +271,80 @@ WL_DEVICE u64 phj_reserve(const PhjArgs& args, PhjShared& shared, u32 pairs) {
   return __shfl_sync(WL_FULL_MASK, first, 0);
 }
 
+// Writes a pair for each item of `live`, whose keys no two rows of the chunk have.
+template <u32 ITEMS>
+WL_DEVICE void phj_write(const PhjArgs& args, const PhjShared& shared, const u32 (&found)[ITEMS], u32 live, u32 pairs, u64 to,
+                         u32 first, u32 at) {
+  const PairSpan out = pair_span(args.entries, args.rows, args.capacity, to);
+  if (pairs == 0) return;
+  const bool entries = (args.kind & PAIR_ENTRIES) != 0;
+  auto write = [&](u32 k, u32 place) {
+    const bool entry = found[k] != PHJ_ABSENT && entries;
+    write_pair(out, place, entry ? phj_number(args, first, found[k]) : PAIR_NONE,
+               number_of(args.probe_numbers, at + k * WL_WARP));
+  };
+  // Few pairs lie side by side in whatever order; of many, those of one item do, so that stores are whole sectors.
+  if (pairs <= WL_WARP) {
+    u32 place = warp_scan_exclusive_sum((u32)__popc(live));
+    WL_UNROLL
+    for (u32 k = 0; k < ITEMS; ++k) {
+      if ((live >> k & 1u) != 0) write(k, place++);
+    }
+    return;
+  }
+  const u32 lower = (1u << lane_id()) - 1u;
+  u32 place = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ITEMS; ++k) {
+    const bool lives = (live >> k & 1u) != 0;
+    const u32 votes = __ballot_sync(WL_FULL_MASK, lives);
+    if (lives) write(k, place + (u32)__popc(votes & lower));
+    place += (u32)__popc(votes);
+  }
+}
+
 // `rows` probe rows from `begin` on against the table; `single`: the partition has no other build chunk; `distinct`: no
 // two rows of the chunk have equal keys.
 WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 begin, u32 rows, bool single,
                          bool distinct) {
   const bool entries = (args.kind & PAIR_ENTRIES) != 0;
   // Only the last word on a row can say that it has no match, or has one at all: phj_rest does.
-  const bool matched = (args.kind & PAIR_MATCHED) != 0 && (single || entries);
-  const bool unmatched = (args.kind & PAIR_UNMATCHED) != 0 && single;
+  const u32 matched = (args.kind & PAIR_MATCHED) != 0 && (single || entries) ? ~0u : 0;
+  const u32 unmatched = (args.kind & PAIR_UNMATCHED) != 0 && single ? ~0u : 0;
   const bool note = !single && args.matched != 0;
   const u32 lane_first = warp_id() * WL_WARP * PHJ_ITEMS + lane_id();
   for (u32 base = 0; base < rows; base += PHJ_ROUND) {
     const u32 left = rows - base;
     const u32 at = begin + base + lane_first;
+    // Items of this lane.
+    const u32 items = lane_first < left ? (left - lane_first + WL_WARP - 1) / WL_WARP : 0;
     const PairKey* keys = (const PairKey*)args.probe_keys + at;
     PairKey key[PHJ_ITEMS];
     WL_UNROLL
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {
-      if (lane_first + k * WL_WARP < left) key[k] = keys[k * WL_WARP];
+      if (k < items) key[k] = keys[k * WL_WARP];
     }
     u32 found[PHJ_ITEMS];
-    u32 live = 0;
+    u32 hits = 0;
     WL_UNROLL
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {
-      found[k] = PHJ_ABSENT;
-      if (lane_first + k * WL_WARP >= left) continue;
-      found[k] = phj_find(args, shared, key[k]);
-      const bool hit = found[k] != PHJ_ABSENT;
-      if (hit && args.marks != 0) wl_set_bit(shared.hits, found[k]);
-      if (hit && note) wl_set_bit(args.matched, (u64)at + k * WL_WARP);
-      if (hit ? matched : unmatched) live |= 1u << k;
+      found[k] = k < items ? phj_find(args, shared, key[k]) : PHJ_ABSENT;
+      if (found[k] != PHJ_ABSENT) hits |= 1u << k;
     }
-    __syncwarp();
-    if (PHJ_UNIQUE || distinct) {
-      u32 pairs = 0;
-      WL_UNROLL
-      for (u32 k = 0; k < PHJ_ITEMS; ++k) pairs += (u32)__popc(__ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0));
-      const PairSpan out = pair_span(args.entries, args.rows, args.capacity, phj_reserve(args, shared, pairs));
-      u32 place = 0;
+    if (args.marks != 0 || note) {
       WL_UNROLL
       for (u32 k = 0; k < PHJ_ITEMS; ++k) {
-        const u32 votes = __ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0);
-        if ((live >> k & 1u) != 0) {
-          const bool entry = found[k] != PHJ_ABSENT && entries;
-          write_pair(out, place + (u32)__popc(votes & ((1u << lane_id()) - 1u)),
-                     entry ? phj_number(args, first, found[k]) : PAIR_NONE,
-                     number_of(args.probe_numbers, at + k * WL_WARP));
-        }
-        place += (u32)__popc(votes);
+        if ((hits >> k & 1u) == 0) continue;
+        if (args.marks != 0) wl_set_bit(shared.hits, found[k]);
+        if (note) wl_set_bit(args.matched, (u64)at + k * WL_WARP);
       }
+    }
+    const u32 there = items < PHJ_ITEMS ? (1u << items) - 1u : (1u << PHJ_ITEMS) - 1u;
+    const u32 live = (hits & matched) | (there & ~hits & unmatched);
+    __syncwarp();
+    if (PHJ_UNIQUE || distinct) {
+      const u32 pairs = warp_sum((u32)__popc(live));
+      phj_write(args, shared, found, live, pairs, phj_reserve(args, shared, pairs), first, at);
       continue;
     }
 #if !PHJ_UNIQUE
@@ -380,8 +409,8 @@ WL_DEVICE u32 phj_partition(const u64* first, u64 partitions, u64 task) {
   return (u32)low;
 }
 
-// The next extra task of this block and its partition; false when there are none.
-WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, StopWatch& watch, u64& task) {
+// The block's next extra task and its partition, in shared memory; false when there are none.
+WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared) {
   __syncthreads();
   if (warp_id() == 0) {
     u64 mine = 0;
@@ -389,7 +418,7 @@ WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, StopWatch& watch
     mine = __shfl_sync(WL_FULL_MASK, mine, 0);
     bool exists = mine < args.first_extra[args.partitions];
     // Tasks are as many as pairs of chunks of a key that both sides repeat.
-    if (exists) exists = !query_stopped_warp(watch);
+    if (exists) exists = __shfl_sync(WL_FULL_MASK, lane_id() == 0 && query_stopped(shared.watch) ? 1u : 0u, 0) == 0;
     const u32 partition = exists ? phj_partition(args.first_extra, args.partitions, mine) : 0;
     if (lane_id() == 0) {
       shared.partition = partition;
@@ -397,34 +426,41 @@ WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared, StopWatch& watch
     }
   }
   __syncthreads();
-  task = shared.ticket;
-  return task != 0;
+  return shared.ticket != 0;
 }
 
+// Task `task` of partition p: a chunk of its build rows and one of its probe rows. The threads of a block call together.
+WL_DEVICE void phj_task(const PhjArgs& args, PhjShared& shared, u32 p, u64 task) {
+  const u32 build_begin = args.build_begins[p], build_end = args.build_ends[p];
+  const u32 probe_begin = args.probe_begins[p], probe_end = args.probe_ends[p];
+  const PhjCut cut = phj_cut(args, build_end - build_begin, probe_end - probe_begin);
+  if (cut.tasks == 0) return;
+  // Of a partition's first task both are 0.
+  const u32 build_chunk = task == 0 ? 0 : (u32)(task % cut.build_chunks);
+  const u32 probe_chunk = task == 0 ? 0 : (u32)(task / cut.build_chunks);
+  const u32 first = build_begin + build_chunk * PHJ_ROWS;
+  const u32 rows = build_end - first < PHJ_ROWS ? build_end - first : PHJ_ROWS;
+  const u32 begin = probe_begin + probe_chunk * cut.probe_rows;
+  const u32 probes = probe_end - begin < cut.probe_rows ? probe_end - begin : cut.probe_rows;
+  const PhjChunk chunk = phj_build(args, shared, first, rows, args.duplicate != 0 && task < cut.build_chunks);
+  const bool single = cut.build_chunks == 1;
+  if (chunk != PHJ_NO_KEYS || (single && (args.kind & PAIR_UNMATCHED) != 0)) {
+    phj_probe(args, shared, first, begin, probes, single, chunk != PHJ_REPEATED);
+    if (args.marks != 0) phj_mark(args, shared, first, rows);
+  }
+}
+
+// The first task of each partition. In a kernel of its own: what a loop over tasks keeps in registers would be spilled.
 WL_KERNEL(phj_join, PhjArgs, args) {
   WL_SHARED(PhjShared, shared);
-  const bool extra = blockIdx.x >= args.partitions;
-  StopWatch watch = stop_watch(args.stop_word, args.stop_number);
-  while (true) {
-    u64 task = 0;
-    if (extra && !phj_take(args, shared, watch, task)) return;
-    const u32 p = extra ? shared.partition : blockIdx.x;
-    const u32 build_begin = args.build_begins[p], build_end = args.build_ends[p];
-    const u32 probe_begin = args.probe_begins[p], probe_end = args.probe_ends[p];
-    const PhjCut cut = phj_cut(args, build_end - build_begin, probe_end - probe_begin);
-    if (cut.tasks == 0) return;
-    const u32 first = build_begin + (u32)(task % cut.build_chunks) * PHJ_ROWS;
-    const u32 rows = build_end - first < PHJ_ROWS ? build_end - first : PHJ_ROWS;
-    const u32 begin = probe_begin + (u32)(task / cut.build_chunks) * cut.probe_rows;
-    const u32 probes = probe_end - begin < cut.probe_rows ? probe_end - begin : cut.probe_rows;
-    const PhjChunk chunk = phj_build(args, shared, first, rows, args.duplicate != 0 && task < cut.build_chunks);
-    const bool single = cut.build_chunks == 1;
-    if (chunk != PHJ_NO_KEYS || (single && (args.kind & PAIR_UNMATCHED) != 0)) {
-      phj_probe(args, shared, first, begin, probes, single, chunk != PHJ_REPEATED);
-      if (args.marks != 0) phj_mark(args, shared, first, rows);
-    }
-    if (!extra) return;
-  }
+  phj_task(args, shared, blockIdx.x, 0);
+}
+
+// All other tasks.
+WL_KERNEL(phj_extra, PhjArgs, args) {
+  WL_SHARED(PhjShared, shared);
+  if (threadIdx.x == 0) shared.watch = stop_watch(args.stop_word, args.stop_number);
+  while (phj_take(args, shared)) phj_task(args, shared, shared.partition, shared.ticket);
 }
 
 // Whether keys of different chunks of a partition are equal, of partitions with several. Rows without key may be

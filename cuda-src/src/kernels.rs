@@ -192,7 +192,7 @@ kernel_args! {
 }
 
 kernel_args! {
-    /// Arguments of `phj_tasks`, `phj_join` and `phj_rest` (`phj.cu`).
+    /// Arguments of the kernels of `phj.cu`.
     pub struct PhjArgs {
         /// Keys of the build side by partition.
         pub build_keys: DevicePtr as "const void*",
@@ -416,7 +416,7 @@ impl PhjShape {
         }
     }
 
-    /// Dynamic shared memory of `phj_join`, in bytes.
+    /// Dynamic shared memory of `phj_join` and `phj_extra`, in bytes.
     pub const fn shared_bytes(self) -> usize {
         let chunk = self.chunk() as usize;
         let table = match self.array {
@@ -430,15 +430,16 @@ impl PhjShape {
     /// Blocks a multiprocessor that registers are kept for.
     const fn min_blocks(self) -> u32 {
         let threads = match (self.key_bytes, self.unique) {
-            (4, true) => 1280,
-            (4, false) | (8, _) => 1024,
+            (4, true) => 1536,
+            (8, true) => 1280,
+            (4 | 8, false) => 1024,
             _ => 768,
         };
         threads / self.threads()
     }
 }
 
-/// Complete source of the module with `phj_tasks`, `phj_join` and `phj_rest`.
+/// Complete source of the module of `phj.cu`.
 pub fn phj(shape: PhjShape) -> String {
     let min_blocks = match shape.min_blocks() {
         0 | 1 => String::new(),

@@ -27,7 +27,7 @@ const MOST_PROBE_CHUNK: u64 = 1 << 16;
 /// Tasks that each multiprocessor should have at least, where one partition has all rows.
 const TASKS_OF_A_MULTIPROCESSOR: u64 = 16;
 /// Blocks a multiprocessor that wait for the tasks skew brings forth.
-const EXTRA_BLOCKS: u64 = 5;
+const EXTRA_BLOCKS: u64 = 6;
 
 /// One side of a join.
 #[derive(Debug, Clone, Copy)]
@@ -409,11 +409,16 @@ unsafe fn join(
             true,
         )?;
         let join = LaunchConfig {
-            grid: u32::try_from(partitions + extra_blocks).unwrap_or(u32::MAX),
+            grid: u32::try_from(partitions).unwrap_or(u32::MAX),
             block: shape.threads(),
             shared_bytes: shape.shared_bytes(),
         };
         launch(runtime, stream, &kernel("phj_join")?, join, &args)?;
+        let extra = LaunchConfig {
+            grid: u32::try_from(extra_blocks).unwrap_or(u32::MAX),
+            ..join
+        };
+        launch(runtime, stream, &kernel("phj_extra")?, extra, &args)?;
         if listed && !duplicate.is_null() {
             let distinct = LaunchConfig {
                 grid: grid(runtime, most_listed, 1),
