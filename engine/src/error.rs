@@ -51,6 +51,25 @@ pub enum Error {
         /// The tables that are.
         pinned: String,
     },
+    /// A table is to be pinned, and the session has no device.
+    #[error(
+        "tables are pinned in device memory, and device '{device}' has none, since the CPU answers: `warpline devices` shows \
+         what was found, SET warpline.device takes another one"
+    )]
+    NothingToPinIn {
+        /// The device setting.
+        device: String,
+    },
+    /// An answer has no form in the format that was asked for.
+    #[error(
+        "the answer cannot be printed as {format}: {cause}; choose another format with --format or \\pset format"
+    )]
+    Format {
+        /// The format.
+        format: String,
+        /// Why not.
+        cause: String,
+    },
     /// There is nothing to profile.
     #[error("the file has no statement: its last one is profiled, after the others have run")]
     NoQuery,
@@ -91,14 +110,28 @@ pub(crate) fn describe(error: &DataFusionError) -> String {
         "; SHOW ALL lists the settings"
     } else if message.contains("ParserError") || message.contains("TokenizerError") {
         "; check the statement's syntax there"
+    } else if names_missing_file(&message) {
+        "; there is no such table, nor a file of that name with an ending that says what it is: .parquet, .csv, .json or \
+         .arrow (CREATE EXTERNAL TABLE reads files of any name)"
     } else if (message.contains("table '") && message.contains("not found"))
         || message.contains("No table named")
     {
         "; SHOW TABLES lists the tables, CREATE EXTERNAL TABLE adds one from a file"
+    } else if message.contains("Unable to find factory for") {
+        "; the formats are PARQUET, CSV, JSON and ARROW"
+    } else if message.contains("External table") && message.contains("already exists") {
+        "; CREATE OR REPLACE EXTERNAL TABLE takes its place, DROP TABLE removes it"
     } else if message.contains("No field named") && !message.contains("Valid fields") {
         "; the statement reads no table with such a column"
     } else {
         ""
     };
     format!("{message}{remedy}")
+}
+
+/// Whether a message about a missing table means a file: `'a/b.parquet'` in place of a table's name.
+fn names_missing_file(message: &str) -> bool {
+    let name = message.split_once("table 'datafusion.public.");
+    name.and_then(|(_, rest)| rest.split_once('\''))
+        .is_some_and(|(name, rest)| rest.starts_with(" not found") && name.contains(['.', '/']))
 }

@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 
+use datafusion::arrow::error::ArrowError;
 use datafusion::datasource::listing::ListingTable;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SessionState;
@@ -27,16 +28,16 @@ pub(crate) async fn guarded<T>(
         Ok(done) => return done,
         Err(panic) => panicked(panic.as_ref()),
     };
-    if !is_of_reader(&error) {
+    let Some(doing) = doing_with_files(&error) else {
         return Err(error);
-    }
+    };
     let message = error.to_string();
     let files = files_of(context, sql).await;
     let named = |file: &String| message.contains(last_part(file));
     if files.is_empty() || files.iter().any(named) {
         return Err(error);
     }
-    Err(error.context(format!("reading {}", files.join(", "))))
+    Err(error.context(format!("{doing} {}", files.join(", "))))
 }
 
 /// The error that a panic counts as.
@@ -47,15 +48,22 @@ fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// May the error come from reading a file?
-fn is_of_reader(error: &DataFusionError) -> bool {
+/// What was done with files when the error came up, as far as it tells: values that cannot be converted or computed may be
+/// those of a file or of an expression over it. None when files have nothing to do with it.
+fn doing_with_files(error: &DataFusionError) -> Option<&'static str> {
     match error.find_root() {
+        DataFusionError::ArrowError(error, _) => match error.as_ref() {
+            ArrowError::DivideByZero | ArrowError::ArithmeticOverflow(_) => None,
+            ArrowError::CastError(_)
+            | ArrowError::ComputeError(_)
+            | ArrowError::InvalidArgumentError(_) => Some("in a query of"),
+            _ => Some("reading"),
+        },
         DataFusionError::ParquetError(_)
-        | DataFusionError::ArrowError(..)
         | DataFusionError::ObjectStore(_)
-        | DataFusionError::IoError(_) => true,
-        DataFusionError::External(inner) => inner.downcast_ref::<Error>().is_some(),
-        _ => false,
+        | DataFusionError::IoError(_) => Some("reading"),
+        DataFusionError::External(inner) => inner.downcast_ref::<Error>().map(|_| "reading"),
+        _ => None,
     }
 }
 
@@ -80,8 +88,13 @@ async fn files_of_tables(
         .resolve_table_references(statement)
         .unwrap_or_default()
     {
-        // What is no table, such as a subquery's name, reads no file by itself.
+        let name = table.table().to_string();
         let Ok(provider) = context.table_provider(table).await else {
+            // A file in place of a table, which cannot even be opened. Other names, such as a subquery's, read no file by
+            // themselves.
+            if name.contains(['.', '/']) {
+                files.push(name);
+            }
             continue;
         };
         if let Some(listing) = provider.downcast_ref::<ListingTable>() {

@@ -3,6 +3,8 @@
 use std::fmt;
 
 use datafusion::common::TableReference;
+use datafusion::error::DataFusionError;
+use datafusion::logical_expr::TableType;
 use datafusion::prelude::SessionContext;
 use warpline_gpu::tables::{self, TableSource};
 
@@ -75,8 +77,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::DataFusion`] when there is no such table or it cannot be read; [`crate::Error::Gpu`] when device memory
-    /// does not hold it, and for tables that every query reads anew: views, and sources other than files and memory tables.
+    /// [`crate::Error::DataFusion`] when there is no such table, it cannot be read, or it is a view; [`crate::Error::Gpu`] when
+    /// device memory does not hold it, and for sources that every query reads anew: others than files and memory tables.
     pub async fn pin(
         &self,
         context: &SessionContext,
@@ -87,6 +89,12 @@ impl Device {
         };
         let name = table.into();
         let provider = context.table_provider(name.clone()).await?;
+        if provider.table_type() == TableType::View {
+            return Err(DataFusionError::Plan(format!(
+                "'{name}' cannot be pinned: it is a view, whose rows every query makes anew; pin the tables that it reads"
+            ))
+            .into());
+        }
         let plan = provider.scan(&context.state(), None, &[], None).await?;
         let source = TableSource::analyze(&plan)?.source;
         let stream = runtime.lease_stream()?;

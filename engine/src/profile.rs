@@ -3,7 +3,7 @@
 //! The format is the Trace Event Format's JSON object: complete events (`"ph": "X"`) with times in microseconds, on
 //! threads of two processes, the host and the device, whose threads are streams.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::error::DataFusionError;
@@ -187,20 +187,25 @@ impl Profile {
     /// # Errors
     /// [`Error::Bench`] when a number has no form in JSON, which those of clocks have.
     pub fn to_json(&self) -> Result<String> {
-        let mut events = vec![name_of("process_name", HOST, 0, "host")];
         let device = self.environment.device.as_ref();
-        if let Some(device) = device {
-            events.push(name_of("process_name", DEVICE, 0, &device.name));
+        let device = device.map(|device| (DEVICE, device.name.as_str()));
+        let mut events = Vec::new();
+        // The host above the device, the query above what it consists of: viewers sort by name otherwise.
+        for (process, name) in [(HOST, "host")].into_iter().chain(device) {
+            events.push(name_of("process_name", process, 0, name));
+            events.push(order_of("process_sort_index", process, 0, process));
         }
+        let lanes = Lanes::of(&self.spans);
         let mut tracks: BTreeMap<(u64, u64), String> = BTreeMap::new();
         for span in &self.spans {
-            let (process, thread, name) = place(&span.track);
+            let (process, thread, name) = lanes.place(&span.track);
             tracks.entry((process, thread)).or_insert(name);
         }
         for ((process, thread), name) in &tracks {
             events.push(name_of("thread_name", *process, *thread, name));
+            events.push(order_of("thread_sort_index", *process, *thread, *thread));
         }
-        events.extend(self.spans.iter().map(event));
+        events.extend(self.spans.iter().map(|span| event(span, &lanes)));
         let numbers = |e: &Environment| serde_json::to_value(e).unwrap_or(Value::Null);
         let file = json!({
             "displayTimeUnit": "ms",
@@ -216,16 +221,77 @@ impl Profile {
     }
 }
 
-/// Process, thread and the thread's name of a track.
-fn place(track: &Track) -> (u64, u64, String) {
-    match track {
-        Track::Session => (HOST, 1, "query".to_string()),
-        Track::Fragment(number) => (HOST, 1_000 + number, format!("fragment {number}")),
-        Track::Thread(number, name) => {
-            (HOST, 1_000_000 + *number as u64, format!("{name} {number}"))
+/// Where spans are drawn. Fragments that run one after the other share a lane.
+struct Lanes {
+    /// By the fragment's number.
+    of_fragments: HashMap<u64, u64>,
+    /// Streams on which no kernel ran.
+    copying: HashSet<usize>,
+}
+
+impl Lanes {
+    /// `spans` by their beginning.
+    fn of(spans: &[Span]) -> Self {
+        let mut fragments: Vec<(u64, f64, f64)> = Vec::new();
+        let mut numbers: HashMap<u64, usize> = HashMap::new();
+        let (mut streams, mut computing) = (HashSet::new(), HashSet::new());
+        for span in spans {
+            match &span.track {
+                Track::Fragment(number) => {
+                    let at = *numbers.entry(*number).or_insert_with(|| {
+                        fragments.push((*number, span.start_us, span.start_us));
+                        fragments.len() - 1
+                    });
+                    let end = span.start_us + span.duration_us;
+                    fragments[at].2 = fragments[at].2.max(end);
+                }
+                Track::Stream(number) => {
+                    streams.insert(*number);
+                    if span.work == Work::Kernel {
+                        computing.insert(*number);
+                    }
+                }
+                Track::Session | Track::Thread(..) => {}
+            }
         }
-        Track::Stream(number) => (DEVICE, *number as u64, format!("stream {number}")),
+        let mut ends: Vec<f64> = Vec::new();
+        let mut of_fragments = HashMap::new();
+        for (number, start, end) in fragments {
+            let free = ends.iter().position(|taken| *taken <= start);
+            let lane = free.unwrap_or(ends.len());
+            match free {
+                Some(lane) => ends[lane] = end,
+                None => ends.push(end),
+            }
+            of_fragments.insert(number, lane as u64);
+        }
+        Self {
+            of_fragments,
+            copying: &streams - &computing,
+        }
     }
+
+    /// Process, thread and the thread's name of a track.
+    fn place(&self, track: &Track) -> (u64, u64, String) {
+        match track {
+            Track::Session => (HOST, 1, "query".to_string()),
+            Track::Fragment(number) => {
+                let lane = self.of_fragments.get(number).copied().unwrap_or(0);
+                (HOST, 1_000 + lane, format!("fragments {lane}"))
+            }
+            Track::Thread(number, name) => {
+                (HOST, 1_000_000 + *number as u64, format!("{name} {number}"))
+            }
+            Track::Stream(number) if self.copying.contains(number) => {
+                (DEVICE, *number as u64, format!("stream {number}, copies"))
+            }
+            Track::Stream(number) => (DEVICE, *number as u64, format!("stream {number}")),
+        }
+    }
+}
+
+fn order_of(kind: &str, process: u64, thread: u64, order: u64) -> Value {
+    json!({"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"sort_index": order}})
 }
 
 fn name_of(kind: &str, process: u64, thread: u64, name: &str) -> Value {
@@ -237,8 +303,8 @@ fn fine(us: f64) -> f64 {
     (us * 1e3).round() / 1e3
 }
 
-fn event(span: &Span) -> Value {
-    let (process, thread, _) = place(&span.track);
+fn event(span: &Span, lanes: &Lanes) -> Value {
+    let (process, thread, _) = lanes.place(&span.track);
     let numbers = span.numbers.iter();
     let mut numbers: serde_json::Map<String, Value> = numbers
         .map(|(name, value)| ((*name).to_string(), json!(value)))
@@ -247,6 +313,9 @@ fn event(span: &Span) -> Value {
     if let Some((_, bytes)) = bytes.filter(|_| span.duration_us > 0.0) {
         let rate = *bytes as f64 / span.duration_us / 1e3;
         numbers.insert("gb_per_s".into(), json!(fine(rate)));
+    }
+    if let Track::Fragment(number) = span.track {
+        numbers.insert("fragment".into(), json!(number));
     }
     // Both ends are rounded, not the duration: what lies within something else stays there.
     let (start, end) = (fine(span.start_us), fine(span.start_us + span.duration_us));
@@ -260,4 +329,51 @@ fn event(span: &Span) -> Value {
         "dur": fine(end - start),
         "args": numbers,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(track: Track, work: Work, start_us: f64, duration_us: f64) -> Span {
+        Span {
+            track,
+            work,
+            name: String::new(),
+            start_us,
+            duration_us,
+            numbers: vec![],
+        }
+    }
+
+    #[test]
+    fn fragments_share_a_lane_when_none_runs_beside_the_other() {
+        let fragment =
+            |number, start, duration| span(Track::Fragment(number), Work::Execute, start, duration);
+        let spans = [
+            fragment(4, 0.0, 10.0),
+            // Within the one above, and longer than that.
+            fragment(4, 1.0, 19.0),
+            fragment(5, 15.0, 10.0),
+            fragment(6, 20.0, 1.0),
+            fragment(7, 22.0, 1.0),
+        ];
+        let lanes = Lanes::of(&spans);
+        let of = |number| lanes.place(&Track::Fragment(number));
+        assert_eq!(of(4).2, "fragments 0");
+        assert_eq!(of(5).2, "fragments 1");
+        assert_eq!((of(6), of(7)), (of(4), of(4)));
+    }
+
+    #[test]
+    fn streams_without_kernels_are_those_of_copies() {
+        let spans = [
+            span(Track::Stream(0), Work::Copy, 0.0, 1.0),
+            span(Track::Stream(1), Work::Copy, 0.0, 1.0),
+            span(Track::Stream(0), Work::Kernel, 1.0, 1.0),
+        ];
+        let lanes = Lanes::of(&spans);
+        assert_eq!(lanes.place(&Track::Stream(0)).2, "stream 0");
+        assert_eq!(lanes.place(&Track::Stream(1)).2, "stream 1, copies");
+    }
 }

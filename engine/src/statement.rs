@@ -88,8 +88,8 @@ impl WarplineSession {
     /// description of each setting.
     ///
     /// # Errors
-    /// Those of [`crate::Device::pin`]; [`Error::NotPinned`] for a table that is not pinned, [`Error::NoGpu`] when the CPU
-    /// answers.
+    /// Those of [`crate::Device::pin`]; [`Error::NotPinned`] for a table that is not pinned,
+    /// [`Error::NothingToPinIn`] when the CPU answers.
     pub async fn statement(&self, sql: &str) -> Result<Option<QueryRun>> {
         match Statement::parse(sql) {
             None => Ok(None),
@@ -130,7 +130,7 @@ impl WarplineSession {
         let table = TableReference::parse_str(name);
         let key = self.full_name(&table);
         let pinned = self.device().pin(self.context(), table).await?;
-        let pinned = pinned.ok_or_else(|| Error::NoGpu {
+        let pinned = pinned.ok_or_else(|| Error::NothingToPinIn {
             device: self.device().name(),
         })?;
         let answer = answer(vec![

@@ -46,7 +46,7 @@ pub(super) struct SessionArguments {
     /// Bound the device's memory pool, for example 16GiB [default: what is free]
     #[arg(long, value_name = "SIZE")]
     device_memory: Option<ByteSize>,
-    /// Directory for rows of joins that memory has no room for; they go with the query
+    /// Directory for rows of joins, group-bys and sorts that memory has no room for; they go with the query
     #[arg(long, value_name = "DIR")]
     spill_directory: Option<String>,
     /// Fail rather than answer any part of a query on the CPU
@@ -130,7 +130,7 @@ pub(super) struct ProfileArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct ShellArguments {
-    /// Run SQL and exit; repeatable
+    /// Run SQL and exit; repeatable. After the files of --file
     #[arg(short, long, value_name = "SQL")]
     pub(super) command: Vec<String>,
     /// Run the statements of a file and exit; repeatable

@@ -11,6 +11,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::instant::Instant;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::prelude::SessionContext;
 use datafusion_cli::catalog::DynamicObjectStoreCatalog;
 use datafusion_cli::command::{Command, OutputFormat};
@@ -23,7 +24,7 @@ use futures::StreamExt;
 use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
-use warpline::{ByteSize, DeviceChoice, Error, PreparedQuery, Result, WarplineSession};
+use warpline::{ByteSize, DeviceChoice, Error, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
 use super::args::ShellArguments;
@@ -265,8 +266,19 @@ impl Shell {
         }
         match self.session.prepare(sql).await? {
             Some(query) => {
-                let answer = self.print_answer(query, start, progress);
-                self.session.guard(sql, answer).await
+                let most = self.most_rows();
+                let answer = async { collect(query.stream()?, most).await };
+                let answer = self.session.guard(sql, answer).await;
+                drop(progress);
+                let (batches, rows) = answer?;
+                let schema = query.schema();
+                let metrics = query.finish();
+                self.print_batches(&schema, &batches, start, rows)?;
+                if !self.print.quiet {
+                    print_line(&timing::line(&self.session.device().name(), &metrics));
+                    print_line("");
+                }
+                Ok(())
             }
             None => {
                 // It prints by itself, where a line of progress would be in the way.
@@ -278,40 +290,12 @@ impl Shell {
         }
     }
 
-    /// Prints what a query answers, as datafusion-cli does: rows beyond `maxrows` are counted only.
-    async fn print_answer(
-        &self,
-        query: PreparedQuery<'_>,
-        start: Instant,
-        progress: Progress,
-    ) -> Result<(), DataFusionError> {
-        let most = match self.print.maxrows {
+    /// As in datafusion-cli, rows beyond `maxrows` are counted only.
+    fn most_rows(&self) -> usize {
+        match self.print.maxrows {
             MaxRows::Unlimited => usize::MAX,
             MaxRows::Limited(rows) => rows,
-        };
-        let mut stream = query.stream()?;
-        let (batches, rows) = apart(async move {
-            let (mut batches, mut rows) = (Vec::new(), 0);
-            while let Some(batch) = stream.next().await {
-                let batch = batch?;
-                let before = rows;
-                rows += batch.num_rows();
-                if before < most {
-                    batches.push(batch);
-                }
-            }
-            Ok((batches, rows))
-        })
-        .await?;
-        drop(progress);
-        let schema = query.schema();
-        let metrics = query.finish();
-        self.print_batches(&schema, &batches, start, rows)?;
-        if !self.print.quiet {
-            print_line(&timing::line(&self.session.device().name(), &metrics));
-            print_line("");
         }
-        Ok(())
     }
 
     fn print_batches(
@@ -320,14 +304,23 @@ impl Shell {
         batches: &[RecordBatch],
         start: Instant,
         rows: usize,
-    ) -> Result<(), DataFusionError> {
+    ) -> Result<()> {
         let mut print = self.print.clone();
         if print.format == PrintFormat::Automatic {
             print.format = PrintFormat::Table;
         }
         let config = self.session.context().copied_config();
         let format = &config.options().format;
-        print.print_batches(Arc::clone(schema), batches, start, rows, format)
+        let name = print.format;
+        print
+            .print_batches(Arc::clone(schema), batches, start, rows, format)
+            .map_err(|error| match &error {
+                DataFusionError::ArrowError(cause, _) => Error::Format {
+                    format: format!("{name:?}").to_lowercase(),
+                    cause: cause.to_string(),
+                },
+                _ => error.into(),
+            })
     }
 
     /// Prints the answer of a statement of Warpline's; a table for people has long texts on several lines.
@@ -349,7 +342,7 @@ impl Shell {
         let schema = wrapped
             .first()
             .map_or(Arc::clone(schema), RecordBatch::schema);
-        Ok(self.print_batches(&schema, &wrapped, start, rows)?)
+        self.print_batches(&schema, &wrapped, start, rows)
     }
 
     async fn run_command(&mut self, command: &str) -> Result<Flow> {
@@ -417,6 +410,26 @@ impl Shell {
             .map_err(|()| unknown_command(&format!("pset {option}")))?;
         Ok(parsed.execute(&mut self.print)?)
     }
+}
+
+/// The first batches of an answer with `most` rows and those of the batch that goes beyond, and how many rows there are.
+async fn collect(
+    mut stream: SendableRecordBatchStream,
+    most: usize,
+) -> Result<(Vec<RecordBatch>, usize), DataFusionError> {
+    apart(async move {
+        let (mut batches, mut rows) = (Vec::new(), 0);
+        while let Some(batch) = stream.next().await {
+            let batch = batch?;
+            let before = rows;
+            rows += batch.num_rows();
+            if before < most {
+                batches.push(batch);
+            }
+        }
+        Ok((batches, rows))
+    })
+    .await
 }
 
 /// Runs on another thread: Ctrl-C is heard also while operators compute without a pause. Dropping the future stops the work

@@ -38,9 +38,17 @@ fn check_shape(events: &[Value]) {
         );
         match event["ph"].as_str() {
             Some("M") => {
-                let name = event["args"]["name"].as_str().expect("a name");
-                if event["name"] == "thread_name" {
-                    names.insert(track, name.to_string());
+                let arguments = &event["args"];
+                match event["name"].as_str() {
+                    Some("thread_name") => {
+                        let name = arguments["name"].as_str().expect("a name");
+                        names.insert(track, name.to_string());
+                    }
+                    Some("process_name") => assert!(arguments["name"].is_string(), "{event}"),
+                    Some("process_sort_index" | "thread_sort_index") => {
+                        assert!(arguments["sort_index"].is_u64(), "{event}");
+                    }
+                    other => panic!("{other:?}: {event}"),
                 }
             }
             Some("X") => {

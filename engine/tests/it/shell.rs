@@ -183,6 +183,50 @@ fn a_broken_file_is_named() {
 }
 
 #[test]
+fn errors_name_files_where_files_may_be_the_cause() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(
+        folder.path().join("broken.parquet"),
+        b"no file of that format",
+    )
+    .expect("written");
+    fs::write(folder.path().join("t.csv"), "a,b\n1,x\n2,y\n").expect("written");
+    let fails = |sql: &str, parts: &[&str]| {
+        let shell = ["--device", "cpu", "--format", "csv", "-c", sql];
+        run_in(folder.path(), &shell, "").fails_with(parts).stderr
+    };
+    fails(
+        "SELECT * FROM 'broken.parquet'",
+        &["reading broken.parquet", "Corrupt footer"],
+    );
+    fails(
+        "SELECT * FROM 'nowhere.parquet'",
+        &["nowhere.parquet", "nor a file of that name", ".parquet"],
+    );
+    fails(
+        "SELECT cast(b AS INT) FROM 't.csv'",
+        &["in a query of", "t.csv", "Cannot cast string 'x'"],
+    );
+    let printed = fails(
+        "SELECT make_array(a) FROM 't.csv'",
+        &["cannot be printed as csv", "--format"],
+    );
+    assert!(!printed.contains("t.csv"), "{printed}");
+    let computed = fails("SELECT a / 0 FROM 't.csv'", &["Divide by zero"]);
+    assert!(!computed.contains("t.csv"), "{computed}");
+    let create = "CREATE EXTERNAL TABLE t STORED AS";
+    fails(
+        &format!("{create} PARQUETTE LOCATION 't.csv'"),
+        &["PARQUETTE", "the formats are PARQUET, CSV"],
+    );
+    let csv = format!("{create} CSV LOCATION 't.csv'");
+    fails(
+        &format!("{csv}; {csv}"),
+        &["'t' already exists", "CREATE OR REPLACE"],
+    );
+}
+
+#[test]
 fn memory_and_failures_are_shown() {
     let shown = run(&["--device", "cpu", "-q", "-c", "\\memory"])
         .ok()
@@ -279,7 +323,10 @@ fn pinned_tables_stay_when_others_go() {
 
     emulated(&["UNPIN TABLE t"]).fails_with(&["'t' is not pinned", "none"]);
     emulated(&["PIN TABLE t"]).fails_with(&["No table named 't'", "SHOW TABLES"]);
-    run(&["--device", "cpu", "-c", TABLE, "-c", "PIN TABLE t"]).fails_with(&["a GPU is required"]);
+    emulated(&[TABLE, "CREATE VIEW v AS SELECT k FROM t", "PIN TABLE v"])
+        .fails_with(&["'v' cannot be pinned", "view"]);
+    run(&["--device", "cpu", "-c", TABLE, "-c", "PIN TABLE t"])
+        .fails_with(&["device 'cpu' has none", "SET warpline.device"]);
 }
 
 #[test]

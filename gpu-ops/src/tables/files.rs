@@ -242,7 +242,13 @@ impl FileTable {
             ))
         })?;
         let units = self.split(files, ctx);
-        let names = units.iter().map(|file| file.path().to_string()).collect();
+        // As locations: a path within its store alone would read as one below the working directory.
+        let store = match self.config.object_store_url.as_str() {
+            "file:///" => "/",
+            store => store,
+        };
+        let names = units.iter().map(|file| format!("{store}{}", file.path()));
+        let names = names.collect();
         let config = FileScanConfigBuilder::from(self.config.clone())
             .with_source(source)
             .with_file_groups(

@@ -98,7 +98,7 @@ impl FromStr for JoinAlgorithm {
             Self::ALL,
             text,
             "warpline.join",
-            "auto, perfect, nphj, phj_ur, phj_tr, smj_ur, smj_tr",
+            "auto, perfect, nphj, phj_ur, phj_tr, smj_ur, smj_tr, triton",
         )
     }
 }

@@ -277,8 +277,8 @@ impl ExtensionOptions for WarplineConfig {
             entry(
                 "spill_directory",
                 self.spill_directory.clone(),
-                "A directory, made if need be, for files of the rows of joins that neither device memory nor \
-                 warpline.host_memory has room for; they go with the query. Empty for none: such a query is answered by the \
+                "A directory, made if need be, for files of the rows of joins, group-bys and sorts that neither device \
+                 memory nor warpline.host_memory has room for; they go with the query. Empty for none: such a query is answered by the \
                  CPU or ends in an error.",
             ),
             entry(
