@@ -65,8 +65,8 @@ impl WarplineSession {
         Ok(query::run(&self.context, &self.plans, sql).await?)
     }
 
-    /// Plans one query, or finds the plan of an earlier one; `None` for any other statement, and when
-    /// `warpline.plan_cache` is off: run those with [`Self::context`].
+    /// Plans one query, or finds the plan of an earlier one; plans `INSERT`, `UPDATE`, `DELETE`, `EXECUTE` and `COPY` to local
+    /// files as well. `None` for any other statement: run those with [`Self::context`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -74,7 +74,6 @@ impl WarplineSession {
     /// use futures::StreamExt;
     ///
     /// let session = warpline::WarplineSession::builder().open().await?;
-    /// # session.set("warpline.plan_cache", "true").await?;
     /// if let Some(query) = session.prepare("SELECT value FROM generate_series(1, 3)").await? {
     ///     let mut stream = query.stream()?;
     ///     while let Some(batch) = stream.next().await {

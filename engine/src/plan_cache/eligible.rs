@@ -24,6 +24,22 @@ pub(super) fn is_query(statement: &Statement) -> bool {
     matches!(statement, Statement::Statement(inner) if matches!(**inner, ast::Statement::Query(_)))
 }
 
+/// Does the statement have a plan that writes the rows of a query, or runs a prepared one? What goes to a location with a scheme
+/// is not told: its store may have to be opened before.
+pub(super) fn writes_rows(statement: &Statement) -> bool {
+    match statement {
+        Statement::CopyTo(copy) => !copy.target.contains("://"),
+        Statement::Statement(inner) => matches!(
+            **inner,
+            ast::Statement::Insert(_)
+                | ast::Statement::Update { .. }
+                | ast::Statement::Delete(_)
+                | ast::Statement::Execute { .. }
+        ),
+        _ => false,
+    }
+}
+
 /// May the statement change tables, data or settings? Only those that cannot are told apart.
 pub(super) fn changes_something(statement: &Statement) -> bool {
     let harmless = |inner: &ast::Statement| {

@@ -123,6 +123,18 @@ async fn analyzed(context: &SessionContext, sql: &str) -> Result<Option<Planned>
     )))
 }
 
+/// The plan of a query, or of a statement that writes what a query answers, to run once; `None` for any other statement.
+async fn unkept(context: &SessionContext, statement: Statement) -> Result<Option<Planned>> {
+    if !eligible::is_query(&statement) && !eligible::writes_rows(&statement) {
+        return Ok(None);
+    }
+    let logical = context.state().statement_to_plan(statement).await?;
+    let frame = context.execute_logical_plan(logical).await?;
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame.create_physical_plan().await?;
+    Ok(Some(Planned::once(plan, task)))
+}
+
 /// Where a plan goes after its run.
 #[derive(Debug)]
 struct Keep {
@@ -149,8 +161,8 @@ impl PlanCache {
         drop(entries);
     }
 
-    /// The plan of one query: an earlier one if it is still right, else a new one. `None` when the text is anything
-    /// but one query; the caller then goes the ordinary way.
+    /// The plan of one query: an earlier one if it is still right, else a new one; a new one for a statement that writes
+    /// rows, too. `None` for other statements; the caller then goes the ordinary way.
     ///
     /// # Errors
     /// What parsing and planning report.
@@ -162,10 +174,13 @@ impl PlanCache {
         if let Some(planned) = analyzed(context, sql).await? {
             return Ok(Some(planned));
         }
+        let state = context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let parse = || state.sql_to_statement(sql, &dialect);
         let capacity = device::plan_cache_capacity(context);
         if capacity == 0 {
             self.clear();
-            return Ok(None);
+            return unkept(context, parse()?).await;
         }
         let text = text::normalised(sql);
         let snapshot = self.snapshot(context);
@@ -185,14 +200,12 @@ impl PlanCache {
                 }),
             }));
         }
-        let state = context.state();
-        let dialect = state.config_options().sql_parser.dialect;
-        let statement = state.sql_to_statement(sql, &dialect)?;
+        let statement = parse()?;
         if !eligible::is_query(&statement) {
             if eligible::changes_something(&statement) {
                 self.clear();
             }
-            return Ok(None);
+            return unkept(context, statement).await;
         }
         self.miss(context, text, statement, snapshot, capacity)
             .await

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch};
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{Int64Type, UInt64Type};
 use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use warpline::{DeviceChoice, PlanCacheStats, QueryRun, WarplineSession};
@@ -44,11 +44,12 @@ async fn ask(session: &WarplineSession, sql: &str) -> (i64, bool) {
 
 fn number(run: &QueryRun) -> i64 {
     let batch = run.batches.iter().find(|b| b.num_rows() > 0);
-    batch
-        .expect("a row")
-        .column(0)
-        .as_primitive::<Int64Type>()
-        .value(0)
+    let column = batch.expect("a row").column(0);
+    match column.as_primitive_opt::<UInt64Type>() {
+        // Of rows that were written.
+        Some(counts) => counts.value(0) as i64,
+        None => column.as_primitive::<Int64Type>().value(0),
+    }
 }
 
 fn on_a_large_stack<F: Future<Output = ()> + Send + 'static>(test: F) {
@@ -103,6 +104,32 @@ fn another_table_or_other_data_is_planned_anew() {
         let delete = session.context().sql("DELETE FROM t WHERE a = 10").await;
         delete.expect("planned").collect().await.expect("deleted");
         assert_eq!(ask(&session, SUM).await, (5, false));
+    });
+}
+
+#[test]
+fn rows_written_by_the_session_are_seen_by_the_next_query() {
+    on_a_large_stack(async {
+        let session = session().await;
+        register(&session, "t", &[1, 2]);
+        ask(&session, SUM).await;
+        assert_eq!(ask(&session, "INSERT INTO t VALUES (5)").await, (1, false));
+        assert_eq!(ask(&session, SUM).await, (8, false));
+        assert_eq!(ask(&session, "DELETE FROM t WHERE a = 2").await, (1, false));
+        assert_eq!(ask(&session, SUM).await, (6, false));
+        let prepare = session.query("PREPARE p AS SELECT sum(a) AS s FROM t WHERE a > $1");
+        prepare.await.expect("prepared");
+        assert_eq!(ask(&session, "EXECUTE p(4)").await, (5, false));
+        assert_eq!(ask(&session, "INSERT INTO t VALUES (7)").await, (1, false));
+        assert_eq!(ask(&session, "EXECUTE p(4)").await, (12, false));
+        // With plans that are not kept, queries are the session's all the same.
+        session
+            .set("warpline.plan_cache", "false")
+            .await
+            .expect("a setting");
+        assert!(session.prepare(SUM).await.expect("planned").is_some());
+        assert_eq!(ask(&session, SUM).await, (13, false));
+        assert_eq!(ask(&session, SUM).await, (13, false));
     });
 }
 

@@ -402,6 +402,44 @@ fn timing_says_who_answered() {
 }
 
 #[test]
+fn statements_that_write_or_repeat_queries_say_who_answered_too() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let query = "SELECT k, sum(v) AS s FROM t GROUP BY k";
+    let shell = |extra: &[&str], statement: &str| {
+        let mut arguments = vec!["--device", "emulator", "--set", "warpline.min_rows=0"];
+        arguments.extend(extra);
+        arguments.extend([
+            "-c",
+            TABLE,
+            "-c",
+            "CREATE TABLE u AS SELECT k, v FROM t LIMIT 0",
+        ]);
+        arguments.extend(["-c", statement]);
+        let printed = run_in(directory.path(), &arguments, "").ok().stdout;
+        let answered = printed.lines().filter(|l| l.starts_with("Answered on "));
+        let line = answered
+            .last()
+            .unwrap_or_else(|| panic!("{statement}: {printed}"));
+        assert!(
+            line.starts_with("Answered on emulator: ") && line.contains(" kernels "),
+            "{line}"
+        );
+        printed
+    };
+    shell(&["--set", "warpline.plan_cache=false"], query);
+    let inserted = shell(&[], &format!("INSERT INTO u {query}"));
+    assert!(inserted.contains("| 7     |"), "{inserted}");
+    shell(&[], &format!("PREPARE p AS {query}; EXECUTE p"));
+    // The file is read by a later run: the rows are there, not only the count.
+    let copied = shell(&[], &format!("COPY ({query}) TO 'k.parquet'"));
+    assert!(copied.contains("| 7     |"), "{copied}");
+    let sum = "SELECT count(*) AS n, sum(s) AS s FROM 'k.parquet'";
+    let shell = ["-q", "--device", "cpu", "--format", "csv", "-c", sum];
+    let read = run_in(directory.path(), &shell, "").ok().stdout;
+    assert_eq!(read, "n,s\n7,500500\n");
+}
+
+#[test]
 fn devices_are_described_and_changed() {
     let outcome = run(&["--device", "cpu", "-q", "-c", "\\device"]).ok();
     assert!(
