@@ -416,9 +416,9 @@ fn statements_that_write_or_repeat_queries_say_who_answered_too() {
         ]);
         arguments.extend(["-c", statement]);
         let printed = run_in(directory.path(), &arguments, "").ok().stdout;
-        let answered = printed.lines().filter(|l| l.starts_with("Answered on "));
+        let mut answered = printed.lines().filter(|l| l.starts_with("Answered on "));
         let line = answered
-            .last()
+            .next_back()
             .unwrap_or_else(|| panic!("{statement}: {printed}"));
         assert!(
             line.starts_with("Answered on emulator: ") && line.contains(" kernels "),
