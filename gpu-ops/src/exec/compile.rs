@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 use warpline_cuda::kernels;
 
-use super::joined::{JoinBits, dense, digits};
+use super::joined::{JoinBits, digits};
 use super::part_sizes::{PartSize, arranged_parts, side_parts};
 use super::shapes::{ColumnShape, Shape};
 use crate::codegen::{JoinKeys, KernelProgram};
@@ -15,7 +15,7 @@ use crate::error::{GpuError, Result};
 use crate::graph::{Graph, ProbeKind};
 use crate::primitives::{
     Digits, UnorderedPart, compile_merge_join, compile_partition, compile_partition_join,
-    compile_partition_unordered, partition_bits,
+    compile_partition_unordered,
 };
 use crate::runtime::Runtime;
 
@@ -42,7 +42,11 @@ struct JoinOf<'a> {
 
 /// What sides are split by that are joined in parts, about: how many parts there will be is known once their rows are, and
 /// the kernels are the same for any number.
-const SPLIT: JoinBits = JoinBits { known: 2, bits: 0 };
+const SPLIT: JoinBits = JoinBits {
+    known: 2,
+    bits: 0,
+    dense: false,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Builtin {
@@ -135,10 +139,7 @@ impl Builtins {
 
     /// What joins two sides, or a part of each whose rows have `known` hash bits in common.
     fn of_join(&mut self, of: &JoinOf<'_>, known: JoinBits, device: &DeviceInfo) {
-        let bits = JoinBits {
-            bits: partition_bits(of.rows, of.keys.width, device),
-            ..known
-        };
+        let bits = JoinBits::of_rows(of.rows, of.keys, known.known, device);
         let keys = of.keys;
         for columns in of.sides {
             self.of_parts(
@@ -283,7 +284,7 @@ impl Builtin {
                 rows,
                 bits,
             } => {
-                let key_bits = dense(keys, bits).then_some(keys.bits);
+                let key_bits = bits.dense.then_some(keys.bits);
                 let numbers = !keys.join.transforms();
                 return compile_partition_join(
                     runtime, keys.width, unique, numbers, rows, bits.bits, key_bits,

@@ -9,12 +9,17 @@ use super::run::{MOST_ATTEMPTS, Run};
 use super::shapes::{ColumnShape, IndexShape, JoinShape, Shape};
 use super::storage::Store;
 use crate::codegen::{ControlWord, JoinKeys};
+use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::{ProbeKind, ResultId};
 use crate::primitives::{self, Digits, Keys, PairKind, PairList, Partitions, Rooms, Side};
 
 /// Most bits that a dense partition leaves of a code: its array has as many places, of two bytes each.
 const MOST_ARRAY_BITS: u32 = 13;
+/// An array over the codes of a partition has fewer than so many places for each row. Codes with larger gaps are apt to have
+/// them at regular distances (every fourth number, eight of 32), so that some partitions by their lowest bits would be
+/// empty and others so much larger; hashes know no such distances.
+const PLACES_FOR_A_ROW: u64 = 2;
 
 /// By which hash bits two sides are partitioned to be joined.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -23,31 +28,42 @@ pub(super) struct JoinBits {
     pub(super) known: u32,
     /// By so many above these.
     pub(super) bits: u32,
+    /// Not of hashes but of the codes themselves, which are so dense that an array over those of a partition takes the place
+    /// of its hash table.
+    pub(super) dense: bool,
 }
 
 impl JoinBits {
-    /// Of all rows of the sides.
+    /// Hash bits of all rows of the sides.
     pub(super) fn of_all(bits: u32) -> Self {
-        Self { known: 0, bits }
+        Self {
+            bits,
+            ..Self::default()
+        }
+    }
+
+    /// The bits for so many build rows, of which `known` hash bits are the same. Rows that were split by hash are never
+    /// dense: they are spread over all arrays.
+    pub(super) fn of_rows(rows: u64, keys: JoinKeys, known: u32, device: &DeviceInfo) -> Self {
+        let bits = primitives::partition_bits(rows, keys.width, device);
+        let codes = 1u64.checked_shl(keys.bits);
+        let filled = codes.is_some_and(|codes| codes < rows.saturating_mul(PLACES_FOR_A_ROW));
+        let fits = keys.width <= 8 && keys.bits <= bits + MOST_ARRAY_BITS;
+        Self {
+            known,
+            bits,
+            dense: !keys.join.sorts() && known == 0 && fits && filled,
+        }
     }
 }
 
 /// What the keys of a side are partitioned by, or sorted by.
 pub(super) fn digits(keys: JoinKeys, bits: JoinBits) -> Digits {
-    if keys.join.sorts() || dense(keys, bits) {
+    if keys.join.sorts() || bits.dense {
         Digits::Key
     } else {
         Digits::Hash
     }
-}
-
-/// Are codes so dense that an array over those of a partition takes the place of its hash table? Not those of rows that were
-/// split by hash: they are spread over all arrays.
-pub(super) fn dense(keys: JoinKeys, bits: JoinBits) -> bool {
-    !keys.join.sorts()
-        && bits.known == 0
-        && keys.width <= 8
-        && keys.bits <= bits.bits + MOST_ARRAY_BITS
 }
 
 impl Run<'_> {
@@ -61,7 +77,7 @@ impl Run<'_> {
         let rows = self
             .hint(result)
             .map_or(self.rows[result], |hint| hint.rows);
-        let bits = JoinBits::of_all(primitives::partition_bits(rows, keys.width, device));
+        let bits = JoinBits::of_rows(rows, keys, 0, device);
         self.sizes[result].bits = bits;
         if self.split_index(result, index)? {
             return Ok(());
@@ -294,7 +310,7 @@ impl Run<'_> {
                 primitives::merge_join(
                     runtime, stream, &build, &probe, kind, unique, duplicate, &pairs, marks,
                 )
-            } else if dense(keys, bits) {
+            } else if bits.dense {
                 primitives::join_dense_partitions(
                     runtime, stream, &build, &probe, bits.bits, keys.bits, kind, unique, duplicate,
                     &pairs, marks,

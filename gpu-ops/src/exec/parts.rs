@@ -345,10 +345,7 @@ impl Run<'_> {
         let keys = index.join.ok_or_else(lost)?;
         let device = self.runtime.device().info();
         let largest = build.largest();
-        let bits = JoinBits {
-            known: build.bits,
-            bits: primitives::partition_bits(largest, keys.width, device),
-        };
+        let bits = JoinBits::of_rows(largest, keys, build.bits, device);
         self.sizes[join.index].bits = bits;
         let plan = self.begin_loop(&[join.index, into])?;
         let sides = [(join.index, &build), (into, &probe)];

@@ -163,12 +163,11 @@ impl Scale {
         }
     }
 
-    /// Milliseconds of `work`, the best of a few; on a GPU printed with the share of a copy's speed that `bytes`
-    /// in this time are, which must be at least `share`.
-    fn time(&self, label: &str, bytes: u64, share: f64, mut work: impl FnMut()) -> f64 {
+    /// Do `work`, on a GPU several times: the best time is printed with the share of a copy's speed that `bytes` in it are.
+    fn time(&self, label: &str, bytes: u64, mut work: impl FnMut()) {
         work();
         if !self.large {
-            return 0.0;
+            return;
         }
         let (device, stream) = (self.machine.runtime.device(), &self.machine.stream);
         let mut best = f64::INFINITY;
@@ -184,8 +183,6 @@ impl Scale {
             "{label}: {best:.3} ms, {:.0} GB/s, {of_copy:.2} of a copy",
             reached / 1e9
         );
-        assert!(of_copy >= share, "{label}: slower than {share} of a copy");
-        best
     }
 }
 
@@ -218,7 +215,7 @@ fn sums_of_many_counts() {
         scale.run("draw_counts", &args);
         let (runtime, stream) = (&scale.machine.runtime, &scale.machine.stream);
         let rows = RowCount::Known(n);
-        scale.time("u64 sums of 2^28 counts", n * 12, 0.6, || unsafe {
+        scale.time("u64 sums of 2^28 counts", n * 12, || unsafe {
             exclusive_sum(runtime, stream, counts.ptr(), sums.ptr(), rows, true).unwrap();
         });
         scale.check("check_sums", args, false);
@@ -228,11 +225,11 @@ fn sums_of_many_counts() {
 #[test]
 fn orders_of_many_rows() {
     for scale in scales() {
-        // Rows, bits of the major and the minor word, bytes moved, share of a copy's speed.
-        for (rows, major, minor, bytes, share) in [
-            (100_000_000, 32, 0, 68, 0.35),
-            (100_000_000, 8, 0, 8 + 12, 0.2),
-            (20_000_000, 8, 40, 8 + 20 + 3 * 24 + 16 + 8 + 12 + 32, 0.2),
+        // Rows, bits of the major and the minor word, bytes moved.
+        for (rows, major, minor, bytes) in [
+            (100_000_000, 32, 0, 68),
+            (100_000_000, 8, 0, 8 + 12),
+            (20_000_000, 8, 40, 8 + 20 + 3 * 24 + 16 + 8 + 12 + 32),
         ] {
             let n = scale.of(rows);
             let words = [major, minor].map(|bits: u32| scale.words(n, 1 << bits));
@@ -241,7 +238,7 @@ fn orders_of_many_rows() {
             let (runtime, stream) = (&scale.machine.runtime, &scale.machine.stream);
             let rows = RowCount::Known(n);
             let label = format!("order of {n} rows by {major} and {minor} bits");
-            scale.time(&label, n * bytes, share, || unsafe {
+            scale.time(&label, n * bytes, || unsafe {
                 sort_rows(
                     runtime,
                     stream,
@@ -273,10 +270,9 @@ fn few_rows_are_ordered_at_once() {
             let order = scale.space(n, 4);
             let (runtime, stream) = (&scale.machine.runtime, &scale.machine.stream);
             let rows = RowCount::Known(n);
-            let ms = scale.time(&format!("order of {n} rows"), 0, 0.0, || unsafe {
+            scale.time(&format!("order of {n} rows"), 0, || unsafe {
                 sort_rows(runtime, stream, &pointers, &[3, 40], rows, order.ptr()).unwrap();
             });
-            assert!(ms < if n < 100 { 0.02 } else { 0.1 }, "{n} rows: {ms} ms");
             let args = CheckArgs {
                 words: words[0].ptr(),
                 others: words[1].ptr(),
@@ -315,7 +311,7 @@ fn ranges_of_many_rows() {
                 states: DevicePtr::NULL,
             };
             let label = format!("hash ranges of {n} rows, {distinct} keys");
-            scale.time(&label, n * 220, 0.0, || unsafe {
+            scale.time(&label, n * 220, || unsafe {
                 let (offsets, entries) = (offsets.ptr(), entries.ptr());
                 let pointers = [words.ptr()];
                 let overflow = overflow.ptr();
@@ -337,7 +333,7 @@ fn ranges_of_many_rows() {
             scale.check("check_ranges", args, true);
 
             let label = format!("dense ranges of {n} rows, {distinct} keys");
-            scale.time(&label, n * 130, 0.0, || unsafe {
+            scale.time(&label, n * 130, || unsafe {
                 let (word, offsets, entries) = (words.ptr(), offsets.ptr(), entries.ptr());
                 build_dense_ranges(runtime, stream, word, rows, distinct, offsets, entries)
                     .unwrap();
@@ -373,7 +369,7 @@ fn many_unique_keys() {
         };
         let (runtime, stream) = (&scale.machine.runtime, &scale.machine.stream);
         let rows = RowCount::Known(n);
-        scale.time(&format!("{n} unique keys"), n * 136, 0.0, || unsafe {
+        scale.time(&format!("{n} unique keys"), n * 136, || unsafe {
             let (entry, duplicate, overflow) = (entry.ptr(), duplicate.ptr(), overflow.ptr());
             let pointers = [words.ptr()];
             insert_unique(
@@ -406,18 +402,12 @@ fn many_strings() {
         let ids = scale.words(n, column_rows);
         let (runtime, stream) = (&scale.machine.runtime, &scale.machine.stream);
         let mut gathered = None;
-        scale.time(
-            &format!("{n} strings of 25 bytes"),
-            n * 170,
-            0.0,
-            || unsafe {
-                let (offsets, data, ids) = (offsets.ptr(), data.ptr(), ids.ptr());
-                let rows = RowCount::Known(n);
-                gathered = Some(
-                    gather_strings(runtime, stream, offsets, data, ids, 8, None, rows).unwrap(),
-                );
-            },
-        );
+        scale.time(&format!("{n} strings of 25 bytes"), n * 170, || unsafe {
+            let (offsets, data, ids) = (offsets.ptr(), data.ptr(), ids.ptr());
+            let rows = RowCount::Known(n);
+            gathered =
+                Some(gather_strings(runtime, stream, offsets, data, ids, 8, None, rows).unwrap());
+        });
         let (found_offsets, found) = gathered.unwrap();
         assert_eq!(found.len() as u64, n * length);
         // A sample from both ends.

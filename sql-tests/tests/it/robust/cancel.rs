@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use arrow::datatypes::Int64Type;
 use datafusion::physical_plan::displayable;
+use warpline::DeviceChoice;
 use warpline_sql_tests::{Fixture, test_device};
 
 use super::{assert_right, left_in_use, memory, sql, tpch};
@@ -81,7 +82,11 @@ fn a_dropped_query_stops_and_returns_its_memory() {
 /// other. They leave within a second or so.
 #[test]
 fn kernels_of_a_stopped_query_leave() {
-    const ROWS: usize = 60_000;
+    // Minutes for the device at hand.
+    let rows = match test_device() {
+        DeviceChoice::Emulator => 60_000,
+        _ => 1_200_000,
+    };
     // No pair passes, and nothing can be added up before the join.
     let join =
         "SELECT count(*) AS c FROM big x JOIN big y ON x.k = y.k WHERE x.id * 7 + y.id < x.k - 1";
@@ -102,7 +107,7 @@ fn kernels_of_a_stopped_query_leave() {
         (join, &[("warpline.join", "phj_ur")]),
         (exists, &[]),
     ];
-    let one_key = || primitive::<Int64Type>(drawn(&[3], ROWS, Nulls::None, 1));
+    let one_key = || primitive::<Int64Type>(drawn(&[3], rows, Nulls::None, 1));
     for (sql, settings) in shapes {
         let settings: Vec<_> = [("warpline.min_rows", "0")]
             .iter()
@@ -110,7 +115,7 @@ fn kernels_of_a_stopped_query_leave() {
             .copied()
             .collect();
         let fixture = Fixture::open(test_device(), true, &settings)
-            .table("big", vec![("id", row_numbers(ROWS)), ("k", one_key())]);
+            .table("big", vec![("id", row_numbers(rows)), ("k", one_key())]);
         fixture.check("SELECT k, sum(id) AS s FROM big GROUP BY k");
         let begin = Instant::now();
         let run = fixture.run_within(sql, Duration::from_secs(5));

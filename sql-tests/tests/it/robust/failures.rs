@@ -1,7 +1,8 @@
 //! Failures at every allocation, and at copies, launches and compilations: each ends in the right answer or a clear error, and
 //! the next query is right.
 
-use warpline_sql_tests::{Expected, Fixture};
+use warpline::DeviceChoice;
+use warpline_sql_tests::{Expected, Fixture, test_device};
 
 use super::{DEVICE_MEMORY_ALONE, SCALE, assert_right, left_in_use, memory, sql, tpch};
 
@@ -196,7 +197,12 @@ fn a_failed_compilation_is_answered_by_the_cpu_and_tried_again() {
         let run = fixture.run(&expected.sql).expect("an answer");
         assert_right(&expected, &run, &rules);
         let fired = fixture.session().injected_failures();
-        assert_eq!(run.metrics.fallbacks.len() as u64, fired, "{rules}");
+        let fallbacks = run.metrics.fallbacks.len() as u64;
+        // On a GPU it may have been a kernel compiled ahead of its use, which is tried again then.
+        match test_device() {
+            DeviceChoice::Emulator => assert_eq!(fallbacks, fired, "{rules}"),
+            _ => assert!(fallbacks <= fired, "{rules}: {fallbacks}"),
+        }
         all += fired;
         let run = fixture.run(&expected.sql).expect("an answer");
         assert_right(&expected, &run, &format!("after {rules}"));
