@@ -224,6 +224,11 @@ fn place(track: &Track) -> (u64, u64, String) {
         Track::Thread(number, name) => {
             (HOST, 1_000_000 + *number as u64, format!("{name} {number}"))
         }
+        Track::Reader { query, reader } => (
+            HOST,
+            (1 << 40) + (query << 12) + *reader as u64,
+            format!("reader {reader} of fragment {query}"),
+        ),
         Track::Stream(number) => (DEVICE, *number as u64, format!("stream {number}")),
     }
 }
