@@ -180,7 +180,9 @@ impl Runtime {
         let pool = MemoryPool::new(Arc::clone(&device), budget);
         let pinned: Arc<dyn Device> = Arc::new(PinnedMemory::new(Arc::clone(&device)));
         let host_pool = MemoryPool::new(pinned, host_memory.unwrap_or_else(half_of_host_memory));
-        let tables = TableCache::new(Arc::clone(&pool)).with_host_memory(Arc::clone(&host_pool));
+        let tables = TableCache::new(Arc::clone(&pool))
+            .with_host_memory(Arc::clone(&host_pool))
+            .traced_by(Arc::clone(&traced));
         let stop_words = StopWords::new(&device);
         if let Err(error) = &stop_words {
             log::info!("kernels of queries that are stopped run to their end: {error}");

@@ -27,6 +27,13 @@ pub enum Track {
     Fragment(u64),
     /// A thread of the host, numbered in the order in which they appear, with its name.
     Thread(usize, String),
+    /// One of those who read a table for a fragment at the same time.
+    Reader {
+        /// The query's number.
+        query: u64,
+        /// Which of the readers.
+        reader: usize,
+    },
     /// A stream of the device, numbered likewise.
     Stream(usize),
 }

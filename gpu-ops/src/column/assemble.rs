@@ -1,5 +1,6 @@
 //! Turns the encoded segments of a column into one device column.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,14 +11,17 @@ use super::StringPolicy;
 use super::build::{Merged, string_array};
 use super::bytes::Strings;
 use super::chunk::{Chunk, Codes, Segment, Values};
+use super::dictionary::Texts;
 use super::distinct::{self, Count, value_at};
+use super::early::{Early, EarlyBuffer, EarlyColumn};
 use super::home::{ColumnRoom, Home};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
+use super::rewrite::{put, write_dictionary, write_integers};
 use super::sketch::{Sketch, sampled_rows};
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::memory::MemoryPool;
+use crate::memory::{DeviceBuffer, MemoryPool};
 
 /// Computes the global encoding of a column from its segments, re-encodes and uploads it.
 pub struct ColumnAssembler {
@@ -87,27 +91,67 @@ impl ColumnAssembler {
         segments: &[Segment],
         stream: &Stream,
     ) -> Result<Column> {
+        let column = self.finish_early(None, home, segments, stream)?;
+        column.ok_or_else(|| mixed("values that were laid out before"))
+    }
+
+    /// [`ColumnAssembler::finish_in`] of a column of which shares were laid in their place as they came. `None` when it is not
+    /// what was expected, and its segments have been let go of: then it has to be read again.
+    ///
+    /// # Errors
+    /// As [`ColumnAssembler::finish`].
+    pub(crate) fn finish_early(
+        &self,
+        early: Option<EarlyColumn>,
+        home: &Home<'_>,
+        segments: &[Segment],
+        stream: &Stream,
+    ) -> Result<Option<Column>> {
         let all = Rows::new(segments);
         let mut statistics = all.statistics();
-        all.count_distinct(&mut statistics)?;
+        let early = match early {
+            None => Early::Nothing,
+            Some(early) => match early.finish(statistics.range)? {
+                None => return Ok(None),
+                Some(early) => early,
+            },
+        };
+        let (laid, text) = match early {
+            Early::Numbers {
+                encoding,
+                data,
+                count,
+                sketch,
+                sample,
+            } => {
+                all.note_distinct(&mut statistics, count, sketch, || sample);
+                (Some((encoding, data)), None)
+            }
+            Early::Text { codes, place } => (None, Some((codes, place))),
+            Early::Nothing => {
+                all.count_distinct(&mut statistics)?;
+                (None, None)
+            }
+        };
         let purpose = &self.name;
         let upload =
             |bytes: usize, fill: &Fill<'_>| home.upload(bytes, purpose, stream, fill).map(Arc::new);
-        let (encoding, data) = match physical(&self.data_type)? {
-            Physical::Bits => {
+        let (encoding, data) = match (laid, physical(&self.data_type)?) {
+            (Some(laid), _) => laid,
+            (None, Physical::Bits) => {
                 let data = upload(all.rows.div_ceil(8), &|range, out| {
                     all.write_bits(range, out)
                 })?;
                 (Encoding::Bits, data)
             }
-            Physical::Float(width) => {
+            (None, Physical::Float(width)) => {
                 let size = usize::from(width);
                 let data = upload(all.rows * size, &|range, out| {
                     all.write_codes(range, size, out, None, 0)
                 })?;
                 (Encoding::Float { width }, data)
             }
-            Physical::Integer(_) => {
+            (None, Physical::Integer(_)) => {
                 let (width, base) = frame(statistics.range);
                 let size = usize::from(width);
                 let data = upload(all.rows * size, &|range, out| {
@@ -115,7 +159,7 @@ impl ColumnAssembler {
                 })?;
                 (Encoding::Integer { width, base }, data)
             }
-            Physical::Text => {
+            (None, Physical::Text) => {
                 statistics.ascii = segments.iter().all(|segment| segment.ascii);
                 match self.merge_dictionaries(segments, &all, &statistics)? {
                     Some((dictionary, remaps)) => {
@@ -123,13 +167,17 @@ impl ColumnAssembler {
                         all.dictionary_statistics(&mut statistics, distinct, &remaps);
                         let width = unsigned_width(distinct.saturating_sub(1) as u128);
                         let size = usize::from(width);
-                        let data = upload(all.rows * size, &|range, out| {
-                            all.write_codes(range, size, out, Some(&remaps), 0)
-                        })?;
+                        let data = match text_in_place(text, &dictionary)? {
+                            Some(data) => data,
+                            None => upload(all.rows * size, &|range, out| {
+                                all.write_codes(range, size, out, Some(&remaps), 0)
+                            })?,
+                        };
                         let dictionary = Arc::new(dictionary);
                         (Encoding::Dictionary { width, dictionary }, data)
                     }
                     None => {
+                        drop(text);
                         let strings = Strings::new(&all, segments)?;
                         let offsets = upload((all.rows + 1) * 8, &|range, out| {
                             strings.write_offsets(range, out);
@@ -153,14 +201,14 @@ impl ColumnAssembler {
         } else {
             None
         };
-        Ok(Column {
+        Ok(Some(Column {
             data_type: self.data_type.clone(),
             rows: all.rows,
             encoding,
             data,
             validity,
             statistics,
-        })
+        }))
     }
 
     /// The sorted dictionary of the column, or `None` when it is to lie as bytes.
@@ -192,7 +240,7 @@ impl ColumnAssembler {
 }
 
 impl<'a> Rows<'a> {
-    fn new(segments: &'a [Segment]) -> Self {
+    pub(super) fn new(segments: &'a [Segment]) -> Self {
         let mut rows = 0;
         let mut placed = Vec::new();
         for (segment, chunks) in segments.iter().enumerate() {
@@ -206,6 +254,11 @@ impl<'a> Rows<'a> {
             }
         }
         Self { placed, rows }
+    }
+
+    /// Number of rows.
+    pub(super) fn len(&self) -> usize {
+        self.rows
     }
 
     /// What the chunks know together.
@@ -239,19 +292,35 @@ impl<'a> Rows<'a> {
 
     /// How many values of a number column differ, and which, in brief.
     fn count_distinct(&self, statistics: &mut ColumnStatistics) -> Result<()> {
-        let valid = self.rows - statistics.null_count;
         let chunks = self.placed.iter().map(|placed| placed.chunk);
         // Strictly ascending values are unique.
-        let counted = distinct::count(chunks, statistics.range, statistics.unique)?;
-        if statistics.unique {
-            statistics.distinct = Some(valid);
-            statistics.distinct_estimate = Some(valid as u64);
+        match distinct::count(chunks, statistics.range, statistics.unique)? {
+            Some((count, sketch)) => {
+                self.note_distinct(statistics, count, sketch, || self.sample(None));
+            }
+            None if statistics.unique => self.note_unique(statistics),
+            None => {}
         }
-        let Some((count, sketch)) = counted else {
-            return Ok(());
-        };
+        Ok(())
+    }
+
+    fn note_unique(&self, statistics: &mut ColumnStatistics) {
+        let valid = self.rows - statistics.null_count;
+        statistics.distinct = Some(valid);
+        statistics.distinct_estimate = Some(valid as u64);
+    }
+
+    /// The same where the values have been counted; `sample` are those of a sample of rows.
+    fn note_distinct(
+        &self,
+        statistics: &mut ColumnStatistics,
+        count: Count,
+        sketch: Sketch,
+        sample: impl FnOnce() -> Vec<i128>,
+    ) {
+        let valid = self.rows - statistics.null_count;
         match count {
-            _ if statistics.unique => {}
+            _ if statistics.unique => self.note_unique(statistics),
             Count::Exact(count) => {
                 statistics.distinct = Some(count as usize);
                 statistics.distinct_estimate = Some(count);
@@ -259,20 +328,29 @@ impl<'a> Rows<'a> {
             }
             Count::Estimate(count) => statistics.distinct_estimate = Some(count),
         }
-        let sketch = if statistics.unique {
-            sketch
-        } else {
-            sketch.with_sample(self.sample(None))
+        let sketch = match statistics.unique {
+            true => sketch,
+            false => sketch.with_sample(sample()),
         };
         statistics.sketch = Some(Arc::new(sketch));
-        Ok(())
     }
 
     /// The values that are not null of a sample of rows; of dictionary codes by `remaps`.
     fn sample(&self, remaps: Option<&Remaps>) -> Vec<i128> {
+        self.sample_of(0, self.rows, remaps)
+    }
+
+    /// What rows that begin at row `first` have of the sample of a column of `total` rows.
+    pub(super) fn sample_of(
+        &self,
+        first: usize,
+        total: usize,
+        remaps: Option<&Remaps>,
+    ) -> Vec<i128> {
         let mut placed = self.placed.iter().peekable();
         let mut values = Vec::new();
-        for row in sampled_rows(self.rows) {
+        for row in sampled_rows(total, first..first + self.rows) {
+            let row = row - first;
             while placed.peek().is_some_and(|p| row >= p.start + p.chunk.rows) {
                 placed.next();
             }
@@ -364,7 +442,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Bytes `range` of the column's codes of `width` bytes.
-    fn write_codes(
+    pub(super) fn write_codes(
         &self,
         range: Range<usize>,
         width: usize,
@@ -387,7 +465,9 @@ impl<'a> Rows<'a> {
                 }
                 Values::Float4(values) => put(&values[rows.clone()], out, |v| v.to_le_bytes()),
                 Values::Float8(values) => put(&values[rows.clone()], out, |v| v.to_le_bytes()),
-                Values::Bits(_) | Values::Bytes { .. } => return Err(mixed("bits or bytes")),
+                Values::Bits(_) | Values::Bytes { .. } | Values::Laid => {
+                    return Err(mixed("bits or bytes"));
+                }
             }
             if chunk.null_count > 0 {
                 for (out, row) in out.chunks_exact_mut(width).zip(rows) {
@@ -435,81 +515,21 @@ impl<'a> Rows<'a> {
     }
 }
 
-fn mixed(what: &str) -> GpuError {
+/// The codes that were laid out before, if they are those of this dictionary.
+fn text_in_place(
+    text: Option<(HashMap<Vec<u8>, u32>, EarlyBuffer)>,
+    dictionary: &Dictionary,
+) -> Result<Option<Arc<DeviceBuffer>>> {
+    let Some((codes, place)) = text else {
+        return Ok(None);
+    };
+    let texts = Texts::new(&*dictionary.values)?;
+    // Codes are numbers in the order of the strings: the same strings have the same codes.
+    let same =
+        codes.len() == texts.len() && (0..texts.len()).all(|i| codes.contains_key(texts.get(i)));
+    Ok(same.then(|| place.keep()))
+}
+
+pub(super) fn mixed(what: &str) -> GpuError {
     GpuError::Internal(format!("{what} in a column of another encoding"))
-}
-
-/// Write `bytes(value)` of each value, one after the other.
-fn put<T: Copy, const W: usize>(values: &[T], out: &mut [u8], bytes: impl Fn(T) -> [u8; W]) {
-    for (out, value) in out.as_chunks_mut::<W>().0.iter_mut().zip(values) {
-        *out = bytes(*value);
-    }
-}
-
-/// Write the low `width` bytes of `code(value)` of each value.
-fn put_codes<T: Copy>(
-    values: &[T],
-    out: &mut [u8],
-    width: usize,
-    code: impl Fn(T) -> u64,
-) -> Result<()> {
-    match width {
-        1 => put(values, out, |v| [code(v) as u8]),
-        2 => put(values, out, |v| (code(v) as u16).to_le_bytes()),
-        4 => put(values, out, |v| (code(v) as u32).to_le_bytes()),
-        8 => put(values, out, |v| code(v).to_le_bytes()),
-        other => return Err(mixed(&format!("a width of {other} bytes"))),
-    }
-    Ok(())
-}
-
-/// Move codes from the chunk's base to the column's.
-fn write_integers(
-    codes: &Codes,
-    rows: Range<usize>,
-    out: &mut [u8],
-    width: usize,
-    own: i128,
-    base: i128,
-) -> Result<()> {
-    if width == 16 {
-        match codes {
-            Codes::U8(codes) => put(&codes[rows], out, |v| (own + i128::from(v)).to_le_bytes()),
-            Codes::U16(codes) => put(&codes[rows], out, |v| (own + i128::from(v)).to_le_bytes()),
-            Codes::U32(codes) => put(&codes[rows], out, |v| (own + i128::from(v)).to_le_bytes()),
-            // Wraps on null rows only, which are cleared afterwards.
-            Codes::U64(codes) => put(&codes[rows], out, |v| {
-                own.wrapping_add(i128::from(v)).to_le_bytes()
-            }),
-            Codes::I128(codes) => put(&codes[rows], out, |v| v.to_le_bytes()),
-        }
-        return Ok(());
-    }
-    // Codes are relative to `base` modulo 2^64, and the column's range fits the width.
-    let delta = own.wrapping_sub(base) as u64;
-    match codes {
-        Codes::U8(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v.into())),
-        Codes::U16(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v.into())),
-        Codes::U32(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v.into())),
-        Codes::U64(codes) => put_codes(&codes[rows], out, width, |v| delta.wrapping_add(v)),
-        Codes::I128(_) => Err(mixed("a chunk of 128 bits")),
-    }
-}
-
-/// Replace a segment's numbers by the column's codes.
-fn write_dictionary(
-    codes: &Codes,
-    rows: Range<usize>,
-    out: &mut [u8],
-    width: usize,
-    remap: &[u32],
-) -> Result<()> {
-    // A segment of nulls alone has no strings; its codes are cleared afterwards.
-    let code = |number: usize| u64::from(remap.get(number).copied().unwrap_or(0));
-    match codes {
-        Codes::U8(codes) => put_codes(&codes[rows], out, width, |v| code(v.into())),
-        Codes::U16(codes) => put_codes(&codes[rows], out, width, |v| code(v.into())),
-        Codes::U32(codes) => put_codes(&codes[rows], out, width, |v| code(v as usize)),
-        Codes::U64(_) | Codes::I128(_) => Err(mixed("wide dictionary codes")),
-    }
 }

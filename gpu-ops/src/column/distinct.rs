@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::Mutex;
+
 use super::chunk::{Chunk, Codes, Values};
 use super::parallel::map;
 use super::sketch::{Sketch, Smallest, smallest_of};
@@ -39,7 +41,10 @@ pub(super) fn count<'a>(
     let mut rows = 0;
     let mut shares: Vec<Vec<&Chunk>> = Vec::new();
     for chunk in chunks {
-        if matches!(chunk.values, Values::Dictionary(_) | Values::Bytes { .. }) {
+        if matches!(
+            chunk.values,
+            Values::Dictionary(_) | Values::Bytes { .. } | Values::Laid
+        ) {
             return Ok(None);
         }
         // A chunk belongs to the share in which it begins.
@@ -51,42 +56,13 @@ pub(super) fn count<'a>(
             share.push(chunk);
         }
     }
-    if let Some((min, max)) = range
-        && let Ok(span) = u64::try_from(max.wrapping_sub(min))
-        && span < SMALL.max((rows as u64).saturating_mul(BITS_PER_ROW))
-        && !unique
-    {
-        let (count, smallest) = exact(shares, min, span)?;
-        return Ok(Some((Count::Exact(count), Sketch::of_smallest(smallest))));
-    }
     if unique {
         let parts = map(shares, |share| smallest_of(&share))?;
         return Ok(Some((Count::Exact(rows as u64), merged(parts))));
     }
-    let parts = map(shares, |share| {
-        let mut registers = vec![0u8; 1 << PRECISION];
-        let mut smallest = Smallest::new();
-        for chunk in share {
-            for_each_value(chunk, |value| {
-                let hash = hash(value);
-                smallest.add(hash);
-                let register = &mut registers[(hash >> (64 - PRECISION)) as usize];
-                let rank = (hash << PRECISION | 1 << (PRECISION - 1)).leading_zeros() + 1;
-                *register = (*register).max(rank as u8);
-            });
-        }
-        (registers, smallest)
-    })?;
-    let mut all = vec![0u8; 1 << PRECISION];
-    let mut sketches = Vec::with_capacity(parts.len());
-    for (registers, smallest) in parts {
-        for (all, own) in all.iter_mut().zip(registers) {
-            *all = (*all).max(own);
-        }
-        sketches.push(smallest);
-    }
-    let count = Count::Estimate(estimate(&all).min(rows as u64));
-    Ok(Some((count, merged(sketches))))
+    let counter = Counter::new(range, rows);
+    map(shares, |share| counter.add(&share))?;
+    Ok(Some(counter.finish()?))
 }
 
 fn merged(parts: Vec<Smallest>) -> Sketch {
@@ -97,23 +73,94 @@ fn merged(parts: Vec<Smallest>) -> Sketch {
     Sketch::of_smallest(all)
 }
 
-/// Set a bit a value; the number of bits set is the answer, and their places are what is sketched.
-fn exact(shares: Vec<Vec<&Chunk>>, min: i128, span: u64) -> Result<(u64, Smallest)> {
-    let words = (span / 64 + 1) as usize;
-    let bitmap: Vec<AtomicU64> = (0..words).map(|_| AtomicU64::new(0)).collect();
-    map(shares, |share| {
-        for chunk in share {
-            for_each_value(chunk, |value| {
-                // The range holds all values.
-                let place = value.wrapping_sub(min) as u64;
-                let (word, bit) = (&bitmap[(place / 64) as usize], 1 << (place % 64));
-                // Values repeat: look before locking the cache line.
-                if word.load(Ordering::Relaxed) & bit == 0 {
-                    word.fetch_or(bit, Ordering::Relaxed);
+/// Counts values that come in several shares, on any threads.
+pub(super) struct Counter {
+    rows: usize,
+    seen: Seen,
+}
+
+enum Seen {
+    /// A bit for each possible value from `min` on.
+    Bitmap { min: i128, bits: Vec<AtomicU64> },
+    /// The registers of HyperLogLog, and the smallest hashes.
+    Registers(Mutex<(Vec<u8>, Smallest)>),
+}
+
+impl Counter {
+    /// For at most `rows` rows, whose values lie in `range`.
+    pub(super) fn new(range: Option<(i128, i128)>, rows: usize) -> Self {
+        let most = SMALL.max((rows as u64).saturating_mul(BITS_PER_ROW));
+        let span = range.and_then(|(min, max)| {
+            let span = u64::try_from(max.wrapping_sub(min)).ok()?;
+            (span < most).then_some((min, span))
+        });
+        let seen = match span {
+            Some((min, span)) => Seen::Bitmap {
+                min,
+                bits: (0..span / 64 + 1).map(|_| AtomicU64::new(0)).collect(),
+            },
+            None => Seen::Registers(Mutex::new((vec![0; 1 << PRECISION], Smallest::new()))),
+        };
+        Self { rows, seen }
+    }
+
+    /// Note the values of some chunks, which lie in the range.
+    pub(super) fn add(&self, chunks: &[&Chunk]) {
+        match &self.seen {
+            Seen::Bitmap { min, bits } => {
+                for chunk in chunks {
+                    for_each_value(chunk, |value| {
+                        let place = value.wrapping_sub(*min) as u64;
+                        let (word, bit) = (&bits[(place / 64) as usize], 1 << (place % 64));
+                        // Values repeat: look before locking the cache line.
+                        if word.load(Ordering::Relaxed) & bit == 0 {
+                            word.fetch_or(bit, Ordering::Relaxed);
+                        }
+                    });
                 }
-            });
+            }
+            Seen::Registers(all) => {
+                let mut registers = vec![0u8; 1 << PRECISION];
+                let mut smallest = Smallest::new();
+                for chunk in chunks {
+                    for_each_value(chunk, |value| {
+                        let hash = hash(value);
+                        smallest.add(hash);
+                        let register = &mut registers[(hash >> (64 - PRECISION)) as usize];
+                        let rank = (hash << PRECISION | 1 << (PRECISION - 1)).leading_zeros() + 1;
+                        *register = (*register).max(rank as u8);
+                    });
+                }
+                let (merged, hashes) = &mut *all.lock();
+                for (merged, own) in merged.iter_mut().zip(registers) {
+                    *merged = (*merged).max(own);
+                }
+                hashes.merge(smallest);
+            }
         }
-    })?;
+    }
+
+    /// What was counted, and which values these are, in brief.
+    ///
+    /// # Errors
+    /// [`crate::GpuError::Internal`] when a thread panics.
+    pub(super) fn finish(self) -> Result<(Count, Sketch)> {
+        match self.seen {
+            Seen::Bitmap { min, bits } => {
+                let (count, smallest) = set_bits(&bits, min)?;
+                Ok((Count::Exact(count), Sketch::of_smallest(smallest)))
+            }
+            Seen::Registers(all) => {
+                let (registers, smallest) = all.into_inner();
+                let count = Count::Estimate(estimate(&registers).min(self.rows as u64));
+                Ok((count, Sketch::of_smallest(smallest)))
+            }
+        }
+    }
+}
+
+/// How many bits are set, and the smallest hashes of the values that they stand for.
+fn set_bits(bitmap: &[AtomicU64], min: i128) -> Result<(u64, Smallest)> {
     let pieces: Vec<(usize, &[AtomicU64])> = bitmap.chunks(SHARE / 64).enumerate().collect();
     let parts = map(pieces, |(piece, words)| {
         let (mut count, mut smallest) = (0, Smallest::new());
@@ -166,7 +213,7 @@ pub(super) fn for_each_value(chunk: &Chunk, mut visit: impl FnMut(i128)) {
         }
         Values::Float4(values) => each!(values, |value: f32| i128::from(value.to_bits())),
         Values::Float8(values) => each!(values, |value: f64| i128::from(value.to_bits())),
-        Values::Dictionary(_) | Values::Bytes { .. } => {}
+        Values::Dictionary(_) | Values::Bytes { .. } | Values::Laid => {}
     }
 }
 
@@ -190,7 +237,7 @@ pub(super) fn value_at(chunk: &Chunk, row: usize) -> Option<i128> {
         Values::Bits(bits) => Some(i128::from(bits.get(row / 8)? >> (row % 8) & 1)),
         Values::Float4(values) => values.get(row).map(|v| i128::from(v.to_bits())),
         Values::Float8(values) => values.get(row).map(|v| i128::from(v.to_bits())),
-        Values::Bytes { .. } => None,
+        Values::Bytes { .. } | Values::Laid => None,
     }
 }
 

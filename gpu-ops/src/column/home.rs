@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::parallel::upload_with;
+use super::parallel::{allocate_padded, upload_with};
 use super::types::{Column, Encoding};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -37,6 +37,14 @@ impl ColumnRoom {
         let taken = |left: usize| left.checked_sub(bytes);
         self.left.fetch_update(order, order, taken).is_ok()
     }
+
+    /// Return `bytes` bytes that were taken.
+    pub(crate) fn give(&self, bytes: usize) {
+        let order = Ordering::Relaxed;
+        let given = |left: usize| Some(left.saturating_add(bytes));
+        // Never refused.
+        let _ = self.left.fetch_update(order, order, given);
+    }
 }
 
 /// The pools that hold columns, and how much of the first may be taken.
@@ -50,6 +58,25 @@ pub struct Home<'a> {
 }
 
 impl Home<'_> {
+    /// A buffer of `bytes` bytes whose contents are still to come, with zeros behind them up to the padding.
+    pub(super) fn allocate(
+        &self,
+        bytes: usize,
+        purpose: &str,
+        stream: &Stream,
+    ) -> Result<DeviceBuffer> {
+        let Some(host) = self.host else {
+            return allocate_padded(bytes, purpose, self.device, stream);
+        };
+        if self.room.take(bytes) {
+            match allocate_padded(bytes, purpose, self.device, stream) {
+                Err(GpuError::OutOfDeviceMemory { .. }) => self.room.give(bytes),
+                other => return other,
+            }
+        }
+        allocate_padded(bytes, &on_host(purpose), host, stream)
+    }
+
     /// A filled buffer, as [`upload_with`].
     pub(super) fn upload(
         &self,
@@ -67,9 +94,12 @@ impl Home<'_> {
                 other => return other,
             }
         }
-        let purpose = format!("{purpose}, in host memory (warpline.host_memory)");
-        upload_with(bytes, &purpose, host, stream, fill)
+        upload_with(bytes, &on_host(purpose), host, stream, fill)
     }
+}
+
+fn on_host(purpose: &str) -> String {
+    format!("{purpose}, in host memory (warpline.host_memory)")
 }
 
 impl Column {

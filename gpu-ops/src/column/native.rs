@@ -41,6 +41,11 @@ pub(crate) fn is_text(data_type: &DataType) -> bool {
     matches!(physical(data_type), Ok(Physical::Text))
 }
 
+/// Does the type hold integers of any kind: numbers, decimals, dates, times?
+pub(crate) fn is_number(data_type: &DataType) -> bool {
+    matches!(physical(data_type), Ok(Physical::Integer(_)))
+}
+
 /// Can columns of the type lie on the device?
 pub(crate) fn is_storable(data_type: &DataType) -> bool {
     physical(data_type).is_ok()

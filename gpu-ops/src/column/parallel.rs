@@ -67,6 +67,25 @@ pub(super) fn upload_with(
     Ok(buffer)
 }
 
+/// Allocate `bytes` rounded up to the padding, in device or host memory, with zeros as padding; the rest is whatever it was.
+///
+/// # Errors
+/// Of the allocation and of the fill.
+pub(super) fn allocate_padded(
+    bytes: usize,
+    purpose: &str,
+    pool: &Arc<MemoryPool>,
+    stream: &Stream,
+) -> Result<DeviceBuffer> {
+    let padded = bytes.next_multiple_of(PADDING).max(PADDING);
+    let mut buffer = pool.allocate(padded, purpose)?;
+    match buffer.host_bytes_mut() {
+        Some(all) => all[bytes..].fill(0),
+        None => buffer.fill_range(stream, bytes, padded - bytes, 0)?,
+    }
+    Ok(buffer)
+}
+
 /// Fill the bytes of `window` that lie before `bytes`, on as many threads as pay off.
 fn fill_window(
     window: Range<usize>,

@@ -7,6 +7,8 @@
 //! SIGMOD 2007). A subset is known as one without error; else the standard error is that of a sample as large as what is
 //! listed, 1.6 % for columns of about as many values, more for a column of far fewer values than the other.
 
+use std::ops::Range;
+
 use super::chunk::Chunk;
 use super::distinct::{for_each_value, hash};
 
@@ -168,14 +170,19 @@ pub(super) fn smallest_of(chunks: &[&Chunk]) -> Smallest {
 }
 
 /// Rows that a sample of `rows` rows takes: all, or evenly spread ones, with places in their share that vary, so that no
-/// period of the data is met.
-pub(super) fn sampled_rows(rows: usize) -> impl Iterator<Item = usize> {
+/// period of the data is met. Those of them that lie in `within`.
+pub(super) fn sampled_rows(rows: usize, within: Range<usize>) -> impl Iterator<Item = usize> {
     let taken = rows.min(SAMPLE);
-    (0..taken).map(move |i| {
-        let start = (i as u128 * rows as u128 / taken as u128) as usize;
-        let end = ((i as u128 + 1) * rows as u128 / taken as u128) as usize;
-        start + (hash(i as i128) % (end - start).max(1) as u64) as usize
-    })
+    let share = |row: usize| (row as u128 * taken as u128 / (rows as u128).max(1)) as usize;
+    // The shares of neighbours reach into the range at most.
+    let shares = share(within.start).saturating_sub(1)..(share(within.end) + 2).min(taken);
+    shares
+        .map(move |i| {
+            let start = (i as u128 * rows as u128 / taken as u128) as usize;
+            let end = ((i as u128 + 1) * rows as u128 / taken as u128) as usize;
+            start + (hash(i as i128) % (end - start).max(1) as u64) as usize
+        })
+        .filter(move |row| within.contains(row))
 }
 
 #[cfg(test)]
@@ -272,7 +279,7 @@ mod tests {
             10 * SAMPLE + 7,
             1 << 40,
         ] {
-            let taken: Vec<usize> = sampled_rows(rows).collect();
+            let taken: Vec<usize> = sampled_rows(rows, 0..rows).collect();
             assert_eq!(taken.len(), rows.min(SAMPLE));
             assert!(taken.windows(2).all(|w| w[0] < w[1]), "{rows}");
             assert!(taken.last().is_none_or(|last| *last < rows));

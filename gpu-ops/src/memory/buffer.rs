@@ -1,6 +1,7 @@
 //! A range of device memory that returns itself to its pool.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::device::{Device, DevicePtr, Stream};
@@ -135,6 +136,23 @@ impl DeviceBuffer {
         // SAFETY: `len` bytes of host memory that this buffer alone owns, initialised when the block was allocated; the
         // pool hands out a block again only after all queued work that used it.
         Some(unsafe { std::slice::from_raw_parts_mut(bytes, self.len) })
+    }
+
+    /// Some bytes of a buffer in host memory, for writing; `None` for one in device memory, and for a range that leaves it.
+    ///
+    /// # Safety
+    /// As long as the answer lives, nobody else reads or writes these bytes, on the host or on the device.
+    #[allow(
+        clippy::mut_from_ref,
+        reason = "threads write to parts of one buffer that do not overlap"
+    )]
+    pub(crate) unsafe fn host_range_mut(&self, range: Range<usize>) -> Option<&mut [u8]> {
+        if !self.is_host() || range.start > range.end || range.end > self.len || self.len == 0 {
+            return None;
+        }
+        let bytes = std::ptr::with_exposed_provenance_mut((self.ptr.0 as usize) + range.start);
+        // SAFETY: host memory of this buffer, initialised when the block was allocated; the caller has it alone.
+        Some(unsafe { std::slice::from_raw_parts_mut(bytes, range.len()) })
     }
 
     /// The pool the memory returns to.

@@ -5,6 +5,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use arrow::datatypes::FieldRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -13,14 +16,19 @@ use parking_lot::Mutex;
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
-use super::load::{Units, read};
+use super::files::FileTable;
+use super::load::{Place, Reader, Units};
 use super::pin::is_pinned;
+use super::places::{Homes, Places, purpose};
+use super::row_groups::Layout;
 use super::source::{Kind, TableSource};
-use crate::column::{Column, ColumnAssembler, ColumnRoom, Home, StringPolicy};
+use crate::column::{Column, ColumnAssembler, ColumnRoom, StringPolicy};
 use crate::device::Stream;
+use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
 use crate::query::Query;
+use crate::trace::Work;
 
 /// Columns of one table, ready for kernels.
 #[derive(Debug, Clone)]
@@ -65,6 +73,8 @@ pub struct TableCache {
     /// For columns that device memory does not hold.
     pub(super) host: Option<Arc<MemoryPool>>,
     policy: StringPolicy,
+    /// Tells what is loaded when, if a trace is taken.
+    traced: Option<Arc<TracedDevice>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -81,6 +91,7 @@ impl TableCache {
             pool,
             host: None,
             policy,
+            traced: None,
             state: Mutex::default(),
         }
     }
@@ -90,6 +101,15 @@ impl TableCache {
     pub fn with_host_memory(self, host: Arc<MemoryPool>) -> Self {
         Self {
             host: Some(host),
+            ..self
+        }
+    }
+
+    /// The same, noting in the traces of a device what it loads.
+    #[must_use]
+    pub(crate) fn traced_by(self, device: Arc<TracedDevice>) -> Self {
+        Self {
+            traced: Some(device),
             ..self
         }
     }
@@ -169,7 +189,8 @@ impl TableCache {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
                 let units = Units::Plan(fresh, columns.to_vec());
-                let loaded = self.load(source, wanted, units, room, &ctx, stream).await?;
+                let load = self.load(source, wanted, units, None, room, &ctx, stream);
+                let loaded = load.await?.ok_or_else(unexpected)?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
                     ..loaded
@@ -202,19 +223,18 @@ impl TableCache {
             .collect();
         missing.sort_unstable();
         missing.dedup();
-        let units = match (&source.kind, &found.anchor) {
+        let loaded = match (&source.kind, &found.anchor) {
             (Kind::Files(table), _) => {
-                let (scan, names) = table.scan(&files, &numbers(&missing), &ctx)?;
-                Units::Scan(scan, names)
+                self.load_files(source, table, files, &missing, room, &ctx, stream)
+                    .await?
             }
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
-                Units::of_batches(&table.ordered(anchor), &numbers(&missing))
+                let units = Units::of_batches(&table.ordered(anchor), &numbers(&missing));
+                let load = self.load(source, &missing, units, None, room, &ctx, stream);
+                load.await?.ok_or_else(unexpected)?
             }
             _ => return Err(GpuError::Internal("a table changed its kind".into())),
         };
-        let loaded = self
-            .load(source, &missing, units, room, &ctx, stream)
-            .await?;
         let mut changed = found.rows.is_some_and(|rows| rows != loaded.rows);
         if let (Kind::Files(table), TableKey::Files(key)) = (&source.kind, &key) {
             changed |= table.current(&ctx).await?.1 != *key;
@@ -242,17 +262,74 @@ impl TableCache {
         }))
     }
 
-    /// Read, encode and upload.
+    /// Read files: each row group goes to its place while the next ones are decoded, where their metadata tells its place.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a request has, and its files"
+    )]
+    async fn load_files(
+        &self,
+        source: &TableSource,
+        table: &Arc<FileTable>,
+        files: Vec<PartitionedFile>,
+        columns: &[Wanted],
+        room: &ColumnRoom,
+        ctx: &Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<LoadedTable> {
+        let wanted = numbers(columns);
+        let look = {
+            let (table, files) = (Arc::clone(table), files.clone());
+            let (wanted, ctx) = (wanted.clone(), Arc::clone(ctx));
+            // On its own: the reader of damaged metadata may panic.
+            SpawnedTask::spawn(async move { table.layout(&files, &wanted, &ctx).await })
+        };
+        let layout = match look.join().await {
+            Ok(Ok(layout)) => layout,
+            // Reading tells what is wrong, and with which file.
+            Ok(Err(error)) => {
+                log::debug!("{}: {error}", source.name());
+                None
+            }
+            Err(error) => {
+                log::debug!("{}: {error}", source.name());
+                None
+            }
+        };
+        if let Some(layout) = layout {
+            let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
+            let units = Units::Scan(scan, names);
+            let load = self.load(source, columns, units, Some(layout), room, ctx, stream);
+            if let Some(loaded) = load.await? {
+                return Ok(loaded);
+            }
+            log::info!(
+                "the metadata of {} does not tell what its files hold: reading it again",
+                source.name()
+            );
+        }
+        let (scan, names) = table.scan(table.split(&files, ctx), &wanted)?;
+        let units = Units::Scan(scan, names);
+        let load = self.load(source, columns, units, None, room, ctx, stream);
+        load.await?.ok_or_else(unexpected)
+    }
+
+    /// Read, encode and upload, the one while the other where there is a `layout`; `None` when it does not hold.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a request has, and what is read for it"
+    )]
     async fn load(
         &self,
         source: &TableSource,
         columns: &[Wanted],
         units: Units,
+        layout: Option<Layout>,
         room: &ColumnRoom,
         ctx: &Arc<TaskContext>,
         stream: &Stream,
-    ) -> Result<LoadedTable> {
-        let fields: Vec<_> = columns
+    ) -> Result<Option<LoadedTable>> {
+        let fields: Vec<FieldRef> = columns
             .iter()
             .map(|(column, _)| Arc::clone(&source.schema.fields()[*column]))
             .collect();
@@ -264,33 +341,76 @@ impl TableCache {
             })
             .collect();
         let types = fields.iter().map(|field| field.data_type().clone());
-        let encodings = types.zip(policies.iter().copied()).collect();
-        let packed = read(units, encodings, ctx).await?;
-        let (pool, host, stream) = (Arc::clone(&self.pool), self.host.clone(), stream.clone());
-        let room = room.clone();
-        let name = source.name().to_owned();
+        let homes = Homes {
+            device: Arc::clone(&self.pool),
+            host: self.host.clone(),
+            room: room.clone(),
+        };
+        let trace = self.traced.as_ref().and_then(|device| device.trace());
+        let places = match layout {
+            None => None,
+            Some(layout) => {
+                let (fields, policies) = (fields.clone(), policies.clone());
+                let (homes, name) = (homes.clone(), source.name().to_owned());
+                let made = blocking(stream, move |stream| {
+                    Places::new(&layout, &fields, &policies, &name, &homes, stream)
+                });
+                made.await?.map(Arc::new)
+            }
+        };
+        let reader = Reader {
+            units: Arc::new(units),
+            encodings: types.zip(policies.iter().copied()).collect(),
+            ctx: Arc::clone(ctx),
+            place: places.as_ref().map(|places| {
+                let (places, homes) = (Arc::clone(places), homes.clone());
+                let (stream, trace) = (stream.clone(), trace.clone());
+                let place: Place = Arc::new(move |unit| {
+                    let _entered = stream.query().map(Query::enter);
+                    let _span = trace
+                        .as_ref()
+                        .map(|trace| trace.thread(Work::Load, "encode"));
+                    places.place(unit, &homes, &stream)
+                });
+                place
+            }),
+            trace: trace.clone(),
+            query: stream.query().map_or(0, |query| query.number()),
+        };
+        let Some(packed) = reader.read().await? else {
+            return Ok(None);
+        };
         let rows = packed.rows;
+        let name = source.name().to_owned();
+        let early = match places.map(Arc::into_inner) {
+            None => fields.iter().map(|_| None).collect(),
+            Some(Some(places)) => places.into_columns(),
+            Some(None) => return Err(GpuError::Internal("a unit is still being placed".into())),
+        };
         // Encoding and copying block.
-        let uploaded = tokio::task::spawn_blocking(move || {
-            let _entered = stream.query().map(Query::enter);
+        let uploaded = blocking(stream, move |stream| {
+            let _span = trace
+                .as_ref()
+                .map(|trace| trace.thread(Work::Load, "finish columns"));
+            let home = homes.home();
             let mut uploaded = Vec::with_capacity(fields.len());
-            let home = Home {
-                device: &pool,
-                host: host.as_ref(),
-                room: &room,
-            };
-            for ((field, policy), segments) in fields.iter().zip(policies).zip(packed.columns) {
-                let purpose = format!("column {} of {name}", field.name());
+            let described = fields.iter().zip(policies).zip(packed.columns).zip(early);
+            for (((field, policy), segments), early) in described {
+                let purpose = purpose(field, &name);
                 let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
-                uploaded.push(Arc::new(assembler.finish_in(&home, &segments, &stream)?));
+                match assembler.finish_early(early, &home, &segments, stream)? {
+                    Some(column) => uploaded.push(Arc::new(column)),
+                    None => return Ok(None),
+                }
             }
             // Other sessions use the columns on streams of their own.
-            pool.device().synchronize(&stream)?;
-            Ok::<_, GpuError>(uploaded)
-        })
-        .await
-        .map_err(|error| GpuError::Internal(format!("an upload stopped: {error}")))??;
-        Ok(LoadedTable {
+            homes.device.device().synchronize(stream)?;
+            Ok(Some(uploaded))
+        });
+        let Some(uploaded) = uploaded.await? else {
+            return Ok(None);
+        };
+        Ok(Some(LoadedTable {
             rows,
             bytes_uploaded: uploaded
                 .iter()
@@ -301,7 +421,7 @@ impl TableCache {
             columns_loaded: uploaded.len(),
             columns: uploaded,
             load_ms: 0.0,
-        })
+        }))
     }
 
     /// The anchor of a table that is known, and its key as it is kept here.
@@ -447,6 +567,24 @@ impl TableCache {
         });
         taken.iter().map(|(_, _, _, bytes)| bytes).sum()
     }
+}
+
+/// Work that blocks, for the query of a stream.
+async fn blocking<T: Send + 'static>(
+    stream: &Stream,
+    work: impl FnOnce(&Stream) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let stream = stream.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let _entered = stream.query().map(Query::enter);
+        work(&stream)
+    });
+    work.await
+        .map_err(|error| GpuError::Internal(format!("an upload stopped: {error}")))?
+}
+
+fn unexpected() -> GpuError {
+    GpuError::Internal("columns of which nothing was expected are not as expected".into())
 }
 
 impl fmt::Debug for TableCache {

@@ -30,13 +30,13 @@ const HEADS_AT_ONCE: usize = 32;
 /// The files of a table and how to read them, free of predicate, limit and order.
 pub(super) struct FileTable {
     /// The scan without predicate and limit.
-    config: FileScanConfig,
+    pub(super) config: FileScanConfig,
     /// Whole files, by path.
     files: Vec<PartitionedFile>,
     /// Table column `column_of_output[i]` is column `i` of `config`.
     column_of_output: Vec<usize>,
     /// May files be read by byte ranges?
-    splittable: bool,
+    pub(super) splittable: bool,
     /// Everything but the files that decides about the rows.
     format: Arc<str>,
 }
@@ -212,13 +212,12 @@ impl FileTable {
         Ok((files, key))
     }
 
-    /// A scan of table columns `columns` whose partitions, in order, are the table's rows in
-    /// canonical order; also the file of each partition, for errors.
+    /// A scan of table columns `columns` of these `units`, which make a partition each; also the file of each partition, for
+    /// errors.
     pub(super) fn scan(
         &self,
-        files: &[PartitionedFile],
+        units: Vec<PartitionedFile>,
         columns: &[usize],
-        ctx: &TaskContext,
     ) -> Result<(Arc<dyn DataSource>, Vec<String>)> {
         let positions = columns
             .iter()
@@ -241,7 +240,6 @@ impl FileTable {
                 self.config.file_source().file_type()
             ))
         })?;
-        let units = self.split(files, ctx);
         // As locations: a path within its store alone would read as one below the working directory.
         let store = match self.config.object_store_url.as_str() {
             "file:///" => "/",
@@ -262,7 +260,11 @@ impl FileTable {
     }
 
     /// The units of work, in canonical order: whole files, or byte ranges of large ones.
-    fn split(&self, files: &[PartitionedFile], ctx: &TaskContext) -> Vec<PartitionedFile> {
+    pub(super) fn split(
+        &self,
+        files: &[PartitionedFile],
+        ctx: &TaskContext,
+    ) -> Vec<PartitionedFile> {
         let config = ctx.session_config();
         let readers = config.target_partitions().max(1) as u64;
         let smallest = config.options().optimizer.repartition_file_min_size.max(1) as u64;
@@ -355,7 +357,7 @@ fn plain_columns(projection: &ProjectionExprs) -> Result<Vec<usize>> {
     columns.collect()
 }
 
-fn as_source<T: FileSource>(source: &Arc<dyn FileSource>) -> Option<&T> {
+pub(super) fn as_source<T: FileSource>(source: &Arc<dyn FileSource>) -> Option<&T> {
     let source: &dyn std::any::Any = source.as_ref();
     source.downcast_ref::<T>()
 }

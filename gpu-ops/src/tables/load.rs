@@ -1,7 +1,7 @@
-//! Reads the columns of a table on all cores and packs each batch as it comes.
+//! Reads the columns of a table on all cores, packs each batch as it comes, and hands on what is packed while the rest is read.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::DataType;
@@ -11,10 +11,11 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::column::{ChunkEncoder, Segment, StringPolicy};
 use crate::error::{GpuError, Result};
+use crate::trace::{Trace, Track, Work};
 
 /// Rows of a memory table that one unit of work has at most.
 const UNIT_ROWS: usize = 1 << 18;
@@ -37,10 +38,11 @@ pub(super) struct Packed {
 }
 
 /// One unit, packed.
-struct PackedUnit {
-    unit: usize,
-    rows: usize,
-    segments: Vec<Segment>,
+pub(super) struct PackedUnit {
+    pub(super) unit: usize,
+    pub(super) rows: usize,
+    /// By column.
+    pub(super) segments: Vec<Segment>,
 }
 
 impl Units {
@@ -86,6 +88,15 @@ impl Units {
         })
     }
 
+    /// Whose rows a unit has, for profiles.
+    fn name(&self, unit: usize) -> &str {
+        match self {
+            Self::Scan(_, names) => names.get(unit).map_or("a file", String::as_str),
+            Self::Batches(..) => "record batches",
+            Self::Plan(plan, _) => plan.name(),
+        }
+    }
+
     /// Say where an error comes from.
     fn explain(&self, unit: usize, error: DataFusionError) -> DataFusionError {
         match self {
@@ -98,60 +109,143 @@ impl Units {
     }
 }
 
-/// Read all units, `target_partitions` of the session at a time, and pack columns of these types, their
-/// strings by these policies.
-///
-/// # Errors
-/// [`GpuError::DataFusion`] of the scan, naming the file; [`GpuError::Unsupported`] for values
-/// without a device encoding. The other readers are stopped.
-pub(super) async fn read(
-    units: Units,
-    encodings: Vec<(DataType, StringPolicy)>,
-    ctx: &Arc<TaskContext>,
-) -> Result<Packed> {
-    let count = units.count();
-    let readers = ctx
-        .session_config()
-        .target_partitions()
-        .clamp(1, count.max(1));
-    let units = Arc::new(units);
-    let encodings: Arc<[(DataType, StringPolicy)]> = encodings.into();
-    let next = Arc::new(AtomicUsize::new(0));
-    let mut tasks = JoinSet::new();
-    for _ in 0..readers {
-        let (units, encodings) = (Arc::clone(&units), Arc::clone(&encodings));
-        let (next, ctx) = (Arc::clone(&next), Arc::clone(ctx));
-        tasks.spawn(async move {
-            let mut packed = Vec::new();
-            loop {
-                let unit = next.fetch_add(1, Ordering::Relaxed);
-                if unit >= count {
-                    return Ok(packed);
-                }
-                packed.push(read_unit(&units, unit, &encodings, &ctx).await?);
-                tokio::task::yield_now().await;
+/// What is done with a unit once it is packed, on a thread that may block. False: it is not what was expected.
+pub(super) type Place = Arc<dyn Fn(&mut PackedUnit) -> Result<bool> + Send + Sync>;
+
+/// How a table is read.
+pub(super) struct Reader {
+    pub(super) units: Arc<Units>,
+    /// Types of the columns, and how their strings lie.
+    pub(super) encodings: Arc<[(DataType, StringPolicy)]>,
+    pub(super) ctx: Arc<TaskContext>,
+    /// What is done with each unit while the next ones are read.
+    pub(super) place: Option<Place>,
+    /// Notes which unit was read when, if a trace is taken.
+    pub(super) trace: Option<Arc<Trace>>,
+    /// The query for which it is read, by its number.
+    pub(super) query: u64,
+}
+
+impl Reader {
+    /// Read all units, `target_partitions` of the session at a time, and pack and place each as it comes. As many again wait to
+    /// be placed at most. `None` when a unit is not what was expected.
+    ///
+    /// # Errors
+    /// [`GpuError::DataFusion`] of the scan, naming the file; [`GpuError::Unsupported`] for values
+    /// without a device encoding; those of placing. All readers have stopped then.
+    pub(super) async fn read(self) -> Result<Option<Packed>> {
+        let mut work = InWork::default();
+        let outcome = self.run(&mut work).await;
+        if !matches!(outcome, Ok(Some(_))) {
+            work.end().await;
+        }
+        outcome
+    }
+
+    async fn run(&self, work: &mut InWork) -> Result<Option<Packed>> {
+        let count = self.units.count();
+        let partitions = self.ctx.session_config().target_partitions();
+        let readers = partitions.clamp(1, count.max(1));
+        let mut idle: Vec<usize> = (0..readers).rev().collect();
+        let mut begun = 0;
+        let mut packed: Vec<PackedUnit> = Vec::with_capacity(count);
+        loop {
+            while work.placing.len() < readers
+                && let Some(mut unit) = work.packed.pop_front()
+            {
+                let Some(place) = self.place.clone() else {
+                    packed.push(unit);
+                    continue;
+                };
+                work.placing
+                    .spawn_blocking(move || Ok(place(&mut unit)?.then_some(unit)));
             }
-        });
+            // Where one reads, it goes on while what it has read is placed.
+            while begun < count
+                && work.packed.len() + work.placing.len() <= readers
+                && let Some(reader) = idle.pop()
+            {
+                work.reading.spawn(self.unit(begun, reader));
+                begun += 1;
+            }
+            tokio::select! {
+                Some(read) = work.reading.join_next() => {
+                    let (reader, unit) = read.map_err(stopped)??;
+                    idle.push(reader);
+                    work.packed.push_back(unit);
+                }
+                Some(placed) = work.placing.join_next() => match placed.map_err(stopped)?? {
+                    Some(unit) => packed.push(unit),
+                    None => return Ok(None),
+                },
+                else => break,
+            }
+        }
+        packed.sort_unstable_by_key(|unit| unit.unit);
+        let mut columns: Vec<Vec<Segment>> = self
+            .encodings
+            .iter()
+            .map(|_| Vec::with_capacity(count))
+            .collect();
+        let mut rows = 0;
+        for unit in packed {
+            rows += unit.rows;
+            for (column, segment) in columns.iter_mut().zip(unit.segments) {
+                column.push(segment);
+            }
+        }
+        Ok(Some(Packed { rows, columns }))
     }
-    let mut packed: Vec<PackedUnit> = Vec::with_capacity(count);
-    while let Some(done) = tasks.join_next().await {
-        let done: Result<Vec<PackedUnit>> =
-            done.map_err(|error| GpuError::Internal(format!("a table reader stopped: {error}")))?;
-        packed.extend(done?);
-    }
-    packed.sort_unstable_by_key(|unit| unit.unit);
-    let mut columns: Vec<Vec<Segment>> = encodings
-        .iter()
-        .map(|_| Vec::with_capacity(count))
-        .collect();
-    let mut rows = 0;
-    for unit in packed {
-        rows += unit.rows;
-        for (column, segment) in columns.iter_mut().zip(unit.segments) {
-            column.push(segment);
+
+    /// Reads a unit, in the name of one of the readers.
+    fn unit(
+        &self,
+        unit: usize,
+        reader: usize,
+    ) -> impl Future<Output = Result<(usize, PackedUnit)>> + Send + 'static {
+        let (units, encodings) = (Arc::clone(&self.units), Arc::clone(&self.encodings));
+        let (ctx, trace) = (Arc::clone(&self.ctx), self.trace.clone());
+        let track = Track::Reader {
+            query: self.query,
+            reader,
+        };
+        async move {
+            let mut span = trace.map(|trace| {
+                let name = format!("decode {}", units.name(unit));
+                trace.host(track, Work::Load, name)
+            });
+            let packed = read_unit(&units, unit, &encodings, &ctx).await?;
+            if let Some(span) = &mut span {
+                span.number("unit", unit as u64);
+                span.number("rows", packed.rows as u64);
+            }
+            Ok((reader, packed))
         }
     }
-    Ok(Packed { rows, columns })
+}
+
+/// The units that are on their way. When it is dropped, nothing more is begun.
+#[derive(Default)]
+struct InWork {
+    reading: JoinSet<Result<(usize, PackedUnit)>>,
+    /// These wait to be placed.
+    packed: VecDeque<PackedUnit>,
+    placing: JoinSet<Result<Option<PackedUnit>>>,
+}
+
+impl InWork {
+    /// Stop, and wait until nothing runs any more.
+    async fn end(&mut self) {
+        self.packed.clear();
+        self.reading.abort_all();
+        self.placing.abort_all();
+        while self.reading.join_next().await.is_some() {}
+        while self.placing.join_next().await.is_some() {}
+    }
+}
+
+fn stopped(error: JoinError) -> GpuError {
+    GpuError::Internal(format!("a table reader stopped: {error}"))
 }
 
 async fn read_unit(
@@ -172,6 +266,8 @@ async fn read_unit(
         for (encoder, column) in encoders.iter_mut().zip(batch.columns()) {
             encoder.push(column)?;
         }
+        // Files are read without waiting for anything: here is where a reader is told to stop.
+        tokio::task::yield_now().await;
     }
     Ok(PackedUnit {
         unit,

@@ -15,7 +15,9 @@ mod homes;
 mod load;
 mod memory;
 mod pin;
+mod places;
 mod resident;
+mod row_groups;
 mod source;
 
 pub use cache::{LoadedTable, ResidentColumn, TableCache};

@@ -7,6 +7,7 @@ mod device;
 mod lost;
 mod nvrtc;
 mod primitives;
+mod row_groups;
 mod runtime;
 mod support;
 mod tables;

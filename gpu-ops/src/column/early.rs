@@ -1,0 +1,370 @@
+//! Lays the values of a column in their place while the rest of its table is still read.
+//!
+//! Where a share of the rows goes, and how wide its codes are, has to be known before the share comes. Of numbers the metadata
+//! of files says so: the number of rows and the range of the values. Of strings that repeat, the first share that comes shows
+//! a dictionary. Both are only expected to hold: every share is compared with them, and the whole column in the end. A column
+//! that turns out otherwise is laid out anew, so that nothing depends on what files say of themselves.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::DataType;
+use parking_lot::Mutex;
+
+use super::StringPolicy;
+use super::assemble::Rows;
+use super::chunk::{ChunkEncoder, Codes, Segment, Values};
+use super::distinct::{Count, Counter};
+use super::home::{ColumnRoom, Home};
+use super::native::{Physical, frame, physical, unsigned_width};
+use super::sketch::Sketch;
+use super::types::Encoding;
+use crate::device::Stream;
+use crate::error::Result;
+use crate::memory::DeviceBuffer;
+
+/// A dictionary of a first share with more strings than this is not expected to be that of the column.
+const MOST_STRINGS: usize = 1 << 12;
+/// Bytes that are encoded before they are copied to device memory.
+const WINDOW: usize = 8 << 20;
+
+/// A column of which shares are laid in their place as they come, in any order and on any threads.
+pub(crate) struct EarlyColumn {
+    name: String,
+    /// Rows of the table.
+    rows: usize,
+    kind: Kind,
+}
+
+enum Kind {
+    Numbers(Box<Numbers>),
+    Text(Mutex<Text>),
+}
+
+/// Integers or floats.
+struct Numbers {
+    encoding: Encoding,
+    width: usize,
+    base: i128,
+    range: Option<(i128, i128)>,
+    place: EarlyBuffer,
+    counter: Counter,
+    sample: Mutex<Vec<i128>>,
+}
+
+/// Strings.
+enum Text {
+    /// No share has come.
+    Waiting,
+    /// A share showed this dictionary, and none had another string since.
+    Known(Arc<KnownText>),
+    /// Nothing is laid out before all of them are there.
+    Late,
+}
+
+struct KnownText {
+    codes: HashMap<Vec<u8>, u32>,
+    width: usize,
+    place: EarlyBuffer,
+    /// Rows that have been laid out.
+    laid: AtomicUsize,
+}
+
+/// Memory for the data of a whole column.
+pub(super) struct EarlyBuffer {
+    buffer: Arc<DeviceBuffer>,
+    /// What it takes of the room for columns, unless it stays.
+    taken: Option<(ColumnRoom, usize)>,
+}
+
+impl Drop for EarlyBuffer {
+    fn drop(&mut self) {
+        if let Some((room, bytes)) = &self.taken {
+            room.give(*bytes);
+        }
+    }
+}
+
+impl EarlyBuffer {
+    fn new(bytes: usize, name: &str, home: &Home<'_>, stream: &Stream) -> Result<Self> {
+        let buffer = home.allocate(bytes, name, stream)?;
+        let taken = home.host.is_some() && !buffer.is_host();
+        Ok(Self {
+            buffer: Arc::new(buffer),
+            taken: taken.then(|| (home.room.clone(), bytes)),
+        })
+    }
+
+    /// The data of the column that it is for.
+    pub(super) fn keep(mut self) -> Arc<DeviceBuffer> {
+        self.taken = None;
+        Arc::clone(&self.buffer)
+    }
+
+    /// Write the codes of `rows` from row `first` of the column on.
+    fn write(
+        &self,
+        first: usize,
+        width: usize,
+        rows: &Rows<'_>,
+        remaps: Option<&Vec<Vec<u32>>>,
+        base: i128,
+        stream: &Stream,
+    ) -> Result<()> {
+        stream.check()?;
+        let (start, bytes) = (first * width, rows.len() * width);
+        // SAFETY: the rows of the column are cut into shares, each of which is written once, by the thread that has it; nobody
+        // knows the column's address before all of them are written.
+        if let Some(out) = unsafe { self.buffer.host_range_mut(start..start + bytes) } {
+            return rows.write_codes(0..bytes, width, out, remaps, base);
+        }
+        let mut window = vec![0; bytes.min(WINDOW)];
+        for from in (0..bytes).step_by(WINDOW) {
+            let to = (from + WINDOW).min(bytes);
+            let out = &mut window[..to - from];
+            rows.write_codes(from..to, width, out, remaps, base)?;
+            self.buffer.upload(stream, start + from, out)?;
+        }
+        Ok(())
+    }
+}
+
+/// What is left of a column once all shares have come.
+pub(super) enum Early {
+    /// Its data, and what its values are.
+    Numbers {
+        encoding: Encoding,
+        data: Arc<DeviceBuffer>,
+        count: Count,
+        sketch: Sketch,
+        sample: Vec<i128>,
+    },
+    /// Its codes, by this dictionary.
+    Text {
+        codes: HashMap<Vec<u8>, u32>,
+        place: EarlyBuffer,
+    },
+    /// Nothing: it is to be laid out as if nothing had been expected.
+    Nothing,
+}
+
+impl EarlyColumn {
+    /// Room for `rows` rows whose values that are not null are expected in `range`; `None` when the column is better laid out
+    /// once all of it is there. Blocks where memory is short.
+    ///
+    /// Host memory until the column is finished: as [`Counter`] for numbers; strings keep what readers have made of them.
+    ///
+    /// # Errors
+    /// [`crate::GpuError::OutOfDeviceMemory`]; [`crate::GpuError::Unsupported`] for types without a device encoding.
+    pub(crate) fn new(
+        data_type: &DataType,
+        policy: StringPolicy,
+        name: &str,
+        rows: usize,
+        range: Option<(i128, i128)>,
+        home: &Home<'_>,
+        stream: &Stream,
+    ) -> Result<Option<Self>> {
+        let numbers = |encoding: Encoding, width: u8, base: i128| -> Result<Kind> {
+            let width = usize::from(width);
+            let floats = matches!(encoding, Encoding::Float { .. });
+            let range = range.filter(|_| !floats);
+            Ok(Kind::Numbers(Box::new(Numbers {
+                place: EarlyBuffer::new(rows * width, name, home, stream)?,
+                counter: Counter::new(range, rows),
+                sample: Mutex::default(),
+                encoding,
+                width,
+                base,
+                range,
+            })))
+        };
+        let kind = match physical(data_type)? {
+            Physical::Integer(_) if range.is_some() => {
+                let (width, base) = frame(range);
+                numbers(Encoding::Integer { width, base }, width, base)?
+            }
+            Physical::Float(width) => numbers(Encoding::Float { width }, width, 0)?,
+            Physical::Text if policy != StringPolicy::AlwaysBytes => {
+                Kind::Text(Mutex::new(Text::Waiting))
+            }
+            _ => return Ok(None),
+        };
+        Ok(Some(Self {
+            name: name.to_owned(),
+            rows,
+            kind,
+        }))
+    }
+
+    /// Lay out the rows of a share, which begin at row `first` of the table. Numbers are let go of then. False when they are
+    /// not as was expected: then the column cannot be finished.
+    ///
+    /// Each row may be laid out once. Blocks for the copies, and where memory is short.
+    ///
+    /// # Errors
+    /// [`crate::GpuError::OutOfDeviceMemory`] of strings, [`crate::GpuError::Device`] of the copies, and
+    /// [`crate::GpuError::Stopped`].
+    pub(crate) fn place(
+        &self,
+        first: usize,
+        segment: &mut Segment,
+        home: &Home<'_>,
+        stream: &Stream,
+    ) -> Result<bool> {
+        if first + segment.rows > self.rows {
+            return Ok(false);
+        }
+        match &self.kind {
+            Kind::Numbers(numbers) => numbers.place(self.rows, first, segment, stream),
+            Kind::Text(text) => {
+                self.place_text(text, first, segment, home, stream)?;
+                Ok(true)
+            }
+        }
+    }
+
+    fn place_text(
+        &self,
+        text: &Mutex<Text>,
+        first: usize,
+        segment: &Segment,
+        home: &Home<'_>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let known = {
+            let mut state = text.lock();
+            if matches!(*state, Text::Waiting) {
+                *state = match KnownText::of(segment, self.rows) {
+                    Some((codes, width)) => Text::Known(Arc::new(KnownText {
+                        place: EarlyBuffer::new(self.rows * width, &self.name, home, stream)?,
+                        codes,
+                        width,
+                        laid: AtomicUsize::new(0),
+                    })),
+                    None => Text::Late,
+                };
+            }
+            match &*state {
+                Text::Known(known) => Arc::clone(known),
+                _ => return Ok(()),
+            }
+        };
+        let numbers = 0..segment.interner.len() as u32;
+        let codes = numbers.map(|number| known.codes.get(segment.interner.value(number)).copied());
+        let bytes = |chunk: &super::chunk::Chunk| matches!(chunk.values, Values::Bytes { .. });
+        match codes.collect::<Option<Vec<u32>>>() {
+            Some(remap) if !segment.chunks.iter().any(bytes) => {
+                let rows = Rows::new(std::slice::from_ref(segment));
+                known
+                    .place
+                    .write(first, known.width, &rows, Some(&vec![remap]), 0, stream)?;
+                known.laid.fetch_add(rows.len(), Ordering::Relaxed);
+            }
+            _ => *text.lock() = Text::Late,
+        }
+        Ok(())
+    }
+
+    /// What came of it, once every share was laid out; `None` when it is not as expected after all.
+    ///
+    /// # Errors
+    /// [`crate::GpuError::Internal`] when a thread panics.
+    pub(super) fn finish(self, range: Option<(i128, i128)>) -> Result<Option<Early>> {
+        match self.kind {
+            Kind::Numbers(numbers) => {
+                if let Encoding::Integer { width, base } = numbers.encoding
+                    && frame(range) != (width, base)
+                {
+                    return Ok(None);
+                }
+                let (count, sketch) = numbers.counter.finish()?;
+                Ok(Some(Early::Numbers {
+                    encoding: numbers.encoding,
+                    data: numbers.place.keep(),
+                    count,
+                    sketch,
+                    sample: numbers.sample.into_inner(),
+                }))
+            }
+            Kind::Text(text) => {
+                let known = match text.into_inner() {
+                    Text::Known(known) => Arc::into_inner(known),
+                    _ => None,
+                };
+                let all = |known: &KnownText| known.laid.load(Ordering::Relaxed) == self.rows;
+                Ok(Some(match known.filter(all) {
+                    Some(known) => Early::Text {
+                        codes: known.codes,
+                        place: known.place,
+                    },
+                    None => Early::Nothing,
+                }))
+            }
+        }
+    }
+}
+
+impl Numbers {
+    fn place(
+        &self,
+        all_rows: usize,
+        first: usize,
+        segment: &mut Segment,
+        stream: &Stream,
+    ) -> Result<bool> {
+        let within =
+            |(min, max): (i128, i128)| self.range.is_some_and(|r| r.0 <= min && max <= r.1);
+        let integers = matches!(self.encoding, Encoding::Integer { .. });
+        for chunk in &segment.chunks {
+            if integers && !chunk.range.is_none_or(within) {
+                return Ok(false);
+            }
+        }
+        {
+            let rows = Rows::new(std::slice::from_ref(segment));
+            self.place
+                .write(first, self.width, &rows, None, self.base, stream)?;
+            let sample = rows.sample_of(first, all_rows, None);
+            self.sample.lock().extend(sample);
+        }
+        self.counter.add(&segment.chunks.iter().collect::<Vec<_>>());
+        for chunk in &mut segment.chunks {
+            chunk.values = Values::Laid;
+        }
+        Ok(true)
+    }
+}
+
+impl KnownText {
+    /// The sorted dictionary of a share with the width of its codes, if it may be that of a column of `rows` rows.
+    fn of(segment: &Segment, rows: usize) -> Option<(HashMap<Vec<u8>, u32>, usize)> {
+        let few = segment.interner.len() <= MOST_STRINGS.min(rows / 2);
+        let chunks = &segment.chunks;
+        let numbered = |values: &Values| matches!(values, Values::Dictionary(codes) if !matches!(codes, Codes::U64(_)));
+        if segment.interner.len() == 0 || !few || !chunks.iter().all(|c| numbered(&c.values)) {
+            return None;
+        }
+        let mut values: Vec<&[u8]> = (0..segment.interner.len() as u32)
+            .map(|number| segment.interner.value(number))
+            .collect();
+        values.sort_unstable();
+        let width = usize::from(unsigned_width(values.len() as u128 - 1));
+        let codes = values.into_iter().zip(0..);
+        let codes = codes.map(|(value, code)| (value.to_vec(), code)).collect();
+        Some((codes, width))
+    }
+}
+
+/// The smallest and largest number of an array without strings; `None` when it has none.
+///
+/// # Errors
+/// [`crate::GpuError::Unsupported`] for types and values without a device encoding.
+pub(crate) fn range_of(array: &ArrayRef) -> Result<Option<(i128, i128)>> {
+    let mut encoder = ChunkEncoder::new(array.data_type().clone(), StringPolicy::AlwaysBytes)?;
+    encoder.push(array)?;
+    let segment = encoder.finish();
+    Ok(segment.chunks.iter().find_map(|chunk| chunk.range))
+}

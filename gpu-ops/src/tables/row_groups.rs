@@ -1,0 +1,203 @@
+//! What the metadata of parquet files says of a table before any of it is decoded: how many rows each row group has, and the
+//! range of the numbers in each column.
+
+use std::sync::Arc;
+
+use arrow::array::Array;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::ParquetSource;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
+use datafusion::execution::TaskContext;
+use datafusion::parquet::arrow::arrow_reader::statistics::StatisticsConverter;
+use datafusion::parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use futures::{StreamExt, TryStreamExt};
+
+use super::files::{FileTable, as_source};
+use crate::column::{is_number, range_of};
+use crate::error::{GpuError, Result};
+
+/// Files whose metadata is asked for at a time.
+const FILES_AT_ONCE: usize = 32;
+
+/// A table in units of whole row groups, and what is expected of them. It says what files say of themselves: whoever relies on
+/// it compares what is read with it.
+pub(super) struct Layout {
+    /// In canonical order: one or more row groups each.
+    pub(super) units: Vec<PartitionedFile>,
+    /// By unit: its rows.
+    pub(super) rows: Vec<usize>,
+    /// By wanted column: the range of the numbers in it, where all row groups that have any tell it.
+    pub(super) ranges: Vec<Option<(i128, i128)>>,
+}
+
+/// Smallest and largest number so far, while all row groups tell theirs.
+#[derive(Clone, Copy)]
+enum Range {
+    Known(Option<(i128, i128)>),
+    Unknown,
+}
+
+impl FileTable {
+    /// The row groups of `files`, with the ranges of table columns `columns`; `None` where there is nothing to gain from knowing
+    /// them: for other formats than parquet, and for one unit.
+    ///
+    /// # Errors
+    /// When metadata cannot be read. Reading the files says so with their names.
+    pub(super) async fn layout(
+        &self,
+        files: &[PartitionedFile],
+        columns: &[usize],
+        ctx: &TaskContext,
+    ) -> Result<Option<Layout>> {
+        let Some(source) = as_source::<ParquetSource>(self.config.file_source()) else {
+            return Ok(None);
+        };
+        if !self.splittable {
+            return Ok(None);
+        }
+        let metadata: Vec<Arc<ParquetMetaData>> = futures::stream::iter(files.to_vec())
+            .map(|file| self.metadata(source, file, ctx))
+            .buffered(FILES_AT_ONCE)
+            .try_collect()
+            .await?;
+        let options = ctx.session_config().options();
+        let least = options.optimizer.repartition_file_min_size.max(1) as u64;
+        let mut layout = Layout {
+            units: Vec::new(),
+            rows: Vec::new(),
+            ranges: Vec::new(),
+        };
+        for (file, metadata) in files.iter().zip(&metadata) {
+            let Some(units) = units_of(file, metadata.row_groups(), least) else {
+                return Ok(None);
+            };
+            for (unit, rows) in units {
+                layout.units.push(unit);
+                layout.rows.push(rows);
+            }
+        }
+        if layout.units.len() < 2 {
+            return Ok(None);
+        }
+        for column in columns {
+            layout.ranges.push(self.range(*column, &metadata));
+        }
+        Ok(Some(layout))
+    }
+
+    async fn metadata(
+        &self,
+        source: &ParquetSource,
+        file: PartitionedFile,
+        ctx: &TaskContext,
+    ) -> Result<Arc<ParquetMetaData>> {
+        if let Some(factory) = source.parquet_file_reader_factory() {
+            let metrics = ExecutionPlanMetricsSet::new();
+            let mut reader = factory.create_reader(0, file, None, &metrics)?;
+            let metadata = reader.get_metadata(None).await;
+            return metadata.map_err(|error| GpuError::DataFusion(error.into()));
+        }
+        let store = ctx
+            .runtime_env()
+            .object_store(&self.config.object_store_url)?;
+        let cache = ctx.runtime_env().cache_manager.get_file_metadata_cache();
+        let metadata = DFParquetMetadata::new(store.as_ref(), &file.object_meta)
+            .with_file_metadata_cache(Some(cache));
+        Ok(metadata.fetch_metadata().await?)
+    }
+
+    /// The range of a column of numbers over all files.
+    fn range(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Option<(i128, i128)> {
+        let schema = self.config.file_source().table_schema().table_schema();
+        let field = schema.fields().get(column)?;
+        if !is_number(field.data_type()) {
+            return None;
+        }
+        let mut range = Range::Known(None);
+        for metadata in files {
+            let parquet = metadata.file_metadata().schema_descr();
+            let converter = StatisticsConverter::try_new(field.name(), schema, parquet).ok()?;
+            range.add(&converter, metadata.row_groups());
+        }
+        match range {
+            Range::Known(range) => range,
+            Range::Unknown => None,
+        }
+    }
+}
+
+impl Range {
+    /// What these row groups tell of it.
+    fn add(&mut self, converter: &StatisticsConverter<'_>, groups: &[RowGroupMetaData]) {
+        let Self::Known(all) = *self else {
+            return;
+        };
+        *self = match bounds(converter, groups) {
+            Some(new) => Self::Known(match (all, new) {
+                (Some((min, max)), Some((low, high))) => Some((min.min(low), max.max(high))),
+                (one, other) => one.or(other),
+            }),
+            None => Self::Unknown,
+        };
+    }
+}
+
+/// Smallest and largest value of some row groups, or that they have none; `None` when not all of them tell.
+fn bounds(
+    converter: &StatisticsConverter<'_>,
+    groups: &[RowGroupMetaData],
+) -> Option<Option<(i128, i128)>> {
+    let mins = converter.row_group_mins(groups).ok()?;
+    let maxes = converter.row_group_maxes(groups).ok()?;
+    let nulls = converter.row_group_null_counts(groups).ok()?;
+    for (at, group) in groups.iter().enumerate() {
+        let told = mins.is_valid(at) && maxes.is_valid(at);
+        let empty = nulls.is_valid(at) && i64::try_from(nulls.value(at)) == Ok(group.num_rows());
+        if !told && !empty {
+            return None;
+        }
+    }
+    let (low, high) = (range_of(&mins).ok()?, range_of(&maxes).ok()?);
+    Some(low.zip(high).map(|(low, high)| (low.0, high.1)))
+}
+
+/// A file in units of whole row groups that have `least` bytes at least, save the last, and the rows of each; `None` when the
+/// row groups do not lie one behind the other.
+fn units_of(
+    file: &PartitionedFile,
+    groups: &[RowGroupMetaData],
+    least: u64,
+) -> Option<Vec<(PartitionedFile, usize)>> {
+    let size = i64::try_from(file.object_meta.size).ok()?;
+    // Where readers of a range of bytes look for whether a row group lies in it.
+    let begins = groups.iter().map(|group| {
+        let column = group.columns().first()?;
+        let dictionary = column.dictionary_page_offset();
+        Some(dictionary.unwrap_or_else(|| column.data_page_offset()))
+    });
+    let begins = begins.collect::<Option<Vec<i64>>>()?;
+    let ascend = begins.windows(2).all(|pair| pair[0] < pair[1]);
+    if !ascend
+        || begins.first().is_some_and(|b| *b < 0)
+        || begins.last().is_some_and(|b| *b >= size)
+    {
+        return None;
+    }
+    let mut units = Vec::new();
+    let (mut from, mut bytes, mut rows) = (0, 0, 0usize);
+    for (at, group) in groups.iter().enumerate() {
+        rows = rows.checked_add(usize::try_from(group.num_rows()).ok()?)?;
+        bytes += u64::try_from(group.compressed_size()).ok()?;
+        let end = begins.get(at + 1).copied().unwrap_or(size);
+        if bytes >= least || end == size {
+            let unit = match (from, end) {
+                (0, end) if end == size => file.clone(),
+                (from, end) => file.clone().with_range(from, end),
+            };
+            units.push((unit, rows));
+            (from, bytes, rows) = (end, 0, 0);
+        }
+    }
+    Some(units)
+}
