@@ -279,6 +279,11 @@ impl Lanes {
                 let lane = self.of_fragments.get(number).copied().unwrap_or(0);
                 (HOST, 1_000 + lane, format!("fragments {lane}"))
             }
+            Track::Reader { query, reader } => {
+                let lane = self.of_fragments.get(query).copied().unwrap_or(0);
+                let place = 500_000 + lane * 1_000 + *reader as u64;
+                (HOST, place, format!("reader {reader} of fragments {lane}"))
+            }
             Track::Thread(number, name) => {
                 (HOST, 1_000_000 + *number as u64, format!("{name} {number}"))
             }

@@ -14,7 +14,7 @@ const INJECT: &str = "warpline.inject_failures";
 
 /// Waits until no query runs on the device, which must not take long.
 #[track_caller]
-fn wait_until_idle(fixture: &Fixture) {
+pub(super) fn wait_until_idle(fixture: &Fixture) {
     let begin = Instant::now();
     // A turn ends with its query; the thread that works for it may be a launch behind.
     while memory(fixture).queries > 0 || left_in_use(fixture) > 0 {

@@ -6,6 +6,7 @@ mod files;
 mod leaks;
 mod lost;
 mod memory;
+mod row_groups;
 mod sessions;
 
 use warpline::{DeviceMemory, QueryRun};
