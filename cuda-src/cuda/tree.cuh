@@ -23,6 +23,14 @@
 #define WL_TREE_CLASSES 64
 // Most visits between two looks at the other warps, less one.
 #define WL_TREE_INTERVAL 32
+// In a warp's flag: all nodes have been visited.
+#define WL_TREE_END 0x80000000u
+// Rounds of a waiting lane between two looks whether the query was stopped: a word that all look at.
+#if WL_EMULATED
+#define WL_TREE_STOP_ROUNDS 16
+#else
+#define WL_TREE_STOP_ROUNDS 64
+#endif
 
 // How warps balance their work.
 #define WL_TREE_NONE 0
@@ -219,15 +227,18 @@ struct LaneTree {
 
 // ---- what warps share ---------------------------------------------------------------------------------
 
-// Counters of a launch, at the beginning of the zeroed words.
+// Counters of a launch, at the beginning of the zeroed words. Those that are asked for often, or changed by all warps, have
+// a line of the cache of their own: accesses to one queue.
 struct TreeCounters {
-  // Partitions of the source that have been taken; warps that have started; warps without work; whether a warp found
-  // that the query was stopped.
-  u32 taken, started, idle, stopped;
-  // Visits, lanes without a node in them, cycles of warps with work: of all warps, and most of one.
-  u64 visits, idle_lanes, busy, most_busy;
+  // Partitions of the source that have been taken; warps that have started; whether a warp found that the query was
+  // stopped.
+  u32 taken, started, stopped, line0[29];
+  // Warps without work.
+  u32 idle, line1[31];
   // Entries of the queue of fixed granularity that have been taken and reserved.
-  u64 popped, pushed;
+  u64 popped, pushed, line2[14];
+  // Visits, lanes without a node in them, cycles of warps with work: of all warps, and most of one; most visits of one.
+  u64 visits, idle_lanes, busy, most_busy, most_visits, line3[11];
 };
 
 // The warps of a launch. `words` are zeroed before it: TreeCounters, counts of warps by workload size
@@ -277,7 +288,14 @@ WL_DEVICE bool tree_stopped(const TreeShare& share, StopWatch& watch) {
 }
 // For one lane that waits, in its round `round`.
 WL_DEVICE bool tree_wait_stopped(const TreeShare& share, u32 round) {
-  return round % 16 == 15 && load_relaxed(&share.counters->stopped) != 0;
+  return round % WL_TREE_STOP_ROUNDS == WL_TREE_STOP_ROUNDS - 1 && load_relaxed(&share.counters->stopped) != 0;
+}
+
+// The warp takes part. Whoever sees what it does from now on sees that, too.
+WL_DEVICE void tree_start(const TreeShare& share) {
+  if (lane_id() != 0) return;
+  atomicAdd(&share.counters->started, 1u);
+  __threadfence();
 }
 
 // The next of `parts` partitions of `rows` rows, each a multiple of 32 rows but the last; false when none is left. A
@@ -294,104 +312,180 @@ WL_DEVICE bool tree_partition(const TreeShare& share, Tree& tree, u64 rows, u64 
   return true;
 }
 
-// Visits until the next look at the others: few when most warps are idle (Algorithm 3).
-WL_DEVICE u32 tree_interval(u32 warps, u32 idle) {
-  if (idle == 0) return 1 + WL_TREE_INTERVAL;
-  const u32 log = 31u - (u32)__clz((int)(warps / idle > 0 ? warps / idle : 1u));
-  return 1 + (log < WL_TREE_INTERVAL ? log : WL_TREE_INTERVAL);
-}
-
-// Take over the workload size `mine` (0: none) in place of `before`, and say whether no warp has a larger one.
-WL_DEVICE bool tree_is_busiest(const TreeShare& share, u32 before, u32 mine) {
-  if (before != mine && lane_id() == 0) {
-    if (before != 0) atomicSub(share.sizes + before, 1u);
-    if (mine != 0) atomicAdd(share.sizes + mine, 1u);
+// Visits until the next look at the others: few when most warps are idle (Algorithm 3), and at most twice those of the
+// last time (0: there was none), for a warp that has just begun may have most of the work while nobody is idle yet.
+WL_DEVICE u32 tree_interval(u32 warps, u32 idle, u32 before) {
+  const u32 later = before == 0 ? 1 : 2 * before;
+  u32 interval = 1 + WL_TREE_INTERVAL;
+  if (idle != 0) {
+    const u32 log = 31u - (u32)__clz((int)(warps / idle > 0 ? warps / idle : 1u));
+    interval = 1 + (log < WL_TREE_INTERVAL ? log : WL_TREE_INTERVAL);
   }
-  bool larger = false;
-  for (u32 c = mine + 1 + lane_id(); c < share.levels * WL_TREE_CLASSES; c += WL_WARP)
-    larger = larger || load_relaxed(share.sizes + c) != 0;
-  return !__any_sync(WL_FULL_MASK, larger);
+  return later < interval ? later : interval;
 }
 
-// An idle warp that is now the caller's to give work to, or WL_TREE_IDLE. One lane calls it.
-WL_DEVICE u32 tree_claim(const TreeShare& share, u32 start) {
-  const u32 words = (share.warps + 63) / 64, tops = (words + 63) / 64;
+// Count the caller under the workload size `now` (0: none) in place of `before`.
+WL_DEVICE void tree_resize(const TreeShare& share, u32 before, u32 now) {
+  if (before == now || lane_id() != 0) return;
+  if (before != 0) atomicSub(share.sizes + before, 1u);
+  if (now != 0) atomicAdd(share.sizes + now, 1u);
+}
+
+// Up to `most` idle warps that are now the caller's to give work to: bits of a word of the bitmap, 0 when there are
+// none, and the warp `first` of its lowest bit. One lane calls it.
+WL_DEVICE u64 tree_claim(const TreeShare& share, u32 most, u32& first) {
+  const u32 words = (share.warps + 63) / 64, tops = (words + 63) / 64, me = share.number();
+  first = 0;
   for (u32 i = 0; i < tops; ++i) {
-    const u32 top = (start + i) % tops;
+    const u32 top = (me + i) % tops;
     u64 some = load_relaxed(share.groups + top);
     while (some != 0) {
-      const u32 bit = (u32)__ffsll((i64)some) - 1;
-      some &= some - 1;
+      // From a place on that differs between warps, so that they do not all ask for the same word.
+      const u64 later = some & ~0ull << (me % 64);
+      const u32 bit = (u32)__ffsll((i64)(later != 0 ? later : some)) - 1;
+      some &= ~(1ull << bit);
       const u32 word = top * 64 + bit;
       u64 idle = load_relaxed(share.idle + word);
       while (idle != 0) {
-        const u64 lowest = idle & (~idle + 1);
-        const u64 before = atomicAnd(share.idle + word, ~lowest);
-        if ((before & lowest) != 0) {
-          // It counts as busy before it has the work, so that nobody takes the end for near.
-          atomicSub(&share.counters->idle, 1u);
-          return word * 64 + (u32)__ffsll((i64)lowest) - 1;
+        u64 rest = idle;
+        for (u32 taken = 0; taken < most && rest != 0; ++taken) rest &= rest - 1;
+        const u64 wanted = idle & ~rest;
+        const u64 before = atomicAnd(share.idle + word, ~wanted);
+        const u64 claimed = before & wanted;
+        if (claimed != 0) {
+          // They count as busy before they have the work, so that nobody takes the end for near.
+          atomicSub(&share.counters->idle, (u32)__popcll((i64)claimed));
+          first = word * 64;
+          return claimed;
         }
-        idle = before & ~lowest;
+        idle = before & ~wanted;
       }
       // Nobody is left here, unless somebody came just now.
       atomicAnd(share.groups + top, ~(1ull << bit));
       if (load_relaxed(share.idle + word) != 0) atomicOr(share.groups + top, 1ull << bit);
     }
   }
-  return WL_TREE_IDLE;
+  return 0;
 }
 
-// Hand half of the nodes of level L to an idle warp: half of each range, or the later half of single nodes.
+// Visits of `nodes` nodes. What warps give each other is whole visits: half a visit each would take them as long as one
+// of them alone, with half of the lanes idle.
+WL_DEVICE u64 tree_visits(u64 nodes) { return (nodes + WL_WARP - 1) / WL_WARP; }
+
+// Where part `part` of `parts` parts of `nodes` nodes begins.
+WL_DEVICE u64 tree_part(u64 nodes, u32 part, u32 parts) {
+  return part == parts ? nodes : tree_visits(nodes) * part / parts * WL_WARP;
+}
+
+// The idle warps that shall have a part each of the caller's `nodes` nodes (as tree_claim says; 0: keep them). `mine` is
+// its workload size: only the busiest give, and they divide the idle warps among them. With many idle warps that is many
+// parts at once, so that one range comes to all warps in a few steps, where halves would take one for each doubling.
+WL_DEVICE u64 tree_takers(const TreeShare& share, u32 mine, u64 nodes, u32 idle, u32& first) {
+  first = 0;
+  if (mine == 0) return 0;
+  bool larger = false;
+  for (u32 c = mine + 1 + lane_id(); c < share.levels * WL_TREE_CLASSES; c += WL_WARP)
+    larger = larger || load_relaxed(share.sizes + c) != 0;
+  if (__any_sync(WL_FULL_MASK, larger)) return 0;
+  u64 takers = 0;
+  if (lane_id() == 0) {
+    const u32 alike = load_relaxed(share.sizes + mine);
+    const u32 fair = alike == 0 || idle < alike ? 1 : idle / alike;
+    const u64 most = min_u64(min_u64(fair, WL_WARP), tree_visits(nodes) - 1);
+    takers = tree_claim(share, (u32)most, first);
+  }
+  first = __shfl_sync(WL_FULL_MASK, first, 0);
+  return __shfl_sync(WL_FULL_MASK, takers, 0);
+}
+
+// The warp of the lane's bit of `takers`, of lane 0 the lowest.
+WL_DEVICE u32 tree_taker(u32 first, u64 takers) {
+  for (u32 i = 0; i < lane_id(); ++i) takers &= takers - 1;
+  return first + (takers != 0 ? (u32)__ffsll((i64)takers) - 1 : 0u);
+}
+
+// Keep the first part of the nodes of level L, and hand another part to each of `takers` (see tree_takers). A range that
+// two share is cut, whatever its length.
 template <u32 L, u32 LEVELS, class Level>
-WL_DEVICE void tree_give(const TreeShare& share, WarpTree<LEVELS>& tree, Level& queue, u32 to) {
-  const u32 lane = lane_id();
-  const u32 size = tree.size[L];
-  u32* const out = share.buffer(to);
-  u32 given = 0;
-  if (tree.nodes[L] == size) {
-    given = size / 2;
-    for (u32 i = lane; i < given; i += WL_WARP)
-      queue.save((tree.head[L] + size - given + i) % WL_TREE_QUEUE, out + i * Level::WORDS);
-    tree.size[L] -= given;
-    tree.nodes[L] -= given;
-  } else if constexpr (Level::RANGES) {
-    u64 moved = 0;
-    for (u32 begin = 0; begin < size; begin += WL_WARP) {
-      const u32 slot = (tree.head[L] + begin + lane) % WL_TREE_QUEUE;
-      const bool there = begin + lane < size;
-      const u32 from = there ? queue.begin[slot] : 0u, to_end = there ? queue.end[slot] : 0u;
-      const u32 half = (to_end - from) / 2;
-      const u32 votes = __ballot_sync(WL_FULL_MASK, half != 0);
-      if (half != 0) {
-        u32* const entry = out + (given + (u32)__popc(votes & wl_lanes_below())) * Level::WORDS;
-        queue.begin[slot] = to_end - half;
-        queue.save(slot, entry);
-        queue.begin[slot] = from;
-        queue.end[slot] = to_end - half;
+WL_DEVICE void tree_give(const TreeShare& share, WarpTree<LEVELS>& tree, Level& queue, u32 first, u64 takers) {
+  const u32 lane = lane_id(), parts = (u32)__popcll((i64)takers) + 1;
+  const u64 nodes = tree.nodes[L];
+  // The lane's two entries of the queue, and the nodes before them.
+  const u32 HALVES = WL_TREE_QUEUE / WL_WARP;
+  u32 slot[HALVES], begin[HALVES], length[HALVES];
+  u64 before[HALVES], sum = 0;
+  WL_UNROLL
+  for (u32 h = 0; h < HALVES; ++h) {
+    const bool there = h * WL_WARP + lane < tree.size[L];
+    slot[h] = (tree.head[L] + h * WL_WARP + lane) % WL_TREE_QUEUE;
+    begin[h] = 0;
+    length[h] = there ? 1u : 0u;
+    if constexpr (Level::RANGES) {
+      begin[h] = there ? queue.begin[slot[h]] : 0u;
+      length[h] = there ? queue.end[slot[h]] - begin[h] : 0u;
+    }
+    before[h] = sum + warp_scan_exclusive_sum((u64)length[h]);
+    sum = __shfl_sync(WL_FULL_MASK, before[h] + length[h], WL_WARP - 1);
+  }
+  // What comes to the warp that this lane tells of it.
+  const u32 taker = tree_taker(first, takers);
+  u32 entries = 0;
+  const u64 kept = tree_part(nodes, 1, parts);
+  u64 from = kept;
+  for (u32 part = 1; part < parts; ++part) {
+    const u64 upto = tree_part(nodes, part + 1, parts);
+    u32* const out = share.buffer(__shfl_sync(WL_FULL_MASK, taker, (int)part - 1));
+    u32 given = 0;
+    WL_UNROLL
+    for (u32 h = 0; h < HALVES; ++h) {
+      const u64 low = from > before[h] ? from : before[h];
+      const u64 high = min_u64(upto, before[h] + length[h]);
+      const u32 votes = __ballot_sync(WL_FULL_MASK, low < high);
+      if (low < high) {
+        if constexpr (Level::RANGES) {
+          queue.begin[slot[h]] = begin[h] + (u32)(low - before[h]);
+          queue.end[slot[h]] = begin[h] + (u32)(high - before[h]);
+        }
+        queue.save(slot[h], out + (given + (u32)__popc(votes & wl_lanes_below())) * Level::WORDS);
       }
       given += (u32)__popc(votes);
-      moved += __reduce_add_sync(WL_FULL_MASK, half & 0xffffu) + ((u64)__reduce_add_sync(WL_FULL_MASK, half >> 16) << 16);
     }
-    tree.nodes[L] -= moved;
+    if (lane == part - 1) entries = given;
+    from = upto;
   }
+  u32 size = 0;
+  WL_UNROLL
+  for (u32 h = 0; h < HALVES; ++h) {
+    const bool stays = length[h] != 0 && before[h] < kept;
+    if constexpr (Level::RANGES) {
+      if (stays) {
+        queue.begin[slot[h]] = begin[h];
+        queue.end[slot[h]] = begin[h] + (u32)min_u64(length[h], kept - before[h]);
+      }
+    }
+    size += (u32)__popc(__ballot_sync(WL_FULL_MASK, stays));
+  }
+  tree.size[L] = size;
+  tree.nodes[L] = kept;
   __threadfence();
   __syncwarp();
-  if (lane == 0) store_release(share.flags + to, given << 8 | (L + 1));
+  if (lane < parts - 1) store_release(share.flags + taker, entries << 8 | (L + 1));
 }
 
 // The same for rows of the source.
 template <u32 LEVELS>
-WL_DEVICE void tree_give_rows(const TreeShare& share, WarpTree<LEVELS>& tree, u32 to) {
-  const u64 half = (tree.last - tree.next) / 2;
-  if (lane_id() == 0) {
-    u64* const out = (u64*)share.buffer(to);
-    out[0] = tree.last - half;
-    out[1] = tree.last;
+WL_DEVICE void tree_give_rows(const TreeShare& share, WarpTree<LEVELS>& tree, u32 first, u64 takers) {
+  const u32 lane = lane_id(), parts = (u32)__popcll((i64)takers) + 1;
+  const u64 rows = tree.last - tree.next;
+  const u32 taker = tree_taker(first, takers);
+  if (lane < parts - 1) {
+    u64* const out = (u64*)share.buffer(taker);
+    out[0] = tree.next + tree_part(rows, lane + 1, parts);
+    out[1] = tree.next + tree_part(rows, lane + 2, parts);
     __threadfence();
-    store_release(share.flags + to, 1u << 8 | 1u);
+    store_release(share.flags + taker, 1u << 8 | 1u);
   }
-  tree.last -= half;
+  tree.last = tree.next + tree_part(rows, 1, parts);
 }
 
 // The entries that another warp has left for this one, into the empty queue of level L.
@@ -411,29 +505,38 @@ WL_DEVICE void tree_receive(WarpTree<LEVELS>& tree, Level& queue, const u32* fro
   __syncwarp();
 }
 
-// Wait for work from another warp: the flag that says what came, or 0 when there is none any more. A warp leaves only
-// when all that have started are idle and nobody can have chosen it: then all nodes have been visited, for work is
-// never with a warp that counts as idle.
+// Wait for work from another warp: the flag that says what came, or 0 when there is none any more. All nodes have been
+// visited when all warps that have started are idle: work is never with a warp that counts as idle, and one that was given
+// work counts as busy. The last one sees that and tells the others, so that who waits looks at a word of its own: looks of
+// thousands of warps at one would be in the way of those that change it.
 WL_DEVICE u32 tree_wait(const TreeShare& share, u32 workload) {
-  const u32 me = share.number();
+  const u32 me = share.number(), lane = lane_id();
   u32 flag = 0;
-  if (lane_id() == 0) {
+  u32 last = 0;
+  if (lane == 0) {
     if (workload != 0) atomicSub(share.sizes + workload, 1u);
-    u64* const word = share.idle + me / 64;
-    const u64 bit = 1ull << (me % 64);
-    atomicAdd(&share.counters->idle, 1u);
+    // It sees what has started of those that it sees idle, or sees to have taken partitions.
     __threadfence();
-    atomicOr(word, bit);
+    const u32 idle = atomicAdd(&share.counters->idle, 1u) + 1;
+    __threadfence();
+    last = idle >= load_relaxed(&share.counters->started) ? 1u : 0u;
+    // It has started when the others had left.
+    if (load_relaxed(share.flags + me) == WL_TREE_END) last = 2;
+  }
+  last = __shfl_sync(WL_FULL_MASK, last, 0);
+  if (last == 1)
+    for (u32 warp = lane; warp < share.warps; warp += WL_WARP) store_relaxed(share.flags + warp, WL_TREE_END);
+  if (last != 0) return 0;
+  if (lane == 0) {
+    atomicOr(share.idle + me / 64, 1ull << (me % 64));
     atomicOr(share.groups + me / 4096, 1ull << (me / 64 % 64));
     for (u32 round = 0; !tree_wait_stopped(share, round); ++round) {
       flag = load_acquire(share.flags + me);
       if (flag != 0) break;
-      if (load_relaxed(&share.counters->idle) == load_relaxed(&share.counters->started)
-          && (atomicAnd(word, ~bit) & bit) != 0)
-        break;
       spin_pause(100);
     }
-    store_relaxed(share.flags + me, 0u);
+    if (flag == WL_TREE_END) flag = 0;
+    if (flag != 0) store_relaxed(share.flags + me, 0u);
   }
   flag = __shfl_sync(WL_FULL_MASK, flag, 0);
   // What the giver wrote is visible to the lane that saw the flag; the others read it behind this fence.
@@ -564,9 +667,11 @@ WL_DEVICE void tree_count(TreeMeter& meter, bool mine) {
   meter.idle_lanes += WL_WARP - (u32)__popc(__ballot_sync(WL_FULL_MASK, mine));
 }
 WL_DEVICE void tree_report(const TreeShare& share, const TreeMeter& meter) {
-  if (lane_id() != 0) return;
+  // To begin and to find nothing is no work.
+  if (lane_id() != 0 || meter.visits == 0) return;
   atomicAdd(&share.counters->visits, meter.visits);
   atomicAdd(&share.counters->idle_lanes, meter.idle_lanes);
   atomicAdd(&share.counters->busy, meter.busy);
   atomicMax(&share.counters->most_busy, meter.busy);
+  atomicMax(&share.counters->most_visits, meter.visits);
 }

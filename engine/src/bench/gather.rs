@@ -5,7 +5,7 @@ use warpline_gpu::memory::DeviceValue;
 use warpline_gpu::primitives::{RowCount, gather};
 
 use super::data::{check, generate, mix};
-use super::{Bench, Benchmark, Emit, Point, Sweep, Timing, wrong};
+use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep, Timing, wrong};
 use crate::error::Result;
 
 /// Gathers.
@@ -16,7 +16,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
         name: "size",
         about: "bytes of the column that is read, in random or in ascending order",
         x: "bytes of the column",
-        logarithmic: true,
+        spacing: Spacing::Factors,
         run: |bench, emit| async move { size(bench, emit) }.boxed(),
     }],
 };

@@ -9,7 +9,7 @@ use warpline_gpu::synthetic::{Grouped, KeyKind, Made, Numbers, Outcome, Returned
 use warpline_planner::{GroupAlgorithm, GroupSetting, WarplineConfig};
 
 use super::answered::{self, Attempt, answered, emit_if_possible, register};
-use super::{Bench, Benchmark, Emit, Sweep};
+use super::{Bench, Benchmark, Emit, Spacing, Sweep};
 use crate::error::Result;
 
 /// Group-bys.
@@ -21,56 +21,56 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             name: "groups",
             about: "groups of int keys without gaps",
             x: "groups",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { groups(bench, KeyKind::Dense, emit).await }.boxed(),
         },
         Sweep {
             name: "sparse",
             about: "groups of int keys all over their range",
             x: "groups",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { groups(bench, KeyKind::Sparse, emit).await }.boxed(),
         },
         Sweep {
             name: "wide",
             about: "groups of bigint keys all over their range",
             x: "groups",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { groups(bench, KeyKind::Wide, emit).await }.boxed(),
         },
         Sweep {
             name: "skew",
             about: "Zipf exponent of int keys without gaps, over 2^12 and 2^16 groups",
             x: "exponent",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { skew(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "decimals",
             about: "groups of sums of 128-bit decimals",
             x: "groups",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { decimals(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "calls",
             about: "groups of count, sum, min and max of a bigint, and of the sum alone",
             x: "groups",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { calls(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "fill",
             about: "how full a hash table in device memory becomes, by its slots: bigint keys, sum of a bigint",
             x: "groups in % of the slots",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { fill(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "grid",
             about: "blocks a multiprocessor, by the groups of a table in device memory and in shared memory",
             x: "blocks a multiprocessor",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { grid(bench, emit).await }.boxed(),
         },
     ],

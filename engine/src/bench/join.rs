@@ -13,7 +13,7 @@ use warpline_planner::{JoinSetting, WarplineConfig};
 
 use super::answered::{self, Attempt, answered, emit_if_possible, register};
 use super::output::output;
-use super::{Bench, Benchmark, Emit, Sweep};
+use super::{Bench, Benchmark, Emit, Spacing, Sweep};
 use crate::error::Result;
 
 /// Joins.
@@ -25,49 +25,49 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             name: "skew",
             about: "how unevenly often the probing keys occur; two columns of 4 bytes a side",
             x: "Zipf exponent",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { skew(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "matched",
             about: "share of the probing rows that have a match; two columns of 4 bytes a side",
             x: "matched rows in %",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { matched(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "widths",
             about: "bytes of keys and columns: 4 and 4, 4 and 8, 8 and 4, 8 and 8; two columns a side",
             x: "bytes of a row",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { widths(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "repeats",
             about: "rows of each key on the build side, which as the probing side has half the rows",
             x: "rows of a key",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { repeats(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "columns",
             about: "columns of each side; none is the narrow join",
             x: "columns a side",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { columns(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "sizes",
             about: "build rows for each probing row; two columns of 4 bytes a side",
             x: "build rows / probe rows",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { sizes(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "output",
             about: "pairs of partitioned sides of half the rows, written at once or counted first",
             x: "rows of a key",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { output(bench, emit) }.boxed(),
         },
     ],

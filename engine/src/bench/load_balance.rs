@@ -14,7 +14,7 @@ use warpline_tpch::verify::{Answer, compare, ordering_of};
 use warpline_tpch::{Benchmark as Queries, QueryEngine, QueryRun, Scale, generate};
 
 use super::answered::{Answered, Attempt, Repeat, answered_as_set, register};
-use super::{Bench, Benchmark, Emit, Point, Sweep, Timing, median, wrong};
+use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep, Timing, median, wrong};
 use crate::error::{Error, Result};
 
 /// The balance of work.
@@ -26,14 +26,14 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             name: "fanout",
             about: "how unevenly the matches of 2^24 probing rows are spread; the index is there already",
             x: "Zipf exponent",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { fanout(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "jcch",
             about: "the queries of JCC-H with skewed bindings, at the scale of --scale",
             x: "query",
-            logarithmic: false,
+            spacing: Spacing::Names,
             run: |bench, emit| async move { jcch(bench, emit).await }.boxed(),
         },
     ],

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use serde::Serialize;
 use warpline_gpu::device::{Event, Stream};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
@@ -62,6 +63,18 @@ pub struct Benchmark {
     pub sweeps: &'static [Sweep],
 }
 
+/// What lies between the values of a parameter, and so how they are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Spacing {
+    /// It grows by steps: lines over a linear axis.
+    Steps,
+    /// It grows by factors: lines over a logarithmic axis.
+    Factors,
+    /// Nothing, for they are names: bars in groups.
+    Names,
+}
+
 /// A parameter that is varied while everything else stays.
 pub struct Sweep {
     /// The name on the command line.
@@ -70,8 +83,8 @@ pub struct Sweep {
     pub about: &'static str,
     /// The parameter, with its unit.
     pub x: &'static str,
-    /// Whether the parameter grows by factors.
-    pub logarithmic: bool,
+    /// What lies between the parameter's values.
+    pub spacing: Spacing,
     /// Measures all points and hands each over as it comes.
     pub run: for<'a> fn(&'a Bench, &'a mut Emit<'a>) -> BoxFuture<'a, Result<()>>,
 }

@@ -6,7 +6,7 @@ use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
 
 use super::data::{Zipf, check, generate, mix};
-use super::{Bench, Benchmark, Emit, Point, Sweep, wrong};
+use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep, wrong};
 use crate::error::Result;
 
 /// Partitions.
@@ -18,21 +18,21 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             name: "bits",
             about: "bits of the key that rows are split by; one column of 4 bytes",
             x: "bits",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { bits(bench, emit) }.boxed(),
         },
         Sweep {
             name: "columns",
             about: "columns that move with the keys",
             x: "payload columns",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { columns(bench, emit) }.boxed(),
         },
         Sweep {
             name: "skew",
             about: "how unevenly often keys occur",
             x: "Zipf exponent",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { skew(bench, emit) }.boxed(),
         },
     ],

@@ -8,7 +8,7 @@ use warpline_tpch::WorkBalance;
 use warpline_tpch::environment::Environment;
 
 use super::chart;
-use super::{Sweep, Timing};
+use super::{Spacing, Sweep, Timing};
 use crate::chart::short;
 use crate::error::{Error, Result};
 
@@ -157,8 +157,8 @@ pub struct SweepReport {
     pub about: &'static str,
     /// The parameter, with its unit.
     pub x: &'static str,
-    /// Whether it grows by factors.
-    pub logarithmic: bool,
+    /// What lies between its values.
+    pub spacing: Spacing,
     /// In the order in which they were measured.
     pub points: Vec<Point>,
 }
@@ -169,7 +169,7 @@ impl SweepReport {
             sweep: sweep.name,
             about: sweep.about,
             x: sweep.x,
-            logarithmic: sweep.logarithmic,
+            spacing: sweep.spacing,
             points: Vec::new(),
         }
     }
@@ -307,7 +307,7 @@ impl Report {
             .map_err(|error| Error::Bench(format!("the report has no JSON form: {error}")))
     }
 
-    /// A line chart a sweep, one above the other; dashed lines are predictions.
+    /// A chart a sweep, one above the other: lines, of which the dashed ones are predictions, or groups of bars.
     pub fn to_svg(&self) -> String {
         chart::svg(self)
     }
@@ -344,7 +344,7 @@ mod tests {
             name: "size",
             about: "what is copied",
             x: "bytes",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |_, _| Box::pin(async { Ok(()) }),
         };
         let timing = |a, b| Timing {
@@ -399,6 +399,31 @@ mod tests {
         assert_eq!(points.len(), 3);
         assert_eq!(points[1]["predicted_ms"], 1.5);
         assert_eq!(points[0]["phases"][1][0], "move");
+    }
+
+    #[test]
+    fn names_have_bars_and_no_lines_between_them() {
+        let mut report = report();
+        report.sweeps[0].spacing = Spacing::Names;
+        let svg = report.to_svg();
+        assert_eq!(svg.matches("<polyline").count(), 0, "{svg}");
+        // Two points, for the third took no time; two series in the legend; the white ground.
+        assert_eq!(svg.matches("<rect").count(), 2 + 2 + 1, "{svg}");
+        assert!(svg.contains(">10000</text>"), "{svg}");
+        // The chart below the first begins where that one ends.
+        let sweep = report.sweeps[0].clone();
+        report.sweeps.push(sweep);
+        let both = report.to_svg();
+        let height = |svg: &str| -> Option<f64> {
+            svg.split("height=\"")
+                .nth(1)?
+                .split('"')
+                .next()?
+                .parse()
+                .ok()
+        };
+        let (one, two) = (height(&svg), height(&both));
+        assert!(one < two, "{one:?} {two:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use warpline_gpu::primitives::{RowCount, sort_rows};
 
 use super::data::{check, generate, mix};
-use super::{Bench, Benchmark, Emit, Point, Sweep, wrong};
+use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep, wrong};
 use crate::error::Result;
 
 /// Sorts.
@@ -16,21 +16,21 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             name: "bits",
             about: "bits of the key",
             x: "bits",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { bits(bench, emit) }.boxed(),
         },
         Sweep {
             name: "rows",
             about: "rows to sort, by keys of 32 and of 64 bits",
             x: "rows",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { rows(bench, emit) }.boxed(),
         },
         Sweep {
             name: "words",
             about: "key words of 20 bits each",
             x: "key words",
-            logarithmic: false,
+            spacing: Spacing::Steps,
             run: |bench, emit| async move { words(bench, emit) }.boxed(),
         },
     ],

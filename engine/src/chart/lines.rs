@@ -36,9 +36,9 @@ pub(crate) struct Layout {
     pub(crate) width: f64,
     pub(crate) height: f64,
     /// Space around the lines: left, right, top, bottom.
-    margin: [f64; 4],
+    pub(super) margin: [f64; 4],
     /// Whether the right margin has the legend; a page has it as text.
-    legend: bool,
+    pub(super) legend: bool,
 }
 
 impl Layout {

@@ -1,10 +1,11 @@
-//! Charts as SVG, without a plotting library: lines, bars and dots, for files of their own and for pages.
+//! Charts as SVG, without a plotting library: lines, bars, groups of bars and dots, for files of their own and for pages.
 //!
 //! Colours are attributes, which a page's style sheet may override by the classes `words` and `grid`.
 
 mod axis;
 mod bars;
 mod dots;
+mod groups;
 mod lines;
 
 use std::fmt::Write as _;
@@ -12,6 +13,7 @@ use std::fmt::Write as _;
 pub(crate) use axis::{Axis, Kind};
 pub(crate) use bars::{ratios, shares};
 pub(crate) use dots::{Mark, Shape, dots};
+pub(crate) use groups::{Bars, GroupedBars};
 pub(crate) use lines::{Layout, LineChart, Series};
 
 /// Colours that people with any colour vision tell apart (the first six are Okabe and Ito's), and that stand out on white and on black.

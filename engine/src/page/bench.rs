@@ -4,7 +4,7 @@ use warpline_tpch::compare::{change, geometric_mean};
 
 use super::html::{Cell, Figure, Page, Table, Tile, swatch};
 use super::tpch::changed;
-use crate::bench::chart::lines;
+use crate::bench::chart::Chart;
 use crate::bench::{EarlierReport, Report, SweepReport};
 use crate::chart::{COLOURS, Layout, shares, short, significant};
 
@@ -68,14 +68,12 @@ pub fn bench(report: &Report, earlier: Option<&EarlierReport>) -> String {
 }
 
 fn figures(sweep: &SweepReport, earlier: Option<&EarlierReport>) -> Vec<Figure> {
-    let mut chart = lines(sweep, String::new());
+    let mut chart = Chart::of(sweep, String::new());
     if let Some(earlier) = earlier {
-        for series in &mut chart.series {
-            series.earlier = earlier.series(sweep.sweep, &series.name);
-        }
+        chart.earlier(|series| earlier.series(sweep.sweep, series));
     }
     let layout = Layout::PAGE;
-    let names = chart.series.iter().map(|series| series.name.clone());
+    let names = chart.series().into_iter().map(String::from);
     let mut figures = vec![Figure {
         title: "Time".into(),
         about: format!("milliseconds over {}", sweep.x),
@@ -85,7 +83,7 @@ fn figures(sweep: &SweepReport, earlier: Option<&EarlierReport>) -> Vec<Figure> 
             .collect(),
         svg: chart
             .draw(layout)
-            .scaling(layout.width, layout.height, sweep.about),
+            .scaling(layout.width, chart.height(layout), sweep.about),
     }];
     let parts = sweep.phases();
     if parts.is_empty() {

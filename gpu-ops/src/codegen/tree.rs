@@ -15,7 +15,7 @@ const QUEUE: u64 = 64;
 /// Classes of workload sizes a level, as in `tree.cuh`.
 const CLASSES: u64 = 64;
 /// Words of `TreeCounters` of `tree.cuh`.
-const COUNTER_WORDS: u64 = 16;
+const COUNTER_WORDS: u64 = 128;
 /// Pieces that the queue of all warps has room for, with a fixed granularity.
 const ROOM: u64 = 1 << 14;
 /// Partitions of the source a warp, when warps share work.
@@ -99,10 +99,7 @@ impl KernelWriter<'_> {
             layout.entry_words
         );
         line!(self, "  {tree}<{count}> tree;\n  tree.clear();");
-        line!(
-            self,
-            "  if (lane_id() == 0) atomicAdd(&share.counters->started, 1u);"
-        );
+        line!(self, "  tree_start(share);");
         let a_warp = if options.balance.shares() {
             PARTITIONS
         } else {
@@ -114,7 +111,7 @@ impl KernelWriter<'_> {
         );
         line!(self, "  bool more = true;");
         if options.balance == Balance::NifsAws {
-            line!(self, "  u32 workload = 0, look = 1;");
+            line!(self, "  u32 workload = 0, look = 1, interval = 0;");
         }
         if options.metrics {
             line!(
@@ -142,6 +139,9 @@ impl KernelWriter<'_> {
             );
         }
         line!(self, "    }}");
+        if options.balance == Balance::NifsAws {
+            self.look_around(&levels);
+        }
         line!(self, "    const u32 level = tree.pick();");
         line!(self, "    if (level == WL_TREE_IDLE) {{");
         if options.metrics {
@@ -163,9 +163,6 @@ impl KernelWriter<'_> {
         }
         line!(self, "    }}");
         line!(self, "    __syncwarp();");
-        if options.balance == Balance::NifsAws {
-            self.look_around(&levels);
-        }
         line!(self, "  }}");
         if options.metrics {
             line!(self, "  tree_report(share, meter);");
@@ -247,7 +244,7 @@ impl KernelWriter<'_> {
             Balance::NifsAws => {
                 line!(
                     self,
-                    "      const u32 flag = tree_wait(share, workload); workload = 0; look = 1;"
+                    "      const u32 flag = tree_wait(share, workload); workload = 0; look = 1; interval = 0;"
                 );
                 line!(self, "      if (flag == 0) break;");
                 line!(
@@ -286,57 +283,69 @@ impl KernelWriter<'_> {
         }
     }
 
-    /// The busiest warp gives half of its work to an idle one.
+    /// The busiest warps give parts of their work to idle ones.
     fn look_around(&mut self, levels: &[Level]) {
         line!(self, "    if (--look == 0) {{");
         line!(
             self,
             "      const u32 idle = __shfl_sync(WL_FULL_MASK, load_relaxed(&share.counters->idle), 0);"
         );
-        line!(self, "      look = tree_interval(share.warps, idle);");
+        line!(
+            self,
+            "      look = interval = tree_interval(share.warps, idle, interval);"
+        );
         line!(self, "      if (idle != 0) {{");
-        // The lowest level, that of the highest subtrees, of which there is something to give.
-        line!(self, "        u32 give = WL_TREE_IDLE; u64 nodes = 0;");
+        // The lowest level, that of the highest subtrees, of which there is more than a visit.
+        line!(self, "        u32 give = 0; u64 nodes = 0;");
         for l in (1..levels.len()).rev() {
             line!(
                 self,
-                "        if (tree.nodes[{l}] > 1) {{ give = {l}; nodes = tree.nodes[{l}]; }}"
+                "        if (tree.nodes[{l}] > WL_WARP) {{ give = {l}; nodes = tree.nodes[{l}]; }}"
             );
         }
         line!(
             self,
-            "        if (tree.last - tree.next > 1) {{ give = 0; nodes = tree.last - tree.next; }}"
+            "        if (tree.last - tree.next > WL_WARP) {{ give = 0; nodes = tree.last - tree.next; }}"
         );
         line!(
             self,
-            "        const u32 mine = give == WL_TREE_IDLE ? 0u : ({} - give) * WL_TREE_CLASSES + wl_warp_bits(nodes);",
+            "        const u32 mine = nodes == 0 ? 0u : ({} - give) * WL_TREE_CLASSES + wl_warp_bits(nodes);",
             levels.len() - 1
         );
         line!(
             self,
-            "        const bool busiest = tree_is_busiest(share, workload, mine); workload = mine;"
+            "        tree_resize(share, workload, mine); workload = mine;"
         );
-        line!(self, "        if (busiest && mine != 0) {{");
         line!(
             self,
-            "          const u32 to = __shfl_sync(WL_FULL_MASK, lane_id() == 0 ? tree_claim(share, share.number()) : 0u, 0);"
+            "        u32 first; const u64 takers = tree_takers(share, mine, nodes, idle, first);"
         );
-        line!(self, "          if (to != WL_TREE_IDLE) {{");
-        line!(self, "            switch (give) {{");
+        line!(self, "        if (takers != 0) {{");
+        line!(self, "          switch (give) {{");
         line!(
             self,
-            "            case 0: tree_give_rows(share, tree, to); break;"
+            "          case 0: tree_give_rows(share, tree, first, takers); break;"
         );
         for l in 1..levels.len() {
             line!(
                 self,
-                "            case {l}: tree_give<{l}>(share, tree, queues.level{l}, to); break;"
+                "          case {l}: tree_give<{l}>(share, tree, queues.level{l}, first, takers); break;"
             );
         }
+        line!(self, "          }}\n          __syncwarp();");
         line!(
             self,
-            "            }}\n            __syncwarp();\n          }}\n        }}\n      }}\n    }}"
+            "          const u64 kept = tree_part(nodes, 1, (u32)__popcll((i64)takers) + 1);"
         );
+        line!(
+            self,
+            "          const u32 less = kept <= WL_WARP ? 0u : mine - wl_warp_bits(nodes) + wl_warp_bits(kept);"
+        );
+        line!(
+            self,
+            "          tree_resize(share, workload, less); workload = less;"
+        );
+        line!(self, "        }}\n      }}\n    }}");
     }
 
     /// A visit of up to 32 nodes of level `l`.

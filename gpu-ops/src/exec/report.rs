@@ -152,6 +152,8 @@ impl Counters {
                 self.add(&name("rows"), rows as usize);
             }
             if let Some(tree) = &step.tree {
+                self.add(&name("warp_iterations"), tree.visits as usize);
+                self.add(&name("most_warp_iterations"), tree.most_visits as usize);
                 self.add(&name("iir_per_mille"), (tree.iir() * 1e3).round() as usize);
                 self.add(
                     &name("ilif_per_mille"),

@@ -6,9 +6,9 @@ use crate::codegen::TreeLayout;
 use crate::error::{GpuError, Result};
 use crate::memory::DeviceBuffer;
 
-/// Where `TreeCounters` of `tree.cuh` has its visits, in words of 8 bytes; idle lanes, busy cycles and the most of
-/// one warp follow.
-const VISITS: usize = 2;
+/// Where `TreeCounters` of `tree.cuh` has its visits, in words of 8 bytes; idle lanes, busy cycles, the most of one warp
+/// and its visits follow.
+const VISITS: usize = 48;
 
 /// Memory of one launch: zeroed words, and buffers.
 pub(super) struct TreeMemory {
@@ -31,6 +31,8 @@ pub struct TreeMetrics {
     pub busy_cycles: u64,
     /// Cycles of the warp that had most.
     pub most_busy_cycles: u64,
+    /// Warp iterations of the warp that had most.
+    pub most_visits: u64,
 }
 
 impl TreeMetrics {
@@ -42,12 +44,18 @@ impl TreeMetrics {
         self.idle_lanes as f64 / (self.visits as f64 * 32.0)
     }
 
-    /// Inter-warp load imbalance factor: most busy cycles of a warp over their mean.
+    /// Inter-warp load imbalance factor: most busy cycles of a warp over the mean.
+    ///
+    /// The mean is that of the warps that could have had work, no more than there were warp iterations: the grid is as
+    /// large as the device holds, before anybody knows how many matches a row has. The authors' own mean is that of the
+    /// warps that had work, which is never less, so that this factor is never below theirs; a single warp that does
+    /// everything alone would be balanced by theirs.
     pub fn ilif(&self) -> f64 {
         if self.busy_cycles == 0 {
             return 1.0;
         }
-        self.most_busy_cycles as f64 * self.warps as f64 / self.busy_cycles as f64
+        let able = self.warps.min(self.visits).max(1);
+        self.most_busy_cycles as f64 * able as f64 / self.busy_cycles as f64
     }
 }
 
@@ -76,7 +84,7 @@ impl TreeMemory {
         if !self.metrics {
             return Ok(None);
         }
-        let words: Vec<u64> = self.words.download_values(run.stream, 0, VISITS + 4)?;
+        let words: Vec<u64> = self.words.download_values(run.stream, 0, VISITS + 5)?;
         let word = |i: usize| words.get(VISITS + i).copied().unwrap_or(0);
         Ok(Some(TreeMetrics {
             warps: self.warps,
@@ -84,6 +92,7 @@ impl TreeMemory {
             idle_lanes: word(1),
             busy_cycles: word(2),
             most_busy_cycles: word(3),
+            most_visits: word(4),
         }))
     }
 }

@@ -26,7 +26,7 @@ use futures::FutureExt;
 use warpline_gpu::GpuError;
 
 use super::answered::{Answered, Attempt, Repeat, answered_as_set};
-use super::{Bench, Benchmark, Emit, Point, Sweep};
+use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep};
 use crate::ByteSize;
 use crate::error::{Error, Result};
 use link::Link;
@@ -42,21 +42,21 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
             name: "sizes",
             about: "bytes of a table for each byte of --budget; both tables alike, 16-byte rows, results added up",
             x: "bytes of a table / budget",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { sizes(bench, emit).await }.boxed(),
         },
         Sweep {
             name: "partitioner",
             about: "the first pass by itself, from host memory to host memory, 16-byte rows; where rows are gathered",
             x: "fan-out",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { partitioner(bench, emit) }.boxed(),
         },
         Sweep {
             name: "runs",
             about: "1 GiB from host memory to device memory in runs, as partitions of many chunks come; by copy engine and kernel",
             x: "bytes of a run",
-            logarithmic: true,
+            spacing: Spacing::Factors,
             run: |bench, emit| async move { link::runs(bench, emit) }.boxed(),
         },
     ],
