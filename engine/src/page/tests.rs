@@ -85,6 +85,22 @@ fn every_chart_has_its_queries() {
 }
 
 #[test]
+fn what_no_query_has_is_not_summed_up() {
+    let mut on_the_cpu = report();
+    for query in &mut on_the_cpu.queries {
+        query.floor_ms = None;
+    }
+    let page = tpch(&on_the_cpu, None);
+    assert!(page.contains("cold, all together") && !page.contains("Ratio to the floor"));
+    assert!(!page.contains("-0.0"), "a sum of nothing");
+    for query in &mut on_the_cpu.queries {
+        query.cold_ms = None;
+    }
+    let page = tpch(&on_the_cpu, None);
+    assert!(!page.contains("cold, all together") && !page.contains("-0.0"));
+}
+
+#[test]
 fn an_earlier_report_adds_columns_and_a_chart() {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("old.json");

@@ -90,11 +90,13 @@ fn tiles(report: &Report, earlier: Option<&Earlier>) -> Vec<Tile> {
             "hot, all together",
         ),
     ];
-    let cold: f64 = queries.iter().filter_map(|query| query.cold_ms).sum();
-    tiles.push(Tile::new(
-        format!("{} ms", significant(cold)),
-        "cold, all together",
-    ));
+    let cold = queries.iter().filter_map(|query| query.cold_ms);
+    if let Some(cold) = cold.reduce(|sum, ms| sum + ms) {
+        tiles.push(Tile::new(
+            format!("{} ms", significant(cold)),
+            "cold, all together",
+        ));
+    }
     if let Some(mean) = geometric_mean(queries.iter().filter_map(QueryReport::over_floor)) {
         tiles.push(Tile::new(significant(mean), "hot / floor, geometric mean"));
     }
@@ -316,16 +318,18 @@ fn queries(report: &Report, earlier: Option<&Earlier>) -> Table {
     let rows: Vec<Vec<Cell>> = rows.collect();
     let mut footer = vec![Cell::default(); header.len()];
     footer[0] = "total".into();
-    let mut total = |column: &str, sum: f64| {
+    // None, where no query has a value, and not a sum of nothing.
+    let mut total = |column: &str, sum: Option<f64>| {
         if let Some(at) = header.iter().position(|name| *name == column) {
-            footer[at] = significant(sum).into();
+            footer[at] = sum.map_or("-".to_string(), significant).into();
         }
     };
-    let sum = |of: &dyn Fn(&QueryReport) -> Option<f64>| -> f64 {
-        report.queries.iter().filter_map(of).sum()
+    let sum = |of: &dyn Fn(&QueryReport) -> Option<f64>| {
+        let values = report.queries.iter().filter_map(of);
+        values.reduce(|sum, value| sum + value)
     };
     total("cold", sum(&|q| q.cold_ms));
-    total("hot", report.total_hot_ms);
+    total("hot", Some(report.total_hot_ms));
     total("floor", sum(&|q| q.floor_ms));
     total("CPU", sum(&|q| q.cpu_median_ms));
     if let Some(earlier) = earlier {
