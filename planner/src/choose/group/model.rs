@@ -13,25 +13,25 @@ const WRITTEN: f64 = 1.55;
 const WRITTEN_WIDE: f64 = 12.0;
 /// A group's states beyond the first cost what the cache costs, over so many bytes.
 const CACHED: f64 = (1u64 << 22) as f64;
-/// The share of the shorter of reading and computing that does not hide behind the longer.
-const EXPOSED: f64 = 0.4;
 /// The share of reading that does not hide behind atomics.
 const READ: f64 = 0.68;
 /// Bytes that memory moves at least.
 const SECTOR: f64 = 32.0;
-/// Launches and waits of an aggregation by the pipeline itself.
-const FUSED: f64 = 4.0;
+/// Launches and waits of an aggregation by the pipeline itself, tables of blocks cleared and brought home.
+const FUSED: f64 = 3.3;
+/// Places in shared memory that are so many that additions hardly meet.
+const MANY: f64 = (1u64 << 14) as f64;
 /// What the atomics of a row to several words of one group cost: the words' number to this power. The lanes that lost
 /// at the first word come to the next one by one.
 const STAGGERED: f64 = 0.55;
 /// A look-up of a hash table beside its reads: picoseconds.
 const HASHED: f64 = 11.0;
 /// Costs of adding a word in a flush of shared tables, of which all blocks' meet at the same groups, in atomics to memory.
-const FLUSHED: f64 = 0.45;
+const FLUSHED: f64 = 0.37;
 /// The same of a table with keys, whose groups are looked for …
 const FLUSHED_KEYS: f64 = 0.7;
 /// … and of an extreme, which is read and seldom written.
-const FLUSHED_TEST: f64 = 0.2;
+const FLUSHED_TEST: f64 = 0.3;
 
 /// A table in a block's shared memory in front of one in device memory.
 #[derive(Debug, Clone, Copy)]
@@ -94,11 +94,18 @@ impl Model<'_> {
         zipf::hottest(self.groups(), self.w.skew)
     }
 
-    /// Picoseconds of a row's additions to `words` words of few groups in shared memory: lanes of a warp that meet take
-    /// turns, so the most frequent group decides.
-    fn queued(&self) -> f64 {
-        let counters = 8.0 / self.hottest();
-        self.machine.shared_wide_atomics.at(counters.max(2.0 * 8.0)) * self.words().powf(STAGGERED)
+    /// Picoseconds of a row's additions to words of few groups in the shared memory of `blocks` blocks a multiprocessor:
+    /// rows that meet take turns, so the most frequent group decides, and the longer the fewer tables there are to meet in.
+    fn queued(&self, blocks: f64) -> f64 {
+        /// Blocks of a multiprocessor that the curve was measured with, or as good as that many.
+        const BLOCKS: f64 = 4.0;
+        /// Turns are taken by more warps where there are fewer tables, but not by as many more.
+        const CROWDED: f64 = 0.7;
+        let atomics = &self.machine.shared_wide_atomics;
+        let apart = atomics.at(MANY);
+        let met = atomics.at((8.0 / self.hottest()).max(2.0 * 8.0));
+        let crowd = (BLOCKS / blocks.min(BLOCKS)).powf(CROWDED);
+        (apart + (met - apart).max(0.0) * crowd) * self.words().powf(STAGGERED)
     }
 
     /// Bytes from a group's word to that of the next: both words of a sum of 128 bits lie beside each other.
@@ -120,9 +127,10 @@ impl Model<'_> {
         }
     }
 
-    /// Picoseconds to read a row.
+    /// Picoseconds to read a row where it lies.
     fn read(&self) -> f64 {
-        (self.key() + widths(&self.w.payload).sum::<f64>()) / self.machine.copy * 1e12
+        let key = self.stored_key().unwrap_or(self.key());
+        (key + widths(&self.w.payload).sum::<f64>()) / self.machine.copy * 1e12
     }
 
     /// Groups that would meet as often if all were equally frequent.
@@ -130,21 +138,22 @@ impl Model<'_> {
         zipf::equal_keys(self.groups(), self.w.skew)
     }
 
-    /// Picoseconds of a row's updates of states in shared memory.
-    fn shared_row(&self) -> f64 {
+    /// Picoseconds of a row's updates of states in the shared memory of `blocks` blocks a multiprocessor.
+    fn shared_row(&self, blocks: f64) -> f64 {
         /// What of a queue is not hidden, and what a word costs without, in additions to many places.
-        const QUEUE: f64 = 0.7;
-        const WORD: f64 = 0.87;
-        const MANY: f64 = (1u64 << 14) as f64;
+        const QUEUE: f64 = 0.66;
+        const WORD: f64 = 1.12;
+        /// A count or a test, in additions of 32 bits.
+        const SMALL: f64 = 0.7;
         let least = self.machine.shared_atomics.at(self.machine.shared);
         let small = (self.adds() - self.words()).max(0.0) + self.tests();
         let words = if self.words() > 0.0 {
             let each = self.machine.shared_wide_atomics.at(MANY);
-            QUEUE * self.queued() + WORD * self.words() * each
+            QUEUE * self.queued(blocks) + WORD * self.words() * each
         } else {
             0.0
         };
-        words + small * least
+        words + SMALL * small * least
     }
 
     /// The share of the tests of extremes after which a state is written: the greatest of n draws changes ln n times, and
@@ -194,13 +203,32 @@ impl Model<'_> {
         (self.w.rows * self.read() * READ + self.reaching() * row) * 1e-9
     }
 
+    /// States in registers, of which every row updates all; of more registers than that pays for, in a column of shared
+    /// memory a thread, where it updates its group's; of still more, again in what passes for registers.
     pub(super) fn private(&self) -> Price {
+        /// 32-bit registers of states that code generation keeps in registers, and in shared memory.
+        const REGISTERS: f64 = 24.0;
+        const COLUMNS: f64 = 104.0;
+        /// Updating one of 32 bits, in updates of 8-byte states.
+        const UPDATED: f64 = 0.9;
+        /// What of the shorter of reading and computing does not hide behind the longer.
+        const SHOWN: f64 = 0.1;
+        /// Launches and waits, and those in which the columns of a block are cleared and added up.
+        const LAUNCHES: f64 = 2.7;
+        const ADDED_UP: f64 = 1.7;
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
-        let updates = groups * (self.adds() + self.tests());
+        let registers = groups * self.state() / 4.0;
         let read = self.w.rows * self.read();
-        let compute = self.reaching() * updates * self.machine.register_update;
-        let ms = (read.max(compute) + EXPOSED * read.min(compute)) * 1e-9;
-        Price::default().with("aggregate", ms + self.machine.launches(FUSED))
+        let in_columns = registers > REGISTERS && registers <= COLUMNS;
+        let (compute, more) = match in_columns {
+            true => (self.reaching() * self.machine.register_update, ADDED_UP),
+            false => {
+                let each = UPDATED * self.machine.register_update;
+                (self.reaching() * registers * each, 0.0)
+            }
+        };
+        let ms = (read.max(compute) + SHOWN * read.min(compute)) * 1e-9;
+        Price::default().with("aggregate", ms + self.machine.launches(LAUNCHES + more))
     }
 
     /// The tables of `groups` groups of `blocks` blocks a multiprocessor added to one of `table` bytes; `add`: what a
@@ -213,20 +241,24 @@ impl Model<'_> {
 
     /// Blocks of a multiprocessor that have `bytes` bytes of shared memory each.
     fn blocks(&self, bytes: f64) -> f64 {
-        match (self.machine.shared / bytes.max(1.0)).floor() {
-            0.0..2.0 => 1.0,
-            2.0..4.0 => 2.0,
-            _ => 4.0,
-        }
+        /// As many as registers leave room for.
+        const MOST: f64 = 6.0;
+        (self.machine.shared / bytes.max(1.0))
+            .floor()
+            .clamp(1.0, MOST)
     }
 
+    /// Reading hides behind updates of tables in shared memory, or they behind it.
     pub(super) fn shared(&self) -> Price {
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
         let table = groups * self.state();
-        let flushed = self.flushed(groups, self.blocks(table), table, FLUSHED);
+        let blocks = self.blocks(table);
+        let flushed = self.flushed(groups, blocks, table, FLUSHED);
+        let read = self.w.rows * self.read();
+        let updated = self.reaching() * self.shared_row(blocks);
         Price::default().with(
             "aggregate",
-            self.fused(self.shared_row()) + flushed + self.machine.launches(FUSED),
+            read.max(updated) * 1e-9 + flushed + self.machine.launches(FUSED),
         )
     }
 
@@ -260,7 +292,7 @@ impl Model<'_> {
                     (zipf::top_share(front.slots / 2.0, groups, w.skew), groups)
                 };
                 let missed = (1.0 - kept) * (find + self.global_row(table, equal));
-                let row = kept * self.shared_row() + self.looked_for(front, hashed);
+                let row = kept * self.shared_row(front.blocks) + self.looked_for(front, hashed);
                 (
                     row + missed,
                     self.flushed(met, front.blocks, table, FLUSHED_KEYS),
@@ -332,12 +364,14 @@ impl Model<'_> {
     }
 
     pub(super) fn numbered(&self) -> Price {
+        /// Blocks of a multiprocessor.
+        const NUMBERED: f64 = 2.0;
         let (w, machine) = (self.w, self.machine);
         let table = self.groups() * self.state();
         let read = machine.stream(w.rows * (4.0 + widths(&w.payload).sum::<f64>()));
         let aggregate = if table <= machine.shared {
-            self.reaching() * self.shared_row() * 1e-9
-                + self.flushed(self.groups(), 2.0, table, FLUSHED)
+            self.reaching() * self.shared_row(NUMBERED) * 1e-9
+                + self.flushed(self.groups(), NUMBERED, table, FLUSHED)
         } else {
             self.reaching() * self.global_row(table, self.equal_groups()) * 1e-9
         };
