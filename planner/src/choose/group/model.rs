@@ -13,25 +13,26 @@ const WRITTEN: f64 = 1.55;
 const WRITTEN_WIDE: f64 = 12.0;
 /// A group's states beyond the first cost what the cache costs, over so many bytes.
 const CACHED: f64 = (1u64 << 22) as f64;
-/// The share of reading that does not hide behind atomics.
-const READ: f64 = 0.68;
 /// Bytes that memory moves at least.
 const SECTOR: f64 = 32.0;
 /// Launches and waits of an aggregation by the pipeline itself, tables of blocks cleared and brought home.
 const FUSED: f64 = 3.3;
+/// The same of a table in shared memory in front of one in device memory, beyond.
+const FRONT: f64 = 1.5;
 /// Places in shared memory that are so many that additions hardly meet.
 const MANY: f64 = (1u64 << 14) as f64;
 /// What the atomics of a row to several words of one group cost: the words' number to this power. The lanes that lost
 /// at the first word come to the next one by one.
 const STAGGERED: f64 = 0.55;
 /// A look-up of a hash table beside its reads: picoseconds.
-const HASHED: f64 = 11.0;
-/// Costs of adding a word in a flush of shared tables, of which all blocks' meet at the same groups, in atomics to memory.
+const HASHED: f64 = 8.0;
+/// Costs of adding a word in a flush of shared tables, of which all blocks' meet at the same groups, in atomics to memory: lanes
+/// add to neighbouring groups.
 const FLUSHED: f64 = 0.37;
-/// The same of a table with keys, whose groups are looked for …
-const FLUSHED_KEYS: f64 = 0.7;
-/// … and of an extreme, which is read and seldom written.
+/// The same of an extreme, which is read and seldom written.
 const FLUSHED_TEST: f64 = 0.3;
+/// Either of a table with keys, whose groups lie anywhere.
+const FLUSHED_KEYS: f64 = 0.75;
 
 /// A table in a block's shared memory in front of one in device memory.
 #[derive(Debug, Clone, Copy)]
@@ -108,11 +109,6 @@ impl Model<'_> {
         (apart + (met - apart).max(0.0) * crowd) * self.words().powf(STAGGERED)
     }
 
-    /// Bytes from a group's word to that of the next: both words of a sum of 128 bits lie beside each other.
-    fn spacing(&self) -> f64 {
-        widths(&self.w.payload).fold(8.0, f64::max).min(16.0)
-    }
-
     fn state(&self) -> f64 {
         self.w.state_bytes.into()
     }
@@ -166,25 +162,51 @@ impl Model<'_> {
         ((each.ln() + 0.58) / each).max(together).min(1.0)
     }
 
-    /// Picoseconds of a row's updates of states in `table` bytes of device memory, of `equal` equally frequent groups.
-    fn global_row(&self, table: f64, equal: f64) -> f64 {
+    /// Picoseconds of an atomic to one of the places of `bytes` bytes that are met equally often.
+    fn contended(&self, bytes: f64) -> f64 {
+        /// Up to so many bytes atomics wait for those to the same places, and half as long for twice as many; …
+        const QUEUES: f64 = 4096.0;
+        /// … from so many on for none.
+        const FREE: f64 = 65536.0;
+        let atomics = &self.machine.atomics;
+        if bytes <= QUEUES || bytes >= FREE {
+            return atomics.at(bytes.min(CACHED));
+        }
+        (atomics.at(QUEUES) * QUEUES / bytes).max(atomics.at(FREE))
+    }
+
+    /// Picoseconds by `cost`, a function of bytes, of accesses to groups in `bytes` bytes of device memory; a frequent group's
+    /// are as if there were only those more frequent. The most frequent groups that have the share `kept` of the rows are in
+    /// shared memory.
+    fn far(&self, bytes: f64, kept: f64, cost: impl Fn(f64) -> f64) -> f64 {
+        let groups = self.groups();
+        if self.w.skew <= 0.0 || bytes <= CACHED {
+            return cost(bytes);
+        }
+        let all = zipf::average(groups, self.w.skew, |keys| {
+            cost((keys / groups * bytes).max(CACHED))
+        });
+        let near = cost(CACHED);
+        near + (all - near) / (1.0 - kept).max(f64::MIN_POSITIVE)
+    }
+
+    /// Picoseconds of a row's updates of states in `bytes` bytes of device memory, of `equal` equally frequent groups;
+    /// `kept`: see [`Self::far`].
+    fn global_row(&self, bytes: f64, equal: f64, kept: f64) -> f64 {
         let atomics = &self.machine.atomics;
         let cached = atomics.at(CACHED);
+        let entry = self.state() + self.key();
         // Places that many additions meet at wait, whichever word of theirs. Rows in the order of the key are added up
         // before, and go over the table from its begin to its end.
-        let (contended, table) = match self.w.clustered {
-            true => (0.0, table.min(CACHED)),
-            false => (atomics.at((self.spacing() * equal).min(CACHED)), table),
+        let (contended, bytes) = match self.w.clustered {
+            true => (0.0, bytes.min(CACHED)),
+            false => (self.contended((self.state() * equal).min(CACHED)), bytes),
         };
+        let first = self.far(bytes, kept, |bytes| atomics.at(bytes));
         // What of a group lies in further sectors is fetched from memory as well.
-        let entry = self.state() + self.key();
-        let further = ((entry - 8.0) / SECTOR).max(0.0) * (atomics.at(table) - cached).max(0.0);
-        let first = atomics.at(table).max(contended) + further;
-        let next = if table > CACHED {
-            cached.max(contended)
-        } else {
-            first
-        };
+        let further = ((entry - 8.0) / SECTOR).max(0.0) * (first - cached).max(0.0);
+        let first = first.max(contended) + further;
+        let next = cached.max(contended);
         let (adds, tests) = (self.adds(), self.tests());
         // Cells that others write are read from the L2 cache, however few they are.
         let read = self.machine.gather(4.0, CACHED);
@@ -194,13 +216,12 @@ impl Model<'_> {
             return first + (adds - 1.0) * next + tests * (read + written * cached);
         }
         let others = (tests - 1.0).max(0.0);
-        let brought = self.machine.gather(4.0, table.max(CACHED));
-        brought + others * read + written * (first + others * cached)
-    }
-
-    /// Milliseconds of rows whose atomics take `row` picoseconds each, read from columns on the way.
-    fn fused(&self, row: f64) -> f64 {
-        (self.w.rows * self.read() * READ + self.reaching() * row) * 1e-9
+        let brought = self.far(bytes.max(CACHED), kept, |bytes| {
+            self.machine.gather(4.0, bytes)
+        });
+        // What was read to be tested is in the cache when it is written, and goes back to memory.
+        let back = (first - brought).max(cached);
+        brought + others * read + written * (back + others * cached)
     }
 
     /// States in registers, of which every row updates all; of more registers than that pays for, in a column of shared
@@ -231,10 +252,10 @@ impl Model<'_> {
         Price::default().with("aggregate", ms + self.machine.launches(LAUNCHES + more))
     }
 
-    /// The tables of `groups` groups of `blocks` blocks a multiprocessor added to one of `table` bytes; `add`: what a
-    /// word costs.
-    fn flushed(&self, groups: f64, blocks: f64, table: f64, add: f64) -> f64 {
-        let cells = self.adds() * add + self.tests() * FLUSHED_TEST;
+    /// The tables of `groups` groups of `blocks` blocks a multiprocessor added to one of `table` bytes, which costs so much
+    /// for a word and for an extreme.
+    fn flushed(&self, groups: f64, blocks: f64, table: f64, (add, test): (f64, f64)) -> f64 {
+        let cells = self.adds() * add + self.tests() * test;
         let blocks = blocks * self.machine.multiprocessors;
         blocks * groups * cells * self.machine.atomics.at(table) * 1e-9
     }
@@ -253,7 +274,7 @@ impl Model<'_> {
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
         let table = groups * self.state();
         let blocks = self.blocks(table);
-        let flushed = self.flushed(groups, blocks, table, FLUSHED);
+        let flushed = self.flushed(groups, blocks, table, (FLUSHED, FLUSHED_TEST));
         let read = self.w.rows * self.read();
         let updated = self.reaching() * self.shared_row(blocks);
         Price::default().with(
@@ -263,17 +284,27 @@ impl Model<'_> {
     }
 
     pub(super) fn global(&self) -> Price {
+        /// What is read back for the groups in it is compacted on the way, in bytes copied.
+        const READ_BACK: f64 = 3.5;
+        /// What of the work of one memory does not hide behind that of the other.
+        const SHOWN: f64 = 0.25;
         let (w, machine) = (self.w, self.machine);
         let groups = self.groups();
         let hashed = w.hashed || w.dense_domain.is_none();
-        let (table, find) = match w.dense_domain {
-            Some(domain) if !w.hashed => (domain as f64 * self.state(), 0.0),
+        // The bytes of the table, those of them that rows are found in, and picoseconds to find a row's.
+        let (table, met, find) = match w.dense_domain {
+            Some(domain) if !w.hashed => {
+                let table = domain as f64 * self.state();
+                (table, table, 0.0)
+            }
             _ => {
                 let slots = 2f64.powf((2.0 * groups.max(512.0)).log2().ceil());
+                let entry = self.state() + self.key();
                 // The key brings the sector of the state: what is far away is paid for there.
                 let cached = CACHED.min(slots * self.key());
                 (
-                    slots * (self.state() + self.key()),
+                    slots * entry,
+                    groups * entry.max(SECTOR),
                     HASHED + 2.0 * machine.gather(8.0, cached),
                 )
             }
@@ -282,34 +313,35 @@ impl Model<'_> {
             Some(front) => {
                 // The groups that a block has rows of.
                 let blocks = front.blocks * machine.multiprocessors;
-                let met = zipf::drawn(groups, w.skew, w.rows / blocks).min(front.slots);
-                let (kept, equal) = if front.slots >= groups {
+                let brought = zipf::drawn(groups, w.skew, w.rows / blocks).min(front.slots);
+                let kept = if front.slots >= groups {
                     // Rows of the more frequent half come early and find a place.
                     let late = 2.0 * (1.0 - zipf::top_share(groups / 2.0, groups, w.skew));
-                    let out = overflowing(groups / front.slots) * late.min(1.0);
-                    (1.0 - out, self.equal_groups())
+                    1.0 - overflowing(groups / front.slots) * late.min(1.0)
                 } else {
-                    (zipf::top_share(front.slots / 2.0, groups, w.skew), groups)
+                    zipf::top_share(front.slots / 2.0, groups, w.skew)
                 };
-                let missed = (1.0 - kept) * (find + self.global_row(table, equal));
-                let row = kept * self.shared_row(front.blocks) + self.looked_for(front, hashed);
+                // What is left are rows of groups that are not the frequent ones; either memory works while the other does.
+                let missed = (1.0 - kept) * (find + self.global_row(met, groups, kept));
+                let found = kept * self.shared_row(front.blocks) + self.looked_for(front, hashed);
+                let each = (FLUSHED_KEYS, FLUSHED_KEYS);
                 (
-                    row + missed,
-                    self.flushed(met, front.blocks, table, FLUSHED_KEYS),
+                    found.max(missed) + SHOWN * found.min(missed),
+                    self.flushed(brought, front.blocks, table, each) + machine.launches(FRONT),
                 )
             }
-            None => (find + self.global_row(table, self.equal_groups()), 0.0),
+            None => (find + self.global_row(met, self.equal_groups(), 0.0), 0.0),
         };
         let entered = if hashed {
-            self.seen() * machine.inserts.at(table) * 1e-9
+            self.seen() * machine.inserts.at(met) * 1e-9
         } else {
             0.0
         };
-        // Cleared, and read back for the groups in it.
-        let cleared = machine.stream(2.0 * table);
+        let cleared = machine.stream((1.0 + READ_BACK) * table);
+        let ms = (w.rows * self.read()).max(self.reaching() * row) * 1e-9;
         Price::default().with(
             "aggregate",
-            self.fused(row) + flushed + entered + cleared + machine.launches(FUSED),
+            ms + flushed + entered + cleared + machine.launches(FUSED),
         )
     }
 
@@ -347,15 +379,16 @@ impl Model<'_> {
     fn looked_for(&self, front: Front, hashed: bool) -> f64 {
         /// A full table of 64-bit keys; group numbers are compared faster, and slots that are taken are soon given up.
         const FULL: f64 = 28.0;
-        const NUMBERS: f64 = 0.45;
+        const NUMBERS: f64 = 0.1;
         const TAKEN: f64 = 0.4;
-        const FILL: f64 = 1.2;
-        const EMPTY: f64 = 1.4;
-        const WARP: f64 = 32.0;
-        let fill = (self.groups() / front.slots).min(1.0).powf(FILL);
-        // Rows of the few keys that came first find them at once.
-        let others = (self.equal_groups() / WARP).min(1.0);
-        let kind = match (front.slots < self.groups(), hashed) {
+        const FILL: f64 = 2.5;
+        const EMPTY: f64 = 1.5;
+        /// Keys that came first, and are found at once.
+        const FIRST: f64 = 32.0;
+        let groups = self.groups();
+        let fill = (groups / front.slots).min(1.0).powf(FILL);
+        let others = 1.0 - zipf::top_share(FIRST.min(groups), groups, self.w.skew);
+        let kind = match (front.slots < groups, hashed) {
             (true, _) => TAKEN,
             (_, true) => 1.0,
             _ => NUMBERS,
@@ -371,9 +404,9 @@ impl Model<'_> {
         let read = machine.stream(w.rows * (4.0 + widths(&w.payload).sum::<f64>()));
         let aggregate = if table <= machine.shared {
             self.reaching() * self.shared_row(NUMBERED) * 1e-9
-                + self.flushed(self.groups(), NUMBERED, table, FLUSHED)
+                + self.flushed(self.groups(), NUMBERED, table, (FLUSHED, FLUSHED_TEST))
         } else {
-            self.reaching() * self.global_row(table, self.equal_groups()) * 1e-9
+            self.reaching() * self.global_row(table, self.equal_groups(), 0.0) * 1e-9
         };
         Price::default()
             .with("write", self.written())
