@@ -286,6 +286,8 @@ impl Model<'_> {
     pub(super) fn global(&self) -> Price {
         /// What is read back for the groups in it is compacted on the way, in bytes copied.
         const READ_BACK: f64 = 3.5;
+        /// A slot is claimed, its key written and made known, while the warp waits: picoseconds a new group, at least.
+        const CLAIMED: f64 = 70.0;
         /// What of the work of one memory does not hide behind that of the other.
         const SHOWN: f64 = 0.25;
         let (w, machine) = (self.w, self.machine);
@@ -333,7 +335,7 @@ impl Model<'_> {
             None => (find + self.global_row(met, self.equal_groups(), 0.0), 0.0),
         };
         let entered = if hashed {
-            self.seen() * machine.inserts.at(met) * 1e-9
+            self.seen() * machine.inserts.at(met).max(CLAIMED) * 1e-9
         } else {
             0.0
         };
@@ -496,7 +498,7 @@ impl Model<'_> {
 
     /// Payload read by row numbers by the blocks of partitions, whose many warps hide more of each other's reads.
     fn gathered_apart(&self) -> f64 {
-        const SHOWN: f64 = 0.43;
+        const SHOWN: f64 = 0.85;
         const NUMBER: f64 = 4.5;
         let rows = self.w.rows;
         let each = |w: f64| SHOWN * self.machine.gather(w, rows * w);
@@ -510,9 +512,8 @@ impl Model<'_> {
     }
 
     /// Runs of equal keys reduced: a warp adds up those in its share before it adds to a group, so none wait.
-    fn runs(&self, key: f64) -> f64 {
-        /// Pairs are read, compared with their neighbours, and added up across lanes, in bytes copied.
-        const READ: f64 = 2.1;
+    /// `read`: pairs are read, compared with their neighbours, and added up across lanes, in bytes copied.
+    fn runs(&self, key: f64, read: f64) -> f64 {
         /// An addition of a lane, in rows of runs.
         const ADDED: f64 = 1.0 / 6.0;
         /// States are written sector by sector, a lane each.
@@ -520,7 +521,7 @@ impl Model<'_> {
         let row = key + widths(&self.w.payload).sum::<f64>();
         let added = self.w.rows * self.adds() * ADDED * self.machine.run_row;
         added * 1e-9
-            + READ * self.machine.stream(self.w.rows * row)
+            + read * self.machine.stream(self.w.rows * row)
             + STATES * self.machine.stream(self.seen() * self.state())
             + self.machine.launches(3.0)
     }
@@ -534,6 +535,9 @@ impl Model<'_> {
     }
 
     pub(super) fn sorted(&self, moved: bool) -> Price {
+        /// Keys are numbered by their runs; what is gathered hides a part of that.
+        const KEYS: f64 = 2.7;
+        const GATHERED: f64 = 2.1;
         let (rows, key) = (self.w.rows, self.key());
         let payload = if moved { self.moved() } else { vec![4.0] };
         let sort = self
@@ -544,10 +548,12 @@ impl Model<'_> {
             .with("write", self.written())
             .with("transform", sort)
             .with("gather", gather)
-            .with("aggregate", self.runs(key))
+            .with("aggregate", self.runs(key, if moved { KEYS } else { GATHERED }))
     }
 
     pub(super) fn encoded(&self) -> Price {
+        /// Numbers of groups need not be found out.
+        const NUMBERS: f64 = 1.9;
         let rows = self.w.rows;
         let bits = number_bits(self.groups());
         Price::default()
@@ -557,28 +563,31 @@ impl Model<'_> {
                 "transform",
                 self.machine.partition(rows, 4.0, &self.moved(), bits),
             )
-            .with("aggregate", self.runs(4.0))
+            .with("aggregate", self.runs(4.0, NUMBERS))
     }
 
     pub(super) fn partitioned(&self, moved: bool) -> Price {
-        /// A row is read, hashed and looked for in the partition's table, in bytes copied and rows grouped.
-        const READ: f64 = 2.6;
-        const LOOKED_FOR: f64 = 0.6;
-        /// A test of a cell in the table.
-        const TESTED: f64 = 2.5;
+        /// What the threads in flight wait for at a row, a word that is added to and a test, if they are as many as a device
+        /// can have: picoseconds.
+        const LOOKED_FOR: f64 = 0.75;
+        const ADDED: f64 = 2.0;
+        const TESTED: f64 = 0.9;
+        /// States are written sector by sector, a lane each.
+        const STATES: f64 = 5.0;
         /// Rows of equal keys lie together in a partition, so that all warps of its block wait for one place: so many
         /// times what the lanes of one do.
         const TOGETHER: f64 = 8.8;
         /// What of a queue of the lanes of one is not hidden.
-        const QUEUE: f64 = 0.5;
+        const QUEUE: f64 = 0.8;
         /// A block that has this share of all rows is the last to end; the hottest group's rows make no larger one.
         const BLOCK: f64 = 1.0 / 68.0;
+        /// What of gathering and aggregating, which go on side by side, does not hide behind the other.
+        const SHOWN: f64 = 0.25;
         let (w, machine) = (self.w, self.machine);
         let key = self.key();
         let payload = if moved { self.moved() } else { vec![4.0] };
         let bits = partition_bits(self.expected());
         let transform = machine.partition(w.rows, key, &payload, bits);
-        let gather = if moved { 0.0 } else { self.gathered_apart() };
         let two = machine.shared_wide_atomics.at(2.0 * 8.0);
         let queued = if self.words() > 0.0 {
             let together = TOGETHER * two * (self.hottest() / BLOCK).min(1.0);
@@ -588,19 +597,39 @@ impl Model<'_> {
         } else {
             0.0
         };
-        let each = machine.group_row * LOOKED_FOR + self.tests() * TESTED + queued;
+        let waited = LOOKED_FOR + ADDED * self.words() + TESTED * self.tests();
+        let each = waited / self.occupied(bits) + queued;
         let row = key + widths(&w.payload).sum::<f64>();
+        let aggregate = w.rows * each * 1e-9
+            + machine.stream(w.rows * row)
+            + STATES * machine.stream(self.groups() * self.state())
+            + machine.launches(4.0);
+        let gather = match moved {
+            true => 0.0,
+            false => {
+                let gather = self.gathered_apart();
+                (gather - aggregate).max(0.0) + SHOWN * gather.min(aggregate)
+            }
+        };
         Price::default()
             .with("write", self.written())
             .with("transform", transform)
             .with("gather", gather)
-            .with(
-                "aggregate",
-                w.rows * each * 1e-9
-                    + READ * machine.stream(w.rows * row)
-                    + machine.stream(self.groups() * self.state())
-                    + machine.launches(4.0),
-            )
+            .with("aggregate", aggregate)
+    }
+
+    /// The share of the threads that a device can have at once that the blocks of 2^`bits` partitions have, a block each.
+    fn occupied(&self, bits: f64) -> f64 {
+        const MULTIPROCESSOR: f64 = 2048.0;
+        let partitions = 2f64.powf(bits);
+        let slots = (2.0 * self.expected() / partitions).max(256.0);
+        // Code generation has larger blocks for larger tables.
+        let threads = match slots * (self.state() + self.key()) {
+            0.0..=32_000.0 => 256.0,
+            ..=100_000.0 => 512.0,
+            _ => 1024.0,
+        };
+        (partitions * threads / (self.machine.multiprocessors * MULTIPROCESSOR)).min(1.0)
     }
 
     /// Groups that room is made for: a quarter more than the estimate.
