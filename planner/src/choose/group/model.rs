@@ -548,7 +548,10 @@ impl Model<'_> {
             .with("write", self.written())
             .with("transform", sort)
             .with("gather", gather)
-            .with("aggregate", self.runs(key, if moved { KEYS } else { GATHERED }))
+            .with(
+                "aggregate",
+                self.runs(key, if moved { KEYS } else { GATHERED }),
+            )
     }
 
     pub(super) fn encoded(&self) -> Price {

@@ -15,7 +15,7 @@ pub(super) enum Transform {
 const WRITTEN: f64 = 1.3;
 
 /// Launches and waits of a pipeline that looks into an index.
-const LOOKING: f64 = 3.0;
+const LOOKING: f64 = 1.75;
 
 /// Reads of one entry's columns come one after the other: in reads that do not wait for each other.
 const COLUMNS: f64 = 1.25;
@@ -52,6 +52,17 @@ impl Model<'_> {
         }
     }
 
+    /// Looks for the build side's keys by those of the probing side: what finds none is spread over keys of its own.
+    fn looks(&self) -> Accesses<'_> {
+        let w = self.w;
+        let more = (w.probe_rows / w.matches.max(1.0)).max(1.0);
+        let probes = self.probes();
+        Accesses {
+            keys: probes.keys * more,
+            ..probes
+        }
+    }
+
     fn build_bytes(&self) -> f64 {
         self.w.build_rows * widths(&self.w.build_payload).sum::<f64>()
     }
@@ -66,10 +77,10 @@ impl Model<'_> {
     /// Milliseconds for which lanes without a match wait while others of their warp read a column of the build side.
     fn waiting(&self) -> f64 {
         /// Picoseconds a lane.
-        const WAITS: f64 = 4.0;
+        const WAITS: f64 = 3.0;
         const WARP: i32 = 32;
         let w = self.w;
-        if w.probe_clustered {
+        if w.probe_clustered || w.build_payload.is_empty() {
             return 0.0;
         }
         let matched = (w.matches / w.probe_rows.max(1.0)).min(1.0);
@@ -169,7 +180,7 @@ impl Model<'_> {
         const OFFSETS: f64 = 8.0;
         let (w, machine) = (self.w, self.machine);
         let domain = w.key_domain.unwrap_or(1) as f64;
-        let probes = self.probes();
+        let (looks, probes) = (self.looks(), self.probes());
         let bitmap = domain / 8.0;
         // Bits of keys that follow each other are set together.
         let marked = if w.build_clustered {
@@ -183,22 +194,25 @@ impl Model<'_> {
                 .with("build", set + machine.launches(UNIQUE))
                 .with(
                     "match",
-                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                    looks.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
                 );
         }
         if w.build_unique {
-            let enter = |width: f64| ENTERED * self.enter(width, domain * width);
+            // All columns go through the cache side by side.
+            let columns = domain * widths(&w.build_payload).sum::<f64>();
+            let enter = |width: f64| ENTERED * self.enter(width, columns);
             let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
-            let read = |width: f64| {
-                COLUMNS * probes.gather(w.matches, width, domain * width) + self.waiting()
-            };
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, columns);
             return Price::default()
                 .with("build", build + machine.launches(UNIQUE))
                 .with(
                     "match",
-                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                    looks.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
                 )
-                .with("gather", widths(&w.build_payload).map(read).sum());
+                .with(
+                    "gather",
+                    widths(&w.build_payload).map(read).sum::<f64>() + self.waiting(),
+                );
         }
         // Offsets by key: entries are counted, the counts summed up, and entries written to their places.
         let offsets = domain * 4.0;
@@ -213,7 +227,7 @@ impl Model<'_> {
             .with("build", build + machine.launches(OFFSETS))
             .with(
                 "match",
-                probes.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
+                looks.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
             )
             .with("gather", self.gather_entries())
     }
@@ -260,10 +274,8 @@ impl Model<'_> {
         /// The number of an entry is read after its slot.
         const FOUND: f64 = 1.2;
         /// Launches and waits of building: of one pass over the rows, and of two with sums of counts between them.
-        const UNIQUE: f64 = 4.5;
-        const COUNTED: f64 = 11.0;
-        /// Rows of a key wait for each other at its count.
-        const REPEATED: f64 = 1.5;
+        const UNIQUE: f64 = 6.0;
+        const COUNTED: f64 = 8.0;
         let (w, machine) = (self.w, self.machine);
         let (word, slots) = (self.word(), self.slots());
         // Slots, numbers of entries and entries go through the cache side by side.
@@ -280,7 +292,11 @@ impl Model<'_> {
         };
         let insert = w.build_rows * (ENTERED + machine.inserts.at(table)) * 1e-9;
         let cleared = machine.stream(slots * (word + 4.0));
-        let look = probes.gather(looking, word, table);
+        let looks = Accesses {
+            clustered: false,
+            ..self.looks()
+        };
+        let look = looks.gather(looking, word, table);
         if w.existence {
             return Price::default()
                 .with("build", insert + cleared + machine.launches(UNIQUE))
@@ -290,19 +306,22 @@ impl Model<'_> {
         let entries = machine.stream(self.build_bytes() + w.build_rows * word);
         let found = FOUND * probes.gather(looking.min(w.matches), 4.0, table);
         if w.build_unique {
-            let read = |width: f64| {
-                COLUMNS * probes.gather(w.matches, width, w.build_rows * width) + self.waiting()
-            };
+            let columns = self.build_bytes();
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, columns);
             return Price::default()
                 .with(
                     "build",
                     insert + number + entries + cleared + machine.launches(UNIQUE),
                 )
                 .with("match", look + found + machine.launches(LOOKING))
-                .with("gather", widths(&w.build_payload).map(read).sum());
+                .with(
+                    "gather",
+                    widths(&w.build_payload).map(read).sum::<f64>()
+                        + self.waiting() * w.build_payload.len() as f64,
+                );
         }
         // Entries are counted by slot, the counts summed up, and entries written to their places.
-        let build = REPEATED * insert + number + machine.stream(3.0 * slots * 4.0) + 2.0 * entries;
+        let build = insert + number + machine.stream(3.0 * slots * 4.0) + 2.0 * entries;
         Price::default()
             .with("build", build + cleared + machine.launches(COUNTED))
             .with("match", look + found + self.pairs())
