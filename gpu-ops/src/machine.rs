@@ -329,7 +329,7 @@ impl Machine {
     /// and writes everything.
     pub fn partition(&self, rows: f64, key: f64, payload: &[f64], bits: f64) -> f64 {
         /// Launches and waits of all passes together: histograms, their sums, offsets, and the scratch cleared.
-        const ALL_PASSES: f64 = 6.0;
+        const ALL_PASSES: f64 = 5.0;
         self.partition_at(self.partition_copy, ALL_PASSES, rows, key, payload, bits)
     }
 

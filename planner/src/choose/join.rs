@@ -139,6 +139,11 @@ pub struct JoinWorkload {
     pub room: Option<f64>,
 }
 
+/// What of the shorter of two kinds of work that go on side by side does not hide behind the longer.
+const SHOWN: f64 = 0.4;
+/// … where a row looks for its slot first.
+const SHOWN_HASHED: f64 = 0.8;
+
 /// An algorithm's price for `w`; `None` when it is impossible ([`obstacle`] says why).
 pub fn price(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> Option<Price> {
     if obstacle(w, algorithm, machine).is_some() {
@@ -153,13 +158,20 @@ pub fn price(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> O
         JoinAlgorithm::SmjUr => model.transformed(Transform::Sort, false),
         JoinAlgorithm::SmjTr => model.transformed(Transform::Sort, true),
     };
-    // Transformations read their sides themselves.
-    let price = if algorithm.is_index() {
-        price.with("read", model.read())
-    } else {
-        price
+    // Transformations read their sides themselves; a pipeline that looks into an index reads and writes while it waits for that.
+    let price = match algorithm.is_index() {
+        true => price.with("read", model.read()),
+        false => price,
     };
     let price = price.with("output", model.output());
+    let shown = match algorithm {
+        JoinAlgorithm::Perfect => SHOWN,
+        _ => SHOWN_HASHED,
+    };
+    let price = match algorithm.is_index() && (w.build_unique || w.existence) {
+        true => price.side_by_side(&["match", "gather"], &["read", "output"], shown),
+        false => price,
+    };
     Some(match w.room {
         Some(room) if model.state_bytes(algorithm) > room => {
             price.with("link", model.link(algorithm, room))

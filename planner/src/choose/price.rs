@@ -24,6 +24,23 @@ impl Price {
         self
     }
 
+    /// The same with two kinds of phases that go on side by side: of the shorter kind only `shown` counts.
+    #[must_use]
+    pub(super) fn side_by_side(mut self, one: &[&str], other: &[&str], shown: f64) -> Self {
+        let sum = |names: &[&str]| names.iter().map(|name| self.part(name)).sum::<f64>();
+        let shorter = match sum(one) < sum(other) {
+            true => one,
+            false => other,
+        };
+        for (name, ms) in &mut self.parts {
+            if shorter.contains(name) {
+                *ms *= shown;
+            }
+        }
+        self.ms = self.parts.iter().map(|(_, ms)| ms).sum();
+        self
+    }
+
     /// The milliseconds of a phase, 0 when there is none of this name.
     pub fn part(&self, name: &str) -> f64 {
         self.parts
@@ -69,10 +86,12 @@ pub(super) struct Accesses<'a> {
 }
 
 impl Accesses<'_> {
-    /// Milliseconds for `n` reads of `width` bytes from `bytes` bytes. Hot keys stay in the caches, a sector each: a read
-    /// of the `k`-th most frequent key costs what one from `k` sectors does.
+    /// Milliseconds for `n` reads of `width` bytes from `bytes` bytes. Hot keys stay in the caches, a line each: a read
+    /// of the `k`-th most frequent key costs what one from `k` lines does.
     pub(super) fn gather(&self, n: f64, width: f64, bytes: f64) -> f64 {
         const SECTOR: f64 = 32.0;
+        /// A cache has room for so many bytes' tags, whichever sectors of a line are there.
+        const LINE: f64 = 128.0;
         let machine = self.machine;
         if self.clustered {
             // Neighbours share sectors: as much is read as there is, or a sector an access.
@@ -82,7 +101,7 @@ impl Accesses<'_> {
             return n * machine.gather(width, bytes) * 1e-9;
         }
         let each = zipf::average(self.keys, self.skew, |keys| {
-            machine.gather(width, bytes.min(keys * SECTOR))
+            machine.gather(width, bytes.min(keys * LINE))
         });
         n * each * 1e-9
     }

@@ -4,18 +4,22 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::synthetic::Returned;
 use warpline_planner::choose::group::{GroupWorkload, choose_group};
 use warpline_planner::choose::join::{JoinWorkload, choose_join};
-use warpline_planner::choose::zipf::harmonic;
+use warpline_planner::choose::zipf::{drawn as seen, equal_keys, exponent, harmonic};
 use warpline_planner::{GroupSetting, JoinSetting};
 
 use super::drawn::{Drawn, DrawnGroupBy, DrawnJoin};
 use super::{Choices, Ran};
+
+/// The plan of a join whose sides changed places: the build side's keys repeat, so either may be the one.
+const SWAPPED: &str = "index probe(k)";
 
 /// The same measurements with the choices of the present model, from exact figures in place of estimates.
 pub fn replayed(choices: &Choices, machine: &Machine) -> Choices {
     let cases = choices.cases.iter().map(|case| {
         let (algorithm, price, reason) = match &case.workload {
             Drawn::Join(drawn) => {
-                let decision = choose_join(JoinSetting::Auto, &joined(drawn), machine);
+                let swapped = case.forced.iter().any(|ran| ran.reason.contains(SWAPPED));
+                let decision = choose_join(JoinSetting::Auto, &joined(drawn, swapped), machine);
                 (
                     decision.algorithm.to_string(),
                     decision.price.ms,
@@ -72,7 +76,7 @@ pub(super) fn matched(values: u64, times: u64, exponent: f64) -> f64 {
 }
 
 /// What the planner knows of a join.
-fn joined(drawn: &DrawnJoin) -> JoinWorkload {
+fn joined(drawn: &DrawnJoin, swapped: bool) -> JoinWorkload {
     let (distinct, times) = (drawn.distinct(), drawn.times);
     let (key_bytes, key_domain) = match key_of(&drawn.keys, distinct * times) {
         // All over the range of 32-bit integers: the key of a join needs no code for NULL.
@@ -84,6 +88,23 @@ fn joined(drawn: &DrawnJoin) -> JoinWorkload {
     probe_payload.push(key);
     let (build_rows, probe_rows) = (drawn.build_rows as f64, drawn.probe_rows as f64);
     let build_unique = distinct == drawn.build_rows;
+    let matches =
+        probe_rows * matched(distinct * times, times, drawn.zipf) * build_rows / distinct as f64;
+    if swapped {
+        let mut columns = drawn.build_columns.clone();
+        columns.push(key);
+        return JoinWorkload {
+            build_rows: probe_rows,
+            probe_rows: build_rows,
+            key_bytes,
+            key_domain,
+            build_payload: drawn.probe_columns.clone(),
+            probe_payload: columns,
+            matches,
+            build_in_place: true,
+            ..JoinWorkload::default()
+        };
+    }
     JoinWorkload {
         build_rows,
         probe_rows,
@@ -91,8 +112,7 @@ fn joined(drawn: &DrawnJoin) -> JoinWorkload {
         key_domain,
         build_payload: drawn.build_columns.clone(),
         probe_payload,
-        matches: probe_rows * matched(distinct * times, times, drawn.zipf) * build_rows
-            / distinct as f64,
+        matches,
         build_unique,
         skew: drawn.zipf,
         existence: build_unique && drawn.build_columns.is_empty(),
@@ -103,6 +123,14 @@ fn joined(drawn: &DrawnJoin) -> JoinWorkload {
 
 /// What the planner knows of a group-by.
 fn grouped(drawn: &DrawnGroupBy) -> GroupWorkload {
+    /// Where the planner prefers a hash table to an array over all possible groups …
+    const DENSE_TIMES_HASH: f64 = 3.0;
+    const DENSE_BYTES: f64 = (1u64 << 26) as f64;
+    const SLOT_OVERHEAD: f64 = 16.0;
+    const EXPECTED: f64 = 1.25;
+    /// … and code generation takes a key for one with hot values.
+    const HOT: f64 = 5e-5;
+    const HOT_TIMES: f64 = 4.0;
     let (key_bytes, dense_domain) = key_of(&drawn.keys, drawn.groups);
     let returned = drawn.returned();
     // Bytes of a state, additions, words added to and tests, as code generation comes to them.
@@ -119,14 +147,24 @@ fn grouped(drawn: &DrawnGroupBy) -> GroupWorkload {
         words += word;
         tests += test;
     }
-    let sum_of_words =
-        |call: &Returned| matches!(call, Returned::Sum(column) if drawn.payload[*column] < 16);
-    // Nothing else tells that there was a row.
-    let telling = u32::from(returned.iter().all(sum_of_words));
+    // A count and an extreme of 4 bytes, which is not 0 once there was a row, tell that there was one.
+    let tells = |call: &Returned| match call {
+        Returned::Count => true,
+        Returned::Least(column) | Returned::Greatest(column) => drawn.payload[*column] == 4,
+        Returned::Sum(_) => false,
+    };
+    let telling = u32::from(!returned.iter().any(tells));
     (state_bytes, tests) = (state_bytes + 4 * telling, tests + telling);
+    // What a sample tells of the key: how many there are, and how often two are equal.
+    let (keys, rows) = (drawn.groups as f64, drawn.rows as f64);
+    let groups = seen(keys, drawn.zipf, rows);
+    let collisions = 1.0 / equal_keys(keys, drawn.zipf);
+    let state = f64::from(state_bytes);
+    let in_hash = DENSE_TIMES_HASH * 2.0 * EXPECTED * groups * (state + SLOT_OVERHEAD);
+    let in_array = keys * state <= in_hash.max(DENSE_BYTES);
     GroupWorkload {
-        rows: drawn.rows as f64,
-        groups: drawn.groups as f64,
+        rows,
+        groups,
         key_bytes,
         key_words: 1,
         dense_domain,
@@ -135,11 +173,11 @@ fn grouped(drawn: &DrawnGroupBy) -> GroupWorkload {
         words,
         tests,
         telling,
-        hashed: drawn.keys != "dense",
-        hot: drawn.zipf >= 1.0,
+        hashed: drawn.keys != "dense" || !in_array,
+        hot: collisions > HOT && collisions * groups > HOT_TIMES,
         in_place: true,
         payload: drawn.payload.clone(),
-        skew: drawn.zipf,
+        skew: exponent(groups, collisions),
         ..GroupWorkload::default()
     }
 }

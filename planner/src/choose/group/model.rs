@@ -1,37 +1,38 @@
 //! What grouping costs: milliseconds of each algorithm from rows, groups, widths, skew, and a device's constants.
 
+mod regrouped;
+
 use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::rows_queue;
 
-use super::{GroupWorkload, partition_bits};
-use crate::choose::price::{Accesses, Price};
+use super::GroupWorkload;
+use crate::choose::price::Price;
 use crate::choose::zipf;
 
-/// Bytes written down cost this many bytes copied: a tile's rows are counted before they have a place.
-const WRITTEN: f64 = 1.55;
-/// Picoseconds more for each column of 16 bytes that is written.
-const WRITTEN_WIDE: f64 = 12.0;
+pub use self::regrouped::encoding_saves;
+
 /// A group's states beyond the first cost what the cache costs, over so many bytes.
 const CACHED: f64 = (1u64 << 22) as f64;
-/// The share of the shorter of reading and computing that does not hide behind the longer.
-const EXPOSED: f64 = 0.4;
-/// The share of reading that does not hide behind atomics.
-const READ: f64 = 0.68;
 /// Bytes that memory moves at least.
 const SECTOR: f64 = 32.0;
-/// Launches and waits of an aggregation by the pipeline itself.
-const FUSED: f64 = 4.0;
+/// Launches and waits of an aggregation by the pipeline itself, tables of blocks cleared and brought home.
+const FUSED: f64 = 3.3;
+/// The same of a table in shared memory in front of one in device memory, beyond.
+const FRONT: f64 = 1.5;
+/// Places in shared memory that are so many that additions hardly meet.
+const MANY: f64 = (1u64 << 14) as f64;
 /// What the atomics of a row to several words of one group cost: the words' number to this power. The lanes that lost
 /// at the first word come to the next one by one.
 const STAGGERED: f64 = 0.55;
 /// A look-up of a hash table beside its reads: picoseconds.
-const HASHED: f64 = 11.0;
-/// Costs of adding a word in a flush of shared tables, of which all blocks' meet at the same groups, in atomics to memory.
-const FLUSHED: f64 = 0.45;
-/// The same of a table with keys, whose groups are looked for …
-const FLUSHED_KEYS: f64 = 0.7;
-/// … and of an extreme, which is read and seldom written.
-const FLUSHED_TEST: f64 = 0.2;
+const HASHED: f64 = 8.0;
+/// Costs of adding a word in a flush of shared tables, of which all blocks' meet at the same groups, in atomics to memory: lanes
+/// add to neighbouring groups.
+const FLUSHED: f64 = 0.37;
+/// The same of an extreme, which is read and seldom written.
+const FLUSHED_TEST: f64 = 0.3;
+/// Either of a table with keys, whose groups lie anywhere.
+const FLUSHED_KEYS: f64 = 0.75;
 
 /// A table in a block's shared memory in front of one in device memory.
 #[derive(Debug, Clone, Copy)]
@@ -94,16 +95,18 @@ impl Model<'_> {
         zipf::hottest(self.groups(), self.w.skew)
     }
 
-    /// Picoseconds of a row's additions to `words` words of few groups in shared memory: lanes of a warp that meet take
-    /// turns, so the most frequent group decides.
-    fn queued(&self) -> f64 {
-        let counters = 8.0 / self.hottest();
-        self.machine.shared_wide_atomics.at(counters.max(2.0 * 8.0)) * self.words().powf(STAGGERED)
-    }
-
-    /// Bytes from a group's word to that of the next: both words of a sum of 128 bits lie beside each other.
-    fn spacing(&self) -> f64 {
-        widths(&self.w.payload).fold(8.0, f64::max).min(16.0)
+    /// Picoseconds of a row's additions to words of few groups in the shared memory of `blocks` blocks a multiprocessor:
+    /// rows that meet take turns, so the most frequent group decides, and the longer the fewer tables there are to meet in.
+    fn queued(&self, blocks: f64) -> f64 {
+        /// Blocks of a multiprocessor that the curve was measured with, or as good as that many.
+        const BLOCKS: f64 = 4.0;
+        /// Turns are taken by more warps where there are fewer tables, but not by as many more.
+        const CROWDED: f64 = 0.7;
+        let atomics = &self.machine.shared_wide_atomics;
+        let apart = atomics.at(MANY);
+        let met = atomics.at((8.0 / self.hottest()).max(2.0 * 8.0));
+        let crowd = (BLOCKS / blocks.min(BLOCKS)).powf(CROWDED);
+        (apart + (met - apart).max(0.0) * crowd) * self.words().powf(STAGGERED)
     }
 
     fn state(&self) -> f64 {
@@ -120,9 +123,21 @@ impl Model<'_> {
         }
     }
 
-    /// Picoseconds to read a row.
+    /// Bytes of a key in a column in the narrowest encoding, where its domain is known.
+    fn stored_key(&self) -> Option<f64> {
+        let bytes = match self.w.dense_domain? {
+            0..=0x100 => 1.0,
+            0x101..=0x1_0000 => 2.0,
+            0x1_0001..=0x1_0000_0000 => 4.0,
+            _ => 8.0,
+        };
+        Some(bytes)
+    }
+
+    /// Picoseconds to read a row where it lies.
     fn read(&self) -> f64 {
-        (self.key() + widths(&self.w.payload).sum::<f64>()) / self.machine.copy * 1e12
+        let key = self.stored_key().unwrap_or(self.key());
+        (key + widths(&self.w.payload).sum::<f64>()) / self.machine.copy * 1e12
     }
 
     /// Groups that would meet as often if all were equally frequent.
@@ -130,21 +145,22 @@ impl Model<'_> {
         zipf::equal_keys(self.groups(), self.w.skew)
     }
 
-    /// Picoseconds of a row's updates of states in shared memory.
-    fn shared_row(&self) -> f64 {
+    /// Picoseconds of a row's updates of states in the shared memory of `blocks` blocks a multiprocessor.
+    fn shared_row(&self, blocks: f64) -> f64 {
         /// What of a queue is not hidden, and what a word costs without, in additions to many places.
-        const QUEUE: f64 = 0.7;
-        const WORD: f64 = 0.87;
-        const MANY: f64 = (1u64 << 14) as f64;
+        const QUEUE: f64 = 0.66;
+        const WORD: f64 = 1.12;
+        /// A count or a test, in additions of 32 bits.
+        const SMALL: f64 = 0.7;
         let least = self.machine.shared_atomics.at(self.machine.shared);
         let small = (self.adds() - self.words()).max(0.0) + self.tests();
         let words = if self.words() > 0.0 {
             let each = self.machine.shared_wide_atomics.at(MANY);
-            QUEUE * self.queued() + WORD * self.words() * each
+            QUEUE * self.queued(blocks) + WORD * self.words() * each
         } else {
             0.0
         };
-        words + small * least
+        words + SMALL * small * least
     }
 
     /// The share of the tests of extremes after which a state is written: the greatest of n draws changes ln n times, and
@@ -157,25 +173,51 @@ impl Model<'_> {
         ((each.ln() + 0.58) / each).max(together).min(1.0)
     }
 
-    /// Picoseconds of a row's updates of states in `table` bytes of device memory, of `equal` equally frequent groups.
-    fn global_row(&self, table: f64, equal: f64) -> f64 {
+    /// Picoseconds of an atomic to one of the places of `bytes` bytes that are met equally often.
+    fn contended(&self, bytes: f64) -> f64 {
+        /// Up to so many bytes atomics wait for those to the same places, and half as long for twice as many; …
+        const QUEUES: f64 = 4096.0;
+        /// … from so many on for none.
+        const FREE: f64 = 65536.0;
+        let atomics = &self.machine.atomics;
+        if bytes <= QUEUES || bytes >= FREE {
+            return atomics.at(bytes.min(CACHED));
+        }
+        (atomics.at(QUEUES) * QUEUES / bytes).max(atomics.at(FREE))
+    }
+
+    /// Picoseconds by `cost`, a function of bytes, of accesses to groups in `bytes` bytes of device memory; a frequent group's
+    /// are as if there were only those more frequent. The most frequent groups that have the share `kept` of the rows are in
+    /// shared memory.
+    fn far(&self, bytes: f64, kept: f64, cost: impl Fn(f64) -> f64) -> f64 {
+        let groups = self.groups();
+        if self.w.skew <= 0.0 || bytes <= CACHED {
+            return cost(bytes);
+        }
+        let all = zipf::average(groups, self.w.skew, |keys| {
+            cost((keys / groups * bytes).max(CACHED))
+        });
+        let near = cost(CACHED);
+        near + (all - near) / (1.0 - kept).max(f64::MIN_POSITIVE)
+    }
+
+    /// Picoseconds of a row's updates of states in `bytes` bytes of device memory, of `equal` equally frequent groups;
+    /// `kept`: see [`Self::far`].
+    fn global_row(&self, bytes: f64, equal: f64, kept: f64) -> f64 {
         let atomics = &self.machine.atomics;
         let cached = atomics.at(CACHED);
+        let entry = self.state() + self.key();
         // Places that many additions meet at wait, whichever word of theirs. Rows in the order of the key are added up
         // before, and go over the table from its begin to its end.
-        let (contended, table) = match self.w.clustered {
-            true => (0.0, table.min(CACHED)),
-            false => (atomics.at((self.spacing() * equal).min(CACHED)), table),
+        let (contended, bytes) = match self.w.clustered {
+            true => (0.0, bytes.min(CACHED)),
+            false => (self.contended((self.state() * equal).min(CACHED)), bytes),
         };
+        let first = self.far(bytes, kept, |bytes| atomics.at(bytes));
         // What of a group lies in further sectors is fetched from memory as well.
-        let entry = self.state() + self.key();
-        let further = ((entry - 8.0) / SECTOR).max(0.0) * (atomics.at(table) - cached).max(0.0);
-        let first = atomics.at(table).max(contended) + further;
-        let next = if table > CACHED {
-            cached.max(contended)
-        } else {
-            first
-        };
+        let further = ((entry - 8.0) / SECTOR).max(0.0) * (first - cached).max(0.0);
+        let first = first.max(contended) + further;
+        let next = cached.max(contended);
         let (adds, tests) = (self.adds(), self.tests());
         // Cells that others write are read from the L2 cache, however few they are.
         let read = self.machine.gather(4.0, CACHED);
@@ -185,63 +227,97 @@ impl Model<'_> {
             return first + (adds - 1.0) * next + tests * (read + written * cached);
         }
         let others = (tests - 1.0).max(0.0);
-        let brought = self.machine.gather(4.0, table.max(CACHED));
-        brought + others * read + written * (first + others * cached)
+        let brought = self.far(bytes.max(CACHED), kept, |bytes| {
+            self.machine.gather(4.0, bytes)
+        });
+        // What was read to be tested is in the cache when it is written, and goes back to memory.
+        let back = (first - brought).max(cached);
+        brought + others * read + written * (back + others * cached)
     }
 
-    /// Milliseconds of rows whose atomics take `row` picoseconds each, read from columns on the way.
-    fn fused(&self, row: f64) -> f64 {
-        (self.w.rows * self.read() * READ + self.reaching() * row) * 1e-9
-    }
-
+    /// States in registers, of which every row updates all; of more registers than that pays for, in a column of shared
+    /// memory a thread, where it updates its group's; of still more, again in what passes for registers.
     pub(super) fn private(&self) -> Price {
+        /// 32-bit registers of states that code generation keeps in registers, and in shared memory.
+        const REGISTERS: f64 = 24.0;
+        const COLUMNS: f64 = 104.0;
+        /// Updating one of 32 bits, in updates of 8-byte states.
+        const UPDATED: f64 = 0.9;
+        /// What of the shorter of reading and computing does not hide behind the longer.
+        const SHOWN: f64 = 0.1;
+        /// Launches and waits, and those in which the columns of a block are cleared and added up.
+        const LAUNCHES: f64 = 2.7;
+        const ADDED_UP: f64 = 1.7;
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
-        let updates = groups * (self.adds() + self.tests());
+        let registers = groups * self.state() / 4.0;
         let read = self.w.rows * self.read();
-        let compute = self.reaching() * updates * self.machine.register_update;
-        let ms = (read.max(compute) + EXPOSED * read.min(compute)) * 1e-9;
-        Price::default().with("aggregate", ms + self.machine.launches(FUSED))
+        let in_columns = registers > REGISTERS && registers <= COLUMNS;
+        let (compute, more) = match in_columns {
+            true => (self.reaching() * self.machine.register_update, ADDED_UP),
+            false => {
+                let each = UPDATED * self.machine.register_update;
+                (self.reaching() * registers * each, 0.0)
+            }
+        };
+        let ms = (read.max(compute) + SHOWN * read.min(compute)) * 1e-9;
+        Price::default().with("aggregate", ms + self.machine.launches(LAUNCHES + more))
     }
 
-    /// The tables of `groups` groups of `blocks` blocks a multiprocessor added to one of `table` bytes; `add`: what a
-    /// word costs.
-    fn flushed(&self, groups: f64, blocks: f64, table: f64, add: f64) -> f64 {
-        let cells = self.adds() * add + self.tests() * FLUSHED_TEST;
+    /// The tables of `groups` groups of `blocks` blocks a multiprocessor added to one of `table` bytes, which costs so much
+    /// for a word and for an extreme.
+    fn flushed(&self, groups: f64, blocks: f64, table: f64, (add, test): (f64, f64)) -> f64 {
+        let cells = self.adds() * add + self.tests() * test;
         let blocks = blocks * self.machine.multiprocessors;
         blocks * groups * cells * self.machine.atomics.at(table) * 1e-9
     }
 
     /// Blocks of a multiprocessor that have `bytes` bytes of shared memory each.
     fn blocks(&self, bytes: f64) -> f64 {
-        match (self.machine.shared / bytes.max(1.0)).floor() {
-            0.0..2.0 => 1.0,
-            2.0..4.0 => 2.0,
-            _ => 4.0,
-        }
+        /// As many as registers leave room for.
+        const MOST: f64 = 6.0;
+        (self.machine.shared / bytes.max(1.0))
+            .floor()
+            .clamp(1.0, MOST)
     }
 
+    /// Reading hides behind updates of tables in shared memory, or they behind it.
     pub(super) fn shared(&self) -> Price {
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
         let table = groups * self.state();
-        let flushed = self.flushed(groups, self.blocks(table), table, FLUSHED);
+        let blocks = self.blocks(table);
+        let flushed = self.flushed(groups, blocks, table, (FLUSHED, FLUSHED_TEST));
+        let read = self.w.rows * self.read();
+        let updated = self.reaching() * self.shared_row(blocks);
         Price::default().with(
             "aggregate",
-            self.fused(self.shared_row()) + flushed + self.machine.launches(FUSED),
+            read.max(updated) * 1e-9 + flushed + self.machine.launches(FUSED),
         )
     }
 
     pub(super) fn global(&self) -> Price {
+        /// What is read back for the groups in it is compacted on the way, in bytes copied.
+        const READ_BACK: f64 = 3.5;
+        /// A slot is claimed, its key written and made known, while the warp waits: picoseconds a new group, at least.
+        const CLAIMED: f64 = 70.0;
+        /// What of the work of one memory does not hide behind that of the other.
+        const SHOWN: f64 = 0.25;
         let (w, machine) = (self.w, self.machine);
         let groups = self.groups();
         let hashed = w.hashed || w.dense_domain.is_none();
-        let (table, find) = match w.dense_domain {
-            Some(domain) if !w.hashed => (domain as f64 * self.state(), 0.0),
+        // The bytes of the table, those of them that rows are found in, and picoseconds to find a row's.
+        let (table, met, find) = match w.dense_domain {
+            Some(domain) if !w.hashed => {
+                let table = domain as f64 * self.state();
+                (table, table, 0.0)
+            }
             _ => {
                 let slots = 2f64.powf((2.0 * groups.max(512.0)).log2().ceil());
+                let entry = self.state() + self.key();
                 // The key brings the sector of the state: what is far away is paid for there.
                 let cached = CACHED.min(slots * self.key());
                 (
-                    slots * (self.state() + self.key()),
+                    slots * entry,
+                    groups * entry.max(SECTOR),
                     HASHED + 2.0 * machine.gather(8.0, cached),
                 )
             }
@@ -250,34 +326,35 @@ impl Model<'_> {
             Some(front) => {
                 // The groups that a block has rows of.
                 let blocks = front.blocks * machine.multiprocessors;
-                let met = zipf::drawn(groups, w.skew, w.rows / blocks).min(front.slots);
-                let (kept, equal) = if front.slots >= groups {
+                let brought = zipf::drawn(groups, w.skew, w.rows / blocks).min(front.slots);
+                let kept = if front.slots >= groups {
                     // Rows of the more frequent half come early and find a place.
                     let late = 2.0 * (1.0 - zipf::top_share(groups / 2.0, groups, w.skew));
-                    let out = overflowing(groups / front.slots) * late.min(1.0);
-                    (1.0 - out, self.equal_groups())
+                    1.0 - overflowing(groups / front.slots) * late.min(1.0)
                 } else {
-                    (zipf::top_share(front.slots / 2.0, groups, w.skew), groups)
+                    zipf::top_share(front.slots / 2.0, groups, w.skew)
                 };
-                let missed = (1.0 - kept) * (find + self.global_row(table, equal));
-                let row = kept * self.shared_row() + self.looked_for(front, hashed);
+                // What is left are rows of groups that are not the frequent ones; either memory works while the other does.
+                let missed = (1.0 - kept) * (find + self.global_row(met, groups, kept));
+                let found = kept * self.shared_row(front.blocks) + self.looked_for(front, hashed);
+                let each = (FLUSHED_KEYS, FLUSHED_KEYS);
                 (
-                    row + missed,
-                    self.flushed(met, front.blocks, table, FLUSHED_KEYS),
+                    found.max(missed) + SHOWN * found.min(missed),
+                    self.flushed(brought, front.blocks, table, each) + machine.launches(FRONT),
                 )
             }
-            None => (find + self.global_row(table, self.equal_groups()), 0.0),
+            None => (find + self.global_row(met, self.equal_groups(), 0.0), 0.0),
         };
         let entered = if hashed {
-            self.seen() * machine.inserts.at(table) * 1e-9
+            self.seen() * machine.inserts.at(met).max(CLAIMED) * 1e-9
         } else {
             0.0
         };
-        // Cleared, and read back for the groups in it.
-        let cleared = machine.stream(2.0 * table);
+        let cleared = machine.stream((1.0 + READ_BACK) * table);
+        let ms = (w.rows * self.read()).max(self.reaching() * row) * 1e-9;
         Price::default().with(
             "aggregate",
-            self.fused(row) + flushed + entered + cleared + machine.launches(FUSED),
+            ms + flushed + entered + cleared + machine.launches(FUSED),
         )
     }
 
@@ -315,239 +392,21 @@ impl Model<'_> {
     fn looked_for(&self, front: Front, hashed: bool) -> f64 {
         /// A full table of 64-bit keys; group numbers are compared faster, and slots that are taken are soon given up.
         const FULL: f64 = 28.0;
-        const NUMBERS: f64 = 0.45;
+        const NUMBERS: f64 = 0.1;
         const TAKEN: f64 = 0.4;
-        const FILL: f64 = 1.2;
-        const EMPTY: f64 = 1.4;
-        const WARP: f64 = 32.0;
-        let fill = (self.groups() / front.slots).min(1.0).powf(FILL);
-        // Rows of the few keys that came first find them at once.
-        let others = (self.equal_groups() / WARP).min(1.0);
-        let kind = match (front.slots < self.groups(), hashed) {
+        const FILL: f64 = 2.5;
+        const EMPTY: f64 = 1.5;
+        /// Keys that came first, and are found at once.
+        const FIRST: f64 = 32.0;
+        let groups = self.groups();
+        let fill = (groups / front.slots).min(1.0).powf(FILL);
+        let others = 1.0 - zipf::top_share(FIRST.min(groups), groups, self.w.skew);
+        let kind = match (front.slots < groups, hashed) {
             (true, _) => TAKEN,
             (_, true) => 1.0,
             _ => NUMBERS,
         };
         FULL * fill * others * kind + EMPTY
-    }
-
-    pub(super) fn numbered(&self) -> Price {
-        let (w, machine) = (self.w, self.machine);
-        let table = self.groups() * self.state();
-        let read = machine.stream(w.rows * (4.0 + widths(&w.payload).sum::<f64>()));
-        let aggregate = if table <= machine.shared {
-            self.reaching() * self.shared_row() * 1e-9
-                + self.flushed(self.groups(), 2.0, table, FLUSHED)
-        } else {
-            self.reaching() * self.global_row(table, self.equal_groups()) * 1e-9
-        };
-        Price::default()
-            .with("write", self.written())
-            .with("find", self.numbers())
-            .with("aggregate", read + aggregate + machine.launches(4.0))
-    }
-
-    /// The number of each row's group looked up in a table, which gives new keys the next numbers.
-    fn numbers(&self) -> f64 {
-        /// Many rows of few groups wait at the slots of these: picoseconds by the groups.
-        const WAITING: [(f64, f64); 7] = [
-            (2.0, 12.0),
-            (16.0, 28.0),
-            (64.0, 50.0),
-            (256.0, 50.0),
-            (1024.0, 42.0),
-            (4096.0, 27.0),
-            (16384.0, 21.0),
-        ];
-        /// A new group takes the next number while others wait for it.
-        const ENTERED: f64 = 290.0;
-        let (w, machine) = (self.w, self.machine);
-        let slots = 2f64.powf((2.0 * self.groups().max(512.0)).log2().ceil());
-        // A mark, a key and a number, each in an array of its own, and all in the same cache.
-        let bytes = slots * (self.key() + 8.0);
-        let reads = Accesses {
-            machine,
-            keys: self.groups(),
-            skew: w.skew,
-            clustered: false,
-        };
-        let find = 10.0 + 3.0 * reads.gather(1e9, 8.0, bytes);
-        let waiting = warpline_gpu::machine::Curve::new(WAITING).at(self.equal_groups());
-        let entered = self.seen() * ENTERED;
-        (w.rows * find.max(waiting) + entered) * 1e-9
-            + machine.stream(w.rows * (self.key() + 4.0))
-            + machine.launches(4.0)
-    }
-
-    /// Keys and payload read, and written down.
-    fn written(&self) -> f64 {
-        /// A key that is packed into another width, and the more if it has one word for what had half.
-        const PACKED: f64 = 1.3;
-        const WIDENED: f64 = 2.4;
-        if self.w.in_place {
-            // The columns are read where they are in place of their copies, but for keys of other width.
-            let Some(stored) = self.stored_key().filter(|stored| *stored != self.key()) else {
-                return self.machine.launches(2.0);
-            };
-            let widened = if self.key() > 4.0 { WIDENED } else { 1.0 };
-            return self.machine.stream(self.w.rows * (stored + self.key())) * PACKED * widened
-                + self.machine.launches(3.0);
-        }
-        let row = self.key() + widths(&self.w.payload).sum::<f64>();
-        let wide = widths(&self.w.payload).filter(|w| *w >= 16.0).count() as f64;
-        self.machine.stream(2.0 * self.w.rows * row) * WRITTEN
-            + self.w.rows * wide * WRITTEN_WIDE * 1e-9
-            + self.machine.launches(4.0)
-    }
-
-    /// Bytes of a key in a column in the narrowest encoding, where its domain is known.
-    fn stored_key(&self) -> Option<f64> {
-        let bytes = match self.w.dense_domain? {
-            0..=0x100 => 1.0,
-            0x101..=0x1_0000 => 2.0,
-            0x1_0001..=0x1_0000_0000 => 4.0,
-            _ => 8.0,
-        };
-        Some(bytes)
-    }
-
-    pub(super) fn moved(&self) -> Vec<f64> {
-        widths(&self.w.payload).collect()
-    }
-
-    /// Payload read by row numbers while runs are added up.
-    fn gathered(&self) -> f64 {
-        /// What of the reads of a column is not hidden by those of the others.
-        const SHOWN: f64 = 0.5;
-        /// A row number and its use, and that of each column.
-        const NUMBER: f64 = 7.0;
-        const COLUMN: f64 = 6.5;
-        let (rows, share) = (self.w.rows, self.unclustered());
-        let each = |w: f64| COLUMN + SHOWN * share * self.machine.gather(w, rows * w);
-        rows * (NUMBER + widths(&self.w.payload).map(each).sum::<f64>()) * 1e-9
-    }
-
-    /// Payload read by row numbers by the blocks of partitions, whose many warps hide more of each other's reads.
-    fn gathered_apart(&self) -> f64 {
-        const SHOWN: f64 = 0.43;
-        const NUMBER: f64 = 4.5;
-        let rows = self.w.rows;
-        let each = |w: f64| SHOWN * self.machine.gather(w, rows * w);
-        rows * (NUMBER + widths(&self.w.payload).map(each).sum::<f64>()) * 1e-9
-    }
-
-    /// How much of a warp's reads by sorted keys are of different groups (§4.1.3).
-    pub(super) fn unclustered(&self) -> f64 {
-        const CAP: f64 = 24.0;
-        self.equal_groups().min(CAP) / CAP
-    }
-
-    /// Runs of equal keys reduced: a warp adds up those in its share before it adds to a group, so none wait.
-    fn runs(&self, key: f64) -> f64 {
-        /// Pairs are read, compared with their neighbours, and added up across lanes, in bytes copied.
-        const READ: f64 = 2.1;
-        /// An addition of a lane, in rows of runs.
-        const ADDED: f64 = 1.0 / 6.0;
-        /// States are written sector by sector, a lane each.
-        const STATES: f64 = 5.0;
-        let row = key + widths(&self.w.payload).sum::<f64>();
-        let added = self.w.rows * self.adds() * ADDED * self.machine.run_row;
-        added * 1e-9
-            + READ * self.machine.stream(self.w.rows * row)
-            + STATES * self.machine.stream(self.seen() * self.state())
-            + self.machine.launches(3.0)
-    }
-
-    pub(super) fn sort_bits(&self) -> f64 {
-        let all = f64::from(self.w.key_bytes) * 8.0;
-        match self.w.dense_domain {
-            Some(domain) => (domain.max(2) as f64).log2().ceil().min(all),
-            None => all,
-        }
-    }
-
-    pub(super) fn sorted(&self, moved: bool) -> Price {
-        let (rows, key) = (self.w.rows, self.key());
-        let payload = if moved { self.moved() } else { vec![4.0] };
-        let sort = self
-            .machine
-            .partition(rows, key, &payload, self.sort_bits());
-        let gather = if moved { 0.0 } else { self.gathered() };
-        Price::default()
-            .with("write", self.written())
-            .with("transform", sort)
-            .with("gather", gather)
-            .with("aggregate", self.runs(key))
-    }
-
-    pub(super) fn encoded(&self) -> Price {
-        let rows = self.w.rows;
-        let bits = number_bits(self.groups());
-        Price::default()
-            .with("write", self.written())
-            .with("find", self.numbers())
-            .with(
-                "transform",
-                self.machine.partition(rows, 4.0, &self.moved(), bits),
-            )
-            .with("aggregate", self.runs(4.0))
-    }
-
-    pub(super) fn partitioned(&self, moved: bool) -> Price {
-        /// A row is read, hashed and looked for in the partition's table, in bytes copied and rows grouped.
-        const READ: f64 = 2.6;
-        const LOOKED_FOR: f64 = 0.6;
-        /// A test of a cell in the table.
-        const TESTED: f64 = 2.5;
-        /// Rows of equal keys lie together in a partition, so that all warps of its block wait for one place: so many
-        /// times what the lanes of one do.
-        const TOGETHER: f64 = 8.8;
-        /// What of a queue of the lanes of one is not hidden.
-        const QUEUE: f64 = 0.5;
-        /// A block that has this share of all rows is the last to end; the hottest group's rows make no larger one.
-        const BLOCK: f64 = 1.0 / 68.0;
-        let (w, machine) = (self.w, self.machine);
-        let key = self.key();
-        let payload = if moved { self.moved() } else { vec![4.0] };
-        let bits = partition_bits(self.expected());
-        let transform = machine.partition(w.rows, key, &payload, bits);
-        let gather = if moved { 0.0 } else { self.gathered_apart() };
-        let two = machine.shared_wide_atomics.at(2.0 * 8.0);
-        let queued = if self.words() > 0.0 {
-            let together = TOGETHER * two * (self.hottest() / BLOCK).min(1.0);
-            let groups = (self.equal_groups() / 2f64.powf(bits)).max(2.0);
-            let apart = QUEUE * machine.shared_wide_atomics.at(8.0 * groups);
-            (together + apart) * self.words().powf(STAGGERED)
-        } else {
-            0.0
-        };
-        let each = machine.group_row * LOOKED_FOR + self.tests() * TESTED + queued;
-        let row = key + widths(&w.payload).sum::<f64>();
-        Price::default()
-            .with("write", self.written())
-            .with("transform", transform)
-            .with("gather", gather)
-            .with(
-                "aggregate",
-                w.rows * each * 1e-9
-                    + READ * machine.stream(w.rows * row)
-                    + machine.stream(self.groups() * self.state())
-                    + machine.launches(4.0),
-            )
-    }
-
-    /// Groups that room is made for: a quarter more than the estimate.
-    fn expected(&self) -> f64 {
-        let most = self.w.dense_domain.map_or(f64::INFINITY, |d| d as f64);
-        (1.25 * self.groups()).min(self.w.rows).min(most)
-    }
-
-    /// Groups put into the order of their keys.
-    pub(super) fn ordering(&self) -> f64 {
-        let bits = f64::from(self.w.key_bytes) * 8.0;
-        let row = [self.state()];
-        self.machine
-            .partition(self.groups(), self.key(), &row, bits)
     }
 }
 
@@ -564,36 +423,4 @@ pub(super) fn overflowing(load: f64) -> f64 {
         exactly *= mean / keys;
     }
     (1.0 - (placed + SLOTS * rest) / mean).clamp(0.0, 1.0)
-}
-
-/// Bits of the numbers of so many groups; whole passes of 8 beyond what fits one.
-fn number_bits(groups: f64) -> f64 {
-    groups.max(2.0).log2().ceil()
-}
-
-/// Milliseconds to replace `rows` keys of `key` bytes by the numbers of `groups` groups, D(N, g) of §4.4: groups
-/// entered and rows looked up in a hash table, keys read and numbers written in sequence.
-fn encoding(rows: f64, groups: f64, key: f64, machine: &Machine) -> f64 {
-    const CAP: f64 = 24.0;
-    let entry = key + 4.0;
-    let unclustered = groups.min(CAP) / CAP;
-    let random = machine.gather(entry, groups * entry) * unclustered;
-    machine.stream(key * groups + entry * rows) + (rows + groups) * random * 1e-9
-}
-
-/// What sorting by numbers in place of keys saves (§4.4, C1 - C2), in milliseconds; negative when it costs more.
-/// `sorts`: the payload columns of each sort; all in one here, one a sort in the paper.
-pub fn encoding_saves(
-    rows: f64,
-    groups: f64,
-    key: f64,
-    bits: f64,
-    sorts: &[&[f64]],
-    machine: &Machine,
-) -> f64 {
-    let by_key = |columns: &&[f64]| machine.partition(rows, key, columns, bits);
-    let by_number = |columns: &&[f64]| machine.partition(rows, 4.0, columns, number_bits(groups));
-    let c1: f64 = sorts.iter().map(by_key).sum();
-    let c2: f64 = sorts.iter().map(by_number).sum();
-    c1 - c2 - encoding(rows, groups, key, machine)
 }

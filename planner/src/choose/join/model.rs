@@ -4,6 +4,7 @@ use warpline_gpu::machine::Machine;
 
 use super::{JoinAlgorithm, JoinWorkload, partition_bits};
 use crate::choose::price::{Accesses, Price};
+use crate::choose::zipf;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transform {
@@ -15,7 +16,7 @@ pub(super) enum Transform {
 const WRITTEN: f64 = 1.3;
 
 /// Launches and waits of a pipeline that looks into an index.
-const LOOKING: f64 = 3.0;
+const LOOKING: f64 = 1.75;
 
 /// Reads of one entry's columns come one after the other: in reads that do not wait for each other.
 const COLUMNS: f64 = 1.25;
@@ -52,6 +53,17 @@ impl Model<'_> {
         }
     }
 
+    /// Looks for the build side's keys by those of the probing side: what finds none is spread over keys of its own.
+    fn looks(&self) -> Accesses<'_> {
+        let w = self.w;
+        let more = (w.probe_rows / w.matches.max(1.0)).max(1.0);
+        let probes = self.probes();
+        Accesses {
+            keys: probes.keys * more,
+            ..probes
+        }
+    }
+
     fn build_bytes(&self) -> f64 {
         self.w.build_rows * widths(&self.w.build_payload).sum::<f64>()
     }
@@ -66,10 +78,10 @@ impl Model<'_> {
     /// Milliseconds for which lanes without a match wait while others of their warp read a column of the build side.
     fn waiting(&self) -> f64 {
         /// Picoseconds a lane.
-        const WAITS: f64 = 4.0;
+        const WAITS: f64 = 3.0;
         const WARP: i32 = 32;
         let w = self.w;
-        if w.probe_clustered {
+        if w.probe_clustered || w.build_payload.is_empty() {
             return 0.0;
         }
         let matched = (w.matches / w.probe_rows.max(1.0)).min(1.0);
@@ -169,7 +181,7 @@ impl Model<'_> {
         const OFFSETS: f64 = 8.0;
         let (w, machine) = (self.w, self.machine);
         let domain = w.key_domain.unwrap_or(1) as f64;
-        let probes = self.probes();
+        let (looks, probes) = (self.looks(), self.probes());
         let bitmap = domain / 8.0;
         // Bits of keys that follow each other are set together.
         let marked = if w.build_clustered {
@@ -183,22 +195,25 @@ impl Model<'_> {
                 .with("build", set + machine.launches(UNIQUE))
                 .with(
                     "match",
-                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                    looks.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
                 );
         }
         if w.build_unique {
-            let enter = |width: f64| ENTERED * self.enter(width, domain * width);
+            // All columns go through the cache side by side.
+            let columns = domain * widths(&w.build_payload).sum::<f64>();
+            let enter = |width: f64| ENTERED * self.enter(width, columns);
             let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
-            let read = |width: f64| {
-                COLUMNS * probes.gather(w.matches, width, domain * width) + self.waiting()
-            };
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, columns);
             return Price::default()
                 .with("build", build + machine.launches(UNIQUE))
                 .with(
                     "match",
-                    probes.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
+                    looks.gather(w.probe_rows, 4.0, bitmap) + machine.launches(LOOKING),
                 )
-                .with("gather", widths(&w.build_payload).map(read).sum());
+                .with(
+                    "gather",
+                    widths(&w.build_payload).map(read).sum::<f64>() + self.waiting(),
+                );
         }
         // Offsets by key: entries are counted, the counts summed up, and entries written to their places.
         let offsets = domain * 4.0;
@@ -213,7 +228,7 @@ impl Model<'_> {
             .with("build", build + machine.launches(OFFSETS))
             .with(
                 "match",
-                probes.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
+                looks.gather(w.probe_rows, 8.0, offsets) + self.pairs(),
             )
             .with("gather", self.gather_entries())
     }
@@ -260,10 +275,8 @@ impl Model<'_> {
         /// The number of an entry is read after its slot.
         const FOUND: f64 = 1.2;
         /// Launches and waits of building: of one pass over the rows, and of two with sums of counts between them.
-        const UNIQUE: f64 = 4.5;
-        const COUNTED: f64 = 11.0;
-        /// Rows of a key wait for each other at its count.
-        const REPEATED: f64 = 1.5;
+        const UNIQUE: f64 = 6.0;
+        const COUNTED: f64 = 8.0;
         let (w, machine) = (self.w, self.machine);
         let (word, slots) = (self.word(), self.slots());
         // Slots, numbers of entries and entries go through the cache side by side.
@@ -280,7 +293,11 @@ impl Model<'_> {
         };
         let insert = w.build_rows * (ENTERED + machine.inserts.at(table)) * 1e-9;
         let cleared = machine.stream(slots * (word + 4.0));
-        let look = probes.gather(looking, word, table);
+        let looks = Accesses {
+            clustered: false,
+            ..self.looks()
+        };
+        let look = looks.gather(looking, word, table);
         if w.existence {
             return Price::default()
                 .with("build", insert + cleared + machine.launches(UNIQUE))
@@ -290,19 +307,22 @@ impl Model<'_> {
         let entries = machine.stream(self.build_bytes() + w.build_rows * word);
         let found = FOUND * probes.gather(looking.min(w.matches), 4.0, table);
         if w.build_unique {
-            let read = |width: f64| {
-                COLUMNS * probes.gather(w.matches, width, w.build_rows * width) + self.waiting()
-            };
+            let columns = self.build_bytes();
+            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, columns);
             return Price::default()
                 .with(
                     "build",
                     insert + number + entries + cleared + machine.launches(UNIQUE),
                 )
                 .with("match", look + found + machine.launches(LOOKING))
-                .with("gather", widths(&w.build_payload).map(read).sum());
+                .with(
+                    "gather",
+                    widths(&w.build_payload).map(read).sum::<f64>()
+                        + self.waiting() * w.build_payload.len() as f64,
+                );
         }
         // Entries are counted by slot, the counts summed up, and entries written to their places.
-        let build = REPEATED * insert + number + machine.stream(3.0 * slots * 4.0) + 2.0 * entries;
+        let build = insert + number + machine.stream(3.0 * slots * 4.0) + 2.0 * entries;
         Price::default()
             .with("build", build + cleared + machine.launches(COUNTED))
             .with("match", look + found + self.pairs())
@@ -311,14 +331,17 @@ impl Model<'_> {
 
     pub(super) fn transformed(&self, transform: Transform, moved: bool) -> Price {
         /// Keys wait for the table of their partition, or for their neighbours: in rows that do not wait.
-        const WAITED: f64 = 1.45;
+        const WAITED: f64 = 1.3;
+        const WAITED_SORTED: f64 = 1.45;
+        /// Where keys repeat, entries are counted before they have places.
+        const COUNTED: f64 = 1.4;
+        /// A pair of a row with several, in pairs of unique keys.
+        const PAIR: f64 = 0.6;
         /// … longer with more than 4 bytes …
         const WIDE: f64 = 1.3;
         /// … and keys are read for it, in bytes copied.
         const READ: f64 = 1.3;
         const NUMBERED: f64 = 2.0;
-        /// An entry that its neighbour's reader does not read along, picoseconds.
-        const SCATTERED: f64 = 5.5;
         /// A thread goes over the entries of its row's key by itself: picoseconds an entry of many beyond so many.
         const ALONE: f64 = 48.0;
         const RUN: f64 = 32.0;
@@ -355,24 +378,24 @@ impl Model<'_> {
         }
         let rows = w.build_rows + w.probe_rows;
         let each = match transform {
-            Transform::Partition => machine.match_row,
+            Transform::Partition if w.build_unique => WAITED * machine.match_row,
+            Transform::Partition => COUNTED * WAITED * machine.match_row,
             // Both ends of a run are looked for when keys may repeat on both sides.
-            Transform::Sort if w.build_unique => machine.merge_row,
-            Transform::Sort => 2.0 * machine.merge_row,
+            Transform::Sort if w.build_unique => WAITED_SORTED * machine.merge_row,
+            Transform::Sort => 2.0 * WAITED_SORTED * machine.merge_row,
         };
         // Row numbers are read where a pair is found, out of order.
         let number = if moved { 0.0 } else { NUMBERED * 4.0 };
         let hashed = if key > 4.0 { WIDE } else { 1.0 };
         let further = (w.matches - w.probe_rows).max(0.0);
-        let matching = (rows * each * WAITED * hashed + further * machine.match_pair) * 1e-9
+        let matching = (rows * each * hashed + PAIR * further * machine.match_pair) * 1e-9
             + READ * machine.stream(rows * (key + number))
             + machine.stream(8.0 * w.matches)
             + machine.launches(MATCHING);
-        // Pairs of repeated keys come by probing rows; the entries of a key lie anywhere in their partition.
-        let scattered = match transform {
+        let alone = match transform {
             Transform::Partition if !w.build_unique => {
                 let run = w.matches / w.probe_rows.max(1.0);
-                SCATTERED * w.matches + ALONE * w.matches * (1.0 - RUN / run).max(0.0)
+                ALONE * w.matches * (1.0 - RUN / run).max(0.0)
             }
             _ => 0.0,
         };
@@ -387,11 +410,16 @@ impl Model<'_> {
                 side(w.build_rows, &w.build_payload) + side(w.probe_rows, &w.probe_payload),
             )
             .with("match", matching)
-            .with("gather", self.gather_pairs(moved) + scattered * 1e-9)
+            .with("gather", self.gather_pairs(transform, moved) + alone * 1e-9)
     }
 
     /// The columns of both sides by a list of pairs.
-    fn gather_pairs(&self, moved: bool) -> f64 {
+    fn gather_pairs(&self, transform: Transform, moved: bool) -> f64 {
+        /// Launches and waits.
+        const GATHERING: f64 = 1.5;
+        /// An entry of a repeated key, which lies anywhere in its partition, or beside the others of its key: picoseconds.
+        const SCATTERED: f64 = 2.2;
+        const IN_ORDER: f64 = 0.5;
         let (w, machine) = (self.w, self.machine);
         let unclustered = |rows: f64, skew: f64| Accesses {
             machine,
@@ -402,16 +430,48 @@ impl Model<'_> {
         let build = unclustered(w.build_rows, w.skew);
         let probe = unclustered(w.probe_rows, 0.0);
         let probing = w.matches.min(w.probe_rows);
+        // All columns of a side go through the cache side by side.
+        let side = |rows: f64, columns: &[u32], width: f64| match moved {
+            true => rows * width,
+            false => rows * widths(columns).sum::<f64>(),
+        };
+        let from_build = |width: f64| {
+            if moved && !w.build_unique {
+                // Entries are read again by the next probing row of the key, while they are in the cache.
+                let each = match transform {
+                    Transform::Partition => SCATTERED,
+                    Transform::Sort => IN_ORDER,
+                };
+                return machine.stream(w.build_rows.min(w.matches) * width)
+                    + w.matches * each * 1e-9;
+            }
+            build.gather(w.matches, width, side(w.build_rows, &w.build_payload, width))
+        };
+        // Rows of a hot key follow each other in its partition as they did before.
+        let apart = match moved {
+            true => 1.0,
+            false => 1.0 - self.neighbouring(),
+        };
+        let from_probe = |width: f64| {
+            let bytes = side(w.probe_rows, &w.probe_payload, width);
+            probe.gather(apart * probing, width, bytes)
+                + machine.stream((1.0 - apart) * probing * SECTOR.min(4.0 * width))
+                + machine.stream((w.matches - probing) * width)
+        };
         machine.stream(8.0 * w.matches)
-            + widths(&w.build_payload)
-                .map(|width| build.gather(w.matches, width, w.build_rows * width))
-                .sum::<f64>()
-            + widths(&w.probe_payload)
-                .map(|width| {
-                    probe.gather(probing, width, w.probe_rows * width)
-                        + machine.stream((w.matches - probing) * width)
-                })
-                .sum::<f64>()
+            + widths(&w.build_payload).map(from_build).sum::<f64>()
+            + widths(&w.probe_payload).map(from_probe).sum::<f64>()
+            + machine.launches(GATHERING)
+    }
+
+    /// The share of the probing rows that are of keys so frequent that rows of one are neighbours in memory.
+    fn neighbouring(&self) -> f64 {
+        /// A sector has values of so many rows.
+        const NEIGHBOURS: f64 = 16.0;
+        let first = zipf::hottest(self.w.build_rows, self.w.skew);
+        let shares = (1..=16).map(|key| first * f64::from(key).powf(-self.w.skew));
+        let shares = shares.filter(|share| *share * NEIGHBOURS >= 1.0);
+        shares.sum::<f64>().min(1.0)
     }
 }
 
