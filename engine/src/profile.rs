@@ -287,14 +287,6 @@ impl Lanes {
             Track::Thread(number, name) => {
                 (HOST, 1_000_000 + *number as u64, format!("{name} {number}"))
             }
-            Track::Reader { query, reader } => {
-                let lane = self.of_fragments.get(query).copied().unwrap_or(0);
-                (
-                    HOST,
-                    (1 << 40) + (lane << 12) + *reader as u64,
-                    format!("reader {reader} of fragments {lane}"),
-                )
-            }
             Track::Stream(number) if self.copying.contains(number) => {
                 (DEVICE, *number as u64, format!("stream {number}, copies"))
             }

@@ -445,7 +445,11 @@ impl Model<'_> {
                 return machine.stream(w.build_rows.min(w.matches) * width)
                     + w.matches * each * 1e-9;
             }
-            build.gather(w.matches, width, side(w.build_rows, &w.build_payload, width))
+            build.gather(
+                w.matches,
+                width,
+                side(w.build_rows, &w.build_payload, width),
+            )
         };
         // Rows of a hot key follow each other in its partition as they did before.
         let apart = match moved {
