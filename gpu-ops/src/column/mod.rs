@@ -1,12 +1,15 @@
 //! Device columns: Arrow columns in the narrowest exact encoding.
 //!
-//! A table is encoded batch by batch, in parallel, and uploaded once its global range is known:
+//! A table is encoded batch by batch, in parallel, and a column is uploaded once its global range is known:
 //!
 //! 1. each reader feeds a [`ChunkEncoder`], which packs every batch with a frame of reference of its
 //!    own and a dictionary of its own, so that host memory never holds the column at Arrow width;
 //! 2. a [`ColumnAssembler`] takes the [`Segment`]s of all readers in row order, computes the range,
 //!    width, base and sorted dictionary of the whole column, and re-encodes the chunks in parallel
 //!    straight into the upload, to device memory or, where that has no room, to host memory ([`Home`]);
+//!    Where the range is known before, from the metadata of files, or a dictionary is expected to be that of the first segment, an
+//!    `EarlyColumn` re-encodes and uploads each segment while the next ones are read, and the assembler checks in the end that
+//!    what was expected holds;
 //! 3. [`decode`], [`decode_codes`] and [`Column::to_arrow`] lead back to the logical Arrow type.
 
 mod assemble;

@@ -283,6 +283,11 @@ mod tests {
             assert_eq!(taken.len(), rows.min(SAMPLE));
             assert!(taken.windows(2).all(|w| w[0] < w[1]), "{rows}");
             assert!(taken.last().is_none_or(|last| *last < rows));
+            // Shares of the rows have shares of the sample.
+            for cut in [0, rows / 3, rows / 2, rows.saturating_sub(1), rows] {
+                let parts = sampled_rows(rows, 0..cut).chain(sampled_rows(rows, cut..rows));
+                assert!(parts.eq(taken.iter().copied()), "{rows} cut at {cut}");
+            }
         }
     }
 }

@@ -325,7 +325,6 @@ fn columns_laid_out_by_row_groups_are_those_of_a_whole_table() {
                     encoded = now;
                 }
             }
-            // Numbers and dictionaries are there when the last row group is.
             drop(expected);
             gpu.tables().clear();
             assert_eq!(gpu.pool().statistics().in_use, 0);
