@@ -329,7 +329,7 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorith
 
 /// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
 /// estimates are not.
-const LEAVE_FUSED: f64 = 0.9;
+const LEAVE_FUSED: f64 = 0.95;
 
 /// The same for rows that have passed filters and joins: how many those are is an estimate as well.
 const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.75;
@@ -338,7 +338,7 @@ const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.75;
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
-/// aggregation (registers, shared or device memory) stands unless that algorithm is 10 % cheaper than it, behind filters 25 %.
+/// aggregation (registers, shared or device memory) stands unless that algorithm is 5 % cheaper than it, behind filters 25 %.
 pub fn choose_group(
     asked: GroupSetting,
     w: &GroupWorkload,
