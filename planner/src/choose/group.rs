@@ -13,12 +13,12 @@
 //!
 //! | | |
 //! |---|---|
-//! | private | rows read; `N g (a + t)` register updates |
-//! | shared | rows read; `N a` shared-memory additions, `N t` tests, and every block's table added to the global one |
+//! | private | rows read, or every group's registers updated by each row; of more than 24 registers, one group's in shared memory |
+//! | shared | rows read, or `N a` shared-memory additions and `N t` tests; and every block's table added to the global one |
 //! | global | rows read; a look-up in a hash table (none for dense keys), `a` atomics and `t` reads over `T`, a write as long as extremes change; with a table in front: as shared, a slot looked for, and this for the rows that find none |
 //! | hgb | three look-ups a row, an entry a group, numbers written and read; shared or global updates |
 //! | sgb | sorted by the bits of the key (DE: looked up, then by the bits of `g`); runs reduced; UR: `N` random reads a column, as unclustered as there are groups for a warp: `min(24, g) / 24` |
-//! | pgb | partitioned; shared-memory updates a partition, whose hot groups make all of a block wait; UR: `N` random reads a column |
+//! | pgb | partitioned; shared-memory updates a partition, by as many threads as there are partitions for, whose hot groups make all of a block wait; UR: `N` random reads a column beside that |
 //!
 //! Atomics to device memory that meet at few places wait for each other: the curves' small ends are contention, and a skewed
 //! key counts as [`super::zipf::equal_keys`] groups there. In shared memory counts of 32 bits do not wait, but additions to words
@@ -329,7 +329,7 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorith
 
 /// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
 /// estimates are not.
-const LEAVE_FUSED: f64 = 0.9;
+const LEAVE_FUSED: f64 = 0.95;
 
 /// The same for rows that have passed filters and joins: how many those are is an estimate as well.
 const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.75;
@@ -338,7 +338,7 @@ const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.75;
 ///
 /// A forced algorithm is taken where it is possible. Otherwise the tree proposes and prices decide: the
 /// cheapest of the tree's leaf stands unless another algorithm is 5 % cheaper; and the cheapest fused
-/// aggregation (registers, shared or device memory) stands unless that algorithm is 10 % cheaper than it, behind filters 25 %.
+/// aggregation (registers, shared or device memory) stands unless that algorithm is 5 % cheaper than it, behind filters 25 %.
 pub fn choose_group(
     asked: GroupSetting,
     w: &GroupWorkload,

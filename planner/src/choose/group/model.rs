@@ -28,7 +28,7 @@ const STAGGERED: f64 = 0.55;
 const HASHED: f64 = 8.0;
 /// Costs of adding a word in a flush of shared tables, of which all blocks' meet at the same groups, in atomics to memory: lanes
 /// add to neighbouring groups.
-const FLUSHED: f64 = 0.37;
+const FLUSHED: f64 = 0.6;
 /// The same of an extreme, which is read and seldom written.
 const FLUSHED_TEST: f64 = 0.3;
 /// Either of a table with keys, whose groups lie anywhere.
@@ -268,7 +268,7 @@ impl Model<'_> {
     fn flushed(&self, groups: f64, blocks: f64, table: f64, (add, test): (f64, f64)) -> f64 {
         let cells = self.adds() * add + self.tests() * test;
         let blocks = blocks * self.machine.multiprocessors;
-        blocks * groups * cells * self.machine.atomics.at(table) * 1e-9
+        blocks * groups * cells * self.contended(table) * 1e-9
     }
 
     /// Blocks of a multiprocessor that have `bytes` bytes of shared memory each.

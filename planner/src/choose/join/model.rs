@@ -18,9 +18,6 @@ const WRITTEN: f64 = 1.3;
 /// Launches and waits of a pipeline that looks into an index.
 const LOOKING: f64 = 1.75;
 
-/// Reads of one entry's columns come one after the other: in reads that do not wait for each other.
-const COLUMNS: f64 = 1.25;
-
 /// Bytes that memory moves at least.
 const SECTOR: f64 = 32.0;
 
@@ -203,7 +200,7 @@ impl Model<'_> {
             let columns = domain * widths(&w.build_payload).sum::<f64>();
             let enter = |width: f64| ENTERED * self.enter(width, columns);
             let build = set + widths(&w.build_payload).map(enter).sum::<f64>();
-            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, columns);
+            let read = |width: f64| probes.gather(w.matches, width, columns);
             return Price::default()
                 .with("build", build + machine.launches(UNIQUE))
                 .with(
@@ -308,7 +305,7 @@ impl Model<'_> {
         let found = FOUND * probes.gather(looking.min(w.matches), 4.0, table);
         if w.build_unique {
             let columns = self.build_bytes();
-            let read = |width: f64| COLUMNS * probes.gather(w.matches, width, columns);
+            let read = |width: f64| probes.gather(w.matches, width, columns);
             return Price::default()
                 .with(
                     "build",

@@ -104,7 +104,9 @@ impl Model<'_> {
         const SHOWN: f64 = 0.85;
         const NUMBER: f64 = 4.5;
         let rows = self.w.rows;
-        let each = |w: f64| SHOWN * self.machine.gather(w, rows * w);
+        // All columns go through the cache side by side.
+        let bytes = rows * widths(&self.w.payload).sum::<f64>();
+        let each = |w: f64| SHOWN * self.machine.gather(w, bytes);
         rows * (NUMBER + widths(&self.w.payload).map(each).sum::<f64>()) * 1e-9
     }
 
@@ -188,7 +190,7 @@ impl Model<'_> {
         /// A block that has this share of all rows is the last to end; the hottest group's rows make no larger one.
         const BLOCK: f64 = 1.0 / 68.0;
         /// What of gathering and aggregating, which go on side by side, does not hide behind the other.
-        const SHOWN: f64 = 0.25;
+        const SHOWN: f64 = 0.5;
         let (w, machine) = (self.w, self.machine);
         let key = self.key();
         let payload = if moved { self.moved() } else { vec![4.0] };
