@@ -348,6 +348,7 @@ WL_DEVICE u64 tree_claim(const TreeShare& share, u32 most, u32& first) {
       u64 idle = load_relaxed(share.idle + word);
       while (idle != 0) {
         u64 rest = idle;
+        WL_NO_UNROLL
         for (u32 taken = 0; taken < most && rest != 0; ++taken) rest &= rest - 1;
         const u64 wanted = idle & ~rest;
         const u64 before = atomicAnd(share.idle + word, ~wanted);
@@ -384,6 +385,7 @@ WL_DEVICE u64 tree_takers(const TreeShare& share, u32 mine, u64 nodes, u32 idle,
   first = 0;
   if (mine == 0) return 0;
   bool larger = false;
+  WL_NO_UNROLL
   for (u32 c = mine + 1 + lane_id(); c < share.levels * WL_TREE_CLASSES; c += WL_WARP)
     larger = larger || load_relaxed(share.sizes + c) != 0;
   if (__any_sync(WL_FULL_MASK, larger)) return 0;
@@ -391,7 +393,8 @@ WL_DEVICE u64 tree_takers(const TreeShare& share, u32 mine, u64 nodes, u32 idle,
   if (lane_id() == 0) {
     const u32 alike = load_relaxed(share.sizes + mine);
     const u32 fair = alike == 0 || idle < alike ? 1 : idle / alike;
-    const u64 most = min_u64(min_u64(fair, WL_WARP), tree_visits(nodes) - 1);
+    // With the caller's own part there is a part a lane.
+    const u64 most = min_u64(min_u64(fair, WL_WARP - 1), tree_visits(nodes) - 1);
     takers = tree_claim(share, (u32)most, first);
   }
   first = __shfl_sync(WL_FULL_MASK, first, 0);
@@ -400,6 +403,7 @@ WL_DEVICE u64 tree_takers(const TreeShare& share, u32 mine, u64 nodes, u32 idle,
 
 // The warp of the lane's bit of `takers`, of lane 0 the lowest.
 WL_DEVICE u32 tree_taker(u32 first, u64 takers) {
+  WL_NO_UNROLL
   for (u32 i = 0; i < lane_id(); ++i) takers &= takers - 1;
   return first + (takers != 0 ? (u32)__ffsll((i64)takers) - 1 : 0u);
 }
@@ -409,67 +413,57 @@ WL_DEVICE u32 tree_taker(u32 first, u64 takers) {
 template <u32 L, u32 LEVELS, class Level>
 WL_DEVICE void tree_give(const TreeShare& share, WarpTree<LEVELS>& tree, Level& queue, u32 first, u64 takers) {
   const u32 lane = lane_id(), parts = (u32)__popcll((i64)takers) + 1;
-  const u64 nodes = tree.nodes[L];
-  // The lane's two entries of the queue, and the nodes before them.
-  const u32 HALVES = WL_TREE_QUEUE / WL_WARP;
-  u32 slot[HALVES], begin[HALVES], length[HALVES];
-  u64 before[HALVES], sum = 0;
-  WL_UNROLL
-  for (u32 h = 0; h < HALVES; ++h) {
-    const bool there = h * WL_WARP + lane < tree.size[L];
-    slot[h] = (tree.head[L] + h * WL_WARP + lane) % WL_TREE_QUEUE;
-    begin[h] = 0;
-    length[h] = there ? 1u : 0u;
-    if constexpr (Level::RANGES) {
-      begin[h] = there ? queue.begin[slot[h]] : 0u;
-      length[h] = there ? queue.end[slot[h]] - begin[h] : 0u;
-    }
-    before[h] = sum + warp_scan_exclusive_sum((u64)length[h]);
-    sum = __shfl_sync(WL_FULL_MASK, before[h] + length[h], WL_WARP - 1);
-  }
-  // What comes to the warp that this lane tells of it.
+  // Of part lane + 1: the warp that shall have it, its first node, and its entries so far.
   const u32 taker = tree_taker(first, takers);
-  u32 entries = 0;
-  const u64 kept = tree_part(nodes, 1, parts);
-  u64 from = kept;
-  for (u32 part = 1; part < parts; ++part) {
-    const u64 upto = tree_part(nodes, part + 1, parts);
-    u32* const out = share.buffer(__shfl_sync(WL_FULL_MASK, taker, (int)part - 1));
-    u32 given = 0;
-    WL_UNROLL
-    for (u32 h = 0; h < HALVES; ++h) {
-      const u64 low = from > before[h] ? from : before[h];
-      const u64 high = min_u64(upto, before[h] + length[h]);
+  const u64 bound = lane < parts ? tree_part(tree.nodes[L], lane + 1, parts) : 0;
+  u32 given = 0, size = 0;
+  u64 sum = 0;
+  // 32 entries of the queue, one a lane, at a time.
+  WL_NO_UNROLL
+  for (u32 done = 0; done < tree.size[L]; done += WL_WARP) {
+    const u32 slot = (tree.head[L] + done + lane) % WL_TREE_QUEUE;
+    u32 begin = 0, length = done + lane < tree.size[L] ? 1u : 0u;
+    if constexpr (Level::RANGES) {
+      begin = length != 0 ? queue.begin[slot] : 0u;
+      length = length != 0 ? queue.end[slot] - begin : 0u;
+    }
+    // The nodes before the entry.
+    const u64 before = sum + warp_scan_exclusive_sum((u64)length);
+    sum = __shfl_sync(WL_FULL_MASK, before + length, WL_WARP - 1);
+    WL_NO_UNROLL
+    for (u32 part = 1; part < parts; ++part) {
+      const u64 from = __shfl_sync(WL_FULL_MASK, bound, (int)part - 1);
+      const u64 upto = __shfl_sync(WL_FULL_MASK, bound, (int)part);
+      const u64 low = from > before ? from : before;
+      const u64 high = min_u64(upto, before + length);
       const u32 votes = __ballot_sync(WL_FULL_MASK, low < high);
+      const u32 place = __shfl_sync(WL_FULL_MASK, given, (int)part - 1) + (u32)__popc(votes & wl_lanes_below());
+      u32* const out = share.buffer(__shfl_sync(WL_FULL_MASK, taker, (int)part - 1));
       if (low < high) {
         if constexpr (Level::RANGES) {
-          queue.begin[slot[h]] = begin[h] + (u32)(low - before[h]);
-          queue.end[slot[h]] = begin[h] + (u32)(high - before[h]);
+          queue.begin[slot] = begin + (u32)(low - before);
+          queue.end[slot] = begin + (u32)(high - before);
         }
-        queue.save(slot[h], out + (given + (u32)__popc(votes & wl_lanes_below())) * Level::WORDS);
+        queue.save(slot, out + place * Level::WORDS);
       }
-      given += (u32)__popc(votes);
+      if (lane == part - 1) given += (u32)__popc(votes);
     }
-    if (lane == part - 1) entries = given;
-    from = upto;
-  }
-  u32 size = 0;
-  WL_UNROLL
-  for (u32 h = 0; h < HALVES; ++h) {
-    const bool stays = length[h] != 0 && before[h] < kept;
+    // What stays.
+    const u64 kept = __shfl_sync(WL_FULL_MASK, bound, 0);
+    const bool stays = length != 0 && before < kept;
     if constexpr (Level::RANGES) {
       if (stays) {
-        queue.begin[slot[h]] = begin[h];
-        queue.end[slot[h]] = begin[h] + (u32)min_u64(length[h], kept - before[h]);
+        queue.begin[slot] = begin;
+        queue.end[slot] = begin + (u32)min_u64(length, kept - before);
       }
     }
     size += (u32)__popc(__ballot_sync(WL_FULL_MASK, stays));
   }
   tree.size[L] = size;
-  tree.nodes[L] = kept;
+  tree.nodes[L] = __shfl_sync(WL_FULL_MASK, bound, 0);
   __threadfence();
   __syncwarp();
-  if (lane < parts - 1) store_release(share.flags + taker, entries << 8 | (L + 1));
+  if (lane < parts - 1) store_release(share.flags + taker, given << 8 | (L + 1));
 }
 
 // The same for rows of the source.
@@ -525,6 +519,7 @@ WL_DEVICE u32 tree_wait(const TreeShare& share, u32 workload) {
   }
   last = __shfl_sync(WL_FULL_MASK, last, 0);
   if (last == 1)
+    WL_NO_UNROLL
     for (u32 warp = lane; warp < share.warps; warp += WL_WARP) store_relaxed(share.flags + warp, WL_TREE_END);
   if (last != 0) return 0;
   if (lane == 0) {

@@ -196,7 +196,8 @@ impl SweepReport {
         phases
     }
 
-    /// Aligned columns: series, parameter, phases, total, prediction, bytes, bandwidth, share of a copy's.
+    /// Aligned columns: series, parameter, phases, total, prediction, bytes, bandwidth, share of a copy's, and where it was
+    /// counted the idle lanes and the busiest warp over the mean.
     pub fn to_table(&self) -> String {
         let phases = self.phases();
         let predicted = self.points.iter().any(|p| p.predicted_ms.is_some());
@@ -207,6 +208,10 @@ impl SweepReport {
             header.push("predicted ms".to_string());
         }
         header.extend(["MB", "GB/s", "of copy"].map(str::to_string));
+        let balanced = self.points.iter().any(|p| p.balance.is_some());
+        if balanced {
+            header.extend(["IIR %", "ILIF"].map(str::to_string));
+        }
         let rows = self.points.iter().map(|point| {
             let mut row = vec![point.series.clone(), short(point.x)];
             row.extend(phases.iter().map(|name| {
@@ -226,6 +231,11 @@ impl SweepReport {
             row.push(format!("{:.1}", point.bytes as f64 / 1e6));
             row.push(format!("{:.0}", point.gb_per_s));
             row.push(format!("{:.2}", point.of_copy));
+            if balanced {
+                let of = |cell: fn(&WorkBalance) -> String| point.balance.as_ref().map(cell);
+                row.push(of(|b| format!("{:.1}", b.iir * 100.0)).unwrap_or_default());
+                row.push(of(|b| format!("{:.2}", b.ilif)).unwrap_or_default());
+            }
             row
         });
         let table: Vec<Vec<String>> = std::iter::once(header).chain(rows).collect();
@@ -389,6 +399,22 @@ mod tests {
             "<4 bytes> 2^14 1.000 1.000 2.000 1.500 6.0 3 0.75"
         );
         assert!(lines[6].contains(&"10000"), "{text}");
+    }
+
+    #[test]
+    fn tables_say_how_evenly_work_was_spread() {
+        let mut report = report();
+        assert!(!report.to_table().contains("ILIF"));
+        report.sweeps[0].points[1].balance = Some(WorkBalance {
+            pipelines: 2,
+            iir: 0.0123,
+            ilif: 1.456,
+        });
+        let text = report.to_table();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[3].ends_with("IIR %  ILIF"), "{text}");
+        assert!(lines[5].ends_with(" 1.2  1.46"), "{text}");
+        assert!(lines[4].trim_end().ends_with("0.50"), "{text}");
     }
 
     #[test]

@@ -314,7 +314,7 @@ pub(super) enum ChartFormat {
     Table,
     /// One JSON object
     Json,
-    /// Line charts
+    /// Charts: lines, or bars for queries
     Svg,
 }
 
