@@ -138,15 +138,12 @@ impl Device {
     /// constants in lines of text, and the file. The emulator's are measured and not kept: its times mean nothing.
     ///
     /// # Errors
-    /// [`Error::Device`] when the CPU answers, when a measurement fails, and when the file cannot be written.
+    /// [`Error::NothingToMeasure`] when the CPU answers, [`Error::Device`] when a measurement fails or the file cannot be
+    /// written.
     pub fn calibrate(&self) -> Result<(String, Option<PathBuf>)> {
         let failed = |error: GpuError| Error::Device(error.to_string());
-        let runtime = self.0.lock().runtime.clone().ok_or_else(|| {
-            Error::Device(
-                "there is no device to measure; `warpline devices` shows why, --device names one"
-                    .into(),
-            )
-        })?;
+        let runtime = self.0.lock().runtime.clone();
+        let runtime = runtime.ok_or(Error::NothingToMeasure)?;
         let machine = calibrate(&runtime).map_err(failed)?;
         let info = runtime.device().info();
         let path = if info.emulated {

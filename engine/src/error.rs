@@ -51,6 +51,12 @@ pub enum Error {
         /// The tables that are.
         pinned: String,
     },
+    /// A device is to be measured, and the session has none.
+    #[error(
+        "there is no device to measure: `warpline devices` shows why, --device names one (in the emulator every kernel runs, \
+         and times mean nothing)"
+    )]
+    NothingToMeasure,
     /// A table is to be pinned, and the session has no device.
     #[error(
         "tables are pinned in device memory, and device '{device}' has none, since the CPU answers: `warpline devices` shows \

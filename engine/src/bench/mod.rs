@@ -118,11 +118,9 @@ impl Bench {
     /// the median of `runs` timed runs after one that is not counted.
     ///
     /// # Errors
-    /// [`Error::NoGpu`] when the CPU answers.
+    /// [`Error::NothingToMeasure`] when the CPU answers.
     pub fn new(session: WarplineSession, rows: Option<u64>, runs: usize) -> Result<Self> {
-        let runtime = session.device().runtime().ok_or_else(|| Error::NoGpu {
-            device: session.device().name(),
-        })?;
+        let runtime = session.device().runtime().ok_or(Error::NothingToMeasure)?;
         Ok(Self {
             session,
             runtime,

@@ -6,7 +6,8 @@ use super::{Axis, Drawing, Kind, PAGE_WIDTH, significant};
 const ROW: f64 = 18.0;
 const TOP: f64 = 22.0;
 const LEFT: f64 = 40.0;
-const RIGHT: f64 = 14.0;
+/// Half of a label such as `10,000`, which lies around the last tick.
+const RIGHT: f64 = 22.0;
 
 /// How a time is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
