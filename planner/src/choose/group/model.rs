@@ -267,7 +267,10 @@ impl Model<'_> {
     /// for a word and for an extreme.
     fn flushed(&self, groups: f64, blocks: f64, table: f64, (add, test): (f64, f64)) -> f64 {
         let cells = self.adds() * add + self.tests() * test;
-        let blocks = blocks * self.machine.multiprocessors;
+        /// A block has so many rows at least.
+        const TILE: f64 = 1024.0;
+        let tiles = (self.w.rows / TILE).ceil();
+        let blocks = (blocks * self.machine.multiprocessors).min(tiles);
         blocks * groups * cells * self.contended(table) * 1e-9
     }
 
@@ -282,15 +285,19 @@ impl Model<'_> {
 
     /// Reading hides behind updates of tables in shared memory, or they behind it.
     pub(super) fn shared(&self) -> Price {
+        /// Bytes of shared memory that a block goes over in a millisecond.
+        const BLOCK_BYTES: f64 = 1e8;
         let groups = self.w.dense_domain.unwrap_or(1) as f64;
         let table = groups * self.state();
         let blocks = self.blocks(table);
         let flushed = self.flushed(groups, blocks, table, (FLUSHED, FLUSHED_TEST));
         let read = self.w.rows * self.read();
         let updated = self.reaching() * self.shared_row(blocks);
+        // All blocks clear their tables, and go over them in the end, at the same time.
+        let cleared = 2.0 * table / BLOCK_BYTES;
         Price::default().with(
             "aggregate",
-            read.max(updated) * 1e-9 + flushed + self.machine.launches(FUSED),
+            read.max(updated) * 1e-9 + cleared + flushed + self.machine.launches(FUSED),
         )
     }
 
