@@ -47,18 +47,20 @@ pub struct Rooms {
     pub last: u32,
 }
 
-/// The same for who knows from a time before how many rows the largest partitions have ([`largest_partitions`]): nothing is
-/// counted, which saves a third of the time.
+/// [`super::radix_partition_unordered`] for who knows from a time before how many rows the largest partitions have
+/// ([`largest_partitions`]): nothing is counted, which saves an eighth of the time (3.2 ms in place of 3.7 for both sides of
+/// 2^27 rows with row numbers, on an H200).
 ///
 /// Partition p lies from place `p * rooms.last` on: the targets have `rooms.last << bits` places. A partition that finds no
 /// room sets `*overflow` (`u64*`) to 1, and all partitions are said to be empty then; it is never cleared. Takes 1 to 16
 /// bits and up to 8 payload columns.
 ///
 /// # Errors
-/// As [`radix_partition`]; [`GpuError::Internal`] for more bits or columns, and for more than 2^32 - 2 places.
+/// As [`super::radix_partition`]; [`GpuError::Internal`] for more bits or columns, and for more than 2^32 - 2 places.
 ///
 /// # Safety
-/// As [`radix_partition`], with as many places in the targets as said above, and `2^bits` words in both arrays of `places`.
+/// As [`super::radix_partition`], with as many places in the targets as said above, and `2^bits` words in both arrays of
+/// `places`.
 #[allow(clippy::too_many_arguments)]
 pub unsafe fn radix_partition_apart(
     runtime: &Runtime,
@@ -93,7 +95,7 @@ pub unsafe fn radix_partition_apart(
 }
 
 /// Raise `largest` (`u32[2]`) to the rows that the largest of `2^bits` partitions has, and the largest of the first pass of
-/// [`radix_partition_apart`]; `offsets` as of [`radix_partition`].
+/// [`radix_partition_apart`]; `offsets` as of [`super::radix_partition`].
 ///
 /// # Errors
 /// [`GpuError::Compile`], [`GpuError::Device`].
