@@ -16,7 +16,8 @@
 // one match each 2.1 GB, 0.51 ms at 4.2 TB/s. Measured on an H200: arrays 0.76 ms, tables with a quarter matched 1.1, with
 // 3 % 1.0 (with row numbers 1.15), Zipf 1.5 0.97; 2^26 rows on both sides, 4 a key on each, 268 million pairs, 1.3.
 // It is instructions that count, not bytes: 206 a probe row and its build row filled three quarters of all issue slots before
-// the common path had a kernel of its own. Tables of 2048 rows with 6 blocks a multiprocessor do best.
+// the common path had a kernel of its own. Asking for the probe keys while the table is built gains nothing. Tables of 2048
+// rows with 6 blocks a multiprocessor do best.
 #include "pairs.cuh"
 #include "stop.cuh"
 
@@ -430,15 +431,6 @@ WL_DEVICE bool phj_take(const PhjArgs& args, PhjShared& shared) {
   return shared.ticket != 0;
 }
 
-// Asks for the rows of the first round to come to L2, while the table is built.
-WL_DEVICE void phj_prefetch(const PhjArgs& args, u32 begin, u32 probes) {
-#if !WL_EMULATED
-  const u32 rows = probes < PHJ_ROUND ? probes : PHJ_ROUND;
-  const u32 row = threadIdx.x * (128 / sizeof(PairKey));
-  if (row < rows) asm volatile("prefetch.global.L2 [%0];" ::"l"((const PairKey*)args.probe_keys + begin + row));
-#endif
-}
-
 // Task `task` of partition p: a chunk of its build rows and one of its probe rows. The threads of a block call together.
 WL_DEVICE void phj_task(const PhjArgs& args, PhjShared& shared, u32 p, u64 task) {
   const u32 build_begin = args.build_begins[p], build_end = args.build_ends[p];
@@ -452,7 +444,6 @@ WL_DEVICE void phj_task(const PhjArgs& args, PhjShared& shared, u32 p, u64 task)
   const u32 rows = build_end - first < PHJ_ROWS ? build_end - first : PHJ_ROWS;
   const u32 begin = probe_begin + probe_chunk * cut.probe_rows;
   const u32 probes = probe_end - begin < cut.probe_rows ? probe_end - begin : cut.probe_rows;
-  phj_prefetch(args, begin, probes);
   const PhjChunk chunk = phj_build(args, shared, first, rows, args.duplicate != 0 && task < cut.build_chunks);
   const bool single = cut.build_chunks == 1;
   if (chunk != PHJ_NO_KEYS || (single && (args.kind & PAIR_UNMATCHED) != 0)) {
