@@ -34,19 +34,18 @@
 //! in shared memory have no contention at all, so skew does not matter to block-shared tables, and few groups need no copies
 //! a thread for contention's sake.
 //!
-//! Joins of 2^27 and 2^27 rows, int keys without gaps, two columns a side, all materialised (`warpline bench join`, ms; the
-//! sides copied before they were partitioned):
+//! Joins of 2^27 and 2^27 rows, int keys without gaps, two columns a side, all materialised (`warpline bench join`, ms):
 //!
 //! | | perfect | nphj | phj_ur | phj_tr | smj_ur | smj_tr | papers |
 //! |---|---|---|---|---|---|---|---|
-//! | Zipf 0 | 28.6 | 34.5 | 26.5 | **14.9** | 27.9 | 19.3 | phj_tr |
-//! | Zipf 1 | 24.5 | 26.4 | 22.2 | **14.7** | 24.5 | 19.1 | phj_tr or smj_ur |
-//! | Zipf 1.5 | 20.9 | 21.5 | 15.4 | **13.8** | 18.1 | 18.4 | phj_tr or smj_ur |
-//! | Zipf 2 | 20.7 | 21.3 | **13.0** | 13.2 | 16.1 | 18.2 | phj_tr or smj_ur |
-//! | 25 % matched | 28.1 | 27.2 | 13.4 | **12.3** | 17.9 | 19.4 | phj_tr |
-//! | 12.5 % matched | 28.6 | 25.9 | **12.4** | 12.9 | 15.9 | 19.7 | phj_ur |
-//! | 3 % matched | | 24.9 | **11.5** | 14.0 | 17.2 | 22.9 | phj_ur |
-//! | 2^26 rows, 8 of a key | 44.0 | 52.6 | 34.0 | **13.5** | 20.1 | 14.9 | |
+//! | Zipf 0 | 29.8 | 36.0 | 22.5 | **7.9** | 25.1 | 13.2 | phj_tr |
+//! | Zipf 1 | 25.2 | 27.0 | 17.5 | **7.7** | 21.2 | 13.6 | phj_tr or smj_ur |
+//! | Zipf 1.5 | 21.2 | 21.7 | 10.6 | **7.4** | 14.1 | 13.0 | phj_tr or smj_ur |
+//! | Zipf 2 | 21.1 | 21.5 | 8.4 | **7.3** | 11.9 | 12.8 | phj_tr or smj_ur |
+//! | 25 % matched | 28.0 | 27.1 | 8.8 | **7.0** | 13.0 | 12.6 | phj_tr |
+//! | 12.5 % matched | 28.5 | 25.8 | **6.6** | 6.7 | 11.6 | 13.2 | phj_ur |
+//! | 3 % matched | | 24.9 | **4.9** | 6.2 | 10.5 | 12.9 | phj_ur |
+//! | 2^26 rows, 8 of a key | 44.0 | 53.1 | 35.3 | **9.7** | 19.5 | 10.8 | |
 //!
 //! The paper's sort-merge join for skew (`smj_ur`) has no place here: the partitions' hot keys are shared by many blocks. The
 //! ratio from which on moving pays lies between 12 and 25 %, below the 25 % of the paper.
