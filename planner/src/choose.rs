@@ -5,9 +5,9 @@
 //! Aggregations on GPUs", SIGMOD 2025: §5.1.10 and Figure 21) as code, and a price for every algorithm: bytes and passes
 //! over the calibrated constants of a [`Machine`], for any number of rows, key width, payload, match ratio, number of
 //! groups and skew. A tree proposes; prices decide among what it proposes, and override it where another algorithm is
-//! 5 % cheaper. What the pipeline itself can do is left only for something clearly cheaper (looking into an index 15 %, into one of repeated keys 5 %,
-//! aggregating on the way 5 %, behind filters 25 %): it saves what no model sees, such as later stages in the same kernel, and its rivals
-//! depend on more estimates.
+//! 5 % cheaper. What the pipeline itself can do is left only for something clearly cheaper (looking into an index 15 %, into
+//! one of repeated keys 5 %, aggregating on the way 5 %, behind filters 25 %): it saves what no model sees, such as later
+//! stages in the same kernel, and its rivals depend on more estimates.
 //!
 //! Misestimates are caught at run time: a table that overflows grows and the pipeline runs again, a partition that does
 //! not fit its table is joined in pieces, a list of pairs without room is made anew, a build whose keys are not unique is

@@ -6,10 +6,10 @@
 //! balance them ([`TreeOptions`]); nothing is written down. Both are even however skewed the matches are.
 //!
 //! On an H200 tiles win by a little: kernels of the 22 queries of JCC-H at scale 10 with skewed bindings take 19.5 ms with
-//! them and 22.3 ms with trees (`nifs_aws`) for every such join (Q18 alone is faster so), whose queues in shared memory cost
-//! more than pairs that are written and read
-//! once at 4 TB/s. So `auto` takes trees only where there are no pairs: to mark the entries that meet a condition with a
-//! probing row. There one thread would go over all entries of a key, and a key with half a million of them took 140 ms.
+//! them and 22.3 ms with trees (`nifs_aws`) for every such join (at scale 30 Q18 is faster so), whose queues in shared memory
+//! cost more than pairs that are written and read once at 4 TB/s. So `auto` takes trees only where there are no pairs: to mark
+//! the entries that meet a condition with a probing row. There one thread would go over all entries of a key, and a key with
+//! half a million of them took 140 ms.
 
 use warpline_gpu::graph::{Balance, TreeOptions};
 
