@@ -224,10 +224,6 @@ impl Run<'_> {
     /// Find out how many rows the largest partitions of a side have, for the next run.
     fn note_largest(&mut self, result: ResultId, keys: JoinKeys, bits: JoinBits) -> Result<()> {
         let offsets = self.address(result, Part::Offsets)?;
-        let by = Keys {
-            ptr: self.address(result, Part::KeyWord(0))?,
-            width: keys.width,
-        };
         let largest = self.control.largest_address(result);
         let digits = digits(keys, bits);
         // SAFETY: the side was partitioned by these bits, with offsets; the control words live as long as the run.
@@ -235,7 +231,7 @@ impl Run<'_> {
             primitives::largest_partitions(
                 self.runtime,
                 self.stream,
-                by,
+                keys.width,
                 digits,
                 bits.bits,
                 offsets,

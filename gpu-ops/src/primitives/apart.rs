@@ -95,7 +95,7 @@ pub unsafe fn radix_partition_apart(
 }
 
 /// Raise `largest` (`u32[2]`) to the rows that the largest of `2^bits` partitions has, and the largest of the first pass of
-/// [`radix_partition_apart`]; `offsets` as of [`super::radix_partition`].
+/// [`radix_partition_apart`]; `offsets` as of [`super::radix_partition`], by keys of `key_width` bytes.
 ///
 /// # Errors
 /// [`GpuError::Compile`], [`GpuError::Device`].
@@ -105,12 +105,17 @@ pub unsafe fn radix_partition_apart(
 pub unsafe fn largest_partitions(
     runtime: &Runtime,
     stream: &Stream,
-    keys: Keys,
+    key_width: u32,
     digits: Digits,
     bits: u32,
     offsets: DevicePtr,
     largest: DevicePtr,
 ) -> Result<()> {
+    // The kernel reads no keys: it stands beside those that do.
+    let keys = Keys {
+        ptr: DevicePtr::NULL,
+        width: key_width,
+    };
     let rows = RowCount::Known(0);
     let plan = Plan::new(runtime, stream, keys, &[], rows, digits, &(0..bits));
     let args = PartitionLargestArgs {

@@ -17,7 +17,7 @@ use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
 use super::files::FileTable;
-use super::load::{Place, Reader, Units};
+use super::load::{Place, Reader, Units, stopped};
 use super::pin::is_pinned;
 use super::places::{Homes, Places, purpose};
 use super::row_groups::Layout;
@@ -284,18 +284,12 @@ impl TableCache {
             // On its own: the reader of damaged metadata may panic.
             SpawnedTask::spawn(async move { table.layout(&files, &wanted, &ctx).await })
         };
-        let layout = match look.join().await {
-            Ok(Ok(layout)) => layout,
-            // Reading tells what is wrong, and with which file.
-            Ok(Err(error)) => {
-                log::debug!("{}: {error}", source.name());
-                None
-            }
-            Err(error) => {
-                log::debug!("{}: {error}", source.name());
-                None
-            }
-        };
+        let looked = look.join().await.map_err(stopped).flatten();
+        // Reading tells what is wrong, and with which file.
+        let layout = looked.unwrap_or_else(|error| {
+            log::debug!("{}: {error}", source.name());
+            None
+        });
         if let Some(layout) = layout {
             let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
             let units = Units::Scan(scan, names);

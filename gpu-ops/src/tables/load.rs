@@ -244,7 +244,7 @@ impl InWork {
     }
 }
 
-fn stopped(error: JoinError) -> GpuError {
+pub(super) fn stopped(error: JoinError) -> GpuError {
     GpuError::Internal(format!("a table reader stopped: {error}"))
 }
 

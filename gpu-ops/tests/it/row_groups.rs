@@ -16,7 +16,7 @@ use datafusion::parquet::file::statistics::Statistics;
 use datafusion::prelude::*;
 use warpline_gpu::GpuError;
 use warpline_gpu::column::{Column, ColumnRoom, Encoding};
-use warpline_gpu::device::Stream;
+use warpline_gpu::device::{Device, Stream};
 use warpline_gpu::runtime::Runtime;
 use warpline_gpu::tables::{LoadedTable, TableSource};
 use warpline_gpu::trace::Trace;
@@ -299,14 +299,18 @@ fn two_files(folder: &Path, statistics: EnabledStatistics) -> RecordBatch {
     batch
 }
 
+/// A runtime with as much host memory as device memory, which is plenty.
+fn with_host_memory(device: &Arc<dyn Device>) -> Arc<Runtime> {
+    Runtime::with_memory(Arc::clone(device), Some(64 << 20), Some(64 << 20)).unwrap()
+}
+
 #[test]
 fn columns_laid_out_by_row_groups_are_those_of_a_whole_table() {
     for device in devices() {
         runtime().block_on(async {
             let folder = tempfile::tempdir().unwrap();
             let batch = two_files(folder.path(), EnabledStatistics::Chunk);
-            let gpu = Runtime::with_memory(Arc::clone(&device), Some(64 << 20), Some(64 << 20));
-            let gpu = gpu.unwrap();
+            let gpu = with_host_memory(&device);
             let stream = gpu.lease_stream().unwrap();
             let names = memory(&batch);
             let everything = ColumnRoom::unlimited();
@@ -475,8 +479,7 @@ fn a_broken_row_group_ends_the_load_with_its_file_and_nothing_left() {
             let path = folder.path().join("b.parquet");
             let whole = std::fs::read(&path).unwrap();
             let groups = row_groups(&path);
-            let gpu = Runtime::with_memory(Arc::clone(&device), Some(64 << 20), Some(64 << 20));
-            let gpu = gpu.unwrap();
+            let gpu = with_host_memory(&device);
             let stream = gpu.lease_stream().unwrap();
             for (first, end) in groups {
                 let mut broken = whole.clone();
@@ -512,8 +515,7 @@ fn a_load_that_nobody_waits_for_stops_and_returns_its_memory() {
         runtime().block_on(async {
             let folder = tempfile::tempdir().unwrap();
             let batch = two_files(folder.path(), EnabledStatistics::Chunk);
-            let gpu = Runtime::with_memory(Arc::clone(&device), Some(64 << 20), Some(64 << 20));
-            let gpu = gpu.unwrap();
+            let gpu = with_host_memory(&device);
             let stream = gpu.lease_stream().unwrap();
             let trace = gpu.start_trace().unwrap();
             let (mut dropped, mut stopped) = (0, 0);

@@ -74,16 +74,12 @@ fn largest(machine: &Machine, case: &Case<'_>, sizes: &[u32]) -> Rooms {
         offsets.push(offsets[offsets.len() - 1] + size);
     }
     let (offsets, out) = (machine.upload(&offsets), machine.upload(&[0u32; 2]));
-    let keys = Keys {
-        ptr: out.ptr(),
-        width: case.width,
-    };
     let bits = case.bits.len() as u32;
     unsafe {
         largest_partitions(
             &machine.runtime,
             &machine.stream,
-            keys,
+            case.width,
             case.digits,
             bits,
             offsets.ptr(),
