@@ -45,20 +45,6 @@ WL_DEVICE bool key_less(Key a, Key b) {
 }
 WL_DEVICE bool key_less(WideKey a, WideKey b) { return a.high < b.high || (a.high == b.high && a.low < b.low); }
 
-// A hash of 32 bits that has nothing to do with the hash that partitions go by.
-WL_DEVICE u32 key_hash(u32 key) {
-  u32 h = key * 0x9e3779b1u;
-  h ^= h >> 15;
-  h *= 0x2c1b3c6du;
-  h ^= h >> 13;
-  return h * 0x297a2d39u;
-}
-WL_DEVICE u32 key_hash(u64 key) {
-  const u32 high = (u32)(key >> 32) * 0x85ebca77u;
-  return key_hash((u32)key ^ high ^ high >> 16);
-}
-WL_DEVICE u32 key_hash(WideKey key) { return key_hash(key.low ^ (u64)key_hash(key.high) * 0xff51afd7ed558ccdull); }
-
 // Where some pairs go: a place in the list, and how many fit from there on.
 struct PairSpan {
   u32* entries;

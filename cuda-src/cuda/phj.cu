@@ -7,7 +7,9 @@
 // brings forth, are shared by the blocks of a second launch by ticket (`phj_extra`). So nothing is read back by the host.
 //
 // The table is chains: a row is entered by one exchange at the head of its slot, without a loop, and the head carries
-// 16 bits of the hash, so that a look-up that misses seldom reads a key. With PHJ_ARRAY it is an array by the part of the
+// 16 bits of the hash, so that a look-up that misses seldom reads a key. The hash is the one that partitions go by, by its
+// other bits; keys of up to 8 bytes stand in the table as their hashes, as which they come with PHJ_BUILD_HASHED and
+// PHJ_PROBE_HASHED. With PHJ_ARRAY it is an array by the part of the
 // key above the partition's bits (E6). With duplicates the rows of a key form a run, and a warp writes the
 // runs of its rows together, so that a frequent key costs no more than its pairs.
 //
@@ -19,6 +21,7 @@
 // the common path had a kernel of its own. Asking for the probe keys while the table is built gains nothing. Tables of 2048
 // rows with 6 blocks a multiprocessor do best.
 #include "pairs.cuh"
+#include "radix.cuh"
 #include "stop.cuh"
 
 static const u32 PHJ_EMPTY = 0xFFFFFFFFu;
@@ -28,6 +31,27 @@ static const u32 PHJ_ROUND = WL_BLOCK_THREADS * PHJ_ITEMS;
 static const u32 PHJ_BUILD_ITEMS = (PHJ_ROWS + WL_BLOCK_THREADS - 1) / WL_BLOCK_THREADS;
 // No partition has more tasks: beyond, its probe chunks grow.
 static const u64 PHJ_MOST_TASKS = 1u << 30;
+
+// Keys are told apart by their hashes.
+#define PHJ_HASHES (!PHJ_ARRAY && PAIR_KEY_BYTES <= 8)
+
+// A key as it stands in the table; `hashed`: as it comes.
+WL_DEVICE PairKey phj_key(PairKey key, bool hashed) {
+#if PHJ_HASHES
+  return hashed ? key : (PairKey)radix_hash(key);
+#else
+  return key;
+#endif
+}
+
+// Is it the key of a row without key?
+WL_DEVICE bool phj_none(PairKey key) {
+#if PHJ_HASHES
+  return key == (PairKey)radix_hash((PairKey)~(PairKey)0);
+#else
+  return key_none(key);
+#endif
+}
 
 // The heads of the table's chains, by hash.
 struct PhjShared {
@@ -94,17 +118,31 @@ WL_DEVICE u32 phj_find(const PhjArgs& args, const PhjShared& shared, PairKey key
   return slot < PHJ_SLOTS ? shared.slots[slot] : PHJ_ABSENT;
 }
 #else
+// The upper bits of the hash that partitions go by the lowest bits of.
+WL_DEVICE u32 phj_hash(PairKey key) {
+#if PAIR_KEY_BYTES == 4
+  return key;
+#elif PAIR_KEY_BYTES == 8
+  return (u32)(key >> 32);
+#else
+  return (u32)(hash64(hash64(key.low) ^ key.high) >> 32);
+#endif
+}
+
+// Above 16 bits, bits that neither slots nor, but for the lowest, partitions of a common size go by.
+WL_DEVICE u32 phj_tag(u32 hash) { return hash << 12; }
+
 WL_DEVICE u32 phj_slot(u32 hash) {
   return (PHJ_SLOTS & (PHJ_SLOTS - 1)) == 0 ? hash / (0xFFFFFFFFu / PHJ_SLOTS + 1)
                                             : (u32)((u64)hash * PHJ_SLOTS >> 32);
 }
 
 WL_DEVICE u32 phj_find(const PhjArgs&, const PhjShared& shared, PairKey key) {
-  const u32 hash = key_hash(key);
+  const u32 hash = phj_hash(key);
   const u32 word = shared.heads[phj_slot(hash)];
   u32 row = word & 0xFFFFu;
   if (row == PHJ_ABSENT) return row;
-  if ((word ^ hash << 16) < 0x10000u && key_equal(shared.keys[row], key)) return row;
+  if ((word ^ phj_tag(hash)) < 0x10000u && key_equal(shared.keys[row], key)) return row;
   do {
     row = shared.next[row];
   } while (row != PHJ_ABSENT && !key_equal(shared.keys[row], key));
@@ -131,9 +169,9 @@ WL_DEVICE void phj_enter(const PhjArgs& args, PhjShared& shared, PairKey key, u3
   const PairKey slot = key >> args.shift;
   if (slot < PHJ_SLOTS) shared.slots[slot] = (u16)i;
 #else
-  const u32 hash = key_hash(key);
+  const u32 hash = phj_hash(key);
   shared.keys[i] = key;
-  shared.next[i] = (u16)atomicExch(&shared.heads[phj_slot(hash)], hash << 16 | i);
+  shared.next[i] = (u16)atomicExch(&shared.heads[phj_slot(hash)], (phj_tag(hash) & 0xFFFF0000u) | i);
 #endif
 }
 
@@ -157,7 +195,7 @@ WL_DEVICE bool phj_repeats(const PhjArgs& args, const PhjShared& shared, const P
   WL_UNROLL
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-    if (i < rows && !key_none(mine[k])) twice = twice || phj_entered_twice(args, shared, mine[k], i);
+    if (i < rows && !phj_none(mine[k])) twice = twice || phj_entered_twice(args, shared, mine[k], i);
   }
 #else
   // Most rows are the first of their slot or the second: loads of all items go out together. The others take turns.
@@ -187,7 +225,7 @@ WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, 
   WL_UNROLL
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-    if (i < rows) mine[k] = keys[i];
+    if (i < rows) mine[k] = phj_key(keys[i], PHJ_BUILD_HASHED);
   }
   phj_clear(shared);
   if (args.marks != 0) {
@@ -203,7 +241,7 @@ WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, 
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
     if (i >= rows) continue;
-    if (key_none(mine[k])) {
+    if (phj_none(mine[k])) {
 #if !PHJ_ARRAY
       shared.next[i] = (u16)PHJ_ABSENT;
 #endif
@@ -223,7 +261,7 @@ WL_DEVICE PhjChunk phj_build(const PhjArgs& args, PhjShared& shared, u32 first, 
   WL_UNROLL
   for (u32 k = 0; k < PHJ_BUILD_ITEMS; ++k) {
     const u32 i = threadIdx.x + k * WL_BLOCK_THREADS;
-    spots[k] = i < rows && !key_none(mine[k]) ? phj_find(args, shared, mine[k]) : PHJ_ABSENT;
+    spots[k] = i < rows && !phj_none(mine[k]) ? phj_find(args, shared, mine[k]) : PHJ_ABSENT;
     twice = twice || (spots[k] != PHJ_ABSENT && spots[k] != i);
   }
   if (!__syncthreads_or(twice)) return PHJ_DISTINCT;
@@ -330,7 +368,7 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
     u32 hits = 0;
     WL_UNROLL
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {
-      found[k] = k < items ? phj_find(args, shared, key[k]) : PHJ_ABSENT;
+      found[k] = k < items ? phj_find(args, shared, phj_key(key[k], PHJ_PROBE_HASHED)) : PHJ_ABSENT;
       if (found[k] != PHJ_ABSENT) hits |= 1u << k;
     }
     if (args.marks != 0 || note) {
@@ -392,7 +430,8 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
 WL_DEVICE void phj_mark(const PhjArgs& args, PhjShared& shared, u32 first, u32 rows) {
   __syncthreads();
   for (u32 i = threadIdx.x; i < rows; i += WL_BLOCK_THREADS) {
-    const u32 row = phj_find(args, shared, ((const PairKey*)args.build_keys)[(u64)first + i]);
+    const PairKey key = ((const PairKey*)args.build_keys)[(u64)first + i];
+    const u32 row = phj_find(args, shared, phj_key(key, PHJ_BUILD_HASHED));
     if (row != PHJ_ABSENT && wl_bit(shared.hits, row)) wl_set_bit(args.marks, phj_number(args, first, i));
   }
 }
@@ -483,15 +522,16 @@ WL_KERNEL(phj_distinct, PhjArgs, args) {
       const u32 i = base + threadIdx.x;
       bool twice = false;
       u32 place = 0;
-      const bool live = i < rows && !key_none(keys[i]);
+      const PairKey key = i < rows ? phj_key(keys[i], PHJ_BUILD_HASHED) : PairKey();
+      const bool live = i < rows && !phj_none(key);
       if (live) {
         place = atomicAdd(&shared.partition, 1u);
-        twice = place >= PHJ_ROWS || phj_find(args, shared, keys[i]) != PHJ_ABSENT;
+        twice = place >= PHJ_ROWS || phj_find(args, shared, key) != PHJ_ABSENT;
       }
       __syncthreads();
-      if (live && !twice) phj_enter(args, shared, keys[i], place);
+      if (live && !twice) phj_enter(args, shared, key, place);
       __syncthreads();
-      if (live && !twice) twice = phj_entered_twice(args, shared, keys[i], place);
+      if (live && !twice) twice = phj_entered_twice(args, shared, key, place);
       distinct = !__syncthreads_or(twice);
     }
     if (!distinct) store_relaxed(args.duplicate, (u64)1);

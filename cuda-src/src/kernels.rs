@@ -393,6 +393,8 @@ pub struct PhjShape {
     /// Slots of an array that the key without its lowest bits is the index of, a multiple of 8 up to 2^15; 0 for
     /// a hash table.
     pub array: u32,
+    /// Keys of the build side and of the probe side come as their hashes, which takes keys of up to 8 bytes and no array.
+    pub hashed: [bool; 2],
 }
 
 impl PhjShape {
@@ -448,6 +450,7 @@ pub fn phj(shape: PhjShape) -> String {
     format!(
         "#define WL_BLOCK_THREADS {}\n{min_blocks}#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n\
          #define PHJ_ROWS {}u\n#define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#define PHJ_ARRAY {}\n\
+         #define PHJ_BUILD_HASHED {}\n#define PHJ_PROBE_HASHED {}\n\
          #include \"simt.cuh\"\n{}{}",
         shape.threads(),
         shape.key_bytes,
@@ -456,6 +459,8 @@ pub fn phj(shape: PhjShape) -> String {
         u8::from(shape.unique),
         u8::from(shape.numbers),
         u8::from(shape.array > 0),
+        u8::from(shape.hashed[0]),
+        u8::from(shape.hashed[1]),
         PhjArgs::CUDA,
         include_str!("../cuda/phj.cu")
     )
@@ -501,6 +506,7 @@ const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array
         numbers,
         rows,
         array,
+        hashed: [array == 0 && key_bytes <= 8; 2],
     }
 }
 

@@ -396,6 +396,7 @@ impl<'a> Bench<'a> {
         };
         let side = Side {
             keys: keys(1),
+            hashed: false,
             rows: RowCount::Known(rows),
             numbers: Some(column(2)),
             places: rows,

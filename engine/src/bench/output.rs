@@ -68,6 +68,7 @@ impl Parts {
                 ptr: self.keys.ptr(),
                 width: 8,
             },
+            hashed: false,
             rows: RowCount::Known(self.rows),
             numbers: Some(self.numbers.ptr()),
             places: self.rows,

@@ -14,8 +14,8 @@ use crate::device::{DeviceInfo, Kernel};
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, ProbeKind};
 use crate::primitives::{
-    Digits, UnorderedPart, compile_merge_join, compile_partition, compile_partition_join,
-    compile_partition_unordered,
+    Digits, PartitionJoin, UnorderedPart, compile_merge_join, compile_partition,
+    compile_partition_join, compile_partition_unordered,
 };
 use crate::runtime::Runtime;
 
@@ -84,6 +84,8 @@ enum Builtin {
         unique: bool,
         rows: u64,
         bits: JoinBits,
+        /// Keys of the sides come as hashes.
+        hashed: [bool; 2],
     },
     /// Pairs of sorted sides.
     MergeJoin {
@@ -141,12 +143,10 @@ impl Builtins {
     fn of_join(&mut self, of: &JoinOf<'_>, known: JoinBits, device: &DeviceInfo) {
         let bits = JoinBits::of_rows(of.rows, of.keys, known.known, device);
         let keys = of.keys;
-        for columns in of.sides {
-            self.of_parts(
-                &arranged_parts(columns, keys, bits.bits, 0, false),
-                keys,
-                bits,
-            );
+        let digits = of.sides.map(|columns| digits(columns, keys, bits));
+        for (columns, digits) in of.sides.into_iter().zip(digits) {
+            let parts = arranged_parts(columns, keys, bits.bits, 0, false);
+            self.of_parts(&parts, keys, bits, digits);
         }
         if keys.join.sorts() {
             let unique = of.unique;
@@ -159,6 +159,7 @@ impl Builtins {
                 unique: of.unique,
                 rows: of.rows,
                 bits,
+                hashed: digits.map(|digits| digits == Digits::KeptHash),
             });
         }
     }
@@ -172,7 +173,8 @@ impl Builtins {
                 bits: SPLIT.known,
                 ..SPLIT
             };
-            self.of_parts(&parts, of.keys, bits);
+            // Parts are partitioned further, by more bits of their keys' hashes.
+            self.of_parts(&parts, of.keys, bits, Digits::Hash);
         }
         let pair = JoinOf {
             rows: of.rows >> SPLIT.known,
@@ -182,8 +184,8 @@ impl Builtins {
     }
 
     /// What partitions or sorts rows of these parts to be joined.
-    fn of_parts(&mut self, parts: &[PartSize], keys: JoinKeys, bits: JoinBits) {
-        let (width, digits) = (keys.width, digits(keys, bits));
+    fn of_parts(&mut self, parts: &[PartSize], keys: JoinKeys, bits: JoinBits, digits: Digits) {
+        let width = keys.width;
         let moved = parts.iter().filter(|part| part.part.moves());
         let columns = moved.map(|part| part.unit as u32).collect();
         if keys.join.sorts() {
@@ -283,12 +285,18 @@ impl Builtin {
                 unique,
                 rows,
                 bits,
+                hashed,
             } => {
-                let key_bits = bits.dense.then_some(keys.bits);
-                let numbers = !keys.join.transforms();
-                return compile_partition_join(
-                    runtime, keys.width, unique, numbers, rows, bits.bits, key_bits,
-                );
+                let join = PartitionJoin {
+                    key_width: keys.width,
+                    unique,
+                    numbers: !keys.join.transforms(),
+                    hashed,
+                    build_rows: rows,
+                    bits: bits.bits,
+                    key_bits: bits.dense.then_some(keys.bits),
+                };
+                return compile_partition_join(runtime, join);
             }
             Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),
             Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),

@@ -2,7 +2,7 @@
 
 use super::arrange::{Arrangement, Order, apart};
 use super::control::Control;
-use super::part_sizes::{arranged_parts, pair_parts};
+use super::part_sizes::{PartSize, arranged_parts, pair_parts};
 use super::places::Part;
 use super::provide::with_slack;
 use super::run::{MOST_ATTEMPTS, Run};
@@ -57,13 +57,23 @@ impl JoinBits {
     }
 }
 
-/// What the keys of a side are partitioned by, or sorted by.
-pub(super) fn digits(keys: JoinKeys, bits: JoinBits) -> Digits {
+/// What the keys of a side with these columns are partitioned by, or sorted by, to be joined then.
+pub(super) fn digits(columns: &[ColumnShape], keys: JoinKeys, bits: JoinBits) -> Digits {
+    let parts = || arranged_parts(columns, keys, bits.bits, 0, false);
+    // Unless a column is read from the keys, the join is all that looks at them from here on.
+    let only_joined = !columns.iter().any(|column| column.twin);
     if keys.join.sorts() || bits.dense {
         Digits::Key
+    } else if only_joined && primitives::keeps_hashes(keys.width, moved(&parts()), bits.bits) {
+        Digits::KeptHash
     } else {
         Digits::Hash
     }
+}
+
+/// How many parts move with the keys.
+fn moved(parts: &[PartSize]) -> usize {
+    parts.iter().filter(|size| size.part.moves()).count()
 }
 
 impl Run<'_> {
@@ -105,13 +115,12 @@ impl Run<'_> {
         const STEP: u32 = 8;
         let hint = self.hint(result)?;
         let parts = arranged_parts(columns, keys, bits.bits, 0, true);
-        let moved = parts.iter().filter(|size| size.part.moves()).count();
         if keys.join.sorts()
             || self.ahead
             || bits.known != 0
             || hint.bits != bits
             || hint.largest.last == 0
-            || !primitives::parts_apart(moved, bits.bits)
+            || !primitives::parts_apart(moved(&parts), bits.bits)
         {
             return None;
         }
@@ -153,7 +162,7 @@ impl Run<'_> {
         for _ in 0..MOST_ATTEMPTS {
             self.sizes[result].pairs = room;
             let list = self.extra(result, pair_parts(room), false)?;
-            self.pair(result, join, unique, bits, &list)?;
+            self.pair(result, columns, join, unique, bits, &list)?;
             self.mark("match")?;
             let pairs = if self.ahead && once {
                 // Keys that are not unique after all are found in the end.
@@ -191,10 +200,11 @@ impl Run<'_> {
         let places = self.places(result, bits, rooms);
         self.sizes[result].bits = bits;
         self.sizes[result].rooms = rooms;
+        let digits = digits(columns, keys, bits);
         let how = Arrangement {
             parts: arranged_parts(columns, keys, bits.bits, places, rooms.is_some()),
             by: Part::KeyWord(0),
-            digits: digits(keys, bits),
+            digits,
             bits: match keys.join.sorts() {
                 // One bit more than codes have: keys that match nothing come last.
                 true => 0..(keys.bits + 1).min(keys.width * 8),
@@ -208,7 +218,7 @@ impl Run<'_> {
         };
         self.arrange(result, how)?;
         match self.careful() && bits.known == 0 && !keys.join.sorts() {
-            true => self.note_largest(result, keys, bits),
+            true => self.note_largest(result, keys.width, digits, bits),
             false => Ok(()),
         }
     }
@@ -222,16 +232,21 @@ impl Run<'_> {
     }
 
     /// Find out how many rows the largest partitions of a side have, for the next run.
-    fn note_largest(&mut self, result: ResultId, keys: JoinKeys, bits: JoinBits) -> Result<()> {
+    fn note_largest(
+        &mut self,
+        result: ResultId,
+        key_width: u32,
+        digits: Digits,
+        bits: JoinBits,
+    ) -> Result<()> {
         let offsets = self.address(result, Part::Offsets)?;
         let largest = self.control.largest_address(result);
-        let digits = digits(keys, bits);
         // SAFETY: the side was partitioned by these bits, with offsets; the control words live as long as the run.
         unsafe {
             primitives::largest_partitions(
                 self.runtime,
                 self.stream,
-                keys.width,
+                key_width,
                 digits,
                 bits.bits,
                 offsets,
@@ -244,13 +259,14 @@ impl Run<'_> {
     fn pair(
         &mut self,
         result: ResultId,
+        columns: &[ColumnShape],
         join: &JoinShape,
         unique: bool,
         bits: JoinBits,
         list: &Store,
     ) -> Result<()> {
         let keys = join.matches.keys;
-        let side = |id: ResultId| -> Result<Side> {
+        let side = |id: ResultId, columns: &[ColumnShape]| -> Result<Side> {
             let store = self.stores[id].as_ref();
             let optional = |part| store.and_then(|s| s.address(part));
             let rooms = self.sizes[id].rooms;
@@ -260,6 +276,7 @@ impl Run<'_> {
                 (Some(offsets), Some(_)) => apart(offsets, bits.bits as usize),
             };
             Ok(Side {
+                hashed: digits(columns, keys, bits) == Digits::KeptHash,
                 keys: Keys {
                     ptr: self.address(id, Part::KeyWord(0))?,
                     width: keys.width,
@@ -270,7 +287,10 @@ impl Run<'_> {
                 partitions,
             })
         };
-        let (build, probe) = (side(join.index)?, side(result)?);
+        let Shape::Index(index) = &self.prepared.shapes[join.index] else {
+            return Err(GpuError::Internal("a join without an index".into()));
+        };
+        let (build, probe) = (side(join.index, &index.columns)?, side(result, columns)?);
         let kind = match join.matches.kind {
             ProbeKind::Inner => PairKind::Inner,
             ProbeKind::Left => PairKind::Left,

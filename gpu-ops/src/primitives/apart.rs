@@ -164,7 +164,7 @@ impl Plan<'_> {
         overflow: DevicePtr,
     ) -> Result<()> {
         let (runtime, stream) = (self.runtime, self.stream);
-        let hashing = hashing(self.hashed, self.width, self.digits.len());
+        let hashing = hashing(self.by, self.width, self.digits.len());
         let (shift, mask) = self.digits[0];
         let last = self.digits.get(1).copied();
         let segment_count = u64::from(mask) + 1;

@@ -141,7 +141,7 @@ pub unsafe fn histogram(
             keys.width
         )));
     }
-    let hashed = digits == Digits::Hash;
+    let hashed = digits.hashed();
     // SAFETY: passed on to the caller.
     unsafe {
         fill(runtime, stream, counts, 0, 256 * 4)?;

@@ -27,15 +27,17 @@ pub use index::{
     HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
 };
 pub use pairs::{
-    PairKind, PairList, Side, compile_merge_join, compile_partition_join, join_dense_partitions,
-    join_partitions, merge_join, partition_bits,
+    PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,
+    join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
 pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
 pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
-pub use unordered::{UnorderedPart, compile_partition_unordered, radix_partition_unordered};
+pub use unordered::{
+    UnorderedPart, compile_partition_unordered, keeps_hashes, radix_partition_unordered,
+};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use write_combine::{Combine, KeyValues, partition_across_link};
 

@@ -34,6 +34,8 @@ const EXTRA_BLOCKS: u64 = 6;
 pub struct Side {
     /// Partitioned (for [`join_partitions`]) or ascending (for [`merge_join`]).
     pub keys: Keys,
+    /// The keys are their hashes ([`Digits::KeptHash`](super::Digits::KeptHash)).
+    pub hashed: bool,
     /// How many.
     pub rows: RowCount,
     /// `u32*`: the number of the row behind each place (the columns lie as before). `None`: the place
@@ -100,6 +102,7 @@ pub fn partition_bits(build_rows: u64, key_width: u32, device: &DeviceInfo) -> u
             numbers: true,
             rows,
             array: 0,
+            hashed: [false; 2],
         };
         rows == TABLES[0] || largest.shared_bytes() <= device.shared_memory_per_block
     };
@@ -224,6 +227,8 @@ fn phj_variant(shape: PhjShape) -> usize {
         | (shape.key_bytes as usize) << 2
         | (shape.rows as usize) << 8
         | (shape.array as usize) << 24
+        | usize::from(shape.hashed[0]) << 40
+        | usize::from(shape.hashed[1]) << 41
 }
 
 /// Slots of the array of a partition of dense keys.
@@ -231,28 +236,40 @@ fn array_slots(key_bits: u32, bits: u32) -> u32 {
     1 << key_bits.saturating_sub(bits).max(3)
 }
 
-/// Compile what [`join_partitions`] needs for about `build_rows` rows ahead of its use; with `key_bits`, what
-/// [`join_dense_partitions`] needs. `unique` holds as well for semi and anti joins; `numbers`: the build side has them.
+/// What [`join_partitions`], or with `key_bits` [`join_dense_partitions`], is compiled for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartitionJoin {
+    /// Bytes of a key.
+    pub key_width: u32,
+    /// No two build rows have equal keys; holds as well for semi and anti joins.
+    pub unique: bool,
+    /// The build side has row numbers.
+    pub numbers: bool,
+    /// As [`Side::hashed`], the build side's first.
+    pub hashed: [bool; 2],
+    /// Build rows, about.
+    pub build_rows: u64,
+    /// Bits of the partitions.
+    pub bits: u32,
+    /// Most bits of build keys, for arrays.
+    pub key_bits: Option<u32>,
+}
+
+/// Compile what a join of partitions needs ahead of its use.
 ///
 /// # Errors
 /// [`GpuError::Compile`], [`GpuError::Device`].
-pub fn compile_partition_join(
-    runtime: &Runtime,
-    key_width: u32,
-    unique: bool,
-    numbers: bool,
-    build_rows: u64,
-    bits: u32,
-    key_bits: Option<u32>,
-) -> Result<()> {
+pub fn compile_partition_join(runtime: &Runtime, join: PartitionJoin) -> Result<()> {
+    let array = |key_bits| array_slots(key_bits, join.bits);
     let shape = PhjShape {
-        key_bytes: key_width,
-        unique,
-        numbers,
+        key_bytes: join.key_width,
+        unique: join.unique,
+        numbers: join.numbers,
         rows: TABLES[0],
-        array: key_bits.map_or(0, |key_bits| array_slots(key_bits, bits)),
+        array: join.key_bits.map_or(0, array),
+        hashed: join.hashed,
     };
-    let shape = phj_shape(runtime, shape, build_rows >> bits);
+    let shape = phj_shape(runtime, shape, join.build_rows >> join.bits);
     let source = || kernels::phj(shape);
     runtime
         .builtin("phj_join", phj_variant(shape), source)
@@ -299,6 +316,13 @@ unsafe fn join(
             "a join of 2^{bits} partitions (2^{MOST_PARTITION_BITS} at most)"
         )));
     }
+    if (build.hashed || probe.hashed) && (array > 0 || build.keys.width > 8) {
+        return Err(GpuError::Internal(format!(
+            "hashes in the place of keys of {} bytes{}",
+            build.keys.width,
+            if array > 0 { " in an array" } else { "" }
+        )));
+    }
     let partitions = 1u64 << bits;
     let shape = phj_shape(
         runtime,
@@ -309,6 +333,7 @@ unsafe fn join(
             numbers: build.numbers.is_some(),
             rows: TABLES[0],
             array,
+            hashed: [build.hashed, probe.hashed],
         },
         build.rows.most() >> bits,
     );

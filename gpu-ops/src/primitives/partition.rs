@@ -61,6 +61,9 @@ pub enum Digits {
     Key,
     /// Bits of the key's `radix_hash` (`radix.cuh`): 32 for keys of 4 bytes, else 64.
     Hash,
+    /// The same, and keys come out as these hashes, which are one to one for keys of 4 and 8 bytes: who joins them need not
+    /// hash again. Only where [`keeps_hashes`](super::keeps_hashes) says so.
+    KeptHash,
 }
 
 impl Digits {
@@ -68,8 +71,13 @@ impl Digits {
     pub(super) fn bits(self, width: u32) -> u32 {
         match self {
             Self::Key => width * 8,
-            Self::Hash => (width * 8).min(64),
+            Self::Hash | Self::KeptHash => (width * 8).min(64),
         }
+    }
+
+    /// Are they of hashes?
+    pub(super) fn hashed(self) -> bool {
+        self != Self::Key
     }
 }
 
@@ -113,7 +121,7 @@ pub unsafe fn radix_partition(
         stream,
         keys,
         rows,
-        hashed: digits == Digits::Hash,
+        hashed: digits.hashed(),
         passes: passes(&bits),
     };
     // Equal shapes in another order are one kernel.
@@ -149,7 +157,7 @@ pub fn compile_partition(
     rows: u64,
     pass: bool,
 ) -> Result<()> {
-    let hashed = digits == Digits::Hash;
+    let hashed = digits.hashed();
     if !pass {
         return histogram_kernel(runtime, "partition_histogram", key_width, hashed).map(drop);
     }

@@ -46,6 +46,11 @@ pub unsafe fn radix_partition_unordered(
     offsets: Option<DevicePtr>,
 ) -> Result<()> {
     let applies = applies(payloads.len(), &bits) && rows.most() > 0;
+    // Without rows there is nothing to hash.
+    let digits = match digits {
+        Digits::KeptHash if rows.most() == 0 => Digits::Hash,
+        digits => digits,
+    };
     let Some(first_places) = offsets.filter(|_| applies) else {
         // SAFETY: passed on to the caller.
         return unsafe {
@@ -99,13 +104,20 @@ fn split(bits: &Range<u32>) -> Vec<(u32, u32)> {
     ]
 }
 
+/// Can rows be partitioned by `bits` bits of the hashes of keys of `width` bytes so that keys come out as these hashes
+/// ([`Digits::KeptHash`]), with so many payload columns?
+pub fn keeps_hashes(width: u32, columns: usize, bits: u32) -> bool {
+    // Hashes of keys of 16 bytes have 8: they cannot stand for the keys.
+    width <= 8 && applies(columns, &(0..bits))
+}
+
 /// When keys are hashed in each of `passes` passes.
-pub(super) fn hashing(hashed: bool, width: u32, passes: usize) -> Vec<Hashing> {
-    match (hashed, passes) {
-        (false, _) => vec![Hashing::None; passes],
-        // Hashes of keys of 16 bytes have 8: they cannot stand for the keys.
-        (true, 2) if width <= 8 => vec![Hashing::In, Hashing::Out],
-        (true, _) => vec![Hashing::EachLook; passes],
+pub(super) fn hashing(digits: Digits, width: u32, passes: usize) -> Vec<Hashing> {
+    match (digits, passes) {
+        (Digits::Key, _) => vec![Hashing::None; passes],
+        (Digits::Hash, 2) if width <= 8 => vec![Hashing::In, Hashing::Out],
+        (Digits::Hash, _) => vec![Hashing::EachLook; passes],
+        (Digits::KeptHash, _) => [Hashing::In, Hashing::None][..passes].to_vec(),
     }
 }
 
@@ -141,8 +153,7 @@ pub fn compile_partition_unordered(
             part != UnorderedPart::Segments,
         );
     }
-    let hashed = digits == Digits::Hash;
-    let passes = hashing(hashed, width, split(&(0..bits)).len());
+    let passes = hashing(digits, width, split(&(0..bits)).len());
     match part {
         UnorderedPart::Pass(pass) => {
             let Some(hashing) = passes.get(pass) else {
@@ -158,7 +169,7 @@ pub fn compile_partition_unordered(
             tile_kernel(runtime, shape).map(drop)
         }
         UnorderedPart::Segments => {
-            let counted = counted_hashed(hashed, width, passes.len());
+            let counted = counted_hashed(digits, width, passes.len());
             segment_kernel(runtime, "segment_digits", width, counted)?;
             super::compile_partition(runtime, width, digits, &[], 0, false)
         }
@@ -166,8 +177,8 @@ pub fn compile_partition_unordered(
 }
 
 /// Between the passes, are digits counted of hashes that keys do not travel as?
-fn counted_hashed(hashed: bool, width: u32, passes: usize) -> bool {
-    hashed && !(passes == 2 && width <= 8)
+fn counted_hashed(digits: Digits, width: u32, passes: usize) -> bool {
+    digits.hashed() && !(passes == 2 && width <= 8)
 }
 
 fn tile_kernel(runtime: &Runtime, shape: TileShape<'_>) -> Result<Kernel> {
@@ -190,7 +201,7 @@ pub(super) struct Plan<'a> {
     pub(super) stream: &'a Stream,
     pub(super) rows: RowCount,
     pub(super) width: u32,
-    pub(super) hashed: bool,
+    pub(super) by: Digits,
     widths: Vec<u32>,
     /// Shift and mask, the most significant first: one or two.
     pub(super) digits: Vec<(u32, u32)>,
@@ -245,7 +256,7 @@ impl<'a> Plan<'a> {
             stream,
             rows,
             width: keys.width,
-            hashed: digits == Digits::Hash,
+            by: digits,
             widths: payloads.iter().map(|p| p.width).collect(),
             digits: split(bits),
         }
@@ -263,7 +274,7 @@ impl<'a> Plan<'a> {
         offsets: DevicePtr,
     ) -> Result<()> {
         let (runtime, stream) = (self.runtime, self.stream);
-        let hashing = hashing(self.hashed, self.width, self.digits.len());
+        let hashing = hashing(self.by, self.width, self.digits.len());
         let (shift, mask) = self.digits[0];
         let segments = Segments {
             words: scratch(
@@ -289,7 +300,7 @@ impl<'a> Plan<'a> {
                 stream,
                 all,
                 self.rows,
-                self.hashed,
+                self.by.hashed(),
                 &[(shift, mask)],
                 counts,
             )?;
@@ -413,7 +424,7 @@ impl<'a> Plan<'a> {
 
     /// A kernel of `partition_segments.cu`.
     pub(super) fn counter(&self, name: &'static str) -> Result<Kernel> {
-        let counted = counted_hashed(self.hashed, self.width, self.digits.len());
+        let counted = counted_hashed(self.by, self.width, self.digits.len());
         segment_kernel(self.runtime, name, self.width, counted)
     }
 

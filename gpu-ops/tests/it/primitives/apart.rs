@@ -6,7 +6,7 @@ use warpline_gpu::primitives::{
     radix_partition_apart,
 };
 
-use super::partition::{Case, Column, columns, digit, pack};
+use super::partition::{Case, Column, columns, digit, keys_out, pack};
 use super::{Machine, assert_untouched};
 
 /// Most places that a case is tried with.
@@ -192,8 +192,8 @@ fn fits(
         let begin = p as u32 * rooms.last;
         assert_eq!((begins[p], ends[p]), (begin, begin + size), "{label}: {p}");
     }
-    let key_bytes = pack(case.keys, case.width);
-    let mut before: Vec<(&[u8], u32)> = vec![(&key_bytes, case.width)];
+    let keys_out = keys_out(case);
+    let mut before: Vec<(&[u8], u32)> = vec![(&keys_out, case.width)];
     before.extend(made.columns.iter().map(|c| (c.bytes.as_slice(), c.width)));
     let got_keys: Vec<u8> = machine.read(&made.keys, made.all_places * case.width as usize);
     let got: Vec<Vec<u8>> = (made.columns.iter().zip(&made.to))

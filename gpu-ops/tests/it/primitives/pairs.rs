@@ -10,6 +10,7 @@ use warpline_gpu::primitives::{
     merge_join, partition_bits,
 };
 
+use super::partition::{hash, pack};
 use super::{Machine, Numbers, assert_untouched, machines};
 
 /// What a side's rows look like, and how they are joined.
@@ -29,6 +30,8 @@ struct Case<'a> {
 #[derive(Clone, Copy, Debug)]
 enum How {
     Partitioned(u32),
+    /// By bits of hashes, and the keys of these sides come as their hashes: the build side's, the probe side's.
+    Hashed(u32, [bool; 2]),
     /// By the same bits, with keys of this many bits.
     Dense(u32, u32),
     Sorted,
@@ -42,14 +45,30 @@ const KINDS: [PairKind; 4] = [
 ];
 const WIDTHS: [u32; 3] = [4, 8, 16];
 
+/// Ways for keys that come as hashes, where they can.
+fn hashed(width: u32, bits: u32) -> Vec<How> {
+    let sides: &[[bool; 2]] = match width {
+        16 => &[],
+        _ => &[[true, true], [true, false], [false, true]],
+    };
+    sides
+        .iter()
+        .map(|sides| How::Hashed(bits, *sides))
+        .collect()
+}
+
 /// Row numbers in the order of their partitions, and the first place of each.
-fn arranged(keys: &[u128], how: How) -> (Vec<u32>, Vec<u32>) {
+fn arranged(keys: &[u128], width: u32, how: How) -> (Vec<u32>, Vec<u32>) {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     let mut offsets = vec![0u32];
     match how {
         How::Sorted => order.sort_by_key(|row| keys[*row as usize]),
-        How::Partitioned(bits) | How::Dense(bits, _) => {
-            let partition = |row: &u32| keys[*row as usize] & ((1 << bits) - 1);
+        How::Partitioned(bits) | How::Dense(bits, _) | How::Hashed(bits, _) => {
+            let digits = |row: &u32| match how {
+                How::Hashed(..) => hash(keys[*row as usize], width),
+                _ => keys[*row as usize],
+            };
+            let partition = |row: &u32| digits(row) & ((1 << bits) - 1);
             order.sort_by_key(partition);
             for p in 0..1u128 << bits {
                 offsets.push(order.partition_point(|row| partition(row) <= p) as u32);
@@ -64,17 +83,21 @@ struct Uploaded {
     numbers: DeviceBuffer,
     offsets: DeviceBuffer,
     order: Vec<u32>,
+    hashed: bool,
 }
 
 impl Uploaded {
-    fn new(machine: &Machine, keys: &[u128], width: u32, how: How) -> Self {
-        let (order, offsets) = arranged(keys, how);
-        let bytes: Vec<u8> = order
-            .iter()
-            .flat_map(|row| keys[*row as usize].to_le_bytes()[..width as usize].to_vec())
-            .collect();
+    /// Side 0 is the build side.
+    fn new(machine: &Machine, keys: &[u128], width: u32, how: How, side: usize) -> Self {
+        let (order, offsets) = arranged(keys, width, how);
+        let hashed = matches!(how, How::Hashed(_, sides) if sides[side]);
+        let lying = order.iter().map(|row| match keys[*row as usize] {
+            key if hashed => hash(key, width),
+            key => key,
+        });
         Self {
-            keys: machine.upload(&bytes),
+            hashed,
+            keys: machine.upload(&pack(&lying.collect::<Vec<_>>(), width)),
             numbers: machine.upload(&order),
             offsets: machine.upload(&offsets),
             order,
@@ -87,6 +110,7 @@ impl Uploaded {
                 ptr: self.keys.ptr(),
                 width,
             },
+            hashed: self.hashed,
             rows,
             numbers: numbers.then(|| self.numbers.ptr()),
             places: rows.most(),
@@ -155,8 +179,8 @@ fn check(machine: &Machine, case: &Case<'_>, how: How) {
         case.marks,
         case.capacity
     );
-    let build = Uploaded::new(machine, case.build, case.width, how);
-    let probe = Uploaded::new(machine, case.probe, case.width, how);
+    let build = Uploaded::new(machine, case.build, case.width, how, 0);
+    let probe = Uploaded::new(machine, case.probe, case.width, how, 1);
     let (want, want_marks) = expected(case, &build, &probe);
     let capacity = case.capacity.unwrap_or(want.len());
     let entries = machine.space(capacity * 4);
@@ -188,7 +212,7 @@ fn check(machine: &Machine, case: &Case<'_>, how: How) {
     let (kind, unique) = (case.kind, case.unique);
     unsafe {
         match how {
-            How::Partitioned(bits) => join_partitions(
+            How::Partitioned(bits) | How::Hashed(bits, _) => join_partitions(
                 runtime,
                 stream,
                 &build_side,
@@ -322,7 +346,10 @@ fn every_kind_width_and_side() {
                             marks: turn % 3 != 1,
                             capacity: None,
                         };
-                        for how in [How::Partitioned(0), How::Partitioned(3), How::Sorted] {
+                        for how in [How::Partitioned(0), How::Partitioned(3), How::Sorted]
+                            .into_iter()
+                            .chain(hashed(width, 2))
+                        {
                             check(&machine, &case, how);
                         }
                     }
@@ -381,6 +408,9 @@ fn many_partitions_and_many_blocks() {
                 };
                 check(&machine, &case, How::Partitioned(4));
                 check(&machine, &case, How::Sorted);
+                for how in hashed(width, 4) {
+                    check(&machine, &case, how);
+                }
             }
         }
     }
@@ -418,6 +448,9 @@ fn skew_on_either_side() {
                     };
                     check(&machine, &case, How::Partitioned(2));
                     check(&machine, &case, How::Sorted);
+                    for how in hashed(width, 2) {
+                        check(&machine, &case, how);
+                    }
                 }
             }
         }
@@ -485,7 +518,8 @@ fn reports_duplicates(
     width: u32,
     how: How,
 ) -> bool {
-    let sides = [build, probe].map(|keys| Uploaded::new(machine, keys, width, how));
+    let sides =
+        [(build, 0), (probe, 1)].map(|(keys, side)| Uploaded::new(machine, keys, width, how, side));
     let rows = [build, probe].map(|keys| RowCount::Known(keys.len() as u64));
     let build = sides[0].side(width, rows[0], false);
     let probe = sides[1].side(width, rows[1], false);
@@ -507,7 +541,7 @@ fn reports_duplicates(
             How::Sorted => merge_join(
                 runtime, stream, &build, &probe, kind, true, word, &list, None,
             ),
-            How::Partitioned(bits) => join_partitions(
+            How::Partitioned(bits) | How::Hashed(bits, _) => join_partitions(
                 runtime, stream, &build, &probe, bits, kind, true, word, &list, None,
             ),
             How::Dense(bits, key_bits) => join_dense_partitions(
@@ -532,6 +566,7 @@ fn promises_of_uniqueness_are_checked() {
             let mut ways = vec![How::Partitioned(2), How::Sorted];
             if width < 16 {
                 ways.push(How::Dense(2, 15));
+                ways.extend(hashed(width, 2));
             }
             for how in ways {
                 let label = format!("{}: {width} bytes, {how:?}", machine.name);
@@ -570,6 +605,7 @@ fn wrong_joins_are_refused() {
             ptr: DevicePtr(256),
             width,
         },
+        hashed: false,
         rows: RowCount::Known(rows),
         numbers: None,
         places: rows,
@@ -620,6 +656,14 @@ fn wrong_joins_are_refused() {
     ));
     assert!(matches!(
         join(side(4, 1), side(4, 1), 40),
+        Err(GpuError::Internal(_))
+    ));
+    let hashed = Side {
+        hashed: true,
+        ..side(16, 1)
+    };
+    assert!(matches!(
+        join(side(16, 1), hashed, 1),
         Err(GpuError::Internal(_))
     ));
     assert!(matches!(

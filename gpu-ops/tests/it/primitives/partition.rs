@@ -7,11 +7,12 @@ use warpline_cuda::kernels::{PartitionPassArgs, PartitionShape};
 use warpline_gpu::GpuError;
 use warpline_gpu::device::{DevicePtr, LaunchConfig};
 use warpline_gpu::memory::DeviceBuffer;
-use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
+use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, keeps_hashes, radix_partition};
 
 use super::{Machine, Numbers, SIZES, apart, assert_untouched, machines, unordered};
 
 /// What is partitioned by what.
+#[derive(Clone)]
 pub(super) struct Case<'a> {
     pub(super) keys: &'a [u128],
     pub(super) width: u32,
@@ -46,14 +47,30 @@ fn hash32(mut x: u32) -> u32 {
     x ^ (x >> 16)
 }
 
+/// The hash of a key of `width` bytes.
+pub(super) fn hash(key: u128, width: u32) -> u128 {
+    match width {
+        4 => hash32(key as u32).into(),
+        8 => hash64(key as u64).into(),
+        _ => hash64(hash64(key as u64) ^ (key >> 64) as u64).into(),
+    }
+}
+
+/// Keys as they come out of a partition in any order.
+pub(super) fn keys_out(case: &Case<'_>) -> Vec<u8> {
+    let out = |key: &u128| match case.digits {
+        Digits::KeptHash => hash(*key, case.width),
+        Digits::Key | Digits::Hash => *key,
+    };
+    pack(&case.keys.iter().map(out).collect::<Vec<_>>(), case.width)
+}
+
 /// The partition of a key.
 pub(super) fn digit(case: &Case<'_>, key: u128) -> u128 {
     let word = match (case.digits, case.width) {
         (Digits::Key, 16) => key,
         (Digits::Key, width) => key & ((1 << (width * 8)) - 1),
-        (Digits::Hash, 4) => u128::from(hash32(key as u32)),
-        (Digits::Hash, 8) => u128::from(hash64(key as u64)),
-        (Digits::Hash, _) => u128::from(hash64(hash64(key as u64) ^ (key >> 64) as u64)),
+        (Digits::Hash | Digits::KeptHash, width) => hash(key, width),
     };
     match case.bits.len() {
         128 => word,
@@ -183,6 +200,13 @@ fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     if case.keep_keys && case.bits.len() <= 17 {
         unordered::check(machine, case, count);
         apart::check(machine, case, count);
+        let bits = case.bits.len() as u32;
+        if case.digits == Digits::Hash && keeps_hashes(case.width, case.payloads.len(), bits) {
+            let mut kept = case.clone();
+            kept.digits = Digits::KeptHash;
+            unordered::check(machine, &kept, count);
+            apart::check(machine, &kept, count);
+        }
     }
 }
 
@@ -265,7 +289,7 @@ fn whole_keys_are_sorted() {
         ] {
             let bits = match digits {
                 Digits::Key => width * 8,
-                Digits::Hash => 64,
+                Digits::Hash | Digits::KeptHash => 64,
             };
             let case = Case {
                 keys: &keys,

@@ -2,7 +2,7 @@
 
 use warpline_gpu::primitives::{Keys, Payload, RowCount, radix_partition_unordered};
 
-use super::partition::{Case, Column, columns, digit, pack};
+use super::partition::{Case, Column, columns, digit, keys_out, pack};
 use super::{Machine, assert_untouched};
 
 /// What `radix_partition_unordered` makes of a case that keeps its keys.
@@ -48,7 +48,8 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
         };
         (0..rows).map(row).collect()
     };
-    let mut sources: Vec<(&[u8], u32)> = vec![(&key_bytes, case.width)];
+    let keys_out = keys_out(case);
+    let mut sources: Vec<(&[u8], u32)> = vec![(&keys_out, case.width)];
     sources.extend(columns.iter().map(|c| (c.bytes.as_slice(), c.width)));
     let mut expected: Vec<(u128, Vec<u8>)> = whole(&sources)
         .into_iter()
