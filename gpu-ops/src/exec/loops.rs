@@ -1,4 +1,5 @@
-//! Which steps run once for each part of a join's rows, where the rows of all parts together are too many.
+//! Steps that run once for each part of a join's rows, where the rows of all parts together are too many: which, and running
+//! them.
 //!
 //! A join in memory pairs all probing rows at once, and a later step goes over the pairs. Where that is more than there is
 //! room for, the rows come in parts, and the steps that read what becomes of a part run before the next part replaces it.
@@ -8,7 +9,9 @@ use std::collections::HashSet;
 
 use super::places::Place;
 use super::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
+use super::run::Run;
 use super::shapes::Shape;
+use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 
 /// Steps around the one that makes the rows of a part, which is not among them.
@@ -102,4 +105,53 @@ pub(super) fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSet<ResultI
         }
     }
     reads
+}
+
+impl Run<'_> {
+    /// Run what comes before the first part.
+    pub(super) fn begin_loop(&mut self, replaced: &[ResultId]) -> Result<Loop> {
+        let plan = Loop::over(self.prepared, self.step, replaced)
+            .ok_or_else(|| GpuError::Internal("a join in parts that does not go".into()))?;
+        self.in_parts = true;
+        for step in &plan.before {
+            self.run_step(*step)?;
+            self.ran.push(*step);
+        }
+        Ok(plan)
+    }
+
+    /// Run the steps that read a part.
+    pub(super) fn run_inside(&mut self, plan: &Loop) -> Result<()> {
+        for step in &plan.inside {
+            if let PreparedStep::Pipeline(kernel) = &self.prepared.steps[*step] {
+                self.fill_result(kernel)?;
+                if let Some(into) = kernel.into {
+                    self.added[into] = !plan.replaced.contains(&into);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// All parts have been read: their sinks are complete.
+    pub(super) fn end_loop(&mut self, plan: &Loop) -> Result<()> {
+        self.ran.extend(&plan.inside);
+        let outer = self.step;
+        let mut finished: Vec<ResultId> = Vec::new();
+        for step in &plan.inside {
+            let Some(result) = PreparedStep::into(&self.prepared.steps[*step]) else {
+                continue;
+            };
+            if finished.contains(&result) {
+                continue;
+            }
+            finished.push(result);
+            self.step = *step;
+            if !plan.replaced.contains(&result) {
+                self.complete(result)?;
+            }
+        }
+        self.step = outer;
+        Ok(())
+    }
 }

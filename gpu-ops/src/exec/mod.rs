@@ -4,14 +4,13 @@
 //!    [`crate::graph::Policy`] asks for, and has it plan and [`crate::codegen::Program`] generate for them.
 //! 2. `prepared` has all kernels compiled in parallel (`compile`) and resolves the names of their arguments (`places`, `bind`). What comes
 //!    out serves every later run over the same columns.
-//! 3. `run` makes room for results (`provide`, `shapes`, `storage`), launches step after step (`launch`), finishes indexes and orders
-//!    (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later queries (`covering`);
-//!    columns in host memory come in `strides`, joins that are too large in `parts`, which `spill` puts away, group-bys in
-//!    `group_parts`, sorts in `sort_parts` by `sort_sample`, these two with what lies in partitions (`spread`); `chunks` of rows
-//!    may lie in files; `trees` gives tree-shaped kernels
-//!    the memory that their warps share. A first run reads sizes between the
-//!    steps (`control`) and repeats a kernel whose result had too little room; later runs know the sizes and wait for
-//!    the device once, at the end.
+//! 3. `run` makes room for results (`provide`, `shapes`, `storage`), launches step after step (`launch`), finishes
+//!    indexes and orders (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later
+//!    queries (`covering`); columns in host memory come in `strides`, joins that are too large in `parts`, whose sides
+//!    `split` partitions and `spill` puts away, group-bys in `group_parts`, sorts in `sort_parts` by `sort_sample`,
+//!    these two with what lies in partitions (`spread`); `chunks` of rows may lie in files; `trees` gives tree-shaped
+//!    kernels the memory that their warps share. A first run reads sizes between the steps (`control`) and repeats a
+//!    kernel whose result had too little room; later runs know the sizes and wait for the device once, at the end.
 //! 4. `execute` brings the output to the host, in one copy when it is small, and `decode` and `text` turn it into
 //!    Arrow arrays of the plan's types.
 //! 5. When memory runs out, `ladder` says what is tried next; when nothing is left, the CPU plan answers.
@@ -51,6 +50,7 @@ mod shapes;
 mod sort_parts;
 mod sort_sample;
 mod spill;
+mod split;
 mod spread;
 mod storage;
 mod strides;

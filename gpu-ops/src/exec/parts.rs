@@ -2,44 +2,30 @@
 //! stays, and two large sides in partitions of equal hash bits.
 //!
 //! The second is the Triton join (Lutz et al., SIGMOD 2022): a first pass partitions both sides by the lowest hash bits while
-//! they are read, and where they lie until then is for [`super::spill`] to say; then each pair of partitions is brought to the device
-//! and joined there as if it were all, and what reads the pairs runs before the next pair comes. No hash bits tell rows of one
-//! key apart, nor those without a key: of a pair with many probing rows these come in pieces. The entries of one key have to
-//! find room together.
+//! they are read ([`super::split`]), and where they lie until then is for [`super::spill`] to say; then each pair of partitions
+//! is brought to the device and joined there as if it were all, and what reads the pairs runs before the next pair comes. No
+//! hash bits tell rows of one key apart, nor those without a key: of a pair with many probing rows these come in pieces. The
+//! entries of one key have to find room together.
 
 use std::ops::Range;
 
-use super::arrange::{Arrangement, Order};
 use super::chunks::{Chunk, Runs, rows_within};
 use super::joined::JoinBits;
 use super::loops::{Loop, reads_of};
-use super::part_sizes::side_parts;
-use super::places::Part;
-use super::prepared::{PreparedKernel, PreparedStep};
+use super::prepared::PreparedKernel;
 use super::run::Run;
-use super::shapes::{ColumnShape, IndexShape, Shape, Sizes};
+use super::shapes::{Shape, Sizes};
 use super::spill::{Split, room_for};
 use super::storage::Store;
 use super::strides::Scan;
-use crate::codegen::{ControlWord, JoinKeys};
 use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
-use crate::graph::{Parts, ResultId};
-use crate::primitives::{self, Digits};
+use crate::graph::ResultId;
 
-/// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts, …
-const SHARE_OF_BUDGET: u64 = 12;
-/// … and the share that a partition of it is to take: several lie there at a time, and chunks that are not spilled.
-const PARTITION_SHARE: u64 = 48;
-/// Most hash bits of the first pass: one reading of the rows.
-const MOST_BITS: u32 = 8;
 /// Fewest rows of a piece of a partition's probing rows.
 const LEAST_PIECE: u64 = 1024;
-/// Least hash bits of the first pass where it is asked for.
-const LEAST_BITS: u32 = 2;
 /// So many pairs of partitions are queued before the host looks for faults.
 const PAIRS_AHEAD: usize = 8;
-
 /// A partition's probing rows come in pieces when they are more than so many times the rows of a piece.
 const OVERSIZE: u64 = 2;
 
@@ -97,226 +83,6 @@ fn pairs_of(partitions: usize, rows: impl Fn(usize) -> u64, most: u64) -> Vec<Pa
 }
 
 impl Run<'_> {
-    /// Bytes that the rows of a join's side may take together.
-    fn side_room(&self) -> u64 {
-        self.recycler.pool().budget() as u64 / SHARE_OF_BUDGET
-    }
-
-    /// Bytes of so many rows of a join's side.
-    fn bytes_of(&self, result: ResultId, rows: u64) -> u64 {
-        rows.saturating_mul(self.prepared.shapes[result].row_bytes() as u64)
-    }
-
-    /// Bytes of the rows that are thought to probe an index.
-    fn probing_bytes(&self, index: ResultId) -> u64 {
-        let step = self.probing_step(index);
-        match step.map(|step| &self.prepared.steps[step]) {
-            Some(PreparedStep::Pipeline(kernel)) => kernel
-                .into
-                .map_or(0, |into| self.bytes_of(into, self.expected(kernel, into))),
-            Some(PreparedStep::Borrow { into, .. }) => {
-                self.bytes_of(*into, self.lent(*into).map_or(0, |lent| lent.rows))
-            }
-            _ => 0,
-        }
-    }
-
-    /// The hash bits of partitions of a side of `rows` rows, where it is to be joined in parts.
-    fn split_bits(&self, result: ResultId, rows: u64) -> Option<u32> {
-        if !self.recycler.spills() || !self.careful() {
-            return None;
-        }
-        let bytes = self.bytes_of(result, rows);
-        let forced = self.prepared.graph.parts == Parts::Always;
-        let partition = self.recycler.pool().budget() as u64 / PARTITION_SHARE;
-        let parts = bytes.div_ceil(partition.max(1));
-        let bits = parts.max(1).next_power_of_two().ilog2();
-        (bytes > self.side_room() || forced)
-            .then(|| bits.clamp(if forced { LEAST_BITS } else { 1 }, MOST_BITS))
-    }
-
-    /// Rows that a pipeline is thought to give: twice the estimate, at most all that it goes over.
-    fn expected(&self, kernel: &PreparedKernel, into: ResultId) -> u64 {
-        let estimate = self
-            .prepared
-            .graph
-            .results
-            .get(into)
-            .map_or(u64::MAX, |r| r.estimate);
-        self.bound(kernel.source).min(estimate.saturating_mul(2))
-    }
-
-    /// The step that probes an index, when it is the only one.
-    fn probing_step(&self, index: ResultId) -> Option<usize> {
-        let probes = |step: &PreparedStep| match step.into().map(|r| &self.prepared.shapes[r]) {
-            Some(Shape::Matches(_, Some(join))) => join.index == index,
-            _ => false,
-        };
-        let mut found = (0..self.prepared.steps.len()).filter(|s| probes(&self.prepared.steps[*s]));
-        match (found.next(), found.next()) {
-            (Some(step), None) => Some(step),
-            _ => None,
-        }
-    }
-
-    /// Can an index be joined in partitions? One that is sorted keeps its order.
-    fn can_split(&self, result: ResultId, index: &IndexShape) -> bool {
-        let joinable = |step: usize| {
-            let into = PreparedStep::into(&self.prepared.steps[step]);
-            into.is_some_and(|into| Loop::over(self.prepared, step, &[result, into]).is_some())
-        };
-        index.join.is_some_and(|keys| !keys.join.sorts())
-            && self.probing_step(result).is_some_and(joinable)
-    }
-
-    /// Split the entries of an index where they are too many; whether they are split now.
-    pub(super) fn split_index(&mut self, result: ResultId, index: &IndexShape) -> Result<bool> {
-        let Some(keys) = index.join.filter(|_| self.can_split(result, index)) else {
-            return Ok(false);
-        };
-        let Some(bits) = self.split_bits(result, self.rows[result]) else {
-            return Ok(false);
-        };
-        let chunk = self.split_rows(result, &index.columns, keys, bits)?;
-        self.splits[result] = Some(Split {
-            bits,
-            chunks: vec![Chunk::here(chunk)],
-            // What is there already takes room.
-            kept: self.kept_share(self.probing_bytes(result), 0, 1 << bits),
-        });
-        Ok(true)
-    }
-
-    /// Partition the rows of a side by their lowest hash bits, columns and all.
-    fn split_rows(
-        &mut self,
-        result: ResultId,
-        columns: &[ColumnShape],
-        keys: JoinKeys,
-        bits: u32,
-    ) -> Result<(Store, Vec<u32>)> {
-        let how = Arrangement {
-            parts: side_parts(columns, keys, bits, self.sizes[result].capacity),
-            by: Part::KeyWord(0),
-            digits: Digits::Hash,
-            bits: 0..bits,
-            order: Order::Any,
-        };
-        self.arrange(result, how)?;
-        let Some(rows) = self.stores[result].take() else {
-            return Err(GpuError::Internal("a side of a join without rows".into()));
-        };
-        let Some((buffer, at)) = rows.location(Part::Offsets) else {
-            return Err(GpuError::Internal("partitions without offsets".into()));
-        };
-        let offsets = buffer.download_values(self.stream, at, (1 << bits) + 1)?;
-        self.in_parts = true;
-        Ok((rows, offsets))
-    }
-
-    /// The hash bits by which a side is split stride by stride, while it is read.
-    pub(super) fn splits_in_strides(&self, kernel: &PreparedKernel, into: ResultId) -> Option<u32> {
-        let scanned = kernel.tree.is_none()
-            && self.prepared.borrowed[into].is_none()
-            && self.scan(kernel).is_some_and(|scan| scan.count() > 1);
-        match &self.prepared.shapes[into] {
-            _ if !scanned => None,
-            Shape::Matches(_, Some(join)) => Some(self.splits[join.index].as_ref()?.bits),
-            Shape::Index(index) => {
-                let bits = self.split_bits(into, self.expected(kernel, into))?;
-                self.can_split(into, index).then_some(bits)
-            }
-            _ => None,
-        }
-    }
-
-    /// Split a side stride by stride: each is partitioned on the device before it goes to host memory.
-    pub(super) fn split_strides(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-        bits: u32,
-    ) -> Result<()> {
-        let prepared = self.prepared;
-        let (columns, keys) = match &prepared.shapes[into] {
-            Shape::Matches(columns, Some(join)) => (columns, Some(join.matches.keys)),
-            Shape::Index(index) => (&index.columns, index.join),
-            _ => return Err(GpuError::Internal("a split of no side".into())),
-        };
-        let keys = keys.ok_or_else(|| GpuError::Internal("a side without keys".into()))?;
-        let mut scan = self.scan(kernel);
-        let strides = scan.as_ref().map_or(1, Scan::count);
-        let kept = match &prepared.shapes[into] {
-            Shape::Matches(_, Some(join)) => {
-                self.splits[join.index].as_ref().map_or(0.0, |s| s.kept)
-            }
-            _ => {
-                let both =
-                    self.bytes_of(into, self.expected(kernel, into)) + self.probing_bytes(into);
-                let stride = scan.as_ref().map_or(0, |scan| scan.rows_of(0));
-                let probing = self.probing_step(into);
-                let probing = probing.and_then(|step| PreparedStep::into(&prepared.steps[step]));
-                let probing = probing.map_or(0, |result| self.bytes_of(result, stride));
-                let chunk = self.bytes_of(into, stride).max(probing);
-                self.kept_share(both, chunk, 1 << bits)
-            }
-        };
-        let mut spill = self.begin_spill(kept)?;
-        let mut chunks = Vec::new();
-        let mut all = 0;
-        for number in 0..strides {
-            self.begin_stride(kernel, into, scan.as_ref(), number)?;
-            self.fill_stride(kernel, into, scan.as_mut(), number)?;
-            let rows = self.rows[into];
-            all += rows;
-            if rows == 0 {
-                if let Some(store) = self.stores[into].take() {
-                    store.release(&mut self.recycler);
-                }
-                continue;
-            }
-            let made = self.split_rows(into, columns, keys, bits)?;
-            let chunk = self.put_away(into, (columns, keys), made, rows, &mut spill)?;
-            chunks.push(chunk);
-        }
-        self.end_spill(spill)?;
-        self.rows[into] = all;
-        self.check_numbered(into, all)?;
-        if let Shape::Index(_) = &prepared.shapes[into] {
-            let device = self.runtime.device().info();
-            let bits = primitives::partition_bits(all, keys.width, device);
-            self.sizes[into].bits = JoinBits::of_all(bits);
-        }
-        self.splits[into] = Some(Split { bits, chunks, kept });
-        self.mark("transform")
-    }
-
-    /// Room for the rows of one stride.
-    fn begin_stride(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-        scan: Option<&Scan<'_>>,
-        number: u64,
-    ) -> Result<()> {
-        let all = self.bound(kernel.source);
-        self.rows[into] = 0;
-        self.sizes[into].capacity = scan.map_or(all, |scan| scan.rows_of(number));
-        self.make(into)?;
-        for word in [ControlWord::Count, ControlWord::Pairs] {
-            self.control.set(self.stream, into, word, 0)?;
-        }
-        Ok(())
-    }
-
-    /// Is the index that a `Matches` result probes split?
-    pub(super) fn probes_split(&self, into: ResultId) -> bool {
-        match &self.prepared.shapes[into] {
-            Shape::Matches(_, Some(join)) => self.splits[join.index].is_some(),
-            _ => false,
-        }
-    }
-
     /// Join the rows of a `Matches` result with an index that is split, pair of partitions by pair.
     pub(super) fn join_partitions(&mut self, into: ResultId) -> Result<()> {
         let prepared = self.prepared;
@@ -532,53 +298,6 @@ impl Run<'_> {
             }
         }
         self.end_loop(&plan)
-    }
-
-    /// Run what comes before the first part.
-    pub(super) fn begin_loop(&mut self, replaced: &[ResultId]) -> Result<Loop> {
-        let plan = Loop::over(self.prepared, self.step, replaced)
-            .ok_or_else(|| GpuError::Internal("a join in parts that does not go".into()))?;
-        self.in_parts = true;
-        for step in &plan.before {
-            self.run_step(*step)?;
-            self.ran.push(*step);
-        }
-        Ok(plan)
-    }
-
-    /// Run the steps that read a part.
-    pub(super) fn run_inside(&mut self, plan: &Loop) -> Result<()> {
-        for step in &plan.inside {
-            if let PreparedStep::Pipeline(kernel) = &self.prepared.steps[*step] {
-                self.fill_result(kernel)?;
-                if let Some(into) = kernel.into {
-                    self.added[into] = !plan.replaced.contains(&into);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// All parts have been read: their sinks are complete.
-    pub(super) fn end_loop(&mut self, plan: &Loop) -> Result<()> {
-        self.ran.extend(&plan.inside);
-        let outer = self.step;
-        let mut finished: Vec<ResultId> = Vec::new();
-        for step in &plan.inside {
-            let Some(result) = PreparedStep::into(&self.prepared.steps[*step]) else {
-                continue;
-            };
-            if finished.contains(&result) {
-                continue;
-            }
-            finished.push(result);
-            self.step = *step;
-            if !plan.replaced.contains(&result) {
-                self.complete(result)?;
-            }
-        }
-        self.step = outer;
-        Ok(())
     }
 }
 
