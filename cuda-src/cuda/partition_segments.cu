@@ -4,6 +4,7 @@
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "radix.cuh"
+#include "segments.cuh"
 
 static const u32 DIGITS = 256;
 // Keys of a thread.
@@ -11,29 +12,19 @@ static const u32 ITEMS = SEGMENT_TILE / WL_BLOCK_THREADS;
 
 struct SegmentDigitsShared {
   u32 counts[DIGITS];
-  u32 begin, rows, segment;
+  TileRows tile;
 };
 
 // counts[segment * digits + digit] += keys of the segment with the digit.
 WL_KERNEL(segment_digits, SegmentDigitsArgs, args) {
   WL_SHARED(SegmentDigitsShared, shared);
-  if (threadIdx.x == 0) shared.rows = 0;
   if (threadIdx.x < DIGITS) shared.counts[threadIdx.x] = 0;
-  __syncthreads();
-  if (threadIdx.x < args.segment_count) {
-    const u32 segment = threadIdx.x, first = args.tiles[segment];
-    if (first <= blockIdx.x && blockIdx.x < args.tiles[segment + 1]) {
-      const u32 begin = args.segments[segment] + (blockIdx.x - first) * SEGMENT_TILE;
-      const u32 left = args.segments[segment + 1] - begin;
-      shared.begin = begin;
-      shared.segment = segment;
-      shared.rows = left < SEGMENT_TILE ? left : SEGMENT_TILE;
-    }
-  }
-  __syncthreads();
-  const u32 rows = shared.rows;
+  // Segments lie side by side: each ends where the next begins.
+  const TileRows tile =
+      find_tile(args.segments, args.segments + 1, args.tiles, args.segment_count, SEGMENT_TILE, shared.tile);
+  const u32 rows = tile.rows;
   if (rows == 0) return;
-  const WL_KEY* in = (const WL_KEY*)args.keys + shared.begin;
+  const WL_KEY* in = (const WL_KEY*)args.keys + tile.begin;
   WL_KEY keys[ITEMS];
   WL_UNROLL
   for (u32 k = 0; k < ITEMS; ++k) {
@@ -48,7 +39,7 @@ WL_KERNEL(segment_digits, SegmentDigitsArgs, args) {
   }
   __syncthreads();
   if (threadIdx.x <= args.mask && shared.counts[threadIdx.x] != 0) {
-    atomicAdd(args.counts + shared.segment * (args.mask + 1) + threadIdx.x, shared.counts[threadIdx.x]);
+    atomicAdd(args.counts + tile.segment * (args.mask + 1) + threadIdx.x, shared.counts[threadIdx.x]);
   }
 }
 

@@ -24,38 +24,19 @@
 // 0.51 ms at 4.2 TB/s (measured on an H200: 0.71, hashed on the way in 0.78; the stable pass takes 0.88 and 0.94); with
 // another column 1.09 (1.22). `segment_digits` and the counts before the first pass read every key: 0.14 ms each.
 
+#include "segments.cuh"
+
 // Words between the cursors of one segment, so that no two share a sector.
 static const u32 CURSOR_STEP = 8;
 
-// The rows of a block: part of one segment.
-struct TileRows {
-  u32 begin;
-  u32 rows;
-  u32 segment;
-  u32 padding;
-};
-
-// The rows of tile blockIdx.x, of `tile` rows at most. The threads of a block call together.
-WL_DEVICE TileRows find_tile(const PartitionTileArgs& args, u32 tile, TileRows& shared) {
+// The rows of tile blockIdx.x: of its segment, or of all rows. The threads of a block call together.
+WL_DEVICE TileRows rows_of_tile(const PartitionTileArgs& args, TileRows& shared) {
   if (args.segments == 0) {
-    const u64 rows = bounded_rows(args.count, args.most), begin = (u64)blockIdx.x * tile;
+    const u64 rows = bounded_rows(args.count, args.most), begin = (u64)blockIdx.x * TILE;
     if (begin >= rows) return {0, 0, 0, 0};
-    return {(u32)begin, rows - begin < tile ? (u32)(rows - begin) : tile, 0, 0};
+    return {(u32)begin, rows - begin < TILE ? (u32)(rows - begin) : TILE, 0, 0};
   }
-  if (threadIdx.x == 0) shared.rows = 0;
-  __syncthreads();
-  const u32 segment = threadIdx.x;
-  if (segment < args.segment_count) {
-    const u32 first = args.tiles[segment];
-    if (first <= blockIdx.x && blockIdx.x < args.tiles[segment + 1]) {
-      const u32 begin = args.segments[segment] + (blockIdx.x - first) * tile, left = args.segment_ends[segment] - begin;
-      shared.begin = begin;
-      shared.segment = segment;
-      shared.rows = left < tile ? left : tile;
-    }
-  }
-  __syncthreads();
-  return shared;
+  return find_tile(args.segments, args.segment_ends, args.tiles, args.segment_count, TILE, shared);
 }
 
 struct TileShared {
@@ -86,7 +67,7 @@ WL_KERNEL(partition_tile, PartitionTileArgs, args) {
   WL_SHARED(TileShared, shared);
   for (u32 i = threadIdx.x; i < DIGITS; i += WL_BLOCK_THREADS) shared.counts[i] = 0;
   __syncthreads();
-  const TileRows tile = find_tile(args, TILE, shared.tile);
+  const TileRows tile = rows_of_tile(args, shared.tile);
   const u32 tile_rows = tile.rows;
   if (tile_rows == 0) return;
   const u32 shift = args.shift, mask = args.mask;

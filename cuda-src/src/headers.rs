@@ -29,12 +29,14 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("simt_gpu.cuh", include_str!("../cuda/simt_gpu.cuh")),
         ("primitives.cuh", PRIMITIVES_HEADER),
         ("radix.cuh", RADIX_HEADER),
+        ("segments.cuh", include_str!("../cuda/segments.cuh")),
         ("group.cuh", GROUP_HEADER),
         ("pipeline.cuh", PIPELINE_HEADER),
         ("join.cuh", JOIN_HEADER),
         ("strings.cuh", STRINGS_HEADER),
         ("stop.cuh", include_str!("../cuda/stop.cuh")),
         ("tree.cuh", include_str!("../cuda/tree.cuh")),
+        ("tree_share.cuh", include_str!("../cuda/tree_share.cuh")),
         ("pairs.cuh", include_str!("../cuda/pairs.cuh")),
     ]
 }

@@ -88,7 +88,7 @@ pub(super) fn write(
         "#define WL_BLOCK_THREADS {block_threads}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
          #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n#include \"stop.cuh\"\n{}\n{}\n",
         if tree.is_some() {
-            "#include \"tree.cuh\"\n"
+            "#include \"tree.cuh\"\n#include \"tree_share.cuh\"\n"
         } else {
             ""
         },

@@ -6,8 +6,8 @@ use crate::codegen::TreeLayout;
 use crate::error::{GpuError, Result};
 use crate::memory::DeviceBuffer;
 
-/// Where `TreeCounters` of `tree.cuh` has its visits, in words of 8 bytes; idle lanes, busy cycles, the most of one warp
-/// and its visits follow.
+/// Where `TreeCounters` of `tree_share.cuh` has its visits, in words of 8 bytes; idle lanes, busy cycles, the most of one
+/// warp and its visits follow.
 const VISITS: usize = 48;
 
 /// Memory of one launch: zeroed words, and buffers.
