@@ -88,7 +88,6 @@ impl Run<'_> {
             .hint(result)
             .map_or(self.rows[result], |hint| hint.rows);
         let bits = JoinBits::of_rows(rows, keys, 0, device);
-        self.sizes[result].bits = bits;
         if self.split_index(result, index)? {
             return Ok(());
         }

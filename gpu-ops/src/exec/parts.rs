@@ -112,7 +112,6 @@ impl Run<'_> {
         let device = self.runtime.device().info();
         let largest = build.largest();
         let bits = JoinBits::of_rows(largest, keys, build.bits, device);
-        self.sizes[join.index].bits = bits;
         let plan = self.begin_loop(&[join.index, into])?;
         let sides = [(join.index, &build), (into, &probe)];
         let copies = self.runtime.lease_stream()?;

@@ -5,7 +5,6 @@
 
 use super::arrange::{Arrangement, Order};
 use super::chunks::Chunk;
-use super::joined::JoinBits;
 use super::loops::Loop;
 use super::part_sizes::side_parts;
 use super::places::Part;
@@ -18,7 +17,7 @@ use super::strides::Scan;
 use crate::codegen::{ControlWord, JoinKeys};
 use crate::error::{GpuError, Result};
 use crate::graph::{Parts, ResultId};
-use crate::primitives::{self, Digits};
+use crate::primitives::Digits;
 
 /// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts, …
 const SHARE_OF_BUDGET: u64 = 12;
@@ -215,11 +214,6 @@ impl Run<'_> {
         self.end_spill(spill)?;
         self.rows[into] = all;
         self.check_numbered(into, all)?;
-        if let Shape::Index(_) = &prepared.shapes[into] {
-            let device = self.runtime.device().info();
-            let bits = primitives::partition_bits(all, keys.width, device);
-            self.sizes[into].bits = JoinBits::of_all(bits);
-        }
         self.splits[into] = Some(Split { bits, chunks, kept });
         self.mark("transform")
     }
