@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::machine::{Curve, Machine, Origin};
 use crate::memory::DeviceBuffer;
 use crate::primitives::{
-    Digits, Keys, PairKind, PairList, Partitions, Payload, RowCount, Side, join_partitions, launch,
-    merge_join, partition_bits, radix_partition,
+    Digits, Keys, PairKind, PairList, Partitioning, Partitions, Payload, RowCount, Side,
+    join_partitions, launch, merge_join, partition_bits, radix_partition,
 };
 use crate::runtime::Runtime;
 
@@ -318,24 +318,18 @@ impl<'a> Bench<'a> {
         };
         let pass = |payloads: &[Payload]| -> Result<f64> {
             let partition = |bits: u32| {
+                let of = Partitioning {
+                    keys,
+                    to: column(3),
+                    payloads,
+                    rows: RowCount::Known(rows),
+                    digits: Digits::Hash,
+                    bits: 0..bits,
+                };
                 self.time(
                     || Ok(()),
-                    || {
-                        // SAFETY: six columns of `rows` values lie one behind the other in `data`.
-                        unsafe {
-                            radix_partition(
-                                self.runtime,
-                                &self.stream,
-                                keys,
-                                column(3),
-                                payloads,
-                                RowCount::Known(rows),
-                                Digits::Hash,
-                                0..bits,
-                                None,
-                            )
-                        }
-                    },
+                    // SAFETY: six columns of `rows` values lie one behind the other in `data`.
+                    || unsafe { radix_partition(self.runtime, &self.stream, &of, None) },
                 )
             };
             let ms = (partition(16)? - partition(8)?).max(0.0);
@@ -374,25 +368,22 @@ impl<'a> Bench<'a> {
             width: 4,
         };
         let arrange = |digits: Digits, bits: u32, offsets: Option<DevicePtr>| -> Result<()> {
+            let numbers = Payload {
+                from: None,
+                to: column(2),
+                width: 4,
+            };
+            let of = Partitioning {
+                keys: keys(0),
+                to: column(1),
+                payloads: &[numbers],
+                rows: RowCount::Known(rows),
+                digits,
+                bits: 0..bits,
+            };
             // SAFETY: columns of `rows` values lie one behind the other in `data`; `offsets` has a word more than
             // partitions.
-            unsafe {
-                radix_partition(
-                    self.runtime,
-                    &self.stream,
-                    keys(0),
-                    column(1),
-                    &[Payload {
-                        from: None,
-                        to: column(2),
-                        width: 4,
-                    }],
-                    RowCount::Known(rows),
-                    digits,
-                    0..bits,
-                    offsets,
-                )
-            }
+            unsafe { radix_partition(self.runtime, &self.stream, &of, offsets) }
         };
         let side = Side {
             keys: keys(1),

@@ -7,8 +7,8 @@
 use warpline_gpu::device::{DevicePtr, Stream};
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Digits, Keys, PairKind, PairList, Partitions, Payload, RowCount, Side as Partitioned,
-    join_partitions, partition_bits, radix_partition,
+    Digits, Keys, PairKind, PairList, Partitioning, Partitions, Payload, RowCount,
+    Side as Partitioned, join_partitions, partition_bits, radix_partition,
 };
 use warpline_gpu::synthetic::{KeyKind, Made, Numbers, Side, joined, make};
 
@@ -42,23 +42,19 @@ impl Parts {
             to: parts.numbers.ptr(),
             width: 4,
         };
+        let of = Partitioning {
+            keys: Keys {
+                ptr: column.data.ptr(),
+                width: 8,
+            },
+            to: parts.keys.ptr(),
+            payloads: &[number],
+            rows: RowCount::Known(rows),
+            digits: Digits::Hash,
+            bits: 0..bits,
+        };
         // SAFETY: keys have 8 bytes; all buffers have room for the rows, the offsets for the partitions.
-        unsafe {
-            radix_partition(
-                runtime,
-                stream,
-                Keys {
-                    ptr: column.data.ptr(),
-                    width: 8,
-                },
-                parts.keys.ptr(),
-                &[number],
-                RowCount::Known(rows),
-                Digits::Hash,
-                0..bits,
-                Some(parts.offsets.ptr()),
-            )?;
-        }
+        unsafe { radix_partition(runtime, stream, &of, Some(parts.offsets.ptr()))? };
         Ok(parts)
     }
 

@@ -1,9 +1,8 @@
 //! Radix partitions of keys with payload columns.
 
 use futures::FutureExt;
-use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
-use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, radix_partition};
+use warpline_gpu::primitives::{Digits, Keys, Partitioning, Payload, RowCount, radix_partition};
 
 use super::data::{Zipf, check, generate, mix};
 use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep, wrong};
@@ -174,24 +173,20 @@ where
             width: shape.column_width,
         })
         .collect();
+    let of = Partitioning {
+        keys: Keys {
+            ptr: source.ptr(),
+            width: shape.key_width,
+        },
+        to: target.ptr(),
+        payloads: &payloads,
+        rows: RowCount::Known(rows as u64),
+        digits: Digits::Key,
+        bits: 0..shape.bits,
+    };
     let timing = bench.measure(&stream, |clock| {
         // SAFETY: all buffers have room for `rows` values of their width and are live until the stream is waited for.
-        unsafe {
-            radix_partition(
-                runtime,
-                &stream,
-                Keys {
-                    ptr: source.ptr(),
-                    width: shape.key_width,
-                },
-                target.ptr(),
-                &payloads,
-                RowCount::Known(rows as u64),
-                Digits::Key,
-                0..shape.bits,
-                None::<DevicePtr>,
-            )?;
-        }
+        unsafe { radix_partition(runtime, &stream, &of, None)? };
         clock.phase("partition")
     })?;
 

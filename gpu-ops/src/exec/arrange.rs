@@ -10,7 +10,7 @@ use crate::codegen::ControlWord;
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::primitives::{self, Digits, Keys, Partitions, Payload, Rooms};
+use crate::primitives::{self, Digits, Keys, Partitioning, Partitions, Payload, Rooms};
 
 /// How rows are to lie.
 pub(super) struct Arrangement {
@@ -90,32 +90,37 @@ impl Run<'_> {
             width,
         };
         let (to, offsets) = (new(how.by)?, arranged.address(Part::Offsets));
-        let rows = self.count(result);
+        let of = Partitioning {
+            keys,
+            to,
+            payloads: &payloads,
+            rows: self.count(result),
+            digits: how.digits,
+            bits: how.bits,
+        };
         self.kernels += 1;
         let (runtime, stream) = (self.runtime, self.stream);
-        let (digits, bits) = (how.digits, how.bits);
         // SAFETY: the new store has room for the result's capacity in each part, or for the rooms of all partitions, and
         // offsets for as many partitions as the bits make; the old one, or the table it borrows from, has as many rows as
         // are counted, of these widths.
         unsafe {
             match (how.order, offsets) {
                 (Order::Apart(rooms), Some(offsets)) => {
-                    let places = apart(offsets, bits.len());
+                    let places = apart(offsets, of.bits.len());
                     let overflow = self.control.word_address(result, ControlWord::Overflow);
                     primitives::radix_partition_apart(
-                        runtime, stream, keys, to, &payloads, rows, digits, bits, rooms, places,
-                        overflow,
+                        runtime, stream, &of, rooms, places, overflow,
                     )?;
                 }
-                (Order::Any, _) => primitives::radix_partition_unordered(
-                    runtime, stream, keys, to, &payloads, rows, digits, bits, offsets,
-                )?,
+                (Order::Any, _) => {
+                    primitives::radix_partition_unordered(runtime, stream, &of, offsets)?;
+                }
                 (Order::Apart(rooms), None) => {
                     return Err(GpuError::Internal(format!("{rooms:?} without begins")));
                 }
-                (Order::Stable, _) => primitives::radix_partition(
-                    runtime, stream, keys, to, &payloads, rows, digits, bits, offsets,
-                )?,
+                (Order::Stable, _) => {
+                    primitives::radix_partition(runtime, stream, &of, offsets)?;
+                }
             }
         }
         if let Some(store) = &mut self.stores[result] {

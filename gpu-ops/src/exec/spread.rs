@@ -19,7 +19,7 @@ use crate::codegen::ControlWord;
 use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::primitives::{self, Digits, Keys, Payload, RowCount};
+use crate::primitives::{self, Digits, Keys, Partitioning, Payload, RowCount};
 use crate::runtime::StreamLease;
 
 /// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
@@ -291,22 +291,19 @@ impl Run<'_> {
                 width: size.unit as u32,
             });
         }
+        let of = Partitioning {
+            keys: by.keys,
+            to: new(Part::KeyWord(0))?,
+            payloads: &payloads,
+            rows: RowCount::Known(rows),
+            digits: by.digits,
+            bits: by.shift..by.shift + BITS,
+        };
+        let offsets = new(Part::Offsets)?;
         self.kernels += 1;
         // SAFETY: the new store has room for the rows of each part and for the offsets; the piece has as many rows, and the
         // caller vouches for the keys beside them.
-        unsafe {
-            primitives::radix_partition(
-                self.runtime,
-                self.stream,
-                by.keys,
-                new(Part::KeyWord(0))?,
-                &payloads,
-                RowCount::Known(rows),
-                by.digits,
-                by.shift..by.shift + BITS,
-                Some(new(Part::Offsets)?),
-            )?;
-        }
+        unsafe { primitives::radix_partition(self.runtime, self.stream, &of, Some(offsets))? };
         let Some((buffer, at)) = arranged.location(Part::Offsets) else {
             return Err(lost(Part::Offsets));
         };

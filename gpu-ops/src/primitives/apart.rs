@@ -1,14 +1,13 @@
 //! Radix partitions in any order whose partitions have room of their own, so that nothing is counted before.
 
-use std::ops::Range;
-
 use warpline_cuda::kernels::{
     CURSOR_STEP, Hashing, PartitionEndsArgs, PartitionLargestArgs, PartitionTileArgs,
     SEGMENT_THREADS, SegmentPlanArgs,
 };
 
-use super::unordered::{DIGITS, Plan, applies, hashing, ordered, sources, targets};
-use super::{Digits, Keys, Payload, RowCount, fill, grid, launch, scratch};
+use super::partition::{Partitioning, check};
+use super::unordered::{DIGITS, Plan, applies, hashing};
+use super::{Digits, Keys, RowCount, fill, grid, launch, scratch};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
@@ -61,37 +60,28 @@ pub struct Rooms {
 /// # Safety
 /// As [`super::radix_partition`], with as many places in the targets as said above, and `2^bits` words in both arrays of
 /// `places`.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn radix_partition_apart(
     runtime: &Runtime,
     stream: &Stream,
-    keys: Keys,
-    to: DevicePtr,
-    payloads: &[Payload],
-    rows: RowCount,
-    digits: Digits,
-    bits: Range<u32>,
+    of: &Partitioning<'_>,
     rooms: Rooms,
     places: Partitions,
     overflow: DevicePtr,
 ) -> Result<()> {
-    super::partition::check(keys, to, payloads, rows, digits, &bits, true)?;
-    let payloads = ordered(payloads);
-    let plan = Plan::new(runtime, stream, keys, &payloads, rows, digits, &bits);
+    check(of, true)?;
+    let (columns, bits) = (of.payloads.len(), &of.bits);
+    let plan = Plan::new(runtime, stream, of);
     let first = bits.len() as u32 - plan.digits.get(1).map_or(0, |(_, mask)| mask.count_ones());
     let fits = |room: u32, bits: u32| u64::from(room) << bits < u64::from(u32::MAX);
-    if !applies(payloads.len(), &bits)
-        || !fits(rooms.last, bits.len() as u32)
-        || !fits(rooms.first, first)
+    if !applies(columns, bits) || !fits(rooms.last, bits.len() as u32) || !fits(rooms.first, first)
     {
         return Err(GpuError::Internal(format!(
-            "{} columns in 2^{} partitions of {rooms:?} rows",
-            payloads.len(),
+            "{columns} columns in 2^{} partitions of {rooms:?} rows",
             bits.len()
         )));
     }
     // SAFETY: as above.
-    unsafe { plan.run_apart(keys.ptr, to, &payloads, rooms, places, overflow) }
+    unsafe { plan.run_apart(of.to, rooms, places, overflow) }
 }
 
 /// Raise `largest` (`u32[2]`) to the rows that the largest of `2^bits` partitions has, and the largest of the first pass of
@@ -112,12 +102,18 @@ pub unsafe fn largest_partitions(
     largest: DevicePtr,
 ) -> Result<()> {
     // The kernel reads no keys: it stands beside those that do.
-    let keys = Keys {
-        ptr: DevicePtr::NULL,
-        width: key_width,
+    let of = Partitioning {
+        keys: Keys {
+            ptr: DevicePtr::NULL,
+            width: key_width,
+        },
+        to: DevicePtr::NULL,
+        payloads: &[],
+        rows: RowCount::Known(0),
+        digits,
+        bits: 0..bits,
     };
-    let rows = RowCount::Known(0);
-    let plan = Plan::new(runtime, stream, keys, &[], rows, digits, &(0..bits));
+    let plan = Plan::new(runtime, stream, &of);
     let args = PartitionLargestArgs {
         offsets,
         largest,
@@ -153,12 +149,10 @@ impl Plan<'_> {
     /// All passes, each partition with room of its own.
     ///
     /// # Safety
-    /// As [`radix_partition_apart`], for payloads of these widths.
+    /// As [`radix_partition_apart`].
     unsafe fn run_apart(
         &self,
-        keys: DevicePtr,
         to: DevicePtr,
-        payloads: &[Payload],
         rooms: Rooms,
         places: Partitions,
         overflow: DevicePtr,
@@ -182,10 +176,10 @@ impl Plan<'_> {
         unsafe {
             fill(runtime, stream, words.ptr(), 0, zeroed * 4)?;
             let all_rows = PartitionTileArgs {
-                keys_in: keys,
+                keys_in: self.keys,
                 keys_out: to,
-                from: sources(payloads),
-                to: targets(payloads),
+                from: self.sources(),
+                to: self.targets(),
                 segments: DevicePtr::NULL,
                 segment_ends: DevicePtr::NULL,
                 tiles: DevicePtr::NULL,
@@ -209,7 +203,7 @@ impl Plan<'_> {
                 room: rooms.last,
             };
             if let Some((low_shift, low_mask)) = last {
-                let between = self.between(payloads, segment_count * u64::from(rooms.first))?;
+                let between = self.between(segment_count * u64::from(rooms.first))?;
                 let args = PartitionTileArgs {
                     keys_out: between.keys.ptr(),
                     to: between.columns(),

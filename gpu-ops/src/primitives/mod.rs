@@ -30,7 +30,7 @@ pub use pairs::{
     PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,
     join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
-pub use partition::{Digits, Keys, Payload, compile_partition, radix_partition};
+pub use partition::{Digits, Keys, Partitioning, Payload, compile_partition, radix_partition};
 pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};

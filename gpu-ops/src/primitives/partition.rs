@@ -81,11 +81,27 @@ impl Digits {
     }
 }
 
-/// Order rows by the bits `bits` (from the lowest) of their keys or hashes, rows with equal bits in their old order.
+/// Rows that a radix partition moves, and what it splits them by. Sources are only read.
+#[derive(Debug, Clone)]
+pub struct Partitioning<'a> {
+    /// Keys of the rows.
+    pub keys: Keys,
+    /// Where the keys go; null when they are not wanted, which takes a partition without offsets.
+    pub to: DevicePtr,
+    /// Columns that go with them.
+    pub payloads: &'a [Payload],
+    /// How many rows.
+    pub rows: RowCount,
+    /// By bits of the keys or of their hashes, …
+    pub digits: Digits,
+    /// … these, counted from the lowest.
+    pub bits: Range<u32>,
+}
+
+/// Order rows by the bits of their keys or hashes, rows with equal bits in their old order.
 ///
-/// The keys end in `to` (not written when null), each payload in its `to`; sources are only read. With all bits of the
-/// keys this is a sort. `offsets`, when given, gets the first place of every partition and the number of rows
-/// (`u32`, `2^bits + 1`).
+/// With all bits of the keys this is a sort. `offsets`, when given, gets the first place of every partition and the number
+/// of rows (`u32`, `2^bits + 1`).
 ///
 /// Up to 8 bits take one pass over all columns, more take one pass per started 8 bits ("onesweep": Adinets and
 /// Merrill 2022; the partition of the GPU joins after Sioulas et al. 2019); more than 8 payload columns are moved
@@ -98,19 +114,20 @@ impl Digits {
 ///
 /// # Safety
 /// Every column has `rows.most()` values in live device memory, and no target overlaps a source or another target.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn radix_partition(
     runtime: &Runtime,
     stream: &Stream,
-    keys: Keys,
-    to: DevicePtr,
-    payloads: &[Payload],
-    rows: RowCount,
-    digits: Digits,
-    bits: Range<u32>,
+    of: &Partitioning<'_>,
     offsets: Option<DevicePtr>,
 ) -> Result<()> {
-    check(keys, to, payloads, rows, digits, &bits, offsets.is_some())?;
+    check(of, offsets.is_some())?;
+    let (rows, digits, bits) = (of.rows, of.digits, &of.bits);
+    // Without rows nothing is hashed.
+    if digits == Digits::KeptHash && rows.most() > 0 {
+        return Err(GpuError::Internal(
+            "a radix partition in the old order with hashes in the place of keys".into(),
+        ));
+    }
     if rows.most() == 0 {
         let bytes = ((1u64 << bits.len().min(63)) + 1) * 4;
         // SAFETY: passed on to the caller.
@@ -119,26 +136,24 @@ pub unsafe fn radix_partition(
     let plan = Plan {
         runtime,
         stream,
-        keys,
+        keys: of.keys,
         rows,
         hashed: digits.hashed(),
-        passes: passes(&bits),
+        passes: passes(bits),
     };
-    // Equal shapes in another order are one kernel.
-    let mut payloads = payloads.to_vec();
-    payloads.sort_by_key(|p| (std::cmp::Reverse(p.width), p.from.is_some()));
+    let payloads = of.ordered_payloads();
     // SAFETY: passed on to the caller; the scratch is used behind the work queued before and before it is reused.
     unsafe {
         let histograms = plan.histograms()?;
         if payloads.is_empty() {
-            plan.partition(to, None, &[], histograms.ptr())?;
+            plan.partition(of.to, None, &[], histograms.ptr())?;
         }
         for (group, payloads) in payloads.chunks(MOST_PARTITION_COLUMNS).enumerate() {
-            let to = if group == 0 { to } else { DevicePtr::NULL };
+            let to = if group == 0 { of.to } else { DevicePtr::NULL };
             plan.partition(to, None, payloads, histograms.ptr())?;
         }
         match offsets {
-            Some(offsets) => plan.offsets(to, &bits, offsets),
+            Some(offsets) => plan.offsets(of.to, bits, offsets),
             None => Ok(()),
         }
     }
@@ -225,23 +240,31 @@ pub(super) unsafe fn order_by_keys(
     }
 }
 
-pub(super) fn check(
-    keys: Keys,
-    to: DevicePtr,
-    payloads: &[Payload],
-    rows: RowCount,
-    digits: Digits,
-    bits: &Range<u32>,
-    offsets: bool,
-) -> Result<()> {
-    check_numbered("a partition of rows", rows.most())?;
+impl Partitioning<'_> {
+    /// The payloads so that equal shapes in another order are one kernel.
+    pub(super) fn ordered_payloads(&self) -> Vec<Payload> {
+        let mut payloads = self.payloads.to_vec();
+        payloads.sort_by_key(|p| (std::cmp::Reverse(p.width), p.from.is_some()));
+        payloads
+    }
+}
+
+/// Refuse what no kernel is for, with `offsets` where these are wanted.
+pub(super) fn check(of: &Partitioning<'_>, offsets: bool) -> Result<()> {
+    let (keys, bits) = (of.keys, &of.bits);
+    check_numbered("a partition of rows", of.rows.most())?;
     keys.check()?;
-    let wrong = if bits.start > bits.end || bits.end > digits.bits(keys.width) {
+    let wrong = if bits.start > bits.end || bits.end > of.digits.bits(keys.width) {
         Some(format!("bits {bits:?} of {} bytes", keys.width))
-    } else if offsets && (to.is_null() || bits.len() > MOST_OFFSET_BITS as usize) {
+    } else if of.digits == Digits::KeptHash && keys.width > 8 {
+        Some(format!(
+            "hashes in the place of keys of {} bytes",
+            keys.width
+        ))
+    } else if offsets && (of.to.is_null() || bits.len() > MOST_OFFSET_BITS as usize) {
         Some(format!("offsets of 2^{} partitions", bits.len()))
     } else {
-        payloads
+        of.payloads
             .iter()
             .find(|p| !matches!(p.width, 1 | 2 | 4 | 8 | 16) || (p.from.is_none() && p.width != 4))
             .map(|p| format!("a payload of {} bytes", p.width))

@@ -8,7 +8,7 @@ use warpline_cuda::kernels::{
     TileShape, partition_segments,
 };
 
-use super::partition::{count_digits, radix_partition};
+use super::partition::{Partitioning, check, count_digits, radix_partition};
 use super::scan::exclusive_sum;
 use super::{Digits, Keys, Payload, RowCount, fill, launch, scratch};
 use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
@@ -22,7 +22,7 @@ pub(super) const DIGITS: u64 = 256;
 /// Passes at most: the partitions of the first are the segments of the second.
 const MOST_PASSES: u32 = 2;
 
-/// Order rows by the bits `bits` of their keys or hashes as [`radix_partition`] does, rows with equal bits in any order.
+/// Order rows by the bits of their keys or hashes as [`radix_partition`] does, rows with equal bits in any order.
 ///
 /// Up to 16 bits and 8 payload columns this takes a fifth less time than keeping the order; beyond, it is the stable
 /// partition, as it is without `offsets` (`u32`, `2^bits + 1`), which get the first place of every partition and the number
@@ -33,55 +33,21 @@ const MOST_PASSES: u32 = 2;
 ///
 /// # Safety
 /// As [`radix_partition`].
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn radix_partition_unordered(
     runtime: &Runtime,
     stream: &Stream,
-    keys: Keys,
-    to: DevicePtr,
-    payloads: &[Payload],
-    rows: RowCount,
-    digits: Digits,
-    bits: Range<u32>,
+    of: &Partitioning<'_>,
     offsets: Option<DevicePtr>,
 ) -> Result<()> {
-    let applies = applies(payloads.len(), &bits) && rows.most() > 0;
-    // Without rows there is nothing to hash.
-    let digits = match digits {
-        Digits::KeptHash if rows.most() == 0 => Digits::Hash,
-        digits => digits,
-    };
+    let applies = applies(of.payloads.len(), &of.bits) && of.rows.most() > 0;
     let Some(first_places) = offsets.filter(|_| applies) else {
         // SAFETY: passed on to the caller.
-        return unsafe {
-            radix_partition(
-                runtime, stream, keys, to, payloads, rows, digits, bits, offsets,
-            )
-        };
+        return unsafe { radix_partition(runtime, stream, of, offsets) };
     };
-    super::partition::check(keys, to, payloads, rows, digits, &bits, true)?;
-    let payloads = ordered(payloads);
-    let plan = Plan::new(runtime, stream, keys, &payloads, rows, digits, &bits);
+    check(of, true)?;
+    let plan = Plan::new(runtime, stream, of);
     // SAFETY: passed on to the caller; scratch is used behind the work queued before and before it is reused.
-    unsafe { plan.run(keys.ptr, to, &payloads, first_places) }
-}
-
-/// Equal shapes in another order are one kernel.
-pub(super) fn ordered(payloads: &[Payload]) -> Vec<Payload> {
-    let mut payloads = payloads.to_vec();
-    payloads.sort_by_key(|p| (std::cmp::Reverse(p.width), p.from.is_some()));
-    payloads
-}
-
-/// As kernels take the sources of columns.
-pub(super) fn sources(payloads: &[Payload]) -> [DevicePtr; MOST_PARTITION_COLUMNS] {
-    let source = |p: &Payload| p.from.unwrap_or(DevicePtr::NULL);
-    std::array::from_fn(|column| payloads.get(column).map_or(DevicePtr::NULL, source))
-}
-
-/// As kernels take the targets of columns.
-pub(super) fn targets(payloads: &[Payload]) -> [DevicePtr; MOST_PARTITION_COLUMNS] {
-    std::array::from_fn(|column| payloads.get(column).map_or(DevicePtr::NULL, |p| p.to))
+    unsafe { plan.run(of.to, first_places) }
 }
 
 /// Do the kernels of this module take so many columns and these bits?
@@ -200,8 +166,11 @@ pub(super) struct Plan<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) stream: &'a Stream,
     pub(super) rows: RowCount,
+    pub(super) keys: DevicePtr,
     pub(super) width: u32,
     pub(super) by: Digits,
+    payloads: Vec<Payload>,
+    /// Of the payloads.
     widths: Vec<u32>,
     /// Shift and mask, the most significant first: one or two.
     pub(super) digits: Vec<(u32, u32)>,
@@ -242,37 +211,39 @@ impl Between {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(
-        runtime: &'a Runtime,
-        stream: &'a Stream,
-        keys: Keys,
-        payloads: &[Payload],
-        rows: RowCount,
-        digits: Digits,
-        bits: &Range<u32>,
-    ) -> Self {
+    pub(super) fn new(runtime: &'a Runtime, stream: &'a Stream, of: &Partitioning<'_>) -> Self {
+        let payloads = of.ordered_payloads();
         Self {
             runtime,
             stream,
-            rows,
-            width: keys.width,
-            by: digits,
+            rows: of.rows,
+            keys: of.keys.ptr,
+            width: of.keys.width,
+            by: of.digits,
             widths: payloads.iter().map(|p| p.width).collect(),
-            digits: split(bits),
+            payloads,
+            digits: split(&of.bits),
         }
+    }
+
+    /// As kernels take the sources of columns.
+    pub(super) fn sources(&self) -> [DevicePtr; MOST_PARTITION_COLUMNS] {
+        let source = |p: &Payload| p.from.unwrap_or(DevicePtr::NULL);
+        let payload = |column| self.payloads.get(column);
+        std::array::from_fn(|column| payload(column).map_or(DevicePtr::NULL, source))
+    }
+
+    /// As kernels take the targets of columns.
+    pub(super) fn targets(&self) -> [DevicePtr; MOST_PARTITION_COLUMNS] {
+        let payload = |column| self.payloads.get(column);
+        std::array::from_fn(|column| payload(column).map_or(DevicePtr::NULL, |p| p.to))
     }
 
     /// All passes.
     ///
     /// # Safety
-    /// As [`radix_partition_unordered`], for payloads of these widths.
-    unsafe fn run(
-        &self,
-        keys: DevicePtr,
-        to: DevicePtr,
-        payloads: &[Payload],
-        offsets: DevicePtr,
-    ) -> Result<()> {
+    /// As [`radix_partition_unordered`].
+    unsafe fn run(&self, to: DevicePtr, offsets: DevicePtr) -> Result<()> {
         let (runtime, stream) = (self.runtime, self.stream);
         let hashing = hashing(self.by, self.width, self.digits.len());
         let (shift, mask) = self.digits[0];
@@ -292,7 +263,7 @@ impl<'a> Plan<'a> {
             let (words, from) = (Segments::WORDS, Segments::CURSORS);
             fill(runtime, stream, segments.at(from), 0, (words - from) * 4)?;
             let all = Keys {
-                ptr: keys,
+                ptr: self.keys,
                 width: self.width,
             };
             count_digits(
@@ -311,10 +282,10 @@ impl<'a> Plan<'a> {
             };
             self.segment_plan(counts, first, &segments, mask)?;
             let all_rows = PartitionTileArgs {
-                keys_in: keys,
+                keys_in: self.keys,
                 keys_out: to,
-                from: sources(payloads),
-                to: targets(payloads),
+                from: self.sources(),
+                to: self.targets(),
                 segments: DevicePtr::NULL,
                 segment_ends: DevicePtr::NULL,
                 tiles: DevicePtr::NULL,
@@ -333,7 +304,7 @@ impl<'a> Plan<'a> {
             };
 
             let most = self.rows.most();
-            let between = self.between(payloads, most)?;
+            let between = self.between(most)?;
             let args = PartitionTileArgs {
                 keys_out: between.keys.ptr(),
                 to: between.columns(),
@@ -383,10 +354,11 @@ impl<'a> Plan<'a> {
     }
 
     /// Memory for keys and columns between two passes.
-    pub(super) fn between(&self, payloads: &[Payload], rows: u64) -> Result<Between> {
+    pub(super) fn between(&self, rows: u64) -> Result<Between> {
         let column =
             |width: u32, what| scratch(self.runtime, self.stream, rows, width.into(), what);
-        let columns = payloads
+        let columns = self
+            .payloads
             .iter()
             .map(|payload| column(payload.width, "columns of a partition"));
         Ok(Between {

@@ -14,10 +14,11 @@
 use std::sync::Arc;
 
 use warpline_gpu::GpuError;
-use warpline_gpu::device::{DevicePtr, Event, Stream};
+use warpline_gpu::device::{Event, Stream};
 use warpline_gpu::memory::{DeviceBuffer, MemoryPool};
 use warpline_gpu::primitives::{
-    Combine, Digits, KeyValues, Keys, Payload, RowCount, partition_across_link, radix_partition,
+    Combine, Digits, KeyValues, Keys, Partitioning, Payload, RowCount, partition_across_link,
+    radix_partition,
 };
 use warpline_gpu::runtime::StreamLease;
 
@@ -242,20 +243,16 @@ unsafe fn sort(
         to: to.values,
         width: 8,
     };
+    let of = Partitioning {
+        keys,
+        to: to.keys,
+        payloads: &[values],
+        rows: RowCount::Known(rows),
+        digits: Digits::Key,
+        bits: 0..bits,
+    };
     // SAFETY: the caller vouches for the columns.
-    unsafe {
-        radix_partition(
-            bench.runtime(),
-            stream,
-            keys,
-            to.keys,
-            &[values],
-            RowCount::Known(rows),
-            Digits::Key,
-            0..bits,
-            None::<DevicePtr>,
-        )?;
-    }
+    unsafe { radix_partition(bench.runtime(), stream, &of, None)? };
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Keys, Partitions, Payload, Rooms, RowCount, largest_partitions, parts_apart,
+    Keys, Partitioning, Partitions, Payload, Rooms, RowCount, largest_partitions, parts_apart,
     radix_partition_apart,
 };
 
@@ -157,22 +157,17 @@ fn make(machine: &Machine, case: &Case<'_>, count: RowCount, rooms: Rooms) -> Ma
         begins: made.places.ptr(),
         ends: made.places.ptr().offset(partitions as u64 * 4),
     };
-    unsafe {
-        radix_partition_apart(
-            &machine.runtime,
-            &machine.stream,
-            keys,
-            made.keys.ptr(),
-            &payloads,
-            count,
-            case.digits,
-            case.bits.clone(),
-            rooms,
-            places,
-            made.overflow.ptr(),
-        )
-        .unwrap();
-    }
+    let of = Partitioning {
+        keys,
+        to: made.keys.ptr(),
+        payloads: &payloads,
+        rows: count,
+        digits: case.digits,
+        bits: case.bits.clone(),
+    };
+    let (runtime, stream) = (&machine.runtime, &machine.stream);
+    let overflow = made.overflow.ptr();
+    unsafe { radix_partition_apart(runtime, stream, &of, rooms, places, overflow) }.unwrap();
     made
 }
 

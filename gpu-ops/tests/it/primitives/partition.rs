@@ -7,7 +7,10 @@ use warpline_cuda::kernels::{PartitionPassArgs, PartitionShape};
 use warpline_gpu::GpuError;
 use warpline_gpu::device::{DevicePtr, LaunchConfig};
 use warpline_gpu::memory::DeviceBuffer;
-use warpline_gpu::primitives::{Digits, Keys, Payload, RowCount, keeps_hashes, radix_partition};
+use warpline_gpu::primitives::{
+    Digits, Keys, Partitioning, Payload, RowCount, keeps_hashes, radix_partition,
+    radix_partition_unordered,
+};
 
 use super::{Machine, Numbers, SIZES, apart, assert_untouched, machines, unordered};
 
@@ -138,27 +141,22 @@ fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let with_offsets = case.keep_keys && case.bits.len() <= 12;
     let partitions = 1usize << if with_offsets { case.bits.len() } else { 0 };
     let offsets = machine.space((partitions + 1) * 4);
-    unsafe {
-        radix_partition(
-            &machine.runtime,
-            &machine.stream,
-            Keys {
-                ptr: source.ptr(),
-                width: case.width,
-            },
-            if case.keep_keys {
-                target.ptr()
-            } else {
-                DevicePtr::NULL
-            },
-            &payloads,
-            count,
-            case.digits,
-            case.bits.clone(),
-            with_offsets.then(|| offsets.ptr()),
-        )
-        .unwrap();
-    }
+    let of = Partitioning {
+        keys: Keys {
+            ptr: source.ptr(),
+            width: case.width,
+        },
+        to: match case.keep_keys {
+            true => target.ptr(),
+            false => DevicePtr::NULL,
+        },
+        payloads: &payloads,
+        rows: count,
+        digits: case.digits,
+        bits: case.bits.clone(),
+    };
+    let places = with_offsets.then(|| offsets.ptr());
+    unsafe { radix_partition(&machine.runtime, &machine.stream, &of, places) }.unwrap();
 
     let ordered = |bytes: &[u8], width: u32| -> Vec<u8> {
         let width = width as usize;
@@ -431,18 +429,16 @@ fn what_does_not_exist_is_refused() {
         ptr: buffer.ptr(),
         width,
     };
-    let run = |keys: Keys, payload: Payload, rows: u64, bits: Range<u32>| unsafe {
-        radix_partition(
-            &machine.runtime,
-            &machine.stream,
+    let run = |keys: Keys, payload: Payload, rows: u64, bits: Range<u32>| {
+        let of = Partitioning {
             keys,
-            buffer.ptr(),
-            &[payload],
-            RowCount::Known(rows),
-            Digits::Key,
+            to: buffer.ptr(),
+            payloads: &[payload],
+            rows: RowCount::Known(rows),
+            digits: Digits::Key,
             bits,
-            None,
-        )
+        };
+        unsafe { radix_partition(&machine.runtime, &machine.stream, &of, None) }
     };
     let payload = |width, from| Payload {
         from,
@@ -461,4 +457,20 @@ fn what_does_not_exist_is_refused() {
     }
     let error = run(keys(4), payload(4, some), u64::from(u32::MAX), 0..8).unwrap_err();
     assert!(matches!(error, GpuError::Unsupported(_)), "{error}");
+    // Hashes stand for keys of up to 8 bytes, and only in any order.
+    let kept = |width, offsets: Option<DevicePtr>| {
+        let of = Partitioning {
+            keys: keys(width),
+            to: buffer.ptr(),
+            payloads: &[],
+            rows: RowCount::Known(1),
+            digits: Digits::KeptHash,
+            bits: 0..1,
+        };
+        unsafe { radix_partition_unordered(&machine.runtime, &machine.stream, &of, offsets) }
+    };
+    for (width, offsets) in [(16, some), (8, None)] {
+        let error = kept(width, offsets).unwrap_err();
+        assert!(matches!(error, GpuError::Internal(_)), "{error}");
+    }
 }

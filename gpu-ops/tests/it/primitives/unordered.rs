@@ -1,6 +1,6 @@
 //! Radix partitions in any order: the rows of each partition as a set, and where partitions begin.
 
-use warpline_gpu::primitives::{Keys, Payload, RowCount, radix_partition_unordered};
+use warpline_gpu::primitives::{Keys, Partitioning, Payload, RowCount, radix_partition_unordered};
 
 use super::partition::{Case, Column, columns, digit, keys_out, pack};
 use super::{Machine, assert_untouched};
@@ -19,23 +19,19 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let payloads: Vec<Payload> = columns.iter().map(Column::payload).collect();
     let partitions = 1usize << case.bits.len();
     let offsets = machine.space((partitions + 1) * 4);
-    unsafe {
-        radix_partition_unordered(
-            &machine.runtime,
-            &machine.stream,
-            Keys {
-                ptr: source.ptr(),
-                width: case.width,
-            },
-            target.ptr(),
-            &payloads,
-            count,
-            case.digits,
-            case.bits.clone(),
-            Some(offsets.ptr()),
-        )
-        .unwrap();
-    }
+    let of = Partitioning {
+        keys: Keys {
+            ptr: source.ptr(),
+            width: case.width,
+        },
+        to: target.ptr(),
+        payloads: &payloads,
+        rows: count,
+        digits: case.digits,
+        bits: case.bits.clone(),
+    };
+    let (runtime, stream) = (&machine.runtime, &machine.stream);
+    unsafe { radix_partition_unordered(runtime, stream, &of, Some(offsets.ptr())) }.unwrap();
 
     // Rows as bytes, one column behind the other.
     let whole = |sources: &[(&[u8], u32)]| -> Vec<Vec<u8>> {
