@@ -11,12 +11,17 @@ use warpline_tpch::jcch::{Bindings, Seed};
 use warpline_tpch::queries;
 use warpline_tpch::{Scale, TpchError};
 
+use super::logging::parse_filter;
+
 /// SQL on Arrow data, on a GPU where there is one. Without a command: a SQL shell.
 #[derive(Debug, Parser)]
 #[command(name = "warpline", version, args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
+    /// What to log on standard error: a level, or MODULE=LEVEL, several with commas [default: RUST_LOG, else warn]
+    #[arg(long, value_name = "FILTER", global = true, value_parser = parse_filter)]
+    pub(super) log: Option<String>,
     #[command(flatten)]
     pub(super) shell: ShellArguments,
 }

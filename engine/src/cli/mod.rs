@@ -7,6 +7,7 @@ mod editor;
 mod generate;
 mod inspect;
 mod jcch;
+mod logging;
 mod output;
 mod profile;
 mod progress;
@@ -29,6 +30,7 @@ use warpline_tpch::Benchmark;
 /// What the command reports; [`print_error`] shows it.
 pub(crate) async fn run() -> warpline::Result<ExitCode> {
     let arguments = Arguments::parse();
+    logging::start(arguments.log.as_deref());
     match arguments.command {
         None => shell::run(arguments.shell).await,
         Some(Command::Devices) => {

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(700);
 /// Between two looks.
 const TICK: Duration = Duration::from_millis(250);
 /// To the beginning of the line, which is erased.
-const ERASE: &str = "\r\x1b[K";
+pub(super) const ERASE: &str = "\r\x1b[K";
 
 /// A line on standard error while it lives; none where that is no terminal.
 pub(super) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);

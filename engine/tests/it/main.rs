@@ -7,6 +7,7 @@ mod embedding;
 mod examples;
 mod explain;
 mod jcch;
+mod logging;
 mod plan_cache;
 mod profile;
 mod session;
@@ -78,11 +79,23 @@ impl Outcome {
 
 /// Runs the program in a directory, with `input` on its standard input.
 fn run_in(directory: &Path, arguments: &[&str], input: &str) -> Outcome {
+    run_with(directory, arguments, input, &[])
+}
+
+/// The same with these variables of the environment.
+fn run_with(
+    directory: &Path,
+    arguments: &[&str],
+    input: &str,
+    variables: &[(&str, &str)],
+) -> Outcome {
     let mut child = Command::new(env!("CARGO_BIN_EXE_warpline"))
         .args(arguments)
         .current_dir(directory)
         .env("HOME", directory)
         .env_remove("XDG_STATE_HOME")
+        .env_remove("RUST_LOG")
+        .envs(variables.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
