@@ -351,8 +351,7 @@ impl Model<'_> {
             Transform::Sort => sort_bits(w),
         };
         let payload = |columns: &[u32]| -> Vec<f64> {
-            // Without columns a row number still says which row it is.
-            if moved && !columns.is_empty() {
+            if moved {
                 widths(columns).collect()
             } else {
                 vec![4.0]
