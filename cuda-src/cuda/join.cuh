@@ -106,23 +106,7 @@ WL_DEVICE u64 find_or_insert_new(u64* keys, u32* states, u64 mask, const u64 (&k
         if (inserted || seen == key[0]) return slot;
       }
     } else {
-      u32 state = load_acquire(states + slot);
-      if (state == 0) {
-        state = atomicCAS(states + slot, 0u, 1u);
-        if (state == 0) {
-          for (u32 w = 0; w < WORDS; ++w) keys[slot * WORDS + w] = key[w];
-          store_release(states + slot, 2u);
-          inserted = true;
-          return slot;
-        }
-      }
-      while (state != 2) {
-        spin_pause(20);
-        state = load_acquire(states + slot);
-      }
-      bool same = true;
-      for (u32 w = 0; w < WORDS; ++w) same = same && load_relaxed(keys + slot * WORDS + w) == key[w];
-      if (same) return slot;
+      if (settle_slot(states + slot, keys + slot * WORDS, key, inserted)) return slot;
     }
     slot = (slot + 1) & mask;
   }

@@ -315,9 +315,30 @@ WL_DEVICE u8* find_or_insert_slot(u8* table, u64 mask, T key, u32 limit) {
   return 0;
 }
 
-// The same for keys of WORDS words. `states`: 0 free, 1 being written, 2 readable. The lane that
-// claims a slot writes the words and then publishes them; others wait for the publication only
-// when they hit that very slot.
+// Whether a slot has the key, or has it from now on: `inserted`, else unchanged. `state`: 0 free, 1 being written, 2 readable.
+// The lane that claims the slot writes the words and then publishes them; others wait for the publication.
+template <u32 WORDS>
+WL_DEVICE bool settle_slot(u32* state, u64* words, const u64 (&key)[WORDS], bool& inserted) {
+  u32 seen = load_acquire(state);
+  if (seen == 0) {
+    seen = atomicCAS(state, 0u, 1u);
+    if (seen == 0) {
+      for (u32 w = 0; w < WORDS; ++w) words[w] = key[w];
+      store_release(state, 2u);
+      inserted = true;
+      return true;
+    }
+  }
+  while (seen != 2) {
+    spin_pause(20);
+    seen = load_acquire(state);
+  }
+  bool same = true;
+  for (u32 w = 0; w < WORDS; ++w) same = same && load_relaxed(words + w) == key[w];
+  return same;
+}
+
+// The same as find_or_insert for keys of WORDS words, slot after slot; `states` has a word a slot, see settle_slot.
 template <u32 WORDS>
 WL_DEVICE u64 find_or_insert_wide(u32* states, u64* keys, u64 mask, const u64 (&key)[WORDS], u32 limit) {
   u64 hash = 0;
@@ -325,22 +346,8 @@ WL_DEVICE u64 find_or_insert_wide(u32* states, u64* keys, u64 mask, const u64 (&
   u64 slot = hash & mask;
   WL_NO_UNROLL
   for (u32 probe = 0; probe < limit; ++probe) {
-    u32 state = load_acquire(states + slot);
-    if (state == 0) {
-      state = atomicCAS(states + slot, 0u, 1u);
-      if (state == 0) {
-        for (u32 w = 0; w < WORDS; ++w) keys[slot * WORDS + w] = key[w];
-        store_release(states + slot, 2u);
-        return slot;
-      }
-    }
-    while (state != 2) {
-      spin_pause(20);
-      state = load_acquire(states + slot);
-    }
-    bool same = true;
-    for (u32 w = 0; w < WORDS; ++w) same = same && load_relaxed(keys + slot * WORDS + w) == key[w];
-    if (same) return slot;
+    bool inserted = false;
+    if (settle_slot(states + slot, keys + slot * WORDS, key, inserted)) return slot;
     slot = (slot + 1) & mask;
   }
   return WL_NO_SLOT;

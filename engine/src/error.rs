@@ -43,6 +43,12 @@ pub enum Error {
         /// What was given, without the backslash.
         given: String,
     },
+    /// A script that is run without a shell has a backslash command.
+    #[error("'\\{given}' is a command of the shell: leave it out of scripts to profile")]
+    OutsideShell {
+        /// What was given, without the backslash.
+        given: String,
+    },
     /// A table that is to be unpinned is not pinned.
     #[error("table '{given}' is not pinned: pinned are {}", if pinned.is_empty() { "none" } else { pinned.as_str() })]
     NotPinned {

@@ -66,8 +66,9 @@ pub(super) async fn run(arguments: ProfileArguments) -> Result<ExitCode> {
         ));
     }
     print_line(&format!(
-        "{} rows on {}; {} opens in https://ui.perfetto.dev and chrome://tracing",
+        "{} row{} on {}; {} opens in https://ui.perfetto.dev and chrome://tracing",
         profile.rows,
+        if profile.rows == 1 { "" } else { "s" },
         session.device().name(),
         arguments.output.display()
     ));
@@ -85,7 +86,7 @@ fn read(path: &Path) -> Result<Vec<String>> {
         .map(|item| match item {
             Item::Sql(sql) => Ok(sql),
             // Those are for people at a shell.
-            Item::Command(given) => Err(Error::ShellCommand { given }),
+            Item::Command(given) => Err(Error::OutsideShell { given }),
         })
         .collect()
 }

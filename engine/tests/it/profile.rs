@@ -157,9 +157,7 @@ fn scripts_set_tables_up_and_the_cpu_has_a_profile_too() {
     let arguments = ["profile", "-f", "q.sql", "--device", "cpu", "--runs", "0"];
     let outcome = run_in(directory.path(), &arguments, "").ok();
     assert!(
-        outcome
-            .stdout
-            .contains("1 rows on cpu; trace.json opens in"),
+        outcome.stdout.contains("1 row on cpu; trace.json opens in"),
         "{}",
         outcome.stdout
     );
@@ -183,7 +181,10 @@ fn what_cannot_be_profiled_is_said() {
         assert!(!directory.path().join("trace.json").exists());
     };
     fails(&["profile", "-f", "empty.sql"], &["no statement"]);
-    fails(&["profile", "-f", "shell.sql"], &["'\\d' is not a command"]);
+    fails(
+        &["profile", "-f", "shell.sql"],
+        &["'\\d' is a command of the shell"],
+    );
     fails(
         &["profile", "-f", "nowhere.sql"],
         &["nowhere.sql", "check the path"],
