@@ -28,12 +28,7 @@ pub(super) struct Compared {
 
 impl Lowerer<'_> {
     /// The join as one whose pairs are compared, where that is the way to do it in parts.
-    pub(super) fn compared(
-        &self,
-        rel: &RelRef,
-        join: &Join,
-        needed: &Columns,
-    ) -> Option<Compared> {
+    pub(super) fn compared(&self, rel: &RelRef, join: &Join, needed: &Columns) -> Option<Compared> {
         let (left, right) = sides(join, needed);
         let wide = self.is_wide(&left, &right);
         let by_keys_alone = join.residual.is_empty() && !wide;

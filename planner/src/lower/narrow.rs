@@ -99,12 +99,7 @@ impl Lowerer<'_> {
     }
 
     /// The keys that are joined by, unless they would find too many pairs.
-    fn taken(
-        &self,
-        join: &Join,
-        left: &Side<'_>,
-        right: &Side<'_>,
-    ) -> Option<Vec<usize>> {
+    fn taken(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> Option<Vec<usize>> {
         let bits = self.key_bits(left, right);
         let estimator = self.input.estimator;
         let distinct = |key: usize| {
