@@ -449,6 +449,20 @@ fn in_parts(profile: &GroupProfile, choice: &PlacementChoice) -> Option<Placemen
     if bytes <= room.states {
         return None;
     }
+    if profile.key_bytes > limits::WIDEST_KEY && profile.rows < u32::MAX.into() {
+        return Some(PlacementChoice {
+            placement: GroupPlacement::Regrouped {
+                how: Regroup::Table,
+                bits: 0,
+                groups: expected(profile),
+            },
+            reason: format!(
+                "rows in parts of {} bytes, because {bytes} bytes of states are more than the {} that there is room for; \
+                 by a hash of keys of {} bytes",
+                room.part, room.states, profile.key_bytes
+            ),
+        });
+    }
     let how = Regroup::PartitionRows;
     let asked = regrouped(profile, how).ok()?;
     let GroupPlacement::Regrouped { groups, .. } = asked.placement else {

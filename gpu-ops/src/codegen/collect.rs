@@ -6,6 +6,7 @@ use arrow::datatypes::DataType;
 use super::accumulator::EVERY_ROW;
 use super::aggregate::AccumulatorPlan;
 use super::borrow::{self, Borrowed};
+use super::collect_wide::hash_tables;
 use super::distinct::DistinctSets;
 use super::emit::{begin, columns_of, read_by_call};
 use super::emitted::{Begun, Context, EmittedPipeline, EmittedSink, Known};
@@ -57,7 +58,10 @@ pub(super) fn pipelines(
     let GroupPlacement::Regrouped { how, bits, groups } = layout.placement else {
         return Err(GpuError::Internal("rows are not to be collected".into()));
     };
-    let (columns, calls) = separated(aggregate);
+    if how == Regroup::Table {
+        return hash_tables(context, pipeline, (*into, aggregate), (profile, groups));
+    }
+    let (columns, _, calls) = separated(aggregate, false);
 
     // The rows.
     let mut begun = begin(context, pipeline)?;
@@ -196,8 +200,11 @@ pub(super) fn packed_width(keys: &[KeyPlan], words: usize) -> Option<u32> {
     }
 }
 
-/// What is written down of each row for the calls, and the calls over these columns.
-fn separated(aggregate: &Aggregate) -> (Vec<Expr>, Vec<AggregateCall>) {
+/// What is written down of each row for the calls, with the keys or without, and keys and calls over these columns.
+pub(super) fn separated(
+    aggregate: &Aggregate,
+    with_keys: bool,
+) -> (Vec<Expr>, Vec<Expr>, Vec<AggregateCall>) {
     let mut columns: Vec<Expr> = Vec::new();
     let mut place = |expr: Expr| -> Expr {
         if columns_of([&expr]).is_empty() {
@@ -214,6 +221,10 @@ fn separated(aggregate: &Aggregate) -> (Vec<Expr>, Vec<AggregateCall>) {
                 columns.len() - 1
             });
         Expr::column(at, data_type, nullable)
+    };
+    let keys = match with_keys {
+        true => aggregate.keys.iter().cloned().map(&mut place).collect(),
+        false => vec![],
     };
     let mut calls = Vec::new();
     for call in &aggregate.calls {
@@ -235,11 +246,11 @@ fn separated(aggregate: &Aggregate) -> (Vec<Expr>, Vec<AggregateCall>) {
         call.filter = call.filter.map(&mut place);
         calls.push(call);
     }
-    (columns, calls)
+    (columns, keys, calls)
 }
 
 /// Collected rows as a source: their columns, then the packed key.
-fn collected_rows(
+pub(super) fn collected_rows(
     context: &Context<'_>,
     layout: &CollectedLayout,
     regrouped: RegroupedLayout,

@@ -52,6 +52,7 @@ pub(super) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Be
                 }
             }
             Stage::Scalar(result) => scalar(context, *result, &mut scope)?,
+            Stage::Mark(index) => steps.push(mark(context, &pipeline.source, *index)?),
             Stage::Probe(probe) => {
                 let emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
                 loops |= emitted.ranges;
@@ -311,6 +312,19 @@ fn test(conjuncts: &[&Expr], scope: &[ScopeColumn], state: &mut KernelState) -> 
             tests.join(" && ")
         },
     })
+}
+
+/// Mark the entries of the pairs at hand.
+fn mark(context: &Context<'_>, source: &Source, index: ResultId) -> Result<EmittedStep> {
+    let probe = match source {
+        Source::Pairs(matches) => context.graph.probed_by(*matches),
+        _ => None,
+    };
+    let entries = probe.is_some_and(|probe| probe.index == index && probe.kind.appends_payload());
+    match entries {
+        true => Ok(EmittedStep::Mark(index)),
+        false => Err(GpuError::Internal("marks of other than pairs".into())),
+    }
 }
 
 /// Append the columns of a scalar subquery's result.

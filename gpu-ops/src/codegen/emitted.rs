@@ -88,6 +88,8 @@ pub(super) enum EmittedStep {
     Probe(EmittedProbe),
     /// Every match of a row goes on: the kernel is tree-shaped.
     Expand(EmittedProbe),
+    /// The entries of the pairs at hand are marked in this index.
+    Mark(ResultId),
 }
 
 /// A probe of an index.

@@ -267,6 +267,7 @@ impl KernelWriter<'_> {
             match step {
                 EmittedStep::Filter(test) => self.filter(test, "live"),
                 EmittedStep::Probe(probe) => self.probe(probe)?,
+                EmittedStep::Mark(index) => self.mark_pairs(*index),
                 EmittedStep::Expand(_) => {
                     return Err(GpuError::Internal("an expansion in a tile".into()));
                 }

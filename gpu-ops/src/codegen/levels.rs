@@ -78,6 +78,7 @@ impl KernelWriter<'_> {
                     Some(probe.number) != of_sink
                         && !matches!(probe.kind, ProbeKind::Left | ProbeKind::Mark)
                 }
+                EmittedStep::Mark(_) => false,
                 EmittedStep::Expand(probe) => {
                     probes.0.push((here + 1, probe.kind));
                     false
@@ -242,6 +243,7 @@ fn columns_of_level(levels: &[Level], l: usize) -> Vec<usize> {
     for step in &level.steps {
         match step {
             EmittedStep::Filter(test) => columns.extend(&test.columns),
+            EmittedStep::Mark(_) => {}
             EmittedStep::Probe(probe) | EmittedStep::Expand(probe) => {
                 columns.extend(&probe.columns);
                 if let Some(residual) = &probe.residual {

@@ -13,6 +13,7 @@ mod build;
 mod calendar;
 mod cast;
 mod collect;
+mod collect_wide;
 mod distinct;
 mod emit;
 mod emitted;

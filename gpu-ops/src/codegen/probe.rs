@@ -6,7 +6,7 @@ use super::emitted::{EmittedProbe, EmittedSink, Test};
 use super::kernel::{KernelWriter, line};
 use super::program::{ControlWord, IndexLayout, JoinKeys};
 use crate::error::{GpuError, Result};
-use crate::graph::{IndexKind, ProbeKind};
+use crate::graph::{IndexKind, ProbeKind, ResultId};
 
 impl KernelWriter<'_> {
     /// Look up the keys of the live rows.
@@ -74,6 +74,15 @@ impl KernelWriter<'_> {
         if matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi) {
             line!(self, "    live &= h{p};");
         }
+    }
+
+    /// Mark the entries of the live pairs.
+    pub(super) fn mark_pairs(&mut self, index: ResultId) {
+        let marks = self.pointer(&format!("r{index}marks"), "u32*");
+        line!(
+            self,
+            "    if ((live & pm) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & pm) >> k & 1) wl_set_bit({marks}, pe[k]);"
+        );
     }
 
     /// Test the one entry of each row of `mask`.

@@ -335,6 +335,8 @@ pub struct GroupsLayout {
     /// partitions have keys `r{r}keys`, of 4, 8 or 16 bytes, and for rows that found no place in a block a table of
     /// `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
     pub regrouped: Option<RegroupedLayout>,
+    /// The collected rows that a hash table of these groups is made of.
+    pub collected: Option<ResultId>,
     /// DISTINCT arguments: one set a call, each an extra hash table named `d{n}keys`, `d{n}states`, `d{n}slots`
     /// with this many words a key. Its overflow is the result's.
     pub distinct_words: Vec<usize>,
@@ -375,6 +377,7 @@ impl GroupsLayout {
             key_bytes,
             key_offset,
             regrouped: None,
+            collected: None,
             front: 0,
             distinct_words,
         }

@@ -386,6 +386,9 @@ impl KernelWriter<'_> {
             match step {
                 EmittedStep::Filter(test) => self.filter(test, "live"),
                 EmittedStep::Probe(probe) => self.probe(probe)?,
+                EmittedStep::Mark(_) => {
+                    return Err(GpuError::Internal("marks of pairs inside a tree".into()));
+                }
                 EmittedStep::Expand(_) => {
                     return Err(GpuError::Internal("an expansion inside a level".into()));
                 }

@@ -26,7 +26,7 @@ impl Run<'_> {
             self.number(result, rows)?;
             self.mark("find")?;
         }
-        if rows.how != Regroup::Number {
+        if !matches!(rows.how, Regroup::Number | Regroup::Table) {
             self.order(result, rows)?;
         }
         if rows.how.sorts_keys() {
@@ -45,7 +45,7 @@ impl Run<'_> {
         }
         self.pairs[result] = match self.hint(result) {
             Some(hint) => hint.pairs,
-            None if rows.how.partitions() => 0,
+            None if rows.how.partitions() || rows.how == Regroup::Table => 0,
             None => {
                 let words = self.control.read(self.stream)?;
                 Control::word(&words, result, ControlWord::Pairs)

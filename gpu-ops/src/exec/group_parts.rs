@@ -26,6 +26,9 @@ use crate::primitives::{Digits, Keys};
 /// A partition of more than so many times the rows of a part is split again.
 const OVERSIZE: u64 = 2;
 
+/// Rows of a part at least.
+const LEAST_ROWS: u64 = 256;
+
 /// Where collected rows go on: the loop over their parts, and what is made in it.
 struct Groups<'l> {
     rows: ResultId,
@@ -41,7 +44,11 @@ impl Run<'_> {
             return None;
         };
         let adds_up = |shape: &Shape| match shape {
-            Shape::Groups { regrouped, .. } => regrouped.is_some_and(|of| of.rows == rows),
+            Shape::Groups {
+                regrouped,
+                collected,
+                ..
+            } => regrouped.map(|of| of.rows).or(*collected) == Some(rows),
             _ => false,
         };
         let states = shapes.iter().position(adds_up)?;
@@ -143,7 +150,7 @@ impl Run<'_> {
         again: bool,
         copies: &Stream,
     ) -> Result<()> {
-        let most = self.piece_rows(groups.rows);
+        let most = self.part_rows(groups);
         let parts = spread.parts(most);
         let deeper = again && self.has_level(groups.rows, level + 1);
         let oversize = |part| deeper && spread.rows_of(part) > OVERSIZE * most;
@@ -177,6 +184,26 @@ impl Run<'_> {
             self.let_go(groups.states);
         }
         Ok(())
+    }
+
+    /// Rows of a part: where a hash table has their groups, no more than a table of this share of the budget has room for.
+    fn part_rows(&self, groups: &Groups<'_>) -> u64 {
+        const SHARE_FOR_TABLE: u64 = 4;
+        let most = self.piece_rows(groups.rows);
+        match &self.prepared.shapes[groups.states] {
+            Shape::Groups {
+                collected: Some(_),
+                slot_bytes,
+                key_words,
+                ..
+            } => {
+                let slot = (slot_bytes + key_words * 8 + 4) as u64;
+                let table = self.recycler.pool().budget() as u64 / SHARE_FOR_TABLE;
+                // Between two and four slots a row.
+                most.min(table / (4 * slot)).max(LEAST_ROWS)
+            }
+            _ => most,
+        }
     }
 
     /// Has the keys' hash bits for another level?

@@ -122,7 +122,12 @@ impl Run<'_> {
 
     /// Run the steps that read a part.
     pub(super) fn run_inside(&mut self, plan: &Loop) -> Result<()> {
-        for step in &plan.inside {
+        self.run_inside_but(plan, &[])
+    }
+
+    /// The same but for these.
+    pub(super) fn run_inside_but(&mut self, plan: &Loop, left_out: &[usize]) -> Result<()> {
+        for step in plan.inside.iter().filter(|s| !left_out.contains(s)) {
             if let PreparedStep::Pipeline(kernel) = &self.prepared.steps[*step] {
                 self.fill_result(kernel)?;
                 if let Some(into) = kernel.into {

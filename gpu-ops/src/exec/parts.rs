@@ -116,10 +116,8 @@ impl Run<'_> {
         let sides = [(join.index, &build), (into, &probe)];
         let copies = self.runtime.lease_stream()?;
         // Rows without a match and rows of a frequent key lie in one partition, however many they are.
-        let most = match self.reads_pairs_alone(&plan, into) && !index.track_matches {
-            true => (self.side_room() / 2 / self.bytes_of(into, 1).max(1)).max(LEAST_PIECE),
-            false => u64::MAX,
-        };
+        let most = (self.side_room() / 2 / self.bytes_of(into, 1).max(1)).max(LEAST_PIECE);
+        let by_entries = self.reads_entries_alone(&plan, into);
         let probing = |number| probe.rows_of(number);
         let pairs = pairs_of(1 << build.bits, probing, most);
         let probing = pairs
@@ -144,7 +142,9 @@ impl Run<'_> {
                 self.arrange_side(join.index, &index.columns, keys, bits, None)?;
             }
             self.list_pairs(into, columns, join)?;
-            self.run_inside(&plan)?;
+            // Marks are complete when all probing rows have come.
+            let later: &[usize] = if pair.last { &[] } else { &by_entries };
+            self.run_inside_but(&plan, later)?;
             self.parts += 1;
             self.let_go(into);
             if pair.last {
@@ -162,11 +162,11 @@ impl Run<'_> {
         self.end_loop(&plan)
     }
 
-    /// Does every step that runs for each part read the probing rows of that part?
-    fn reads_pairs_alone(&self, plan: &Loop, into: ResultId) -> bool {
+    /// The steps of a loop that read the entries of a part and not its probing rows.
+    fn reads_entries_alone(&self, plan: &Loop, into: ResultId) -> Vec<usize> {
         let (steps, shapes) = (&self.prepared.steps, &self.prepared.shapes);
-        let reads = |step: &usize| reads_of(&steps[*step], shapes).contains(&into);
-        plan.inside.iter().all(reads)
+        let reads = |step: &&usize| !reads_of(&steps[**step], shapes).contains(&into);
+        plan.inside.iter().filter(reads).copied().collect()
     }
 
     /// Queue the copies of a pair to the device: of the build and of the probing side, whose largest have `largest` rows.

@@ -9,6 +9,7 @@ use super::storage::Store;
 use crate::codegen::ControlWord;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
+use crate::primitives::slots_for;
 
 /// A first attempt takes room for every row there can be when that is at most this share of the free memory.
 const SHARE_OF_MEMORY: usize = 8;
@@ -26,6 +27,7 @@ impl<'a> Run<'a> {
             slots,
             distinct_words,
             regrouped,
+            collected,
             ..
         } = shape
         {
@@ -44,7 +46,10 @@ impl<'a> Run<'a> {
                     ..match regrouped {
                         Some(of) => self.room_for_groups(*of, *slots, rows),
                         None => Sizes {
-                            slots: *slots,
+                            slots: match collected {
+                                Some(_) => slots_for(rows),
+                                None => *slots,
+                            },
                             ..Sizes::default()
                         },
                     }
@@ -190,6 +195,8 @@ impl<'a> Run<'a> {
                     hashed: true,
                     slot_bytes,
                     key_words,
+                    // One of a part is as small as it can be.
+                    collected: None,
                     ..
                 },
                 Some(room),

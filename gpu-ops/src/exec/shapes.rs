@@ -50,6 +50,8 @@ pub(super) enum Shape {
         hashed: bool,
         /// Groups of collected rows, without gaps.
         regrouped: Option<RegroupedLayout>,
+        /// The collected rows that a hash table is made of: it has room for all groups that there can be.
+        collected: Option<ResultId>,
         /// Words of a key in the set of each DISTINCT call.
         distinct_words: Vec<usize>,
     },
@@ -81,6 +83,7 @@ impl CollectedShape {
         let keys = PartSize::new(Part::KeyWord(0), self.key_bytes as usize, rows);
         let mut parts = match self.how {
             Regroup::Number => vec![PartSize::new(Part::Ids, 4, rows)],
+            Regroup::Table => vec![],
             Regroup::SortNumbers => {
                 let mut parts = column_parts(&self.columns, rows);
                 parts.push(PartSize::new(Part::Ids, 4, rows));
@@ -214,6 +217,7 @@ impl Shape {
                     key_words: if apart { groups.key_words } else { 0 },
                     hashed: groups.hashed(),
                     regrouped: groups.regrouped,
+                    collected: groups.collected,
                     distinct_words: groups.distinct_words.clone(),
                 }
             }
@@ -290,7 +294,7 @@ impl Shape {
     pub(super) fn lists_pairs(&self) -> bool {
         match self {
             Self::Matches(_, join) => join.is_some(),
-            Self::Collected(rows) => !rows.how.partitions(),
+            Self::Collected(rows) => !rows.how.partitions() && rows.how != Regroup::Table,
             _ => false,
         }
     }

@@ -80,6 +80,7 @@ impl Graph {
                 }
                 Stage::Probe(probe) => self.describe_probe(probe, &scope),
                 Stage::Expand(probe) => format!("all of {}", self.describe_probe(probe, &scope)),
+                Stage::Mark(id) => format!("mark {}", self.results[*id].name),
                 Stage::Scalar(id) => format!("beside {}", self.results[*id].name),
             };
         }

@@ -178,6 +178,10 @@ pub enum Stage {
     /// Look up the row's key in an index; every match goes on, with the entry's payload appended. `Inner`, or `Left` without
     /// a residual condition, whose rows without a match go on once. Makes the pipeline tree-shaped.
     Expand(Probe),
+    /// Mark the index entry of each pair ([`Source::Pairs`] of an `Inner` or `Left` probe) that came so far, for
+    /// [`Source::Entries`]: conditions on pairs have been tested before. The index is the one that was probed, built with
+    /// `track_matches`.
+    Mark(ResultId),
     /// Append the columns of a `Rows` result of at most one row (NULLs when it has none). More rows
     /// fail the query as DataFusion does for a scalar subquery.
     Scalar(ResultId),
@@ -357,7 +361,7 @@ impl Graph {
         let mut scope = self.source_columns(&pipeline.source);
         for stage in &pipeline.stages[..stages] {
             match stage {
-                Stage::Filter(_) => {}
+                Stage::Filter(_) | Stage::Mark(_) => {}
                 Stage::Scalar(id) => scope.extend(self.results[*id].kind.columns().iter().map(
                     |c| ResultColumn {
                         nullable: true,

@@ -126,6 +126,9 @@ pub enum Regroup {
     PartitionKeys,
     /// Keys and arguments are partitioned by hash (PGB-TR).
     PartitionRows,
+    /// Rows stay as they were written, with a hash of their keys, which may be of any width, and a hash table has the groups: of
+    /// rows in parts, those of one part.
+    Table,
 }
 
 impl Regroup {
@@ -158,6 +161,7 @@ impl Regroup {
             Self::SortNumbers => "sgb_de_tr",
             Self::PartitionKeys => "pgb_ur",
             Self::PartitionRows => "pgb_tr",
+            Self::Table => "table of a part",
         }
     }
 }

@@ -22,6 +22,29 @@ pub(super) struct Side<'a> {
     pub(super) at: usize,
 }
 
+/// The sides of a join of which these columns are wanted.
+pub(super) fn sides<'j>(join: &'j Join, needed: &Columns) -> (Side<'j>, Side<'j>) {
+    let n = join.left.columns.len();
+    let mut all: Columns = needed.clone();
+    if join.kind == JoinKind::Mark {
+        all.remove(&n);
+    }
+    all.extend(read_by(&join.residual));
+    let left = Side {
+        rel: &join.left,
+        keys: join.on.iter().map(|(l, _)| l.clone()).collect(),
+        needed: all.iter().copied().filter(|c| *c < n).collect(),
+        at: 0,
+    };
+    let right = Side {
+        rel: &join.right,
+        keys: join.on.iter().map(|(_, r)| r.clone()).collect(),
+        needed: all.iter().filter(|c| **c >= n).map(|c| c - n).collect(),
+        at: n,
+    };
+    (left, right)
+}
+
 impl Lowerer<'_> {
     pub(super) fn join(
         &mut self,
@@ -29,24 +52,10 @@ impl Lowerer<'_> {
         join: &Join,
         needed: &Columns,
     ) -> Result<Open, Reason> {
-        let n = join.left.columns.len();
-        let mut all: Columns = needed.clone();
-        if join.kind == JoinKind::Mark {
-            all.remove(&n);
+        let (left, right) = sides(join, needed);
+        if let Some(compared) = self.compared(rel, join, needed) {
+            return self.compare_pairs(rel, &compared, needed);
         }
-        all.extend(read_by(&join.residual));
-        let left = Side {
-            rel: &join.left,
-            keys: join.on.iter().map(|(l, _)| l.clone()).collect(),
-            needed: all.iter().copied().filter(|c| *c < n).collect(),
-            at: 0,
-        };
-        let right = Side {
-            rel: &join.right,
-            keys: join.on.iter().map(|(_, r)| r.clone()).collect(),
-            needed: all.iter().filter(|c| **c >= n).map(|c| c - n).collect(),
-            at: n,
-        };
         match join.kind {
             JoinKind::Inner => match self.narrowed(rel, join, &left, &right) {
                 Some(narrowed) => self.join(rel, &narrowed, needed),

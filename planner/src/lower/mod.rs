@@ -8,6 +8,7 @@
 //! needed are ever written to memory.
 
 mod build;
+mod compared;
 mod join;
 mod materialize;
 mod narrow;

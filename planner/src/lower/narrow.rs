@@ -1,5 +1,6 @@
-//! Inner joins by keys of more bytes than partitions are made by: where their hash table outgrows its room, some of the keys
-//! are joined by, and the others compared on the pairs that these find.
+//! Joins by keys of more bytes than partitions are made by: where their hash table outgrows its room, some of the keys
+//! are joined by, and the others compared on the pairs that these find. Joins in which rows without a match count go on in
+//! [`super::compared`].
 //!
 //! Those with most values are taken first, as many as fit: pairs that the others then leave out are few when keys name rows
 //! together (order and line, account and day). Where they would be many, the hash table stays.
@@ -29,20 +30,47 @@ impl Lowerer<'_> {
         left: &Side<'_>,
         right: &Side<'_>,
     ) -> Option<Join> {
-        let forced = matches!(self.input.join, JoinSetting::Force(how) if how.is_index());
-        if join.null_equal || join.on.len() < 2 || forced {
+        let (build, probe) = match self.side_rows(left) < self.side_rows(right) {
+            true => (left, right),
+            false => (right, left),
+        };
+        let wide = !self.index_is_asked_for() && self.is_wide(left, right);
+        (wide && self.outgrows(rel, build, probe))
+            .then(|| self.by_fewer_keys(join, left, right))
+            .flatten()
+    }
+
+    /// Does the user ask for look-ups in an index?
+    pub(super) fn index_is_asked_for(&self) -> bool {
+        matches!(self.input.join, JoinSetting::Force(how) if how.is_index())
+    }
+
+    /// Have the keys more bits than partitions are made by?
+    pub(super) fn is_wide(&self, left: &Side<'_>, right: &Side<'_>) -> bool {
+        self.key_bits(left, right).iter().sum::<u32>() > MOST_BITS
+    }
+
+    /// Bits of each key, on the side where it has more.
+    fn key_bits(&self, left: &Side<'_>, right: &Side<'_>) -> Vec<u32> {
+        let of = |(l, r)| self.bits(left.rel, l).max(self.bits(right.rel, r));
+        left.keys.iter().zip(&right.keys).map(of).collect()
+    }
+
+    fn side_rows(&self, side: &Side<'_>) -> f64 {
+        self.input.estimator.rows(side.rel)
+    }
+
+    /// A join that takes each of its keys' pairs: by as many keys as fit, with the others as conditions beside them.
+    pub(super) fn by_fewer_keys(
+        &self,
+        join: &Join,
+        left: &Side<'_>,
+        right: &Side<'_>,
+    ) -> Option<Join> {
+        if join.null_equal || join.on.len() < 2 {
             return None;
         }
-        let bits: Vec<u32> = left
-            .keys
-            .iter()
-            .zip(&right.keys)
-            .map(|(l, r)| self.bits(left.rel, l).max(self.bits(right.rel, r)))
-            .collect();
-        if bits.iter().sum::<u32>() <= MOST_BITS || !self.outgrows(rel, left, right) {
-            return None;
-        }
-        let taken = self.taken(join, left, right, &bits)?;
+        let taken = self.taken(join, left, right)?;
         let mut narrowed = join.clone();
         narrowed.on.clear();
         let n = join.left.columns.len();
@@ -55,13 +83,8 @@ impl Lowerer<'_> {
         Some(narrowed)
     }
 
-    /// Does a hash table of the smaller side outgrow what a join may keep?
-    fn outgrows(&self, rel: &RelRef, left: &Side<'_>, right: &Side<'_>) -> bool {
-        let rows = |side: &Side<'_>| self.input.estimator.rows(side.rel);
-        let (build, probe) = match rows(left) < rows(right) {
-            true => (left, right),
-            false => (right, left),
-        };
+    /// Does a hash table of the build side outgrow what a join may keep?
+    pub(super) fn outgrows(&self, rel: &RelRef, build: &Side<'_>, probe: &Side<'_>) -> bool {
         let payload: Vec<usize> = build.needed.iter().copied().collect();
         let workload = self.workload(&Pairing {
             of: rel,
@@ -76,13 +99,8 @@ impl Lowerer<'_> {
     }
 
     /// The keys that are joined by, unless they would find too many pairs.
-    fn taken(
-        &self,
-        join: &Join,
-        left: &Side<'_>,
-        right: &Side<'_>,
-        bits: &[u32],
-    ) -> Option<Vec<usize>> {
+    fn taken(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> Option<Vec<usize>> {
+        let bits = self.key_bits(left, right);
         let estimator = self.input.estimator;
         let distinct = |key: usize| {
             let (l, r) = &join.on[key];
@@ -109,9 +127,22 @@ impl Lowerer<'_> {
                 return None;
             }
         }
-        let (l, r) = (estimator.rows(left.rel), estimator.rows(right.rel));
-        let pairs = l * r / values.min(l.max(r)).max(1.0);
-        (!taken.is_empty() && pairs <= MOST_PAIRS * (l + r)).then_some(taken)
+        (!taken.is_empty() && self.few_pairs(left, right, values)).then_some(taken)
+    }
+
+    /// Does a join by keys of so many values find few enough pairs for others to be compared on each?
+    fn few_pairs(&self, left: &Side<'_>, right: &Side<'_>, values: f64) -> bool {
+        let (l, r) = (self.side_rows(left), self.side_rows(right));
+        l * r / values.min(l.max(r)).max(1.0) <= MOST_PAIRS * (l + r)
+    }
+
+    /// The same for all keys of a join.
+    pub(super) fn keys_find_few(&self, left: &Side<'_>, right: &Side<'_>) -> bool {
+        let estimator = self.input.estimator;
+        let distinct = |side: &Side<'_>, key: &Expr| estimator.of_expr(side.rel, key).distinct;
+        let keys = left.keys.iter().zip(&right.keys);
+        let values = keys.map(|(l, r)| distinct(left, l).max(distinct(right, r)).max(1.0));
+        self.few_pairs(left, right, values.product())
     }
 }
 

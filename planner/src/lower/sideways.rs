@@ -117,7 +117,7 @@ fn is_selective(graph: &Graph, at: usize, index: ResultId) -> bool {
                     matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi)
                         && is_selective(graph, at, probe.index)
                 }
-                Stage::Scalar(_) => false,
+                Stage::Scalar(_) | Stage::Mark(_) => false,
             })
     })
 }

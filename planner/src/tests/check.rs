@@ -53,6 +53,10 @@ pub(crate) fn check(graph: &Graph) {
                             expressions(conjuncts, &scope, &line);
                         }
                         Stage::Scalar(id) => read(*id),
+                        Stage::Mark(id) => {
+                            read(*id);
+                            assert!(built(graph, *id).track_matches, "{line}");
+                        }
                         Stage::Probe(probe) | Stage::Expand(probe) => {
                             read(probe.index);
                             expressions(&probe.keys, &scope, &line);

@@ -180,6 +180,7 @@ fn group_case(slots: u64, modulus: u32) -> Case {
         key_bytes: 0,
         key_offset: 0,
         regrouped: None,
+        collected: None,
         front: 0,
         distinct_words: vec![],
     });

@@ -34,6 +34,22 @@ fn every_kind_of_key_in_parts() {
     );
 }
 
+/// More bytes than partitions are made by: a hash stands for them until their part is aggregated.
+#[test]
+fn wide_keys_in_parts() {
+    check(
+        &[
+            "SELECT l, m, w, count(*) AS c, sum(id) AS s, min(t) AS t FROM {t} GROUP BY l, m, w",
+            "SELECT w, f, s, l, avg(k) AS a, max(w) AS m, count(*) FILTER (WHERE b) AS c FROM {t} GROUP BY w, f, s, l",
+            "SELECT DISTINCT nothing, t, m, l, w, b FROM {t}",
+            "SELECT m, w, one, count(DISTINCT k) AS d, sum(DISTINCT id) AS e FROM {t} WHERE k > 3 GROUP BY m, w, one",
+            "SELECT c, count(*) AS n, max(s) AS s FROM (SELECT m, w, l, count(*) AS c, sum(id) AS s FROM {t} GROUP BY m, w, l) g GROUP BY c",
+            "SELECT m, w, l, sum(id) AS s FROM {t} GROUP BY m, w, l ORDER BY s DESC NULLS LAST, m, w, l LIMIT 17",
+        ],
+        &[0, 1, 33, 40_000],
+    );
+}
+
 #[test]
 fn skewed_keys_in_parts() {
     check(

@@ -2,6 +2,7 @@
 
 mod files;
 mod groups;
+mod joins;
 mod overlap;
 mod scans;
 mod sorts;

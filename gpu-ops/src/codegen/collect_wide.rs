@@ -1,0 +1,147 @@
+//! Aggregations by keys of any width whose rows are written down: with a hash of their keys, by which they can be done in parts,
+//! and with the keys themselves, which a hash table of the groups of a part compares.
+
+use super::accumulator::EVERY_ROW;
+use super::aggregate::AccumulatorPlan;
+use super::borrow::{self, Borrowed};
+use super::collect::{collected_rows, separated};
+use super::distinct::DistinctSets;
+use super::emit::{begin, columns_of, read_by_call};
+use super::emitted::{Context, EmittedPipeline, EmittedSink, Known};
+use super::group_sizes;
+use super::kernel::BLOCK_THREADS;
+use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_words};
+use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout};
+use super::scalar::Emitter;
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::graph::{Pipeline, ResultId, ResultKind, ResultSpec};
+use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile, Regroup};
+
+/// Bytes of the hash of a row's keys.
+const HASH_BYTES: u32 = 8;
+
+/// The pipeline that writes the rows down, and the one that enters them into a hash table.
+pub(super) fn hash_tables(
+    context: &mut Context<'_>,
+    pipeline: &Pipeline,
+    (into, aggregate): (ResultId, &Aggregate),
+    (profile, groups): (GroupProfile, u64),
+) -> Result<(EmittedPipeline, EmittedPipeline)> {
+    let (columns, keys, calls) = separated(aggregate, true);
+
+    // The rows.
+    let mut begun = begin(context, pipeline)?;
+    let bound = begun.bound;
+    let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
+    let mut plans = planned(&mut emitter, &aggregate.keys)?;
+    let key_words = pack_keys(&mut plans);
+    let codes: Vec<String> = plans.iter().map(code).collect();
+    let words = packed_words(&plans, &codes, key_words);
+    let scan = borrow::bare_scan(begun.source_rows, begun.steps.len())
+        .filter(|_| borrow::lends(&begun.scope));
+    let mut read = columns_of(&aggregate.keys);
+    let kept = borrow::keep(&mut emitter, &columns, scan.is_some())?;
+    read.extend(kept.read);
+    let mut lines = std::mem::take(&mut emitter.lines);
+    lines.push(format!(
+        "const u64 all_keys[{key_words}] = {{{}}};",
+        words.join(", ")
+    ));
+    let collected = CollectedLayout {
+        columns: kept.layouts,
+        borrowed: scan.map(|scan| Borrowed {
+            scan,
+            key: None,
+            columns: kept.borrowed,
+        }),
+        key_bytes: HASH_BYTES,
+        key_bits: HASH_BYTES * 8,
+        how: Regroup::Table,
+        bits: 0,
+        slots: 0,
+    };
+    let rows = context.known.len();
+    context.known.push(Some(Known {
+        layout: ResultLayout::Collected(collected.clone()),
+        bound,
+    }));
+    let spec = ResultSpec {
+        kind: ResultKind::Rows(vec![]),
+        estimate: bound,
+        input: bound,
+        name: format!("rows of {}", context.graph.results[into].name),
+    };
+    if let Some(borrowed) = &collected.borrowed {
+        context.choices.push(borrowed.reason(&spec.name));
+    }
+    context.hidden.push(spec);
+    let writer = begun.ended(
+        EmittedSink::Collect {
+            into: rows,
+            key: format!("hash_words<{key_words}>(all_keys)"),
+            layout: Box::new(collected.clone()),
+            values: kept.values,
+        },
+        lines,
+        read,
+        BLOCK_THREADS,
+    );
+
+    // The groups.
+    let source = RegroupedLayout {
+        rows,
+        how: Regroup::Table,
+        key_bytes: HASH_BYTES,
+        bits: 0,
+        window: 0,
+    };
+    let mut begun = collected_rows(context, &collected, source, bound);
+    let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
+    let mut plans = planned(&mut emitter, &keys)?;
+    let key_words = pack_keys(&mut plans);
+    let mut aggregates = AccumulatorPlan::default();
+    aggregates.grouped = true;
+    aggregates.seen(EVERY_ROW);
+    let mut sets = DistinctSets::new(into, &plans);
+    for call in &calls {
+        aggregates.call(&mut emitter, call, bound, begun.rows_a_thread, &mut sets)?;
+    }
+    let lines = std::mem::take(&mut emitter.lines);
+    let read = columns_of(keys.iter().chain(calls.iter().flat_map(read_by_call)));
+    let slots = groups
+        .saturating_mul(2)
+        .clamp(1, 1 << 40)
+        .next_power_of_two();
+    let placement = GroupPlacement::GlobalHash { capacity: slots };
+    let mut layout = GroupsLayout::new(
+        plans,
+        key_words,
+        &aggregates,
+        (placement, slots),
+        sets.words,
+    );
+    layout.collected = Some(rows);
+    context.known[into] = Some(Known {
+        layout: ResultLayout::Groups(layout.clone()),
+        bound: profile.max_groups.max(1),
+    });
+    let sink = EmittedSink::Aggregate {
+        into,
+        layout: Box::new(layout),
+        profile,
+        clustered: false,
+    };
+    let threads = group_sizes::block_threads(&sink, context.device);
+    Ok((writer, begun.ended(sink, lines, read, threads)))
+}
+
+/// The codes of keys, NULL among them.
+fn planned(emitter: &mut Emitter<'_>, keys: &[Expr]) -> Result<Vec<KeyPlan>> {
+    keys.iter()
+        .map(|key| {
+            let value = emitter.emit(key)?;
+            key_plan(emitter, value, &key.data_type, true)
+        })
+        .collect()
+}
