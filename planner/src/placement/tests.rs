@@ -250,6 +250,21 @@ async fn statements_without_tables_have_no_report() {
 }
 
 #[tokio::test]
+async fn tables_made_of_values_are_tables() {
+    let context = placed(required());
+    let made = "CREATE TABLE made AS VALUES (1, 'x'), (2, 'y')";
+    context.sql(made).await.unwrap().collect().await.unwrap();
+    for sql in [
+        "SELECT column2, sum(column1) FROM made GROUP BY column2",
+        "SELECT column1 FROM made WHERE column1 > 1",
+    ] {
+        let plan = plan(&context, sql).await;
+        assert_eq!(fragments(&plan), 1, "{}", text(&plan));
+        assert_eq!(cpu(&plan), Vec::<String>::new(), "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn tables_that_the_device_cannot_read_say_why() {
     let context = placed(any_size());
     let arrays = "CREATE TABLE arrays AS SELECT a, make_array(a) AS l FROM t";

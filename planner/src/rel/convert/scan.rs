@@ -138,7 +138,8 @@ pub(crate) fn is_constant(plan: &dyn ExecutionPlan) -> bool {
             .iter()
             .all(|p| format!("{p:?}").starts_with("InformationSchema"));
     }
-    // VALUES becomes one batch in memory whose columns the planner names column1, column2, ….
+    // VALUES becomes one batch in memory whose columns the planner names column1, column2, …. So are those of a table that was
+    // made of VALUES, but its scans say which columns they want.
     let memory = plan
         .downcast_ref::<DataSourceExec>()
         .and_then(|scan| scan.data_source().downcast_ref::<MemorySourceConfig>());
@@ -146,6 +147,7 @@ pub(crate) fn is_constant(plan: &dyn ExecutionPlan) -> bool {
         let one_batch = matches!(source.partitions(), [batches] if batches.len() <= 1);
         let schema = source.original_schema();
         one_batch
+            && source.projection().is_none()
             && schema
                 .fields()
                 .iter()
