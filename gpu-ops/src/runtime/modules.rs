@@ -115,8 +115,8 @@ impl Runtime {
     }
 }
 
-/// Write a kernel's source to the folder that `WARPLINE_DUMP_KERNELS` names, for reading, for
-/// `ptxas -v` and for profilers.
+/// Write a kernel's source to the folder that `WARPLINE_DUMP_KERNELS` names, and that is made where there is none, for
+/// reading, for `ptxas -v` and for profilers.
 fn dump(name: &str, source: &str) {
     let Some(folder) = std::env::var_os("WARPLINE_DUMP_KERNELS") else {
         return;
@@ -124,7 +124,8 @@ fn dump(name: &str, source: &str) {
     let mut hasher = std::hash::DefaultHasher::new();
     source.hash(&mut hasher);
     let path = std::path::Path::new(&folder).join(format!("{name}-{:016x}.cu", hasher.finish()));
-    if let Err(error) = std::fs::write(&path, source) {
+    let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&path, source));
+    if let Err(error) = written {
         log::warn!("the kernel was not written to {}: {error}", path.display());
     }
 }
