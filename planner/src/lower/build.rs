@@ -8,11 +8,11 @@ use warpline_gpu::graph::{
 };
 
 use super::join::Side;
-use super::materialize::Algorithm;
+use super::materialize::{Algorithm, Pairing};
 use super::{Columns, Lowerer, Open, absent, entered, read_by};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, same, substitute_all};
-use crate::rel::{RelKind, RelRef};
+use crate::rel::{Join, RelKind, RelRef};
 use crate::stats::Proof;
 
 /// An index that has been built, and from what.
@@ -38,6 +38,18 @@ pub(super) struct Purpose {
     pub(super) algorithm: Algorithm,
     /// Only rows with a key in this set are entered, about so many.
     pub(super) reduced: Option<(ResultId, u64)>,
+}
+
+/// A left side whose entries are marked where the right side finds them.
+#[derive(Debug)]
+pub(super) struct Marked {
+    pub(super) index: ResultId,
+    /// No two entries have equal keys.
+    pub(super) unique: bool,
+    /// Joined in memory.
+    pub(super) materialized: bool,
+    /// What entries have of the side's columns.
+    pub(super) payload: Vec<usize>,
 }
 
 impl Lowerer<'_> {
@@ -89,6 +101,44 @@ impl Lowerer<'_> {
         let mut needed = side.needed.clone();
         needed.extend(read_by(&side.keys));
         self.stream(side.rel, &needed)
+    }
+
+    /// Build the left side with a mark an entry, for the right side to set; `existence`: the marks are all that is wanted of
+    /// the pairs.
+    pub(super) fn build_marked(
+        &mut self,
+        rel: &RelRef,
+        join: &Join,
+        (left, right): (&Side<'_>, &Side<'_>),
+        existence: bool,
+    ) -> Result<Marked, Reason> {
+        let payload: Vec<usize> = left.needed.iter().copied().collect();
+        let one = self.unique_beside(left, right);
+        let algorithm = self.algorithm_by_keys(
+            join,
+            &Pairing {
+                of: rel,
+                build: left,
+                probe: right,
+                payload: &payload,
+                unique: one,
+                existence,
+            },
+        );
+        let materialized = algorithm.materialized();
+        let purpose = Purpose {
+            null_equal: join.null_equal,
+            track_matches: true,
+            algorithm,
+            ..Purpose::default()
+        };
+        let (index, unique) = self.build(left, &payload, purpose, one)?;
+        Ok(Marked {
+            index,
+            unique,
+            materialized,
+            payload,
+        })
     }
 
     /// An index over a side; true when it is taken to be unique.

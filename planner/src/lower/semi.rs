@@ -3,7 +3,7 @@
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{Probe, ProbeKind, Sink, Source, Stage};
 
-use super::build::Purpose;
+use super::build::{Marked, Purpose};
 use super::join::Side;
 use super::materialize::{Algorithm, Pairing};
 use super::{Columns, Lowerer, Open, absent, read_by, scope};
@@ -123,28 +123,12 @@ impl Lowerer<'_> {
         left: &Side<'_>,
         right: &Side<'_>,
     ) -> Result<Open, Reason> {
-        let payload: Vec<usize> = left.needed.iter().copied().collect();
-        let one = self.unique_beside(left, right);
-        let algorithm = self.algorithm_by_keys(
-            join,
-            &Pairing {
-                of: rel,
-                build: left,
-                probe: right,
-                payload: &payload,
-                unique: one,
-                existence: true,
-            },
-        );
-        let materialized = algorithm.materialized();
-        let purpose = Purpose {
-            null_equal: join.null_equal,
-            track_matches: true,
-            existence: false,
-            algorithm,
-            reduced: None,
-        };
-        let (index, unique) = self.build(left, &payload, purpose, one)?;
+        let Marked {
+            index,
+            unique,
+            materialized,
+            payload,
+        } = self.build_marked(rel, join, (left, right), true)?;
         let mut marks = self.stream_side(right)?;
         let found = self.found(index, false);
         let keys = substitute_all(&right.keys, &marks.columns)?;
