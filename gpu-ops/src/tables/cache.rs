@@ -13,6 +13,7 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
+use super::arrival::{Arrival, Coming, Offer};
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
@@ -22,7 +23,7 @@ use super::pin::is_pinned;
 use super::places::{Homes, Places, purpose};
 use super::row_groups::Layout;
 use super::source::{Kind, TableSource};
-use crate::column::{Column, ColumnAssembler, ColumnRoom, StringPolicy};
+use crate::column::{Column, ColumnAssembler, ColumnRoom, Laid, StringPolicy};
 use crate::device::Stream;
 use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
@@ -154,6 +155,29 @@ impl TableCache {
         ctx: Arc<TaskContext>,
         stream: &Stream,
     ) -> Result<Arc<LoadedTable>> {
+        self.get_arriving(source, columns, needs_codes, room, None, ctx, stream)
+            .await
+    }
+
+    /// [`TableCache::get_within`] that tells `arrival` how far it has come. What becomes of the load is not told: the caller
+    /// settles the arrival.
+    ///
+    /// # Errors
+    /// As [`TableCache::get_or_load`].
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a request, and who is told of it"
+    )]
+    pub(crate) async fn get_arriving(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        needs_codes: &[bool],
+        room: &ColumnRoom,
+        arrival: Option<&Arc<Arrival>>,
+        ctx: Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Arc<LoadedTable>> {
         if let Some(column) = columns.iter().find(|c| **c >= source.schema.fields().len()) {
             return Err(GpuError::Internal(format!(
                 "table {} has no column {column}",
@@ -189,7 +213,7 @@ impl TableCache {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
                 let units = Units::Plan(fresh, columns.to_vec());
-                let load = self.load(source, wanted, units, None, room, &ctx, stream);
+                let load = self.load(source, wanted, units, None, None, room, &ctx, stream);
                 let loaded = load.await?.ok_or_else(unexpected)?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
@@ -223,14 +247,25 @@ impl TableCache {
             .collect();
         missing.sort_unstable();
         missing.dedup();
+        let offer = arrival.map(|arrival| {
+            let columns = wanted.iter().zip(&found.columns);
+            let columns = columns.map(|(wanted, found)| match found {
+                Some(column) => Coming::Resident(Arc::clone(column)),
+                None => Coming::Loaded(missing.partition_point(|missing| missing < wanted)),
+            });
+            Arc::new(Offer {
+                arrival: Arc::clone(arrival),
+                columns: columns.collect(),
+            })
+        });
         let loaded = match (&source.kind, &found.anchor) {
             (Kind::Files(table), _) => {
-                self.load_files(source, table, files, &missing, room, &ctx, stream)
+                self.load_files(source, table, files, &missing, offer, room, &ctx, stream)
                     .await?
             }
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
                 let units = Units::of_batches(&table.ordered(anchor), &numbers(&missing));
-                let load = self.load(source, &missing, units, None, room, &ctx, stream);
+                let load = self.load(source, &missing, units, None, None, room, &ctx, stream);
                 load.await?.ok_or_else(unexpected)?
             }
             _ => return Err(GpuError::Internal("a table changed its kind".into())),
@@ -273,6 +308,7 @@ impl TableCache {
         table: &Arc<FileTable>,
         files: Vec<PartitionedFile>,
         columns: &[Wanted],
+        offer: Option<Arc<Offer>>,
         room: &ColumnRoom,
         ctx: &Arc<TaskContext>,
         stream: &Stream,
@@ -293,7 +329,8 @@ impl TableCache {
         if let Some(layout) = layout {
             let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
             let units = Units::Scan(scan, names);
-            let load = self.load(source, columns, units, Some(layout), room, ctx, stream);
+            let expected = Some(layout);
+            let load = self.load(source, columns, units, expected, offer, room, ctx, stream);
             if let Some(loaded) = load.await? {
                 return Ok(loaded);
             }
@@ -304,11 +341,12 @@ impl TableCache {
         }
         let (scan, names) = table.scan(table.split(&files, ctx), &wanted)?;
         let units = Units::Scan(scan, names);
-        let load = self.load(source, columns, units, None, room, ctx, stream);
+        let load = self.load(source, columns, units, None, None, room, ctx, stream);
         load.await?.ok_or_else(unexpected)
     }
 
-    /// Read, encode and upload, the one while the other where there is a `layout`; `None` when it does not hold.
+    /// Read, encode and upload, the one while the other where there is a `layout`; `None` when it does not hold. The columns are
+    /// offered before all of their rows have come.
     #[allow(
         clippy::too_many_arguments,
         reason = "what a request has, and what is read for it"
@@ -319,6 +357,7 @@ impl TableCache {
         columns: &[Wanted],
         units: Units,
         layout: Option<Layout>,
+        offer: Option<Arc<Offer>>,
         room: &ColumnRoom,
         ctx: &Arc<TaskContext>,
         stream: &Stream,
@@ -364,7 +403,12 @@ impl TableCache {
                     let _span = trace
                         .as_ref()
                         .map(|trace| trace.thread(Work::Load, "encode"));
-                    places.place(unit, &homes, &stream)
+                    let laid = places.place(unit, &homes, &stream)?;
+                    if let Some(offer) = &offer {
+                        let device = homes.device.device();
+                        offer.note(unit.unit, laid, &places, device.as_ref(), &stream)?;
+                    }
+                    Ok(laid != Laid::Otherwise)
                 });
                 place
             }),

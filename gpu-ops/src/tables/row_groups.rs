@@ -29,6 +29,8 @@ pub(super) struct Layout {
     pub(super) rows: Vec<usize>,
     /// By wanted column: the range of the numbers in it, where all row groups that have any tell it.
     pub(super) ranges: Vec<Option<(i128, i128)>>,
+    /// By wanted column: all row groups tell that none of its rows is NULL, or its type does.
+    pub(super) whole: Vec<bool>,
 }
 
 /// Smallest and largest number so far, while all row groups tell theirs.
@@ -67,6 +69,7 @@ impl FileTable {
             units: Vec::new(),
             rows: Vec::new(),
             ranges: Vec::new(),
+            whole: Vec::new(),
         };
         for (file, metadata) in files.iter().zip(&metadata) {
             let Some(units) = units_of(file, metadata.row_groups(), least) else {
@@ -82,6 +85,7 @@ impl FileTable {
         }
         for column in columns {
             layout.ranges.push(self.range(*column, &metadata));
+            layout.whole.push(self.is_whole(*column, &metadata));
         }
         Ok(Some(layout))
     }
@@ -107,6 +111,24 @@ impl FileTable {
         Ok(metadata.fetch_metadata().await?)
     }
 
+    /// Has a column no NULL in any file?
+    fn is_whole(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> bool {
+        let schema = self.config.file_source().table_schema().table_schema();
+        let Some(field) = schema.fields().get(column) else {
+            return false;
+        };
+        !field.is_nullable()
+            || files.iter().all(|metadata| {
+                let parquet = metadata.file_metadata().schema_descr();
+                let converter = StatisticsConverter::try_new(field.name(), schema, parquet);
+                converter.is_ok_and(|converter| {
+                    // Old files tell of no NULLs by telling nothing.
+                    let converter = converter.with_missing_null_counts_as_zero(false);
+                    without_nulls(&converter, metadata.row_groups())
+                })
+            })
+    }
+
     /// The range of a column of numbers over all files.
     fn range(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Option<(i128, i128)> {
         let schema = self.config.file_source().table_schema().table_schema();
@@ -125,6 +147,14 @@ impl FileTable {
             Range::Unknown => None,
         }
     }
+}
+
+/// Do all of these row groups tell that they have no NULL?
+fn without_nulls(converter: &StatisticsConverter<'_>, groups: &[RowGroupMetaData]) -> bool {
+    let told = converter.row_group_null_counts(groups);
+    told.is_ok_and(|nulls| {
+        nulls.len() == groups.len() && nulls.iter().all(|nulls| nulls == Some(0))
+    })
 }
 
 impl Range {
