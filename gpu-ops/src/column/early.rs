@@ -40,9 +40,21 @@ pub(crate) struct EarlyColumn {
     data_type: DataType,
     /// Rows of the table.
     rows: usize,
-    /// No row is expected to be NULL.
-    whole: bool,
+    expected: Expectation,
     kind: Kind,
+}
+
+/// What is said of a column before any of its rows is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    /// Of numbers: where those that are not null lie.
+    pub(crate) range: Option<(i128, i128)>,
+    /// No row is NULL.
+    pub(crate) whole: bool,
+    /// Of numbers: those of a share are not less than those of the share before, …
+    pub(crate) sorted: bool,
+    /// … but greater.
+    pub(crate) unique: bool,
 }
 
 /// What became of a share.
@@ -77,9 +89,9 @@ struct Numbers {
 struct Shown {
     rows: usize,
     range: Option<(i128, i128)>,
-    /// Each share is in order, …
+    /// All shares are said to be in order, and these are, …
     sorted: bool,
-    /// … and none repeats a value.
+    /// … and repeat no value.
     unique: bool,
 }
 
@@ -180,27 +192,23 @@ pub(super) enum Early {
 }
 
 impl EarlyColumn {
-    /// Room for `rows` rows whose values that are not null are expected in `range`, without nulls if `whole`; `None` when the
-    /// column is better laid out once all of it is there. Blocks where memory is short.
+    /// Room for `rows` rows of which this is expected; `None` when the column is better laid out once all of it is there. Blocks
+    /// where memory is short.
     ///
     /// Host memory until the column is finished: as [`Counter`] for numbers; strings keep what readers have made of them.
     ///
     /// # Errors
     /// [`crate::GpuError::OutOfDeviceMemory`]; [`crate::GpuError::Unsupported`] for types without a device encoding.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a column is, what is expected of it, and where it goes"
-    )]
     pub(crate) fn new(
         data_type: &DataType,
         policy: StringPolicy,
         name: &str,
         rows: usize,
-        range: Option<(i128, i128)>,
-        whole: bool,
+        expected: Expectation,
         home: &Home<'_>,
         stream: &Stream,
     ) -> Result<Option<Self>> {
+        let range = expected.range;
         let numbers = |encoding: Encoding, width: u8, base: i128| -> Result<Kind> {
             let width = usize::from(width);
             let floats = matches!(encoding, Encoding::Float { .. });
@@ -212,8 +220,8 @@ impl EarlyColumn {
                 shown: Mutex::new(Shown {
                     rows: 0,
                     range: None,
-                    sorted: true,
-                    unique: true,
+                    sorted: expected.sorted,
+                    unique: expected.unique,
                 }),
                 encoding,
                 width,
@@ -236,7 +244,7 @@ impl EarlyColumn {
             name: name.to_owned(),
             data_type: data_type.clone(),
             rows,
-            whole,
+            expected,
             kind,
         }))
     }
@@ -277,7 +285,7 @@ impl EarlyColumn {
     /// # Errors
     /// [`crate::GpuError::Unsupported`] when a dictionary outgrows its Arrow type.
     pub(crate) fn expected(&self) -> Result<Option<Column>> {
-        if !self.whole {
+        if !self.expected.whole {
             return Ok(None);
         }
         let (encoding, data, statistics) = match &self.kind {
@@ -538,6 +546,22 @@ impl KnownText {
         let codes = codes.map(|(value, code)| (value.to_vec(), code)).collect();
         Some((codes, width))
     }
+}
+
+/// Numbers that do not descend and of which none is null: the first, the last, and whether they all differ.
+///
+/// # Errors
+/// As [`range_of`].
+pub(crate) fn order_of(array: &ArrayRef) -> Result<Option<(i128, i128, bool)>> {
+    let mut encoder = ChunkEncoder::new(array.data_type().clone(), StringPolicy::AlwaysBytes)?;
+    encoder.push(array)?;
+    let segment = encoder.finish();
+    Ok(match segment.chunks.as_slice() {
+        [chunk] => chunk
+            .ascending
+            .map(|(first, last)| (first, last, chunk.strict)),
+        _ => None,
+    })
 }
 
 /// The smallest and largest number of an array without strings; `None` when it has none.

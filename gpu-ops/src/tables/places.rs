@@ -59,9 +59,8 @@ impl Places {
             first..end
         });
         let rows: Vec<Range<usize>> = rows.collect();
-        let expected = layout.ranges.iter().zip(&layout.whole);
-        let described = fields.iter().zip(policies).zip(expected);
-        let columns = described.map(|((field, policy), (range, whole))| {
+        let described = fields.iter().zip(policies).zip(&layout.columns);
+        let columns = described.map(|((field, policy), expected)| {
             let purpose = purpose(field, table);
             let home = homes.home();
             EarlyColumn::new(
@@ -69,8 +68,7 @@ impl Places {
                 *policy,
                 &purpose,
                 end,
-                *range,
-                *whole,
+                *expected,
                 &home,
                 stream,
             )
