@@ -205,7 +205,7 @@ fn kernels_run_before_the_last_row_group_is_decoded() {
 #[test]
 fn queries_begin_while_their_largest_table_comes() {
     /// Rows of a row group.
-    const GROUP: usize = 2_000;
+    const GROUP: usize = 4_000;
     let fixture = Fixture::open(test_device(), true, &[]);
     let fixture = with_tables(fixture, Scale::new(0.01).expect("a scale"));
     let folder = Folder::new("tpch");
@@ -229,7 +229,7 @@ fn queries_begin_while_their_largest_table_comes() {
     for number in 1..=22 {
         let sql = sql(number);
         let expected = fixture.expect(&sql);
-        gate.slow_down(Duration::from_millis(8));
+        gate.slow_down(Duration::from_millis(20));
         // Kernels are compiled in the first run.
         for when in ["cold", "compiled"] {
             folder.touch();
