@@ -113,11 +113,6 @@ impl FragmentRun {
             self.load_ms += begin.elapsed().as_secs_f64() * 1e3;
             let (tables, outcome) = loaded?;
             columns.clone_from(&tables);
-            if let Some((output, mut report)) = outcome {
-                report.load_ms = self.load_ms;
-                report.peak_bytes = self.peak(columns);
-                return Ok((output, report));
-            }
             // Compiling and waiting for the device would block the executor's threads. The task goes on when
             // the query is dropped, so that memory outlives the kernels that use it.
             let task = {
@@ -130,9 +125,13 @@ impl FragmentRun {
                     outcome
                 }
             };
-            let executing = self.traced(Work::Execute, "prepare and run");
-            let outcome = blocking(task).await?;
-            drop(executing);
+            let outcome = match outcome {
+                Some(early) => early,
+                None => {
+                    let _executing = self.traced(Work::Execute, "prepare and run");
+                    blocking(task).await?
+                }
+            };
             match outcome {
                 Err(GpuError::ReloadScans) => {}
                 Err(other) => return Err(other),
@@ -149,7 +148,7 @@ impl FragmentRun {
     }
 
     /// A span on the track of this run, if a trace is taken.
-    fn traced(&self, work: Work, name: &str) -> Option<HostSpan> {
+    pub(super) fn traced(&self, work: Work, name: &str) -> Option<HostSpan> {
         let trace = self.shared.runtime.trace()?;
         Some(trace.host(Track::Fragment(self.query.number()), work, name))
     }
@@ -176,9 +175,7 @@ impl FragmentRun {
 }
 
 /// Work that blocks, on a thread for that.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     tokio::task::spawn_blocking(work)
         .await
         .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))

@@ -6,9 +6,13 @@
 //! out otherwise: then the fragment is run as if there had been no offer.
 
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
-use super::attempts::{FragmentRun, blocking};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::attempts::FragmentRun;
 use super::execute::Host;
 use super::launch::in_strides;
 use super::prepared::{PreparedKernel, PreparedSource};
@@ -16,13 +20,16 @@ use super::report::FragmentReport;
 use super::run::Run;
 use super::strides::Scan;
 use crate::device::Stream;
-use crate::error::Result;
+use crate::error::{GpuError, Result};
 use crate::tables::{Arrival, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
 
 /// Strides of a table that comes while kernels go over it, if it has rows for so many: what is left to do when the last row has
 /// come is one of them.
 const STRIDES: u64 = 16;
+
+/// Plans are trees: whoever makes pipelines of them goes down as deep as they are.
+const STACK_BYTES: usize = 32 << 20;
 
 /// The scan whose table is still coming.
 #[derive(Debug, Clone)]
@@ -32,8 +39,8 @@ pub(super) struct EarlyScan {
     pub(super) arrival: Arc<Arrival>,
 }
 
-/// What a run made of the tables before they were loaded, unless it failed.
-type Outcome<T> = Option<(T, FragmentReport)>;
+/// What a run made of the tables before they were loaded; `None` when there was none, or when it is worth nothing.
+type Outcome<T> = Option<Result<(T, FragmentReport)>>;
 
 impl FragmentRun {
     /// The columns of every scan, and the outcome of the run over them if it could begin before they were complete.
@@ -78,17 +85,27 @@ impl FragmentRun {
             let mut tables = tables.clone();
             tables.insert(scan, offer.await.ok()?);
             let arrival = Arc::clone(&arrival);
-            self.run_early(EarlyScan { scan, arrival }, tables, deliver.clone())
-                .await
+            let early = EarlyScan { scan, arrival };
+            self.run_early(early, tables, deliver.clone()).await
         };
         // Also after an error: what runs early holds memory of the load.
         let (loaded, outcome) = tokio::join!(loading, running);
         tables.insert(scan, loaded?);
-        Ok((tables, outcome))
+        // What went wrong with a table that kept to its offer has nothing to do with the offer.
+        let worth = |outcome: &Result<_>| match outcome {
+            Err(error) if !arrival.has_kept() => {
+                log::info!("running again, over all of {}: {error}", scans[scan].name);
+                false
+            }
+            _ => true,
+        };
+        Ok((tables, outcome.filter(worth)))
     }
 
-    /// Run over tables of which one is still coming. Whatever goes wrong is done again when it has come: then it is known
-    /// whether the table was to blame.
+    /// Run over tables of which one is still coming; `None` when there is no thread for it.
+    ///
+    /// The thread is its own: of those that the executor has for work that blocks, the load needs some, and must not wait for
+    /// runs that wait for it.
     async fn run_early<T: Send + 'static>(
         &self,
         early: EarlyScan,
@@ -96,25 +113,34 @@ impl FragmentRun {
         deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Send + 'static,
     ) -> Outcome<T> {
         let (shared, query) = (Arc::clone(&self.shared), Arc::clone(&self.query));
-        let (profile, name) = (self.profile, shared.policy.scans()[early.scan].name.clone());
+        let (profile, executor) = (self.profile, Handle::current());
+        let (sender, receiver) = oneshot::channel();
         let run = move || {
+            let _context = executor.enter();
             let _entered = query.enter();
             let lease = shared.runtime.lease_stream()?;
             let stream = lease.of(&query);
-            let outcome = shared.run(&tables, Some(&early), &stream, profile, &deliver);
-            if outcome.is_err() {
-                // Kernels that were launched read what is about to be let go of.
-                shared.runtime.device().synchronize(&stream)?;
-            }
-            outcome
+            shared.run(&tables, Some(&early), &stream, profile, &deliver)
         };
-        match blocking(run).await.flatten() {
-            Ok(outcome) => Some(outcome),
-            Err(error) => {
-                log::info!("running again when all of {name} has come: {error}");
-                None
-            }
+        let executing = self.traced(Work::Execute, "prepare and run while rows come");
+        let thread = thread::Builder::new()
+            .name("warpline early run".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                // Where nobody waits for it any more, it is dropped here.
+                let _ = sender.send(run());
+            });
+        if let Err(error) = thread {
+            log::info!("running when all rows have come: {error}");
+            return None;
         }
+        let outcome = receiver.await;
+        drop(executing);
+        Some(outcome.unwrap_or_else(|_| {
+            Err(GpuError::Internal(
+                "a run over rows that come ended early".into(),
+            ))
+        }))
     }
 }
 

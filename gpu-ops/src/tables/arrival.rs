@@ -104,6 +104,11 @@ impl Arrival {
         self.changed.notify_all();
     }
 
+    /// Is the load over, and did its table keep to the offer?
+    pub(crate) fn has_kept(&self) -> bool {
+        self.state.lock().kept == Some(true)
+    }
+
     /// Do all rows before row `end` lie in their place?
     pub(crate) fn has(&self, end: u64) -> bool {
         self.state.lock().rows as u64 >= end

@@ -21,6 +21,7 @@ mod load;
 mod memory;
 mod pin;
 mod places;
+mod read;
 mod resident;
 mod row_groups;
 mod source;
