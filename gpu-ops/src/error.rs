@@ -114,6 +114,10 @@ pub enum GpuError {
     /// for others now. The run is repeated with those, so users never see this.
     #[error("the fragment's columns are needed in another encoding")]
     ReloadScans,
+    /// A table that was read while kernels went over its first rows is not what its files said of it, or was not read to its end.
+    /// The run is repeated over what was read, so users never see this.
+    #[error("the table is not as was expected when the first of its rows had come")]
+    NotAsExpected,
     /// A scalar subquery yielded more than one row.
     #[error("a scalar subquery returned more than one row")]
     ScalarSubqueryRows,

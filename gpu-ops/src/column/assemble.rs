@@ -262,7 +262,7 @@ impl<'a> Rows<'a> {
     }
 
     /// What the chunks know together.
-    fn statistics(&self) -> ColumnStatistics {
+    pub(super) fn statistics(&self) -> ColumnStatistics {
         let chunks = || self.placed.iter().map(|placed| placed.chunk);
         let range = chunks()
             .filter_map(|chunk| chunk.range)

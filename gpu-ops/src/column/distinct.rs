@@ -140,6 +140,17 @@ impl Counter {
         }
     }
 
+    /// How many values differ of those that were noted up to now.
+    pub(super) fn so_far(&self) -> u64 {
+        match &self.seen {
+            Seen::Bitmap { bits, .. } => {
+                let words = bits.iter().map(|word| word.load(Ordering::Relaxed));
+                words.map(|word| u64::from(word.count_ones())).sum()
+            }
+            Seen::Registers(all) => estimate(&all.lock().0),
+        }
+    }
+
     /// What was counted, and which values these are, in brief.
     ///
     /// # Errors
@@ -157,6 +168,30 @@ impl Counter {
             }
         }
     }
+}
+
+/// Distinct values to be expected in `all` rows where so many were `seen` in so many rows. Values of which each row draws one
+/// at random, all alike, are met again (the occupancy problem); those of `clustered` rows are not, later rows have others.
+pub(super) fn expected_distinct(seen: (u64, u64), all: u64, clustered: bool) -> u64 {
+    /// Of fewer repetitions nothing can be concluded.
+    const MOSTLY_NEW: f64 = 0.95;
+    let (seen, rows, all) = (seen.0 as f64, seen.1 as f64, all as f64);
+    if seen < 1.0 || rows < 1.0 {
+        return all as u64;
+    }
+    let met = |values: f64, rows: f64| values * (1.0 - (-rows / values).exp());
+    if clustered || seen > MOSTLY_NEW * rows {
+        return (seen * all / rows).min(all).ceil() as u64;
+    }
+    let (mut low, mut high) = (seen, seen.max(all) * 16.0);
+    for _ in 0..64 {
+        let middle = (low * high).sqrt();
+        match met(middle, rows) < seen {
+            true => low = middle,
+            false => high = middle,
+        }
+    }
+    met(high, all).clamp(seen, all).ceil() as u64
 }
 
 /// How many bits are set, and the smallest hashes of the values that they stand for.
@@ -310,6 +345,29 @@ mod tests {
                 "{rows} rows"
             );
         }
+    }
+
+    #[test]
+    fn the_first_rows_tell_about_how_many_values_there_are() {
+        let close = |found: u64, wanted: u64| {
+            let off = found.abs_diff(wanted);
+            assert!(off * 10 <= wanted, "{found} for {wanted}");
+        };
+        for values in [1u64, 7, 2_500, 30_000, 200_000] {
+            let draw = |rows: u64| {
+                let drawn = (0..rows).map(|row| mix(row) % values);
+                drawn.collect::<std::collections::HashSet<_>>().len() as u64
+            };
+            close(
+                expected_distinct((draw(50_000), 50_000), 1_000_000, false),
+                draw(1_000_000),
+            );
+        }
+        // Four rows each, one value behind the other.
+        close(expected_distinct((250, 1_000), 40_000, true), 10_000);
+        // All different so far.
+        close(expected_distinct((1_000, 1_000), 40_000, false), 40_000);
+        assert_eq!(expected_distinct((0, 0), 10, false), 10);
     }
 
     #[test]

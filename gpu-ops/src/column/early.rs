@@ -4,6 +4,9 @@
 //! of files says so: the number of rows and the range of the values. Of strings that repeat, the first share that comes shows
 //! a dictionary. Both are only expected to hold: every share is compared with them, and the whole column in the end. A column
 //! that turns out otherwise is laid out anew, so that nothing depends on what files say of themselves.
+//!
+//! Once a share lies in its place, the column can be shown as it is expected to be: kernels may go over the rows that are there
+//! while others are read. What they rely on is compared with each share before its rows count, and in the end with the column.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +18,13 @@ use parking_lot::Mutex;
 
 use super::StringPolicy;
 use super::assemble::Rows;
+use super::build::string_array;
 use super::chunk::{ChunkEncoder, Codes, Segment, Values};
-use super::distinct::{Count, Counter};
+use super::distinct::{Count, Counter, expected_distinct};
 use super::home::{ColumnRoom, Home};
-use super::native::{Physical, frame, physical, unsigned_width};
+use super::native::{Physical, frame, physical, unsigned_width, value_type};
 use super::sketch::Sketch;
-use super::types::Encoding;
+use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::DeviceBuffer;
@@ -33,9 +37,35 @@ const WINDOW: usize = 8 << 20;
 /// A column of which shares are laid in their place as they come, in any order and on any threads.
 pub(crate) struct EarlyColumn {
     name: String,
+    data_type: DataType,
     /// Rows of the table.
     rows: usize,
+    expected: Expectation,
     kind: Kind,
+}
+
+/// What is said of a column before any of its rows is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Expectation {
+    /// Of numbers: where those that are not null lie.
+    pub(crate) range: Option<(i128, i128)>,
+    /// No row is NULL.
+    pub(crate) whole: bool,
+    /// Of numbers: those of a share are not less than those of the share before, …
+    pub(crate) sorted: bool,
+    /// … but greater.
+    pub(crate) unique: bool,
+}
+
+/// What became of a share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Laid {
+    /// Its rows lie in their place, as was expected of them.
+    Here,
+    /// Not all there is to know of its rows lies there: it is laid out at the end.
+    Later,
+    /// It is not what was expected: the column cannot be finished.
+    Otherwise,
 }
 
 enum Kind {
@@ -52,6 +82,17 @@ struct Numbers {
     place: EarlyBuffer,
     counter: Counter,
     sample: Mutex<Vec<i128>>,
+    shown: Mutex<Shown>,
+}
+
+/// What the rows that lie in their place show of all of them.
+struct Shown {
+    rows: usize,
+    range: Option<(i128, i128)>,
+    /// All shares are said to be in order, and these are, …
+    sorted: bool,
+    /// … and repeat no value.
+    unique: bool,
 }
 
 /// Strings.
@@ -115,8 +156,8 @@ impl EarlyBuffer {
     ) -> Result<()> {
         stream.check()?;
         let (start, bytes) = (first * width, rows.len() * width);
-        // SAFETY: the rows of the column are cut into shares, each of which is written once, by the thread that has it; nobody
-        // knows the column's address before all of them are written.
+        // SAFETY: the rows of the column are cut into shares, each of which is written once, by the thread that has it; kernels
+        // that know the column's address before all of them are written read rows of shares alone that are.
         if let Some(out) = unsafe { self.buffer.host_range_mut(start..start + bytes) } {
             return rows.write_codes(0..bytes, width, out, remaps, base);
         }
@@ -151,8 +192,8 @@ pub(super) enum Early {
 }
 
 impl EarlyColumn {
-    /// Room for `rows` rows whose values that are not null are expected in `range`; `None` when the column is better laid out
-    /// once all of it is there. Blocks where memory is short.
+    /// Room for `rows` rows of which this is expected; `None` when the column is better laid out once all of it is there. Blocks
+    /// where memory is short.
     ///
     /// Host memory until the column is finished: as [`Counter`] for numbers; strings keep what readers have made of them.
     ///
@@ -163,10 +204,11 @@ impl EarlyColumn {
         policy: StringPolicy,
         name: &str,
         rows: usize,
-        range: Option<(i128, i128)>,
+        expected: Expectation,
         home: &Home<'_>,
         stream: &Stream,
     ) -> Result<Option<Self>> {
+        let range = expected.range;
         let numbers = |encoding: Encoding, width: u8, base: i128| -> Result<Kind> {
             let width = usize::from(width);
             let floats = matches!(encoding, Encoding::Float { .. });
@@ -175,6 +217,12 @@ impl EarlyColumn {
                 place: EarlyBuffer::new(rows * width, name, home, stream)?,
                 counter: Counter::new(range, rows),
                 sample: Mutex::default(),
+                shown: Mutex::new(Shown {
+                    rows: 0,
+                    range: None,
+                    sorted: expected.sorted,
+                    unique: expected.unique,
+                }),
                 encoding,
                 width,
                 base,
@@ -194,13 +242,14 @@ impl EarlyColumn {
         };
         Ok(Some(Self {
             name: name.to_owned(),
+            data_type: data_type.clone(),
             rows,
+            expected,
             kind,
         }))
     }
 
-    /// Lay out the rows of a share, which begin at row `first` of the table. Numbers are let go of then. False when they are
-    /// not as was expected: then the column cannot be finished.
+    /// Lay out the rows of a share, which begin at row `first` of the table. Numbers are let go of then.
     ///
     /// Each row may be laid out once. Blocks for the copies, and where memory is short.
     ///
@@ -213,16 +262,80 @@ impl EarlyColumn {
         segment: &mut Segment,
         home: &Home<'_>,
         stream: &Stream,
-    ) -> Result<bool> {
+    ) -> Result<Laid> {
         if first + segment.rows > self.rows {
-            return Ok(false);
+            return Ok(Laid::Otherwise);
         }
-        match &self.kind {
-            Kind::Numbers(numbers) => numbers.place(self.rows, first, segment, stream),
-            Kind::Text(text) => {
-                self.place_text(text, first, segment, home, stream)?;
-                Ok(true)
+        // Validity is laid out at the end.
+        let nulls = segment.chunks.iter().any(|chunk| chunk.null_count > 0);
+        let laid = match &self.kind {
+            Kind::Numbers(numbers) => numbers.place(self.rows, first, segment, stream)?,
+            Kind::Text(text) => self.place_text(text, first, segment, home, stream)?,
+        };
+        Ok(match laid {
+            Laid::Here if nulls => Laid::Later,
+            laid => laid,
+        })
+    }
+
+    /// The column as it is expected to be, with the memory in which its rows are laid out; `None` while not enough is known of
+    /// it. What costs depend on is concluded from the shares that lie there. All of it is to be compared with the column in the
+    /// end ([`Column::keeps`]).
+    ///
+    /// # Errors
+    /// [`crate::GpuError::Unsupported`] when a dictionary outgrows its Arrow type.
+    pub(crate) fn expected(&self) -> Result<Option<Column>> {
+        if !self.expected.whole {
+            return Ok(None);
+        }
+        let (encoding, data, statistics) = match &self.kind {
+            Kind::Numbers(numbers) => {
+                let statistics = numbers.expected(self.rows);
+                (numbers.encoding.clone(), &numbers.place, statistics)
             }
+            Kind::Text(text) => {
+                let Text::Known(known) = &*text.lock() else {
+                    return Ok(None);
+                };
+                let known = Arc::clone(known);
+                return self.expected_text(&known).map(Some);
+            }
+        };
+        Ok(Some(self.column(encoding, data, statistics)))
+    }
+
+    fn expected_text(&self, known: &KnownText) -> Result<Column> {
+        let mut values: Vec<&[u8]> = known.codes.keys().map(Vec::as_slice).collect();
+        values.sort_unstable();
+        let distinct = values.len();
+        let statistics = ColumnStatistics {
+            range: (distinct > 0).then(|| (0, distinct as i128 - 1)),
+            distinct: Some(distinct),
+            distinct_estimate: Some(distinct as u64),
+            ascii: values.iter().all(|value| value.is_ascii()),
+            ..ColumnStatistics::default()
+        };
+        let values = string_array(value_type(&self.data_type), &values, &self.name)?;
+        let encoding = Encoding::Dictionary {
+            width: known.width as u8,
+            dictionary: Arc::new(Dictionary { values }),
+        };
+        Ok(self.column(encoding, &known.place, statistics))
+    }
+
+    fn column(
+        &self,
+        encoding: Encoding,
+        place: &EarlyBuffer,
+        statistics: ColumnStatistics,
+    ) -> Column {
+        Column {
+            data_type: self.data_type.clone(),
+            rows: self.rows,
+            encoding,
+            data: Arc::clone(&place.buffer),
+            validity: None,
+            statistics,
         }
     }
 
@@ -233,7 +346,7 @@ impl EarlyColumn {
         segment: &Segment,
         home: &Home<'_>,
         stream: &Stream,
-    ) -> Result<()> {
+    ) -> Result<Laid> {
         let known = {
             let mut state = text.lock();
             if matches!(*state, Text::Waiting) {
@@ -249,7 +362,7 @@ impl EarlyColumn {
             }
             match &*state {
                 Text::Known(known) => Arc::clone(known),
-                _ => return Ok(()),
+                _ => return Ok(Laid::Later),
             }
         };
         let numbers = 0..segment.interner.len() as u32;
@@ -262,10 +375,13 @@ impl EarlyColumn {
                     .place
                     .write(first, known.width, &rows, Some(&vec![remap]), 0, stream)?;
                 known.laid.fetch_add(rows.len(), Ordering::Relaxed);
+                Ok(Laid::Here)
             }
-            _ => *text.lock() = Text::Late,
+            _ => {
+                *text.lock() = Text::Late;
+                Ok(Laid::Later)
+            }
         }
-        Ok(())
     }
 
     /// What came of it, once every share was laid out; `None` when it is not as expected after all.
@@ -314,13 +430,13 @@ impl Numbers {
         first: usize,
         segment: &mut Segment,
         stream: &Stream,
-    ) -> Result<bool> {
+    ) -> Result<Laid> {
         let within =
             |(min, max): (i128, i128)| self.range.is_some_and(|r| r.0 <= min && max <= r.1);
         let integers = matches!(self.encoding, Encoding::Integer { .. });
         for chunk in &segment.chunks {
             if integers && !chunk.range.is_none_or(within) {
-                return Ok(false);
+                return Ok(Laid::Otherwise);
             }
         }
         {
@@ -329,12 +445,86 @@ impl Numbers {
                 .write(first, self.width, &rows, None, self.base, stream)?;
             let sample = rows.sample_of(first, all_rows, None);
             self.sample.lock().extend(sample);
+            self.shown.lock().add(rows.len(), &rows.statistics());
         }
         self.counter.add(&segment.chunks.iter().collect::<Vec<_>>());
         for chunk in &mut segment.chunks {
             chunk.values = Values::Laid;
         }
-        Ok(true)
+        Ok(Laid::Here)
+    }
+
+    /// What is expected of a column of `rows` rows without nulls.
+    fn expected(&self, rows: usize) -> ColumnStatistics {
+        let shown = self.shown.lock();
+        let (sorted, unique) = (shown.sorted, shown.sorted && shown.unique);
+        let span = |range: Option<(i128, i128)>| range.map(|(low, high)| high as f64 - low as f64);
+        // Values that come close together are not those that come later.
+        let clustered = match (span(shown.range), span(self.range)) {
+            (Some(some), Some(all)) => some < all / 2.0,
+            _ => false,
+        };
+        let seen = (self.counter.so_far(), shown.rows as u64);
+        let distinct = expected_distinct(seen, rows as u64, sorted || clustered);
+        let sample = self.sample.lock().clone();
+        ColumnStatistics {
+            range: self.range,
+            distinct: unique.then_some(rows),
+            distinct_estimate: Some(if unique { rows as u64 } else { distinct }),
+            sorted,
+            unique,
+            sketch: (!unique).then(|| Arc::new(Sketch::default().with_sample(sample))),
+            ..ColumnStatistics::default()
+        }
+    }
+}
+
+impl Shown {
+    /// Another share lies there.
+    fn add(&mut self, rows: usize, share: &ColumnStatistics) {
+        if rows == 0 {
+            return;
+        }
+        self.rows += rows;
+        self.range = match (self.range, share.range) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (one, other) => one.or(other),
+        };
+        self.sorted &= share.sorted;
+        self.unique &= share.unique;
+    }
+}
+
+impl Column {
+    /// Is it what this expected column said: the same memory, the same encoding, no facts that do not hold?
+    pub(crate) fn keeps(&self, expected: &Self) -> bool {
+        let encoded = match (&self.encoding, &expected.encoding) {
+            (Encoding::Integer { width, base }, Encoding::Integer { width: w, base: b }) => {
+                (width, base) == (w, b)
+            }
+            (Encoding::Float { width }, Encoding::Float { width: w }) => width == w,
+            (
+                Encoding::Dictionary { width, dictionary },
+                Encoding::Dictionary {
+                    width: w,
+                    dictionary: d,
+                },
+            ) => width == w && *dictionary.values == *d.values,
+            _ => false,
+        };
+        let (mine, said) = (&self.statistics, &expected.statistics);
+        let within = match (mine.range, said.range) {
+            (Some(mine), Some(said)) => said.0 <= mine.0 && mine.1 <= said.1,
+            (mine, _) => mine.is_none(),
+        };
+        encoded
+            && within
+            && self.rows == expected.rows
+            && Arc::ptr_eq(&self.data, &expected.data)
+            && self.validity.is_none()
+            && (mine.sorted || !said.sorted)
+            && (mine.unique || !said.unique)
+            && (mine.ascii || !said.ascii)
     }
 }
 
@@ -356,6 +546,22 @@ impl KnownText {
         let codes = codes.map(|(value, code)| (value.to_vec(), code)).collect();
         Some((codes, width))
     }
+}
+
+/// Numbers that do not descend and of which none is null: the first, the last, and whether they all differ.
+///
+/// # Errors
+/// As [`range_of`].
+pub(crate) fn order_of(array: &ArrayRef) -> Result<Option<(i128, i128, bool)>> {
+    let mut encoder = ChunkEncoder::new(array.data_type().clone(), StringPolicy::AlwaysBytes)?;
+    encoder.push(array)?;
+    let segment = encoder.finish();
+    Ok(match segment.chunks.as_slice() {
+        [chunk] => chunk
+            .ascending
+            .map(|(first, last)| (first, last, chunk.strict)),
+        _ => None,
+    })
 }
 
 /// The smallest and largest number of an array without strings; `None` when it has none.

@@ -36,7 +36,7 @@ pub use chunk::{ChunkEncoder, Segment};
 pub use decode::{decode, decode_bytes, decode_codes};
 pub use dictionary::{merge_dictionaries, translate_codes};
 pub(crate) use distinct::mix;
-pub(crate) use early::{EarlyColumn, range_of};
+pub(crate) use early::{EarlyColumn, Expectation, Laid, order_of, range_of};
 pub use home::{ColumnRoom, Home};
 pub use native::check_type;
 pub(crate) use native::{is_number, is_storable, is_text};

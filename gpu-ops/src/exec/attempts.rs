@@ -23,14 +23,16 @@ const MOST_RELOADS: usize = 4;
 
 /// One run of a fragment for one query, with all that is tried when memory is short.
 pub(super) struct FragmentRun {
-    shared: Arc<Shared>,
-    context: Arc<TaskContext>,
-    profile: bool,
+    pub(super) shared: Arc<Shared>,
+    pub(super) context: Arc<TaskContext>,
+    pub(super) profile: bool,
     pub(super) query: Arc<Query>,
     /// Whoever waits for the run may go away: then nothing more is queued for it.
     _stop: StopOnDrop,
     pub(super) ladder: Ladder,
     load_ms: f64,
+    /// A run may begin before all of its columns have come: once, what it takes is not to be tried again.
+    pub(super) may_be_early: bool,
 }
 
 impl FragmentRun {
@@ -44,6 +46,7 @@ impl FragmentRun {
             query,
             ladder: Ladder::new(TIGHTENINGS),
             load_ms: 0.0,
+            may_be_early: shared.options.overlap_load && !shared.room.results_may_spill(),
         }
     }
 
@@ -105,10 +108,10 @@ impl FragmentRun {
             let stream = lease.of(&self.query);
             let begin = Instant::now();
             let loading = self.traced(Work::Load, "load columns");
-            let tables = self.shared.load(&self.context, &stream).await;
+            let loaded = self.load(&stream, deliver).await;
             drop(loading);
             self.load_ms += begin.elapsed().as_secs_f64() * 1e3;
-            let tables = tables?;
+            let (tables, outcome) = loaded?;
             columns.clone_from(&tables);
             // Compiling and waiting for the device would block the executor's threads. The task goes on when
             // the query is dropped, so that memory outlives the kernels that use it.
@@ -117,14 +120,18 @@ impl FragmentRun {
                 let (query, profile) = (Arc::clone(&self.query), self.profile);
                 move || {
                     let _entered = query.enter();
-                    let outcome = shared.run(&tables, &stream, profile, &deliver);
+                    let outcome = shared.run(&tables, None, &stream, profile, &deliver);
                     drop(lease);
                     outcome
                 }
             };
-            let executing = self.traced(Work::Execute, "prepare and run");
-            let outcome = blocking(task).await?;
-            drop(executing);
+            let outcome = match outcome {
+                Some(early) => early,
+                None => {
+                    let _executing = self.traced(Work::Execute, "prepare and run");
+                    blocking(task).await?
+                }
+            };
             match outcome {
                 Err(GpuError::ReloadScans) => {}
                 Err(other) => return Err(other),
@@ -141,7 +148,7 @@ impl FragmentRun {
     }
 
     /// A span on the track of this run, if a trace is taken.
-    fn traced(&self, work: Work, name: &str) -> Option<HostSpan> {
+    pub(super) fn traced(&self, work: Work, name: &str) -> Option<HostSpan> {
         let trace = self.shared.runtime.trace()?;
         Some(trace.host(Track::Fragment(self.query.number()), work, name))
     }

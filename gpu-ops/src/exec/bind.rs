@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use super::covering::Covering;
+use super::early::EarlyScan;
 use super::places::{ColumnPart, Field, Name, Place, Template};
 use super::prepared::{PreparedKernel, PreparedSource};
 use super::shapes::Shape;
@@ -56,6 +57,7 @@ pub(super) struct Builder<'a> {
     pub(super) graph: &'a Graph,
     pub(super) shapes: &'a [Shape],
     pub(super) tables: &'a [Arc<LoadedTable>],
+    pub(super) early: Option<&'a EarlyScan>,
     pub(super) runtime: &'a Runtime,
     pub(super) lookups: Option<&'a DeviceBuffer>,
     pub(super) offsets: &'a [Vec<usize>],
@@ -89,6 +91,14 @@ impl Builder<'_> {
             },
             SourceRows::One => PreparedSource::Exactly(1),
         };
+        let arrival = match (self.early, kernel.source_rows) {
+            (Some(early), SourceRows::Scan(scan)) if scan == early.scan => {
+                Some(Arc::clone(&early.arrival))
+            }
+            _ => None,
+        };
+        // Columns that are not in the cache yet are nobody's but this run's.
+        let covering = kernel.into.filter(|_| arrival.is_none());
         let device = self.runtime.device();
         let resident =
             device.blocks_per_multiprocessor(&handle, kernel.block_threads, kernel.shared_bytes)?;
@@ -103,7 +113,8 @@ impl Builder<'_> {
             tree: kernel.tree,
             in_place: kernel.in_place,
             streamed: streamed.into_inner(),
-            covering: kernel.into.and_then(|into| {
+            arrival,
+            covering: covering.and_then(|into| {
                 Covering::of(self.graph, into, self.tables, self.shapes.get(into)?)
             }),
             source,

@@ -51,6 +51,8 @@ pub(super) struct Finished<T> {
     pub(super) group_parts: u64,
     /// Parts of sorts.
     pub(super) sort_parts: u64,
+    /// Launches over rows of a table of which others were still to come.
+    pub(super) early_strides: u64,
     /// Bytes that came in strides.
     pub(super) streamed_bytes: u64,
     /// Bytes of results in host memory.
@@ -114,6 +116,10 @@ fn attempt<T>(
         *prepared.hints.lock() = Some(Arc::new(run.learned(&host.control)));
     }
 
+    if let Some(early) = &prepared.early {
+        // Nobody sees rows of a table that turns out otherwise.
+        early.arrival.confirm(stream)?;
+    }
     let output = deliver(&run, &host)?;
     let (streamed_bytes, spilled_bytes) = run.link_bytes();
     let (kernel_ms, steps) = times(&run, &host.control, profile)?;
@@ -121,7 +127,7 @@ fn attempt<T>(
         output,
         rows: host.rows(&run),
         kernels: run.kernels,
-        kernel_ms,
+        kernel_ms: (kernel_ms - run.waited.as_secs_f64() * 1e3).max(0.0),
         steps,
         phases: phases(&run)?,
         careful,
@@ -129,6 +135,7 @@ fn attempt<T>(
         sides_apart: run.sides_apart,
         group_parts: run.group_parts,
         sort_parts: run.sort_parts,
+        early_strides: run.early_strides,
         streamed_bytes,
         spilled_bytes,
     }))

@@ -25,6 +25,7 @@ use parking_lot::Mutex;
 use super::attempts::FragmentRun;
 use super::boxes::{Entry, boxed, plain, priced};
 use super::covering::index_room;
+use super::early::EarlyScan;
 use super::execute::{Deliver, Finished, Host, execute};
 use super::found::Found;
 use super::lines::indented;
@@ -61,10 +62,10 @@ pub struct GpuFragmentExec {
 /// What all runs of a fragment share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    policy: Arc<dyn Policy>,
+    pub(super) policy: Arc<dyn Policy>,
     original: Arc<dyn ExecutionPlan>,
     pub(super) runtime: Arc<Runtime>,
-    options: FragmentOptions,
+    pub(super) options: FragmentOptions,
     schema: SchemaRef,
     prepared: Mutex<Option<Arc<Prepared>>>,
     /// What runs found out that plans must know.
@@ -360,34 +361,11 @@ impl Shared {
         Ok(in_one_partition(original))
     }
 
-    /// The columns of every scan.
-    pub(super) async fn load(
-        &self,
-        context: &Arc<TaskContext>,
-        stream: &Stream,
-    ) -> Result<Vec<Arc<LoadedTable>>> {
-        let scans = self.policy.scans();
-        let room = self.room.for_columns(self.runtime.pool().budget());
-        let mut tables = Vec::with_capacity(scans.len());
-        for scan in scans {
-            // One after the other: each reads with all of the session's readers.
-            let loaded = self.runtime.tables().get_within(
-                &scan.table,
-                &scan.columns,
-                &scan.needs_codes,
-                &room,
-                Arc::clone(context),
-                stream,
-            );
-            tables.push(loaded.await?);
-        }
-        Ok(tables)
-    }
-
-    /// Prepare if need be, and run; plan again when a build turns out not to be unique.
+    /// Prepare if need be, and run, over tables of which one may be still coming; plan again when a build turns out not to be unique.
     pub(super) fn run<T>(
         &self,
         tables: &[Arc<LoadedTable>],
+        early: Option<&EarlyScan>,
         stream: &Stream,
         profile: bool,
         deliver: Deliver<'_, T>,
@@ -395,7 +373,7 @@ impl Shared {
         let mut report = FragmentReport::default();
         loop {
             let begin = Instant::now();
-            let (prepared, reused) = self.prepare(tables, stream)?;
+            let (prepared, reused) = self.prepare(tables, early, stream)?;
             if !reused {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
@@ -439,6 +417,7 @@ impl Shared {
     fn prepare(
         &self,
         tables: &[Arc<LoadedTable>],
+        early: Option<&EarlyScan>,
         stream: &Stream,
     ) -> Result<(Arc<Prepared>, bool)> {
         let kept = self.prepared.lock().clone();
@@ -461,7 +440,8 @@ impl Shared {
         let program = Program::new(&graph, &plain, self.policy.as_ref(), device)?;
         // Anonymous tables are loaded anew each time: keeping them would only hold memory.
         drop(plain);
-        let mut prepared = Prepared::new(graph, found, program, tables, &self.runtime, stream)?;
+        let mut prepared =
+            Prepared::new(graph, found, program, tables, early, &self.runtime, stream)?;
         prepared.spill.clone_from(&self.options.spill);
         if self.options.blocks > 0 {
             prepared.limit_blocks(self.options.blocks * u64::from(device.multiprocessors.max(1)));
@@ -551,6 +531,7 @@ fn complete<T>(
     finished: Finished<T>,
 ) -> (T, FragmentReport) {
     report.choices.extend(prepared.choices.iter().cloned());
+    report.early_strides = finished.early_strides;
     report.kernel_ms = finished.kernel_ms;
     report.kernels = finished.kernels;
     report.bytes = prepared.bytes;

@@ -14,6 +14,12 @@ use crate::device::LaunchConfig;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 
+/// May a kernel be launched over some rows of its source?
+pub(super) fn in_strides(kernel: &PreparedKernel) -> bool {
+    let mut places = kernel.template.places();
+    places.any(|place| place == Place::FirstRow)
+}
+
 impl Run<'_> {
     pub(super) fn launch(&mut self, kernel: &PreparedKernel, rows: u64, cut: Cut) -> Result<()> {
         self.launch_over(kernel, &Span::whole(kernel, rows), cut)
@@ -25,6 +31,8 @@ impl Run<'_> {
         span: &Span,
         (skip, fetch): Cut,
     ) -> Result<()> {
+        let complete = self.await_rows(kernel, span.end)?;
+        self.early_strides += u64::from(!complete);
         let blocks = blocks_of(kernel, span.rows());
         let tree = match &kernel.tree {
             Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
@@ -105,7 +113,13 @@ impl Run<'_> {
         self.strides.as_ref().filter(|_| streamed)?.scan(kernel)
     }
 
-    /// Launch over one stride, whose bytes and those of the next ones are fetched; without a scan, over all rows.
+    /// The scan of a kernel that goes over its source stride by stride: the columns, or the rows of the table, come so.
+    fn in_turn<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
+        self.scan(kernel).or_else(|| kernel.coming())
+    }
+
+    /// Launch over one stride, whose bytes and those of the next ones are fetched where they lie in host memory; without a
+    /// scan, over all rows.
     fn launch_stride(
         &mut self,
         kernel: &PreparedKernel,
@@ -113,8 +127,16 @@ impl Run<'_> {
         scan: Option<&mut Scan<'_>>,
         number: u64,
     ) -> Result<()> {
-        let (Some(scan), Some(strides)) = (scan, &mut self.strides) else {
+        let Some(scan) = scan else {
             return self.launch(kernel, rows, (0, 0));
+        };
+        let (first, end) = scan.bounds(number);
+        if scan.is_in_place() {
+            return self.launch_over(kernel, &Span::some(kernel, first..end), (0, 0));
+        }
+        self.await_rows(kernel, end)?;
+        let Some(strides) = &mut self.strides else {
+            return Err(GpuError::Internal("strides without memory".into()));
         };
         let span = strides.fetch(scan, number, self.runtime, self.stream)?;
         self.launch_over(kernel, &span, (0, 0))?;
@@ -126,7 +148,7 @@ impl Run<'_> {
 
     /// Launch over all rows, waiting for nothing.
     pub(super) fn launch_all(&mut self, kernel: &PreparedKernel, rows: u64) -> Result<()> {
-        let mut scan = self.scan(kernel);
+        let mut scan = self.in_turn(kernel);
         let strides = scan.as_ref().map_or(1, Scan::count);
         for number in 0..strides {
             self.launch_stride(kernel, rows, scan.as_mut(), number)?;
@@ -144,7 +166,7 @@ impl Run<'_> {
         before: u64,
     ) -> Result<()> {
         let shape = &self.prepared.shapes[into];
-        let mut scan = self.scan(kernel);
+        let mut scan = self.in_turn(kernel);
         let strides = scan.as_ref().map_or(1, Scan::count);
         let (mut number, mut before) = (0, before);
         let mut attempts = 0;

@@ -11,6 +11,7 @@
 //!    these two with what lies in partitions (`spread`); `chunks` of rows may lie in files; `trees` gives tree-shaped
 //!    kernels the memory that their warps share. A first run reads sizes between the steps (`control`) and repeats a
 //!    kernel whose result had too little room; later runs know the sizes and wait for the device once, at the end.
+//!    A table that is still read from files is gone over as its rows come (`early`).
 //! 4. `execute` brings the output to the host, in one copy when it is small, and `decode` and `text` turn it into
 //!    Arrow arrays of the plan's types.
 //! 5. When memory runs out, `ladder` says what is tried next; when nothing is left, the CPU plan answers.
@@ -25,6 +26,7 @@ mod compile;
 mod control;
 mod covering;
 mod decode;
+mod early;
 mod execute;
 mod finish;
 mod found;

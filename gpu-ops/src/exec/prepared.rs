@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::bind::{Builder, upload_lookups};
 use super::compile::{Builtins, compile};
 use super::covering::Covering;
+use super::early::EarlyScan;
 use super::found::Found;
 use super::joined::JoinBits;
 use super::places::{Part, Place, Template};
@@ -24,7 +25,7 @@ use crate::graph::{Graph, ResultId, Stage, Step};
 use crate::memory::{DeviceBuffer, SpillDirectory};
 use crate::primitives::Rooms;
 use crate::runtime::Runtime;
-use crate::tables::LoadedTable;
+use crate::tables::{Arrival, LoadedTable};
 
 /// A compiled fragment. It refers to the resident columns by address but does not keep them: each
 /// run holds them, and asks [`Prepared::fits`] first.
@@ -51,12 +52,22 @@ pub(super) struct Prepared {
     pub(super) choices: Vec<String>,
     /// Bytes of the resident columns that the kernels read, each column once.
     pub(super) bytes: usize,
+    /// Of a table that was still coming.
+    pub(super) early: Option<Early>,
     /// What the last complete run found.
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     /// Takes the rows of joins for which host memory has no room.
     pub(super) spill: Option<Arc<SpillDirectory>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
     lookups: Option<DeviceBuffer>,
+}
+
+/// A table that is still coming.
+#[derive(Debug)]
+pub(super) struct Early {
+    pub(super) arrival: Arc<Arrival>,
+    /// Its rows.
+    pub(super) rows: u64,
 }
 
 /// What a run found out about a result.
@@ -136,6 +147,8 @@ pub(super) struct PreparedKernel {
     pub(super) streamed: Vec<StreamedPart>,
     /// Of a tree-shaped kernel.
     pub(super) tree: Option<TreeLayout>,
+    /// Rows of the table that it goes over are still to come.
+    pub(super) arrival: Option<Arc<Arrival>>,
     /// It fills an index that may be there already.
     pub(super) covering: Option<Covering>,
     /// Rows of its result lie where they have their numbers in the source.
@@ -178,6 +191,7 @@ impl Prepared {
         found: Found,
         program: Program,
         tables: &[Arc<LoadedTable>],
+        early: Option<&EarlyScan>,
         runtime: &Runtime,
         stream: &Stream,
     ) -> Result<Self> {
@@ -213,6 +227,7 @@ impl Prepared {
             graph: &graph,
             shapes: &shapes,
             tables,
+            early,
             runtime,
             lookups: lookups.as_ref(),
             offsets: &offsets,
@@ -261,6 +276,10 @@ impl Prepared {
                 .iter()
                 .map(|layout| Lent::of(layout, tables))
                 .collect::<Result<_>>()?,
+            early: early.map(|early| Early {
+                arrival: Arc::clone(&early.arrival),
+                rows: tables.get(early.scan).map_or(0, |t| t.rows as u64),
+            }),
             hints: Mutex::default(),
             steps,
             spill: None,

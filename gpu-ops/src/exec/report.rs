@@ -27,6 +27,8 @@ pub struct FragmentOptions {
     pub blocks: u64,
     /// Names and values of the settings that it was planned with, for other sessions that it is sent to.
     pub settings: Arc<[(String, String)]>,
+    /// Kernels begin while the table that they go over is still read from files.
+    pub overlap_load: bool,
     /// Takes the rows of joins for which host memory has no room.
     pub spill: Option<Arc<SpillDirectory>>,
 }
@@ -38,7 +40,7 @@ pub struct FragmentReport {
     pub load_ms: f64,
     /// Generating and compiling kernels, in milliseconds.
     pub compile_ms: f64,
-    /// Time between device events around the kernels, in milliseconds.
+    /// Time between device events around the kernels, in milliseconds, less waits for rows that were still being read.
     pub kernel_ms: f64,
     /// Kernels launched.
     pub kernels: usize,
@@ -56,6 +58,8 @@ pub struct FragmentReport {
     pub group_parts: u64,
     /// Parts that sorts were done in: ranges of keys, and pieces of which only the first rows were kept.
     pub sort_parts: u64,
+    /// Launches over rows of a table while later ones were still being read.
+    pub early_strides: u64,
     /// Rows that left the device.
     pub output_rows: usize,
     /// Device memory that the run held at its height, in bytes: the columns that it read and all that it made.
@@ -132,6 +136,7 @@ impl Counters {
         self.add("sides_apart", report.sides_apart as usize);
         self.add("group_parts", report.group_parts as usize);
         self.add("sort_parts", report.sort_parts as usize);
+        self.add("early_strides", report.early_strides as usize);
         if report.kernel_ms > 0.0 {
             self.add(
                 "gigabytes_per_second",

@@ -1,6 +1,7 @@
 //! One run of a prepared fragment: room for results, launches in order, and what to do when room was short.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::control::Control;
 use super::covering::{Covering, Finished};
@@ -74,6 +75,10 @@ pub(super) struct Run<'a> {
     pub(super) group_parts: u64,
     /// Parts of sorts.
     pub(super) sort_parts: u64,
+    /// Launches over rows of a table of which others were still to come, …
+    pub(super) early_strides: u64,
+    /// … and the time spent waiting for those.
+    pub(super) waited: Duration,
     /// Bytes of partitions that came from host memory.
     pub(super) pair_bytes: u64,
     /// By result: the rows of all parts, of which it has one at a time.
@@ -139,6 +144,8 @@ impl<'a> Run<'a> {
             sides_apart: 0,
             group_parts: 0,
             sort_parts: 0,
+            early_strides: 0,
+            waited: Duration::ZERO,
             pair_bytes: 0,
             spread_rows: vec![0; results],
             added: vec![false; results],
@@ -353,6 +360,7 @@ impl<'a> Run<'a> {
 
     /// A result that a table has already.
     fn borrow(&mut self, into: ResultId) -> Result<()> {
+        self.await_tables()?;
         let rows = self.lent(into).map_or(0, |lent| lent.rows);
         self.provide(into, rows)?;
         self.control

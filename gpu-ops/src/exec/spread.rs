@@ -8,8 +8,9 @@
 use std::ops::Range;
 
 use super::chunks::{Chunk, moves_along, rows_within};
+use super::launch::in_strides;
 use super::part_sizes::{BlockSizes, PartSize};
-use super::places::{Part, Place};
+use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedSource};
 use super::run::Run;
 use super::shapes::Sizes;
@@ -175,11 +176,7 @@ impl Run<'_> {
         let PreparedSource::Exactly(all) = kernel.source else {
             return None;
         };
-        let in_order = kernel
-            .template
-            .places()
-            .any(|place| place == Place::FirstRow);
-        let whole = kernel.tree.is_some() || self.lent(into).is_some() || !in_order;
+        let whole = kernel.tree.is_some() || self.lent(into).is_some() || !in_strides(kernel);
         if whole || !self.exceeds_part(into, all) {
             return None;
         }

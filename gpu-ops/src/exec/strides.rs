@@ -13,6 +13,7 @@ use crate::device::{Device, DevicePtr, Event, Stream};
 use crate::error::Result;
 use crate::memory::DeviceBuffer;
 use crate::runtime::{Runtime, StreamLease};
+use crate::tables::Arrival;
 
 /// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.
 const SLOTS: u64 = 3;
@@ -180,6 +181,8 @@ pub(super) struct Scan<'k> {
     stride: u64,
     /// Strides that have been asked for.
     asked: u64,
+    /// Rows that are still to come.
+    arrival: Option<&'k Arrival>,
 }
 
 /// Bytes of a slot for `rows` rows.
@@ -245,17 +248,21 @@ impl Strides {
                 too_many = middle;
             }
         }
-        let stride = fit * least;
+        let mut stride = fit * least;
+        if kernel.arrival.is_some() {
+            stride = stride.min(kernel.early_stride(kernel.source_rows()));
+        }
         Some(Scan {
             parts,
             rows: kernel.source_rows(),
             stride,
             asked: 0,
+            arrival: kernel.arrival.as_deref(),
         })
     }
 
-    /// Queue the copies of stride `number` and of those that follow it as far as there are slots, and let `stream` wait
-    /// for the first.
+    /// Queue the copies of stride `number`, whose rows have come, and of those that follow it as far as there are slots and
+    /// their rows have come, and let `stream` wait for the first.
     pub(super) fn fetch(
         &mut self,
         scan: &mut Scan<'_>,
@@ -265,7 +272,7 @@ impl Strides {
     ) -> Result<Span> {
         let device = runtime.device();
         let last = scan.count().min(number + self.slots.len() as u64);
-        while scan.asked < last {
+        while scan.asked < last && (scan.asked <= number || scan.has_come(scan.asked)) {
             self.copy(scan, scan.asked, device.as_ref())?;
             scan.asked += 1;
         }
@@ -338,6 +345,28 @@ impl Strides {
 }
 
 impl Scan<'_> {
+    /// A scan in strides of columns where they lie.
+    pub(super) fn in_place(rows: u64, stride: u64) -> Self {
+        Self {
+            parts: &[],
+            rows,
+            stride,
+            asked: 0,
+            arrival: None,
+        }
+    }
+
+    /// Are its columns where they lie, not copied?
+    pub(super) fn is_in_place(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Have the rows of a stride come?
+    fn has_come(&self, number: u64) -> bool {
+        let (_, end) = self.bounds(number);
+        self.arrival.is_none_or(|arrival| arrival.has(end))
+    }
+
     /// Number of strides, at least one.
     pub(super) fn count(&self) -> u64 {
         self.rows.div_ceil(self.stride).max(1)
@@ -355,7 +384,7 @@ impl Scan<'_> {
     }
 
     /// Rows of a stride.
-    fn bounds(&self, number: u64) -> (u64, u64) {
+    pub(super) fn bounds(&self, number: u64) -> (u64, u64) {
         let first = number * self.stride;
         (first, (first + self.stride).min(self.rows))
     }

@@ -5,30 +5,24 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use arrow::datatypes::FieldRef;
-use datafusion::common::runtime::SpawnedTask;
-use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
+use super::arrival::{Arrival, Coming, Offer};
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
-use super::files::FileTable;
-use super::load::{Place, Reader, Units, stopped};
+use super::load::Units;
 use super::pin::is_pinned;
-use super::places::{Homes, Places, purpose};
-use super::row_groups::Layout;
+use super::read::unexpected;
 use super::source::{Kind, TableSource};
-use crate::column::{Column, ColumnAssembler, ColumnRoom, StringPolicy};
+use crate::column::{Column, ColumnRoom, StringPolicy};
 use crate::device::Stream;
 use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
-use crate::query::Query;
-use crate::trace::Work;
 
 /// Columns of one table, ready for kernels.
 #[derive(Debug, Clone)]
@@ -72,9 +66,9 @@ pub struct TableCache {
     pub(super) pool: Arc<MemoryPool>,
     /// For columns that device memory does not hold.
     pub(super) host: Option<Arc<MemoryPool>>,
-    policy: StringPolicy,
+    pub(super) policy: StringPolicy,
     /// Tells what is loaded when, if a trace is taken.
-    traced: Option<Arc<TracedDevice>>,
+    pub(super) traced: Option<Arc<TracedDevice>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -154,6 +148,29 @@ impl TableCache {
         ctx: Arc<TaskContext>,
         stream: &Stream,
     ) -> Result<Arc<LoadedTable>> {
+        self.get_arriving(source, columns, needs_codes, room, None, ctx, stream)
+            .await
+    }
+
+    /// [`TableCache::get_within`] that tells `arrival` how far it has come. What becomes of the load is not told: the caller
+    /// settles the arrival.
+    ///
+    /// # Errors
+    /// As [`TableCache::get_or_load`].
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a request, and who is told of it"
+    )]
+    pub(crate) async fn get_arriving(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        needs_codes: &[bool],
+        room: &ColumnRoom,
+        arrival: Option<&Arc<Arrival>>,
+        ctx: Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Arc<LoadedTable>> {
         if let Some(column) = columns.iter().find(|c| **c >= source.schema.fields().len()) {
             return Err(GpuError::Internal(format!(
                 "table {} has no column {column}",
@@ -189,7 +206,7 @@ impl TableCache {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
                 let units = Units::Plan(fresh, columns.to_vec());
-                let load = self.load(source, wanted, units, None, room, &ctx, stream);
+                let load = self.load(source, wanted, units, None, None, room, &ctx, stream);
                 let loaded = load.await?.ok_or_else(unexpected)?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
@@ -223,14 +240,25 @@ impl TableCache {
             .collect();
         missing.sort_unstable();
         missing.dedup();
+        let offer = arrival.map(|arrival| {
+            let columns = wanted.iter().zip(&found.columns);
+            let columns = columns.map(|(wanted, found)| match found {
+                Some(column) => Coming::Resident(Arc::clone(column)),
+                None => Coming::Loaded(missing.partition_point(|missing| missing < wanted)),
+            });
+            Arc::new(Offer {
+                arrival: Arc::clone(arrival),
+                columns: columns.collect(),
+            })
+        });
         let loaded = match (&source.kind, &found.anchor) {
             (Kind::Files(table), _) => {
-                self.load_files(source, table, files, &missing, room, &ctx, stream)
+                self.load_files(source, table, files, &missing, offer, room, &ctx, stream)
                     .await?
             }
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
                 let units = Units::of_batches(&table.ordered(anchor), &numbers(&missing));
-                let load = self.load(source, &missing, units, None, room, &ctx, stream);
+                let load = self.load(source, &missing, units, None, None, room, &ctx, stream);
                 load.await?.ok_or_else(unexpected)?
             }
             _ => return Err(GpuError::Internal("a table changed its kind".into())),
@@ -259,162 +287,6 @@ impl TableCache {
             columns: columns.ok_or_else(|| GpuError::Internal("a column was not loaded".into()))?,
             load_ms: started.elapsed().as_secs_f64() * 1e3,
             ..loaded
-        }))
-    }
-
-    /// Read files: each row group goes to its place while the next ones are decoded, where their metadata tells its place.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a request has, and its files"
-    )]
-    async fn load_files(
-        &self,
-        source: &TableSource,
-        table: &Arc<FileTable>,
-        files: Vec<PartitionedFile>,
-        columns: &[Wanted],
-        room: &ColumnRoom,
-        ctx: &Arc<TaskContext>,
-        stream: &Stream,
-    ) -> Result<LoadedTable> {
-        let wanted = numbers(columns);
-        let look = {
-            let (table, files) = (Arc::clone(table), files.clone());
-            let (wanted, ctx) = (wanted.clone(), Arc::clone(ctx));
-            // On its own: the reader of damaged metadata may panic.
-            SpawnedTask::spawn(async move { table.layout(&files, &wanted, &ctx).await })
-        };
-        let looked = look.join().await.map_err(stopped).flatten();
-        // Reading tells what is wrong, and with which file.
-        let layout = looked.unwrap_or_else(|error| {
-            log::debug!("{}: {error}", source.name());
-            None
-        });
-        if let Some(layout) = layout {
-            let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
-            let units = Units::Scan(scan, names);
-            let load = self.load(source, columns, units, Some(layout), room, ctx, stream);
-            if let Some(loaded) = load.await? {
-                return Ok(loaded);
-            }
-            log::info!(
-                "the metadata of {} does not tell what its files hold: reading it again",
-                source.name()
-            );
-        }
-        let (scan, names) = table.scan(table.split(&files, ctx), &wanted)?;
-        let units = Units::Scan(scan, names);
-        let load = self.load(source, columns, units, None, room, ctx, stream);
-        load.await?.ok_or_else(unexpected)
-    }
-
-    /// Read, encode and upload, the one while the other where there is a `layout`; `None` when it does not hold.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a request has, and what is read for it"
-    )]
-    async fn load(
-        &self,
-        source: &TableSource,
-        columns: &[Wanted],
-        units: Units,
-        layout: Option<Layout>,
-        room: &ColumnRoom,
-        ctx: &Arc<TaskContext>,
-        stream: &Stream,
-    ) -> Result<Option<LoadedTable>> {
-        let fields: Vec<FieldRef> = columns
-            .iter()
-            .map(|(column, _)| Arc::clone(&source.schema.fields()[*column]))
-            .collect();
-        let policies: Vec<StringPolicy> = columns
-            .iter()
-            .map(|(_, codes)| match codes {
-                true => StringPolicy::AlwaysDictionary,
-                false => self.policy,
-            })
-            .collect();
-        let types = fields.iter().map(|field| field.data_type().clone());
-        let homes = Homes {
-            device: Arc::clone(&self.pool),
-            host: self.host.clone(),
-            room: room.clone(),
-        };
-        let trace = self.traced.as_ref().and_then(|device| device.trace());
-        let places = match layout {
-            None => None,
-            Some(layout) => {
-                let (fields, policies) = (fields.clone(), policies.clone());
-                let (homes, name) = (homes.clone(), source.name().to_owned());
-                let made = blocking(stream, move |stream| {
-                    Places::new(&layout, &fields, &policies, &name, &homes, stream)
-                });
-                made.await?.map(Arc::new)
-            }
-        };
-        let reader = Reader {
-            units: Arc::new(units),
-            encodings: types.zip(policies.iter().copied()).collect(),
-            ctx: Arc::clone(ctx),
-            place: places.as_ref().map(|places| {
-                let (places, homes) = (Arc::clone(places), homes.clone());
-                let (stream, trace) = (stream.clone(), trace.clone());
-                let place: Place = Arc::new(move |unit| {
-                    let _entered = stream.query().map(Query::enter);
-                    let _span = trace
-                        .as_ref()
-                        .map(|trace| trace.thread(Work::Load, "encode"));
-                    places.place(unit, &homes, &stream)
-                });
-                place
-            }),
-            trace: trace.clone(),
-            query: stream.query().map_or(0, |query| query.number()),
-        };
-        let Some(packed) = reader.read().await? else {
-            return Ok(None);
-        };
-        let rows = packed.rows;
-        let name = source.name().to_owned();
-        let early = match places.map(Arc::into_inner) {
-            None => fields.iter().map(|_| None).collect(),
-            Some(Some(places)) => places.into_columns(),
-            Some(None) => return Err(GpuError::Internal("a unit is still being placed".into())),
-        };
-        // Encoding and copying block.
-        let uploaded = blocking(stream, move |stream| {
-            let _span = trace
-                .as_ref()
-                .map(|trace| trace.thread(Work::Load, "finish columns"));
-            let home = homes.home();
-            let mut uploaded = Vec::with_capacity(fields.len());
-            let described = fields.iter().zip(policies).zip(packed.columns).zip(early);
-            for (((field, policy), segments), early) in described {
-                let purpose = purpose(field, &name);
-                let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
-                match assembler.finish_early(early, &home, &segments, stream)? {
-                    Some(column) => uploaded.push(Arc::new(column)),
-                    None => return Ok(None),
-                }
-            }
-            // Other sessions use the columns on streams of their own.
-            homes.device.device().synchronize(stream)?;
-            Ok(Some(uploaded))
-        });
-        let Some(uploaded) = uploaded.await? else {
-            return Ok(None);
-        };
-        Ok(Some(LoadedTable {
-            rows,
-            bytes_uploaded: uploaded
-                .iter()
-                .flat_map(|column| column.buffers())
-                .filter(|buffer| !buffer.is_host())
-                .map(|buffer| buffer.len())
-                .sum(),
-            columns_loaded: uploaded.len(),
-            columns: uploaded,
-            load_ms: 0.0,
         }))
     }
 
@@ -561,24 +433,6 @@ impl TableCache {
         });
         taken.iter().map(|(_, _, _, bytes)| bytes).sum()
     }
-}
-
-/// Work that blocks, for the query of a stream.
-async fn blocking<T: Send + 'static>(
-    stream: &Stream,
-    work: impl FnOnce(&Stream) -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let stream = stream.clone();
-    let work = tokio::task::spawn_blocking(move || {
-        let _entered = stream.query().map(Query::enter);
-        work(&stream)
-    });
-    work.await
-        .map_err(|error| GpuError::Internal(format!("an upload stopped: {error}")))?
-}
-
-fn unexpected() -> GpuError {
-    GpuError::Internal("columns of which nothing was expected are not as expected".into())
 }
 
 impl fmt::Debug for TableCache {

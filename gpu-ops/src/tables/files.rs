@@ -146,6 +146,12 @@ impl FileTable {
         })
     }
 
+    /// Bytes of the files, as they were listed.
+    pub(super) fn bytes(&self) -> u64 {
+        let sizes = self.files.iter().map(|file| file.object_meta.size);
+        sizes.fold(0, u64::saturating_add)
+    }
+
     fn name(&self) -> String {
         let Some(first) = self.files.first() else {
             return "table without files".into();

@@ -6,11 +6,13 @@
 //! sessions, and lets go of the least recently used ones under memory pressure, but for those of a [`PinnedTable`].
 //!
 //! Files are read by several readers at a time, in units. Of parquet each unit has whole row groups, whose place in the columns
-//! their metadata tells (`row_groups`), so that a unit is encoded and copied while the next ones are decoded (`load`, `places`).
+//! their metadata tells (`row_groups`), so that a unit is encoded and copied while the next ones are decoded (`load`, `places`), and
+//! kernels go over the rows that are there while others come (`arrival`).
 //!
 //! The rows of all columns of a table lie in one canonical order, however the scan was split: files
 //! by path and ranges by position, the batches of memory tables as the cache first saw them.
 
+mod arrival;
 mod cache;
 mod entries;
 mod files;
@@ -19,10 +21,12 @@ mod load;
 mod memory;
 mod pin;
 mod places;
+mod read;
 mod resident;
 mod row_groups;
 mod source;
 
+pub(crate) use arrival::{Arrival, WithdrawOnDrop};
 pub use cache::{LoadedTable, ResidentColumn, TableCache};
 pub use pin::PinnedTable;
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};

@@ -7,7 +7,7 @@ use arrow::datatypes::FieldRef;
 
 use super::load::PackedUnit;
 use super::row_groups::Layout;
-use crate::column::{ColumnRoom, EarlyColumn, Home, StringPolicy};
+use crate::column::{Column, ColumnRoom, EarlyColumn, Home, Laid, StringPolicy};
 use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::MemoryPool;
@@ -59,8 +59,8 @@ impl Places {
             first..end
         });
         let rows: Vec<Range<usize>> = rows.collect();
-        let described = fields.iter().zip(policies).zip(&layout.ranges);
-        let columns = described.map(|((field, policy), range)| {
+        let described = fields.iter().zip(policies).zip(&layout.columns);
+        let columns = described.map(|((field, policy), expected)| {
             let purpose = purpose(field, table);
             let home = homes.home();
             EarlyColumn::new(
@@ -68,7 +68,7 @@ impl Places {
                 *policy,
                 &purpose,
                 end,
-                *range,
+                *expected,
                 &home,
                 stream,
             )
@@ -80,7 +80,30 @@ impl Places {
             .then_some(Self { columns, rows }))
     }
 
-    /// Lay out a unit; false when it is not as was expected. Each unit once.
+    /// Rows of the table.
+    pub(super) fn all_rows(&self) -> usize {
+        self.rows.last().map_or(0, |rows| rows.end)
+    }
+
+    /// By unit: where its rows go.
+    pub(super) fn units(&self) -> &[Range<usize>] {
+        &self.rows
+    }
+
+    /// The columns as they are expected to be; `None` while one of them is not known, or when it is laid out at the end.
+    ///
+    /// # Errors
+    /// As [`EarlyColumn::expected`].
+    pub(super) fn expected(&self) -> Result<Option<Vec<Column>>> {
+        let columns = self.columns.iter();
+        let columns = columns.map(|column| match column {
+            Some(column) => column.expected(),
+            None => Ok(None),
+        });
+        columns.collect()
+    }
+
+    /// Lay out a unit, with whatever all of its columns have in common. Each unit once.
     ///
     /// # Errors
     /// As [`EarlyColumn::place`].
@@ -89,19 +112,23 @@ impl Places {
         unit: &mut PackedUnit,
         homes: &Homes,
         stream: &Stream,
-    ) -> Result<bool> {
+    ) -> Result<Laid> {
         let rows = self.rows.get(unit.unit);
         let Some(rows) = rows.filter(|rows| rows.len() == unit.rows) else {
-            return Ok(false);
+            return Ok(Laid::Otherwise);
         };
+        let mut laid = Laid::Here;
         for (column, segment) in self.columns.iter().zip(&mut unit.segments) {
-            if let Some(column) = column
-                && !column.place(rows.start, segment, &homes.home(), stream)?
-            {
-                return Ok(false);
-            }
+            laid = match column {
+                None => Laid::Later,
+                Some(column) => match column.place(rows.start, segment, &homes.home(), stream)? {
+                    Laid::Here => laid,
+                    Laid::Later => Laid::Later,
+                    Laid::Otherwise => return Ok(Laid::Otherwise),
+                },
+            };
         }
-        Ok(true)
+        Ok(laid)
     }
 
     /// By column: what was laid out.

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::Array;
+use arrow::array::{Array, ArrayRef};
+use arrow::compute::interleave;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
@@ -14,7 +15,7 @@ use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
 use futures::{StreamExt, TryStreamExt};
 
 use super::files::{FileTable, as_source};
-use crate::column::{is_number, range_of};
+use crate::column::{Expectation, is_number, order_of, range_of};
 use crate::error::{GpuError, Result};
 
 /// Files whose metadata is asked for at a time.
@@ -27,8 +28,17 @@ pub(super) struct Layout {
     pub(super) units: Vec<PartitionedFile>,
     /// By unit: its rows.
     pub(super) rows: Vec<usize>,
-    /// By wanted column: the range of the numbers in it, where all row groups that have any tell it.
-    pub(super) ranges: Vec<Option<(i128, i128)>>,
+    /// By wanted column: what all row groups tell of it, or its type.
+    pub(super) columns: Vec<Expectation>,
+}
+
+/// How row groups follow each other that do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    /// Each begins behind the last number of the one before.
+    Strict,
+    /// Some may begin with it.
+    Repeating,
 }
 
 /// Smallest and largest number so far, while all row groups tell theirs.
@@ -66,7 +76,7 @@ impl FileTable {
         let mut layout = Layout {
             units: Vec::new(),
             rows: Vec::new(),
-            ranges: Vec::new(),
+            columns: Vec::new(),
         };
         for (file, metadata) in files.iter().zip(&metadata) {
             let Some(units) = units_of(file, metadata.row_groups(), least) else {
@@ -81,7 +91,14 @@ impl FileTable {
             return Ok(None);
         }
         for column in columns {
-            layout.ranges.push(self.range(*column, &metadata));
+            let range = self.range(*column, &metadata);
+            let order = range.and_then(|_| self.order(*column, &metadata));
+            layout.columns.push(Expectation {
+                range,
+                whole: self.is_whole(*column, &metadata),
+                sorted: order.is_some(),
+                unique: order == Some(Order::Strict),
+            });
         }
         Ok(Some(layout))
     }
@@ -107,6 +124,45 @@ impl FileTable {
         Ok(metadata.fetch_metadata().await?)
     }
 
+    /// How the row groups of a column of numbers follow each other, over all files; `None` when they overlap.
+    fn order(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Option<Order> {
+        let schema = self.config.file_source().table_schema().table_schema();
+        let field = schema.fields().get(column)?;
+        let (mut order, mut before) = (Order::Strict, None);
+        for metadata in files.iter().filter(|m| !m.row_groups().is_empty()) {
+            let parquet = metadata.file_metadata().schema_descr();
+            let converter = StatisticsConverter::try_new(field.name(), schema, parquet).ok()?;
+            let bounds = all_bounds(&converter, metadata.row_groups())?;
+            let (first, last, strict) = order_of(&bounds).ok()??;
+            if before.is_some_and(|before| before > first) {
+                return None;
+            }
+            if !strict || before == Some(first) {
+                order = Order::Repeating;
+            }
+            before = Some(last);
+        }
+        Some(order)
+    }
+
+    /// Has a column no NULL in any file?
+    fn is_whole(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> bool {
+        let schema = self.config.file_source().table_schema().table_schema();
+        let Some(field) = schema.fields().get(column) else {
+            return false;
+        };
+        !field.is_nullable()
+            || files.iter().all(|metadata| {
+                let parquet = metadata.file_metadata().schema_descr();
+                let converter = StatisticsConverter::try_new(field.name(), schema, parquet);
+                converter.is_ok_and(|converter| {
+                    // Old files tell of no NULLs by telling nothing.
+                    let converter = converter.with_missing_null_counts_as_zero(false);
+                    without_nulls(&converter, metadata.row_groups())
+                })
+            })
+    }
+
     /// The range of a column of numbers over all files.
     fn range(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Option<(i128, i128)> {
         let schema = self.config.file_source().table_schema().table_schema();
@@ -125,6 +181,25 @@ impl FileTable {
             Range::Unknown => None,
         }
     }
+}
+
+/// The smallest and largest values of all these row groups, each behind the smallest of its own.
+fn all_bounds(
+    converter: &StatisticsConverter<'_>,
+    groups: &[RowGroupMetaData],
+) -> Option<ArrayRef> {
+    let mins = converter.row_group_mins(groups).ok()?;
+    let maxes = converter.row_group_maxes(groups).ok()?;
+    let pairs = (0..groups.len()).flat_map(|at| [(0, at), (1, at)]);
+    interleave(&[&mins, &maxes], &pairs.collect::<Vec<_>>()).ok()
+}
+
+/// Do all of these row groups tell that they have no NULL?
+fn without_nulls(converter: &StatisticsConverter<'_>, groups: &[RowGroupMetaData]) -> bool {
+    let told = converter.row_group_null_counts(groups);
+    told.is_ok_and(|nulls| {
+        nulls.len() == groups.len() && nulls.iter().all(|nulls| nulls == Some(0))
+    })
 }
 
 impl Range {

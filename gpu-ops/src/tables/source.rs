@@ -126,6 +126,14 @@ impl TableSource {
             }
     }
 
+    /// Bytes of its files, as they were listed; `None` for what is no table of files.
+    pub(crate) fn file_bytes(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Files(table) => Some(table.bytes()),
+            _ => None,
+        }
+    }
+
     /// Will loaded columns be kept for later queries?
     pub fn is_cacheable(&self) -> bool {
         !matches!(self.kind, Kind::Plan(_))

@@ -75,6 +75,8 @@ pub struct WarplineConfig {
     pub materialization: Materialization,
     /// `warpline.index_joins`: whether indexes over whole tables are kept and joined with.
     pub index_joins: IndexJoins,
+    /// `warpline.overlap_load`: kernels begin while the table that they go over is read from files.
+    pub overlap_load: bool,
     /// `warpline.metrics`: tree-shaped pipelines count idle lanes and busy cycles.
     pub metrics: bool,
     /// `warpline.group_slots`: slots that hash tables of groups in device memory begin with, 0 by the sizing rules.
@@ -105,6 +107,7 @@ impl Default for WarplineConfig {
             fws_threshold: TreeOptions::default().fws_threshold,
             materialization: Materialization::default(),
             index_joins: IndexJoins::Auto,
+            overlap_load: true,
             metrics: false,
             group_slots: 0,
             blocks: 0,
@@ -209,6 +212,7 @@ impl ExtensionOptions for WarplineConfig {
                 self.materialization = value.parse().map_err(DataFusionError::from)?;
             }
             "index_joins" => self.index_joins = value.parse().map_err(DataFusionError::from)?,
+            "overlap_load" => self.overlap_load = boolean("warpline.overlap_load", value)?,
             "metrics" => self.metrics = boolean("warpline.metrics", value)?,
             "group_slots" => self.group_slots = whole_number("warpline.group_slots", value)?,
             "blocks" => self.blocks = whole_number("warpline.blocks", value)?,
@@ -353,6 +357,12 @@ impl ExtensionOptions for WarplineConfig {
                 self.index_joins.to_string(),
                 "Whether indexes over all rows of a table stay on the device for later queries, and are joined with: \
                  auto (where that is cheaper), on (wherever a table is joined by its columns) or off.",
+            ),
+            entry(
+                "overlap_load",
+                self.overlap_load.to_string(),
+                "When true, the kernels of a query begin while later row groups of its largest parquet table are still decoded, \
+                 if the table's metadata tells how its columns are going to lie.",
             ),
             entry(
                 "metrics",

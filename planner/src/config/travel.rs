@@ -66,6 +66,7 @@ mod tests {
             ("fws_threshold", "77"),
             ("materialization", "eager"),
             ("index_joins", "off"),
+            ("overlap_load", "false"),
             ("metrics", "true"),
             ("group_slots", "64"),
             ("blocks", "3"),

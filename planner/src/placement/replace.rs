@@ -38,6 +38,7 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
     Ok(FragmentOptions {
         require_gpu: config.require_gpu,
         profile: config.metrics,
+        overlap_load: config.overlap_load,
         blocks: config.blocks as u64,
         settings: config.of_query().into(),
         spill: config.spill()?,

@@ -172,6 +172,7 @@ impl Case {
             Default::default(),
             program,
             &tables,
+            None,
             &runtime,
             &stream,
         )

@@ -428,7 +428,7 @@ fn strings_by_row_are_fetched() {
         choices: vec![],
     };
     let known = Default::default();
-    let prepared = Prepared::new(graph, known, program, &tables, &runtime, &stream).unwrap();
+    let prepared = Prepared::new(graph, known, program, &tables, None, &runtime, &stream).unwrap();
     // Only the table holds the column now: it can be evicted between runs.
     assert_eq!(Arc::strong_count(&tables[0].columns[0]), 1);
     let expected: Vec<Option<&str>> = strings

@@ -13,7 +13,7 @@ use warpline_sql_tests::Fixture;
 
 /// The counter of a plan that ran.
 #[track_caller]
-fn counter(fixture: &Fixture, sql: &str, name: &str) -> u64 {
+pub(crate) fn counter(fixture: &Fixture, sql: &str, name: &str) -> u64 {
     let plan = fixture.explain(&format!("ANALYZE {sql}"));
     let text: String = plan
         .split(|c: char| c == '|' || c.is_whitespace())

@@ -1,8 +1,10 @@
 //! What goes wrong leaves nothing behind: the answer is right or the error clear, the next query is right, memory returns.
 
 mod cancel;
+mod early;
 mod failures;
 mod files;
+mod held;
 mod leaks;
 mod lost;
 mod memory;

@@ -1,0 +1,208 @@
+//! Makes columns of what readers bring: of files row group by row group while others are decoded, where their metadata tells how
+//! the columns are going to lie, else when all of a table is there.
+
+use std::sync::Arc;
+
+use arrow::datatypes::FieldRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::execution::TaskContext;
+
+use super::arrival::Offer;
+use super::cache::{LoadedTable, TableCache};
+use super::entries::{Wanted, numbers};
+use super::files::FileTable;
+use super::load::{Place, Reader, Units, stopped};
+use super::places::{Homes, Places, purpose};
+use super::row_groups::Layout;
+use super::source::TableSource;
+use crate::column::{ColumnAssembler, ColumnRoom, Laid, StringPolicy};
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::query::Query;
+use crate::trace::Work;
+
+impl TableCache {
+    /// Read files: each row group goes to its place while the next ones are decoded, where their metadata tells its place.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a request has, and its files"
+    )]
+    pub(super) async fn load_files(
+        &self,
+        source: &TableSource,
+        table: &Arc<FileTable>,
+        files: Vec<PartitionedFile>,
+        columns: &[Wanted],
+        offer: Option<Arc<Offer>>,
+        room: &ColumnRoom,
+        ctx: &Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<LoadedTable> {
+        let wanted = numbers(columns);
+        let look = {
+            let (table, files) = (Arc::clone(table), files.clone());
+            let (wanted, ctx) = (wanted.clone(), Arc::clone(ctx));
+            // On its own: the reader of damaged metadata may panic.
+            SpawnedTask::spawn(async move { table.layout(&files, &wanted, &ctx).await })
+        };
+        let looked = look.join().await.map_err(stopped).flatten();
+        // Reading tells what is wrong, and with which file.
+        let layout = looked.unwrap_or_else(|error| {
+            log::debug!("{}: {error}", source.name());
+            None
+        });
+        if let Some(layout) = layout {
+            let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
+            let units = Units::Scan(scan, names);
+            let expected = Some(layout);
+            let load = self.load(source, columns, units, expected, offer, room, ctx, stream);
+            if let Some(loaded) = load.await? {
+                return Ok(loaded);
+            }
+            log::info!(
+                "the metadata of {} does not tell what its files hold: reading it again",
+                source.name()
+            );
+        }
+        let (scan, names) = table.scan(table.split(&files, ctx), &wanted)?;
+        let units = Units::Scan(scan, names);
+        let load = self.load(source, columns, units, None, None, room, ctx, stream);
+        load.await?.ok_or_else(unexpected)
+    }
+
+    /// Read, encode and upload, the one while the other where there is a `layout`; `None` when it does not hold. The columns are
+    /// offered before all of their rows have come.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a request has, and what is read for it"
+    )]
+    pub(super) async fn load(
+        &self,
+        source: &TableSource,
+        columns: &[Wanted],
+        units: Units,
+        layout: Option<Layout>,
+        offer: Option<Arc<Offer>>,
+        room: &ColumnRoom,
+        ctx: &Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Option<LoadedTable>> {
+        let fields: Vec<FieldRef> = columns
+            .iter()
+            .map(|(column, _)| Arc::clone(&source.schema.fields()[*column]))
+            .collect();
+        let policies: Vec<StringPolicy> = columns
+            .iter()
+            .map(|(_, codes)| match codes {
+                true => StringPolicy::AlwaysDictionary,
+                false => self.policy,
+            })
+            .collect();
+        let types = fields.iter().map(|field| field.data_type().clone());
+        let homes = Homes {
+            device: Arc::clone(&self.pool),
+            host: self.host.clone(),
+            room: room.clone(),
+        };
+        let trace = self.traced.as_ref().and_then(|device| device.trace());
+        let places = match layout {
+            None => None,
+            Some(layout) => {
+                let (fields, policies) = (fields.clone(), policies.clone());
+                let (homes, name) = (homes.clone(), source.name().to_owned());
+                let made = blocking(stream, move |stream| {
+                    Places::new(&layout, &fields, &policies, &name, &homes, stream)
+                });
+                made.await?.map(Arc::new)
+            }
+        };
+        let reader = Reader {
+            units: Arc::new(units),
+            encodings: types.zip(policies.iter().copied()).collect(),
+            ctx: Arc::clone(ctx),
+            place: places.as_ref().map(|places| {
+                let (places, homes) = (Arc::clone(places), homes.clone());
+                let (stream, trace) = (stream.clone(), trace.clone());
+                let place: Place = Arc::new(move |unit| {
+                    let _entered = stream.query().map(Query::enter);
+                    let _span = trace
+                        .as_ref()
+                        .map(|trace| trace.thread(Work::Load, "encode"));
+                    let laid = places.place(unit, &homes, &stream)?;
+                    if let Some(offer) = &offer {
+                        let device = homes.device.device();
+                        offer.note(unit.unit, laid, &places, device.as_ref(), &stream)?;
+                    }
+                    Ok(laid != Laid::Otherwise)
+                });
+                place
+            }),
+            trace: trace.clone(),
+            query: stream.query().map_or(0, |query| query.number()),
+        };
+        let Some(packed) = reader.read().await? else {
+            return Ok(None);
+        };
+        let rows = packed.rows;
+        let name = source.name().to_owned();
+        let early = match places.map(Arc::into_inner) {
+            None => fields.iter().map(|_| None).collect(),
+            Some(Some(places)) => places.into_columns(),
+            Some(None) => return Err(GpuError::Internal("a unit is still being placed".into())),
+        };
+        // Encoding and copying block.
+        let uploaded = blocking(stream, move |stream| {
+            let _span = trace
+                .as_ref()
+                .map(|trace| trace.thread(Work::Load, "finish columns"));
+            let home = homes.home();
+            let mut uploaded = Vec::with_capacity(fields.len());
+            let described = fields.iter().zip(policies).zip(packed.columns).zip(early);
+            for (((field, policy), segments), early) in described {
+                let purpose = purpose(field, &name);
+                let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
+                match assembler.finish_early(early, &home, &segments, stream)? {
+                    Some(column) => uploaded.push(Arc::new(column)),
+                    None => return Ok(None),
+                }
+            }
+            // Other sessions use the columns on streams of their own.
+            homes.device.device().synchronize(stream)?;
+            Ok(Some(uploaded))
+        });
+        let Some(uploaded) = uploaded.await? else {
+            return Ok(None);
+        };
+        Ok(Some(LoadedTable {
+            rows,
+            bytes_uploaded: uploaded
+                .iter()
+                .flat_map(|column| column.buffers())
+                .filter(|buffer| !buffer.is_host())
+                .map(|buffer| buffer.len())
+                .sum(),
+            columns_loaded: uploaded.len(),
+            columns: uploaded,
+            load_ms: 0.0,
+        }))
+    }
+}
+
+/// Work that blocks, for the query of a stream.
+async fn blocking<T: Send + 'static>(
+    stream: &Stream,
+    work: impl FnOnce(&Stream) -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let stream = stream.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let _entered = stream.query().map(Query::enter);
+        work(&stream)
+    });
+    work.await
+        .map_err(|error| GpuError::Internal(format!("an upload stopped: {error}")))?
+}
+
+pub(super) fn unexpected() -> GpuError {
+    GpuError::Internal("columns of which nothing was expected are not as expected".into())
+}
