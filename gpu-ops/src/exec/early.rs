@@ -127,8 +127,11 @@ impl FragmentRun {
             .name("warpline early run".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
+                let outcome = run();
+                // Who has the outcome finds no memory held for it.
+                drop(run);
                 // Where nobody waits for it any more, it is dropped here.
-                let _ = sender.send(run());
+                let _ = sender.send(outcome);
             });
         if let Err(error) = thread {
             log::info!("running when all rows have come: {error}");
