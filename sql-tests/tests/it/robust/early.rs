@@ -87,7 +87,10 @@ struct Setup {
 
 impl Setup {
     fn new(name: &str, settings: &[(&str, &str)]) -> Self {
-        let fixture = Fixture::open(test_device(), true, settings);
+        Self::of(Fixture::open(test_device(), true, settings), name)
+    }
+
+    fn of(fixture: Fixture, name: &str) -> Self {
         let folder = Folder::new(name);
         let setup = Self {
             fixture,
@@ -431,4 +434,40 @@ fn sessions_that_read_a_table_at_once_get_it_once() {
         }
     }
     assert_eq!(left_in_use(fixture), 0);
+}
+
+#[test]
+fn failures_while_rows_come_do_no_harm() {
+    let relaxed = Fixture::open(test_device(), false, &[("warpline.min_rows", "0")]);
+    let setup = Setup::of(relaxed, "failures");
+    let fixture = &setup.fixture;
+    for sql in [EARLY[0], EARLY[4], SURPRISED] {
+        let expected = fixture.expect(sql);
+        setup.gate.slow_down(Duration::from_millis(3));
+        let mut all = 0;
+        for kind in ["allocate", "upload", "copy", "launch", "stop"] {
+            for nth in (1..1000).step_by(4) {
+                setup.cool();
+                let rule = format!("{kind}:{nth}");
+                fixture.set("warpline.inject_failures", &rule);
+                match fixture.run(sql) {
+                    Ok(run) => assert_right(&expected, &run, &rule),
+                    Err(error) => {
+                        let error = error.strip_backtrace();
+                        let stopped = error.contains("the query was stopped");
+                        assert!(kind == "stop" && stopped, "{rule}: {error}");
+                    }
+                }
+                let injected = fixture.session().injected_failures();
+                fixture.set("warpline.inject_failures", "");
+                assert_eq!(left_in_use(fixture), 0, "{rule}");
+                all += injected;
+                if injected == 0 {
+                    break;
+                }
+            }
+        }
+        assert!(all > 5, "{all} failures");
+        setup.gate.slow_down(Duration::ZERO);
+    }
 }
