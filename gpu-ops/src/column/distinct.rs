@@ -181,7 +181,7 @@ pub(super) fn expected_distinct(seen: (u64, u64), all: u64, clustered: bool) -> 
     }
     let met = |values: f64, rows: f64| values * (1.0 - (-rows / values).exp());
     if clustered || seen > MOSTLY_NEW * rows {
-        return (seen * all / rows).min(all).ceil() as u64;
+        return (seen * all / rows).min(all).round() as u64;
     }
     let (mut low, mut high) = (seen, seen.max(all) * 16.0);
     for _ in 0..64 {
@@ -191,7 +191,7 @@ pub(super) fn expected_distinct(seen: (u64, u64), all: u64, clustered: bool) -> 
             false => high = middle,
         }
     }
-    met(high, all).clamp(seen, all).ceil() as u64
+    met(high, all).clamp(seen, all).round() as u64
 }
 
 /// How many bits are set, and the smallest hashes of the values that they stand for.

@@ -107,6 +107,8 @@ pub trait Policy: PlacementPolicy {
     fn scans(&self) -> &[ScanSource];
 
     /// The steps, chosen with the statistics of the resident tables (`tables[i]` belongs to `scans()[i]`).
+    /// One table may still be coming: its statistics are what is expected of it then, and steps that rely on them are run again if
+    /// it turns out otherwise.
     /// `duplicates` names the builds (as [`super::ResultSpec::name`]) whose assumed uniqueness a run has disproved. An index
     /// over a whole table is kept for later queries when it takes at most `index_room` bytes.
     ///
