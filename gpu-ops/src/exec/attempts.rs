@@ -156,6 +156,7 @@ impl FragmentRun {
     /// Device memory that the query held at its height, in bytes, with columns that were there before it.
     fn peak(&self, tables: &[Arc<LoadedTable>]) -> usize {
         let columns = tables.iter().flat_map(|table| &table.columns);
+        let columns = columns.filter(|column| !column.is_in_host_memory());
         let buffers = columns.flat_map(|column| column.buffers());
         let found = buffers.filter(|buffer| !buffer.is_of(&self.query));
         self.query.peak() + found.map(|buffer| buffer.capacity()).sum::<usize>()

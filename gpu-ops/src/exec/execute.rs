@@ -17,6 +17,7 @@ use crate::codegen::ControlWord;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
+use crate::memory::BatchFile;
 use crate::runtime::Runtime;
 
 /// Control words and output up to this many bytes come back in one copy, whatever part of it is in use.
@@ -186,7 +187,26 @@ fn phases(run: &Run<'_>) -> Result<Vec<(&'static str, f64)>> {
     Ok(phases)
 }
 
+/// The rows of a fragment on the host.
+#[derive(Debug)]
+pub(super) enum Delivered {
+    Batch(RecordBatch),
+    /// Memory had no room for them.
+    File(Arc<BatchFile>),
+}
+
+impl Delivered {
+    /// All of the rows.
+    pub(super) fn rows(&self) -> usize {
+        match self {
+            Self::Batch(batch) => batch.num_rows(),
+            Self::File(file) => file.rows(),
+        }
+    }
+}
+
 /// Control words and as much of the output as came with them.
+#[derive(Default)]
 pub(super) struct Host {
     control: Vec<u64>,
     /// What lies from the control words on in their buffer.
@@ -230,11 +250,29 @@ impl Host {
         Control::word(&self.control, run.prepared.graph.output, ControlWord::Count)
     }
 
+    /// The output as Arrow arrays of the schema's types, or the file where it lies.
+    pub(super) fn delivered(&self, run: &Run<'_>, schema: &SchemaRef) -> Result<Delivered> {
+        match &run.written {
+            Some(file) => Ok(Delivered::File(Arc::clone(file))),
+            None => self.batch(run, schema).map(Delivered::Batch),
+        }
+    }
+
     /// The output as Arrow arrays of the schema's types.
     pub(super) fn batch(&self, run: &Run<'_>, schema: &SchemaRef) -> Result<RecordBatch> {
-        let prepared = run.prepared;
         let rows = self.rows(run);
         let rows = usize::try_from(rows).map_err(|_| GpuError::Internal("output rows".into()))?;
+        self.rows_as_batch(run, schema, rows)
+    }
+
+    /// The same of the first `rows` rows.
+    pub(super) fn rows_as_batch(
+        &self,
+        run: &Run<'_>,
+        schema: &SchemaRef,
+        rows: usize,
+    ) -> Result<RecordBatch> {
+        let prepared = run.prepared;
         if schema.fields().len() != prepared.output.len() {
             return Err(GpuError::Internal(
                 "a fragment's output has other columns than its schema".into(),

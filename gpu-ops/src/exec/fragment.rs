@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -26,7 +27,7 @@ use super::attempts::FragmentRun;
 use super::boxes::{Entry, boxed, plain, priced};
 use super::covering::index_room;
 use super::early::EarlyScan;
-use super::execute::{Deliver, Finished, Host, execute};
+use super::execute::{Deliver, Delivered, Finished, Host, execute};
 use super::found::Found;
 use super::lines::indented;
 use super::prepared::{Prepared, streamed_scans};
@@ -38,6 +39,7 @@ use crate::codegen::Program;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Parts, Policy};
+use crate::memory::BatchFile;
 use crate::runtime::Runtime;
 use crate::tables::LoadedTable;
 use crate::trace::Work;
@@ -282,7 +284,7 @@ async fn answer(
     let schema = Arc::clone(&shared.schema);
     let to_host = {
         let schema = Arc::clone(&schema);
-        move |run: &Run<'_>, host: &Host| host.batch(run, &schema)
+        move |run: &Run<'_>, host: &Host| host.delivered(run, &schema)
     };
     let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
     let outcome = fragment.run(to_host).await;
@@ -300,14 +302,14 @@ async fn answer(
         ..FragmentReport::default()
     };
     match fragment.finish(outcome) {
-        Ok((batch, mut report)) => {
+        Ok((delivered, mut report)) => {
             let options = &shared.options;
-            let over = |limit: &usize| batch.num_rows() > *limit;
+            let over = |limit: &usize| delivered.rows() > *limit;
             if let Some(limit) = options.max_tail_rows.filter(over) {
                 let tail = options.tail.as_deref().unwrap_or("the operators above");
                 let reason = format!(
                     "{tail} ran on the CPU over {} rows that left the device (limit {limit})",
-                    batch.num_rows()
+                    delivered.rows()
                 );
                 if options.require_gpu {
                     return Err(required(&reason));
@@ -315,14 +317,15 @@ async fn answer(
                 report.fallback = Some(reason);
             }
             state.publish(&report);
-            let slices: Vec<_> = (0..batch.num_rows())
-                .step_by(BATCH_ROWS)
-                .map(|at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at))))
-                .collect();
-            Ok(Box::pin(RecordBatchStreamAdapter::new(
-                schema,
-                futures::stream::iter(slices),
-            )))
+            Ok(match delivered {
+                Delivered::Batch(batch) => {
+                    let slices = futures::stream::iter(slices(&batch));
+                    Box::pin(RecordBatchStreamAdapter::new(schema, slices))
+                }
+                Delivered::File(file) => {
+                    Box::pin(RecordBatchStreamAdapter::new(schema, from_file(file)))
+                }
+            })
         }
         Err(error) => {
             if answered_by_cpu {
@@ -342,6 +345,26 @@ async fn answer(
             Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
         }
     }
+}
+
+/// A batch in pieces of moderate size.
+fn slices(batch: &RecordBatch) -> Vec<DataFusionResult<RecordBatch>> {
+    let rows = batch.num_rows();
+    let slice = |at: usize| Ok(batch.slice(at, BATCH_ROWS.min(rows - at)));
+    (0..rows).step_by(BATCH_ROWS).map(slice).collect()
+}
+
+/// The rows of a file, of which one batch at a time lies in memory; the file goes with the stream.
+fn from_file(
+    file: Arc<BatchFile>,
+) -> impl futures::Stream<Item = DataFusionResult<RecordBatch>> + Send {
+    let next = |(file, number): (Arc<BatchFile>, usize)| async move {
+        let read = tokio::task::spawn_blocking(move || (file.batch(number), file)).await;
+        let (batch, file) = read.map_err(|error| DataFusionError::External(error.into()))?;
+        let pieces = batch?.map(|batch| futures::stream::iter(slices(&batch)));
+        Ok::<_, DataFusionError>(pieces.map(|pieces| (pieces, (file, number + 1))))
+    };
+    futures::stream::try_unfold((file, 0), next).try_flatten()
 }
 
 fn required(reason: &str) -> DataFusionError {

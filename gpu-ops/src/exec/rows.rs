@@ -42,6 +42,11 @@ impl fmt::Debug for DeviceRows<'_> {
 
 impl<'a> DeviceRows<'a> {
     pub(super) fn of(run: &'a Run<'_>, host: &Host) -> Result<Self> {
+        if run.written.is_some() {
+            return Err(GpuError::Unsupported(
+                "rows in a file among rows that stay on the device".into(),
+            ));
+        }
         let columns = run.prepared.output.iter().enumerate();
         let columns = columns.map(|(number, column)| {
             if column.text.is_some() {

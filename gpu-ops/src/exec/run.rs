@@ -21,7 +21,7 @@ use crate::codegen::ControlWord;
 use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::memory::DeviceBuffer;
+use crate::memory::{BatchFile, DeviceBuffer};
 use crate::runtime::Runtime;
 
 /// Launches of one pipeline: every one but the last doubles a table or makes exact room.
@@ -87,6 +87,8 @@ pub(super) struct Run<'a> {
     pub(super) added: Vec<bool>,
     /// Work is queued for many parts ahead: what is known to fit is not waited for.
     pub(super) ahead: bool,
+    /// The output, where it is in a file.
+    pub(super) written: Option<Arc<BatchFile>>,
 }
 
 /// Skip and fetch of the sort being launched.
@@ -150,6 +152,7 @@ impl<'a> Run<'a> {
             spread_rows: vec![0; results],
             added: vec![false; results],
             ahead: false,
+            written: None,
         })
     }
 

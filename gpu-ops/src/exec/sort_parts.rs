@@ -10,16 +10,16 @@
 //!
 //! A row of `w` bytes crosses the link three times, behind the pipeline that wrote it down: it is read, its range is
 //! written and read; with what is written of the output a fourth time. `2^30` rows of 16 bytes are 17 GB, 0.31 s a crossing at 55 GB/s.
-//! The output has to find room in memory; all else may lie in files.
+//! Where memory has no room, all of that may lie in files, also the output (`sort_output`).
 
 use std::ops::Range;
 
 use super::loops::reads_of;
-use super::part_sizes::PartSize;
 use super::places::Part;
 use super::prepared::{PreparedKernel, PreparedSort, PreparedStep};
 use super::run::{Run, cut};
 use super::shapes::Shape;
+use super::sort_output::Output;
 use super::sort_sample::Splitters;
 use super::spread::{Spread, SpreadBy, Staged};
 use super::storage::Store;
@@ -35,7 +35,7 @@ const OVERSIZE: u64 = 2;
 /// The output of a sort while it is written range by range.
 struct Sorted<'s> {
     sort: &'s PreparedSort,
-    output: Store,
+    output: Output,
     /// Rows of the ranges before, left out or written.
     before: u64,
 }
@@ -136,26 +136,7 @@ impl<'a> Run<'a> {
         let copies = self.runtime.lease_stream()?;
         self.sort_ranges(&mut sorted, &spread, &copies)?;
         self.drop_spread(spread);
-        self.stores[sort.into] = Some(sorted.output);
-        Ok(())
-    }
-
-    /// Memory for the output of a sort: of the host where it is large, even if ranges have to leave it for files.
-    fn output_of(&mut self, sort: &PreparedSort, spread: &mut Spread) -> Result<Store> {
-        let blocks = self.prepared.shapes[sort.into].filling(&self.sizes[sort.into]);
-        let parts: Vec<PartSize> = blocks.into_iter().flat_map(|block| block.parts).collect();
-        let large = Store::bytes_within(&parts)? as u64 > self.part_room();
-        let name = self.name(sort.into);
-        let mut output = Store::default();
-        while large && !output.extends_on_host(&parts, &mut self.recycler, name)? {
-            if !self.chunk_to_file(spread, true)? {
-                break;
-            }
-        }
-        if output.bytes() == 0 {
-            output.extend_on_device(parts, &mut self.recycler, name)?;
-        }
-        Ok(output)
+        self.end_output(sort.into, sorted.output)
     }
 
     /// A sort in parts is over: of so many rows, for which there was so much room, these are in its output.
@@ -456,10 +437,7 @@ impl<'a> Run<'a> {
         self.stand_for(sort.rows, store, rows)?;
         self.let_go(sort.into);
         self.sort_here(sort, (wanted.start, fetch))?;
-        if let Some(part) = &self.stores[sort.into] {
-            let output = &sorted.output;
-            output.copy_range(part, 0..fetch, at, |_| true, self.stream)?;
-        }
+        self.append_to_output(sort.into, &mut sorted.output, fetch, at)?;
         self.sort_parts += 1;
         self.let_go(sort.rows);
         self.let_go(sort.into);

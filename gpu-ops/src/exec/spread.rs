@@ -181,10 +181,12 @@ impl Run<'_> {
             return None;
         }
         let tiles = kernel.stride_rows();
+        let rows = (self.piece_rows(into) / tiles).max(1) * tiles;
         Some(Pieces {
             kernel,
-            scan: self.scan(kernel),
-            rows: (self.piece_rows(into) / tiles).max(1) * tiles,
+            // Rows may be wider than what they are computed from.
+            scan: self.scan(kernel).map(|scan| scan.of_at_most(rows)),
+            rows,
             all,
         })
     }

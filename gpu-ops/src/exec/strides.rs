@@ -367,6 +367,14 @@ impl Scan<'_> {
         self.arrival.is_none_or(|arrival| arrival.has(end))
     }
 
+    /// The same in strides of at most `rows` rows, whole least strides.
+    pub(super) fn of_at_most(self, rows: u64) -> Self {
+        Self {
+            stride: self.stride.min(rows),
+            ..self
+        }
+    }
+
     /// Number of strides, at least one.
     pub(super) fn count(&self) -> u64 {
         self.rows.div_ceil(self.stride).max(1)

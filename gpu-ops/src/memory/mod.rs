@@ -19,6 +19,7 @@
 //! [`PressureHandler`] (the cache of resident tables) is asked to let go, then the query waits for others that run
 //! (`turns`), and at last [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the next rung of its ladder.
 
+mod batch_files;
 mod buffer;
 mod pool;
 mod spill_files;
@@ -30,6 +31,7 @@ mod tests;
 mod turn_tests;
 mod turns;
 
+pub(crate) use batch_files::{BatchFile, BatchWriter};
 pub use buffer::{DeviceBuffer, DeviceValue};
 pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};
 pub use spill_files::SpillDirectory;

@@ -75,16 +75,7 @@ impl SpillDirectory {
         columns: Vec<(usize, Vec<u8>)>,
         partitions: impl Iterator<Item = Range<usize>>,
     ) -> Result<SpillFile> {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id());
-        let path = self.path.join(name);
-        let file = File::create_new(&path).map_err(|error| spill("made", &path, &error))?;
-        // From here on it is removed, whatever happens.
-        let mut made = SpillFile {
-            path,
-            lock: file,
-            reader: None,
-        };
+        let mut made = self.create()?;
         match made.fill(columns, partitions) {
             Ok(reader) => {
                 made.reader = Some(Mutex::new(reader));
@@ -93,13 +84,31 @@ impl SpillDirectory {
             Err(error) => Err(spill("written", &made.path, &error)),
         }
     }
+
+    /// An empty file, which goes with what is returned.
+    pub(super) fn create(&self) -> Result<SpillFile> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id());
+        let path = self.path.join(name);
+        let file = File::create_new(&path).map_err(|error| spill("made", &path, &error))?;
+        // From here on it is removed, whatever happens.
+        let made = SpillFile {
+            path,
+            lock: file,
+            reader: None,
+        };
+        made.lock
+            .lock()
+            .map_err(|error| spill("made", &made.path, &error))?;
+        Ok(made)
+    }
 }
 
 /// Rows in a file, which goes with this.
 pub(crate) struct SpillFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Locked, which tells other processes that it is in use.
-    lock: File,
+    pub(super) lock: File,
     reader: Option<Mutex<FileReader<BufReader<File>>>>,
 }
 
@@ -109,7 +118,6 @@ impl SpillFile {
         columns: Vec<(usize, Vec<u8>)>,
         partitions: impl Iterator<Item = Range<usize>>,
     ) -> Result<FileReader<BufReader<File>>, ArrowError> {
-        self.lock.lock()?;
         let mut fields = Vec::new();
         let mut values = Vec::new();
         for (number, (unit, bytes)) in columns.into_iter().enumerate() {
@@ -179,7 +187,7 @@ impl Drop for SpillFile {
     }
 }
 
-fn spill(action: &'static str, path: &Path, cause: &dyn fmt::Display) -> GpuError {
+pub(super) fn spill(action: &'static str, path: &Path, cause: &dyn fmt::Display) -> GpuError {
     GpuError::Spill {
         action,
         path: path.display().to_string(),

@@ -2,17 +2,23 @@
 //! the query.
 
 use std::fs;
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Decimal128Array};
+use arrow::array::{ArrayRef, Decimal128Array, StringArray};
 use arrow::datatypes::Int64Type;
+use datafusion::error::DataFusionError;
 use warpline_sql_tests::{Fixture, test_device};
 
 use super::counter;
 use crate::operators::support::{Nulls, drawn, primitive, row_numbers, strings};
 
 const DEVICE_MEMORY: &str = "524288";
+/// Less than groups and orders take.
+const SHORT: &str = "262144";
+/// Room for pieces of wide rows.
+const WIDE_ROWS: &str = "1048576";
 /// Room for the columns, and for less than half of what they are joined as.
 const HOST_MEMORY: usize = 768 << 10;
 const ROWS: usize = 20_000;
@@ -60,6 +66,24 @@ const SORTS: [(&str, usize); 4] = [
     ),
 ];
 
+/// Sorts of which not even the output fits.
+const OUTPUTS: [(&str, usize); 3] = [
+    (
+        "SELECT id, m, m * 7 AS a, m * 3 + id AS b, m - id AS c, m * 5 AS d, m + 1 AS e, s FROM large ORDER BY m, id",
+        480 << 10,
+    ),
+    (
+        "SELECT id, l * 7 AS a, l * 3 + id AS b, l - id AS c, l * 5 AS d, l + 1 AS e FROM large ORDER BY l DESC NULLS LAST, id \
+         LIMIT 15000 OFFSET 3000",
+        480 << 10,
+    ),
+    // Text that the device has by number of row.
+    (
+        "SELECT id, t, m * 7 AS a, m * 3 + id AS b, m - id AS c, m * 5 AS d, m + 1 AS e FROM large ORDER BY m, id DESC",
+        640 << 10,
+    ),
+];
+
 fn columns() -> Vec<(&'static str, ArrayRef)> {
     let keys: Vec<i64> = (0..9973).map(|i| i << 40).collect();
     let words = ["", "a", "Bär", "日本語"];
@@ -77,6 +101,12 @@ fn columns() -> Vec<(&'static str, ArrayRef)> {
         ),
         ("s", strings(drawn(&words, ROWS, Nulls::Some, 4))),
         ("w", Arc::new(wide.expect("values that fit"))),
+        (
+            "t",
+            Arc::new(StringArray::from_iter(
+                (0..ROWS).map(|row| (row % 17 > 0).then(|| format!("日 {}", row / 2))),
+            )),
+        ),
     ]
 }
 
@@ -95,7 +125,7 @@ fn fixture(settings: &[(&str, &str)]) -> Fixture {
 fn short(host_memory: usize, settings: &[(&str, &str)]) -> Fixture {
     let host = host_memory.to_string();
     let common = [
-        ("warpline.device_memory", "262144"),
+        ("warpline.device_memory", SHORT),
         ("warpline.host_memory", host.as_str()),
     ];
     let settings: Vec<_> = common.into_iter().chain(settings.iter().copied()).collect();
@@ -104,18 +134,19 @@ fn short(host_memory: usize, settings: &[(&str, &str)]) -> Fixture {
 
 /// Right answers where rows go to files, none of which stays; without a directory there is no room, so that files it was.
 #[track_caller]
-fn check_short(parts: &str, queries: &[(&str, usize)]) {
+fn check_short(parts: &str, device_memory: &str, queries: &[(&str, usize)]) {
     let folder = Folder::new(parts);
     let name = folder.path().to_str().expect("a name");
     for (sql, host_memory) in queries {
-        let fixture = short(*host_memory, &[("warpline.spill_directory", name)]);
+        let memory = ("warpline.device_memory", device_memory);
+        let fixture = short(*host_memory, &[memory, ("warpline.spill_directory", name)]);
         for _ in 0..2 {
             let run = fixture.check(sql);
             assert!(run.metrics.spilled_bytes > 0, "{sql}");
             assert_eq!(files(folder.path()), 0, "{sql}");
         }
         assert!(counter(&fixture, sql, parts) > 1, "{sql}");
-        let without = short(*host_memory, &[]);
+        let without = short(*host_memory, &[memory]);
         let error = without.block_on(without.session().query(sql));
         let error = error.expect_err(sql).to_string();
         assert!(error.contains("warpline.spill_directory"), "{error}");
@@ -171,12 +202,42 @@ fn rows_beyond_host_memory_go_to_files() {
 
 #[test]
 fn groups_beyond_host_memory_go_to_files() {
-    check_short("group_parts", &GROUPS);
+    check_short("group_parts", SHORT, &GROUPS);
 }
 
 #[test]
 fn sorts_beyond_host_memory_go_to_files() {
-    check_short("sort_parts", &SORTS);
+    check_short("sort_parts", SHORT, &SORTS);
+}
+
+#[test]
+fn output_of_sorts_beyond_host_memory_goes_to_files() {
+    check_short("sort_parts", WIDE_ROWS, &OUTPUTS);
+}
+
+/// Somebody reads the first rows and goes away.
+#[test]
+fn a_file_of_output_goes_with_its_reader() {
+    let folder = Folder::new("output-dropped");
+    let name = folder.path().to_str().expect("a name");
+    let (sql, host_memory) = OUTPUTS[0];
+    let settings = [
+        ("warpline.device_memory", WIDE_ROWS),
+        ("warpline.spill_directory", name),
+    ];
+    let fixture = short(host_memory, &settings);
+    let rows = fixture.block_on(async {
+        let frame = fixture.session().context().sql(sql).await?;
+        let mut stream = frame.execute_stream().await?;
+        let first = poll_fn(|task| stream.as_mut().poll_next(task))
+            .await
+            .transpose()?;
+        assert_eq!(files(folder.path()), 1);
+        drop(stream);
+        Ok::<_, DataFusionError>(first.map_or(0, |batch| batch.num_rows()))
+    });
+    assert!(rows.expect("rows") > 0);
+    assert_eq!(files(folder.path()), 0);
 }
 
 /// Whatever call of the device fails: an error or the right answer, and no file stays.
@@ -185,8 +246,13 @@ fn files_of_groups_and_sorts_go_when_queries_fail() {
     let folder = Folder::new("parts-failed");
     let name = folder.path().to_str().expect("a name");
     let rules = "download:random:3:0.02,launch:random:5:0.005,copy:random:7:0.005";
-    for (sql, host_memory) in [GROUPS[0], SORTS[0]] {
+    for ((sql, host_memory), device_memory) in [
+        (GROUPS[0], SHORT),
+        (SORTS[0], SHORT),
+        (OUTPUTS[0], WIDE_ROWS),
+    ] {
         let settings = [
+            ("warpline.device_memory", device_memory),
             ("warpline.spill_directory", name),
             ("warpline.inject_failures", rules),
         ];

@@ -10,7 +10,7 @@ use crate::operators::support::{Nulls, drawn, primitive, row_numbers, strings};
 
 /// Bytes of device memory: a table of some thousand rows; and rows of the tables.
 const BUDGET: &str = "524288";
-const ROWS: [usize; 4] = [0, 1, 33, 9000];
+const ROWS: [usize; 5] = [0, 1, 33, 3000, 9000];
 /// Rows of both sides.
 const SIZES: [(usize, usize); 5] = [(0, 33), (33, 0), (1, 33), (33, 33), (9000, 9000)];
 
@@ -171,5 +171,23 @@ fn many_rows_of_one_key_probe() {
     };
     for (often, once) in often.iter().zip(&of_key("u")) {
         assert!(parts(often) > parts(once), "{often}");
+    }
+}
+
+/// Every piece is as small as can be.
+#[test]
+fn outer_joins_on_two_keys_in_tiny_memory() {
+    for budget in ["65536", "24576"] {
+        let fixture = fixture(&[("warpline.device_memory", budget)]);
+        for join in ["FULL", "LEFT", "RIGHT"] {
+            let sql = format!(
+                "SELECT x.id, y.id AS j, y.s, x.v FROM x3000 x {join} JOIN y3000 y ON x.a = y.a AND x.c = y.c"
+            );
+            for _ in 0..2 {
+                let run = fixture.check(&sql);
+                assert_eq!(run.metrics.ladder.cpu_fallbacks, 0, "{budget} {sql}");
+            }
+            assert!(counter(&fixture, &sql, "join_parts") > 1, "{budget} {sql}");
+        }
     }
 }
