@@ -4,7 +4,7 @@
 //!    [`crate::graph::Policy`] asks for, and has it plan and [`crate::codegen::Program`] generate for them.
 //! 2. `prepared` has all kernels compiled in parallel (`compile`) and resolves the names of their arguments (`places`, `bind`). What comes
 //!    out serves every later run over the same columns.
-//! 3. `run` makes room for results (`provide`, `shapes`, `storage`), launches step after step (`launch`), finishes
+//! 3. `run` makes room for results (`provide`, `shapes`, `blocks`, `storage`), launches step after step (`launch`), finishes
 //!    indexes and orders (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later
 //!    queries (`covering`); columns in host memory come in `strides`, joins that are too large in `parts`, whose sides
 //!    `split` partitions and `spill` puts away, group-bys in `group_parts`, sorts in `sort_parts` by `sort_sample` into `sort_output`,
@@ -39,6 +39,7 @@
 mod arrange;
 mod attempts;
 mod bind;
+mod blocks;
 mod boxes;
 mod chunks;
 mod collected;

@@ -1,10 +1,11 @@
 //! Room for results: before a pipeline as much as it may need, later as much as it turned out to need.
 
+use super::blocks::slots_of_sets;
 use super::found::Outgrown;
 use super::places::Part;
 use super::prepared::{Hint, Lent};
 use super::run::Run;
-use super::shapes::{Shape, Sizes, slots_of_sets};
+use super::shapes::{Shape, Sizes};
 use super::storage::Store;
 use crate::codegen::ControlWord;
 use crate::error::{GpuError, Result};

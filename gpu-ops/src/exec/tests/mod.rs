@@ -3,6 +3,7 @@
 mod failures;
 mod programs;
 mod runs;
+mod shapes;
 
 use std::sync::Arc;
 
