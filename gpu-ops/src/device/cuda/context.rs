@@ -359,36 +359,6 @@ impl KernelHandle {
     }
 }
 
-/// Zeroed page-locked host memory at an address that the device has in common with the host; `None` when the host
-/// gives no more.
-pub(super) fn allocate_pinned(context: &Context, bytes: usize) -> Result<Option<u64>> {
-    context.bind()?;
-    let mut raw = std::ptr::null_mut();
-    let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
-    let what = format!("page-locking {bytes} bytes of host memory");
-    // SAFETY: the context is current; `raw` is written.
-    match unsafe { sys::cuMemHostAlloc(&mut raw, bytes, flags) } {
-        sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => return Ok(None),
-        status => context.check(status, &what)?,
-    }
-    let mut address = 0;
-    // SAFETY: the memory was mapped above; `address` is written.
-    let status = unsafe { sys::cuMemHostGetDevicePointer_v2(&mut address, raw, 0) };
-    let unified = context.check(status, &what).map(|()| address == raw as u64);
-    if !matches!(unified, Ok(true)) {
-        // SAFETY: allocated above, used by nobody.
-        unsafe { sys::cuMemFreeHost(raw) };
-        unified?;
-        return Err(crate::GpuError::Unsupported(
-            "host memory at another address on the device: columns must fit in device memory"
-                .into(),
-        ));
-    }
-    // SAFETY: the driver gave `bytes` writable bytes; zeroing initialises them.
-    unsafe { std::ptr::write_bytes(raw.cast::<u8>(), 0, bytes) };
-    Ok(Some(address))
-}
-
 /// Page-locked host memory.
 pub(super) struct Pinned {
     context: Arc<Context>,

@@ -22,7 +22,7 @@ const FOLDERS: [&str; 4] = [
 ];
 
 /// Every function of the library that is called; the binding panics at one that is missing.
-const FUNCTIONS: [&str; 37] = [
+const FUNCTIONS: [&str; 40] = [
     "cuCtxSetCurrent",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
@@ -49,6 +49,9 @@ const FUNCTIONS: [&str; 37] = [
     "cuMemFree_v2",
     "cuMemGetInfo_v2",
     "cuMemHostAlloc",
+    "cuMemHostGetDevicePointer_v2",
+    "cuMemHostRegister_v2",
+    "cuMemHostUnregister",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoHAsync_v2",
     "cuMemcpyHtoDAsync_v2",

@@ -2,6 +2,7 @@
 
 mod context;
 mod driver;
+mod host_memory;
 mod staging;
 
 use std::ffi::{CStr, c_int, c_void};
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 
 use self::context::{Context, EventHandle, KernelHandle, ModuleHandle, StreamHandle};
 use self::driver::check;
+use self::host_memory::HostMemory;
 use self::staging::Staging;
 use super::cubin_cache::{CacheKey, CubinCache, default_directory};
 use super::{
@@ -30,6 +32,7 @@ pub struct CudaDevice {
     info: DeviceInfo,
     context: Arc<Context>,
     streams: Mutex<Vec<Weak<StreamHandle>>>,
+    host_memory: HostMemory,
     staging: Staging,
     cache: CubinCache,
     architecture: (u32, u32),
@@ -175,6 +178,7 @@ impl CudaDevice {
         Ok(Self {
             staging: Staging::new(Arc::clone(&context)),
             streams: Mutex::new(Vec::new()),
+            host_memory: HostMemory::default(),
             info,
             context,
             cache,
@@ -255,19 +259,15 @@ impl Device for CudaDevice {
             // It goes with the context.
             return;
         }
-        let freed = self.context.bind().and_then(|()| {
-            // SAFETY: the caller vouches that the address is ours and that nothing uses it.
-            let status = unsafe { sys::cuMemFree_v2(ptr.0) };
-            self.context
-                .check(status, &format!("freeing {bytes} bytes"))
-        });
+        // SAFETY: the caller vouches that the address is ours and that nothing uses it.
+        let freed = unsafe { self.host_memory.free(&self.context, ptr.0, bytes) };
         if let Err(error) = freed {
             log::warn!("{error}");
         }
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<DevicePtr> {
-        let memory = context::allocate_pinned(&self.context, bytes)?;
+        let memory = self.host_memory.allocate(&self.context, bytes)?;
         let memory = memory.ok_or_else(|| GpuError::OutOfDeviceMemory {
             requested: bytes,
             purpose: "an allocation of page-locked host memory".into(),
