@@ -259,8 +259,12 @@ impl Device for CudaDevice {
             // It goes with the context.
             return;
         }
-        // SAFETY: the caller vouches that the address is ours and that nothing uses it.
-        let freed = unsafe { self.host_memory.free(&self.context, ptr.0, bytes) };
+        let freed = self.context.bind().and_then(|()| {
+            // SAFETY: the caller vouches that the address is ours and that nothing uses it.
+            let status = unsafe { sys::cuMemFree_v2(ptr.0) };
+            self.context
+                .check(status, &format!("freeing {bytes} bytes"))
+        });
         if let Err(error) = freed {
             log::warn!("{error}");
         }
@@ -278,12 +282,8 @@ impl Device for CudaDevice {
     }
 
     unsafe fn free_host(&self, ptr: DevicePtr, bytes: usize) {
-        let freed = self.context.bind().and_then(|()| {
-            // SAFETY: the caller vouches that the address is ours and that nothing uses it.
-            let status = unsafe { sys::cuMemFreeHost(ptr.0 as usize as *mut c_void) };
-            let what = format!("freeing {bytes} bytes of page-locked memory");
-            self.context.check(status, &what)
-        });
+        // SAFETY: the caller vouches that the address is ours and that nothing uses it.
+        let freed = unsafe { self.host_memory.free(&self.context, ptr.0, bytes) };
         if let Err(error) = freed {
             log::warn!("{error}");
         }
