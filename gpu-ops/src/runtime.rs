@@ -22,7 +22,7 @@ use crate::device::{Device, Kernel, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::{CoveringIndexes, LadderCounts};
 use crate::machine::Machine;
-use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler};
+use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler, memory_of_machine};
 use crate::stop::StopWords;
 use crate::tables::TableCache;
 use crate::trace::{StreamSpan, Trace, Work};
@@ -437,11 +437,7 @@ impl fmt::Debug for Runtime {
 /// Half of the memory of this machine in bytes, or of what its control group may use.
 fn half_of_host_memory() -> usize {
     let number = |text: &str| text.trim().parse::<usize>().ok();
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = info.lines().find_map(|line| {
-        let kilobytes = line.strip_prefix("MemTotal:")?.strip_suffix("kB")?;
-        Some(number(kilobytes)? << 10)
-    });
+    let total = memory_of_machine("MemTotal");
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let limit = limit.and_then(|text| number(&text));
     total.into_iter().chain(limit).min().unwrap_or(8 << 30) / 2

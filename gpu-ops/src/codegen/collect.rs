@@ -12,16 +12,18 @@ use super::emit::{begin, columns_of, read_by_call};
 use super::emitted::{Begun, Context, EmittedPipeline, EmittedSink, Known};
 use super::group_sizes;
 use super::kernel::BLOCK_THREADS;
-use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_bits, packed_key, packed_words};
+use super::keys::{
+    KeyPlan, code, group_keys, key_plan, pack_keys, packed_bits, packed_key, packed_words,
+};
 use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{Emitter, KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
 use super::thread_rows::rows_a_thread;
-use super::value::{CType, Meaning};
+use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};
-use crate::graph::{Pipeline, ResultKind, ResultSpec, Sink};
+use crate::graph::{Pipeline, ResultId, ResultKind, ResultSpec, Sink};
 use crate::pipeline::{Aggregate, AggregateCall, GroupPlacement, Regroup};
 
 /// Slots of a table that numbers groups at least.
@@ -67,11 +69,7 @@ pub(super) fn pipelines(
     let mut begun = begin(context, pipeline)?;
     let bound = begun.bound;
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
-    let mut keys = Vec::new();
-    for key in &aggregate.keys {
-        let value = emitter.emit(key)?;
-        keys.push(key_plan(&mut emitter, value, &key.data_type, true)?);
-    }
+    let mut keys = group_keys(&mut emitter, &aggregate.keys)?;
     let key_words = pack_keys(&mut keys);
     let (Some(key_bytes), key_bits) = (
         packed_width(&keys, key_words),
@@ -109,32 +107,13 @@ pub(super) fn pipelines(
             .clamp(LEAST_SLOTS, 1 << 40)
             .next_power_of_two(),
     };
-    let rows = context.known.len();
-    context.known.push(Some(Known {
-        layout: ResultLayout::Collected(collected.clone()),
-        bound,
-    }));
-    let spec = ResultSpec {
-        kind: ResultKind::Rows(vec![]),
-        estimate: bound,
-        input: bound,
-        name: format!("rows of {}", context.graph.results[*into].name),
+    let written = WrittenRows {
+        groups: *into,
+        key: packed_key(&words, collected.key_type()),
+        layout: &collected,
+        values: kept.values,
     };
-    if let Some(borrowed) = &collected.borrowed {
-        context.choices.push(borrowed.reason(&spec.name));
-    }
-    context.hidden.push(spec);
-    let writer = begun.ended(
-        EmittedSink::Collect {
-            into: rows,
-            key: packed_key(&words, collected.key_type()),
-            layout: Box::new(collected.clone()),
-            values: kept.values,
-        },
-        lines,
-        read,
-        BLOCK_THREADS,
-    );
+    let (rows, writer) = written.ended(context, begun, lines, read);
 
     // The groups.
     let regrouped = RegroupedLayout {
@@ -188,6 +167,51 @@ pub(super) fn pipelines(
         clustered: how.sorts_keys() || how == Regroup::SortNumbers,
     };
     Ok((writer, begun.ended(sink, lines, read, threads)))
+}
+
+/// Rows that are written down for an aggregation.
+pub(super) struct WrittenRows<'a> {
+    /// Its result.
+    pub(super) groups: ResultId,
+    /// The key of a row, in CUDA C++.
+    pub(super) key: String,
+    pub(super) layout: &'a CollectedLayout,
+    /// By column.
+    pub(super) values: Vec<Value>,
+}
+
+impl WrittenRows<'_> {
+    /// The hidden result that has the rows, and the pipeline that writes them by these statements, which read these columns.
+    pub(super) fn ended(
+        self,
+        context: &mut Context<'_>,
+        begun: Begun,
+        lines: Vec<String>,
+        read: Vec<usize>,
+    ) -> (ResultId, EmittedPipeline) {
+        let (rows, bound) = (context.known.len(), begun.bound);
+        context.known.push(Some(Known {
+            layout: ResultLayout::Collected(self.layout.clone()),
+            bound,
+        }));
+        let spec = ResultSpec {
+            kind: ResultKind::Rows(vec![]),
+            estimate: bound,
+            input: bound,
+            name: format!("rows of {}", context.graph.results[self.groups].name),
+        };
+        if let Some(borrowed) = &self.layout.borrowed {
+            context.choices.push(borrowed.reason(&spec.name));
+        }
+        context.hidden.push(spec);
+        let sink = EmittedSink::Collect {
+            into: rows,
+            key: self.key,
+            layout: Box::new(self.layout.clone()),
+            values: self.values,
+        };
+        (rows, begun.ended(sink, lines, read, BLOCK_THREADS))
+    }
 }
 
 /// Bytes of a packed key as it is written down.

@@ -4,18 +4,16 @@
 use super::accumulator::EVERY_ROW;
 use super::aggregate::AccumulatorPlan;
 use super::borrow::{self, Borrowed};
-use super::collect::{collected_rows, separated};
+use super::collect::{WrittenRows, collected_rows, separated};
 use super::distinct::DistinctSets;
 use super::emit::{begin, columns_of, read_by_call};
 use super::emitted::{Context, EmittedPipeline, EmittedSink, Known};
 use super::group_sizes;
-use super::kernel::BLOCK_THREADS;
-use super::keys::{KeyPlan, code, key_plan, pack_keys, packed_words};
+use super::keys::{code, group_keys, pack_keys, packed_words};
 use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout};
 use super::scalar::Emitter;
 use crate::error::Result;
-use crate::expr::Expr;
-use crate::graph::{Pipeline, ResultId, ResultKind, ResultSpec};
+use crate::graph::{Pipeline, ResultId};
 use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile, Regroup};
 
 /// Bytes of the hash of a row's keys.
@@ -34,7 +32,7 @@ pub(super) fn hash_tables(
     let mut begun = begin(context, pipeline)?;
     let bound = begun.bound;
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
-    let mut plans = planned(&mut emitter, &aggregate.keys)?;
+    let mut plans = group_keys(&mut emitter, &aggregate.keys)?;
     let key_words = pack_keys(&mut plans);
     let codes: Vec<String> = plans.iter().map(code).collect();
     let words = packed_words(&plans, &codes, key_words);
@@ -61,32 +59,13 @@ pub(super) fn hash_tables(
         bits: 0,
         slots: 0,
     };
-    let rows = context.known.len();
-    context.known.push(Some(Known {
-        layout: ResultLayout::Collected(collected.clone()),
-        bound,
-    }));
-    let spec = ResultSpec {
-        kind: ResultKind::Rows(vec![]),
-        estimate: bound,
-        input: bound,
-        name: format!("rows of {}", context.graph.results[into].name),
+    let written = WrittenRows {
+        groups: into,
+        key: format!("hash_words<{key_words}>(all_keys)"),
+        layout: &collected,
+        values: kept.values,
     };
-    if let Some(borrowed) = &collected.borrowed {
-        context.choices.push(borrowed.reason(&spec.name));
-    }
-    context.hidden.push(spec);
-    let writer = begun.ended(
-        EmittedSink::Collect {
-            into: rows,
-            key: format!("hash_words<{key_words}>(all_keys)"),
-            layout: Box::new(collected.clone()),
-            values: kept.values,
-        },
-        lines,
-        read,
-        BLOCK_THREADS,
-    );
+    let (rows, writer) = written.ended(context, begun, lines, read);
 
     // The groups.
     let source = RegroupedLayout {
@@ -98,7 +77,7 @@ pub(super) fn hash_tables(
     };
     let mut begun = collected_rows(context, &collected, source, bound);
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
-    let mut plans = planned(&mut emitter, &keys)?;
+    let mut plans = group_keys(&mut emitter, &keys)?;
     let key_words = pack_keys(&mut plans);
     let mut aggregates = AccumulatorPlan::default();
     aggregates.grouped = true;
@@ -134,14 +113,4 @@ pub(super) fn hash_tables(
     };
     let threads = group_sizes::block_threads(&sink, context.device);
     Ok((writer, begun.ended(sink, lines, read, threads)))
-}
-
-/// The codes of keys, NULL among them.
-fn planned(emitter: &mut Emitter<'_>, keys: &[Expr]) -> Result<Vec<KeyPlan>> {
-    keys.iter()
-        .map(|key| {
-            let value = emitter.emit(key)?;
-            key_plan(emitter, value, &key.data_type, true)
-        })
-        .collect()
 }

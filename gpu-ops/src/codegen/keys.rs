@@ -13,6 +13,7 @@ use super::scalar::{Emitter, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::column::Dictionary;
 use crate::error::Result;
+use crate::expr::Expr;
 
 /// Largest number of dense codes that is considered at all.
 const LARGEST_DOMAIN: u128 = 1 << 32;
@@ -41,6 +42,15 @@ pub struct KeyPlan {
     /// Hash placements, codes of more than 64 bits: word and lowest bit of what is above these.
     pub(super) high: (usize, u32),
     pub(super) value: Value,
+}
+
+/// Plan the codes of the keys of groups, NULL among them.
+pub(super) fn group_keys(emitter: &mut Emitter<'_>, keys: &[Expr]) -> Result<Vec<KeyPlan>> {
+    let plan = |key: &Expr| {
+        let value = emitter.emit(key)?;
+        key_plan(emitter, value, &key.data_type, true)
+    };
+    keys.iter().map(plan).collect()
 }
 
 /// Plan the code of one key whose value has been emitted. With `null_code`, code 0 stands for NULL

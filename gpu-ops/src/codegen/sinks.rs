@@ -8,7 +8,7 @@ use super::distinct::DistinctSets;
 use super::emit::columns_of;
 use super::emitted::{Context, EmittedSink, Known};
 use super::group_sizes;
-use super::keys::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
+use super::keys::{dense_code, dense_strides, group_keys, key_plan, pack_keys, packed_words};
 use super::program::{ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
 use super::scalar::{Emitter, unsupported};
 use super::scope::{Shape, layout_of};
@@ -28,11 +28,7 @@ pub(super) fn aggregate_sink(
     source: &Source,
     (bound, rows_a_thread, in_place): (u64, u64, bool),
 ) -> Result<EmittedSink> {
-    let mut keys = Vec::new();
-    for key in &aggregate.keys {
-        let value = emitter.emit(key)?;
-        keys.push(key_plan(emitter, value, &key.data_type, true)?);
-    }
+    let mut keys = group_keys(emitter, &aggregate.keys)?;
     let mut aggregates = AccumulatorPlan::default();
     if !keys.is_empty() {
         aggregates.grouped = true;

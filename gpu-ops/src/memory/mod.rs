@@ -21,6 +21,7 @@
 
 mod batch_files;
 mod buffer;
+mod machine;
 mod pool;
 mod spill_files;
 #[cfg(test)]
@@ -33,6 +34,7 @@ mod turns;
 
 pub(crate) use batch_files::{BatchFile, BatchWriter};
 pub use buffer::{DeviceBuffer, DeviceValue};
+pub(crate) use machine::memory_of_machine;
 pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};
 pub use spill_files::SpillDirectory;
 pub(crate) use spill_files::SpillFile;

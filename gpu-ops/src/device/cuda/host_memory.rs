@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::context::Context;
 use crate::error::{GpuError, Result};
+use crate::memory::memory_of_machine;
 
 /// Blocks of at least so many bytes are mapped: the cost of the others is that of the call.
 const LEAST_MAPPED: usize = 16 << 20;
@@ -100,7 +101,8 @@ impl HostMemory {
     pub(super) fn allocate(&self, context: &Context, bytes: usize) -> Result<Option<u64>> {
         context.bind()?;
         if bytes >= LEAST_MAPPED {
-            if available().is_some_and(|available| available < bytes.saturating_add(LEFT)) {
+            let available = memory_of_machine("MemAvailable");
+            if available.is_some_and(|available| available < bytes.saturating_add(LEFT)) {
                 return Ok(None);
             }
             if let Some(address) = self.map(context, bytes)? {
@@ -206,14 +208,4 @@ fn shared_address(context: &Context, raw: *mut c_void) -> Result<u64> {
         ));
     }
     Ok(address)
-}
-
-/// Bytes that the system has for new blocks, if it says so.
-fn available() -> Option<usize> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kilobytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kilobytes.checked_mul(1024)
 }

@@ -10,7 +10,7 @@ use datafusion::parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter,
 };
 use datafusion::parquet::file::statistics::Statistics;
-use warpline::WarplineSession;
+use warpline::{DeviceChoice, WarplineSession};
 use warpline_sql_tests::{Fixture, test_device};
 use warpline_tpch::tables::Table;
 use warpline_tpch::{QueryEngine, Scale};
@@ -249,7 +249,11 @@ fn queries_begin_while_their_largest_table_comes() {
         gate.slow_down(Duration::ZERO);
     }
     // How many depends on how fast the device and its compiler are.
-    assert!(early > 0, "none of 21 queries began early");
+    let least = match test_device() {
+        DeviceChoice::Emulator => 6,
+        _ => 1,
+    };
+    assert!(early >= least, "{early} of 21 queries began early");
     assert_eq!(left_in_use(&fixture), 0);
 }
 
