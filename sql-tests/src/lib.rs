@@ -18,6 +18,8 @@
 pub mod datafusion_data;
 pub mod datafusion_files;
 mod fixture;
+pub mod fuzz;
 pub mod slt;
+pub mod suite;
 
 pub use fixture::{Expected, Fixture, test_device};
