@@ -12,6 +12,7 @@ mod jcch;
 mod joins;
 mod known;
 mod order;
+mod partitions;
 mod sets;
 mod strings;
 mod subqueries;
