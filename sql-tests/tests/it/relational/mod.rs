@@ -6,6 +6,7 @@
 mod balance;
 mod borrowed;
 mod edges;
+mod facts;
 mod forced;
 mod groups;
 mod jcch;
