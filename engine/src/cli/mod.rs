@@ -1,5 +1,6 @@
 //! The command line: its arguments, and what each command does.
 
+mod answer;
 mod args;
 mod bench;
 mod calibrate;
@@ -11,6 +12,7 @@ mod logging;
 mod output;
 mod profile;
 mod progress;
+mod rows;
 mod script;
 mod shell;
 mod timing;
@@ -55,6 +57,11 @@ pub(crate) async fn run() -> warpline::Result<ExitCode> {
 /// Prints a line on standard output; a reader that went away is no error.
 pub(crate) fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+/// Prints a line on standard error, beside what a program reads.
+pub(crate) fn print_note(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// Prints an error as the one line that scripts look for.

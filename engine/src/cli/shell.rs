@@ -6,32 +6,26 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::common::instant::Instant;
-use datafusion::common::runtime::SpawnedTask;
-use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::memory::MemoryStream;
 use datafusion::prelude::SessionContext;
+use datafusion::sql::parser::Statement;
+use datafusion::sql::sqlparser::ast;
 use datafusion_cli::catalog::DynamicObjectStoreCatalog;
 use datafusion_cli::command::{Command, OutputFormat};
-use datafusion_cli::exec;
 use datafusion_cli::functions::ParquetMetadataFunc;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use datafusion_cli::print_format::PrintFormat;
-use datafusion_cli::print_options::{MaxRows, PrintOptions};
-use futures::StreamExt;
+use datafusion_cli::print_options::PrintOptions;
 use rustyline::Editor;
 use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use warpline::{ByteSize, DeviceChoice, Error, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
+use super::answer::{self, Answer};
 use super::args::ShellArguments;
 use super::editor::ShellHelper;
-use super::progress::Progress;
 use super::script::{Item, Script};
-use super::{inspect, print_error, print_line, timing};
+use super::{inspect, print_error, print_line, print_note, timing};
 
 const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \d              list tables
@@ -82,10 +76,14 @@ pub(super) async fn run(arguments: ShellArguments) -> Result<ExitCode> {
     }
     for path in &arguments.file {
         let text = fs::read_to_string(path).map_err(|error| TpchError::io("read", path, error))?;
-        shell.run_text(&text).await?;
+        if shell.run_text(&text).await? == Flow::Closed {
+            return Ok(Flow::Closed.status());
+        }
     }
     for text in &arguments.command {
-        shell.run_text(text).await?;
+        if shell.run_text(text).await? == Flow::Closed {
+            return Ok(Flow::Closed.status());
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -101,10 +99,25 @@ pub(super) fn register_shell_catalog(context: &SessionContext) {
 
 /// Whether to read on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Flow {
+pub(super) enum Flow {
     Continue,
     Quit,
+    /// The reader of the output went away.
+    Closed,
 }
+
+impl Flow {
+    /// The status to exit with, unless statements failed.
+    fn status(self) -> ExitCode {
+        match self {
+            Self::Continue | Self::Quit => ExitCode::SUCCESS,
+            Self::Closed => ExitCode::from(CLOSED_PIPE),
+        }
+    }
+}
+
+/// What shells tell of a program that SIGPIPE ended.
+const CLOSED_PIPE: u8 = 128 + 13;
 
 struct Shell {
     session: WarplineSession,
@@ -112,8 +125,8 @@ struct Shell {
 }
 
 impl Shell {
-    /// Runs a script; the first error ends it.
-    async fn run_text(&mut self, text: &str) -> Result<()> {
+    /// Runs a script; the first error ends it, and so does `\q`.
+    async fn run_text(&mut self, text: &str) -> Result<Flow> {
         let mut script = Script::default();
         // A first line `#!…` lets a script be an executable file.
         let lines = text
@@ -123,11 +136,13 @@ impl Shell {
         let mut items: Vec<Item> = lines.flat_map(|(_, line)| script.line(line)).collect();
         items.extend(script.end());
         for item in items {
-            if self.run_item(item).await? == Flow::Quit {
-                break;
+            match self.run_item(item).await? {
+                Flow::Continue => {}
+                Flow::Quit => break,
+                Flow::Closed => return Ok(Flow::Closed),
             }
         }
-        Ok(())
+        Ok(Flow::Continue)
     }
 
     /// Reads statements that are piped in. An error is printed and the next statement runs, as for a person who types;
@@ -140,8 +155,10 @@ impl Shell {
             let items = match lines.next().transpose() {
                 Ok(Some(line)) => script.line(&line),
                 Ok(None) => {
-                    if let Some(item) = script.end() {
-                        self.run_or_report(item, &mut code).await;
+                    if let Some(item) = script.end()
+                        && self.run_or_report(item, &mut code).await == Flow::Closed
+                    {
+                        return Ok(Flow::Closed.status());
                     }
                     return Ok(code);
                 }
@@ -150,8 +167,10 @@ impl Shell {
                 }
             };
             for item in items {
-                if self.run_or_report(item, &mut code).await == Flow::Quit {
-                    return Ok(code);
+                match self.run_or_report(item, &mut code).await {
+                    Flow::Continue => {}
+                    Flow::Quit => return Ok(code),
+                    Flow::Closed => return Ok(Flow::Closed.status()),
                 }
             }
         }
@@ -192,17 +211,18 @@ impl Shell {
             // There is none before the first session ends.
             let _ = editor.load_history(path);
         }
-        loop {
+        let end = loop {
             match editor.readline("warpline> ") {
                 Ok(entry) => {
                     // The history is a convenience; an entry that it refuses runs all the same.
                     let _ = editor.add_history_entry(entry.trim_end());
-                    if self.run_entry(&entry).await == Flow::Quit {
-                        break;
+                    let flow = self.run_entry(&entry).await;
+                    if flow != Flow::Continue {
+                        break flow;
                     }
                 }
                 Err(ReadlineError::Interrupted) => {}
-                Err(ReadlineError::Eof) => break,
+                Err(ReadlineError::Eof) => break Flow::Quit,
                 Err(error) => return Err(terminal(error)),
             }
             let dialect = self
@@ -216,14 +236,14 @@ impl Shell {
                 helper.set_dialect(&dialect);
                 helper.reset_hint();
             }
-        }
+        };
         if let Some(path) = &history {
             let _ = path.parent().map(fs::create_dir_all);
             if let Err(error) = editor.save_history(path) {
                 log::warn!("cannot save the history to {}: {error}", path.display());
             }
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(end.status())
     }
 
     async fn run_entry(&mut self, entry: &str) -> Flow {
@@ -234,13 +254,13 @@ impl Shell {
             let outcome = tokio::select! {
                 outcome = self.run_item(item) => outcome,
                 _ = tokio::signal::ctrl_c() => {
-                    print_line("cancelled");
+                    print_note("cancelled");
                     return Flow::Continue;
                 }
             };
             match outcome {
-                Ok(Flow::Quit) => return Flow::Quit,
                 Ok(Flow::Continue) => {}
+                Ok(end) => return end,
                 Err(error) => print_error(&error.to_string()),
             }
         }
@@ -249,100 +269,51 @@ impl Shell {
 
     async fn run_item(&mut self, item: Item) -> Result<Flow> {
         match item {
-            Item::Sql(sql) => {
-                self.run_sql(&sql).await?;
-                Ok(Flow::Continue)
-            }
+            Item::Sql(sql) => self.run_sql(&sql).await,
             Item::Command(command) => self.run_command(&command).await,
         }
     }
 
-    async fn run_sql(&self, sql: &str) -> Result<()> {
-        let start = Instant::now();
-        let progress = Progress::start(self.session.device());
+    async fn run_sql(&self, sql: &str) -> Result<Flow> {
+        let answer = Answer::new(&self.session, &self.print, sql);
         if let Some(run) = self.session.statement(sql).await? {
-            drop(progress);
-            return self.print(&run.schema, &run.batches, start, run.rows());
+            let rows = MemoryStream::try_new(run.batches, run.schema, None);
+            let rows = async { rows.map(|rows| Box::pin(rows) as _) };
+            return answer.wrapped().print(rows).await;
         }
-        match self.session.prepare(sql).await? {
-            Some(query) => {
-                let most = self.most_rows();
-                let answer = async { collect(query.stream()?, most).await };
-                let answer = self.session.guard(sql, answer).await;
-                drop(progress);
-                let (batches, rows) = answer?;
-                let schema = query.schema();
+        if let Some(query) = self.session.prepare(sql).await? {
+            let flow = answer.print(async { query.stream() }).await?;
+            if flow == Flow::Continue {
                 let metrics = query.finish();
-                self.print_batches(&schema, &batches, start, rows)?;
                 if !self.print.quiet {
-                    print_line(&timing::line(&self.session.device().name(), &metrics));
-                    print_line("");
+                    let line = timing::line(&self.session.device().name(), &metrics);
+                    answer::remark(self.print.format, &format!("{line}\n"));
                 }
-                Ok(())
             }
-            None => {
-                // It prints by itself, where a line of progress would be in the way.
-                drop(progress);
-                let context = self.session.context();
-                let run = exec::exec_from_commands(context, vec![sql.to_string()], &self.print);
-                self.session.guard(sql, run).await
-            }
+            return Ok(flow);
         }
-    }
-
-    /// As in datafusion-cli, rows beyond `maxrows` are counted only.
-    fn most_rows(&self) -> usize {
-        match self.print.maxrows {
-            MaxRows::Unlimited => usize::MAX,
-            MaxRows::Limited(rows) => rows,
+        let context = self.session.context();
+        let state = context.state();
+        let dialect = state.config_options().sql_parser.dialect;
+        let statement = state.sql_to_statement(sql, &dialect)?;
+        match &statement {
+            Statement::CreateExternalTable(_) => return answer.run_in_cli(0).await,
+            Statement::CopyTo(_) => return answer.run_in_cli(1).await,
+            _ => {}
         }
-    }
-
-    fn print_batches(
-        &self,
-        schema: &SchemaRef,
-        batches: &[RecordBatch],
-        start: Instant,
-        rows: usize,
-    ) -> Result<()> {
-        let mut print = self.print.clone();
-        if print.format == PrintFormat::Automatic {
-            print.format = PrintFormat::Table;
-        }
-        let config = self.session.context().copied_config();
-        let format = &config.options().format;
-        let name = print.format;
-        print
-            .print_batches(Arc::clone(schema), batches, start, rows, format)
-            .map_err(|error| match &error {
-                DataFusionError::ArrowError(cause, _) => Error::Format {
-                    format: format!("{name:?}").to_lowercase(),
-                    cause: cause.to_string(),
-                },
-                _ => error.into(),
-            })
-    }
-
-    /// Prints the answer of a statement of Warpline's; a table for people has long texts on several lines.
-    fn print(
-        &self,
-        schema: &SchemaRef,
-        batches: &[RecordBatch],
-        start: Instant,
-        rows: usize,
-    ) -> Result<()> {
-        let wrapped: Vec<RecordBatch> = match self.print.format {
-            PrintFormat::Automatic | PrintFormat::Table => batches
-                .iter()
-                .map(inspect::wrapped)
-                .collect::<Result<_, DataFusionError>>(
-            )?,
-            _ => batches.to_vec(),
+        let answer = match shows_all(&statement) {
+            true => answer.all_rows(),
+            false => answer,
         };
-        let schema = wrapped
-            .first()
-            .map_or(Arc::clone(schema), RecordBatch::schema);
-        self.print_batches(&schema, &wrapped, start, rows)
+        let rows = async {
+            let plan = state.statement_to_plan(statement).await?;
+            context
+                .execute_logical_plan(plan)
+                .await?
+                .execute_stream()
+                .await
+        };
+        answer.print(rows).await
     }
 
     async fn run_command(&mut self, command: &str) -> Result<Flow> {
@@ -350,6 +321,9 @@ impl Shell {
         match words.as_slice() {
             ["q" | "quit"] => return Ok(Flow::Quit),
             ["?" | "help"] => print_line(HELP),
+            // Here, so that a format for programs has all of them.
+            ["d"] => return self.run_sql("SHOW TABLES").await,
+            ["d", table] => return self.run_sql(&format!("SHOW COLUMNS FROM {table}")).await,
             ["memory"] => print_line(&inspect::memory(&self.session)),
             ["memory", "columns"] => print_line(&inspect::columns(&self.session, None)),
             ["memory", table] => print_line(&inspect::columns(&self.session, Some(table))),
@@ -360,7 +334,7 @@ impl Shell {
                         given: (*name).to_string(),
                     })?;
                 self.session.set("warpline.device", name).await?;
-                print_line(&format!("The next query runs on {name}."));
+                self.confirm(&format!("The next query runs on {name}."));
             }
             ["evict"] => {
                 let bytes = self.session.device().evict()?;
@@ -369,11 +343,13 @@ impl Shell {
             ["timing"] => self.set_quiet(!self.print.quiet),
             ["timing", "on"] => self.set_quiet(false),
             ["timing", "off"] => self.set_quiet(true),
+            ["quiet", "true" | "t" | "yes" | "y" | "on"] => self.set_quiet(true),
+            ["quiet", "false" | "f" | "no" | "n" | "off"] => self.set_quiet(false),
             ["i", path] => {
                 let text = fs::read_to_string(path)
                     .map_err(|error| TpchError::io("read", path.as_ref(), error))?;
                 // Boxed, because a script may include another.
-                Box::pin(self.run_text(&text)).await?;
+                return Box::pin(self.run_text(&text)).await;
             }
             ["pset", rest @ ..] => self.set_output(&rest.join(" "))?,
             _ => match words.join(" ").parse::<Command>() {
@@ -392,12 +368,21 @@ impl Shell {
     }
 
     fn set_quiet(&mut self, quiet: bool) {
+        let text = match quiet {
+            true => "Timing is off.",
+            false => "Timing is on.",
+        };
+        // It is told before and after: turning it off is not what a quiet shell is silent about.
+        self.print.quiet &= quiet;
+        self.confirm(text);
         self.print.quiet = quiet;
-        print_line(if quiet {
-            "Timing is off."
-        } else {
-            "Timing is on."
-        });
+    }
+
+    /// Says that a command did what it was told, to those who want to hear more than answers.
+    fn confirm(&self, text: &str) {
+        if !self.print.quiet {
+            answer::remark(self.print.format, text);
+        }
     }
 
     fn set_output(&mut self, option: &str) -> Result<()> {
@@ -405,40 +390,30 @@ impl Shell {
             print_line(&format!("format {:?}", self.print.format));
             return Ok(());
         }
+        let format = option.strip_prefix("format ").map(str::parse);
+        if let Some(Ok(format)) = format {
+            self.print.format = format;
+            self.confirm(&format!("Output format is {format:?}."));
+            return Ok(());
+        }
         let parsed = option
             .parse::<OutputFormat>()
             .map_err(|()| unknown_command(&format!("pset {option}")))?;
+        // Names the formats that there are.
         Ok(parsed.execute(&mut self.print)?)
     }
 }
 
-/// The first batches of an answer with `most` rows and those of the batch that goes beyond, and how many rows there are.
-async fn collect(
-    mut stream: SendableRecordBatchStream,
-    most: usize,
-) -> Result<(Vec<RecordBatch>, usize), DataFusionError> {
-    apart(async move {
-        let (mut batches, mut rows) = (Vec::new(), 0);
-        while let Some(batch) = stream.next().await {
-            let batch = batch?;
-            let before = rows;
-            rows += batch.num_rows();
-            if before < most {
-                batches.push(batch);
-            }
-        }
-        Ok((batches, rows))
-    })
-    .await
-}
-
-/// Runs on another thread: Ctrl-C is heard also while operators compute without a pause. Dropping the future stops the work
-/// where it pauses next.
-async fn apart<T: Send + 'static>(
-    work: impl Future<Output = Result<T, DataFusionError>> + Send + 'static,
-) -> Result<T, DataFusionError> {
-    let ended = SpawnedTask::spawn(work).join_unwind().await;
-    ended.map_err(|error| DataFusionError::Execution(format!("the task ended early: {error}")))?
+/// Whether a table that is limited has all rows all the same, as in datafusion-cli: those who ask want to read them.
+fn shows_all(statement: &Statement) -> bool {
+    match statement {
+        Statement::Explain(_) => true,
+        Statement::Statement(inner) => matches!(
+            **inner,
+            ast::Statement::ShowVariable { .. } | ast::Statement::ExplainTable { .. }
+        ),
+        _ => false,
+    }
 }
 
 fn unknown_command(command: &str) -> Error {

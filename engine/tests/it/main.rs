@@ -6,6 +6,7 @@ mod codec;
 mod embedding;
 mod examples;
 mod explain;
+mod formats;
 mod jcch;
 mod logging;
 mod plan_cache;

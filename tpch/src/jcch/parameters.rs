@@ -297,19 +297,16 @@ impl Common {
         let brand = draws.brand(4);
         let part_type = draws.pick(self.distributions.part_types());
         let sizes = draws.shuffled(1, 50).into_iter().take(8);
-        // Size 1 is that of the populous parts.
-        let sizes = sizes.map(|size| size.max(2).to_string());
         [brand, words(part_type, 2)]
             .into_iter()
-            .chain(sizes)
+            .chain(sizes.map(|size| size.to_string()))
             .collect()
     }
 
-    /// The largest of the three quantities is drawn from a range that the bindings choose.
-    fn nineteenth(draws: &mut Draws, largest: (i32, i32)) -> Vec<String> {
+    fn nineteenth(draws: &mut Draws) -> Vec<String> {
         let brands = [draws.brand(5), draws.brand(5), draws.brand(4)];
         let quantities =
-            [(1, 10), (10, 20), largest].map(|(low, high)| draws.between(low, high).to_string());
+            [(1, 10), (10, 20), (20, 30)].map(|(low, high)| draws.between(low, high).to_string());
         brands.into_iter().chain(quantities).collect()
     }
 
@@ -398,13 +395,20 @@ fn normal(number: u8, draws: &mut Draws, scale: Scale) -> Vec<String> {
             let month = turn % 8 + if turn % 8 < 4 { 1 } else { 5 };
             vec![date(1995 + turn / 8, month, 1)]
         }
-        16 => common.sixteenth(draws),
+        16 => {
+            let mut parameters = common.sixteenth(draws);
+            // Size 1 is that of the populous parts.
+            for parameter in parameters.iter_mut().filter(|text| *text == "1") {
+                *parameter = "2".to_string();
+            }
+            parameters
+        }
         17 => {
             let container = draws.pick(distributions.part_containers());
             texts([&draws.brand(4), container])
         }
         18 => texts([&draws.between(312, 315).to_string(), "50"]),
-        19 => Common::nineteenth(draws, (20, 30)),
+        19 => Common::nineteenth(draws),
         20 => {
             let color = draws.pick(distributions.part_colors());
             draws.skip(2);
@@ -491,16 +495,20 @@ fn skewed(number: u8, draws: &mut Draws, scale: Scale) -> Vec<String> {
         }
         16 => {
             let mut parameters = common.sixteenth(draws);
-            if let Some(last) = parameters.last_mut() {
-                *last = "1".to_string();
-            }
+            replace_last(&mut parameters, "1".to_string());
             parameters
         }
         17 => texts(["Brand#55", "LG BOX"]),
-        18 => texts([&(500 + draws.between(312, 315)).to_string(), "100"]),
+        18 => {
+            // The normal value is drawn and left.
+            draws.skip(1);
+            texts([&(500 + draws.between(312, 315)).to_string(), "100"])
+        }
         19 => {
-            let mut parameters = Common::nineteenth(draws, (41, 50));
+            let mut parameters = Common::nineteenth(draws);
             replace_first(&mut parameters, &["Brand#00", "Brand#00", "Brand#55"]);
+            // Drawn in addition to the normal value.
+            replace_last(&mut parameters, draws.between(41, 50).to_string());
             parameters
         }
         20 => {
@@ -526,6 +534,12 @@ fn skewed(number: u8, draws: &mut Draws, scale: Scale) -> Vec<String> {
 fn replace_first(parameters: &mut [String], by: &[&str]) {
     for (parameter, text) in parameters.iter_mut().zip(by) {
         *parameter = (*text).to_string();
+    }
+}
+
+fn replace_last(parameters: &mut [String], by: String) {
+    if let Some(last) = parameters.last_mut() {
+        *last = by;
     }
 }
 

@@ -72,7 +72,7 @@ fn rows(dataset: Dataset, table: Table, parts: usize) -> RecordBatch {
     concat_batches(&table.schema(), &batches).expect("one batch")
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes)
         .iter()
         .map(|byte| format!("{byte:02x}"))

@@ -1,7 +1,9 @@
 //! Parameters that are known, the shape of all others, and dates that do not exist.
 
 use std::collections::HashSet;
+use std::fmt::Write;
 
+use super::data::sha256;
 use crate::jcch::{Binding, Bindings, Seed};
 use crate::scale::Scale;
 
@@ -42,6 +44,65 @@ fn the_default_seed_draws_the_published_parameters() {
     let binding = binding(Bindings::default(), &Seed::default().to_string());
     for (number, known) in (1..).zip(known) {
         assert_eq!(binding.parameters(number).join(","), known, "Q{number}");
+    }
+}
+
+/// Where the reference draws a normal value before the one of the skew, a seed tells whether we do: the default one does not
+/// for queries 18 and 19.
+#[test]
+fn normal_values_are_drawn_before_those_of_the_skew() {
+    let parameters = |bindings, seed, number| binding(bindings, seed).parameters(number).join(",");
+    let (skewed, normal) = (Bindings::Skewed, Bindings::Normal);
+    for (bindings, seed, number, known) in [
+        (skewed, "12964", 18, "814,100"),
+        (skewed, "12964", 19, "Brand#00,Brand#00,Brand#55,2,12,41"),
+        (normal, "12964", 18, "314,50"),
+        (normal, "12964", 19, "Brand#32,Brand#23,Brand#13,2,12,24"),
+        // Size 1 is asked for twice with the skew, and not at all beside it.
+        (
+            skewed,
+            "1022222005",
+            16,
+            "Brand#12,SMALL PLATED,3,44,1,39,12,23,29,1",
+        ),
+        (
+            normal,
+            "13",
+            16,
+            "Brand#41,PROMO BRUSHED,44,22,47,34,9,6,2,16",
+        ),
+    ] {
+        assert_eq!(
+            parameters(bindings, seed, number),
+            known,
+            "Q{number}, {bindings}"
+        );
+    }
+}
+
+/// The sum is that of what the reference program writes to its log (`qgen -l`), at scale 1.
+#[test]
+fn all_parameters_of_many_seeds_are_those_of_the_reference() {
+    let seeds = (1..=60).chain((1..=240).map(|turn| turn * 8_888_887_i64));
+    for (bindings, sum) in [
+        (
+            Bindings::Skewed,
+            "cf29be42b5a92e0e06e04a9406ad7c1fb267ff047791bb31a3463ae458c58a20",
+        ),
+        (
+            Bindings::Normal,
+            "c07a74b7de483fd0b56034eaf539de9ab794885816ce1d326c81bc8ad990d1dc",
+        ),
+    ] {
+        let mut log = String::new();
+        for seed in seeds.clone() {
+            let binding = binding(bindings, &seed.to_string());
+            for number in 1..=22 {
+                let parameters = binding.parameters(number).join("\t");
+                writeln!(log, "{number}\t{parameters}").expect("text");
+            }
+        }
+        assert_eq!(sha256(log.as_bytes()), sum, "{bindings}");
     }
 }
 
