@@ -16,8 +16,10 @@ mod shell;
 mod tpch;
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use warpline_gpu::device::cubin_cache::cache_directory;
 
 /// What a run of the program left.
 struct Outcome {
@@ -78,6 +80,11 @@ impl Outcome {
     }
 }
 
+/// Where the program keeps compiled kernels: where the tests of this user do, so that each is compiled once.
+fn kernel_cache() -> PathBuf {
+    cache_directory("").unwrap_or_default()
+}
+
 /// Runs the program in a directory, with `input` on its standard input.
 fn run_in(directory: &Path, arguments: &[&str], input: &str) -> Outcome {
     run_with(directory, arguments, input, &[])
@@ -94,6 +101,7 @@ fn run_with(
         .args(arguments)
         .current_dir(directory)
         .env("HOME", directory)
+        .env("WARPLINE_CACHE_DIR", kernel_cache())
         .env_remove("XDG_STATE_HOME")
         .env_remove("RUST_LOG")
         .envs(variables.iter().copied())

@@ -18,7 +18,7 @@ const MAGIC: &[u8; 8] = b"WLCUBIN1";
 const CHECKSUM_BYTES: usize = 32;
 
 /// Name of an entry: the SHA-256 of its ingredients.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CacheKey(String);
 
 impl CacheKey {
@@ -30,6 +30,11 @@ impl CacheKey {
             hash.update(ingredient.as_bytes());
         }
         Self(hash.finalize().iter().map(|b| format!("{b:02x}")).collect())
+    }
+
+    /// The key as text, e.g. as an ingredient of another.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 

@@ -16,9 +16,9 @@ use warpline_cuda::emulator::{
     self, CompileOptions, Emulator, EmulatorError, EmulatorOptions, Resident, Sanitizer,
 };
 
+use super::accepted::Accepted;
 use super::{
     CompileReport, Device, DeviceInfo, DevicePtr, Event, Kernel, LaunchConfig, Module, Stream,
-    nvrtc,
 };
 use crate::error::{GpuError, Result};
 
@@ -134,6 +134,7 @@ pub struct EmulatedDevice {
     info: DeviceInfo,
     options: EmulatedOptions,
     emulator: Emulator,
+    accepted: Accepted,
     allocated: AtomicUsize,
     /// Held by every operation on memory.
     turn: Mutex<()>,
@@ -196,6 +197,7 @@ impl EmulatedDevice {
             info,
             options,
             emulator,
+            accepted: Accepted::open(),
             allocated: AtomicUsize::new(0),
             turn: Mutex::new(()),
         })
@@ -408,7 +410,7 @@ impl Device for EmulatedDevice {
                     other => self.failure(format!("compiling '{name}'"), &other),
                 })?;
         if self.options.check_with_nvrtc {
-            nvrtc::compile(name, source, (9, 0))?;
+            self.accepted.check(name, source)?;
         }
         let report = CompileReport {
             milliseconds: start.elapsed().as_secs_f64() * 1e3,

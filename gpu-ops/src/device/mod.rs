@@ -4,6 +4,7 @@
 //! out by [`crate::memory::MemoryPool`] alone; everything above works with
 //! [`crate::memory::DeviceBuffer`]s, never with raw addresses.
 
+mod accepted;
 pub mod cubin_cache;
 pub mod cuda;
 pub mod emulated;

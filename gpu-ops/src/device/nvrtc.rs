@@ -5,10 +5,11 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use libloading::Library;
 
+use super::cubin_cache::CacheKey;
 use crate::error::{GpuError, Result};
 
 /// Environment variable with the path of the NVRTC library file.
@@ -111,8 +112,23 @@ pub fn architecture_for(capability: (u32, u32)) -> Result<(u32, u32)> {
         })
 }
 
-/// All options for an architecture, in order; part of the key of the cubin cache.
-pub(super) fn options(architecture: (u32, u32)) -> Vec<String> {
+/// The key of what `compiler` makes of a source for an architecture: everything that determines it.
+pub(super) fn cache_key(source: &str, compiler: &str, architecture: (u32, u32)) -> CacheKey {
+    // A fifth of a megabyte that does not change.
+    static HEADERS: LazyLock<CacheKey> = LazyLock::new(|| {
+        let headers = warpline_cuda::headers().iter();
+        CacheKey::new(headers.flat_map(|(name, text)| [*name, *text]))
+    });
+    let options = options(architecture);
+    CacheKey::new(
+        [source, compiler, HEADERS.as_str()]
+            .into_iter()
+            .chain(options.iter().map(String::as_str)),
+    )
+}
+
+/// All options for an architecture, in order.
+fn options(architecture: (u32, u32)) -> Vec<String> {
     let mut options = vec![format!(
         "--gpu-architecture=sm_{}{}",
         architecture.0, architecture.1

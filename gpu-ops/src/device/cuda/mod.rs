@@ -187,16 +187,7 @@ impl CudaDevice {
     }
 
     fn cache_key(&self, source: &str) -> CacheKey {
-        let options = nvrtc::options(self.architecture);
-        let headers = warpline_cuda::headers()
-            .iter()
-            .flat_map(|(name, text)| [*name, *text]);
-        CacheKey::new(
-            [source, self.info.compiler.as_str()]
-                .into_iter()
-                .chain(options.iter().map(String::as_str))
-                .chain(headers),
-        )
+        nvrtc::cache_key(source, &self.info.compiler, self.architecture)
     }
 }
 
