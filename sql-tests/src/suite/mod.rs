@@ -115,10 +115,10 @@ fn run_files(arguments: &Arguments) -> io::Result<bool> {
         let jobs: Vec<_> = (0..arguments.jobs.max(1))
             .map(|_| scope.spawn(job))
             .collect();
-        let ended = jobs.into_iter().map(thread::ScopedJoinHandle::join);
-        ended
-            .map(|outcome| outcome.unwrap_or_else(|_| Err(io::Error::other("a job panicked"))))
-            .collect::<io::Result<()>>()
+        jobs.into_iter().try_for_each(|job| {
+            let panicked = |_| Err(io::Error::other("a job panicked"));
+            job.join().unwrap_or_else(panicked)
+        })
     })?;
     let summary = suite
         .summary

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use warpline::DeviceChoice;
-use warpline_sql_tests::datafusion_files::{self, Difference, Summary};
-use warpline_sql_tests::{datafusion_data, test_device};
+use warpline_sql_tests::comparison::{Difference, Summary};
+use warpline_sql_tests::{datafusion_data, datafusion_files, test_device};
 
 /// Statements that may have another answer than plain DataFusion's: file, line and reason.
 const KNOWN: &[(&str, u32, &str)] = &[
