@@ -10,7 +10,7 @@ mod summary;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use warpline::{DeviceChoice, QueryRun, WarplineSession};
@@ -47,6 +47,8 @@ pub struct Setup {
     pub settings: Vec<(String, String)>,
     /// Longest that one statement may take on a side.
     pub time_limit: Duration,
+    /// Time on a side after which no other statement of a file begins.
+    pub file_time_limit: Duration,
     /// Bytes that DataFusion's operators may hold on a side.
     pub memory: Option<usize>,
     /// Most rows of an answer; statements with more are passed over.
@@ -65,6 +67,7 @@ impl Setup {
                 setting("datafusion.execution.target_partitions", "4"),
             ],
             time_limit,
+            file_time_limit: Duration::MAX,
             memory: None,
             rows: usize::MAX,
         }
@@ -110,9 +113,9 @@ pub async fn run_file(
     let plain = Plain::new(setup).await?;
     clean()?;
     let mut expected = Vec::with_capacity(statements.len());
-    let mut timeouts = 0;
+    let (mut timeouts, mut begin) = (0, Instant::now());
     for statement in statements {
-        if timeouts == TIMEOUTS {
+        if timeouts == TIMEOUTS || begin.elapsed() >= setup.file_time_limit {
             break;
         }
         let answer = plain.clone().run(statement.sql.clone());
@@ -124,8 +127,11 @@ pub async fn run_file(
     clean()?;
     let session = Arc::new(session(setup).await?);
     let mut run = 0;
-    timeouts = 0;
+    (timeouts, begin) = (0, Instant::now());
     for (statement, expected) in statements.iter().zip(expected) {
+        if begin.elapsed() >= setup.file_time_limit {
+            break;
+        }
         run += 1;
         let passed_over = match &expected {
             Err(Failure::PassedOver(why)) => Some(*why),

@@ -9,8 +9,8 @@ use warpline::QueryRun;
 use super::plain::Expected;
 use super::{Failure, Statement, answer};
 
-/// Reasons that a summary lists.
-const LISTED: usize = 60;
+/// Reasons, and refusals, that a summary lists.
+const LISTED: usize = 40;
 
 /// What came of running files.
 #[derive(Debug, Default)]
@@ -29,6 +29,8 @@ pub struct Summary {
     pub without_work: usize,
     /// Those that neither side could run: errors that files expect, other dialects, data and functions that are not there.
     pub refused: usize,
+    /// How plain DataFusion refused them, without what quotes the statement.
+    pub refusals: BTreeMap<String, usize>,
     /// Those whose answers were not compared, and why.
     pub passed_over: BTreeMap<PassedOver, usize>,
     /// Those on which both sides do not agree.
@@ -46,7 +48,7 @@ pub enum PassedOver {
     OutOfTime,
     /// The answer has more rows than are compared.
     Large,
-    /// It comes after a statement that left the two sides with different tables, or after too many that ran out of time.
+    /// It comes after a statement that left the two sides with different tables, or the file took too long.
     Left,
 }
 
@@ -131,16 +133,23 @@ impl fmt::Display for Summary {
         for (kind, count) in kinds {
             writeln!(f, "{count:>8}  do not agree: {kind}")?;
         }
-        if !self.reasons.is_empty() {
-            writeln!(f, "why parts stayed on the CPU:")?;
-        }
-        let mut reasons: Vec<_> = self.reasons.iter().collect();
-        reasons.sort_by(|a, b| b.1.cmp(a.1));
-        for (reason, count) in reasons.iter().take(LISTED) {
-            writeln!(f, "{count:>8}  {reason}")?;
-        }
-        Ok(())
+        list(f, "why parts stayed on the CPU", &self.reasons)?;
+        list(f, "how DataFusion refused statements", &self.refusals)
     }
+}
+
+/// The most frequent first.
+fn list(f: &mut fmt::Formatter<'_>, title: &str, counts: &BTreeMap<String, usize>) -> fmt::Result {
+    if counts.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{title}:")?;
+    let mut counts: Vec<_> = counts.iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(a.1));
+    for (what, count) in counts.iter().take(LISTED) {
+        writeln!(f, "{count:>8}  {what}")?;
+    }
+    Ok(())
 }
 
 impl Summary {
@@ -163,6 +172,9 @@ impl Summary {
         }
         for (reason, count) in other.reasons {
             *self.reasons.entry(reason).or_default() += count;
+        }
+        for (refusal, count) in other.refusals {
+            *self.refusals.entry(refusal).or_default() += count;
         }
         self.differences.extend(other.differences);
     }
@@ -209,10 +221,16 @@ impl Summary {
             (Err(Failure::Refused(error) | Failure::Panicked(error)), Ok(_)) => {
                 Some((Kind::OnlyDataFusionRefuses, error.clone()))
             }
-            _ => {
+            (Err(failure), _) => {
                 self.refused += 1;
+                let how = match failure {
+                    Failure::Refused(error) | Failure::Panicked(error) => without_quotes(error),
+                    _ => String::new(),
+                };
+                *self.refusals.entry(how).or_default() += 1;
                 None
             }
+            (Ok(_), Err(Failure::PassedOver(_))) => None,
         };
         self.differences.extend(what.map(|(kind, what)| Difference {
             file: file.to_path_buf(),
@@ -232,4 +250,12 @@ fn without_count(reason: &str) -> String {
         }
         None => reason.to_string(),
     }
+}
+
+/// An error up to what it quotes of the statement.
+fn without_quotes(error: &str) -> String {
+    const LONGEST: usize = 80;
+    let line = error.lines().next().unwrap_or_default();
+    let text = line.split(['\'', '"', '`', '(']).next().unwrap_or(line);
+    text.chars().take(LONGEST).collect::<String>().trim().into()
 }

@@ -241,4 +241,7 @@ fn time_and_memory_are_bounded() {
     let passed_over = |why| summary.passed_over.get(&why).copied().unwrap_or_default();
     assert!(passed_over(PassedOver::OutOfTime) >= 3, "{summary}");
     assert_eq!(passed_over(PassedOver::Left), 1, "{summary}");
+    setup.file_time_limit = Duration::ZERO;
+    let summary = both(&setup, &["SELECT 1", "SELECT 2"]);
+    assert_eq!(summary.passed_over.get(&PassedOver::Left), Some(&2));
 }

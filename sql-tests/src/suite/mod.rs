@@ -26,6 +26,9 @@ const STACK_BYTES: usize = 64 << 20;
 /// Bytes that DataFusion's operators may hold on a side, for each job.
 const MEMORY: usize = 2 << 30;
 
+/// A file may take so many times as long as a statement.
+const FILE_TIMES: u32 = 6;
+
 /// Most rows of an answer that is compared.
 const ROWS: usize = 1_000_000;
 
@@ -53,7 +56,7 @@ pub struct Arguments {
     /// Begin no other file after so many minutes
     #[arg(long)]
     minutes: Option<f64>,
-    /// Seconds that a statement may take on each side
+    /// Seconds that a statement may take on each side; a file may take six times as long
     #[arg(long, default_value_t = 30.0)]
     seconds: f64,
     /// A setting of both sides: datafusion.*, or of Warpline's: warpline.*
@@ -94,6 +97,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 fn run_files(arguments: &Arguments) -> io::Result<bool> {
     let mut setup = Setup::new(arguments.device, time(arguments.seconds, 1.0)?);
     setup.settings.extend(arguments.settings.iter().cloned());
+    setup.file_time_limit = setup.time_limit.saturating_mul(FILE_TIMES);
     setup.memory = Some(MEMORY);
     setup.rows = ROWS;
     let minutes = arguments.minutes.map(|count| time(count, 60.0));
