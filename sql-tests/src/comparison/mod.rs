@@ -139,7 +139,7 @@ pub async fn run_file(
             _ => None,
         };
         if let Some(why) = passed_over {
-            summary.pass_over(why);
+            summary.pass_over(statement, why);
             continue;
         }
         let work = on_warpline(Arc::clone(&session), statement.sql.clone());
@@ -152,8 +152,8 @@ pub async fn run_file(
             break;
         }
     }
-    for _ in run..statements.len() {
-        summary.pass_over(PassedOver::Left);
+    for statement in &statements[run..] {
+        summary.pass_over(statement, PassedOver::Left);
     }
     Ok(summary)
 }
@@ -188,7 +188,8 @@ async fn on_warpline(session: Arc<WarplineSession>, sql: String) -> Result<Query
 
 /// A session reports panics below as errors.
 fn refusal(error: String) -> Failure {
-    match error.contains("panic") {
+    let panicked = ["panicked", "ended in a panic"];
+    match panicked.iter().any(|words| error.contains(words)) {
         true => Failure::Panicked(error),
         false => Failure::Refused(error),
     }

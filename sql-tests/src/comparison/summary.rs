@@ -19,6 +19,8 @@ pub struct Summary {
     pub files: usize,
     /// Statements and queries in them.
     pub statements: usize,
+    /// Those that ask for rows.
+    pub queries: usize,
     /// Those that the device alone ran.
     pub wholly: usize,
     /// Those of which a part ran on the device.
@@ -113,7 +115,11 @@ impl fmt::Display for Difference {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} files, {} statements", self.files, self.statements)?;
+        let (files, statements, queries) = (self.files, self.statements, self.queries);
+        writeln!(
+            f,
+            "{files} files, {statements} statements, {queries} of them queries"
+        )?;
         for (count, what) in [
             (self.wholly, "ran wholly on the device"),
             (self.partly, "ran partly on the device"),
@@ -162,6 +168,7 @@ impl Summary {
     pub fn add(&mut self, other: Self) {
         self.files += other.files;
         self.statements += other.statements;
+        self.queries += other.queries;
         self.wholly += other.wholly;
         self.partly += other.partly;
         self.on_cpu += other.on_cpu;
@@ -179,8 +186,13 @@ impl Summary {
         self.differences.extend(other.differences);
     }
 
-    pub(super) fn pass_over(&mut self, why: PassedOver) {
+    fn count(&mut self, statement: &Statement) {
         self.statements += 1;
+        self.queries += usize::from(statement.is_query());
+    }
+
+    pub(super) fn pass_over(&mut self, statement: &Statement, why: PassedOver) {
+        self.count(statement);
         *self.passed_over.entry(why).or_default() += 1;
     }
 
@@ -191,7 +203,7 @@ impl Summary {
         expected: &Result<Expected, Failure>,
         found: Result<QueryRun, Failure>,
     ) {
-        self.statements += 1;
+        self.count(statement);
         if let Ok(run) = &found {
             let metrics = &run.metrics;
             *match (metrics.kernels > 0, metrics.fallbacks.is_empty()) {
