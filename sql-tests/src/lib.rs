@@ -12,9 +12,10 @@
 //! fixture.check("SELECT a + 1 AS b FROM t WHERE a IS NOT NULL");
 //! ```
 //!
-//! [`slt`] runs sqllogictest files, [`datafusion_files`] those of DataFusion itself, with [`datafusion_data`]
-//! for what they read. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
+//! [`slt`] runs sqllogictest files. [`comparison`] compares files of statements with plain DataFusion: [`datafusion_files`] those of
+//! DataFusion itself, with [`datafusion_data`] for what they read, [`suite`] those of other engines. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
 
+pub mod comparison;
 pub mod datafusion_data;
 pub mod datafusion_files;
 mod fixture;

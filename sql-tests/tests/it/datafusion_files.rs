@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use warpline::DeviceChoice;
-use warpline_sql_tests::datafusion_files::{self, Difference, Summary};
-use warpline_sql_tests::{datafusion_data, test_device};
+use warpline_sql_tests::comparison::{Difference, Summary};
+use warpline_sql_tests::{datafusion_data, datafusion_files, test_device};
 
 /// Statements that may have another answer than plain DataFusion's: file, line and reason.
 const KNOWN: &[(&str, u32, &str)] = &[
@@ -72,7 +72,7 @@ fn run(device: DeviceChoice, sample: bool) {
         .expect("a runtime");
     let begin = Instant::now();
     let finished = |file: &Path, time: Duration, so_far: &Summary| {
-        let (statements, on_device) = (so_far.statements, so_far.on_device);
+        let (statements, on_device) = (so_far.statements, so_far.on_device());
         let differ = so_far.differences.len();
         let file = file.display();
         println!(
@@ -85,7 +85,7 @@ fn run(device: DeviceChoice, sample: bool) {
     let mut unknown = String::new();
     for difference in &summary.differences {
         let is_it = |(file, line, _): &&(&str, u32, &str)| {
-            difference.file.ends_with(file) && difference.line == *line
+            difference.file.ends_with(file) && difference.statement.line == *line
         };
         match KNOWN.iter().find(is_it) {
             Some((file, line, reason)) => println!("known to differ: {file}:{line}: {reason}"),
@@ -98,7 +98,7 @@ fn run(device: DeviceChoice, sample: bool) {
     );
     if device != DeviceChoice::Cpu {
         let differs = |file: &str, line: u32| {
-            let found = |d: &Difference| d.file.ends_with(file) && d.line == line;
+            let found = |d: &Difference| d.file.ends_with(file) && d.statement.line == line;
             summary.differences.iter().any(found)
         };
         for (file, line, reason) in KNOWN {
@@ -106,7 +106,7 @@ fn run(device: DeviceChoice, sample: bool) {
                 println!("no longer differs: {file}:{line}: {reason}");
             }
         }
-        assert!(summary.on_device > 0, "nothing ran on the device");
+        assert!(summary.on_device() > 0, "nothing ran on the device");
     }
 }
 

@@ -1,0 +1,224 @@
+//! Runs files of statements on plain DataFusion, then on Warpline, and compares answer by answer.
+//!
+//! Plain DataFusion's answers are the standard. Each side has a catalog of its own, so that each statement that defines or changes
+//! a table takes effect on either side exactly once. Plans differ by design, so of `EXPLAIN` only the success is compared.
+
+mod answer;
+mod plain;
+mod summary;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use warpline::{DeviceChoice, QueryRun, WarplineSession};
+use warpline_tpch::QueryEngine;
+
+use plain::Plain;
+pub use summary::{Difference, Kind, PassedOver, Summary};
+
+/// After so many statements that run out of time, the rest of a file is left: work that does not end may hold the session up.
+const TIMEOUTS: usize = 3;
+
+/// A statement of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// The line in the file, or in a file that it includes, from 1.
+    pub line: u32,
+    /// The statement, without a semicolon.
+    pub sql: String,
+}
+
+impl Statement {
+    /// Whether it asks for rows and changes nothing.
+    pub fn is_query(&self) -> bool {
+        is_query(&self.sql)
+    }
+}
+
+/// How both sides run.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Where Warpline runs.
+    pub device: DeviceChoice,
+    /// Settings of both sides, but those of `warpline.*`, which plain DataFusion does not have.
+    pub settings: Vec<(String, String)>,
+    /// Longest that one statement may take on a side.
+    pub time_limit: Duration,
+    /// Time on a side after which no other statement of a file begins.
+    pub file_time_limit: Duration,
+    /// Bytes that DataFusion's operators may hold on a side.
+    pub memory: Option<usize>,
+    /// Most rows of an answer; statements with more are passed over.
+    pub rows: usize,
+}
+
+impl Setup {
+    /// A device, with so much time, and without other bounds.
+    pub fn new(device: DeviceChoice, time_limit: Duration) -> Self {
+        let setting = |key: &str, value: &str| (key.to_string(), value.to_string());
+        Self {
+            device,
+            settings: vec![
+                setting("warpline.min_rows", "0"),
+                // As many as DataFusion's own runner of such files has.
+                setting("datafusion.execution.target_partitions", "4"),
+            ],
+            time_limit,
+            file_time_limit: Duration::MAX,
+            memory: None,
+            rows: usize::MAX,
+        }
+    }
+
+    /// Memory, disk and object stores for one side.
+    fn runtime(&self) -> io::Result<Arc<RuntimeEnv>> {
+        let mut builder = RuntimeEnvBuilder::new();
+        if let Some(bytes) = self.memory {
+            builder = builder.with_memory_limit(bytes, 1.0);
+        }
+        builder.build_arc().map_err(io::Error::other)
+    }
+}
+
+/// Why a statement has no answer.
+#[derive(Debug, Clone)]
+enum Failure {
+    /// It is not for comparison.
+    PassedOver(PassedOver),
+    /// It is refused.
+    Refused(String),
+    /// It panicked.
+    Panicked(String),
+    /// It took longer than it may.
+    OutOfTime,
+}
+
+/// Runs the statements of a file on new sessions. `clean` empties what they write to, before either side.
+///
+/// # Errors
+/// A session that does not open, or what `clean` reports.
+pub async fn run_file(
+    setup: &Setup,
+    file: &Path,
+    statements: &[Statement],
+    clean: impl Fn() -> io::Result<()>,
+) -> io::Result<Summary> {
+    let mut summary = Summary {
+        files: 1,
+        ..Summary::default()
+    };
+    let plain = Plain::new(setup).await?;
+    clean()?;
+    let mut expected = Vec::with_capacity(statements.len());
+    let (mut timeouts, mut begin) = (0, Instant::now());
+    for statement in statements {
+        if timeouts == TIMEOUTS || begin.elapsed() >= setup.file_time_limit {
+            break;
+        }
+        let answer = plain.clone().run(statement.sql.clone());
+        let answer = within_time(setup.time_limit, answer).await;
+        timeouts += usize::from(matches!(answer, Err(Failure::OutOfTime)));
+        expected.push(answer);
+    }
+    drop(plain);
+    clean()?;
+    let session = Arc::new(session(setup).await?);
+    let mut run = 0;
+    (timeouts, begin) = (0, Instant::now());
+    for (statement, expected) in statements.iter().zip(expected) {
+        if begin.elapsed() >= setup.file_time_limit {
+            break;
+        }
+        run += 1;
+        let passed_over = match &expected {
+            Err(Failure::PassedOver(why)) => Some(*why),
+            Err(Failure::OutOfTime) => Some(PassedOver::OutOfTime),
+            _ => None,
+        };
+        if let Some(why) = passed_over {
+            summary.pass_over(statement, why);
+            continue;
+        }
+        let work = on_warpline(Arc::clone(&session), statement.sql.clone());
+        let found = within_time(setup.time_limit, work).await;
+        timeouts += usize::from(matches!(found, Err(Failure::OutOfTime)));
+        let one_sided = expected.is_ok() != found.is_ok();
+        summary.compare(file, statement, &expected, found);
+        // From here on the two sides have different tables, or no answer comes any more.
+        if one_sided && !statement.is_query() || timeouts == TIMEOUTS {
+            break;
+        }
+    }
+    for statement in &statements[run..] {
+        summary.pass_over(statement, PassedOver::Left);
+    }
+    Ok(summary)
+}
+
+async fn session(setup: &Setup) -> io::Result<WarplineSession> {
+    let mut builder = WarplineSession::builder()
+        .device(setup.device)
+        .runtime(setup.runtime()?);
+    for (key, value) in &setup.settings {
+        builder = builder.set(key, value);
+    }
+    builder.open().await.map_err(io::Error::other)
+}
+
+/// Queries run on the device alone where they can, also where that does not pay; else in part, as users have it.
+async fn on_warpline(session: Arc<WarplineSession>, sql: String) -> Result<QueryRun, Failure> {
+    let refused = |error: datafusion::error::DataFusionError| refusal(error.strip_backtrace());
+    if is_query(&sql) && session.device().is_in_use() {
+        let require = |value| session.set("warpline.require_gpu", value);
+        let failed = |error: warpline::Error| Failure::Refused(error.to_string());
+        require("true").await.map_err(failed)?;
+        let run = session.run(&sql).await;
+        require("false").await.map_err(failed)?;
+        match run.map_err(refused) {
+            // It says why the device alone does not do.
+            Err(Failure::Refused(error)) if error.contains("warpline.require_gpu") => {}
+            done => return done,
+        }
+    }
+    session.run(&sql).await.map_err(refused)
+}
+
+/// A session reports panics below as errors.
+fn refusal(error: String) -> Failure {
+    let panicked = ["panicked", "ended in a panic"];
+    match panicked.iter().any(|words| error.contains(words)) {
+        true => Failure::Panicked(error),
+        false => Failure::Refused(error),
+    }
+}
+
+/// On a worker thread, whose stack is large. The limit holds for work that never waits as well: it is left to itself.
+async fn within_time<T: Send + 'static>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    let task = tokio::spawn(work);
+    let abort = task.abort_handle();
+    match tokio::time::timeout(limit, task).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(error)) => Err(Failure::Panicked(error.to_string())),
+        Err(_) => {
+            abort.abort();
+            Err(Failure::OutOfTime)
+        }
+    }
+}
+
+/// Whether the text asks for rows and changes nothing.
+fn is_query(sql: &str) -> bool {
+    let start = sql.trim_start().to_ascii_lowercase();
+    ["select", "with", "from", "values", "("]
+        .iter()
+        .any(|word| start.starts_with(word))
+}
+
+#[cfg(test)]
+mod tests;
