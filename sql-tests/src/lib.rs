@@ -13,13 +13,15 @@
 //! ```
 //!
 //! [`slt`] runs sqllogictest files, [`datafusion_files`] those of DataFusion itself, with [`datafusion_data`]
-//! for what they read. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
+//! for what they read. [`mod@fuzz`] draws tables and queries at random. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
 
 pub mod datafusion_data;
 pub mod datafusion_files;
 mod fixture;
 pub mod fuzz;
+mod random;
 pub mod slt;
 pub mod suite;
 
 pub use fixture::{Expected, Fixture, test_device};
+pub use random::Random;
