@@ -9,6 +9,7 @@ use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::error::DataFusionError;
 use datafusion::physical_plan::{ExecutionPlan, collect};
+use datafusion::prelude::SessionContext;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use warpline::{Device, DeviceChoice, QueryRun, WarplineSession};
@@ -91,6 +92,13 @@ pub struct Opened {
 pub struct Expected {
     answer: Answer,
     ordering: Ordering,
+}
+
+impl Opened {
+    /// Plain DataFusion over the tables.
+    pub fn reference(&self) -> &SessionContext {
+        self.session.reference()
+    }
 }
 
 impl Expected {

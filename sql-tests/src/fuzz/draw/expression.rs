@@ -58,10 +58,59 @@ impl Draw<'_> {
             .iter()
             .filter(|leaf| leaf.expr.class == class && !(exact && leaf.expr.inexact))
             .collect();
+        if fitting.is_empty() && self.random.chance(85) {
+            let converted = self.converted(class, exact, leaves);
+            return converted.unwrap_or_else(|| self.constant(class));
+        }
         if fitting.is_empty() || self.random.chance(12) {
             return self.constant(class);
         }
         self.random.one(&fitting).expr.clone()
+    }
+
+    /// Something of a class that no leaf has, made of leaves of others.
+    fn converted(&mut self, class: Class, exact: bool, leaves: &[Leaf]) -> Option<Expr> {
+        let mut there: Vec<Class> = leaves
+            .iter()
+            .filter(|leaf| !(exact && leaf.expr.inexact))
+            .map(|leaf| leaf.expr.class)
+            .collect();
+        there.sort();
+        there.dedup();
+        if there.is_empty() {
+            return None;
+        }
+        let any = *self.random.one(&there);
+        let usable = |form: &&Form| {
+            form.result == Some(class)
+                && (form.nature == Nature::Exact || form.nature == Nature::Inexact && !exact)
+                && form.slots.iter().all(|slot| match slot {
+                    Slot::Is(of) => there.contains(of),
+                    Slot::Any | Slot::Constant => true,
+                    Slot::Same => false,
+                })
+        };
+        let forms: Vec<(usize, &Form)> = FORMS
+            .iter()
+            .filter(usable)
+            .map(|form| (form.weight, form))
+            .collect();
+        if forms.is_empty() {
+            return None;
+        }
+        let form = *self.random.weighted(&forms);
+        let operands = form
+            .slots
+            .iter()
+            .map(|slot| match slot {
+                Slot::Is(of) => self.leaf(*of, exact, leaves),
+                Slot::Same | Slot::Any => self.leaf(any, exact, leaves),
+                Slot::Constant => self.constant(any),
+            })
+            .collect();
+        let mut expr = Expr::call(class, form.text, operands);
+        expr.inexact |= form.nature == Nature::Inexact;
+        Some(expr)
     }
 
     pub(crate) fn constant(&mut self, class: Class) -> Expr {
@@ -112,8 +161,8 @@ impl Draw<'_> {
             return self.constant(class);
         }
         let (function, argument) = *self.random.weighted(&choices);
-        let distinct = argument.is_some() && self.random.chance(14);
-        let argument = argument.map(|class| match self.random.chance(7) {
+        let distinct = argument.is_some() && self.random.chance(16);
+        let argument = argument.map(|class| match self.random.chance(10) {
             true => self.constant(class),
             false => {
                 let depth = *self.random.one(&[0, 0, 0, 1, 1, 2]);

@@ -193,7 +193,7 @@ pub(crate) fn constant(random: &mut Random, class: Class) -> String {
             "CAST(1.75 AS DECIMAL(15, 4))",
         ],
         Float => &["0.0", "0.125", "0.5", "-0.25", "1.5", "CAST(NULL AS DOUBLE)"],
-        Bool => &["true", "false", "CAST(NULL AS BOOLEAN)"],
+        Bool => &["true", "true", "false", "false", "CAST(NULL AS BOOLEAN)"],
         Text => &["'one'", "'two'", "''", "'a'", "'ab'", "'Bär'", "'m'", "CAST(NULL AS VARCHAR)"],
         Date => &[
             "DATE '2000-02-23'",
@@ -208,4 +208,72 @@ pub(crate) fn constant(random: &mut Random, class: Class) -> String {
         ],
     };
     (*random.one(list)).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    /// A table with a column of each class.
+    const TABLE: &str = "CREATE TABLE t AS SELECT arrow_cast(column1, 'Int32') AS i, \
+        arrow_cast(column1, 'Decimal128(15, 2)') AS d, arrow_cast(column1, 'Float64') AS f, column1 > 0 AS b, \
+        arrow_cast(column1, 'Utf8') AS s, arrow_cast(column1, 'Date32') AS t, \
+        arrow_cast(arrow_cast(column1, 'Int64'), 'Timestamp(us)') AS p FROM (VALUES (1), (2)) AS v";
+
+    fn column(class: Class) -> &'static str {
+        match class {
+            Int => "i",
+            Decimal => "d",
+            Float => "f",
+            Bool => "b",
+            Text => "s",
+            Date => "t",
+            Timestamp => "p",
+        }
+    }
+
+    #[tokio::test]
+    async fn datafusion_accepts_each_form() {
+        let context = SessionContext::new();
+        context.sql(TABLE).await.expect("a table");
+        let mut random = Random::new(1);
+        let mut refused = Vec::new();
+        for form in FORMS {
+            for class in Class::ALL {
+                let result = form.result.unwrap_or(class);
+                let mut sql = String::new();
+                let mut slots = form.slots.iter();
+                for (i, piece) in form.text.split("{}").enumerate() {
+                    if i > 0 {
+                        sql.push_str(&match slots.next().expect("a slot for each operand") {
+                            Slot::Is(of) => column(*of).to_string(),
+                            Slot::Same => column(result).to_string(),
+                            Slot::Any => column(class).to_string(),
+                            Slot::Constant => constant(&mut random, class),
+                        });
+                    }
+                    sql.push_str(piece);
+                }
+                assert_eq!(slots.next(), None, "{}", form.text);
+                let sql = format!("SELECT {sql} AS x FROM t");
+                let answer = match context.sql(&sql).await {
+                    Ok(frame) => frame.collect().await,
+                    Err(error) => Err(error),
+                };
+                match answer {
+                    Ok(batches) => {
+                        let schema = batches[0].schema();
+                        let found = Class::of(schema.field(0).data_type());
+                        if found != result {
+                            refused.push(format!("{sql}: {found:?} and not {result:?}"));
+                        }
+                    }
+                    Err(error) => refused.push(format!("{sql}: {}", error.strip_backtrace())),
+                }
+            }
+        }
+        assert!(refused.is_empty(), "{}", refused.join("\n"));
+    }
 }
