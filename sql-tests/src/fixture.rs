@@ -331,7 +331,7 @@ impl Expected {
 }
 
 /// A batch as text, cut to what a person reads.
-fn shown(batch: &RecordBatch) -> String {
+pub(crate) fn shown(batch: &RecordBatch) -> String {
     const ROWS: usize = 20;
     let head = batch.slice(0, batch.num_rows().min(ROWS));
     let text = pretty_format_batches(&[head])

@@ -13,14 +13,17 @@
 //! ```
 //!
 //! [`slt`] runs sqllogictest files. [`comparison`] compares files of statements with plain DataFusion: [`datafusion_files`] those of
-//! DataFusion itself, with [`datafusion_data`] for what they read, [`suite`] those of other engines. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
+//! DataFusion itself, with [`datafusion_data`] for what they read, [`suite`] those of other engines. [`mod@fuzz`] draws tables and
+//! queries at random. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
 
 pub mod comparison;
 pub mod datafusion_data;
 pub mod datafusion_files;
 mod fixture;
 pub mod fuzz;
+mod random;
 pub mod slt;
 pub mod suite;
 
 pub use fixture::{Expected, Fixture, test_device};
+pub use random::Random;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type};
+use arrow::datatypes::{DataType, Float64Type, Schema};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
@@ -77,6 +77,12 @@ impl TypeLetter {
     }
 }
 
+/// The letters of all columns.
+pub(crate) fn type_letters(schema: &Schema) -> String {
+    let fields = schema.fields().iter();
+    fields.map(|f| TypeLetter::of(f.data_type()).0).collect()
+}
+
 #[async_trait]
 impl AsyncDB for Database {
     type Error = StatementError;
@@ -110,7 +116,8 @@ impl AsyncDB for Database {
     }
 }
 
-fn text_rows(batch: &RecordBatch) -> Result<Vec<Vec<String>>, ArrowError> {
+/// The cells of a batch as they print.
+pub(crate) fn text_rows(batch: &RecordBatch) -> Result<Vec<Vec<String>>, ArrowError> {
     let columns: Vec<Vec<String>> = batch
         .columns()
         .iter()

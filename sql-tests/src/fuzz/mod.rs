@@ -1,12 +1,23 @@
 //! Random tables and queries, compared with plain DataFusion.
+//!
+//! A number determines a [`case`]: some tables, settings that force choices of the planner, and queries. Each query runs on plain
+//! DataFusion and on a session with a device; the answers must be equal as [`warpline_tpch::verify`] compares them. Some queries
+//! run in another form that has the same answer as well ([`metamorphic`]). Queries are trees ([`query`]), so that what fails can be made
+//! small ([`shrink`]): fewer rows, a shorter query, no settings; and is written as a sqllogictest file ([`report`]).
+//!
+//! What is no finding: a query that plain DataFusion refuses or takes long for, one for which it contradicts itself, errors of values
+//! (overflow, division by zero) where a case draws expressions that may end in one, and a want of memory under a small budget.
 
-use std::process::ExitCode;
+pub mod case;
+mod draw;
+pub mod metamorphic;
+pub mod oracle;
+pub mod query;
+pub mod render;
+pub mod report;
+mod run;
+pub mod shrink;
+pub mod table;
+pub mod value;
 
-/// What the command takes.
-#[derive(Debug, clap::Args)]
-pub struct Arguments {}
-
-/// Runs the command; the exit status says whether all was equal.
-pub fn run(_: &Arguments) -> ExitCode {
-    ExitCode::SUCCESS
-}
+pub use run::{Arguments, run, run_cases};

@@ -3,6 +3,7 @@
 mod datafusion_files;
 mod differential;
 mod files;
+mod fuzz;
 mod larger;
 mod operators;
 mod relational;

@@ -1,38 +1,11 @@
-//! What the operator tests share: a deterministic source of numbers, columns with nulls, and checks of many
-//! expressions at once.
+//! What the operator tests share: columns with nulls, and checks of many expressions at once.
 
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, ArrowPrimitiveType, BooleanArray, Int32Array, PrimitiveArray};
 use arrow::array::{StringArray, StringViewArray};
 use warpline_sql_tests::Fixture;
-
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seeded, the same on every machine.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// A number in `0..bound`.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
-    pub(crate) fn pick<'a, T: ?Sized>(&mut self, list: &[&'a T]) -> &'a T {
-        list[self.below(list.len())]
-    }
-}
+pub(crate) use warpline_sql_tests::Random;
 
 /// How many rows of a column are NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

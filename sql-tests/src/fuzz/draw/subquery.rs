@@ -1,0 +1,108 @@
+//! Draws subqueries: `EXISTS`, `IN` and scalar ones, correlated by an equality or not.
+
+use super::{Ask, Draw, Leaf};
+use crate::fuzz::query::{Expr, Node};
+use crate::fuzz::value::Class;
+
+impl Draw<'_> {
+    /// A condition with a subquery; a plain one where queries are deep enough.
+    pub(crate) fn subquery_condition(&mut self, ask: &Ask, leaves: &[Leaf]) -> Expr {
+        if ask.depth == 0 {
+            return self.condition(1, leaves);
+        }
+        let negated = self.random.chance(40);
+        let outer = match self.random.chance(50) {
+            true => leaves.to_vec(),
+            false => vec![],
+        };
+        let inner = Ask {
+            depth: ask.depth - 1,
+            exact: true,
+            outer,
+            ..Ask::default()
+        };
+        let class = self.some_class(leaves);
+        match self.random.below(3) {
+            0 => {
+                // Without a correlation it would be one value for all rows.
+                let inner = Ask {
+                    outer: leaves.to_vec(),
+                    classes: Some(vec![class]),
+                    ..inner
+                };
+                let query = Box::new(self.plain(&inner));
+                condition(negated, None, query)
+            }
+            1 => {
+                let inner = Ask {
+                    classes: Some(vec![class]),
+                    ..inner
+                };
+                let value = self.leaf(class, true, leaves);
+                let query = match inner.outer.is_empty() {
+                    true => self.nested(&inner),
+                    false => self.plain(&inner),
+                };
+                condition(negated, Some(Box::new(value)), Box::new(query))
+            }
+            _ => {
+                let value = self.leaf(class, true, leaves);
+                let scalar = self.scalar(class, &Ask { exact: true, ..ask.clone() }, leaves);
+                let form = *self.random.pick(&[&"({} = {})", &"({} < {})", &"({} >= {})"]);
+                Expr::call(Class::Bool, form, vec![value, scalar])
+            }
+        }
+    }
+
+    /// A subquery of one row.
+    pub(crate) fn scalar(&mut self, class: Class, ask: &Ask, leaves: &[Leaf]) -> Expr {
+        let outer = match self.random.chance(40) {
+            true => leaves.to_vec(),
+            false => vec![],
+        };
+        let inner = Ask {
+            depth: ask.depth.saturating_sub(1),
+            classes: Some(vec![class]),
+            exact: ask.exact,
+            single: true,
+            outer,
+        };
+        let query = self.plain(&inner);
+        Expr {
+            class,
+            inexact: query.inexact(0),
+            node: Node::Scalar(Box::new(query)),
+        }
+    }
+
+    /// A `SELECT` alone: DataFusion correlates no set operations or limits.
+    fn plain(&mut self, ask: &Ask) -> crate::fuzz::query::Query {
+        use crate::fuzz::query::{Body, Query};
+        Query::of(Body::Select(Box::new(self.select(ask))))
+    }
+
+    /// An equality between a column of a query around and one inside.
+    pub(crate) fn correlation(&mut self, outer: &[Leaf], leaves: &[Leaf]) -> Option<Expr> {
+        let columns = |of: &[Leaf]| -> Vec<Leaf> {
+            let plain = |leaf: &&Leaf| matches!(leaf.expr.node, Node::Column { .. });
+            of.iter().filter(plain).cloned().collect()
+        };
+        self.equality(&columns(outer), &columns(leaves))
+    }
+}
+
+fn condition(
+    negated: bool,
+    value: Option<Box<Expr>>,
+    query: Box<crate::fuzz::query::Query>,
+) -> Expr {
+    Expr {
+        class: Class::Bool,
+        inexact: false,
+        node: Node::Subquery {
+            negated,
+            value,
+            query,
+        },
+    }
+}
