@@ -211,6 +211,10 @@ impl PhysicalExtensionCodec for WarplineCodec {
                 tail: options.tail.clone(),
             })
         } else if let Some(report) = node.downcast_ref::<PlacementReportExec>() {
+            // A refused plan does not run elsewhere either.
+            if let Some(refusal) = report.refusal() {
+                return Err(refusal.clone().into());
+            }
             let operators = report.cpu_operators().iter().map(|operator| Operator {
                 name: operator.operator.clone(),
                 reason: operator.reason.clone(),

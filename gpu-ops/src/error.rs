@@ -92,6 +92,10 @@ pub enum GpuError {
     /// The plan, a type or an encoding is outside what the device operators run.
     #[error("not supported on the device: {0}")]
     Unsupported(String),
+    /// Strings lie as bytes where the device computes with codes of a dictionary. The run is repeated over columns that have
+    /// codes, so users see this only of columns that cannot have any.
+    #[error("not supported on the device: {0}")]
+    NeedsCodes(String),
     /// DataFusion or Arrow failed while data was read or converted.
     #[error(transparent)]
     DataFusion(#[from] DataFusionError),
@@ -146,6 +150,8 @@ pub enum ArithmeticFault {
     Overflow = 2,
     /// A CAST met a value its target cannot hold.
     Cast = 3,
+    /// An average of decimals has a sum that 128 bits may not hold: DataFusion has more for it.
+    WideSum = 4,
 }
 
 impl std::fmt::Display for ArithmeticFault {
@@ -154,6 +160,7 @@ impl std::fmt::Display for ArithmeticFault {
             Self::DivideByZero => "division by zero",
             Self::Overflow => "arithmetic overflow",
             Self::Cast => "a cast out of range",
+            Self::WideSum => "an average over decimals whose sum can leave 128 bits",
         })
     }
 }

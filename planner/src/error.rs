@@ -3,7 +3,7 @@
 use datafusion::error::DataFusionError;
 
 /// Why a query was not planned.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum PlannerError {
     /// `warpline.require_gpu` is set and part of the query would run on the CPU.
     #[error(

@@ -1,6 +1,7 @@
 //! The physical optimiser rule: fragments take the place of the subtrees they stand for.
 
 mod arrive;
+mod causes;
 mod classify;
 mod replace;
 mod report;
@@ -29,8 +30,8 @@ pub const MAX_TAIL_ROWS: usize = 8192;
 /// Places fragments on the device of a runtime; must be the last rule, since nothing after it may
 /// look into a fragment.
 ///
-/// Without a runtime plans stay as they are, and `warpline.require_gpu` makes any query that reads
-/// a table an error.
+/// Without a runtime plans stay as they are. What `warpline.require_gpu` refuses has a plan that says why in EXPLAIN and is
+/// an error as soon as it is executed.
 #[derive(Debug)]
 pub struct GpuPlacement {
     runtime: Option<Arc<Runtime>>,
@@ -90,7 +91,12 @@ impl GpuPlacement {
             return Ok(plan);
         }
         let Some(runtime) = &self.runtime else {
-            return Err(PlannerError::NoDevice.into());
+            return Ok(PlacementReportExec::refused(
+                plan,
+                "none".into(),
+                vec![],
+                PlannerError::NoDevice,
+            ));
         };
         if let Some(cause) = runtime.lost() {
             let device = runtime.device().info().id.clone();
@@ -109,20 +115,22 @@ impl GpuPlacement {
             };
             return Ok(Arc::new(PlacementReportExec::new(plan, device, vec![all])));
         }
-        let operators = classification.cpu_operators();
+        let operators = causes::cpu_operators(&classification);
+        let device = runtime.device().info().id.clone();
         let fallbacks: Vec<String> = operators
             .iter()
             .filter(|o| o.fallback)
             .map(ToString::to_string)
             .collect();
         if config.require_gpu && !fallbacks.is_empty() {
-            return Err(PlannerError::Fallback {
+            let refusal = PlannerError::Fallback {
                 reasons: fallbacks.join("; "),
-            }
-            .into());
+            };
+            return Ok(PlacementReportExec::refused(
+                plan, device, operators, refusal,
+            ));
         }
         let plan = replace::replace(classification, runtime, config)?;
-        let device = runtime.device().info().id.clone();
         Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
     }
 }

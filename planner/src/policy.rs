@@ -24,6 +24,7 @@ use crate::rel::convert::{Refusal, convert};
 use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
+use crate::translate::is_string;
 
 /// The share of device memory that what a join keeps may take: columns, rows at work and other results have the rest.
 const JOIN_SHARE: f64 = 0.5;
@@ -37,8 +38,8 @@ pub struct FragmentPlanner {
     /// The tables of `scans`.
     tables: Vec<Arc<ScanTable>>,
     scans: Vec<ScanSource>,
-    /// The same with more codes, once those of `scans` have turned out to be too few.
-    reloaded: OnceLock<Vec<ScanSource>>,
+    /// The same with more codes, once those of `scans` have turned out to be too few: those that the plan needs, then all.
+    reloaded: [OnceLock<Vec<ScanSource>>; 2],
     groups: CostedPolicy,
     join: JoinSetting,
     parts: Parts,
@@ -78,7 +79,7 @@ impl FragmentPlanner {
             schema,
             tables,
             scans,
-            reloaded: OnceLock::new(),
+            reloaded: Default::default(),
             groups: CostedPolicy {
                 group_by: config.group_by,
                 slots: config.group_slots as u64,
@@ -213,7 +214,8 @@ impl FragmentPlanner {
                 }
             }
         }
-        missing && self.reloaded.set(scans).is_ok()
+        // Over other columns the plan may become another, which needs others.
+        missing && (self.reloaded[0].set(scans).is_ok() || self.ask_for_codes())
     }
 }
 
@@ -315,7 +317,21 @@ impl PlacementPolicy for FragmentPlanner {
 
 impl Policy for FragmentPlanner {
     fn scans(&self) -> &[ScanSource] {
-        self.reloaded.get().unwrap_or(&self.scans)
+        let [needed, all] = &self.reloaded;
+        let scans = all.get().or_else(|| needed.get());
+        scans.unwrap_or(&self.scans)
+    }
+
+    fn ask_for_codes(&self) -> bool {
+        let mut scans = self.scans().to_vec();
+        let mut more = false;
+        for scan in &mut scans {
+            for (field, codes) in scan.fields.iter().zip(&mut scan.needs_codes) {
+                more |= is_string(field.data_type()) && !*codes;
+                *codes |= is_string(field.data_type());
+            }
+        }
+        more && self.reloaded[1].set(scans).is_ok()
     }
 
     fn graph(

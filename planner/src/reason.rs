@@ -6,30 +6,57 @@ use datafusion::error::DataFusionError;
 
 /// A short clause such as `joins run on the CPU`; shown by EXPLAIN and by `require_gpu` errors.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason(String);
+pub struct Reason {
+    text: String,
+    rank: Rank,
+}
+
+/// How near a reason is to the cause, nearest first: reports list reasons in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The device does not run the operator.
+    Incapable,
+    /// The device could, but the CPU is thought to be faster.
+    Chosen,
+    /// Another operator, elsewhere in the plan, stays on the CPU.
+    Consequence,
+}
 
 impl Reason {
-    /// A reason from its text.
+    /// A reason from its text: the device does not run it.
     pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        Self::ranked(Rank::Incapable, text)
+    }
+
+    /// A reason from its text.
+    pub fn ranked(rank: Rank, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            rank,
+        }
     }
 
     /// The text.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// How near it is to the cause.
+    pub fn rank(&self) -> Rank {
+        self.rank
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 /// DataFusion could not describe its own plan: leave it to DataFusion.
 impl From<DataFusionError> for Reason {
     fn from(error: DataFusionError) -> Self {
-        Self(format!(
+        Self::new(format!(
             "the plan could not be analysed ({})",
             error.strip_backtrace()
         ))

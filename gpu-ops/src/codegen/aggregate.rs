@@ -2,7 +2,7 @@
 //!
 //! Equal accumulators are kept once, so `SUM(x)`, `AVG(x)` and `COUNT(x)` share.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 
 use super::accumulator::{Accumulator, EVERY_ROW, StateKind};
 use super::distinct::DistinctSets;
@@ -35,6 +35,8 @@ pub struct CallPlan {
     /// Index of an accumulator that is not 0 when any row took part; over none the result is NULL. For averages it
     /// counts these rows. `None`: never NULL.
     pub count: Option<usize>,
+    /// Averages alone, where the sum might leave 128 bits: index of the accumulator with the sum of all magnitudes, as a float.
+    pub magnitude: Option<usize>,
     /// Type of the argument, for decoding and for the scale of averages.
     pub argument_type: Option<DataType>,
     /// What an extreme stands for.
@@ -150,13 +152,14 @@ impl AccumulatorPlan {
                 || plan
                     .calls
                     .iter()
-                    .any(|c| c.value == i || c.count == Some(i))
+                    .any(|c| c.value == i || c.count == Some(i) || c.magnitude == Some(i))
         };
         let kept: Vec<usize> = (0..plan.accumulators.len()).filter(|i| used(*i)).collect();
         let place = |i: usize| kept.iter().position(|k| *k == i).unwrap_or(0);
         for call in &mut plan.calls {
             call.value = place(call.value);
             call.count = call.count.map(place);
+            call.magnitude = call.magnitude.map(place);
         }
         plan.existence = plan.existence.map(place);
         plan.accumulators = kept.iter().map(|i| plan.accumulators[*i].clone()).collect();
@@ -224,18 +227,21 @@ impl AccumulatorPlan {
             AggregateFunction::Avg => Some(self.count(&condition, rows, thread_rows)),
             _ => Some(self.seen(&condition)),
         };
+        let mut magnitude = None;
         let value = match (call.function, argument) {
             (AggregateFunction::Count, _) => self.count(&condition, rows, thread_rows),
             (AggregateFunction::Sum | AggregateFunction::Avg, Some(v)) => {
                 let argument_type = argument_type.as_ref().unwrap_or(&DataType::Null);
                 let index = self.sum(&v, argument_type, condition, rows, thread_rows)?;
-                // DataFusion averages wide decimals in 256 bits; a sum that may wrap at 128 will not do.
                 let total = v.range.magnitude().checked_mul(u128::from(rows));
                 if call.function == AggregateFunction::Avg
                     && self.accumulators[index].kind == StateKind::Sum128
+                    && !sums_wrap(argument_type)
                     && total.is_none_or(|t| t > i128::MAX as u128)
                 {
-                    return unsupported("AVG over decimals whose sum can leave 128 bits");
+                    let known = &self.accumulators[index].condition.clone();
+                    let absolute = format!("({0} < 0 ? -(f64){0} : (f64){0})", v.text);
+                    magnitude = Some(self.plain(StateKind::SumFloat, known, &absolute, CType::F64));
                 }
                 index
             }
@@ -262,6 +268,7 @@ impl AccumulatorPlan {
             function: call.function,
             value,
             count,
+            magnitude,
             argument_type,
             meaning,
             return_type,
@@ -387,6 +394,16 @@ impl AccumulatorPlan {
             value: name,
             partial: CType::I64,
         }))
+    }
+}
+
+/// Does DataFusion add the values of AVG up in 128 bits at most, whatever that comes to? It does where 13 more digits than
+/// the type has still fit (`AVG_SUM_HEADROOM_DIGITS` of its `average.rs`), and in 256 bits elsewhere.
+pub(super) fn sums_wrap(argument: &DataType) -> bool {
+    const HEADROOM: u8 = 13;
+    match argument {
+        DataType::Decimal128(precision, _) => precision + HEADROOM <= DECIMAL128_MAX_PRECISION,
+        _ => true,
     }
 }
 

@@ -4,7 +4,7 @@ use arrow::datatypes::DataType;
 
 use super::calendar::units_per_second;
 use super::range::Range;
-use super::scalar::{Emitter, unsupported};
+use super::scalar::{Emitter, needs_codes, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
@@ -43,7 +43,7 @@ impl Emitter<'_> {
             return Ok(value); // The same strings in another Arrow layout.
         }
         if !matches!(value.meaning, Meaning::Number) {
-            return unsupported(format!("CAST from {from} to {to}"));
+            return needs_codes(format!("CAST from {from} to {to}"));
         }
         if let (Some((_, from_scale)), Some((precision, to_scale))) = (decimal(from), decimal(to)) {
             let shift = i32::from(to_scale) - i32::from(from_scale);

@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 
 use super::accumulator::{Accumulator, StateKind};
-use super::aggregate::CallPlan;
+use super::aggregate::{CallPlan, sums_wrap};
 use super::emitted::Context;
 use super::keys::KeyPlan;
 use super::program::{GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
@@ -259,7 +259,8 @@ fn call_column(
             c_type = CType::for_range(range);
         }
         AggregateFunction::Avg => {
-            (range, c_type) = average(call, value, &count, &mut lines, state)?;
+            let magnitude = call.magnitude.map(|m| &accumulators[m]);
+            (range, c_type) = average(call, (value, magnitude), &count, &mut lines, state)?;
         }
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             meaning = call.meaning.clone();
@@ -309,10 +310,11 @@ fn sum_text(sum: &Accumulator, return_type: &DataType) -> String {
 }
 
 /// AVG of decimals: the sum brought to the result's scale, divided by the count, truncated. With
-/// `sum = q * count + r` that is `q * factor + r * factor / count`, which needs no more than 128 bits.
+/// `sum = q * count + r` that is `q * factor + r * factor / count`, which needs no more than 128 bits. Where the sum of the
+/// `magnitude`s comes near to what 128 bits hold, the sum is none: the CPU has wider ones.
 fn average(
     call: &CallPlan,
-    sum: &Accumulator,
+    (sum, magnitude): (&Accumulator, Option<&Accumulator>),
     count: &str,
     lines: &mut Vec<String>,
     state: &mut KernelState,
@@ -337,6 +339,11 @@ fn average(
     let range = Range::of_precision(precision);
     let c_type = CType::for_range(range);
     let t = c_type.name();
+    // DataFusion scales a sum of 128 bits up before it divides, and faults there.
+    let scaled = match call.argument_type.as_ref().is_some_and(sums_wrap) {
+        true => "sum",
+        false => "whole",
+    };
     let limit = state.arguments.literal(range.max, true);
     state.faults = true;
     lines.extend([
@@ -346,9 +353,17 @@ fn average(
         "const i128 whole = sum / rows_in, rest = sum % rows_in;".to_string(),
         "const i128 average = wrap_add(wrap_mul(whole, factor), rest * factor / rows_in);".to_string(),
         format!(
-            "if (valid && (mul_overflows(whole, factor) || average > {limit} || average < -{limit})) fault = WL_FAULT_OVERFLOW;"
+            "if (valid && (mul_overflows({scaled}, factor) || average > {limit} || average < -{limit})) fault = WL_FAULT_OVERFLOW;"
         ),
         format!("{{c}}[k] = valid ? ({t})average : ({t})0;"),
     ]);
+    if let Some(magnitude) = magnitude {
+        // A float's sum of so many numbers is right to far better than the factor of two that is left.
+        let near = state.arguments.float(2f64.powi(126));
+        let total = magnitude.content(&magnitude.cell("at"));
+        lines.push(format!(
+            "if (valid && !({total} < {near})) fault = WL_FAULT_WIDE_SUM;"
+        ));
+    }
     Ok((range, c_type))
 }

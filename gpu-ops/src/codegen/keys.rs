@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 
 use super::lookup::LookupTable;
 use super::range::Range;
-use super::scalar::{Emitter, unsupported};
+use super::scalar::{Emitter, needs_codes, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::column::Dictionary;
 use crate::error::Result;
@@ -64,7 +64,7 @@ pub(super) fn key_plan(
     let value = as_integer(emitter, value);
     let value = ordered(emitter, value, true);
     if matches!(value.meaning, Meaning::Row(_)) {
-        return unsupported("keys of strings that are not dictionary encoded");
+        return needs_codes("keys of strings that are not dictionary encoded");
     }
     if !value.c_type.is_integer() {
         return unsupported(format!("keys of type {data_type}"));
@@ -324,7 +324,7 @@ pub(super) fn probe_key(
             tests.extend(present);
             value
         }
-        _ => return unsupported("join keys of strings that are not dictionary encoded"),
+        _ => return needs_codes("join keys of strings that are not dictionary encoded"),
     };
     if !value.c_type.is_integer() {
         return unsupported("join keys that are not integers, decimals, dates or strings");

@@ -14,7 +14,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::scalar::ScalarValue;
 
 use super::range::Range;
-use super::scalar::{Emitter, integer_of, unsupported};
+use super::scalar::{Emitter, integer_of, needs_codes, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::column::{
     Dictionary, distinct_strings, is_text, map, merge_dictionaries, translate_codes,
@@ -44,7 +44,7 @@ impl Emitter<'_> {
                 let text = self.text_of_row(&input, column);
                 return self.text_function(text, function);
             }
-            _ => return unsupported("expressions over strings that are computed"),
+            _ => return needs_codes("expressions over strings that are computed"),
         };
         let results = evaluate(function, dictionary, data_type)?;
         let entries = results.len();
@@ -171,10 +171,10 @@ impl Emitter<'_> {
     /// Two values that are codes as codes of one dictionary, so that they compare as their strings do.
     ///
     /// # Errors
-    /// [`GpuError::Unsupported`] when a value is no code.
+    /// [`GpuError::NeedsCodes`] when a value is no code.
     pub(super) fn unify_codes(&mut self, a: &Value, b: &Value) -> Result<(Value, Value)> {
         let (Meaning::Code(x), Meaning::Code(y)) = (&a.meaning, &b.meaning) else {
-            return unsupported(
+            return needs_codes(
                 "strings of different columns together, not all dictionary encoded",
             );
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::program::ColumnLayout;
 use super::range::Range;
-use super::scalar::unsupported;
+use super::scalar::{needs_codes, unsupported};
 use super::scope::narrowest;
 use super::value::Meaning;
 use crate::column::merge_dictionaries;
@@ -35,14 +35,10 @@ pub(super) fn layouts(a: &ColumnLayout, b: &ColumnLayout) -> Result<ColumnLayout
             merged.range = Range::new(0, dictionary.len().max(1) as i128 - 1);
             Meaning::Code(dictionary)
         }
-        // A column of NULLs alone has no dictionary of its own.
-        (Meaning::Code(x), Meaning::Number) if b.range == Range::point(0) => {
-            Meaning::Code(Arc::clone(x))
-        }
-        (Meaning::Number, Meaning::Code(y)) if a.range == Range::point(0) => {
-            Meaning::Code(Arc::clone(y))
-        }
-        _ => return unsupported("a union of strings that lie in different ways"),
+        // NULL is neither a code, nor a row, nor packed: it takes the form of the others.
+        (strings, Meaning::Number) if b.range == Range::point(0) => strings.clone(),
+        (Meaning::Number, strings) if a.range == Range::point(0) => strings.clone(),
+        _ => return needs_codes("a union of strings that lie in different ways"),
     };
     (merged.width, merged.base) = narrowest(merged.range);
     Ok(merged)

@@ -3,7 +3,7 @@
 use arrow::datatypes::DataType;
 
 use super::range::Range;
-use super::scalar::{Emitter, unsupported};
+use super::scalar::{Emitter, needs_codes, unsupported};
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::expr::{BinaryOp, Expr};
@@ -411,7 +411,7 @@ impl Emitter<'_> {
                 let (l, r) = self.unify_codes(l, r)?;
                 return Ok((l.text, r.text));
             }
-            _ => return unsupported("comparison of strings from different columns"),
+            _ => return needs_codes("comparison of strings from different columns"),
         }
         if l.c_type.is_integer() && r.c_type.is_integer() {
             let c_type = l.c_type.max(r.c_type);

@@ -51,6 +51,11 @@ pub(super) fn unsupported<T>(what: impl Into<String>) -> Result<T> {
     Err(GpuError::Unsupported(what.into()))
 }
 
+/// `Err` for an operation on strings that would work on codes of dictionaries.
+pub(super) fn needs_codes<T>(what: impl Into<String>) -> Result<T> {
+    Err(GpuError::NeedsCodes(what.into()))
+}
+
 impl<'a> Emitter<'a> {
     pub(super) fn new(columns: &'a [ScopeColumn], state: &'a mut KernelState) -> Self {
         Self {
@@ -288,7 +293,7 @@ impl<'a> Emitter<'a> {
                 (Some(Meaning::Code(a)), Meaning::Code(b)) if Arc::ptr_eq(&a, b) => {
                     Meaning::Code(a)
                 }
-                _ => return unsupported("CASE or COALESCE over strings of different columns"),
+                _ => return needs_codes("CASE or COALESCE over strings of different columns"),
             });
         }
         Ok((

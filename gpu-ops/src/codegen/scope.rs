@@ -11,7 +11,7 @@ use arrow::datatypes::DataType;
 
 use super::program::ColumnLayout;
 use super::range::Range;
-use super::scalar::{Emitter, unsupported};
+use super::scalar::{Emitter, needs_codes};
 use super::value::{CType, Meaning, Value};
 use crate::column::{Column, Encoding};
 use crate::error::Result;
@@ -187,7 +187,7 @@ impl Emitter<'_> {
             }
             Encoding::Bytes { .. } => {
                 if !matches!(self.columns[index].access, Access::Scan) {
-                    return unsupported("strings that are not dictionary encoded");
+                    return needs_codes("strings that are not dictionary encoded");
                 }
                 let range = Range::new(0, (column.rows.max(1) - 1) as i128);
                 let c_type = CType::for_range(range);

@@ -18,7 +18,7 @@ use super::kernel::BLOCK_THREADS;
 use super::program::{
     ColumnLayout, ControlWord, KernelProgram, ResultLayout, SortProgram, SourceRows,
 };
-use super::scalar::unsupported;
+use super::scalar::needs_codes;
 use super::value::Meaning;
 use crate::error::{GpuError, Result};
 use crate::graph::{Sort, SortKey};
@@ -115,7 +115,7 @@ fn key_parts(
     parts: &mut Vec<Part>,
 ) -> Result<()> {
     if matches!(layout.meaning, Meaning::Row(_)) {
-        return unsupported("an order by strings that are not dictionary encoded");
+        return needs_codes("an order by strings that are not dictionary encoded");
     }
     let (r, i) = (sort.rows, key.column);
     let data = arguments.pointer(&format!("r{r}c{i}"), layout.pointer());

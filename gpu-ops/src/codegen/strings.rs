@@ -12,7 +12,7 @@ use datafusion::physical_expr::PhysicalExpr;
 
 use super::packed::{digit, most_chars, packed_range};
 use super::range::Range;
-use super::scalar::{Emitter, unsupported};
+use super::scalar::{Emitter, needs_codes, unsupported};
 use super::strings_plan::{Count, Plan, Text, Token};
 use super::value::{CType, Meaning, Value};
 use crate::column::{Column, Dictionary};
@@ -88,7 +88,7 @@ impl Emitter<'_> {
         text: TextRef,
         function: &Arc<dyn PhysicalExpr>,
     ) -> Result<Value> {
-        let plan = Plan::new(function).map_err(GpuError::Unsupported)?;
+        let plan = Plan::new(function).map_err(GpuError::NeedsCodes)?;
         let mut texts = Texts {
             whole: text,
             named: HashMap::new(),
@@ -441,7 +441,7 @@ impl Emitter<'_> {
         let ascii = texts.whole.ascii;
         let fits = |chars: &u64| *chars <= most_chars(ascii).into();
         let Some(chars) = part.most_chars().filter(fits) else {
-            return unsupported("long strings computed from strings that lie as bytes");
+            return needs_codes("long strings computed from strings that lie as bytes");
         };
         let chars = (chars as u8).max(1);
         let bits = digit(ascii).0;

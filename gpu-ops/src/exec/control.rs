@@ -112,7 +112,8 @@ impl Control {
                 None | Some(0) => return Ok(()),
                 Some(1) => ArithmeticFault::DivideByZero,
                 Some(2) => ArithmeticFault::Overflow,
-                Some(_) => ArithmeticFault::Cast,
+                Some(3) => ArithmeticFault::Cast,
+                Some(_) => ArithmeticFault::WideSum,
             },
         ))
     }

@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
 use crate::codegen::{ColumnLayout, Meaning, unpack_array};
-use crate::column::{Dictionary, Encoding, decode as decode_encoded, decode_codes};
+use crate::column::{Dictionary, Encoding, decode as decode_encoded, decode_codes, is_text};
 use crate::error::{GpuError, Result};
 
 /// Decode the first `rows` values of a column that lies in host memory as it lay on the device: `codes` as
@@ -38,7 +38,10 @@ pub(super) fn decode(
         return Ok(new_null_array(data_type, rows));
     }
     let bits = valid.map(bits);
+    // Strings are codes, rows or packed: NULL alone is none of these.
+    let text = matches!(data_type, DataType::Dictionary(..)) || is_text(data_type);
     match &layout.meaning {
+        Meaning::Number if text => Ok(new_null_array(data_type, rows)),
         Meaning::Row(_) => Err(GpuError::Internal("strings that were not gathered".into())),
         Meaning::Code(dictionary) => strings(layout, dictionary, codes, bits, rows),
         Meaning::Packed {

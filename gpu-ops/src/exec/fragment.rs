@@ -185,6 +185,9 @@ impl DisplayAs for GpuFragmentExec {
         let is_pipeline = |line: &str| line.contains(" := ");
         // Before columns are resident there are only lines of the plan, which are in order.
         let chosen = lines.iter().any(|line| is_pipeline(line));
+        // Only a plan that has run has one.
+        let fallback = self.run.report.lock().fallback.clone();
+        lines.extend(fallback.map(|reason| format!("on the CPU: {reason}")));
         if matches!(format, DisplayFormatType::TreeRender) {
             // Entries come by their key: this one is the first.
             writeln!(f, "00 device={}", plain(device))?;
@@ -460,7 +463,13 @@ impl Shared {
             ));
         }
         let device = self.runtime.device().info();
-        let program = Program::new(&graph, &plain, self.policy.as_ref(), device)?;
+        let program = match Program::new(&graph, &plain, self.policy.as_ref(), device) {
+            Err(GpuError::NeedsCodes(what)) if self.policy.ask_for_codes() => {
+                log::info!("{what}: the strings are loaded again, with dictionaries");
+                return Err(GpuError::ReloadScans);
+            }
+            program => program?,
+        };
         // Anonymous tables are loaded anew each time: keeping them would only hold memory.
         drop(plain);
         let mut prepared =

@@ -102,9 +102,15 @@ impl fmt::Display for IndexKind {
 
 /// The planner's side of a fragment: what it reads, and, once that is resident, what is done with it.
 pub trait Policy: PlacementPolicy {
-    /// The tables and columns to make resident. The answer can change once: after [`Self::graph`] failed
-    /// with [`crate::GpuError::ReloadScans`], string columns that were hoped not to need codes ask for them.
+    /// The tables and columns to make resident. The answer can change: after [`Self::graph`] failed
+    /// with [`crate::GpuError::ReloadScans`], string columns that were hoped not to need codes ask for them, and all do after
+    /// [`Self::ask_for_codes`].
     fn scans(&self) -> &[ScanSource];
+
+    /// Asks for codes of all string columns from now on; false where that changes nothing.
+    fn ask_for_codes(&self) -> bool {
+        false
+    }
 
     /// The steps, chosen with the statistics of the resident tables (`tables[i]` belongs to `scans()[i]`).
     /// One table may still be coming: its statistics are what is expected of it then, and steps that rely on them are run again if

@@ -14,15 +14,11 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use warpline_gpu::machine::Machine;
 
-use super::MAX_TAIL_ROWS;
-use super::report::{CpuOperator, PlacementReportExec};
+use super::PlacementReportExec;
 use crate::config::WarplineConfig;
 use crate::policy::FragmentPlanner;
-use crate::reason::Reason;
-use crate::rel::convert::{exchange, is_constant, is_substantial, raw_aggregate};
-
-/// The reason of an operator whose only obstacle is below it.
-const INPUT_FROM_CPU: &str = "an input of it comes from the CPU";
+use crate::reason::{Rank, Reason};
+use crate::rel::convert::{exchange, is_constant, is_substantial, own_reason, raw_aggregate};
 
 /// What an operator is.
 #[derive(Debug)]
@@ -31,13 +27,13 @@ pub(super) enum Kind {
     Fragment(Arc<FragmentPlanner>),
     /// Moves, renames or concatenates rows.
     Plumbing,
-    /// Computes row by row or orders: harmless over a few rows that have left the device. What it
-    /// does, and why the device does not.
-    Tail(&'static str, Option<String>),
-    /// Does real work; the text says why it is done on the CPU.
-    Heavy(String),
-    /// Reads a table; the text says why the device cannot, if it cannot.
-    Scan(Option<String>),
+    /// Computes row by row or orders: harmless over a few rows that have left the device. Why the device does not, unless
+    /// that is for an operator below to say.
+    Tail(Option<Reason>),
+    /// Does real work. Why it is done on the CPU, unless that is for an operator below to say.
+    Heavy(Option<Reason>),
+    /// Reads a table. Why the device does not, whatever is done with the rows.
+    Scan(Reason),
     /// Yields constants or facts about the session.
     Constant,
 }
@@ -61,7 +57,7 @@ impl Classification {
         config: &WarplineConfig,
         machine: &Arc<Machine>,
     ) -> Self {
-        let mut kind = kind_of(plan, config, machine);
+        let kind = kind_of(plan, config, machine);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_), _) => vec![],
             // Both phases of a refused aggregation share one reason.
@@ -75,16 +71,6 @@ impl Classification {
             .into_iter()
             .map(|child| Self::of(child, config, machine))
             .collect();
-        if let Kind::Heavy(reason) = &mut kind
-            && reason == INPUT_FROM_CPU
-            && let Some(obstacle) = children.iter().find_map(Self::obstacle)
-        {
-            *reason += &format!(" ({obstacle})");
-        }
-        if let Kind::Tail(_, reason @ None) = &mut kind {
-            let unreadable = children.iter().find_map(Self::unreadable);
-            *reason = unreadable.map(str::to_owned);
-        }
         let (table_rows, device_rows) = match &kind {
             Kind::Fragment(_) => (false, true),
             Kind::Scan(_) => (true, false),
@@ -103,89 +89,19 @@ impl Classification {
         }
     }
 
-    /// Why the first operator here or below that has a reason of its own stays on the CPU.
-    fn obstacle(&self) -> Option<&str> {
+    /// Why the operator cannot be on the device, or is better off where it is. What is done with the rows of a scan decides
+    /// whether that is worth it.
+    pub(super) fn reason(&self) -> Option<&Reason> {
         match &self.kind {
-            Kind::Heavy(reason) if !reason.starts_with(INPUT_FROM_CPU) => Some(reason),
-            Kind::Tail(_, Some(reason)) | Kind::Scan(Some(reason)) => Some(reason),
-            Kind::Fragment(_) => None,
-            _ => self.children.iter().find_map(Self::obstacle),
-        }
-    }
-
-    /// Why the device cannot read a table here or below, where no operator between says why it stays on the CPU.
-    fn unreadable(&self) -> Option<&str> {
-        match &self.kind {
-            Kind::Scan(reason) => reason.as_deref(),
-            Kind::Fragment(_) | Kind::Heavy(_) | Kind::Tail(_, Some(_)) => None,
-            _ => self.children.iter().find_map(Self::unreadable),
+            Kind::Tail(reason) | Kind::Heavy(reason) => reason.as_ref(),
+            Kind::Scan(reason) => Some(reason).filter(|r| r.rank() == Rank::Incapable),
+            Kind::Fragment(_) | Kind::Plumbing | Kind::Constant => None,
         }
     }
 
     /// True when any part of the plan reads a table.
     pub(super) fn reads_tables(&self) -> bool {
         self.table_rows || self.device_rows || self.children.iter().any(Self::reads_tables)
-    }
-
-    /// Every operator that stays on the CPU, equal ones counted together.
-    pub(super) fn cpu_operators(&self) -> Vec<CpuOperator> {
-        let mut found = Vec::new();
-        self.collect(&mut found);
-        if !found.iter().any(|o| o.fallback) && self.table_rows {
-            let mut reason = if self.device_rows {
-                "table rows reach the result without a device operator".to_string()
-            } else {
-                "no device operator in the query".to_string()
-            };
-            if let Some(obstacle) = self.unreadable() {
-                reason += &format!(" ({obstacle})");
-            }
-            add(&mut found, "DataSourceExec", &reason, true);
-        }
-        found
-    }
-
-    fn collect(&self, found: &mut Vec<CpuOperator>) {
-        let name = self.plan.name();
-        let from_table = self.children.iter().any(|c| c.table_rows);
-        let from_device = self.children.iter().any(|c| c.device_rows);
-        match &self.kind {
-            Kind::Tail(what, reason) if from_table => {
-                let mut text = format!("{what} over table rows run on the CPU");
-                if let Some(reason) = reason {
-                    text += &format!(" ({reason})");
-                }
-                add(found, name, &text, true);
-            }
-            Kind::Tail(..) if from_device => {
-                add(
-                    found,
-                    name,
-                    &format!("over at most {MAX_TAIL_ROWS} rows that already left the device"),
-                    false,
-                );
-            }
-            Kind::Heavy(reason) if from_table || from_device => add(found, name, reason, true),
-            _ => {}
-        }
-        for child in &self.children {
-            child.collect(found);
-        }
-    }
-}
-
-fn add(found: &mut Vec<CpuOperator>, operator: &str, reason: &str, fallback: bool) {
-    match found
-        .iter_mut()
-        .find(|o| o.operator == operator && o.reason == reason)
-    {
-        Some(same) => same.count += 1,
-        None => found.push(CpuOperator {
-            operator: operator.to_string(),
-            reason: reason.to_string(),
-            count: 1,
-            fallback,
-        }),
     }
 }
 
@@ -209,34 +125,29 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig, machine: &Arc
         Err(reason) => reason,
     };
     if plan.children().is_empty() {
-        // Not whether it pays, which is asked of what is done with the rows.
-        let refusal = FragmentPlanner::try_new(plan, config).err();
-        return Kind::Scan(refusal.map(|refusal| refusal.reason.to_string()));
+        let unnamed = || Reason::new("the device does not read it");
+        return Kind::Scan(reason.unwrap_or_else(unnamed));
     }
-    let reason = || reason.as_ref().map(ToString::to_string);
-    if plan.is::<SortExec>() {
-        return Kind::Tail("sorts", reason());
-    }
-    if plan.is::<GlobalLimitExec>() || plan.is::<LocalLimitExec>() {
-        return Kind::Tail("limits", reason());
-    }
-    if plan.is::<FilterExec>() {
-        return Kind::Tail("filters", reason());
-    }
+    // An operator below is in the way, which does not mean that this one is not.
+    let reason = || reason.or_else(|| own_reason(plan));
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
         let renames = projection.expr().iter().all(|p| p.expr.is::<Column>());
-        return if renames {
-            Kind::Plumbing
-        } else {
-            Kind::Tail("projections", reason())
+        return match renames {
+            true => Kind::Plumbing,
+            false => Kind::Tail(reason()),
         };
     }
-    if plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>() {
-        return if plan.fetch().is_some() {
-            Kind::Tail("limits", reason())
-        } else {
-            Kind::Plumbing
-        };
+    let gathers = plan.is::<CoalescePartitionsExec>() || plan.is::<SortPreservingMergeExec>();
+    if gathers && plan.fetch().is_none() {
+        return Kind::Plumbing;
+    }
+    let tail = gathers
+        || plan.is::<SortExec>()
+        || plan.is::<GlobalLimitExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<FilterExec>();
+    if tail {
+        return Kind::Tail(reason());
     }
     let plumbing = exchange(plan).is_some()
         || plan.is::<UnionExec>()
@@ -248,10 +159,10 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig, machine: &Arc
             "AnalyzeExec",
         ]
         .contains(&plan.name());
-    if plumbing {
-        return Kind::Plumbing;
+    match plumbing {
+        true => Kind::Plumbing,
+        false => Kind::Heavy(reason()),
     }
-    Kind::Heavy(reason().unwrap_or_else(|| INPUT_FROM_CPU.to_string()))
 }
 
 /// The fragment that computes what `plan` computes; otherwise the operator's own reason to stay on
@@ -261,19 +172,20 @@ fn placed(
     config: &WarplineConfig,
     machine: &Arc<Machine>,
 ) -> Result<FragmentPlanner, Option<Reason>> {
+    let chosen = |text: String| Some(Reason::ranked(Rank::Chosen, text));
     let fragment = FragmentPlanner::try_new(plan, config)
         .map_err(|refusal| Arc::ptr_eq(&refusal.at, plan).then_some(refusal.reason))?
         .on(Arc::clone(machine));
     if fragment.tables() == 0 {
-        return Err(Some(Reason::new("no table is read")));
+        return Err(chosen("no table is read".into()));
     }
     if !config.require_gpu && !is_substantial(fragment.rel()) {
-        return Err(Some(Reason::new(
-            "moving the rows costs more than computing them",
-        )));
+        return Err(chosen(
+            "moving the rows costs more than computing them".into(),
+        ));
     }
     match fragment.scanned_rows() {
-        Some(rows) if rows < config.effective_min_rows() => Err(Some(Reason::new(format!(
+        Some(rows) if rows < config.effective_min_rows() => Err(chosen(format!(
             "the {} {rows} rows are fewer than warpline.min_rows = {}",
             if fragment.tables() == 1 {
                 "table's"
@@ -281,7 +193,7 @@ fn placed(
                 "tables'"
             },
             config.min_rows
-        )))),
+        ))),
         _ => Ok(fragment),
     }
 }

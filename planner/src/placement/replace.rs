@@ -93,8 +93,12 @@ impl Replacement<'_> {
             _ => tail,
         };
         let depth = tail.len();
-        if let Kind::Tail(..) = kind {
-            tail.push(plan.name().to_string());
+        if let Kind::Tail(reason) = kind {
+            let name = plan.name();
+            tail.push(match reason {
+                Some(reason) => format!("{name} ({reason})"),
+                None => name.to_string(),
+            });
         }
         let partitioned = relies_on_partitions(&plan, partitioned);
         let targets: Vec<_> = children.iter().map(|c| Arc::clone(&c.plan)).collect();

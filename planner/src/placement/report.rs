@@ -14,6 +14,8 @@ use datafusion::physical_plan::{
 };
 use warpline_gpu::exec::{Entry, boxed, indented};
 
+use crate::error::PlannerError;
+
 /// An operator that stays on the CPU, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuOperator {
@@ -43,12 +45,37 @@ pub struct PlacementReportExec {
     input: Arc<dyn ExecutionPlan>,
     device: String,
     cpu: Vec<CpuOperator>,
+    /// Why the plan may not run.
+    refusal: Option<PlannerError>,
 }
 
 impl PlacementReportExec {
     /// Report on `input`, of which `cpu` stays on the CPU and the rest runs on `device`.
     pub fn new(input: Arc<dyn ExecutionPlan>, device: String, cpu: Vec<CpuOperator>) -> Self {
-        Self { input, device, cpu }
+        Self {
+            input,
+            device,
+            cpu,
+            refusal: None,
+        }
+    }
+
+    /// Report on `input`, which is not to run: EXPLAIN shows it, and executing it is the error.
+    pub(super) fn refused(
+        input: Arc<dyn ExecutionPlan>,
+        device: String,
+        cpu: Vec<CpuOperator>,
+        refusal: PlannerError,
+    ) -> Arc<dyn ExecutionPlan> {
+        Arc::new(Self {
+            refusal: Some(refusal),
+            ..Self::new(input, device, cpu)
+        })
+    }
+
+    /// Why the plan may not run, with the settings that it was planned with.
+    pub fn refusal(&self) -> Option<&PlannerError> {
+        self.refusal.as_ref()
     }
 
     /// Id of the device, e.g. `cuda:0`.
@@ -72,7 +99,11 @@ impl DisplayAs for PlacementReportExec {
         let cpu: Vec<_> = self.cpu.iter().map(ToString::to_string).collect();
         match format {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
-                write!(f, "PlacementReportExec: device={}, cpu=[", self.device)?;
+                write!(f, "PlacementReportExec: device={}, ", self.device)?;
+                if self.refusal.is_some() {
+                    f.write_str("refused by warpline.require_gpu, ")?;
+                }
+                f.write_str("cpu=[")?;
                 match cpu.as_slice() {
                     [] | [_] => write!(f, "{}]", cpu.concat()),
                     several => write!(f, "{}]", indented(several.iter().map(String::as_str))),
@@ -81,6 +112,9 @@ impl DisplayAs for PlacementReportExec {
             DisplayFormatType::TreeRender => {
                 // Entries come by their key: this one is the first.
                 writeln!(f, "00 device={}", self.device)?;
+                if self.refusal.is_some() {
+                    writeln!(f, "01 refused by=warpline.require_gpu")?;
+                }
                 let entries = cpu.iter().map(|text| Entry {
                     key: "on the CPU",
                     text,
@@ -135,6 +169,7 @@ impl ExecutionPlan for PlacementReportExec {
             input,
             device: self.device.clone(),
             cpu: self.cpu.clone(),
+            refusal: self.refusal.clone(),
         }))
     }
 
@@ -143,6 +178,9 @@ impl ExecutionPlan for PlacementReportExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
+        if let Some(refusal) = &self.refusal {
+            return Err(refusal.clone().into());
+        }
         self.input.execute(partition, context)
     }
 

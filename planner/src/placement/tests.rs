@@ -16,11 +16,16 @@ fn required() -> WarplineConfig {
     config
 }
 
-async fn planning_error(context: &SessionContext, sql: &str) -> String {
-    match context.sql(sql).await.unwrap().create_physical_plan().await {
-        Ok(plan) => panic!("{sql} was planned:\n{}", text(&plan)),
-        Err(error) => error.to_string(),
-    }
+/// Why the plan of a query may not run.
+async fn refusal(context: &SessionContext, sql: &str) -> String {
+    let plan = plan(context, sql).await;
+    let report = plan.downcast_ref::<PlacementReportExec>().unwrap();
+    let refusal = report.refusal().unwrap().to_string();
+    let shown = text(&plan);
+    assert!(shown.contains("refused by warpline.require_gpu"), "{shown}");
+    let error = collect(plan, context.task_ctx()).await.unwrap_err();
+    assert!(error.to_string().contains(&refusal), "{error}");
+    refusal
 }
 
 fn fragments(plan: &Arc<dyn ExecutionPlan>) -> usize {
@@ -180,7 +185,7 @@ async fn an_order_that_operators_above_rely_on_is_restored() {
 #[tokio::test]
 async fn require_gpu_lists_every_reason() {
     let context = placed(required());
-    let error = planning_error(
+    let error = refusal(
         &context,
         "SELECT u, rank() OVER (ORDER BY m) FROM (SELECT t.u, median(t.b) AS m FROM t JOIN other o ON t.a = o.a \
          GROUP BY t.u)",
@@ -194,13 +199,13 @@ async fn require_gpu_lists_every_reason() {
     ] {
         assert!(error.contains(part), "{part} missing in: {error}");
     }
-    let error = planning_error(
+    let error = refusal(
         &context,
         "SELECT a, row_number() OVER (ORDER BY b) FROM t WHERE a > 1",
     )
     .await;
     assert!(error.contains("window functions run on the CPU"), "{error}");
-    let error = planning_error(&context, "SELECT median(f) FROM t").await;
+    let error = refusal(&context, "SELECT median(f) FROM t").await;
     assert!(
         error.contains("median is not a device aggregate"),
         "{error}"
@@ -210,7 +215,7 @@ async fn require_gpu_lists_every_reason() {
 #[tokio::test]
 async fn require_gpu_without_a_device_is_an_error_only_where_tables_are_read() {
     let context = session(Some(GpuPlacement::new(None)), required());
-    let error = planning_error(&context, "SELECT u, count(*) FROM t GROUP BY u").await;
+    let error = refusal(&context, "SELECT u, count(*) FROM t GROUP BY u").await;
     assert!(error.contains("the session has no device"), "{error}");
     for sql in [
         "SELECT 1 + 1",
@@ -269,25 +274,75 @@ async fn tables_that_the_device_cannot_read_say_why() {
     let context = placed(any_size());
     let arrays = "CREATE TABLE arrays AS SELECT a, make_array(a) AS l FROM t";
     context.sql(arrays).await.unwrap().collect().await.unwrap();
-    for (sql, operator) in [
-        (
-            "SELECT l FROM arrays WHERE a > 2",
-            "FilterExec: filters over table rows run on the CPU",
-        ),
-        (
-            "SELECT l FROM arrays",
-            "DataSourceExec: no device operator in the query",
-        ),
+    for sql in [
+        "SELECT l FROM arrays WHERE a > 2",
+        "SELECT l FROM arrays",
+        "SELECT l, count(*) FROM arrays GROUP BY l",
     ] {
         let reasons = cpu(&plan(&context, sql).await);
         assert!(
-            reasons.len() == 1 && reasons[0].starts_with(operator) && reasons[0].contains("List("),
+            reasons[0].starts_with("DataSourceExec: column l is of type List("),
+            "{sql}: {reasons:?}"
+        );
+        assert!(
+            reasons.iter().all(|r| r.contains("List(")),
             "{sql}: {reasons:?}"
         );
     }
-    // Where an operator has a reason of its own, that one is named, also below.
-    let reasons = cpu(&plan(&context, "SELECT l, count(*) FROM arrays GROUP BY l").await);
-    assert!(reasons.iter().all(|r| r.contains("List(")), "{reasons:?}");
+}
+
+#[tokio::test]
+async fn the_deepest_cause_comes_first_and_every_operator_says_its_own() {
+    let context = placed(any_size());
+    for (sql, expected) in [
+        (
+            "SELECT median(f) FROM t LIMIT 5",
+            vec![
+                "AggregateExec: median is not a device aggregate",
+                "GlobalLimitExec: its input comes from the CPU (AggregateExec: median is not a device aggregate)",
+            ],
+        ),
+        // The filter could run on the device; that it is not worth it is not why the query is on the CPU.
+        (
+            "SELECT s, median(f) AS m FROM t WHERE a > 1 GROUP BY s ORDER BY m LIMIT 5",
+            vec![
+                "AggregateExec: median is not a device aggregate",
+                "FilterExec: ",
+                "SortExec(TopK): its input comes from the CPU (AggregateExec: median is not a device aggregate)",
+                "SortPreservingMergeExec: its input comes from the CPU (AggregateExec: median is not a device aggregate)",
+            ],
+        ),
+        (
+            "SELECT date_trunc('day', at) AS d FROM t ORDER BY 1 LIMIT 3",
+            vec![
+                "ProjectionExec: the function date_trunc runs on the CPU",
+                "SortExec(TopK): its input comes from the CPU (ProjectionExec: ",
+                "SortPreservingMergeExec: its input comes from the CPU (ProjectionExec: ",
+            ],
+        ),
+        // Converted without its subquery the filter is in the way, but not the cause; the aggregation says so although the
+        // filter below it comes first.
+        (
+            "SELECT u, s, sum(b) FROM t WHERE qty > (SELECT avg(qty) FROM other) GROUP BY ROLLUP (u, s)",
+            vec![
+                "AggregateExec: GROUPING SETS, CUBE and ROLLUP run on the CPU",
+                "FilterExec: a scalar subquery of it is answered apart (AggregateExec: GROUPING SETS, CUBE and ROLLUP run on the CPU)",
+            ],
+        ),
+        // Both are in the way, the deeper one first.
+        (
+            "SELECT u, median(n) FROM (SELECT u, s, stddev(b) AS n FROM t GROUP BY u, s) GROUP BY u",
+            vec![
+                "AggregateExec: stddev is not a device aggregate",
+                "AggregateExec: median is not a device aggregate",
+            ],
+        ),
+    ] {
+        let reasons = cpu(&plan(&context, sql).await);
+        let found = reasons.len() == expected.len()
+            && reasons.iter().zip(&expected).all(|(r, e)| r.starts_with(e));
+        assert!(found, "{sql}: {reasons:#?}");
+    }
 }
 
 #[tokio::test]

@@ -351,3 +351,24 @@ async fn few_probing_keys_reduce_a_large_build() {
     step(&graph, &["scan ledger", &semi, "build"]);
     step(&graph, &["scan posting", "(t_account)", "rows ("]);
 }
+
+/// Codes are asked for where they are needed; whoever finds that too few can ask for all, once.
+#[tokio::test]
+async fn codes_of_all_strings_can_be_asked_for() {
+    use warpline_gpu::graph::Policy;
+
+    let (_, planner) =
+        fragment("SELECT c_name, c_address FROM customer WHERE c_acctbal > 0 ORDER BY c_name")
+            .await;
+    let codes = |planner: &FragmentPlanner| {
+        planner.scans()[0]
+            .needs_codes
+            .iter()
+            .filter(|c| **c)
+            .count()
+    };
+    assert_eq!(codes(&planner), 1);
+    assert!(planner.ask_for_codes());
+    assert_eq!(codes(&planner), 2);
+    assert!(!planner.ask_for_codes());
+}

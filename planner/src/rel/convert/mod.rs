@@ -41,7 +41,7 @@ use warpline_gpu::expr::Expr;
 
 use super::expr::{is_true, null, split};
 use super::{Rel, RelKind, RelRef};
-use crate::reason::{Reason, refuse};
+use crate::reason::{Rank, Reason, refuse};
 use crate::translate::{Scope, is_string, is_value, may_fault, translate};
 
 pub(crate) use aggregate::raw_aggregate;
@@ -79,6 +79,24 @@ pub fn convert(plan: &Arc<dyn ExecutionPlan>) -> Result<RelRef, Refusal> {
         at: Arc::clone(plan),
         reason,
     })
+}
+
+/// The reason of the operator `plan` itself, whatever is below it.
+pub fn own_reason(plan: &Arc<dyn ExecutionPlan>) -> Option<Reason> {
+    let converted = || {
+        known(plan)?;
+        let below = match plan.downcast_ref::<AggregateExec>() {
+            Some(root) => vec![raw_aggregate(root)?.input()],
+            None => plan.children(),
+        };
+        // Rows of the same columns stand for those of the inputs.
+        let inputs: Result<Vec<_>, _> = below.iter().map(|p| nulls(p, Rel::one())).collect();
+        let converter = Converter {
+            subqueries: Vec::new(),
+        };
+        converter.node(plan, &inputs?)
+    };
+    converted().err()
 }
 
 /// Turns plan nodes into relations.
@@ -308,7 +326,11 @@ impl Converter {
                 Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
             })?;
             if unknown {
-                return refuse("the scalar subquery's result is not on the device");
+                // Converted without the operator that runs the subquery, which something kept off the device.
+                return Err(Reason::ranked(
+                    Rank::Consequence,
+                    "a scalar subquery of it is answered apart",
+                ));
             }
             prepared.push(replaced.data);
         }

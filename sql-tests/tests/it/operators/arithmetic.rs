@@ -524,3 +524,56 @@ fn floats_and_their_special_values() {
         );
     }
 }
+
+/// DataFusion adds such values up in 256 bits. The device has 128, and says so where the values at hand need more; what they
+/// might come to does not matter.
+#[test]
+fn averages_of_wide_decimals_by_what_their_sums_come_to() {
+    let fixture = Fixture::open(test_device(), false, &[("warpline.min_rows", "0")]).table_from(
+        "t",
+        "SELECT value AS id, CAST(value % 3 AS INT) AS g, \
+         CAST(CAST('9900000000000000000000000000000000' AS DECIMAL(38, 0)) - value AS DECIMAL(38, 0)) AS x \
+         FROM generate_series(1, 20000)",
+    );
+    for sql in [
+        "SELECT avg(x) AS m FROM t WHERE id < 5000",
+        "SELECT g, avg(x) AS m, count(x) AS n FROM t GROUP BY g",
+        "SELECT g, avg(DISTINCT x) AS m, avg(-x) AS l FROM t GROUP BY g",
+    ] {
+        let run = fixture.check(sql);
+        assert_eq!(run.metrics.fallbacks, Vec::<String>::new(), "{sql}");
+    }
+    for sql in [
+        "SELECT avg(x) AS m FROM t",
+        "SELECT avg(CASE WHEN g = 1 THEN -x ELSE x END) AS m FROM t",
+    ] {
+        let run = fixture.check(sql);
+        let [reason] = run.metrics.fallbacks.as_slice() else {
+            panic!("{sql}: {:?}", run.metrics.fallbacks);
+        };
+        assert!(reason.contains("sum can leave 128 bits"), "{reason}");
+        // EXPLAIN ANALYZE says so as well.
+        let analyzed = fixture.explain(&format!("ANALYZE {sql}"));
+        assert!(analyzed.contains("on the CPU: an average"), "{analyzed}");
+    }
+}
+
+/// Sums of groups over joins whose rows nobody can bound: their averages have room, since DataFusion's own are of 128 bits.
+#[test]
+fn averages_of_sums_over_joins() {
+    let mut fixture = Fixture::device();
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let sql = "SELECT value % 40 AS k, CAST(value % 9 * 1111.11 AS DECIMAL(7, 2)) AS x FROM generate_series(1, 60)";
+        fixture = fixture.table_from(name, sql);
+    }
+    check_all(
+        &fixture,
+        [
+            "SELECT avg(s) AS m FROM (SELECT a.k, sum(a.x * b.x) AS s FROM a, b, c, d, e, f WHERE a.k = b.k AND b.k = c.k \
+             AND c.k = d.k AND d.k = e.k AND e.k = f.k GROUP BY a.k)",
+            "SELECT k % 3 AS g, avg(s) AS m, avg(s * 1000) AS n FROM (SELECT a.k, sum(a.x) AS s FROM a, b, c, d, e, f \
+             WHERE a.k = b.k AND b.k = c.k AND c.k = d.k AND d.k = e.k AND e.k = f.k GROUP BY a.k) GROUP BY k % 3",
+        ]
+        .map(String::from),
+    );
+}

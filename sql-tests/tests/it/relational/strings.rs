@@ -207,3 +207,25 @@ fn keys_of_groups_joins_and_orders() {
         .map(String::from),
     );
 }
+
+/// Rows of several pipelines in one result: what an outer join adds has NULL for strings that lie as bytes.
+#[test]
+fn strings_beside_rows_that_have_none() {
+    let fixture = fixture();
+    check_all(
+        &fixture,
+        [
+            "SELECT a.t, b.v AS w FROM t a FULL JOIN (SELECT id + 1000 AS id, t, v FROM t) b ON a.id = b.id",
+            "SELECT a.t, b.v AS w FROM t a FULL JOIN t b ON a.id = b.id + 2000 AND a.id > b.id",
+            "SELECT v, count(*) AS n FROM (SELECT b.v FROM t a FULL JOIN (SELECT id + 1000 AS id, t, v FROM t) b ON a.id = b.id) \
+             GROUP BY v ORDER BY v LIMIT 9",
+            "SELECT a.t FROM t a FULL JOIN (SELECT id + 1000 AS id FROM t) b ON a.id = b.id UNION ALL SELECT NULL \
+             UNION ALL SELECT v FROM t WHERE id < 9",
+            "SELECT NULL AS s, id FROM t UNION ALL SELECT v, id FROM t",
+            "SELECT CAST(NULL AS VARCHAR) AS s, count(*) AS n FROM t GROUP BY 1",
+            "SELECT s, count(*) AS n FROM (SELECT NULL AS s FROM t UNION ALL SELECT CAST(NULL AS VARCHAR) FROM t) GROUP BY s",
+            "SELECT id, CAST(NULL AS VARCHAR) AS s FROM t ORDER BY s, id LIMIT 3",
+        ]
+        .map(String::from),
+    );
+}

@@ -1,0 +1,119 @@
+//! What stays on the CPU and why, the cause before its consequences.
+
+use std::cmp::Reverse;
+
+use super::MAX_TAIL_ROWS;
+use super::classify::{Classification, Kind};
+use super::report::CpuOperator;
+use crate::reason::{Rank, Reason};
+
+/// An operator with a reason of its own, and how deep in the plan it is.
+#[derive(Clone, Copy)]
+struct Cause<'a> {
+    operator: &'a str,
+    reason: &'a Reason,
+    depth: usize,
+}
+
+/// Every operator of a plan that stays on the CPU, equal ones counted together: first those that the device does not run,
+/// then those that it could run, then those that follow others; in each class the deepest in front.
+pub(super) fn cpu_operators(plan: &Classification) -> Vec<CpuOperator> {
+    let mut found = Vec::new();
+    let whole = cause(plan, 0);
+    collect(plan, 0, whole, &mut found);
+    if !found.iter().any(|f| f.operator.fallback) && plan.table_rows {
+        scans(plan, 0, &mut found);
+    }
+    found.sort_by_key(|f| (f.rank, Reverse(f.depth)));
+    found.into_iter().map(|f| f.operator).collect()
+}
+
+/// A line of the report and its place in it.
+struct Found {
+    rank: Rank,
+    depth: usize,
+    operator: CpuOperator,
+}
+
+/// The deepest operator of `node` and below that is a cause: one that the device does not run, else one that is not worth it.
+fn cause(node: &Classification, depth: usize) -> Option<Cause<'_>> {
+    let own = node.reason().map(|reason| Cause {
+        operator: node.plan.name(),
+        reason,
+        depth,
+    });
+    let below = node.children.iter().map(|child| cause(child, depth + 1));
+    let causes = below.chain([own]).flatten();
+    causes
+        .filter(|cause| cause.reason.rank() != Rank::Consequence)
+        .min_by_key(|cause| (cause.reason.rank(), Reverse(cause.depth)))
+}
+
+fn collect(node: &Classification, depth: usize, whole: Option<Cause<'_>>, found: &mut Vec<Found>) {
+    for child in &node.children {
+        collect(child, depth + 1, whole, found);
+    }
+    let from_table = node.children.iter().any(|c| c.table_rows);
+    let from_device = node.children.iter().any(|c| c.device_rows);
+    let name = node.plan.name();
+    let follows = |text: &str, cause: Option<Cause<'_>>| {
+        let text = match cause {
+            Some(cause) => format!("{text} ({}: {})", cause.operator, cause.reason),
+            None => text.to_string(),
+        };
+        Reason::ranked(Rank::Consequence, text)
+    };
+    let reason = match &node.kind {
+        Kind::Scan(reason) if reason.rank() == Rank::Incapable => reason.clone(),
+        Kind::Tail(reason) if from_device && !from_table => {
+            let few = format!("over at most {MAX_TAIL_ROWS} rows that already left the device");
+            let text = match reason {
+                Some(reason) => format!("{few} ({reason})"),
+                None => few,
+            };
+            let reason = Reason::ranked(Rank::Consequence, text);
+            return add(found, name, &reason, depth, false);
+        }
+        Kind::Tail(reason) | Kind::Heavy(reason) if from_table || from_device => match reason {
+            Some(reason) if reason.rank() == Rank::Consequence => follows(reason.as_str(), whole),
+            Some(reason) => reason.clone(),
+            None => {
+                let below = node.children.iter().filter_map(|c| cause(c, depth + 1));
+                let nearest = below.min_by_key(|c| (c.reason.rank(), Reverse(c.depth)));
+                follows("its input comes from the CPU", nearest)
+            }
+        },
+        _ => return,
+    };
+    add(found, name, &reason, depth, true);
+}
+
+/// The scans whose rows reach the result as they are.
+fn scans(node: &Classification, depth: usize, found: &mut Vec<Found>) {
+    if let Kind::Scan(reason) = &node.kind {
+        add(found, node.plan.name(), reason, depth, true);
+    }
+    for child in &node.children {
+        scans(child, depth + 1, found);
+    }
+}
+
+fn add(found: &mut Vec<Found>, operator: &str, reason: &Reason, depth: usize, fallback: bool) {
+    let same =
+        |f: &&mut Found| f.operator.operator == operator && f.operator.reason == reason.as_str();
+    if let Some(same) = found.iter_mut().find(same) {
+        same.operator.count += 1;
+        same.depth = same.depth.max(depth);
+        return;
+    }
+    found.push(Found {
+        rank: reason.rank(),
+        depth,
+        operator: CpuOperator {
+            operator: operator.to_string(),
+            reason: reason.to_string(),
+            count: 1,
+            fallback,
+        },
+    });
+}
