@@ -20,7 +20,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 ///
 /// # Errors
 /// A file that cannot be read, a session that does not open.
-pub async fn run(
+pub fn run(
     files: &[PathBuf],
     device: DeviceChoice,
     finished: impl Fn(&Path, Duration, &Summary),
@@ -30,8 +30,9 @@ pub async fn run(
     for file in files {
         let begin = Instant::now();
         let statements = statements(file)?;
-        let ran = comparison::run_file(&setup, file, &statements, || clean(file));
-        summary.add(ran.await?);
+        summary.add(comparison::run_file(&setup, file, &statements, || {
+            clean(file)
+        })?);
         finished(file, begin.elapsed(), &summary);
     }
     Ok(summary)

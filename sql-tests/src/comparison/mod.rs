@@ -6,6 +6,7 @@
 mod answer;
 mod plain;
 mod summary;
+mod workers;
 
 use std::io;
 use std::path::Path;
@@ -18,6 +19,7 @@ use warpline_tpch::QueryEngine;
 
 use plain::Plain;
 pub use summary::{Difference, Kind, PassedOver, Summary};
+use workers::Workers;
 
 /// After so many statements that run out of time, the rest of a file is left: work that does not end may hold the session up.
 const TIMEOUTS: usize = 3;
@@ -100,7 +102,7 @@ enum Failure {
 ///
 /// # Errors
 /// A session that does not open, or what `clean` reports.
-pub async fn run_file(
+pub fn run_file(
     setup: &Setup,
     file: &Path,
     statements: &[Statement],
@@ -110,7 +112,8 @@ pub async fn run_file(
         files: 1,
         ..Summary::default()
     };
-    let plain = Plain::new(setup).await?;
+    let mut workers = Workers::new()?;
+    let plain = workers.wait(Plain::new(setup.clone()))?;
     clean()?;
     let mut expected = Vec::with_capacity(statements.len());
     let (mut timeouts, mut begin) = (0, Instant::now());
@@ -119,13 +122,13 @@ pub async fn run_file(
             break;
         }
         let answer = plain.clone().run(statement.sql.clone());
-        let answer = within_time(setup.time_limit, answer).await;
+        let answer = workers.within_time(setup.time_limit, answer)?;
         timeouts += usize::from(matches!(answer, Err(Failure::OutOfTime)));
         expected.push(answer);
     }
     drop(plain);
     clean()?;
-    let session = Arc::new(session(setup).await?);
+    let session = Arc::new(workers.wait(session(setup.clone()))?);
     let mut run = 0;
     (timeouts, begin) = (0, Instant::now());
     for (statement, expected) in statements.iter().zip(expected) {
@@ -143,7 +146,7 @@ pub async fn run_file(
             continue;
         }
         let work = on_warpline(Arc::clone(&session), statement.sql.clone());
-        let found = within_time(setup.time_limit, work).await;
+        let found = workers.within_time(setup.time_limit, work)?;
         timeouts += usize::from(matches!(found, Err(Failure::OutOfTime)));
         let one_sided = expected.is_ok() != found.is_ok();
         summary.compare(file, statement, &expected, found);
@@ -158,7 +161,7 @@ pub async fn run_file(
     Ok(summary)
 }
 
-async fn session(setup: &Setup) -> io::Result<WarplineSession> {
+async fn session(setup: Setup) -> io::Result<WarplineSession> {
     let mut builder = WarplineSession::builder()
         .device(setup.device)
         .runtime(setup.runtime()?);
@@ -192,23 +195,6 @@ fn refusal(error: String) -> Failure {
     match panicked.iter().any(|words| error.contains(words)) {
         true => Failure::Panicked(error),
         false => Failure::Refused(error),
-    }
-}
-
-/// On a worker thread, whose stack is large. The limit holds for work that never waits as well: it is left to itself.
-async fn within_time<T: Send + 'static>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, Failure>> + Send + 'static,
-) -> Result<T, Failure> {
-    let task = tokio::spawn(work);
-    let abort = task.abort_handle();
-    match tokio::time::timeout(limit, task).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(error)) => Err(Failure::Panicked(error.to_string())),
-        Err(_) => {
-            abort.abort();
-            Err(Failure::OutOfTime)
-        }
     }
 }
 

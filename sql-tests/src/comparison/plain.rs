@@ -35,7 +35,7 @@ pub(super) struct Plain {
 }
 
 impl Plain {
-    pub(super) async fn new(setup: &Setup) -> io::Result<Self> {
+    pub(super) async fn new(setup: Setup) -> io::Result<Self> {
         let config = SessionConfig::new().with_information_schema(true);
         let state = SessionStateBuilder::new()
             .with_config(config)

@@ -20,9 +20,6 @@ use warpline::DeviceChoice;
 
 use crate::comparison::{self, Difference, Kind, Setup, Statement, Summary};
 
-/// Planning recurses deeply in builds without optimisation, and so do the expressions of some files.
-const STACK_BYTES: usize = 64 << 20;
-
 /// Bytes that DataFusion's operators may hold on a side, for each job.
 const MEMORY: usize = 2 << 30;
 
@@ -215,21 +212,13 @@ impl Suite<'_> {
             Some(count) => files::sample_queries(statements, count, self.arguments.seed),
             None => statements,
         };
-        // One for each file: what runs out of time is left behind with its threads.
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_stack_size(STACK_BYTES)
-            .enable_all()
-            .build()?;
         let clean = || {
             if scratch.exists() {
                 fs::remove_dir_all(&scratch)?;
             }
             fs::create_dir_all(&scratch)
         };
-        let ran = comparison::run_file(&self.setup, file, &statements, clean);
-        let summary = runtime.block_on(ran);
-        runtime.shutdown_background();
+        let summary = comparison::run_file(&self.setup, file, &statements, clean);
         fs::remove_dir_all(&scratch)?;
         summary
     }

@@ -64,12 +64,6 @@ fn run(device: DeviceChoice, sample: bool) {
         println!("stand-ins for data that is not there: {}", made.join(", "));
     }
     let files = files(sample);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_stack_size(64 << 20)
-        .enable_all()
-        .build()
-        .expect("a runtime");
     let begin = Instant::now();
     let finished = |file: &Path, time: Duration, so_far: &Summary| {
         let (statements, on_device) = (so_far.statements, so_far.on_device());
@@ -79,8 +73,7 @@ fn run(device: DeviceChoice, sample: bool) {
             "{file} in {time:.1?}; so far {statements} statements, {on_device} on the device, {differ} differ"
         );
     };
-    let run = datafusion_files::run(&files, device, finished);
-    let summary = runtime.block_on(run).expect("the files");
+    let summary = datafusion_files::run(&files, device, finished).expect("the files");
     println!("on {device}, in {:.0?}:\n{summary}", begin.elapsed());
     let mut unknown = String::new();
     for difference in &summary.differences {
