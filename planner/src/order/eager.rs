@@ -17,11 +17,12 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use super::flatten::{JoinGraph, Set, flatten};
-use super::groups::determined;
+use super::groups::{determined, determining};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{as_column, children, columns, renumber, substitute, substitute_all};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::{Estimator, Proof};
+use crate::translate::may_fault;
 
 /// A table may drop this share of the rows and still be joined late.
 const KEEPS: f64 = 0.8;
@@ -32,13 +33,40 @@ struct Late {
     on: Vec<(usize, usize)>,
 }
 
+/// Relations that are joined before they are grouped: the tree that runs, from which all facts about their rows come.
+struct Joined {
+    set: Set,
+    tree: RelRef,
+    /// The graph's number of each column of the tree.
+    layout: Vec<usize>,
+}
+
+impl Joined {
+    fn new(graph: &JoinGraph, set: Set, estimator: &Estimator<'_>) -> Self {
+        let (tree, layout) = graph.best(set, estimator);
+        Self { set, tree, layout }
+    }
+
+    /// The columns of the graph that follow from `keys`, by what the tree alone says of its rows.
+    fn following(&self, keys: &[Expr], estimator: &Estimator<'_>) -> BTreeSet<usize> {
+        let place = |key| {
+            let column = determining(key)?;
+            self.layout.iter().position(|c| *c == column)
+        };
+        let known = keys.iter().filter_map(place).collect();
+        determined(&self.tree, known, estimator)
+            .into_iter()
+            .filter_map(|p| self.layout.get(p).copied())
+            .collect()
+    }
+}
+
 /// The aggregation `rel` with tables joined to its groups, if there are any that can be.
 pub(super) fn pull_up(rel: &RelRef, estimator: &Estimator<'_>) -> Result<Option<RelRef>, Reason> {
     let RelKind::Aggregate { input, aggregate } = &rel.kind else {
         return Ok(None);
     };
-    let carried = |call: &AggregateCall| call.function == AggregateFunction::Any;
-    if !aggregate.calls.iter().any(carried) {
+    if !aggregate.calls.iter().any(is_carried) {
         return Ok(None);
     }
     let Some(graph) = flatten(input)? else {
@@ -46,53 +74,64 @@ pub(super) fn pull_up(rel: &RelRef, estimator: &Estimator<'_>) -> Result<Option<
     };
     let mut aggregate = over(aggregate, &graph.outputs)?;
     let graph = graph.prepared(estimator)?;
-    let everything: Set = (0..graph.leaves.len()).fold(0, |s, i| s | 1 << i);
-    let (tree, layout) = graph.best(everything, estimator);
-    let place: HashMap<usize, usize> = layout.iter().enumerate().map(|(p, c)| (*c, p)).collect();
-    let known = aggregate
-        .keys
-        .iter()
-        .filter_map(|k| place.get(&as_column(k)?).copied())
-        .collect();
-    let follows: BTreeSet<usize> = determined(&tree, known, estimator)
-        .into_iter()
-        .filter_map(|p| layout.get(p).copied())
-        .collect();
-    let mut rest = everything;
+    let mut joined: Option<Joined> = None;
     let mut late: Vec<Late> = Vec::new();
-    while let Some(found) = (0..graph.leaves.len())
-        .filter(|leaf| rest & 1 << leaf != 0)
-        .find_map(|leaf| {
-            candidate(
-                &graph,
-                &mut aggregate,
-                leaf,
-                rest,
-                &late,
-                &follows,
-                estimator,
-            )
-        })
-    {
-        rest &= !(1 << found.leaf);
+    loop {
+        let rest = joined.as_ref().map_or(graph.all(), |joined| joined.set);
+        let leaves = (0..graph.leaves.len()).filter(|leaf| rest & 1 << leaf != 0);
+        let found = leaves
+            .filter_map(|leaf| candidate(&graph, &aggregate, leaf, rest, &late, estimator))
+            .find_map(|(found, keys)| {
+                let left = Joined::new(&graph, rest & !(1 << found.leaf), estimator);
+                let follows = left.following(&keys, estimator);
+                let pairs = late.iter().chain([&found]);
+                follow(&graph, &aggregate, left.set, pairs, &follows).then_some((found, keys, left))
+            });
+        let Some((found, keys, left)) = found else {
+            break;
+        };
+        aggregate.keys = keys;
+        joined = Some(left);
         late.push(found);
     }
-    if late.is_empty() {
-        return Ok(None);
+    match joined {
+        Some(joined) => joined_late(rel, &graph, &aggregate, joined, &late).map(Some),
+        None => Ok(None),
     }
-    joined_late(rel, &graph, &aggregate, rest, &late, estimator).map(Some)
 }
 
-/// `leaf`, if it can be joined to the groups of the relations in `rest` without it.
+/// Has the call one value for all rows of a group?
+fn is_carried(call: &AggregateCall) -> bool {
+    call.function == AggregateFunction::Any
+}
+
+/// Do the groups of `set` have one value each of all that late tables are found by, and of all that is carried along? What
+/// followed from a late table no longer does: its rows are not there when groups are made.
+fn follow<'a>(
+    graph: &JoinGraph,
+    aggregate: &Aggregate,
+    set: Set,
+    mut late: impl Iterator<Item = &'a Late>,
+    follows: &BTreeSet<usize>,
+) -> bool {
+    let one_value = |column: usize| graph.set_of(column) & set == 0 || follows.contains(&column);
+    let carried = aggregate.calls.iter().filter(|call| is_carried(call));
+    late.all(|table| table.on.iter().all(|(other, _)| one_value(*other)))
+        && carried
+            .filter_map(|call| call.argument.as_ref())
+            .all(|argument| columns(argument).into_iter().all(one_value))
+}
+
+/// `leaf` and the grouping keys without it, if it can be joined to the groups of the other relations in `rest`, provided that
+/// these groups have one value each of what it is found by.
 fn candidate(
     graph: &JoinGraph,
-    aggregate: &mut Aggregate,
+    aggregate: &Aggregate,
     leaf: usize,
     rest: Set,
     late: &[Late],
-    follows: &BTreeSet<usize>,
     estimator: &Estimator<'_>,
-) -> Option<Late> {
+) -> Option<(Late, Vec<Expr>)> {
     let bit: Set = 1 << leaf;
     let without = rest & !bit;
     let rel = &graph.leaves[leaf];
@@ -123,7 +162,6 @@ fn candidate(
     let keys: BTreeSet<usize> = on.iter().map(|(_, own)| own - start).collect();
     if on.is_empty()
         || !estimator.unique(rel, &keys, Proof::Certain)
-        || !on.iter().all(|(other, _)| follows.contains(other))
         || !graph.is_connected(without)
         || graph.conditions.iter().chain(&graph.late).any(reads)
         || graph
@@ -134,16 +172,15 @@ fn candidate(
         return None;
     }
     // It must carry values along, not only exist.
-    let carried = |c: &AggregateCall| c.function == AggregateFunction::Any;
     let ties = |l: &Late| l.on.iter().any(|(other, _)| graph.leaf_of(*other) == leaf);
     let useful = late.iter().any(ties)
         || aggregate
             .calls
             .iter()
-            .any(|c| carried(c) && c.argument.as_ref().is_some_and(reads));
+            .any(|c| is_carried(c) && c.argument.as_ref().is_some_and(reads));
     let alone = |c: &AggregateCall| {
         let argument = c.argument.as_ref();
-        match carried(c) {
+        match is_carried(c) {
             true => argument.is_none_or(|e| !reads(e) || graph.set(e) == bit),
             false => !argument.is_some_and(reads) && !c.filter.as_ref().is_some_and(reads),
         }
@@ -161,20 +198,18 @@ fn candidate(
         let (other, _) = on.iter().find(|(_, o)| *o == own)?;
         *key = renumber(key, &|_| *other);
     }
-    aggregate.keys = grouped;
-    Some(Late { leaf, on })
+    Some((Late { leaf, on }, grouped))
 }
 
-/// The groups of the relations in `rest`, joined with the late ones.
+/// The groups of the relations in `joined`, joined with the late ones.
 fn joined_late(
     rel: &RelRef,
     graph: &JoinGraph,
     aggregate: &Aggregate,
-    rest: Set,
+    joined: Joined,
     late: &[Late],
-    estimator: &Estimator<'_>,
 ) -> Result<RelRef, Reason> {
-    let (input, layout) = graph.best(rest, estimator);
+    let (rest, input, layout) = (joined.set, joined.tree, joined.layout);
     let place: HashMap<usize, usize> = layout.iter().enumerate().map(|(p, c)| (*c, p)).collect();
     let to = |c: usize| place.get(&c).copied().unwrap_or(usize::MAX);
     let mut calls: Vec<AggregateCall> = Vec::new();
@@ -323,7 +358,11 @@ pub(super) fn group_join(
             c.filter.is_none()
                 && !c.distinct
                 && c.argument.as_ref().is_some_and(|e| {
-                    is_strict(e) && !columns(e).is_empty() && columns(e).iter().all(|c| *c >= n)
+                    // Rows that no left row asks for are evaluated as well.
+                    !may_fault(e)
+                        && is_strict(e)
+                        && !columns(e).is_empty()
+                        && columns(e).iter().all(|c| *c >= n)
                 })
         });
     let Some(keys) = keys.filter(|_| shape) else {

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use warpline_gpu::expr::Expr;
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use crate::rel::expr::{as_column, columns};
@@ -41,7 +42,7 @@ pub(super) fn fewer_keys(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
         let known: BTreeSet<usize> = kept
             .iter()
             .filter(|k| **k != candidate)
-            .filter_map(|k| as_column(&aggregate.keys[*k]))
+            .filter_map(|k| determining(&aggregate.keys[*k]))
             .collect();
         if known.is_empty() {
             continue;
@@ -88,7 +89,14 @@ pub(super) fn fewer_keys(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
     Rel::project(groups, exprs)
 }
 
-/// The columns of `rel` of which rows that agree in `known` have one value.
+/// The column of which all rows of a group by `key` have one value. Not a float: 0.0 and -0.0 are one group, and what is
+/// computed from them differs.
+pub(super) fn determining(key: &Expr) -> Option<usize> {
+    as_column(key).filter(|_| !key.data_type.is_floating())
+}
+
+/// The columns of `rel` of which rows that agree in `known` have one value. It holds for the rows of this very tree: another
+/// one, of more tables or of fewer, has to be asked itself.
 pub(super) fn determined(
     rel: &RelRef,
     mut known: BTreeSet<usize>,

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::error::Result;
-use datafusion::physical_expr::Partitioning;
+use datafusion::physical_expr::expressions::UnKnownColumn;
+use datafusion::physical_expr::{Partitioning, PhysicalExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -158,9 +159,16 @@ fn restore(
         return Ok(fragment);
     }
     let partitioning = match original.output_partitioning() {
-        hash @ Partitioning::Hash(..) => hash.clone(),
+        hash @ Partitioning::Hash(keys, _) if keys.iter().all(is_computable) => hash.clone(),
         range @ Partitioning::Range(_) => range.clone(),
+        // Nobody relies on which rows are together where what told them apart is gone.
         _ => Partitioning::RoundRobinBatch(partitions),
     };
     Ok(Arc::new(RepartitionExec::try_new(fragment, partitioning)?))
+}
+
+/// Can the key still be computed? DataFusion leaves an [`UnKnownColumn`] where a projection dropped a column: rows are
+/// partitioned by it, but it satisfies no requirement and has no value.
+fn is_computable(key: &Arc<dyn PhysicalExpr>) -> bool {
+    key.downcast_ref::<UnKnownColumn>().is_none() && key.children().into_iter().all(is_computable)
 }

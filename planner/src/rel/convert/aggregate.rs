@@ -14,6 +14,7 @@ use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
@@ -190,7 +191,10 @@ fn aggregate_call(
         Some(filter) => Some(translate(filter, scope)?).filter(|f| !is_true(f)),
     };
     let argument = match arguments.as_slice() {
-        [argument] if function == AggregateFunction::Count && is_constant(argument) => None,
+        // Of a constant in every row, any will do: it is one value.
+        [argument] if function == AggregateFunction::Count && is_constant(argument) => call
+            .is_distinct()
+            .then(|| Expr::literal(ScalarValue::Boolean(Some(true)))),
         [argument] => {
             let mut argument = translate(argument, scope)?;
             if extreme

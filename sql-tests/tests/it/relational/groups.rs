@@ -143,6 +143,44 @@ fn distinct_arguments() {
     );
 }
 
+/// A constant is one value however many rows have it, and none where no row does.
+#[test]
+fn distinct_constants() {
+    let calls = [
+        "count(DISTINCT 8) AS a",
+        "sum(DISTINCT 2) AS b",
+        "avg(DISTINCT 1.5) AS c",
+        "min(DISTINCT 3) AS d",
+        "count(DISTINCT NULL) AS e",
+        "sum(DISTINCT CAST(NULL AS BIGINT)) AS f",
+        "count(DISTINCT true) AS g",
+        "count(DISTINCT 'word') AS h",
+        "count(DISTINCT 8) FILTER (WHERE k > 0) AS i",
+        "sum(DISTINCT 2) FILTER (WHERE k > 1000) AS j",
+        "count(DISTINCT 9.25) FILTER (WHERE b) AS l",
+        // Constant in each row, but for NULLs.
+        "count(DISTINCT k - k) AS m",
+        "sum(DISTINCT z - z + 5) AS o",
+        "count(DISTINCT DATE '2020-01-01') AS p",
+    ];
+    let beside = "count(*) AS rows, count(8) AS eights, sum(x) AS sx, count(DISTINCT s) AS words, sum(DISTINCT k) AS sk";
+    let fixture = fixture();
+    let mut queries = Vec::new();
+    for table in ["l", "e", "n", "one"] {
+        for call in calls {
+            queries.push(format!("SELECT {call} FROM {table}"));
+            queries.push(format!("SELECT z, {call} FROM {table} GROUP BY z"));
+        }
+        let all = calls.join(", ");
+        queries.push(format!("SELECT {all} FROM {table}"));
+        queries.push(format!("SELECT {all}, {beside} FROM {table}"));
+        queries.push(format!("SELECT s, {all}, {beside} FROM {table} GROUP BY s"));
+        queries.push(format!("SELECT k, w, {all} FROM {table} GROUP BY k, w"));
+        queries.push(format!("SELECT {all} FROM {table} WHERE k > 1000"));
+    }
+    check_all(&fixture, queries);
+}
+
 #[test]
 fn distinct_rows() {
     check_all(

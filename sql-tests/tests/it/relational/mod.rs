@@ -6,12 +6,14 @@
 mod balance;
 mod borrowed;
 mod edges;
+mod facts;
 mod forced;
 mod groups;
 mod jcch;
 mod joins;
 mod known;
 mod order;
+mod partitions;
 mod sets;
 mod strings;
 mod subqueries;
