@@ -75,24 +75,42 @@ const CHOICES: &[(usize, &str, &[&str])] = &[
     (
         6,
         "warpline.join",
-        &["perfect", "nphj", "phj_ur", "phj_tr", "smj_ur", "smj_tr", "triton"],
+        &[
+            "perfect", "nphj", "phj_ur", "phj_tr", "smj_ur", "smj_tr", "triton",
+        ],
     ),
     (
         6,
         "warpline.group_by",
         &[
-            "private", "shared", "global", "hgb", "sgb_ur", "sgb_tr", "sgb_de_tr", "pgb_ur", "pgb_tr",
+            "private",
+            "shared",
+            "global",
+            "hgb",
+            "sgb_ur",
+            "sgb_tr",
+            "sgb_de_tr",
+            "pgb_ur",
+            "pgb_tr",
         ],
     ),
     (3, "warpline.pipeline", &["tile", "tree"]),
-    (3, "warpline.load_balance", &["none", "fws", "nifs", "nifs_aws"]),
+    (
+        3,
+        "warpline.load_balance",
+        &["none", "fws", "nifs", "nifs_aws"],
+    ),
     (1, "warpline.fws_threshold", &["3", "64"]),
     (1, "warpline.materialization", &["eager"]),
     (2, "warpline.index_joins", &["on", "off"]),
     (2, "warpline.group_slots", &["1", "64"]),
     (3, "warpline.device_memory", &["64KiB", "256KiB", "1MiB"]),
     (1, "warpline.overlap_load", &["false"]),
-    (4, "datafusion.execution.target_partitions", &["1", "2", "3", "8"]),
+    (
+        4,
+        "datafusion.execution.target_partitions",
+        &["1", "2", "3", "8"],
+    ),
     (2, "datafusion.execution.batch_size", &["1", "7", "100"]),
     (
         4,
@@ -105,10 +123,22 @@ const CHOICES: &[(usize, &str, &[&str])] = &[
         &["0", "1", "100"],
     ),
     (1, "datafusion.optimizer.repartition_joins", &["false"]),
-    (1, "datafusion.optimizer.repartition_aggregations", &["false"]),
+    (
+        1,
+        "datafusion.optimizer.repartition_aggregations",
+        &["false"],
+    ),
     (1, "datafusion.optimizer.prefer_hash_join", &["false"]),
-    (1, "datafusion.execution.parquet.pushdown_filters", &["true"]),
-    (1, "datafusion.optimizer.enable_dynamic_filter_pushdown", &["false"]),
+    (
+        1,
+        "datafusion.execution.parquet.pushdown_filters",
+        &["true"],
+    ),
+    (
+        1,
+        "datafusion.optimizer.enable_dynamic_filter_pushdown",
+        &["false"],
+    ),
 ];
 
 fn draw_settings(random: &mut Random) -> Settings {

@@ -132,7 +132,9 @@ impl Oracle {
         let path = folder.path().to_path_buf();
         let (tables, settings) = (tables.to_vec(), settings.clone());
         let device = self.device.clone();
-        let limited = settings.iter().any(|(key, _)| key == "warpline.device_memory");
+        let limited = settings
+            .iter()
+            .any(|(key, _)| key == "warpline.device_memory");
         let open = async move {
             let mut builder = WarplineSession::builder().set("warpline.min_rows", "0");
             // A budget is the device's; the next session has none.
@@ -279,7 +281,11 @@ impl Oracle {
         for row in texts(found.batch()).ok()? {
             match left.get_mut(&row) {
                 Some(count) if *count > 0 => *count -= 1,
-                _ => return Some(format!("row ({row}) is not in the answer without the limit")),
+                _ => {
+                    return Some(format!(
+                        "row ({row}) is not in the answer without the limit"
+                    ));
+                }
             }
         }
         None
@@ -367,7 +373,9 @@ fn texts(batch: &RecordBatch) -> Result<Vec<String>, ArrowError> {
         .collect::<Result<_, _>>()?;
     (0..batch.num_rows())
         .map(|row| {
-            let cells = columns.iter().map(|column| column.value(row).try_to_string());
+            let cells = columns
+                .iter()
+                .map(|column| column.value(row).try_to_string());
             Ok(cells.collect::<Result<Vec<_>, _>>()?.join(", "))
         })
         .collect()
@@ -375,15 +383,28 @@ fn texts(batch: &RecordBatch) -> Result<Vec<String>, ArrowError> {
 
 /// Errors of values, which depend on the rows that an expression is evaluated for.
 pub(crate) fn is_fault(text: &str) -> bool {
-    ["overflow", "Overflow", "ivide by zero", "cast", "Cast", "too large", "out of range"]
-        .iter()
-        .any(|word| text.contains(word))
+    [
+        "overflow",
+        "Overflow",
+        "ivide by zero",
+        "cast",
+        "Cast",
+        "too large",
+        "out of range",
+    ]
+    .iter()
+    .any(|word| text.contains(word))
 }
 
 fn is_out_of_memory(text: &str) -> bool {
-    ["Resources exhausted", "device memory", "out of memory", "warpline.host_memory"]
-        .iter()
-        .any(|word| text.contains(word))
+    [
+        "Resources exhausted",
+        "device memory",
+        "out of memory",
+        "warpline.host_memory",
+    ]
+    .iter()
+    .any(|word| text.contains(word))
 }
 
 /// The words of a message that are the same for other tables and values.

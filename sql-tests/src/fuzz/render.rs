@@ -175,7 +175,10 @@ pub fn create_table(of: &Table) -> String {
         .collect();
     let nothing = if rows.is_empty() { " WHERE false" } else { "" };
     if rows.is_empty() {
-        rows.push(format!("({})", list(of.columns.iter().map(|_| "NULL".to_string()))));
+        rows.push(format!(
+            "({})",
+            list(of.columns.iter().map(|_| "NULL".to_string()))
+        ));
     }
     format!(
         "CREATE TABLE {} AS SELECT {} FROM (VALUES {}) AS v{nothing}",

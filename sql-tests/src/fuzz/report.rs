@@ -44,7 +44,11 @@ impl Summary {
                 ('c', reasons, "not: ")
             }
             Verdict::Skipped(why, text) => {
-                let head: String = text.chars().take(90).filter(|c| !c.is_ascii_digit()).collect();
+                let head: String = text
+                    .chars()
+                    .take(90)
+                    .filter(|c| !c.is_ascii_digit())
+                    .collect();
                 let head = head.lines().next().unwrap_or_default().to_string();
                 self.reason(format!("not compared: {why}: {head}"));
                 ('s', &vec![], "")
@@ -55,7 +59,11 @@ impl Summary {
             }
         };
         for reason in reasons {
-            let short: String = reason.chars().take(110).filter(|c| !c.is_ascii_digit()).collect();
+            let short: String = reason
+                .chars()
+                .take(110)
+                .filter(|c| !c.is_ascii_digit())
+                .collect();
             self.reason(format!("{why}{short}"));
         }
         letter
@@ -114,7 +122,10 @@ pub fn file(seed: u64, failure: &Failure, small: &Failing, expected: Option<&Exp
         text.push_str(&format!("\nstatement ok\n{}\n", render::set(key, value)));
     }
     for table in &small.tables {
-        text.push_str(&format!("\nstatement ok\n{}\n", render::create_table(table)));
+        text.push_str(&format!(
+            "\nstatement ok\n{}\n",
+            render::create_table(table)
+        ));
     }
     let sql = render::query(&small.query);
     let Some(answer) = expected.map(|expected| expected.answer().batch()) else {

@@ -38,7 +38,7 @@ pub struct Arguments {
     #[arg(long, default_value = "fuzz-findings")]
     out: PathBuf,
     /// Seconds that a query may take on the device.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 300)]
     time_limit: u64,
     /// Seconds that may be spent to make a finding small; 0 leaves it as it is.
     #[arg(long, default_value_t = 240)]
@@ -46,6 +46,9 @@ pub struct Arguments {
     /// Print each query before it runs.
     #[arg(long)]
     verbose: bool,
+    /// Print cases, a table or query a line, and run nothing.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Runs the command; the exit status says whether all was equal.
@@ -75,6 +78,10 @@ fn try_run(arguments: &Arguments) -> Result<Summary, String> {
         let pair = setting.split_once('=');
         let (key, value) = pair.ok_or_else(|| format!("--set {setting}: not KEY=VALUE"))?;
         forced.push((key.to_string(), value.to_string()));
+    }
+    if arguments.dry_run {
+        print_cases(arguments);
+        return Ok(Summary::default());
     }
     let oracle = Oracle::open(choice, Duration::from_secs(arguments.time_limit))?;
     let clock = || {
@@ -111,6 +118,36 @@ fn try_run(arguments: &Arguments) -> Result<Summary, String> {
     Ok(fuzzer.summary)
 }
 
+fn print_cases(arguments: &Arguments) {
+    let mut random = Random::new(arguments.seed.unwrap_or(1));
+    let drawn = (0..arguments.cases.unwrap_or(10)).map(|_| random.next() >> 24);
+    let cases = match arguments.case.is_empty() {
+        true => drawn.collect(),
+        false => arguments.case.clone(),
+    };
+    for (number, seed) in cases.into_iter().enumerate() {
+        let case = Case::draw(seed);
+        println!("{number} case {seed}: {:?}", case.settings);
+        for table in &case.tables {
+            let columns = table.columns.iter();
+            let types = columns.map(|column| format!("{} {}", column.name, column.data_type));
+            let types: Vec<String> = types.collect();
+            println!(
+                "{number} {} rows {} {:?}: {}",
+                table.name,
+                table.rows(),
+                table.storage,
+                types.join(", ")
+            );
+        }
+        for asked in &case.queries {
+            for query in std::iter::once(&asked.query).chain(&asked.forms) {
+                println!("{number} {}", super::render::query(query));
+            }
+        }
+    }
+}
+
 /// Runs the cases of a seed and returns the findings, in words, without making them small; for tests.
 ///
 /// # Errors
@@ -121,7 +158,7 @@ pub fn run_cases(
     cases: usize,
 ) -> Result<(Summary, Vec<String>), String> {
     let mut fuzzer = Fuzzer {
-        oracle: Oracle::open(choice, Duration::from_secs(120))?,
+        oracle: Oracle::open(choice, Duration::from_secs(300))?,
         forced: vec![],
         out: None,
         shrink: Duration::ZERO,
@@ -164,20 +201,26 @@ impl Fuzzer {
             };
             for asked in &case.queries {
                 let expected = self.oracle.expect(&opened, &asked.query);
-                for (i, query) in std::iter::once(&asked.query).chain(&asked.forms).enumerate() {
+                for (i, query) in std::iter::once(&asked.query)
+                    .chain(&asked.forms)
+                    .enumerate()
+                {
                     if self.verbose {
                         println!("{};", super::render::query(query));
                     }
                     let verdict = match &expected {
                         // Other forms have the same answer, if plain DataFusion agrees.
-                        Ok(expected) if i > 0 && self.oracle.contradicts(&opened, query, expected) => {
+                        Ok(expected)
+                            if i > 0 && self.oracle.contradicts(&opened, query, expected) =>
+                        {
                             Verdict::Skipped("plain DataFusion contradicts itself", String::new())
                         }
                         Ok(expected) => self.oracle.judge(&opened, query, expected),
                         Err(verdict) => verdict.clone(),
                     };
                     let hangs = matches!(&verdict, Verdict::Failed(f) if f.kind == Kind::Hang);
-                    let verdict = self.checked(case, &settings, query, expected.as_ref().ok(), verdict);
+                    let verdict =
+                        self.checked(case, &settings, query, expected.as_ref().ok(), verdict);
                     line.push(self.summary.count(&verdict));
                     if let Verdict::Failed(failure) = &verdict {
                         self.found(case, &settings, query, expected.as_ref().ok(), failure);
@@ -219,7 +262,9 @@ impl Fuzzer {
         if case.faults && super::oracle::is_fault(&failure.message) {
             return Verdict::Skipped("an error of values", failure.message.clone());
         }
-        let other = settings.iter().any(|(key, _)| key.starts_with("datafusion."));
+        let other = settings
+            .iter()
+            .any(|(key, _)| key.starts_with("datafusion."));
         if failure.kind == Kind::Answer
             && other
             && let Some(expected) = expected

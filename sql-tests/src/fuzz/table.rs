@@ -321,7 +321,10 @@ fn draw_column(random: &mut Random, traits: Traits, name: String, rows: usize) -
             0 => nth(&data_type, first + row as i64),
             1 => nth(&data_type, first + (row * distinct / rows) as i64),
             // Half of the rows have one value, a quarter the next.
-            2 => nth(&data_type, first + i64::from(random.next().trailing_zeros() % 16)),
+            2 => nth(
+                &data_type,
+                first + i64::from(random.next().trailing_zeros() % 16),
+            ),
             _ if !ends.is_empty() && random.chance(10) => random.one(&ends).clone(),
             _ if wild && random.chance(15) => Value::Float(*random.one(&super::value::WILD)),
             _ => nth(&data_type, first + random.below(distinct) as i64),

@@ -195,7 +195,10 @@ pub fn extremes(data_type: &DataType) -> Vec<Value> {
             ints(-9_223_372_036_000_000_000, 9_223_372_036_000_000_000)
         }
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
-            vec![Value::Text("x".repeat(300)), Value::Text("\u{10FFFF}".into())]
+            vec![
+                Value::Text("x".repeat(300)),
+                Value::Text("\u{10FFFF}".into()),
+            ]
         }
         _ => vec![],
     }
@@ -233,9 +236,9 @@ pub fn array(data_type: &DataType, values: &[Value]) -> Result<ArrayRef, ArrowEr
         DataType::Timestamp(unit, zone) => {
             let ticks = values.iter().map(|value| int(value).map(|i| i as i64));
             match unit {
-                TimeUnit::Second => Arc::new(
-                    TimestampSecondArray::from_iter(ticks).with_timezone_opt(zone.clone()),
-                ),
+                TimeUnit::Second => {
+                    Arc::new(TimestampSecondArray::from_iter(ticks).with_timezone_opt(zone.clone()))
+                }
                 TimeUnit::Millisecond => Arc::new(
                     TimestampMillisecondArray::from_iter(ticks).with_timezone_opt(zone.clone()),
                 ),

@@ -7,7 +7,6 @@ use datafusion::prelude::SessionContext;
 use warpline::{DeviceChoice, WarplineSession};
 use warpline_sql_tests::fuzz::case::Case;
 use warpline_sql_tests::fuzz::oracle::{Failure, Kind, Oracle};
-use warpline_sql_tests::fuzz::query::Query;
 use warpline_sql_tests::fuzz::shrink::Failing;
 use warpline_sql_tests::fuzz::table::Storage;
 use warpline_sql_tests::fuzz::{render, report, run_cases};
@@ -28,23 +27,26 @@ fn a_fixed_set_of_cases() {
     }
 }
 
-/// All small queries of some cases, over tables as SQL makes them.
-fn small_queries(cases: u64) -> Vec<Failing> {
-    let case = |seed| {
+/// Some cases over small tables, as SQL makes them.
+fn small_cases(cases: u64) -> Vec<Case> {
+    let small = |seed| {
         let mut case = Case::draw(seed);
         for table in &mut case.tables {
             *table = table.with_rows(|row| row < 5);
             table.storage = Storage::Sql;
         }
-        let tables = case.tables;
-        let failing = move |query: Query| Failing {
-            tables: tables.clone(),
-            settings: vec![],
-            query,
-        };
-        case.queries.into_iter().map(move |asked| failing(asked.query))
+        case
     };
-    (0..cases).flat_map(case).collect()
+    (0..cases).map(small).collect()
+}
+
+/// Plans of random queries nest deeply; tasks have a larger stack than the thread of a test.
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .thread_stack_size(32 << 20)
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }
 
 #[test]
@@ -55,47 +57,54 @@ fn findings_are_files_that_pass_once_mended() {
         message: "expected 1 rows, found 2".into(),
     };
     let folder = tempfile::tempdir().expect("a folder");
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .thread_stack_size(32 << 20)
-        .enable_all()
-        .build()
-        .expect("a runtime");
+    let runtime = runtime();
     let mut written = 0;
-    for failing in small_queries(12) {
-        // Any rows would do.
-        if failing.query.limit.is_some() && failing.query.order.is_empty() {
-            continue;
+    for case in small_cases(10) {
+        let opened = oracle.session(&case.tables, &vec![]).expect("tables");
+        for asked in case.queries {
+            // Any rows would do.
+            if asked.query.limit.is_some() && asked.query.order.is_empty() {
+                continue;
+            }
+            let Ok(expected) = oracle.expect(&opened, &asked.query) else {
+                continue;
+            };
+            let failing = Failing {
+                tables: case.tables.clone(),
+                settings: vec![],
+                query: asked.query,
+            };
+            let text = report::file(7, &failure, &failing, Some(&expected));
+            let path = report::write(folder.path(), 7, written, &text).expect("a file");
+            written += 1;
+            let outcome = runtime.block_on(async {
+                let builder = WarplineSession::builder().device(DeviceChoice::Cpu);
+                let session = builder.open().await.map_err(|error| error.to_string())?;
+                slt::run_file(Arc::new(session), &path).await
+            });
+            assert_eq!(outcome, Ok(()), "{text}");
         }
-        let opened = oracle.session(&failing.tables, &vec![]).expect("tables");
-        let Ok(expected) = oracle.expect(&opened, &failing.query) else {
-            continue;
-        };
-        let text = report::file(7, &failure, &failing, Some(&expected));
-        let path = report::write(folder.path(), 7, written, &text).expect("a file");
-        written += 1;
-        let outcome = runtime.block_on(async {
-            let builder = WarplineSession::builder().device(DeviceChoice::Cpu);
-            let session = builder.open().await.map_err(|error| error.to_string())?;
-            slt::run_file(Arc::new(session), &path).await
-        });
-        assert_eq!(outcome, Ok(()), "{text}");
     }
-    assert!(written > 40, "{written}");
+    assert!(written > 30, "{written}");
 }
 
 #[test]
 fn datafusion_accepts_nearly_all_queries() {
     let oracle = Oracle::open(DeviceChoice::Cpu, Duration::from_secs(60)).expect("no device");
-    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let queries = small_queries(40);
-    let mut refused = Vec::new();
-    for failing in &queries {
-        let opened = oracle.session(&failing.tables, &vec![]).expect("tables");
+    let runtime = runtime();
+    let (mut queries, mut refused) = (0, Vec::new());
+    for case in small_cases(40) {
+        let opened = oracle.session(&case.tables, &vec![]).expect("tables");
         let context: &SessionContext = opened.reference();
-        let sql = render::query(&failing.query);
-        if let Err(error) = runtime.block_on(context.sql(&sql)) {
-            refused.push(format!("{sql}: {}", error.strip_backtrace()));
+        for asked in &case.queries {
+            queries += 1;
+            let sql = render::query(&asked.query);
+            let (context, text) = (context.clone(), sql.clone());
+            let planned = runtime.spawn(async move { context.sql(&text).await.map(|_| ()) });
+            if let Err(error) = runtime.block_on(planned).expect("no panic") {
+                refused.push(format!("{sql}: {}", error.strip_backtrace()));
+            }
         }
     }
-    assert!(refused.len() * 50 < queries.len(), "{}", refused.join("\n"));
+    assert!(refused.len() * 50 < queries, "{}", refused.join("\n"));
 }

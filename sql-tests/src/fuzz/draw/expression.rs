@@ -150,7 +150,10 @@ impl Draw<'_> {
                 ]
             }
             Class::Float if !self.traits.extremes => vec![(5, ("sum", Some(class)))],
-            Class::Bool => vec![(3, ("bool_and", Some(class))), (3, ("bool_or", Some(class)))],
+            Class::Bool => vec![
+                (3, ("bool_and", Some(class))),
+                (3, ("bool_or", Some(class))),
+            ],
             Class::Float | Class::Text | Class::Date | Class::Timestamp => vec![],
         };
         if !wild {

@@ -46,12 +46,7 @@ pub(crate) struct Form {
     pub(crate) nature: Nature,
 }
 
-const fn exact(
-    weight: usize,
-    result: Class,
-    text: &'static str,
-    slots: &'static [Slot],
-) -> Form {
+const fn exact(weight: usize, result: Class, text: &'static str, slots: &'static [Slot]) -> Form {
     Form {
         weight,
         result: Some(result),
@@ -79,7 +74,11 @@ const fn generic(weight: usize, text: &'static str, slots: &'static [Slot]) -> F
 pub(crate) const FORMS: &[Form] = &[
     generic(4, "coalesce({}, {})", &[Same, Same]),
     generic(3, "nullif({}, {})", &[Same, Same]),
-    generic(4, "CASE WHEN {} THEN {} ELSE {} END", &[Is(Bool), Same, Same]),
+    generic(
+        4,
+        "CASE WHEN {} THEN {} ELSE {} END",
+        &[Is(Bool), Same, Same],
+    ),
     generic(3, "CASE WHEN {} THEN {} END", &[Is(Bool), Same]),
     generic(
         2,
@@ -151,9 +150,19 @@ pub(crate) const FORMS: &[Form] = &[
     exact(6, Bool, "({} >= {})", &[Any, Constant]),
     exact(3, Bool, "({} IS DISTINCT FROM {})", &[Any, Any]),
     exact(2, Bool, "({} IS NOT DISTINCT FROM {})", &[Any, Any]),
-    exact(3, Bool, "({} BETWEEN {} AND {})", &[Any, Constant, Constant]),
+    exact(
+        3,
+        Bool,
+        "({} BETWEEN {} AND {})",
+        &[Any, Constant, Constant],
+    ),
     exact(1, Bool, "({} NOT BETWEEN {} AND {})", &[Any, Any, Any]),
-    exact(4, Bool, "({} IN ({}, {}, {}))", &[Any, Constant, Constant, Constant]),
+    exact(
+        4,
+        Bool,
+        "({} IN ({}, {}, {}))",
+        &[Any, Constant, Constant, Constant],
+    ),
     exact(2, Bool, "({} NOT IN ({}, {}))", &[Any, Constant, Constant]),
     exact(6, Bool, "({} IS NULL)", &[Any]),
     exact(6, Bool, "({} IS NOT NULL)", &[Any]),
@@ -184,7 +193,16 @@ pub(crate) const FORMS: &[Form] = &[
 pub(crate) fn constant(random: &mut Random, class: Class) -> String {
     let list: &[&str] = match class {
         Int => &[
-            "0", "1", "2", "3", "5", "8", "-1", "100", "CAST(2 AS INT)", "CAST(NULL AS BIGINT)",
+            "0",
+            "1",
+            "2",
+            "3",
+            "5",
+            "8",
+            "-1",
+            "100",
+            "CAST(2 AS INT)",
+            "CAST(NULL AS BIGINT)",
         ],
         Decimal => &[
             "CAST(0 AS DECIMAL(5, 2))",
@@ -192,9 +210,25 @@ pub(crate) fn constant(random: &mut Random, class: Class) -> String {
             "CAST(-0.5 AS DECIMAL(3, 1))",
             "CAST(1.75 AS DECIMAL(15, 4))",
         ],
-        Float => &["0.0", "0.125", "0.5", "-0.25", "1.5", "CAST(NULL AS DOUBLE)"],
+        Float => &[
+            "0.0",
+            "0.125",
+            "0.5",
+            "-0.25",
+            "1.5",
+            "CAST(NULL AS DOUBLE)",
+        ],
         Bool => &["true", "true", "false", "false", "CAST(NULL AS BOOLEAN)"],
-        Text => &["'one'", "'two'", "''", "'a'", "'ab'", "'Bär'", "'m'", "CAST(NULL AS VARCHAR)"],
+        Text => &[
+            "'one'",
+            "'two'",
+            "''",
+            "'a'",
+            "'ab'",
+            "'Bär'",
+            "'m'",
+            "CAST(NULL AS VARCHAR)",
+        ],
         Date => &[
             "DATE '2000-02-23'",
             "DATE '2000-02-29'",

@@ -47,8 +47,17 @@ impl Draw<'_> {
             }
             _ => {
                 let value = self.leaf(class, true, leaves);
-                let scalar = self.scalar(class, &Ask { exact: true, ..ask.clone() }, leaves);
-                let form = *self.random.pick(&[&"({} = {})", &"({} < {})", &"({} >= {})"]);
+                let scalar = self.scalar(
+                    class,
+                    &Ask {
+                        exact: true,
+                        ..ask.clone()
+                    },
+                    leaves,
+                );
+                let form = *self
+                    .random
+                    .pick(&[&"({} = {})", &"({} < {})", &"({} >= {})"]);
                 Expr::call(Class::Bool, form, vec![value, scalar])
             }
         }

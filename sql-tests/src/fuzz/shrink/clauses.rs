@@ -42,10 +42,7 @@ pub(super) fn simpler(of: &Query) -> Vec<Query> {
             }
         }
     }
-    let of_body = |body: Body| Query {
-        body,
-        ..of.clone()
-    };
+    let of_body = |body: Body| Query { body, ..of.clone() };
     match &of.body {
         Body::Set {
             operator,
