@@ -21,6 +21,7 @@
 
 mod batch_files;
 mod buffer;
+mod ledger;
 mod machine;
 mod pool;
 mod spill_files;

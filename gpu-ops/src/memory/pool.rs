@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use super::ledger::Ledger;
 use super::turns::{Turn, Turns};
 use crate::device::{Device, DevicePtr, Fence, Stream};
 use crate::error::{GpuError, Result};
@@ -78,6 +79,7 @@ struct Returned {
 struct State {
     statistics: MemoryStatistics,
     blocks: Blocks,
+    ledger: Ledger,
     /// Failure injection: the allocation with this number (from 1) fails.
     fail_at: Option<u64>,
 }
@@ -329,6 +331,10 @@ impl MemoryPool {
     fn refuse(&self, requested: usize, purpose: &str) -> GpuError {
         let mut state = self.state.lock();
         state.statistics.refusals += 1;
+        log::debug!(
+            "{requested} bytes are refused for {purpose} beside {}",
+            state.ledger
+        );
         GpuError::OutOfDeviceMemory {
             requested,
             purpose: purpose.into(),
@@ -449,6 +455,7 @@ impl MemoryPool {
         let mut state = self.state.lock();
         state.statistics.in_use -= capacity;
         state.statistics.cached += capacity;
+        state.ledger.strike(ptr);
         state.blocks.returned.push(Returned {
             ptr,
             size: capacity,
@@ -531,7 +538,7 @@ impl fmt::Debug for MemoryPool {
 pub struct Reservation {
     pool: Arc<MemoryPool>,
     bytes: usize,
-    purpose: String,
+    purpose: Arc<str>,
 }
 
 impl Reservation {
@@ -559,6 +566,10 @@ impl Reservation {
         }
         let (ptr, capacity) = self.pool.take_block(class, stream, &self.purpose)?;
         self.bytes -= class;
+        if capacity > 0 {
+            let mut state = self.pool.state.lock();
+            state.ledger.enter(ptr, &self.purpose, capacity);
+        }
         Ok(DeviceBuffer::new(
             Arc::clone(&self.pool),
             ptr,
