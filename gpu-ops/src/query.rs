@@ -26,6 +26,12 @@ pub struct Query {
     /// Held by buffers made for it. Others may free them.
     held: AtomicI64,
     peak: AtomicI64,
+    /// What was held when its last run began to make results, …
+    before_results: AtomicI64,
+    /// … the most since then, …
+    with_results: AtomicI64,
+    /// … and what that run uses of results that are kept between queries.
+    adopted: AtomicI64,
     waits: AtomicU64,
     evictions: AtomicU64,
     /// By which its kernels learn that it was stopped.
@@ -45,6 +51,9 @@ impl Query {
             stopped: AtomicBool::new(false),
             held: AtomicI64::new(0),
             peak: AtomicI64::new(0),
+            before_results: AtomicI64::new(0),
+            with_results: AtomicI64::new(0),
+            adopted: AtomicI64::new(0),
             waits: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             stop_words,
@@ -88,6 +97,27 @@ impl Query {
         usize::try_from(self.peak.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
+    /// A run begins to make its results: what is held by now is for columns.
+    pub(crate) fn begin_results(&self) {
+        let held = self.held.load(Ordering::Relaxed);
+        self.before_results.store(held, Ordering::Relaxed);
+        self.with_results.store(held, Ordering::Relaxed);
+        self.adopted.store(0, Ordering::Relaxed);
+    }
+
+    /// The run uses so many bytes of results that are kept between queries.
+    pub(crate) fn adopt(&self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.adopted.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// The most bytes that results held at one time since [`Query::begin_results`], those that were adopted among them.
+    pub(crate) fn results_peak(&self) -> usize {
+        let load = |bytes: &AtomicI64| bytes.load(Ordering::Relaxed);
+        let made = load(&self.with_results) - load(&self.before_results);
+        usize::try_from(made + load(&self.adopted)).unwrap_or(0)
+    }
+
     /// Times that it waited for memory of others.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
@@ -111,6 +141,7 @@ impl Query {
         let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.peak.fetch_max(held, Ordering::Relaxed);
+        self.with_results.fetch_max(held, Ordering::Relaxed);
     }
 
     /// A buffer that was made for it is gone.
@@ -188,6 +219,16 @@ mod tests {
         assert_eq!(query.peak(), 150);
         query.charge(100);
         assert_eq!(query.peak(), 170);
+        query.begin_results();
+        assert_eq!(query.results_peak(), 0);
+        query.credit(70);
+        query.charge(90);
+        query.credit(50);
+        assert_eq!((query.results_peak(), query.peak()), (20, 190));
+        query.adopt(7);
+        assert_eq!(query.results_peak(), 27);
+        query.begin_results();
+        assert_eq!(query.results_peak(), 0);
     }
 
     #[test]

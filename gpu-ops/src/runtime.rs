@@ -278,7 +278,13 @@ impl Runtime {
 
     /// Let go of all indexes that are kept.
     pub fn drop_indexes(&self) {
-        self.indexes().release(usize::MAX);
+        self.indexes().clear();
+    }
+
+    /// Bytes of device memory that an allocation can get: free ones, and those of what is kept for later queries and nobody uses.
+    pub(crate) fn attainable_memory(&self) -> usize {
+        let kept = self.indexes().idle_bytes() + self.tables().idle_bytes();
+        self.pool.available().saturating_add(kept)
     }
 
     /// Let go of everything that is kept for later queries and that no query uses; returns the bytes that went.
@@ -286,7 +292,7 @@ impl Runtime {
     /// # Errors
     /// [`GpuError::Device`] when earlier work on the device failed.
     pub fn evict(&self) -> Result<usize> {
-        let indexes = self.indexes().release(usize::MAX);
+        let indexes = self.indexes().clear();
         let columns = self.tables().release(usize::MAX);
         self.pool.trim()?;
         Ok(indexes.saturating_add(columns))

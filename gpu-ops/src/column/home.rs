@@ -14,21 +14,51 @@ use crate::memory::{DeviceBuffer, MemoryPool};
 #[derive(Debug, Clone)]
 pub struct ColumnRoom {
     left: Arc<AtomicUsize>,
+    /// Columns in device memory that have their room already.
+    held: Arc<[Arc<Column>]>,
 }
 
 impl ColumnRoom {
     /// As much as the pool gives.
     pub fn unlimited() -> Self {
-        Self {
-            left: Arc::new(AtomicUsize::new(usize::MAX)),
-        }
+        Self::of(usize::MAX)
     }
 
     /// So many bytes.
     pub fn of(bytes: usize) -> Self {
         Self {
             left: Arc::new(AtomicUsize::new(bytes)),
+            held: Arc::new([]),
         }
+    }
+
+    /// So many bytes, of which those of `columns` that lie in device memory get theirs first, in this order, as far as they go: they
+    /// stay where they are, and no other column is given their room. Others come only as long as columns take at most `most` bytes
+    /// together.
+    pub(crate) fn holding(
+        bytes: usize,
+        columns: impl IntoIterator<Item = Arc<Column>>,
+        most: usize,
+    ) -> Self {
+        let mut held: Vec<Arc<Column>> = Vec::new();
+        let mut taken = 0;
+        for column in columns {
+            let size = column.budget_bytes(false);
+            let known = held.iter().any(|other| Arc::ptr_eq(other, &column));
+            if !known && !column.is_in_host_memory() && taken + size <= bytes {
+                taken += size;
+                held.push(column);
+            }
+        }
+        Self {
+            left: Arc::new(AtomicUsize::new(bytes.min(most).saturating_sub(taken))),
+            held: held.into(),
+        }
+    }
+
+    /// Has this column its room already?
+    pub(crate) fn holds(&self, column: &Arc<Column>) -> bool {
+        self.held.iter().any(|held| Arc::ptr_eq(held, column))
     }
 
     /// Take `bytes` bytes; false when there are fewer, which are left then.

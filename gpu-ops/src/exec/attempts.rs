@@ -68,6 +68,7 @@ impl FragmentRun {
             match self.ladder.next(&error) {
                 Rung::Evict => {
                     log::info!("{error}: trying again alone, with nothing else kept");
+                    self.shared.be_careful();
                     drop(turn);
                     turn = self.begin(true).await?;
                     let runtime = Arc::clone(&self.shared.runtime);
@@ -136,6 +137,7 @@ impl FragmentRun {
                 Err(GpuError::ReloadScans) => {}
                 Err(other) => return Err(other),
                 Ok((output, mut report)) => {
+                    self.note_room(columns);
                     report.load_ms = self.load_ms;
                     report.peak_bytes = self.peak(columns);
                     return Ok((output, report));
@@ -145,6 +147,14 @@ impl FragmentRun {
         Err(GpuError::Internal(format!(
             "a fragment's columns were asked for in {MOST_RELOADS} encodings"
         )))
+    }
+
+    /// What a complete run took beside its columns is what the next one is given.
+    fn note_room(&self, tables: &[Arc<LoadedTable>]) {
+        let columns = tables.iter().flat_map(|table| &table.columns);
+        let budget = self.shared.runtime.pool().budget();
+        let results = self.query.results_peak();
+        self.shared.room.note(budget, columns, results);
     }
 
     /// A span on the track of this run, if a trace is taken.

@@ -154,18 +154,37 @@ impl CoveringIndexes {
         kept.push(Kept { what, index, bytes });
     }
 
-    /// Let go of about `bytes` bytes, least recently used first; returns how many there were.
+    /// Let go of about `bytes` bytes that nobody uses, least recently used first; returns how many there were. An index that is in
+    /// use frees nothing, and the next query would have to build it again.
     pub(crate) fn release(&self, bytes: usize) -> usize {
         let mut released = 0;
         let mut gone = Vec::new();
         let mut kept = self.kept.lock();
-        while released < bytes && !kept.is_empty() {
-            let index = kept.remove(0);
-            released += index.bytes;
-            gone.push(index);
+        let mut at = 0;
+        while released < bytes && at < kept.len() {
+            if kept[at].index.store.is_idle() {
+                let index = kept.remove(at);
+                released += index.bytes;
+                gone.push(index);
+            } else {
+                at += 1;
+            }
         }
         drop(kept);
         released
+    }
+
+    /// Let go of all of them, those in use as soon as they are not; returns their bytes.
+    pub(crate) fn clear(&self) -> usize {
+        let gone = std::mem::take(&mut *self.kept.lock());
+        gone.iter().map(|index| index.bytes).sum()
+    }
+
+    /// Bytes of those that nobody uses.
+    pub(crate) fn idle_bytes(&self) -> usize {
+        let kept = self.kept.lock();
+        let idle = kept.iter().filter(|k| k.index.store.is_idle());
+        idle.map(|k| k.bytes).sum()
     }
 
     /// How many are kept, and their bytes.

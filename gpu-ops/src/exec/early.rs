@@ -56,7 +56,8 @@ impl FragmentRun {
             false => None,
         };
         let largest = largest.filter(|scan| scans[*scan].table.file_bytes().is_some());
-        let room = shared.room.for_columns(shared.runtime.pool().budget());
+        let budget = shared.runtime.pool().budget();
+        let room = shared.room.for_columns(budget, shared.last_columns());
         let load = async |scan: usize, arrival: Option<&Arc<Arrival>>| {
             let source = &scans[scan];
             let context = Arc::clone(&self.context);

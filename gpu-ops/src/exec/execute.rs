@@ -73,7 +73,7 @@ pub(super) fn execute<T>(
     deliver: Deliver<'_, T>,
     profile: bool,
 ) -> Result<Finished<T>> {
-    let hints = prepared.hints.lock().clone();
+    let hints = prepared.known();
     if hints.is_some() {
         if let Some(finished) = attempt(runtime, stream, prepared, deliver, profile, hints)? {
             return Ok(finished);

@@ -36,6 +36,7 @@ use super::room::{RoomLevel, group_room};
 use super::rows::DeviceRows;
 use super::run::Run;
 use crate::codegen::Program;
+use crate::column::Column;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Parts, Policy};
@@ -403,6 +404,8 @@ impl Shared {
             if !reused {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
+            let budget = self.runtime.pool().budget();
+            prepared.expect_results(self.room.results(budget));
             match execute(&self.runtime, stream, &prepared, deliver, profile) {
                 Ok(finished) => {
                     if finished.spilled_bytes > 0 {
@@ -500,6 +503,19 @@ impl Shared {
             }
         }
         Ok(graph)
+    }
+
+    /// A run got no room: the next one is to take no more for its results than the first one took.
+    pub(super) fn be_careful(&self) {
+        if let Some(prepared) = &*self.prepared.lock() {
+            prepared.be_careful();
+        }
+    }
+
+    /// The columns of the last run that are still there.
+    pub(super) fn last_columns(&self) -> Vec<Arc<Column>> {
+        let prepared = self.prepared.lock().clone();
+        prepared.map_or_else(Vec::new, |prepared| prepared.columns())
     }
 
     /// Do not use this again.

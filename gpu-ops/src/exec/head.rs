@@ -18,8 +18,10 @@ use crate::memory::DeviceBuffer;
 
 /// Largest block that is placed here, in bytes.
 const LARGEST_BLOCK: usize = 1 << 20;
-/// Most bytes of blocks here: they stay until the end of the run.
+/// Most bytes of blocks here: they stay until the end of the run, …
 const MOST_BYTES: usize = 16 << 20;
+/// … so they take at most this share of the budget.
+const SHARE_OF_BUDGET: usize = 128;
 
 /// A filled block of a result.
 struct Placed {
@@ -55,10 +57,11 @@ impl Head {
         let mut output = None;
         let mut end = 0;
         let mut ones = 0;
+        let most = MOST_BYTES.min(recycler.pool().budget() / SHARE_OF_BUDGET);
         if let Some(hints) = hints {
             for value in [0xFF, 0] {
                 for (result, (shape, hint)) in prepared.shapes.iter().zip(hints).enumerate() {
-                    place(result, shape, hint, value, &mut placed, &mut end)?;
+                    place(result, shape, hint, (value, most), &mut placed, &mut end)?;
                 }
                 if value == 0xFF {
                     ones = end;
@@ -113,12 +116,12 @@ impl Head {
     }
 }
 
-/// Place the blocks of a result that are filled with `value`.
+/// Place the blocks of a result that are filled with `value`, while all of them take at most so many bytes.
 fn place(
     result: ResultId,
     shape: &Shape,
     hint: &Hint,
-    value: u8,
+    (value, most): (u8, usize),
     placed: &mut Vec<Placed>,
     end: &mut usize,
 ) -> Result<()> {
@@ -128,7 +131,7 @@ fn place(
             continue;
         }
         let bytes = Store::bytes_within(&block.parts)?;
-        if bytes > LARGEST_BLOCK || bytes > MOST_BYTES - (*end).min(MOST_BYTES) {
+        if bytes > LARGEST_BLOCK || bytes > most - (*end).min(most) {
             continue;
         }
         placed.push(Placed {

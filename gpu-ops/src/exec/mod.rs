@@ -60,6 +60,7 @@ mod launch;
 mod limit;
 mod lines;
 mod loops;
+mod needed;
 mod part_sizes;
 mod parts;
 mod places;

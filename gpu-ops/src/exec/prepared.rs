@@ -1,6 +1,7 @@
 //! A fragment compiled for the columns at hand: everything that runs over the same columns share.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -56,6 +57,11 @@ pub(super) struct Prepared {
     pub(super) early: Option<Early>,
     /// What the last complete run found.
     pub(super) hints: Mutex<Option<Arc<Vec<Hint>>>>,
+    /// Sizes are read between steps although they are known: room that is exact for each step may be there where room for what
+    /// an earlier run found is not.
+    careful: AtomicBool,
+    /// Bytes that the results of the last complete run of the fragment took, and one more; 0: none was complete.
+    results_took: AtomicUsize,
     /// Takes the rows of joins for which host memory has no room.
     pub(super) spill: Option<Arc<SpillDirectory>>,
     #[allow(dead_code, reason = "held, not read: kernels have its address")]
@@ -281,12 +287,38 @@ impl Prepared {
                 rows: tables.get(early.scan).map_or(0, |t| t.rows as u64),
             }),
             hints: Mutex::default(),
+            careful: AtomicBool::new(false),
+            results_took: AtomicUsize::new(0),
             steps,
             spill: None,
             lookups,
             graph,
             found,
         })
+    }
+
+    /// What the next run goes by, unless it is to read sizes between steps.
+    pub(super) fn known(&self) -> Option<Arc<Vec<Hint>>> {
+        let known = self.hints.lock().clone();
+        known.filter(|_| !self.careful.load(Ordering::Relaxed))
+    }
+
+    /// A run by what an earlier one found got no room, although that one did: later ones read sizes between steps as it did.
+    pub(super) fn be_careful(&self) {
+        if self.hints.lock().is_some() {
+            self.careful.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The results of the last complete run took so many bytes.
+    pub(super) fn expect_results(&self, took: Option<usize>) {
+        let took = took.map_or(0, |bytes| bytes.saturating_add(1));
+        self.results_took.store(took, Ordering::Relaxed);
+    }
+
+    /// Bytes that the results of the last complete run took.
+    pub(super) fn results_took(&self) -> Option<usize> {
+        self.results_took.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// Launch at most so many blocks of a generated kernel at once.
@@ -301,6 +333,12 @@ impl Prepared {
                 kernel.most_blocks = kernel.most_blocks.min(most);
             }
         }
+    }
+
+    /// The columns that it was made for, as far as they are still there.
+    pub(super) fn columns(&self) -> Vec<Arc<Column>> {
+        let columns = self.tables.iter().flat_map(|table| &table.columns);
+        columns.filter_map(Weak::upgrade).collect()
     }
 
     /// Was it made for exactly these columns?

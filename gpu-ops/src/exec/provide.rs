@@ -14,7 +14,7 @@ use crate::primitives::slots_for;
 
 /// A first attempt takes room for every row there can be when that is at most this share of the free memory.
 const SHARE_OF_MEMORY: usize = 8;
-/// Rows of a first attempt at least, when there is not room for all.
+/// Rows of a first attempt at least, when there is not room for all but for so many.
 const LEAST_ROWS: u64 = 1 << 20;
 /// Rows of an index or a sort: their numbers have 32 bits, the last is a mark.
 const MOST_NUMBERED: u64 = u32::MAX as u64 - 1;
@@ -83,15 +83,14 @@ impl<'a> Run<'a> {
         }
         let before = self.rows[into];
         let all = before.saturating_add(rows);
-        let generous = usize::try_from(all)
-            .ok()
-            .and_then(|rows| rows.checked_mul(shape.row_bytes()))
-            .is_some_and(|bytes| bytes <= self.recycler.pool().available() / SHARE_OF_MEMORY);
-        let mut wanted = if generous {
+        let share = (self.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
+        let roomy = share / (shape.row_bytes() as u64).max(1);
+        let mut wanted = if all <= roomy {
             all
         } else {
             let estimate = self.prepared.graph.results[into].estimate;
-            all.min((estimate.saturating_add(estimate / 2)).max(LEAST_ROWS))
+            let expected = estimate.saturating_add(estimate / 2);
+            all.min(expected.max(LEAST_ROWS.min(roomy)))
         };
         if shape.numbers_rows() {
             wanted = wanted.min(MOST_NUMBERED);

@@ -22,6 +22,7 @@ use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::memory::{BatchFile, DeviceBuffer};
+use crate::query::Query;
 use crate::runtime::Runtime;
 
 /// Launches of one pipeline: every one but the last doubles a table or makes exact room.
@@ -111,6 +112,9 @@ impl<'a> Run<'a> {
             recycler = recycler.spilling_to(Arc::clone(runtime.host_pool()));
         }
         let strides = Strides::new(prepared, runtime)?;
+        if let Some(query) = Query::current() {
+            query.begin_results();
+        }
         let head = Head::new(prepared, hints.as_deref(), &mut recycler, stream)?;
         let output = prepared.graph.output;
         if let (Some(hints), Some(store)) = (&hints, head.output()?) {
@@ -335,6 +339,9 @@ impl<'a> Run<'a> {
 
     /// Take an index that is there already for the result.
     fn adopt(&mut self, into: ResultId, index: Finished) -> Result<()> {
+        if let Some(query) = Query::current() {
+            query.adopt(index.store.bytes());
+        }
         self.rows[into] = index.count;
         self.sizes[into] = index.sizes;
         self.stores[into] = Some(index.store);

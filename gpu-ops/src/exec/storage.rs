@@ -308,6 +308,13 @@ impl Store {
         self.blocks.iter().map(|b| b.buffer.len()).sum()
     }
 
+    /// Does nobody else refer to its blocks?
+    pub(super) fn is_idle(&self) -> bool {
+        self.blocks
+            .iter()
+            .all(|block| Arc::strong_count(&block.buffer) == 1)
+    }
+
     /// Every part of its blocks.
     pub(super) fn parts(&self) -> impl Iterator<Item = PartSize> + '_ {
         let parts = self.blocks.iter().flat_map(|block| &block.parts);

@@ -22,8 +22,12 @@ const STRIDE_BYTES: u64 = 64 << 20;
 /// … and in scans of this many strides and more up to twice as many, so that their partitions, which are copied one by one,
 /// are not small.
 const MANY_STRIDES: u64 = 16;
-/// The slots take at most this share of the free device memory.
-const SHARE_OF_MEMORY: u64 = 4;
+/// The slots take at most this share of the device memory that nobody uses, …
+pub(super) const SHARE_OF_MEMORY: u64 = 4;
+/// … and as far as they can do with less no more than results leave, but this share always.
+const LEAST_SHARE: u64 = 16;
+/// Blocks of more bytes are whole pages of the device.
+const PAGE: u64 = 2 << 20;
 /// Copies of columns begin at multiples of this, as columns do; what is behind the last row of a table has as many bytes at
 /// most.
 const ALIGNMENT: u64 = 256;
@@ -206,12 +210,19 @@ impl Strides {
         if most == 0 {
             return Ok(None);
         }
-        let room = runtime.pool().available() as u64 / SHARE_OF_MEMORY;
+        // What is kept for later queries makes room.
+        let free = runtime.attainable_memory() as u64;
+        let beside = free.saturating_sub(prepared.results_bytes());
+        let room = beside.clamp(free / LEAST_SHARE, free / SHARE_OF_MEMORY);
+        let room = match room > PAGE {
+            true => room / PAGE * PAGE,
+            false => room,
+        };
         let least = least.next_multiple_of(ALIGNMENT);
         let slots = (room / least).clamp(1, SLOTS);
         let stride = (most / MANY_STRIDES).clamp(STRIDE_BYTES, 2 * STRIDE_BYTES);
         let wanted = most.min(stride).min(room / slots);
-        let slot_bytes = wanted.next_multiple_of(ALIGNMENT).max(least);
+        let slot_bytes = (wanted / ALIGNMENT * ALIGNMENT).max(least);
         let bytes = (slot_bytes * slots) as usize;
         let purpose = "strides of columns in host memory";
         let allocated = runtime.pool().allocate(bytes, purpose);

@@ -36,6 +36,7 @@ mod turns;
 pub(crate) use batch_files::{BatchFile, BatchWriter};
 pub use buffer::{DeviceBuffer, DeviceValue};
 pub(crate) use machine::memory_of_machine;
+pub(crate) use pool::size_class;
 pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};
 pub use spill_files::SpillDirectory;
 pub(crate) use spill_files::SpillFile;

@@ -93,7 +93,7 @@ pub struct MemoryPool {
 }
 
 /// Bytes of the block that serves a request: at most one eighth more below a page, then whole pages.
-pub(super) fn size_class(bytes: usize) -> usize {
+pub(crate) fn size_class(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
     }

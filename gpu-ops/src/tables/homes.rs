@@ -41,6 +41,15 @@ impl TableCache {
         taken
     }
 
+    /// Bytes of device memory of columns that nobody uses.
+    pub(crate) fn idle_bytes(&self) -> usize {
+        let state = self.state.lock();
+        let columns = state.tables.values().flat_map(|t| t.columns.values());
+        let idle = columns.filter(|resident| is_idle(&resident.column));
+        idle.map(|resident| resident.column.budget_bytes(false))
+            .sum()
+    }
+
     /// Let go of about `bytes` bytes of host memory; returns how many there were.
     pub(crate) fn release_host(&self, bytes: usize) -> usize {
         let taken = self.take_idle(bytes, |column| column.budget_bytes(true));
@@ -84,7 +93,8 @@ impl TableCache {
             return false;
         }
         let columns = || table.columns.iter();
-        let resident = columns().map(|column| column.budget_bytes(false)).sum();
+        let resident = columns().filter(|column| !room.holds(column));
+        let resident = resident.map(|column| column.budget_bytes(false)).sum();
         // With all of them in device memory and room for them, nothing is to be done.
         columns().any(|column| column.is_in_host_memory()) || !room.take(resident)
     }
@@ -106,7 +116,11 @@ impl TableCache {
         };
         let mut moved: Vec<usize> = Vec::new();
         let mut seen: Vec<(Arc<Column>, Arc<Column>)> = Vec::new();
-        for (index, found) in columns.iter_mut().enumerate() {
+        // Those that lie in device memory first: room is not made for others by pushing them out.
+        let mut order: Vec<usize> = (0..columns.len()).collect();
+        order.sort_by_key(|index| columns[*index].as_ref().map(|c| c.is_in_host_memory()));
+        for index in order {
+            let found = &mut columns[index];
             let Some(column) = found.clone() else {
                 continue;
             };
@@ -117,7 +131,7 @@ impl TableCache {
             }
             seen.push((Arc::clone(&column), Arc::clone(&column)));
             let bytes = column.budget_bytes(false) + column.budget_bytes(true);
-            let fits = room.take(bytes);
+            let fits = room.holds(&column) || room.take(bytes);
             if pinned.get(index) == Some(&true) {
                 continue;
             }

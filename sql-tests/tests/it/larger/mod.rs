@@ -1,5 +1,6 @@
 //! Queries whose columns and results are larger than device memory, which is made tiny for it.
 
+mod again;
 mod files;
 mod groups;
 mod joins;
