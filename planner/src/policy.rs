@@ -22,6 +22,7 @@ use crate::reason::Reason;
 use crate::rel::codes::coded;
 use crate::rel::convert::{Refusal, convert};
 use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
+use crate::rel::unmatched::with_anti_joins;
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
 use crate::translate::is_string;
@@ -72,7 +73,17 @@ impl FragmentPlanner {
     /// # Errors
     /// The reason why no graph computes it.
     pub fn of(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
-        let rel = with_shared_tables(&without_inner_orders(&rel));
+        let rel = without_inner_orders(&rel);
+        let anti = with_anti_joins(&rel);
+        // Not every function takes a constant NULL in the place of a column.
+        match Self::over(anti, Arc::clone(&schema), config) {
+            Err(_) => Self::over(rel, schema, config),
+            planner => planner,
+        }
+    }
+
+    fn over(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
+        let rel = with_shared_tables(&rel);
         let (tables, scans) = scans(&rel);
         let planner = Self {
             rel,

@@ -10,6 +10,7 @@ pub mod convert;
 pub mod display;
 pub mod expr;
 pub mod rewrite;
+pub mod unmatched;
 
 use std::fmt;
 use std::sync::Arc;

@@ -12,6 +12,7 @@ pub use unique::Proof;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::slice::SliceIndex;
 use std::sync::Arc;
 
 use warpline_gpu::column::ColumnStatistics;
@@ -22,6 +23,9 @@ use crate::choose::zipf;
 use crate::config::IndexJoins;
 use crate::rel::expr::{as_column, columns};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
+
+/// The share of rows without a match where all are thought to have one.
+const LEAST_UNMATCHED: f64 = 0.05;
 
 /// What is known of the tables of a fragment.
 pub trait TableFacts {
@@ -375,14 +379,22 @@ impl<'a> Estimator<'a> {
         } else {
             matched
         };
+        let unmatched = left.rows * (1.0 - matched).max(LEAST_UNMATCHED);
         let (rows, columns) = match join.kind {
             JoinKind::Inner => (pairs, both()),
-            JoinKind::Left => (pairs.max(left.rows), both()),
-            JoinKind::Full => (pairs.max(left.rows).max(right.rows), both()),
-            JoinKind::Semi => (left.rows * matched, left.columns.clone()),
-            JoinKind::Anti | JoinKind::NullAwareAnti => {
-                (left.rows * (1.0 - matched).max(0.05), left.columns.clone())
+            JoinKind::Left => {
+                let rows = pairs.max(left.rows);
+                (rows, outer(both(), left.columns.len().., unmatched / rows))
             }
+            JoinKind::Full => {
+                let rows = pairs.max(left.rows).max(right.rows);
+                let columns = outer(both(), left.columns.len().., unmatched / rows);
+                // No more than they are beyond the pairs.
+                let others = (rows - left.rows).max(0.0);
+                (rows, outer(columns, ..left.columns.len(), others / rows))
+            }
+            JoinKind::Semi => (left.rows * matched, left.columns.clone()),
+            JoinKind::Anti | JoinKind::NullAwareAnti => (unmatched, left.columns.clone()),
             JoinKind::Mark => {
                 let mut columns = left.columns.clone();
                 columns.push(ColumnEstimate {
@@ -417,6 +429,19 @@ impl<'a> Estimator<'a> {
         }
         result
     }
+}
+
+/// Columns of which those at `places` are NULL in a further share of the rows: those without a match.
+fn outer(
+    mut columns: Vec<ColumnEstimate>,
+    places: impl SliceIndex<[ColumnEstimate], Output = [ColumnEstimate]>,
+    unmatched: f64,
+) -> Vec<ColumnEstimate> {
+    let unmatched = unmatched.clamp(0.0, 1.0);
+    for column in columns.get_mut(places).unwrap_or_default() {
+        column.nulls = unmatched + (1.0 - unmatched) * column.nulls;
+    }
+    columns
 }
 
 /// Estimates for a column of a resident table of `rows` rows.

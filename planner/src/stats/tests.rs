@@ -15,7 +15,7 @@ use super::{Estimator, TableFacts};
 use crate::choose::zipf;
 use crate::config::IndexJoins;
 use crate::policy::FragmentPlanner;
-use crate::rel::{RelKind, RelRef, ScanTable};
+use crate::rel::{JoinKind, RelKind, RelRef, ScanTable};
 use crate::tests::{plan, runtime};
 
 const ROWS: usize = 40_000;
@@ -320,4 +320,55 @@ async fn an_index_over_a_table_is_kept_only_where_it_has_room() {
     assert_eq!(cost(IndexJoins::Auto, 0, 8000, None), Some(0.0));
     assert!(cost(IndexJoins::On, 0, 8000, None) < Some(0.0));
     assert_eq!(cost(IndexJoins::Off, 0, 8000, None), None);
+}
+
+#[tokio::test]
+async fn rows_that_an_outer_join_finds_no_match_for_are_null() {
+    let rows = ROWS as i64;
+    let sometimes = (0..rows / 4).map(|i| (i % 50 != 0).then_some(i));
+    let tables = Tables::new(&[
+        (
+            "s",
+            vec![("a", integers(0..rows)), ("v", integers(0..rows))],
+        ),
+        (
+            "r",
+            vec![
+                ("b", integers((0..rows / 4).map(|i| i * 4))),
+                ("c", Arc::new(Int64Array::from_iter(sometimes)) as ArrayRef),
+                ("d", integers(0..rows / 4)),
+            ],
+        ),
+    ]);
+    let estimated = async |sql: &str| {
+        let rel = tables.rel(sql).await;
+        let estimator = Estimator::new(&tables);
+        let mut rows = Vec::new();
+        rel.for_each(&mut |rel| match &rel.kind {
+            RelKind::Filter { .. } => rows.push(("filter", estimator.compute(rel).rows)),
+            RelKind::Join(join) => rows.push((
+                match join.kind {
+                    JoinKind::Anti => "anti",
+                    _ => "join",
+                },
+                estimator.compute(rel).rows,
+            )),
+            _ => {}
+        });
+        rows.pop().unwrap()
+    };
+    // A column that may be NULL in a match too: a condition above the join.
+    for condition in ["c IS NULL", "c IS NOT NULL"] {
+        let sql = format!("SELECT count(*) FROM s LEFT JOIN r ON a = b WHERE {condition} OR v < 0");
+        let (operator, found) = estimated(&sql).await;
+        assert_eq!(operator, "filter", "{sql}");
+        within(found, tables.count(&sql).await, 0.05, &sql);
+    }
+    // Columns that have a value in every match: an anti join.
+    for column in ["b", "d"] {
+        let sql = format!("SELECT count(*) FROM s LEFT JOIN r ON a = b WHERE {column} IS NULL");
+        let (operator, found) = estimated(&sql).await;
+        assert_eq!(operator, "anti", "{sql}");
+        within(found, tables.count(&sql).await, 0.05, &sql);
+    }
 }

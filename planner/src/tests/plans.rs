@@ -372,3 +372,24 @@ async fn codes_of_all_strings_can_be_asked_for() {
     assert_eq!(codes(&planner), 2);
     assert!(!planner.ask_for_codes());
 }
+
+#[tokio::test]
+async fn left_joins_of_which_rows_without_a_match_are_wanted_are_anti_joins() {
+    let graph = graph(
+        "SELECT o_orderpriority, count(*) FROM orders LEFT JOIN lineitem ON o_orderkey = l_orderkey AND l_quantity > 30 \
+         WHERE l_orderkey IS NULL AND o_orderdate > DATE '1998-01-01' GROUP BY o_orderpriority",
+    )
+    .await;
+    assert!(
+        graph.contains("anti ") || graph.contains("unmarked"),
+        "{graph}"
+    );
+    assert!(!graph.contains("outer probe"), "{graph}");
+    // A value of another column may be NULL in a match.
+    let graph = self::graph(
+        "SELECT count(*) FROM orders LEFT JOIN (SELECT l_orderkey, nullif(l_quantity, 30) q FROM lineitem) ON o_orderkey = l_orderkey \
+         WHERE q IS NULL",
+    )
+    .await;
+    assert!(graph.contains("NULL"), "{graph}");
+}

@@ -53,6 +53,22 @@ fn left() {
     check_all(&fixture(), each_condition("LEFT", "l", "r"));
 }
 
+/// Asked of a column that has a value in every match, and of one that may be NULL there too.
+#[test]
+fn left_rows_without_a_match() {
+    let queries = CONDITIONS.into_iter().flat_map(|condition| {
+        let column = condition.rsplit("b.").next().and_then(|column| column.get(..1));
+        let columns = ["id", column.unwrap_or("id"), "x"].into_iter();
+        columns.map(move |column| {
+            format!(
+                "SELECT a.id AS i, a.s AS s, b.id AS j, upper(b.s) AS t, b.x + 1 AS x, b.k IS NULL AS k \
+                 FROM l a LEFT JOIN r b ON {condition} WHERE b.{column} IS NULL"
+            )
+        })
+    });
+    check_all(&fixture(), queries);
+}
+
 #[test]
 fn right() {
     check_all(&fixture(), each_condition("RIGHT", "l", "p"));
