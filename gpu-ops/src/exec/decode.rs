@@ -8,7 +8,7 @@ use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
 use crate::codegen::{ColumnLayout, Meaning, unpack_array};
-use crate::column::{Dictionary, Encoding, decode as decode_encoded, decode_codes};
+use crate::column::{Dictionary, Encoding, decode as decode_encoded, decode_codes, is_text};
 use crate::error::{GpuError, Result};
 
 /// Decode the first `rows` values of a column that lies in host memory as it lay on the device: `codes` as
@@ -64,6 +64,12 @@ pub(super) fn decode(
         Meaning::Number if *data_type == DataType::Boolean => {
             let values = BooleanBuffer::collect_bool(rows, |row| codes[row] != 0);
             Ok(Arc::new(BooleanArray::new(values, nulls(bits))))
+        }
+        // A constant NULL in every row has no dictionary.
+        Meaning::Number
+            if is_text(data_type) && valid.is_some_and(|v| v.iter().all(|v| *v == 0)) =>
+        {
+            Ok(new_null_array(data_type, rows))
         }
         Meaning::Number => {
             let encoding = if layout.float {
