@@ -68,6 +68,12 @@ pub(super) fn decode(
             let values = BooleanBuffer::collect_bool(rows, |row| codes[row] != 0);
             Ok(Arc::new(BooleanArray::new(values, nulls(bits))))
         }
+        // A constant NULL in every row has no dictionary.
+        Meaning::Number
+            if is_text(data_type) && valid.is_some_and(|v| v.iter().all(|v| *v == 0)) =>
+        {
+            Ok(new_null_array(data_type, rows))
+        }
         Meaning::Number => {
             let encoding = if layout.float {
                 Encoding::Float {

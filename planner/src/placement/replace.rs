@@ -107,6 +107,9 @@ impl Replacement<'_> {
             replaced.push(self.node(child, tail, partitioned)?);
         }
         tail.truncate(depth);
+        if has_siblings(&plan) {
+            replaced = together(&targets, replaced)?;
+        }
         graft(plan, &targets, &replaced)
     }
 }
@@ -148,8 +151,45 @@ fn relies_on_partitions(plan: &Arc<dyn ExecutionPlan>, above: bool) -> bool {
         return false;
     }
     // One partition satisfies every requirement of a single child; siblings must agree.
-    let siblings = plan.children().len() > 1 && !plan.is::<UnionExec>();
-    siblings || above
+    has_siblings(plan) || above
+}
+
+/// May `plan` take partitions of the same number of several children together?
+fn has_siblings(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.children().len() > 1 && !plan.is::<UnionExec>()
+}
+
+/// Siblings with keys in the same partition of each, where fragments have taken the place of some of their operators: those are
+/// partitioned by hash, and so must be the others.
+fn together(
+    before: &[Arc<dyn ExecutionPlan>],
+    children: Vec<Arc<dyn ExecutionPlan>>,
+) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
+    let mut pairs = before.iter().zip(&children);
+    if pairs.all(|(before, child)| Arc::ptr_eq(before, child)) {
+        return Ok(children);
+    }
+    let hashed = |child: Arc<dyn ExecutionPlan>| -> Result<Arc<dyn ExecutionPlan>> {
+        if !is_partitioned_by_source(&child) {
+            return Ok(child);
+        }
+        let partitioning = child.output_partitioning().clone();
+        let exchange = RepartitionExec::try_new(child, partitioning)?;
+        Ok(Arc::new(exchange.with_preserve_order()))
+    };
+    children.into_iter().map(hashed).collect()
+}
+
+/// Are the rows in the partitions in which their table has them? DataFusion calls those of a directory for each value of a
+/// column hash partitions (`datafusion.optimizer.preserve_file_partitions`): of one key they are together, but not where its
+/// hash says.
+fn is_partitioned_by_source(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let children = plan.children();
+    // Nobody relies on keys that are gone.
+    let hash = matches!(plan.output_partitioning(), Partitioning::Hash(keys, partitions)
+        if *partitions > 1 && keys.iter().all(is_computable));
+    hash && !plan.is::<RepartitionExec>()
+        && (children.is_empty() || children.into_iter().any(is_partitioned_by_source))
 }
 
 /// Give the fragment's one partition the partitioning of the operator it stands for; it has the order.

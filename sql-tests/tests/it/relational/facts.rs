@@ -144,15 +144,18 @@ fn groups_by_columns_of_a_table_that_is_joined() {
             ("a, b, c, d.name", "count(*) AS n"),
             ("f.id, a, d.name", "count(*) AS n"),
         ] {
-            for (join, on) in [
+            let joins = [
                 ("JOIN", "a = d.k"),
+                ("JOIN", "a = d.k AND c = d.kind"),
                 ("LEFT JOIN", "a = d.k"),
                 ("RIGHT JOIN", "a = d.k"),
                 ("FULL JOIN", "a = d.k"),
-                ("JOIN", "a = d.k AND c = d.kind"),
                 ("JOIN", "a IS NOT DISTINCT FROM d.k"),
                 ("LEFT JOIN", "a IS NOT DISTINCT FROM d.k"),
-            ] {
+            ];
+            // Every join of the table of one row; of the others, those that groups may be made before.
+            let several = if dimension == "one" { joins.len() } else { 2 };
+            for (join, on) in &joins[..several] {
                 queries.push(format!(
                     "SELECT {keys}, {calls} FROM f {join} {dimension} d ON {on} GROUP BY {keys}"
                 ));

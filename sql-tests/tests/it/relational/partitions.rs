@@ -1,7 +1,7 @@
 //! Fragments below operators that stay on the CPU and work on several partitions: joins that take the partitions of both sides
 //! together or one by one, unions, groups, windows and merges.
 
-use warpline_sql_tests::Fixture;
+use warpline_sql_tests::{Fixture, test_device};
 
 use crate::operators::support::check_all;
 
@@ -99,4 +99,54 @@ fn of_four_partitions_joined_by_sorting() {
     let fixture = fixture("4", "1000");
     fixture.set("datafusion.optimizer.prefer_hash_join", "false");
     check_all(&fixture, queries());
+}
+
+/// Files in a directory for each value of a column are partitions by that column, but not by its hash.
+#[test]
+fn of_directories_beside_fragments() {
+    let folder = std::env::temp_dir().join(format!("warpline-directories-{}", std::process::id()));
+    let fixture = Fixture::open(test_device(), false, &[("warpline.min_rows", "1000")]);
+    let run = |sql: &str| {
+        let made = async { fixture.session().context().sql(sql).await?.collect().await };
+        if let Err(error) = fixture.block_on(made) {
+            panic!("{error}\nstatement: {sql}");
+        }
+    };
+    for (table, rows) in [("large", 3000), ("small", 300)] {
+        let place = folder.join(table);
+        let place = place.display();
+        run(&format!(
+            "COPY (SELECT value AS v, value % 3 AS p FROM generate_series(1, {rows})) TO '{place}/' \
+             STORED AS PARQUET PARTITIONED BY (p)"
+        ));
+    }
+    for (key, value) in [
+        ("datafusion.execution.target_partitions", "3"),
+        ("datafusion.optimizer.preserve_file_partitions", "1"),
+        (
+            "datafusion.optimizer.hash_join_single_partition_threshold",
+            "0",
+        ),
+        (
+            "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+            "0",
+        ),
+    ] {
+        fixture.set(key, value);
+    }
+    for table in ["large", "small"] {
+        let place = folder.join(table);
+        run(&format!(
+            "CREATE EXTERNAL TABLE {table} (v BIGINT) STORED AS PARQUET PARTITIONED BY (p INT) LOCATION '{}/'",
+            place.display()
+        ));
+    }
+    let sides = "(SELECT p, count(*) AS n FROM large GROUP BY p) x";
+    let other = "(SELECT p, median(v) AS m FROM small GROUP BY p) y";
+    let queries = ["JOIN", "LEFT JOIN", "FULL JOIN"].map(|join| {
+        format!("SELECT x.p, n, y.p AS q, m FROM {sides} {join} {other} ON x.p = y.p ORDER BY 1, 3")
+    });
+    assert!(fixture.explain(&queries[0]).contains("GpuFragmentExec"));
+    check_all(&fixture, queries);
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
