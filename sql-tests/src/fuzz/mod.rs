@@ -5,7 +5,8 @@
 //! run in another form that has the same answer as well ([`metamorphic`]). Queries are trees ([`query`]), so that what fails can be made
 //! small ([`shrink`]): fewer rows, a shorter query, no settings; and is written as a sqllogictest file ([`report`]).
 //!
-//! What is no finding: a query that plain DataFusion refuses or takes long for, one for which it contradicts itself, errors of values
+//! An answer that the CPU gave because the device met an internal error is a finding like another answer, a panic or a hang.
+//! What is none: a query that plain DataFusion refuses or takes long for, one for which it contradicts itself, errors of values
 //! (overflow, division by zero) where a case draws expressions that may end in one, and a want of memory under a small budget.
 
 pub mod case;
