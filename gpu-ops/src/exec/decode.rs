@@ -64,6 +64,12 @@ pub(super) fn decode(
             let packed = packed.map(|(row, number)| known(row).then_some(number));
             unpack_array(packed, *chars, *char_bits, data_type)
         }
+        // A constant NULL belongs to no dictionary.
+        Meaning::Number
+            if is_text(data_type) && bits.as_ref().is_some_and(|b| b.count_set_bits() == 0) =>
+        {
+            Ok(new_null_array(data_type, rows))
+        }
         Meaning::Number if *data_type == DataType::Boolean => {
             let values = BooleanBuffer::collect_bool(rows, |row| codes[row] != 0);
             Ok(Arc::new(BooleanArray::new(values, nulls(bits))))

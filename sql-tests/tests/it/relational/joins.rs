@@ -57,7 +57,8 @@ fn left() {
 #[test]
 fn left_rows_without_a_match() {
     let queries = CONDITIONS.into_iter().flat_map(|condition| {
-        let column = condition.rsplit("b.").next().and_then(|column| column.get(..1));
+        let column = condition.rsplit("b.").next();
+        let column = column.and_then(|rest| rest.split(|c: char| !c.is_alphabetic()).next());
         let columns = ["id", column.unwrap_or("id"), "x"].into_iter();
         columns.map(move |column| {
             format!(
