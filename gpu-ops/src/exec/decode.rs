@@ -38,10 +38,8 @@ pub(super) fn decode(
         return Ok(new_null_array(data_type, rows));
     }
     let bits = valid.map(bits);
-    // Strings are codes, rows or packed: NULL alone is none of these.
     let text = matches!(data_type, DataType::Dictionary(..)) || is_text(data_type);
     match &layout.meaning {
-        Meaning::Number if text => Ok(new_null_array(data_type, rows)),
         Meaning::Row(_) => Err(GpuError::Internal("strings that were not gathered".into())),
         Meaning::Code(dictionary) => strings(layout, dictionary, codes, bits, rows),
         Meaning::Packed {
@@ -64,21 +62,13 @@ pub(super) fn decode(
             let packed = packed.map(|(row, number)| known(row).then_some(number));
             unpack_array(packed, *chars, *char_bits, data_type)
         }
-        // A constant NULL belongs to no dictionary.
-        Meaning::Number
-            if is_text(data_type) && bits.as_ref().is_some_and(|b| b.count_set_bits() == 0) =>
-        {
+        // Strings are codes, rows or packed; NULL alone is none of these.
+        Meaning::Number if text && bits.as_ref().is_some_and(|b| b.count_set_bits() == 0) => {
             Ok(new_null_array(data_type, rows))
         }
         Meaning::Number if *data_type == DataType::Boolean => {
             let values = BooleanBuffer::collect_bool(rows, |row| codes[row] != 0);
             Ok(Arc::new(BooleanArray::new(values, nulls(bits))))
-        }
-        // A constant NULL in every row has no dictionary.
-        Meaning::Number
-            if is_text(data_type) && valid.is_some_and(|v| v.iter().all(|v| *v == 0)) =>
-        {
-            Ok(new_null_array(data_type, rows))
         }
         Meaning::Number => {
             let encoding = if layout.float {
