@@ -357,7 +357,7 @@ async fn few_probing_keys_reduce_a_large_build() {
 async fn codes_of_all_strings_can_be_asked_for() {
     use warpline_gpu::graph::Policy;
 
-    let (_, planner) =
+    let planner =
         fragment("SELECT c_name, c_address FROM customer WHERE c_acctbal > 0 ORDER BY c_name")
             .await;
     let codes = |planner: &FragmentPlanner| {
