@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Decimal128Array};
 use arrow::datatypes::*;
-use warpline_sql_tests::Fixture;
+use warpline_sql_tests::{Fixture, test_device};
 
 use super::support::{
     Nulls, check_all, check_conditions, check_sums, check_values, drawn, primitive, row_numbers,
