@@ -123,6 +123,7 @@ pub mod join;
 #[cfg(test)]
 mod papers;
 mod price;
+pub(crate) mod rowwise;
 pub mod tree;
 pub mod zipf;
 

@@ -20,7 +20,7 @@ use warpline_gpu::runtime::Runtime;
 
 use crate::config::WarplineConfig;
 use crate::error::PlannerError;
-use classify::Classification;
+use classify::{Classification, Surroundings};
 
 pub use report::{CpuOperator, PlacementReportExec};
 
@@ -54,7 +54,7 @@ impl PhysicalOptimizerRule for GpuPlacement {
         if plan.is::<PlacementReportExec>() || plan.is::<TimeLimitExec>() {
             return Ok(plan);
         }
-        let plan = self.place(plan, &config)?;
+        let plan = self.place(plan, &config, options.execution.target_partitions)?;
         Ok(match config.time_limit.0 {
             // What a statement such as SET leaves to do when it is done: it is not to be told that it was stopped.
             Some(_) if plan.is::<EmptyExec>() => plan,
@@ -78,6 +78,7 @@ impl GpuPlacement {
         &self,
         plan: Arc<dyn ExecutionPlan>,
         config: &WarplineConfig,
+        cores: usize,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if self.runtime.is_none() && !config.require_gpu {
             return Ok(plan);
@@ -86,7 +87,13 @@ impl GpuPlacement {
             Some(runtime) => Arc::clone(runtime.machine()),
             None => Arc::new(Machine::h200()),
         };
-        let classification = Classification::of(&plan, config, &machine);
+        let surroundings = Surroundings {
+            config,
+            machine,
+            tables: self.runtime.as_ref().map(|runtime| &**runtime.tables()),
+            cores,
+        };
+        let classification = Classification::of(&plan, &surroundings);
         if !classification.reads_tables() {
             return Ok(plan);
         }

@@ -11,8 +11,9 @@ use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
-use warpline_gpu::tables::LoadedTable;
+use warpline_gpu::tables::{LoadedTable, TableCache};
 
+use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
 use crate::config::{IndexJoins, JoinSetting, WarplineConfig};
@@ -148,6 +149,44 @@ impl FragmentPlanner {
     /// Rows of all scanned tables together, as far as the plan's statistics know.
     pub fn scanned_rows(&self) -> Option<usize> {
         self.tables.iter().map(|table| table.rows).sum()
+    }
+
+    /// What the fragment takes on the device and on `cores` of the host, where that is a question of moving rows; `None` where it
+    /// joins, groups or orders. What is resident is known exactly, and need not be loaded.
+    pub(crate) fn prices(&self, resident: Option<&TableCache>, cores: usize) -> Option<Prices> {
+        let scans = self.scans.iter();
+        let loaded: Vec<Option<LoadedTable>> = scans
+            .map(|scan| resident?.peek(&scan.table, &scan.columns, &scan.needs_codes))
+            .collect();
+        let facts = Placed {
+            planner: self,
+            tables: &loaded,
+        };
+        let tables = self.tables.iter().zip(&self.scans).zip(&loaded);
+        let tables: Vec<Traffic> = tables
+            .map(|((table, scan), loaded)| {
+                let rows = facts.rows(table);
+                let widths = scan.fields.iter().map(|f| bytes_of(f.data_type()));
+                Traffic {
+                    rows,
+                    columns: scan.columns.len() as f64,
+                    bytes: match loaded {
+                        Some(table) => table.columns.iter().map(|c| c.bytes() as f64).sum(),
+                        None => rows * widths.sum::<f64>(),
+                    },
+                    resident: loaded.is_some(),
+                    kept: scan.table.is_cacheable(),
+                    files: scan.table.is_of_files(),
+                }
+            })
+            .collect();
+        prices(
+            &self.rel,
+            &Estimator::new(&facts),
+            &tables,
+            &self.machine,
+            cores,
+        )
     }
 
     /// Device memory for what a join keeps, in bytes.
@@ -286,6 +325,36 @@ impl TableFacts for Unknown {
 
     fn column(&self, _: &Arc<ScanTable>, _: usize) -> Option<&ColumnStatistics> {
         None
+    }
+}
+
+/// What is known when a query is planned: the statistics of tables that happen to be resident.
+struct Placed<'a> {
+    planner: &'a FragmentPlanner,
+    tables: &'a [Option<LoadedTable>],
+}
+
+impl Placed<'_> {
+    fn loaded(&self, table: &Arc<ScanTable>) -> Option<(usize, &LoadedTable)> {
+        let mut tables = self.planner.tables.iter();
+        let scan = tables.position(|t| Arc::ptr_eq(t, table))?;
+        Some((scan, self.tables.get(scan)?.as_ref()?))
+    }
+}
+
+impl TableFacts for Placed<'_> {
+    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
+        match self.loaded(table) {
+            Some((_, loaded)) => loaded.rows as f64,
+            None => Unknown.rows(table),
+        }
+    }
+
+    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
+        let (scan, loaded) = self.loaded(table)?;
+        let mut columns = self.planner.scans[scan].columns.iter();
+        let place = columns.position(|c| *c == column)?;
+        Some(&loaded.columns.get(place)?.statistics)
     }
 }
 

@@ -119,3 +119,63 @@ fn trees_have_pipelines_choices_prices_and_reasons() {
         "{text}"
     );
 }
+
+/// The operator that the device really does not run, not one of those above it that follow.
+#[test]
+fn the_cause_is_named_in_every_form() {
+    let groups = "SELECT p, k, sum(o) FROM orders WHERE o > (SELECT avg(o) FROM orders) GROUP BY ROLLUP (p, k) ORDER BY 1, 2 LIMIT 3";
+    let cases = [
+        (
+            "SELECT median(o) FROM orders LIMIT 5",
+            "AggregateExec: median is not a device aggregate",
+        ),
+        (
+            "SELECT sum(abs(o)) AS a FROM orders ORDER BY 1 LIMIT 2",
+            "AggregateExec: the function abs",
+        ),
+        (
+            groups,
+            "AggregateExec: GROUPING SETS, CUBE and ROLLUP run on the CPU",
+        ),
+    ];
+    for (query, cause) in cases {
+        let emulated = |statements: &[&str]| {
+            let mut arguments = vec![
+                "--device",
+                "emulator",
+                "--set",
+                "warpline.min_rows=0",
+                "-c",
+                SETUP,
+            ];
+            statements
+                .iter()
+                .for_each(|sql| arguments.extend(["-c", sql]));
+            run(&arguments)
+        };
+        let answered = emulated(&[query]).ok();
+        let said = format!("{}{}", answered.stdout, answered.stderr);
+        let line = said
+            .lines()
+            .find(|line| line.starts_with("Answered on"))
+            .expect(&said);
+        let since = [
+            format!("on the CPU, since {cause}"),
+            format!("and the CPU ({cause}"),
+        ];
+        assert!(since.iter().any(|text| line.contains(text)), "{line}");
+        for require in ["false", "true"] {
+            let set = format!("SET warpline.require_gpu = {require}");
+            let explain = format!("EXPLAIN FORMAT INDENT {query}");
+            let shown = emulated(&[&set, &explain]).ok().stdout;
+            let reasons = shown.split_once("cpu=[").expect(&shown).1;
+            let first = reasons.trim_start_matches(|c: char| c.is_whitespace() || c == '|');
+            assert!(first.starts_with(cause), "{shown}");
+            assert_eq!(
+                shown.contains("refused by warpline.require_gpu"),
+                require == "true",
+                "{shown}"
+            );
+        }
+    }
+}

@@ -134,6 +134,11 @@ impl TableSource {
         }
     }
 
+    /// Are its rows in files?
+    pub fn is_of_files(&self) -> bool {
+        matches!(self.kind, Kind::Files(_))
+    }
+
     /// Will loaded columns be kept for later queries?
     pub fn is_cacheable(&self) -> bool {
         !matches!(self.kind, Kind::Plan(_))

@@ -13,12 +13,24 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
 use warpline_gpu::machine::Machine;
+use warpline_gpu::tables::TableCache;
 
 use super::PlacementReportExec;
 use crate::config::WarplineConfig;
 use crate::policy::FragmentPlanner;
 use crate::reason::{Rank, Reason};
-use crate::rel::convert::{exchange, is_constant, is_substantial, own_reason, raw_aggregate};
+use crate::rel::convert::{exchange, is_constant, own_reason, raw_aggregate};
+
+/// Where a plan is placed.
+pub(super) struct Surroundings<'a> {
+    pub(super) config: &'a WarplineConfig,
+    /// The device's constants, for prices.
+    pub(super) machine: Arc<Machine>,
+    /// What is on the device.
+    pub(super) tables: Option<&'a TableCache>,
+    /// Threads that DataFusion runs a query on.
+    pub(super) cores: usize,
+}
 
 /// What an operator is.
 #[derive(Debug)]
@@ -52,12 +64,8 @@ pub(super) struct Classification {
 
 impl Classification {
     /// Classify `plan` from the root down; nothing below a fragment is looked at.
-    pub(super) fn of(
-        plan: &Arc<dyn ExecutionPlan>,
-        config: &WarplineConfig,
-        machine: &Arc<Machine>,
-    ) -> Self {
-        let kind = kind_of(plan, config, machine);
+    pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Self {
+        let kind = kind_of(plan, at);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_), _) => vec![],
             // Both phases of a refused aggregation share one reason.
@@ -67,10 +75,7 @@ impl Classification {
             },
             _ => plan.children(),
         };
-        let children: Vec<_> = below
-            .into_iter()
-            .map(|child| Self::of(child, config, machine))
-            .collect();
+        let children: Vec<_> = below.into_iter().map(|child| Self::of(child, at)).collect();
         let (table_rows, device_rows) = match &kind {
             Kind::Fragment(_) => (false, true),
             Kind::Scan(_) => (true, false),
@@ -113,14 +118,14 @@ fn is_final(aggregate: &AggregateExec) -> bool {
     )
 }
 
-fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig, machine: &Arc<Machine>) -> Kind {
+fn kind_of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Kind {
     if is_constant(plan.as_ref()) {
         return Kind::Constant;
     }
     if plan.is::<PlacementReportExec>() {
         return Kind::Plumbing;
     }
-    let reason = match placed(plan, config, machine) {
+    let reason = match placed(plan, at) {
         Ok(fragment) => return Kind::Fragment(Arc::new(fragment)),
         Err(reason) => reason,
     };
@@ -169,30 +174,32 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, config: &WarplineConfig, machine: &Arc
 /// the CPU, none when an operator below it is in the way.
 fn placed(
     plan: &Arc<dyn ExecutionPlan>,
-    config: &WarplineConfig,
-    machine: &Arc<Machine>,
+    at: &Surroundings<'_>,
 ) -> Result<FragmentPlanner, Option<Reason>> {
     let chosen = |text: String| Some(Reason::ranked(Rank::Chosen, text));
-    let fragment = FragmentPlanner::try_new(plan, config)
+    let fragment = FragmentPlanner::try_new(plan, at.config)
         .map_err(|refusal| Arc::ptr_eq(&refusal.at, plan).then_some(refusal.reason))?
-        .on(Arc::clone(machine));
+        .on(Arc::clone(&at.machine));
     if fragment.tables() == 0 {
         return Err(chosen("no table is read".into()));
     }
-    if !config.require_gpu && !is_substantial(fragment.rel()) {
-        return Err(chosen(
-            "moving the rows costs more than computing them".into(),
-        ));
+    if !at.config.require_gpu
+        && let Some(prices) = fragment.prices(at.tables, at.cores)
+        && !prices.pays()
+    {
+        return Err(chosen(format!(
+            "moving the rows costs more than computing them: {prices}"
+        )));
     }
     match fragment.scanned_rows() {
-        Some(rows) if rows < config.effective_min_rows() => Err(chosen(format!(
+        Some(rows) if rows < at.config.effective_min_rows() => Err(chosen(format!(
             "the {} {rows} rows are fewer than warpline.min_rows = {}",
             if fragment.tables() == 1 {
                 "table's"
             } else {
                 "tables'"
             },
-            config.min_rows
+            at.config.min_rows
         ))),
         _ => Ok(fragment),
     }

@@ -75,6 +75,45 @@ async fn rows_are_not_moved_for_little_work() {
     }
 }
 
+/// Not by the shape of a query: by the rows that it leaves.
+#[tokio::test]
+async fn filters_go_where_their_price_is_lower() {
+    let context = placed(any_size());
+    let big =
+        "CREATE TABLE big AS SELECT value AS k, value % 10 AS g FROM generate_series(1, 3000000)";
+    context.sql(big).await.unwrap().collect().await.unwrap();
+    for (sql, on_device) in [
+        ("SELECT * FROM big WHERE k = 77", 1),
+        ("SELECT k + g FROM big WHERE k = 77 OR k = 78", 1),
+        ("SELECT * FROM big WHERE k = 77 LIMIT 10", 1),
+        (
+            "SELECT k FROM big WHERE k = 5 UNION ALL SELECT g FROM big WHERE k = 6",
+            1,
+        ),
+        ("SELECT * FROM big", 0),
+        ("SELECT * FROM big LIMIT 10", 0),
+        ("SELECT k + 1 FROM big", 0),
+        ("SELECT * FROM big WHERE g <> 100", 0),
+        // The CPU has its rows before it has read much.
+        ("SELECT * FROM big WHERE g <> 100 LIMIT 10", 0),
+    ] {
+        let plan = plan(&context, sql).await;
+        assert_eq!(fragments(&plan), on_device, "{sql}:\n{}", text(&plan));
+        if on_device == 0 {
+            let reasons = cpu(&plan);
+            let prices = [
+                "moving the rows costs more than computing them: ",
+                " on the CPU, ",
+                "rows back",
+            ];
+            assert!(
+                prices.iter().all(|p| reasons[0].contains(p)),
+                "{sql}: {reasons:?}"
+            );
+        }
+    }
+}
+
 #[tokio::test]
 async fn explain_shows_devices_and_reasons() {
     let context = placed(any_size());

@@ -40,7 +40,7 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::Expr;
 
 use super::expr::{is_true, null, split};
-use super::{Rel, RelKind, RelRef};
+use super::{Rel, RelRef};
 use crate::reason::{Rank, Reason, refuse};
 use crate::translate::{Scope, is_string, is_value, may_fault, translate};
 
@@ -434,16 +434,6 @@ fn known(plan: &Arc<dyn ExecutionPlan>) -> Result<(), Reason> {
         return Ok(());
     }
     refuse("not a device operator")
-}
-
-/// Does the tree do work that pays for moving the rows: a join, groups or an order?
-pub fn is_substantial(rel: &RelRef) -> bool {
-    let mut found = false;
-    rel.for_each(&mut |rel| {
-        found |= matches!(rel.kind, RelKind::Join(_) | RelKind::Aggregate { .. })
-            || matches!(&rel.kind, RelKind::Sort { keys, .. } if !keys.is_empty());
-    });
-    found
 }
 
 /// The fields of both sides of a join, as residual conditions see them.

@@ -1,6 +1,8 @@
 //! ORDER BY over every type of key, both directions, NULLs at either end, with and without limits.
 
+use arrow::util::pretty::pretty_format_batches;
 use warpline_sql_tests::Fixture;
+use warpline_tpch::QueryRun;
 
 use super::tables::fixture;
 use crate::operators::support::check_all;
@@ -172,4 +174,81 @@ fn many_rows() {
         ]
         .map(String::from),
     );
+}
+
+/// Each row as text, in the order of texts.
+fn lines(run: &QueryRun) -> Vec<String> {
+    let text = pretty_format_batches(&run.batches)
+        .expect("text")
+        .to_string();
+    let rows = text.lines().filter(|line| line.starts_with('|'));
+    // The first has the names; the width of a column depends on its values.
+    let cells = rows
+        .skip(1)
+        .map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
+    let mut lines: Vec<String> = cells.map(|cells| cells.join("|")).collect();
+    lines.sort();
+    lines
+}
+
+/// Any rows will do without an order, but they must be of the answer, none more often than there, and as many as there are.
+#[test]
+fn any_rows_but_of_the_answer() {
+    let fixture = fixture();
+    for all in [
+        "SELECT id, s FROM l",
+        "SELECT id, x FROM l WHERE z > 2",
+        "SELECT k, k + z AS t FROM l WHERE k > 100",
+        "SELECT l.id, r.s FROM l JOIN r ON l.k = r.k",
+        "SELECT l.id, r.id AS j FROM l LEFT JOIN r ON l.k = r.u",
+        "SELECT l.id, r.id AS j FROM l FULL JOIN r ON l.u = r.u AND l.z > r.z",
+        "SELECT l.id FROM l, p WHERE l.k < p.k",
+        "SELECT k FROM l UNION ALL SELECT u FROM p UNION ALL SELECT k FROM e",
+        "SELECT s FROM l UNION SELECT s FROM r",
+        "SELECT k, count(*) AS n, max(s) AS m FROM l GROUP BY k",
+        "SELECT DISTINCT z, b FROM l",
+        "SELECT count(*) AS n FROM l WHERE z > 2",
+        "SELECT id FROM l WHERE k IN (SELECT k FROM r LIMIT 100000)",
+        "SELECT id, s FROM e",
+    ] {
+        let rows = lines(&fixture.check(all));
+        for (limit, offset) in [
+            (0, 0),
+            (1, 0),
+            (7, 3),
+            (20, 0),
+            (1_000_000, 0),
+            (5, 1_000_000),
+            (1_000_000, 9),
+        ] {
+            let sql = format!("SELECT * FROM ({all}) LIMIT {limit} OFFSET {offset}");
+            let some = lines(&fixture.run(&sql).unwrap_or_else(|e| panic!("{sql}: {e}")));
+            assert_eq!(
+                some.len(),
+                rows.len().saturating_sub(offset).min(limit),
+                "{sql}"
+            );
+            let mut rest = rows.iter();
+            for line in &some {
+                assert!(
+                    rest.any(|row| row == line),
+                    "{sql}: {line} is no row, or too often"
+                );
+            }
+        }
+    }
+    // A limit over a limit: the smaller one counts, after the rows that are left out.
+    for (inner, outer, rows) in [
+        ("LIMIT 10 OFFSET 2", "LIMIT 20 OFFSET 4", 6),
+        ("LIMIT 10", "LIMIT 3", 3),
+        ("LIMIT 3", "LIMIT 10", 3),
+        ("LIMIT 3", "OFFSET 5", 0),
+        ("OFFSET 290", "LIMIT 100", 10),
+    ] {
+        for from in ["l", "(SELECT l.id FROM l LEFT JOIN p ON l.u = p.u)"] {
+            let sql = format!("SELECT * FROM (SELECT id FROM {from} {inner}) {outer}");
+            let some = fixture.run(&sql).unwrap_or_else(|e| panic!("{sql}: {e}"));
+            assert_eq!(some.rows(), rows, "{sql}");
+        }
+    }
 }

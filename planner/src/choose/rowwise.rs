@@ -1,0 +1,212 @@
+//! Where rows that are only filtered, computed and cut off are better off.
+//!
+//! Joins, groups and orders cost the CPU tens of nanoseconds for every row that they read, which is more than moving a row
+//! over the link ever costs: they go to the device whatever leaves it. A filter or an expression costs the CPU a few, so
+//! that what is left of the rows decides: the device scans at the speed of its memory, but brings back every row of the
+//! answer.
+
+use std::fmt;
+
+use datafusion::scalar::ScalarValue;
+use warpline_gpu::expr::{Expr, Node};
+use warpline_gpu::machine::Machine;
+
+use super::Price;
+use super::price::ms;
+use crate::rel::{RelKind, RelRef};
+use crate::stats::Estimator;
+
+/// A launch, the copy of its answer, the stream's synchronisation and the way through the plan's nodes, in milliseconds: as
+/// [`crate::config::DEFAULT_MIN_ROWS`] has it.
+const RUN_MS: f64 = 0.1;
+/// Making a value of a column an Arrow value again on the host, from what the copy brought, in nanoseconds: one thread
+/// reads and writes it.
+const RETURN_NS: f64 = 3.0;
+/// Reading, encoding and copying a value into page-locked memory to make a column resident, in nanoseconds of one core.
+const ENCODE_NS: f64 = 5.0;
+/// Decoding a value of a file, in nanoseconds of one core; batches in memory are there.
+const DECODE_NS: f64 = 4.0;
+/// What each row costs DataFusion in a filter, in nanoseconds of one core: batches of 8,192 rows handed on, their selection made and
+/// the selected rows copied.
+const FILTER_NS: f64 = 8.0;
+/// An operator of an expression over a value in a batch, in nanoseconds of one core: a pass over memory that is in the caches.
+const OPERATOR_NS: f64 = 2.0;
+/// An operator that looks into a string: a comparison through offsets, or a search.
+const STRING_NS: f64 = 40.0;
+/// Queries that share the price of loading a column. Tables are loaded to be queried again, and a column that is scanned once
+/// is mostly scanned often; but a query that would pay only after thousands of others is left where it is.
+const QUERIES: f64 = 10.0;
+
+/// What one table of a fragment is to the device.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Traffic {
+    /// Rows.
+    pub(crate) rows: f64,
+    /// Columns that are read.
+    pub(crate) columns: f64,
+    /// Bytes of these columns as they lie, or would lie, on the device.
+    pub(crate) bytes: f64,
+    /// They are resident.
+    pub(crate) resident: bool,
+    /// They stay when the query is over.
+    pub(crate) kept: bool,
+    /// They come from files.
+    pub(crate) files: bool,
+}
+
+/// The two prices of a fragment.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Prices {
+    /// On the device.
+    pub(crate) device: Price,
+    /// On the CPU, in milliseconds.
+    pub(crate) cpu: f64,
+}
+
+impl Prices {
+    /// Is the device the place?
+    pub(crate) fn pays(&self) -> bool {
+        self.device.ms < self.cpu
+    }
+}
+
+impl fmt::Display for Prices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} on the CPU, {} on the device",
+            ms(self.cpu),
+            self.device
+        )
+    }
+}
+
+/// The prices of `rel` over tables of this traffic, on a host with `cores`. `None` where it joins, groups or orders: that is
+/// worth the way to the device.
+pub(crate) fn prices(
+    rel: &RelRef,
+    estimator: &Estimator<'_>,
+    tables: &[Traffic],
+    machine: &Machine,
+    cores: usize,
+) -> Option<Prices> {
+    let mut substantial = false;
+    rel.for_each(&mut |rel| {
+        substantial |= matches!(rel.kind, RelKind::Join(_) | RelKind::Aggregate { .. })
+            || matches!(&rel.kind, RelKind::Sort { keys, .. } if !keys.is_empty());
+    });
+    if substantial {
+        return None;
+    }
+    let cores = cores.max(1) as f64;
+    let sum = |of: &dyn Fn(&Traffic) -> f64| tables.iter().map(of).sum::<f64>();
+    let bytes = sum(&|t| t.bytes);
+    // What does not fit comes over the link with every query.
+    let rate = match bytes <= machine.memory {
+        true => machine.read,
+        false => machine.link,
+    };
+    let load = |t: &Traffic| match t.resident {
+        true => 0.0,
+        false => {
+            let once = t.rows * t.columns * ENCODE_NS * 1e-6 / cores + t.bytes / machine.link * 1e3;
+            once / if t.kept { QUERIES } else { 1.0 }
+        }
+    };
+    let rows = estimator.rows(rel);
+    let width: f64 = rel.columns.iter().map(|c| bytes_of(&c.data_type)).sum();
+    let returned =
+        rows * width / machine.link * 1e3 + rows * rel.columns.len() as f64 * RETURN_NS * 1e-6;
+    let mut device = Price::default()
+        .with("run", RUN_MS)
+        .with("scan", bytes / rate * 1e3);
+    if tables.iter().any(|t| !t.resident) {
+        device = device.with("load, shared by queries", sum(&load));
+    }
+    // A limit lets the CPU stop reading early.
+    let read = share_read(rel, estimator);
+    let decode = sum(&|t| if t.files { t.rows * t.columns } else { 0.0 }) * DECODE_NS * read;
+    Some(Prices {
+        device: device.with("rows back", returned),
+        cpu: (decode + computing(rel, estimator, 1.0)) * 1e-6 / cores,
+    })
+}
+
+/// Bytes of a value of a type as it leaves the device; of strings about.
+pub(crate) fn bytes_of(data_type: &arrow::datatypes::DataType) -> f64 {
+    const STRING: f64 = 24.0;
+    data_type
+        .primitive_width()
+        .map_or(STRING, |bytes| bytes as f64)
+}
+
+/// The share of its input that a limit without an order reads until it has its rows.
+fn share_of_limit(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
+    match &rel.kind {
+        RelKind::Sort {
+            input,
+            skip,
+            fetch: Some(fetch),
+            ..
+        } => {
+            let wanted = skip.saturating_add(*fetch) as f64;
+            (wanted / estimator.rows(input).max(1.0)).min(1.0)
+        }
+        _ => 1.0,
+    }
+}
+
+/// The share of the tables below that a chain of operators reads.
+fn share_read(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
+    let below = match rel.inputs().as_slice() {
+        [input] => share_read(input, estimator),
+        _ => 1.0,
+    };
+    below * share_of_limit(rel, estimator)
+}
+
+/// Nanoseconds of one core for what is computed, where `share` of the rows are wanted.
+fn computing(rel: &RelRef, estimator: &Estimator<'_>, share: f64) -> f64 {
+    let share = share * share_of_limit(rel, estimator);
+    let below: f64 = rel
+        .inputs()
+        .into_iter()
+        .map(|input| computing(input, estimator, share))
+        .sum();
+    let (input, exprs, each) = match &rel.kind {
+        RelKind::Filter { input, conjuncts } => (input, conjuncts, FILTER_NS),
+        RelKind::Project { input, exprs } => (input, exprs, 0.0),
+        _ => return below,
+    };
+    let operators: f64 = exprs.iter().map(operators).sum();
+    below + estimator.rows(input) * share * (each + operators)
+}
+
+/// Nanoseconds a row for the operators of an expression.
+fn operators(expr: &Expr) -> f64 {
+    match &expr.node {
+        Node::Column(_) | Node::Literal(_) => 0.0,
+        Node::PerDistinct { .. } => STRING_NS,
+        Node::Not(e)
+        | Node::Negate(e)
+        | Node::Cast { value: e, .. }
+        | Node::IsNull(e)
+        | Node::IsNotNull(e)
+        | Node::DatePart { value: e, .. } => OPERATOR_NS + operators(e),
+        Node::InList { value, list, .. } => {
+            let known = list.iter().filter(|v: &&ScalarValue| !v.is_null()).count();
+            OPERATOR_NS * known.clamp(1, 4) as f64 + operators(value)
+        }
+        Node::Binary { left, right, .. } => OPERATOR_NS + operators(left) + operators(right),
+        Node::Case {
+            branches,
+            otherwise,
+        } => {
+            let branches = branches
+                .iter()
+                .map(|(when, then)| OPERATOR_NS + operators(when) + operators(then));
+            branches.sum::<f64>() + otherwise.as_deref().map_or(0.0, operators)
+        }
+        Node::Coalesce(list) => list.iter().map(|e| OPERATOR_NS + operators(e)).sum(),
+    }
+}
