@@ -6,7 +6,8 @@
 # Steps, all by default and in this order:
 #   devices                   what the machine has
 #   tests                     the device tests
-#   sql                       the SQL tests on the GPU against the CPU; needs warpline-sql-tests.tar.xz beside BUNDLE
+#   sql                       the SQL tests on the GPU against the CPU, with WARPLINE_EXHAUSTIVE=1 unless that is set;
+#                             needs warpline-sql-tests.tar.xz beside BUNDLE
 #   tpch1 tpch10 tpch100      all 22 queries, verified at scale 1 and 10, as JSON with kernel times
 #   verify100                 all 22 at scale 100 against the CPU of the machine, once
 #   cpu10                     all 22 at scale 10 on the CPU of the machine
@@ -84,7 +85,7 @@ step_devices() { warpline devices; nvidia-smi; nproc; }
 step_tests() { "$work/warpline-bundle/run-tests" --test-threads 4; }
 step_sql() {
   [ -d "$work/warpline-sql-tests" ] || { echo "$sql_tests is missing: scripts/bundle.sh --sql-tests"; return 1; }
-  "$work/warpline-sql-tests/run-tests" --test-threads 8
+  WARPLINE_EXHAUSTIVE="${WARPLINE_EXHAUSTIVE:-1}" "$work/warpline-sql-tests/run-tests" --test-threads 8
 }
 step_tpch1() { tpch tpch1 --scale 1 "${gpu[@]}" --verify --runs 7; }
 step_tpch10() {

@@ -31,6 +31,16 @@ pub fn test_device() -> DeviceChoice {
     }
 }
 
+/// The step between the points that a test tries of many alike: one under `WARPLINE_EXHAUSTIVE=1`, so that none is left out.
+pub fn every(step: usize) -> usize {
+    if exhaustive() { 1 } else { step }
+}
+
+/// True when `WARPLINE_EXHAUSTIVE=1` asks for every point and for more random queries than a change is tested with.
+pub fn exhaustive() -> bool {
+    std::env::var("WARPLINE_EXHAUSTIVE").is_ok_and(|value| value == "1")
+}
+
 /// Tables and a session on a device; each query must run there in full.
 pub struct Fixture {
     runtime: Runtime,

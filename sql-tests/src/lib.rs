@@ -25,5 +25,5 @@ mod random;
 pub mod slt;
 pub mod suite;
 
-pub use fixture::{Expected, Fixture, test_device};
+pub use fixture::{Expected, Fixture, every, exhaustive, test_device};
 pub use random::Random;

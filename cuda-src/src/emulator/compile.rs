@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{env, fs, io};
 
@@ -309,28 +310,17 @@ impl Emulator {
 
     /// Everything the result depends on, hashed.
     fn key(&self, text: &str, options: &CompileOptions, flags: &[String]) -> String {
-        let mut hash = Sha256::new();
-        let mut add = |part: &str| {
-            // Lengths keep neighbouring parts apart.
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part.as_bytes());
-        };
-        add(&self.version);
-        self.command.iter().chain(flags).for_each(|part| add(part));
-        for (name, header) in headers::headers().iter().chain(headers::emulator_headers()) {
-            add(name);
-            add(header);
-        }
-        add(&abi::header());
-        for (name, header) in &options.headers {
-            add(name);
-            add(header);
-        }
-        add(text);
-        hash.finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        let command = self.command.iter().chain(flags).map(String::as_str);
+        let more = options.headers.iter();
+        let more = more.flat_map(|(name, header)| [name.as_str(), header.as_str()]);
+        digest(
+            [self.version.as_str()]
+                .into_iter()
+                .chain(command)
+                .chain([HEADERS.as_str()])
+                .chain(more)
+                .chain([text]),
+        )
     }
 
     /// Compile and put the result into the cache, in one step as far as other processes can see.
@@ -382,6 +372,25 @@ impl Emulator {
         fs::write(&finished, bytes).map_err(io_error("write", &finished))?;
         fs::rename(&finished, path).map_err(io_error("write", path))
     }
+}
+
+/// The headers that every module may include, which are long and do not change.
+static HEADERS: LazyLock<String> = LazyLock::new(|| {
+    let abi = abi::header();
+    let files = headers::headers().iter().chain(headers::emulator_headers());
+    let files = files.flat_map(|(name, header)| [*name, *header]);
+    digest(files.chain([abi.as_str()]))
+});
+
+/// A hash of parts of text, whose lengths keep neighbours apart.
+fn digest<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part.as_bytes());
+    }
+    let bytes = hash.finalize();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// A call of the compiler, whose command is in words.

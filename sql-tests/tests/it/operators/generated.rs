@@ -1,11 +1,12 @@
 //! Random aggregations over random expressions, from a seed: the device must answer each as plain DataFusion does.
 //!
-//! `WARPLINE_TEST_SEED` and `WARPLINE_TEST_QUERIES` choose another seed and number of queries a test.
+//! `WARPLINE_TEST_SEED` and `WARPLINE_TEST_QUERIES` choose another seed and number of queries a test;
+//! `WARPLINE_EXHAUSTIVE=1` asks for more.
 
 use arrow::array::{Array, ArrayRef, RecordBatch};
 use arrow::datatypes::*;
 use std::sync::Arc;
-use warpline_sql_tests::{Fixture, test_device};
+use warpline_sql_tests::{Fixture, exhaustive, test_device};
 
 use super::support::{
     Nulls, Random, booleans, drawn, primitive, row_numbers, string_views, strings,
@@ -13,6 +14,8 @@ use super::support::{
 
 const ROWS: usize = 2_500;
 const QUERIES: u64 = 60;
+/// So many where nothing is left out.
+const MANY_QUERIES: u64 = 300;
 const SEED: u64 = 20_240_229;
 
 /// One table of every kind; `z…` columns cannot be NULL.
@@ -412,7 +415,8 @@ fn setting(name: &str, default: u64) -> u64 {
 /// Runs many queries with one placement of groups; most must run on the device, all must be right.
 fn run(group_by: &str, salt: u64) {
     let seed = setting("WARPLINE_TEST_SEED", SEED) + salt;
-    let count = setting("WARPLINE_TEST_QUERIES", QUERIES);
+    let usual = if exhaustive() { MANY_QUERIES } else { QUERIES };
+    let count = setting("WARPLINE_TEST_QUERIES", usual);
     let settings = [("warpline.min_rows", "0"), ("warpline.group_by", group_by)];
     let fixture = Fixture::open(test_device(), false, &settings).batches("t", vec![table(seed)]);
     let (mut failures, mut refused, mut cpu) = (Vec::new(), Vec::new(), Vec::new());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use arrow::datatypes::Int64Type;
 use datafusion::physical_plan::displayable;
 use warpline::DeviceChoice;
-use warpline_sql_tests::{Fixture, test_device};
+use warpline_sql_tests::{Fixture, every, test_device};
 
 use super::{assert_right, left_in_use, memory, sql, tpch};
 use crate::operators::support::{Nulls, drawn, primitive, row_numbers};
@@ -32,7 +32,7 @@ fn a_query_stopped_at_any_launch_returns_its_memory() {
     let fixture = tpch(false, &[]);
     for number in [3, 13, 21] {
         let expected = fixture.expect(&sql(number));
-        for nth in (1..1000).step_by(2) {
+        for nth in (1..1000).step_by(every(2)) {
             fixture.set(INJECT, &format!("stop:{nth}"));
             let mut stopped = 0;
             // The second run knows its sizes and queues everything at once.

@@ -12,7 +12,7 @@ use datafusion::parquet::file::metadata::{
 };
 use datafusion::parquet::file::statistics::Statistics;
 use warpline::{DeviceChoice, WarplineSession};
-use warpline_sql_tests::{Fixture, test_device};
+use warpline_sql_tests::{Fixture, every, test_device};
 use warpline_tpch::tables::Table;
 use warpline_tpch::{QueryEngine, Scale};
 
@@ -452,38 +452,51 @@ fn sessions_that_read_a_table_at_once_get_it_once() {
     assert_eq!(left_in_use(fixture), 0);
 }
 
-#[test]
-fn failures_while_rows_come_do_no_harm() {
+/// Each kind of failure at every place of the query, while its row groups take their time.
+#[track_caller]
+fn check_failures(name: &str, sql: &str) {
     let relaxed = Fixture::open(test_device(), false, &[("warpline.min_rows", "0")]);
-    let setup = Setup::of(relaxed, "failures");
+    let setup = Setup::of(relaxed, name);
     let fixture = &setup.fixture;
-    for sql in [EARLY[0], EARLY[4], SURPRISED] {
-        let expected = fixture.expect(sql);
-        setup.gate.slow_down(Duration::from_millis(3));
-        let mut all = 0;
-        for kind in ["allocate", "upload", "copy", "launch", "stop"] {
-            for nth in (1..1000).step_by(4) {
-                setup.cool();
-                let rule = format!("{kind}:{nth}");
-                fixture.set("warpline.inject_failures", &rule);
-                match fixture.run(sql) {
-                    Ok(run) => assert_right(&expected, &run, &rule),
-                    Err(error) => {
-                        let error = error.strip_backtrace();
-                        let stopped = error.contains("the query was stopped");
-                        assert!(kind == "stop" && stopped, "{rule}: {error}");
-                    }
-                }
-                let injected = fixture.session().injected_failures();
-                fixture.set("warpline.inject_failures", "");
-                assert_eq!(left_in_use(fixture), 0, "{rule}");
-                all += injected;
-                if injected == 0 {
-                    break;
+    let expected = fixture.expect(sql);
+    setup.gate.slow_down(Duration::from_millis(3));
+    let mut all = 0;
+    for kind in ["allocate", "upload", "copy", "launch", "stop"] {
+        for nth in (1..1000).step_by(every(4)) {
+            setup.cool();
+            let rule = format!("{kind}:{nth}");
+            fixture.set("warpline.inject_failures", &rule);
+            match fixture.run(sql) {
+                Ok(run) => assert_right(&expected, &run, &rule),
+                Err(error) => {
+                    let error = error.strip_backtrace();
+                    let stopped = error.contains("the query was stopped");
+                    assert!(kind == "stop" && stopped, "{rule}: {error}");
                 }
             }
+            let injected = fixture.session().injected_failures();
+            fixture.set("warpline.inject_failures", "");
+            assert_eq!(left_in_use(fixture), 0, "{rule}");
+            all += injected;
+            if injected == 0 {
+                break;
+            }
         }
-        assert!(all > 5, "{all} failures");
-        setup.gate.slow_down(Duration::ZERO);
     }
+    assert!(all > 5, "{all} failures");
+}
+
+#[test]
+fn failures_while_rows_of_groups_come_do_no_harm() {
+    check_failures("failures-groups", EARLY[0]);
+}
+
+#[test]
+fn failures_while_rows_of_a_join_come_do_no_harm() {
+    check_failures("failures-join", EARLY[4]);
+}
+
+#[test]
+fn failures_before_a_surprise_do_no_harm() {
+    check_failures("failures-surprise", SURPRISED);
 }

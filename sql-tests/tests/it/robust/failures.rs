@@ -2,7 +2,7 @@
 //! the next query is right.
 
 use warpline::DeviceChoice;
-use warpline_sql_tests::{Expected, Fixture, test_device};
+use warpline_sql_tests::{Expected, Fixture, every, test_device};
 
 use super::{DEVICE_MEMORY_ALONE, SCALE, assert_right, left_in_use, memory, sql, tpch};
 
@@ -77,7 +77,7 @@ fn without_any_memory_the_cpu_answers_or_the_error_is_clear() {
     for number in SOME {
         let expected = relaxed.expect(&sql(number));
         // Refused from the n-th allocation on, and for as long as the query tries.
-        for nth in (1..1000).step_by(4) {
+        for nth in (1..1000).step_by(every(4)) {
             let rules = format!("allocate:{nth}:1000000");
             let when = format!("Q{number} with {rules}");
             let mut fell_back = false;
@@ -135,7 +135,7 @@ fn a_failed_copy_or_launch_is_answered_by_the_cpu() {
             ("fill", 3),
             ("synchronize", 2),
         ] {
-            for nth in (1..1000).step_by(step) {
+            for nth in (1..1000).step_by(every(step)) {
                 let rules = format!("{operation}:{nth}");
                 let when = format!("Q{number} with {rules}");
                 let mut reasons = Vec::new();
