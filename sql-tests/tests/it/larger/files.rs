@@ -5,6 +5,7 @@ use std::fs;
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arrow::array::{ArrayRef, Decimal128Array, StringArray};
 use arrow::datatypes::Int64Type;
@@ -158,7 +159,10 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let name = format!("warpline-test-{name}-{}", std::process::id());
+        // Tests that run at the same time may choose the same name.
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("warpline-test-{name}-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("a directory");
         Self(path)
