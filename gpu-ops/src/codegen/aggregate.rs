@@ -239,9 +239,10 @@ impl AccumulatorPlan {
                     && !sums_wrap(argument_type)
                     && total.is_none_or(|t| t > i128::MAX as u128)
                 {
-                    let known = &self.accumulators[index].condition.clone();
+                    let known = self.accumulators[index].condition.clone();
                     let absolute = format!("({0} < 0 ? -(f64){0} : (f64){0})", v.text);
-                    magnitude = Some(self.plain(StateKind::SumFloat, known, &absolute, CType::F64));
+                    magnitude =
+                        Some(self.plain(StateKind::SumFloat, &known, &absolute, CType::F64));
                 }
                 index
             }
