@@ -11,8 +11,10 @@ pub(super) const STACK_BYTES: usize = 64 * 1024;
 /// Stack of a lane in a module built with a sanitizer, whose reports need room.
 pub(super) const SANITIZER_STACK_BYTES: usize = 512 * 1024;
 
-/// Idle stacks of [`STACK_BYTES`] kept for the next launch (64 MiB at most, of which only used pages count).
-const KEPT: usize = 1024;
+/// Idle stacks of [`STACK_BYTES`] kept for the next launch: as many as a few large launches at a time need, so that none maps
+/// memory anew. 512 MiB of addresses at most, of which only used pages count, and two of the 65,530 mappings a process may
+/// have for each.
+const KEPT: usize = 8192;
 
 /// Stacks start at this many different places within a page. Lanes that wait together touch the same depth
 /// of their stacks; page-aligned stacks would all compete for the same few sets of the first-level cache.

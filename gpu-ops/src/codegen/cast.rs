@@ -33,7 +33,7 @@ impl Emitter<'_> {
     pub(super) fn cast(&mut self, operand: &Expr, to: &DataType, safe: bool) -> Result<Value> {
         let from = &operand.data_type;
         let value = self.emit(operand)?;
-        if value.valid.as_deref() == Some("false") {
+        if value.is_null() {
             return Ok(self.null(to));
         }
         if from == to {

@@ -294,7 +294,7 @@ fn test(conjuncts: &[&Expr], scope: &[ScopeColumn], state: &mut KernelState) -> 
     let mut tests = Vec::new();
     for conjunct in conjuncts {
         let value = emitter.emit(conjunct)?;
-        if value.valid.as_deref() == Some("false") {
+        if value.is_null() {
             tests.push("false".to_string());
             continue;
         }

@@ -338,7 +338,7 @@ impl KernelWriter<'_> {
     /// C++ text of what is stored of a value.
     pub(super) fn stored(&mut self, layout: &ColumnLayout, value: &Value) -> Result<String> {
         let t = layout.storage();
-        let null_literal = value.valid.as_deref() == Some("false");
+        let null_literal = value.is_null();
         let mut text = match value.c_type {
             _ if null_literal => format!("({t})0"),
             CType::Bool | CType::F32 | CType::F64 => format!("({t}){}", value.text),
@@ -367,7 +367,9 @@ impl KernelWriter<'_> {
         if std::sync::Arc::ptr_eq(from, to) {
             return Ok(value.text.clone());
         }
-        let codes = crate::column::translate_codes(from, to)?;
+        let mut codes = crate::column::translate_codes(from, to)?;
+        // Rows without a string have code 0, even of an empty dictionary.
+        codes.resize(codes.len().max(1), 0);
         let state = &mut self.pipeline.state;
         let name = format!("table{}", state.lookups.len());
         let pointer = state.arguments.pointer(&name, "const i32*");

@@ -306,8 +306,19 @@ pub(super) fn probe_key(
     built: &KeyPlan,
     null_equal: bool,
 ) -> Result<ProbeKey> {
-    if value.valid.as_deref() == Some("false") {
-        // A NULL literal.
+    let values = built.domain - u128::from(built.nullable);
+    if values == 0 {
+        // No key of the index has a value, whatever it would stand for: only NULLs can meet there.
+        let possible = match &value.valid {
+            Some(valid) if null_equal && built.nullable => emitter.bind_bool(format!("!{valid}")),
+            _ => "false".into(),
+        };
+        return Ok(ProbeKey {
+            possible: Some(possible),
+            code: "0ull".into(),
+        });
+    }
+    if value.is_null() {
         let possible = (!(null_equal && built.nullable)).then(|| "false".to_string());
         return Ok(ProbeKey {
             possible,
@@ -329,15 +340,12 @@ pub(super) fn probe_key(
     if !value.c_type.is_integer() {
         return unsupported("join keys that are not integers, decimals, dates or strings");
     }
-    let values = built.domain - u128::from(built.nullable);
     let max = built.min.wrapping_add_unsigned(values).wrapping_sub(1);
     let built_range = Range {
         min: built.min,
         max,
     };
-    if values == 0 {
-        tests.push("false".to_string());
-    } else if !value.range.within(built_range) {
+    if !value.range.within(built_range) {
         let wide = CType::for_range(value.range.union(built_range));
         let text = emitter.widen(&value, wide);
         let (low, high) = (emitter.integer(built.min), emitter.integer(max));
@@ -375,7 +383,9 @@ fn translated(
     from: &Arc<Dictionary>,
     to: &Arc<Dictionary>,
 ) -> Result<(Value, Option<String>)> {
-    let codes = crate::column::translate_codes(from, to)?;
+    let mut codes = crate::column::translate_codes(from, to)?;
+    // Rows without a string have code 0, even of an empty dictionary.
+    codes.resize(codes.len().max(1), -1);
     let complete = codes.iter().all(|c| *c >= 0);
     let name = format!("table{}", emitter.state.lookups.len());
     let pointer = emitter.state.arguments.pointer(&name, "const i32*");

@@ -275,7 +275,7 @@ impl Emitter<'_> {
 }
 
 /// The type of a dictionary of strings of `data_type`.
-fn text_type(data_type: &DataType) -> DataType {
+pub(super) fn text_type(data_type: &DataType) -> DataType {
     match data_type {
         DataType::Dictionary(_, value) => text_type(value),
         other if is_text(other) => other.clone(),

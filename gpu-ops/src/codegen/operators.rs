@@ -402,7 +402,7 @@ impl Emitter<'_> {
     /// Two values as C++ operands that compare as SQL orders them.
     fn comparable(&mut self, l: &Value, r: &Value) -> Result<(String, String)> {
         // A NULL literal compares with anything; its text is never looked at.
-        if l.valid.as_deref() == Some("false") || r.valid.as_deref() == Some("false") {
+        if l.is_null() || r.is_null() {
             return Ok(("0".into(), "0".into()));
         }
         match (&l.meaning, &r.meaning) {

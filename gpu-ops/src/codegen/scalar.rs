@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::new_empty_array;
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 
 use super::arguments::Arguments;
-use super::lookup::LookupTable;
+use super::lookup::{LookupTable, text_type};
 use super::range::Range;
 use super::scope::{Bases, ScopeColumn};
 use super::value::{CType, Meaning, Value};
+use crate::column::{Dictionary, is_text};
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};
 
@@ -188,19 +190,19 @@ impl<'a> Emitter<'a> {
             Node::Case {
                 branches,
                 otherwise,
-            } => self.case(branches, otherwise.as_deref()),
+            } => self.case(branches, otherwise.as_deref(), &expr.data_type),
             Node::InList {
                 value,
                 list,
                 negated,
             } => self.in_list(value, list, *negated),
-            Node::Coalesce(list) => self.coalesce(list),
+            Node::Coalesce(list) => self.coalesce(list, &expr.data_type),
             Node::DatePart { part, value } => self.date_part(*part, value),
             Node::PerDistinct { column, function } => self.per_distinct(*column, function),
         }
     }
 
-    /// An untyped NULL of a given type.
+    /// NULL as a value of a given type; a string is a code of a dictionary without strings.
     pub(super) fn null(&mut self, data_type: &DataType) -> Value {
         let (c_type, text) = match data_type {
             DataType::Boolean => (CType::Bool, "false"),
@@ -208,12 +210,18 @@ impl<'a> Emitter<'a> {
             DataType::Float64 => (CType::F64, "0.0"),
             _ => (CType::I32, "0"),
         };
+        let meaning = if is_text(data_type) {
+            let values = new_empty_array(&text_type(data_type));
+            Meaning::Code(Arc::new(Dictionary { values }))
+        } else {
+            Meaning::Number
+        };
         Value {
             text: text.to_string(),
             c_type,
             range: Range::point(0),
             valid: Some("false".to_string()),
-            meaning: Meaning::Number,
+            meaning,
         }
     }
 
@@ -270,13 +278,13 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Bring the values of CASE branches or COALESCE arguments to one type.
+    /// Bring the values of CASE branches or COALESCE arguments, not all of them NULL literals, to one type.
     fn unify(&mut self, values: &[Value]) -> Result<(CType, Range, Meaning)> {
         let mut meaning: Option<Meaning> = None;
         let mut range: Option<Range> = None;
         let mut c_type: Option<CType> = None;
         for value in values {
-            if value.valid.as_deref() == Some("false") {
+            if value.is_null() {
                 continue; // A NULL literal fits any type.
             }
             range = Some(range.map_or(value.range, |r| r.union(value.range)));
@@ -303,7 +311,12 @@ impl<'a> Emitter<'a> {
         ))
     }
 
-    fn case(&mut self, branches: &[(Expr, Expr)], otherwise: Option<&Expr>) -> Result<Value> {
+    fn case(
+        &mut self,
+        branches: &[(Expr, Expr)],
+        otherwise: Option<&Expr>,
+        data_type: &DataType,
+    ) -> Result<Value> {
         let outer = self.guard.clone();
         let mut tests = Vec::new();
         let mut values = Vec::new();
@@ -328,10 +341,13 @@ impl<'a> Emitter<'a> {
         self.guard = remaining;
         values.push(match otherwise {
             Some(e) => self.emit(e)?,
-            None => self.null(&branches[0].1.data_type),
+            None => self.null(data_type),
         });
         self.guard = outer;
 
+        if values.iter().all(Value::is_null) {
+            return Ok(self.null(data_type));
+        }
         let values = self.one_dictionary(values)?;
         let (c_type, range, meaning) = self.unify(&values)?;
         let select = |parts: Vec<String>| {
@@ -359,11 +375,14 @@ impl<'a> Emitter<'a> {
         })
     }
 
-    fn coalesce(&mut self, list: &[Expr]) -> Result<Value> {
+    fn coalesce(&mut self, list: &[Expr], data_type: &DataType) -> Result<Value> {
         let values = list
             .iter()
             .map(|e| self.emit(e))
             .collect::<Result<Vec<_>>>()?;
+        if values.iter().all(Value::is_null) {
+            return Ok(self.null(data_type));
+        }
         let values = self.one_dictionary(values)?;
         let (c_type, range, meaning) = self.unify(&values)?;
         let Some((last, init)) = values.split_last() else {

@@ -252,7 +252,7 @@ impl Emitter<'_> {
 
     /// The value of the first test that is true, else the last value; all booleans or all numbers.
     fn chosen(&mut self, tests: &[String], values: &[Value]) -> Result<Value> {
-        let known = |value: &&Value| value.valid.as_deref() != Some("false");
+        let known = |value: &&Value| !value.is_null();
         let mut kinds = values.iter().filter(known).map(|value| value.c_type);
         let c_type = kinds.next().unwrap_or(CType::I32);
         let c_type = kinds.fold(c_type, CType::max);

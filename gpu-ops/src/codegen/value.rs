@@ -101,6 +101,11 @@ impl Value {
         }
     }
 
+    /// Is it NULL in every row, by what the plan says?
+    pub(super) fn is_null(&self) -> bool {
+        self.valid.as_deref() == Some("false")
+    }
+
     /// C++ text that is true when the value is not NULL.
     pub(super) fn valid_text(&self) -> &str {
         self.valid.as_deref().unwrap_or("true")

@@ -4,6 +4,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::{DataType, Schema};
 use datafusion::datasource::memory::MemorySourceConfig;
 use parking_lot::RwLock;
 
@@ -20,23 +21,28 @@ pub(super) struct MemoryTable {
 
 /// Rows and array addresses of every batch, the batches in the order of these numbers; equal for
 /// two scans of the same batches however they were spread over partitions. Valid while the arrays'
-/// allocations live, which [`MemoryAnchor`] ensures.
+/// allocations live, which [`MemoryAnchor`] ensures. Types belong to it because a table without batches has no address.
 ///
 /// A large table has a hundred thousand of these numbers, so they are hashed once, and clones of a key are told
 /// to be equal without reading them.
 #[derive(Debug, Clone)]
 pub(super) struct MemoryKey {
-    columns: usize,
+    types: Arc<[DataType]>,
     batches: Arc<[usize]>,
     hash: u64,
 }
 
 impl MemoryKey {
-    fn new(columns: usize, batches: Arc<[usize]>) -> Self {
+    fn new(schema: &Schema, batches: Arc<[usize]>) -> Self {
+        let types: Arc<[DataType]> = schema
+            .fields()
+            .iter()
+            .map(|field| field.data_type().clone())
+            .collect();
         let mut hasher = DefaultHasher::new();
         batches.hash(&mut hasher);
         Self {
-            columns,
+            types,
             batches,
             hash: hasher.finish(),
         }
@@ -45,8 +51,8 @@ impl MemoryKey {
 
 impl PartialEq for MemoryKey {
     fn eq(&self, other: &Self) -> bool {
-        self.columns == other.columns
-            && self.hash == other.hash
+        self.hash == other.hash
+            && (Arc::ptr_eq(&self.types, &other.types) || self.types == other.types)
             && (Arc::ptr_eq(&self.batches, &other.batches) || self.batches == other.batches)
     }
 }
@@ -78,7 +84,7 @@ impl MemoryTable {
         let batches: Vec<RecordBatch> = config.partitions().iter().flatten().cloned().collect();
         let source = TableSource {
             name: "memory table".into(),
-            kind: Kind::Memory(Arc::new(Self::new(batches, schema.fields().len()))),
+            kind: Kind::Memory(Arc::new(Self::new(batches, &schema))),
             schema,
         };
         ScanAnalysis {
@@ -89,7 +95,8 @@ impl MemoryTable {
         }
     }
 
-    fn new(batches: Vec<RecordBatch>, columns: usize) -> Self {
+    fn new(batches: Vec<RecordBatch>, schema: &Schema) -> Self {
+        let columns = schema.fields().len();
         let width = columns + 1;
         let mut numbers = Vec::with_capacity(batches.len() * width);
         for batch in &batches {
@@ -115,7 +122,7 @@ impl MemoryTable {
         Self {
             batches,
             by_key,
-            key: RwLock::new(MemoryKey::new(columns, key)),
+            key: RwLock::new(MemoryKey::new(schema, key)),
         }
     }
 

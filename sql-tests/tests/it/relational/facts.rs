@@ -261,3 +261,57 @@ fn columns_of_one_value() {
     }
     check_all(&fixture(), queries);
 }
+
+/// What is NULL throughout has a type nevertheless: constants, branches, keys of joins.
+#[test]
+fn values_that_are_null_throughout() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT min(CASE WHEN 1 = CAST(NULL AS BIGINT) THEN true WHEN nullif(CAST(NULL AS BOOLEAN), kind = 1) THEN true ELSE true END) AS m FROM one",
+            "SELECT CASE WHEN kind = 1 THEN CAST(NULL AS BOOLEAN) END AS c, count(*) AS n FROM some GROUP BY 1",
+            "SELECT k FROM some WHERE CASE WHEN kind = 1 THEN CAST(NULL AS BOOLEAN) ELSE CAST(NULL AS BOOLEAN) END",
+            "SELECT k, 1.5 + coalesce(CAST(NULL AS DOUBLE), CASE WHEN k > 1 THEN CAST(NULL AS DOUBLE) END) AS c FROM some",
+            "SELECT k FROM some WHERE coalesce(CAST(NULL AS REAL), CAST(NULL AS REAL)) < CAST(k AS REAL)",
+            "SELECT d.k FROM some d JOIN (SELECT k, CAST(NULL AS VARCHAR) AS z FROM some) s ON s.z = d.name",
+            "SELECT k FROM some WHERE name IN (SELECT CAST(NULL AS VARCHAR) FROM some)",
+            "SELECT k FROM some WHERE name NOT IN (SELECT CAST(NULL AS VARCHAR) FROM some)",
+            "SELECT d.k, s.k AS j FROM some d LEFT JOIN (SELECT k, CAST(NULL AS VARCHAR) AS z FROM some) s ON s.z IS NOT DISTINCT FROM d.name",
+            "SELECT f.id, s.k FROM f JOIN (SELECT k, CAST(NULL AS BIGINT) AS z FROM some) s ON s.z IS NOT DISTINCT FROM f.a",
+        ]
+        .map(String::from),
+    );
+}
+
+/// Two tables without a batch have no array whose address would tell them apart.
+#[test]
+fn tables_without_batches() {
+    let types = [
+        "Float64",
+        "UInt32",
+        "Decimal128(15, 2)",
+        "Boolean",
+        "Utf8",
+        "Date32",
+        "Float32",
+        "Int8",
+    ];
+    let fixture = Fixture::device();
+    for (i, name) in types.iter().enumerate() {
+        let sql =
+            format!("CREATE TABLE e{i} AS SELECT arrow_cast(NULL, '{name}') AS b WHERE false");
+        fixture
+            .run(&sql)
+            .unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    let mut queries = Vec::new();
+    for i in 0..types.len() {
+        queries.push(format!("SELECT b, count(*) AS n FROM e{i} GROUP BY b"));
+        queries.push(format!(
+            "SELECT min(b) AS lo, max(b) AS hi, count(b) AS n FROM e{i}"
+        ));
+    }
+    queries.push("SELECT sum(3) AS s FROM e1 WHERE 1 <= (b - 1)".into());
+    queries.push("SELECT DISTINCT 1 AS one FROM e2 WHERE CAST(0 AS DECIMAL(5, 2)) >= b".into());
+    check_all(&fixture, queries);
+}
