@@ -1,20 +1,17 @@
 //! Running fragments: the DataFusion node, and what happens between a graph and its rows.
 //!
-//! 1. [`GpuFragmentExec`] is the node in the physical plan. It makes the columns resident that its
-//!    [`crate::graph::Policy`] asks for, and has it plan and [`crate::codegen::Program`] generate for them.
-//! 2. `prepared` has all kernels compiled in parallel (`compile`) and resolves the names of their arguments (`places`, `bind`). What comes
-//!    out serves every later run over the same columns.
-//! 3. `run` makes room for results (`provide`, `shapes`, `blocks`, `storage`), launches step after step (`launch`), finishes
-//!    indexes and orders (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later
-//!    queries (`covering`); columns in host memory come in `strides`, joins that are too large in `parts`, whose sides
-//!    `split` partitions and `spill` puts away, group-bys in `group_parts`, sorts in `sort_parts` by `sort_sample` into `sort_output`,
-//!    these two with what lies in partitions (`spread`); `chunks` of rows may lie in files; `trees` gives tree-shaped
-//!    kernels the memory that their warps share. A first run reads sizes between the steps (`control`) and repeats a
-//!    kernel whose result had too little room; later runs know the sizes and wait for the device once, at the end.
-//!    A table that is still read from files is gone over as its rows come (`early`).
-//! 4. `execute` brings the output to the host, in one copy when it is small, and `decode` and `text` turn it into
-//!    Arrow arrays of the plan's types.
-//! 5. When memory runs out, `ladder` says what is tried next; when nothing is left, the CPU plan answers.
+//! | folder | |
+//! |---|---|
+//! | `node` | [`GpuFragmentExec`], the node of the physical plan: loads columns, prepares, runs, climbs the `ladder` when memory is short, reports |
+//! | `prepare` | kernels compiled in parallel, their arguments bound, the `shapes` of results and the blocks of memory that these ask for; what comes out serves every later run over the same columns |
+//! | `frame` | one run: results at hand, room for them, launches, retries where room was short, the end of a pipeline, reading back |
+//! | `portions` | which rows of a step are at work, where the others lie, and the loop that runs steps over them |
+//! | `join`, `group`, `sort` | what follows a pipeline so that others can read its result, in core and by portions: an operator a folder |
+//! | `output` | from the device to Arrow arrays of the plan's types |
+//!
+//! A first run reads sizes between the steps (`frame::control`) and repeats a kernel whose result had too little room; later runs know
+//! the sizes, queue everything and wait for the device once, at the end. Rows are delivered after that wait, when nothing can be
+//! repeated any more. When memory runs out, `node::ladder` says what is tried next; when nothing is left, the CPU plan answers.
 //!
 //! # What memory can still end
 //! A run that is refused memory climbs the ladder: columns and indexes kept for later queries go, the query runs alone, columns lie in
@@ -36,62 +33,23 @@
 //! | work at hand | nowhere | some strides and pieces, each of whole tiles of up to 8192 rows | `device_memory` |
 //! | files | nowhere | what is spilled, compressed; the error ([`crate::GpuError::Spill`]) names the directory | another `spill_directory` |
 
-mod arrange;
-mod attempts;
-mod bind;
-mod blocks;
-mod boxes;
-mod chunks;
-mod collected;
-mod compile;
-mod control;
-mod covering;
-mod decode;
-mod early;
-mod execute;
-mod finish;
-mod found;
-mod fragment;
-mod group_parts;
-mod head;
-mod joined;
-mod ladder;
-mod launch;
-mod limit;
-mod lines;
-mod loops;
-mod needed;
-mod part_sizes;
-mod parts;
-mod places;
-mod prepared;
-mod provide;
-mod report;
-mod room;
-mod rows;
-mod run;
-mod shapes;
-mod sort_output;
-mod sort_parts;
-mod sort_sample;
-mod spill;
-mod split;
-mod spread;
-mod storage;
-mod strides;
+mod frame;
+mod group;
+mod join;
+mod node;
+mod output;
+mod portions;
+mod prepare;
+mod sort;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
-mod text;
-mod trees;
 
-pub use boxes::{Entry, boxed};
-pub use fragment::{GpuFragmentExec, in_one_partition};
-pub use ladder::LadderCounts;
-pub use limit::{TimeLimit, TimeLimitExec};
-pub use lines::indented;
-pub use report::{FragmentOptions, FragmentReport, StepReport};
-pub use rows::{DeviceRows, DeviceValues};
-pub use trees::TreeMetrics;
+pub use frame::TreeMetrics;
+pub use node::{
+    Entry, FragmentOptions, FragmentReport, GpuFragmentExec, LadderCounts, StepReport, TimeLimit,
+    TimeLimitExec, boxed, in_one_partition, indented,
+};
+pub use output::{DeviceRows, DeviceValues};
 
-pub(crate) use covering::CoveringIndexes;
+pub(crate) use prepare::CoveringIndexes;

@@ -10,9 +10,6 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::execute::{Finished, Host, execute};
-use super::prepared::Prepared;
-use super::run::Run;
 use crate::codegen::{
     Arguments, ColumnLayout, KernelProgram, Meaning, Program, Range, ResultLayout, SourceRows,
     StepProgram,
@@ -21,6 +18,9 @@ use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::faulty::FaultyDevice;
 use crate::error::Result;
+use crate::exec::frame::execute::{Finished, Host, execute};
+use crate::exec::frame::run::Run;
+use crate::exec::prepare::prepared::Prepared;
 use crate::graph::{Graph, ResultColumn, ResultId, ResultKind, ResultSpec};
 use crate::pipeline::ScanSource;
 use crate::runtime::Runtime;

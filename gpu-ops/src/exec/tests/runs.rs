@@ -13,9 +13,9 @@ use crate::codegen::{
 };
 use crate::column::{StringPolicy, encode};
 use crate::error::{ArithmeticFault, GpuError};
-use crate::exec::execute::{Host, execute};
-use crate::exec::prepared::Prepared;
-use crate::exec::run::Run;
+use crate::exec::frame::execute::{Host, execute};
+use crate::exec::frame::run::Run;
+use crate::exec::prepare::prepared::Prepared;
 use crate::graph::{Graph, IndexKind, ResultKind};
 use crate::pipeline::GroupPlacement;
 use crate::tables::LoadedTable;

@@ -1,8 +1,8 @@
 //! What shapes of results ask of memory.
 
-use crate::exec::part_sizes::{BlockSizes, PartSize};
-use crate::exec::places::Part;
-use crate::exec::shapes::{ColumnShape, IndexShape, Shape, Sizes};
+use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
+use crate::exec::prepare::places::Part;
+use crate::exec::prepare::shapes::{ColumnShape, IndexShape, Shape, Sizes};
 use crate::graph::IndexKind;
 
 fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {

@@ -1,0 +1,267 @@
+//! What follows a pipeline so that later steps can read its result: sums of matches, indexes, orders.
+
+use crate::codegen::ControlWord;
+use crate::device::DevicePtr;
+use crate::error::{GpuError, Result};
+use crate::exec::frame::control::Control;
+use crate::exec::frame::provide::with_slack;
+use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run, cut};
+use crate::exec::frame::storage::Store;
+use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
+use crate::exec::prepare::places::Part;
+use crate::exec::prepare::prepared::PreparedSort;
+use crate::exec::prepare::shapes::{IndexShape, Shape};
+use crate::graph::ResultId;
+use crate::primitives::{self, HashTable, RowCount};
+
+impl Run<'_> {
+    /// What follows a pipeline so that others can read its result.
+    pub(in crate::exec) fn finish(&mut self, result: ResultId) -> Result<()> {
+        match &self.prepared.shapes[result] {
+            Shape::Matches(_, None) => self.sum_pairs(result)?,
+            Shape::Matches(columns, Some(join)) => self.list_pairs(result, columns, join)?,
+            Shape::Collected(rows) => self.regroup(result, rows)?,
+            Shape::Index(index) if index.join.is_some() => self.arrange_index(result, index)?,
+            Shape::Index(index) if index.appends() && index.key_words > 0 => {
+                self.finish_index(result, index)?;
+            }
+            _ => {}
+        }
+        if let Some(store) = &mut self.stores[result] {
+            store.drop_temporary(&mut self.recycler);
+        }
+        Ok(())
+    }
+
+    /// How many rows a result has: known, or on the device.
+    pub(in crate::exec) fn count(&self, result: ResultId) -> RowCount {
+        if self.careful() {
+            RowCount::Known(self.rows[result])
+        } else {
+            RowCount::Device {
+                count: self.control.word_address(result, ControlWord::Count),
+                most: self.sizes[result].capacity,
+            }
+        }
+    }
+
+    pub(in crate::exec) fn address(&self, result: ResultId, part: Part) -> Result<DevicePtr> {
+        self.find(result, part)
+            .ok_or_else(|| GpuError::Internal(format!("{} has no {part:?}", self.name(result))))
+    }
+
+    /// Where a part of a result lies by now, if it has it.
+    pub(in crate::exec) fn find(&self, result: ResultId, part: Part) -> Option<DevicePtr> {
+        let part = match self.prepared.shapes.get(result)?.is_twin(part) {
+            true => Part::KeyWord(0),
+            false => part,
+        };
+        self.stores.get(result)?.as_ref()?.address(part)
+    }
+
+    fn sum_pairs(&mut self, result: ResultId) -> Result<()> {
+        let lengths = self.address(result, Part::Length)?;
+        let pairs = self.address(result, Part::Pairs)?;
+        let rows = self.count(result);
+        self.kernels += 1;
+        // SAFETY: the store has a length a row of the capacity and one sum more.
+        unsafe {
+            primitives::exclusive_sum(self.runtime, self.stream, lengths, pairs, rows, true)?;
+        }
+        self.pairs[result] = match self.hint(result) {
+            Some(hint) => with_slack(hint.pairs),
+            None => {
+                let store = self.stores[result].as_ref();
+                let Some((buffer, offset)) = store.and_then(|s| s.location(Part::Pairs)) else {
+                    return Err(GpuError::Internal("matches without sums".into()));
+                };
+                let last = offset + self.rows[result] as usize * 8;
+                let total = buffer.download_values::<u64>(self.stream, last, 1)?;
+                total.first().copied().unwrap_or(0)
+            }
+        };
+        Ok(())
+    }
+
+    fn finish_index(&mut self, result: ResultId, index: &IndexShape) -> Result<()> {
+        let shape = &self.prepared.shapes[result];
+        if index.is_hash() {
+            self.sizes[result].slots = match self.hint(result) {
+                Some(hint) => hint.slots,
+                None => primitives::slots_for(self.rows[result]),
+            };
+        } else if !index.has_ranges() {
+            return Ok(());
+        }
+        for _ in 0..MOST_ATTEMPTS {
+            let blocks = shape.finishing(&self.sizes[result]);
+            let name = self.name(result);
+            let mut extra = Store::default();
+            extra.extend(&blocks, &mut self.recycler, self.stream, name)?;
+            self.enter(result, index, &extra)?;
+            self.mark("build")?;
+            let fitted = if self.careful() && index.is_hash() {
+                let words = self.control.read(self.stream)?;
+                self.check_unique(&words, result)?;
+                Control::word(&words, result, ControlWord::Overflow) == 0
+            } else {
+                true
+            };
+            if fitted {
+                if let Some(store) = &mut self.stores[result] {
+                    store.join(extra);
+                }
+                return Ok(());
+            }
+            extra.release(&mut self.recycler);
+            self.sizes[result].slots *= 2;
+            self.control
+                .set(self.stream, result, ControlWord::Overflow, 0)?;
+        }
+        Err(self.hopeless(result))
+    }
+
+    /// Enter the materialised rows of an index into its table or ranges, which lie in `extra`.
+    fn enter(&mut self, result: ResultId, index: &IndexShape, extra: &Store) -> Result<()> {
+        let words = (0..index.key_words)
+            .map(|w| self.address(result, Part::KeyWord(w)))
+            .collect::<Result<Vec<_>>>()?;
+        let new = |part: Part| {
+            extra
+                .address(part)
+                .ok_or_else(|| GpuError::Internal(format!("an index has no {part:?}")))
+        };
+        let rows = self.count(result);
+        let (runtime, stream) = (self.runtime, self.stream);
+        let duplicate = self.control.word_address(result, ControlWord::Duplicate);
+        let overflow = self.control.word_address(result, ControlWord::Overflow);
+        self.kernels += 1;
+        if !index.is_hash() {
+            let [word] = words[..] else {
+                return Err(GpuError::Internal(
+                    "a perfect index with keys of several words".into(),
+                ));
+            };
+            let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
+            self.kernels += 2;
+            // SAFETY: the store has a word for every row of the capacity; offsets and entries were made
+            // for this domain and capacity.
+            return unsafe {
+                primitives::build_dense_ranges(
+                    runtime,
+                    stream,
+                    word,
+                    rows,
+                    index.domain,
+                    offsets,
+                    entries,
+                )
+            };
+        }
+        let table = HashTable {
+            slots: self.sizes[result].slots,
+            keys: new(Part::Keys)?,
+            states: extra.address(Part::States).unwrap_or(DevicePtr::NULL),
+        };
+        // SAFETY: as above; the table was made for these slots and words, and the control words live
+        // as long as the run.
+        unsafe {
+            if index.existence {
+                primitives::insert_set(runtime, stream, &words, rows, table, overflow)
+            } else if index.unique {
+                let entry = new(Part::Entry)?;
+                primitives::insert_unique(
+                    runtime, stream, &words, rows, table, entry, duplicate, overflow,
+                )
+            } else {
+                let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
+                self.kernels += 2;
+                primitives::build_ranges(
+                    runtime, stream, &words, rows, table, offsets, entries, overflow,
+                )
+            }
+        }
+    }
+
+    pub(in crate::exec) fn sort(&mut self, sort: &PreparedSort) -> Result<()> {
+        if self.sort_in_parts(sort)? {
+            return Ok(());
+        }
+        let fetch = cut(self.rows[sort.rows], sort);
+        self.sort_here(sort, (sort.skip, fetch))
+    }
+
+    /// Sort the rows of a result where they lie; the output gets those of `cut`, skip and fetch.
+    pub(in crate::exec) fn sort_here(&mut self, sort: &PreparedSort, cut: Cut) -> Result<()> {
+        let (skip, fetch) = cut;
+        let input = self.rows[sort.rows];
+        self.check_numbered(sort.into, input)?;
+        if self.stores[sort.into].is_none() {
+            self.sizes[sort.into].capacity = fetch;
+            self.make(sort.into)?;
+        }
+        let fetch = fetch.min(self.sizes[sort.into].capacity);
+        if sort.keys.is_some() {
+            self.key_words(sort, input)?;
+            self.order_rows(sort, input)?;
+        }
+        self.rows[sort.into] = fetch;
+        let bound = self.bound(sort.gather.source);
+        self.launch(&sort.gather, bound, (skip, fetch))?;
+        if let Some(store) = &mut self.stores[sort.into] {
+            store.drop_temporary(&mut self.recycler);
+        }
+        Ok(())
+    }
+
+    /// Write the key words of `input` rows, beside what their output has already.
+    pub(in crate::exec) fn key_words(&mut self, sort: &PreparedSort, input: u64) -> Result<()> {
+        let Some(keys) = &sort.keys else {
+            return Err(GpuError::Internal("an order by nothing".into()));
+        };
+        let parts = sort_parts(sort.word_bits.len(), input);
+        let blocks = [BlockSizes {
+            parts,
+            fill: None,
+            temporary: true,
+        }];
+        let purpose = self.name(sort.into);
+        let store = self.stores[sort.into].get_or_insert_default();
+        store.extend(&blocks, &mut self.recycler, self.stream, purpose)?;
+        self.launch(keys, input, (0, 0))
+    }
+
+    /// The addresses of the key words.
+    pub(in crate::exec) fn words(&self, sort: &PreparedSort) -> Result<Vec<DevicePtr>> {
+        let words = 0..sort.word_bits.len();
+        words
+            .map(|w| self.address(sort.into, Part::KeyWord(w)))
+            .collect()
+    }
+
+    /// Order `input` rows by their key words.
+    pub(in crate::exec) fn order_rows(&mut self, sort: &PreparedSort, input: u64) -> Result<()> {
+        let words = self.words(sort)?;
+        let order = self.address(sort.into, Part::Order)?;
+        let rows = match self.count(sort.rows) {
+            // The input may have been sized for more rows than were promised to this sort.
+            RowCount::Device { count, most } => RowCount::Device {
+                count,
+                most: most.min(input),
+            },
+            known => known,
+        };
+        self.kernels += 1;
+        // SAFETY: every word array and the order have room for `input` rows.
+        unsafe {
+            primitives::sort_rows(
+                self.runtime,
+                self.stream,
+                &words,
+                &sort.word_bits,
+                rows,
+                order,
+            )
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Launches of generated kernels: their arguments, strides of columns in host memory, and repeats until what comes out has
+//! room.
+
+use std::ops::Range;
+
+use crate::codegen::ControlWord;
+use crate::device::LaunchConfig;
+use crate::error::{GpuError, Result};
+use crate::exec::frame::control::Control;
+use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
+use crate::exec::frame::trees::{TreeMemory, blocks_of};
+use crate::exec::portions::strides::{Scan, Span};
+use crate::exec::prepare::places::{Part, Place};
+use crate::exec::prepare::prepared::PreparedKernel;
+use crate::graph::ResultId;
+
+/// May a kernel be launched over some rows of its source?
+pub(in crate::exec) fn in_strides(kernel: &PreparedKernel) -> bool {
+    let mut places = kernel.template.places();
+    places.any(|place| place == Place::FirstRow)
+}
+
+impl Run<'_> {
+    pub(in crate::exec) fn launch(
+        &mut self,
+        kernel: &PreparedKernel,
+        rows: u64,
+        cut: Cut,
+    ) -> Result<()> {
+        self.launch_over(kernel, &Span::whole(kernel, rows), cut)
+    }
+
+    fn launch_over(
+        &mut self,
+        kernel: &PreparedKernel,
+        span: &Span,
+        (skip, fetch): Cut,
+    ) -> Result<()> {
+        let complete = self.await_rows(kernel, span.end)?;
+        self.early_strides += u64::from(!complete);
+        let blocks = blocks_of(kernel, span.rows());
+        let tree = match &kernel.tree {
+            Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
+            None => None,
+        };
+        let stop = self.stream.stop_place();
+        let arguments = kernel.template.bytes(|place| match place {
+            Place::Tree => tree.as_ref().map(TreeMemory::words),
+            Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
+            Place::StopWord => Some(stop.word.0),
+            Place::StopNumber => Some(stop.number),
+            Place::Control => Some(self.control.address().0),
+            Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
+            Place::Skip => Some(skip),
+            Place::Fetch => Some(fetch),
+            Place::Capacity(result) => {
+                let first = self.first_place(kernel, span, result);
+                self.sizes
+                    .get(result)
+                    .map(|s| s.capacity.saturating_add(first))
+            }
+            Place::Slots(result) => self.sizes.get(result).map(|s| s.slots),
+            Place::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
+            Place::DistinctSlots(result, set) => {
+                self.sizes.get(result)?.distinct_slots.get(set).copied()
+            }
+            Place::Of(result, part) => {
+                let first = self.first_place(kernel, span, result);
+                let address = self.find(result, part)?.0;
+                // The rows' own numbers bring a wrapped address back.
+                Some(match first {
+                    0 => address,
+                    _ => address.wrapping_sub(first * self.unit(result, part)?),
+                })
+            }
+        })?;
+        let config = LaunchConfig {
+            grid: u32::try_from(blocks).unwrap_or(u32::MAX),
+            block: kernel.block_threads,
+            shared_bytes: kernel.shared_bytes,
+        };
+        self.kernels += 1;
+        // Held while the kernel runs, and for what it counts.
+        if let Some(memory) = tree {
+            // The strides of a step do not add up: of the last one there are counts.
+            self.trees.retain(|(step, _)| *step != self.step);
+            self.trees.push((self.step, memory));
+        }
+        // SAFETY: the bytes were laid out for this kernel; what they point to are results of this run with
+        // the sizes that their layouts ask for, and columns and tables that the caller of the run holds. The
+        // pool and the recycler hand out memory again only behind this launch.
+        unsafe {
+            self.runtime
+                .device()
+                .launch(self.stream, &kernel.kernel, config, &arguments)
+        }
+    }
+
+    /// The number of the first row that a result has room for: of pieces that a kernel writes in place, that of the piece.
+    fn first_place(&self, kernel: &PreparedKernel, span: &Span, result: ResultId) -> u64 {
+        match kernel.in_place && kernel.into == Some(result) && self.piecewise {
+            true => span.first,
+            false => 0,
+        }
+    }
+
+    /// Bytes of a row of a part.
+    fn unit(&self, result: ResultId, part: Part) -> Option<u64> {
+        let mut sizes = self.stores.get(result)?.as_ref()?.parts();
+        sizes
+            .find(|size| size.part == part)
+            .map(|size| size.unit as u64)
+    }
+
+    /// The scan of a kernel whose columns come in strides.
+    pub(in crate::exec) fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
+        let streamed = !kernel.streamed.is_empty();
+        self.strides.as_ref().filter(|_| streamed)?.scan(kernel)
+    }
+
+    /// The scan of a kernel that goes over its source stride by stride: the columns, or the rows of the table, come so.
+    fn in_turn<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
+        self.scan(kernel).or_else(|| kernel.coming())
+    }
+
+    /// Launch over one stride, whose bytes and those of the next ones are fetched where they lie in host memory; without a
+    /// scan, over all rows.
+    fn launch_stride(
+        &mut self,
+        kernel: &PreparedKernel,
+        rows: u64,
+        scan: Option<&mut Scan<'_>>,
+        number: u64,
+    ) -> Result<()> {
+        let Some(scan) = scan else {
+            return self.launch(kernel, rows, (0, 0));
+        };
+        let (first, end) = scan.bounds(number);
+        if scan.is_in_place() {
+            return self.launch_over(kernel, &Span::some(kernel, first..end), (0, 0));
+        }
+        self.await_rows(kernel, end)?;
+        let Some(strides) = &mut self.strides else {
+            return Err(GpuError::Internal("strides without memory".into()));
+        };
+        let span = strides.fetch(scan, number, self.runtime, self.stream)?;
+        self.launch_over(kernel, &span, (0, 0))?;
+        match &mut self.strides {
+            Some(strides) => strides.done(number, self.runtime, self.stream),
+            None => Ok(()),
+        }
+    }
+
+    /// Launch over all rows, waiting for nothing.
+    pub(in crate::exec) fn launch_all(&mut self, kernel: &PreparedKernel, rows: u64) -> Result<()> {
+        let mut scan = self.in_turn(kernel);
+        let strides = scan.as_ref().map_or(1, Scan::count);
+        for number in 0..strides {
+            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
+        }
+        Ok(())
+    }
+
+    /// Launch until there is room for what comes out; `before` rows are there already. Of a scan in strides, a stride
+    /// whose rows find no room is repeated; where groups find none, all are.
+    pub(in crate::exec) fn attempt(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        rows: u64,
+        before: u64,
+    ) -> Result<()> {
+        let shape = &self.prepared.shapes[into];
+        let mut scan = self.in_turn(kernel);
+        let strides = scan.as_ref().map_or(1, Scan::count);
+        let (mut number, mut before) = (0, before);
+        let mut attempts = 0;
+        while attempts < MOST_ATTEMPTS {
+            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
+            let words = self.control.read(self.stream)?;
+            if Control::word(&words, into, ControlWord::Overflow) != 0 {
+                self.check_growth(into)?;
+                self.grow_groups(into)?;
+                if let Some(scan) = &mut scan {
+                    scan.restart();
+                }
+                number = 0;
+                attempts += 1;
+                continue;
+            }
+            let count = Control::word(&words, into, ControlWord::Count);
+            if shape.appends() && count > self.sizes[into].capacity {
+                // As many rows of every stride as of those so far.
+                let all = (count / (number + 1)).saturating_mul(strides);
+                self.make_room(into, count, all.max(count), before)?;
+                self.control
+                    .set(self.stream, into, ControlWord::Count, before)?;
+                attempts += 1;
+                continue;
+            }
+            number += 1;
+            if number < strides {
+                before = count;
+                continue;
+            }
+            if !shape.appends() {
+                self.rows[into] = self.sizes[into].capacity;
+                return self.check_unique(&words, into);
+            }
+            self.rows[into] = count;
+            return Ok(());
+        }
+        Err(self.hopeless(into))
+    }
+
+    /// Launch over some rows of a table; what comes of them, as there are at most so many, finds room.
+    pub(in crate::exec) fn fill_rows(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        rows: Range<u64>,
+    ) -> Result<()> {
+        self.launch_over(kernel, &Span::some(kernel, rows), (0, 0))?;
+        self.check_filled(kernel, into)
+    }
+
+    /// Launch over one stride whose rows, as there are at most so many, find room.
+    pub(in crate::exec) fn fill_stride(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+        scan: Option<&mut Scan<'_>>,
+        number: u64,
+    ) -> Result<()> {
+        self.launch_stride(kernel, self.bound(kernel.source), scan, number)?;
+        self.check_filled(kernel, into)
+    }
+
+    /// How many rows a launch made, for which there must have been room.
+    fn check_filled(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<()> {
+        let words = self.control.read(self.stream)?;
+        self.rows[into] = match kernel.in_place && self.piecewise {
+            // All rows of the piece; the count is the number of the row behind them.
+            true => self.sizes[into].capacity,
+            false => Control::word(&words, into, ControlWord::Count),
+        };
+        if self.rows[into] > self.sizes[into].capacity {
+            return Err(GpuError::Internal(format!(
+                "a stride gave {} more rows than it has",
+                self.name(into)
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! One run of a prepared fragment: results at hand, launches, retries, and its end.
+
+pub(super) mod arrange;
+pub(super) mod control;
+pub(super) mod execute;
+pub(super) mod finish;
+pub(super) mod head;
+pub(super) mod launch;
+pub(super) mod provide;
+pub(super) mod run;
+pub(super) mod storage;
+pub(super) mod trees;
+
+pub use trees::TreeMetrics;

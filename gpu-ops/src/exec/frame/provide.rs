@@ -1,0 +1,303 @@
+//! Room for results: before a pipeline as much as it may need, later as much as it turned out to need.
+
+use crate::codegen::ControlWord;
+use crate::error::{GpuError, Result};
+use crate::exec::frame::run::Run;
+use crate::exec::frame::storage::Store;
+use crate::exec::node::replan::Outgrown;
+use crate::exec::prepare::blocks::slots_of_sets;
+use crate::exec::prepare::places::Part;
+use crate::exec::prepare::prepared::{Hint, Lent};
+use crate::exec::prepare::shapes::{Shape, Sizes};
+use crate::graph::ResultId;
+use crate::primitives::slots_for;
+
+/// A first attempt takes room for every row there can be when that is at most this share of the free memory.
+const SHARE_OF_MEMORY: usize = 8;
+/// Rows of a first attempt at least, when there is not room for all but for so many.
+const LEAST_ROWS: u64 = 1 << 20;
+/// Rows of an index or a sort: their numbers have 32 bits, the last is a mark.
+const MOST_NUMBERED: u64 = u32::MAX as u64 - 1;
+
+impl<'a> Run<'a> {
+    /// Make room for up to `rows` more rows of a result, or for its table.
+    pub(in crate::exec) fn provide(&mut self, into: ResultId, rows: u64) -> Result<()> {
+        let shape = &self.prepared.shapes[into];
+        let present = self.stores[into].is_some();
+        if let Shape::Groups {
+            slots,
+            distinct_words,
+            regrouped,
+            collected,
+            ..
+        } = shape
+        {
+            if present {
+                return Ok(());
+            }
+            self.sizes[into] = match self.hint(into) {
+                Some(hint) => sizes_by(shape, hint),
+                None => Sizes {
+                    distinct_slots: slots_of_sets(
+                        distinct_words,
+                        rows,
+                        self.prepared.graph.results[into].estimate,
+                        self.recycler.pool().available(),
+                    ),
+                    ..match regrouped {
+                        Some(of) => self.room_for_groups(*of, *slots, rows),
+                        None => Sizes {
+                            slots: match collected {
+                                Some(_) => slots_for(rows),
+                                None => *slots,
+                            },
+                            ..Sizes::default()
+                        },
+                    }
+                },
+            };
+            if let (Some(outgrown), None) = (self.outgrown(into), regrouped) {
+                outgrown.raise(&mut self.sizes[into]);
+            }
+            return self.make(into);
+        }
+        if let (Shape::Index(index), false) = (shape, shape.appends()) {
+            if present {
+                return Ok(());
+            }
+            self.sizes[into].capacity = index.domain;
+            return self.make(into);
+        }
+        if let Some(lent) = self.lent(into) {
+            self.check_numbered(into, lent.rows)?;
+            self.sizes[into].capacity = lent.rows;
+            return self.make(into);
+        }
+        if let Some(hint) = self.hint(into) {
+            if present {
+                return Ok(());
+            }
+            self.sizes[into] = sizes_by(shape, hint);
+            self.check_numbered(into, self.sizes[into].capacity)?;
+            return self.make(into);
+        }
+        let before = self.rows[into];
+        let all = before.saturating_add(rows);
+        let share = (self.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
+        let roomy = share / (shape.row_bytes() as u64).max(1);
+        let mut wanted = if all <= roomy {
+            all
+        } else {
+            let estimate = self.prepared.graph.results[into].estimate;
+            let expected = estimate.saturating_add(estimate / 2);
+            all.min(expected.max(LEAST_ROWS.min(roomy)))
+        };
+        if shape.numbers_rows() {
+            wanted = wanted.min(MOST_NUMBERED);
+        }
+        if !present {
+            self.sizes[into].capacity = wanted;
+            self.make(into)
+        } else if wanted > self.sizes[into].capacity {
+            if self.in_parts {
+                // More parts follow: rows are not to be moved for each.
+                wanted = wanted.max(self.sizes[into].capacity.saturating_mul(2));
+            }
+            if shape.numbers_rows() {
+                wanted = wanted.min(MOST_NUMBERED);
+            }
+            self.resize(into, wanted, before)
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(in crate::exec) fn check_numbered(&self, result: ResultId, rows: u64) -> Result<()> {
+        if rows <= MOST_NUMBERED || !self.prepared.shapes[result].numbers_rows() {
+            return Ok(());
+        }
+        Err(GpuError::Unsupported(format!(
+            "{} rows in {}: more than 2^32 cannot be joined or ordered",
+            rows, self.prepared.graph.results[result].name
+        )))
+    }
+
+    /// Allocate what a result needs before its pipeline.
+    pub(in crate::exec) fn make(&mut self, result: ResultId) -> Result<()> {
+        let mut blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
+        let name = self.name(result);
+        let mut store = Store::default();
+        if let Some(Lent { parts, .. }) = self.lent(result) {
+            store = Store::borrowing(parts);
+            let borrowed = |part: Part| parts.iter().any(|(lent, _)| *lent == part);
+            for block in &mut blocks {
+                block.parts.retain(|size| !borrowed(size.part));
+            }
+        }
+        let rows = self.prepared.shapes[result].is_read_in_order();
+        for (number, block) in blocks.iter().enumerate() {
+            if block.parts.is_empty() {
+                continue;
+            }
+            match self.head.block(result, number)? {
+                Some(placed) => store.join(placed),
+                None => {
+                    let block = std::slice::from_ref(block);
+                    match rows {
+                        true => {
+                            store.extend_rows(block, &mut self.recycler, self.stream, name)?;
+                        }
+                        false => store.extend(block, &mut self.recycler, self.stream, name)?,
+                    }
+                }
+            }
+        }
+        self.stores[result] = Some(store);
+        Ok(())
+    }
+
+    /// Room for exactly `capacity` rows; the first `keep` rows stay.
+    pub(in crate::exec) fn resize(
+        &mut self,
+        result: ResultId,
+        capacity: u64,
+        keep: u64,
+    ) -> Result<()> {
+        self.check_numbered(result, capacity)?;
+        let old = self.stores[result].take();
+        self.sizes[result].capacity = capacity;
+        match old {
+            Some(old) if keep > 0 => {
+                self.make(result)?;
+                if let Some(new) = &self.stores[result] {
+                    new.copy_rows(&old, keep, self.stream)?;
+                }
+                old.release(&mut self.recycler);
+                Ok(())
+            }
+            old => {
+                if let Some(old) = old {
+                    old.release(&mut self.recycler);
+                }
+                self.make(result)
+            }
+        }
+    }
+
+    /// What earlier runs found of a table that was too small.
+    fn outgrown(&self, result: ResultId) -> Option<&'a Outgrown> {
+        self.prepared.found.outgrown.get(self.name(result))
+    }
+
+    /// May a table that overflowed be made anew, larger and empty? Not when rows of an earlier part were in it, and once
+    /// not when it would be too large for device memory: then rows had better be aggregated in parts.
+    pub(in crate::exec) fn check_growth(&self, result: ResultId) -> Result<()> {
+        let sizes = &self.sizes[result];
+        let room = self.prepared.graph.group_room;
+        let beyond = match (&self.prepared.shapes[result], room) {
+            (
+                Shape::Groups {
+                    hashed: true,
+                    slot_bytes,
+                    key_words,
+                    // One of a part is as small as it can be.
+                    collected: None,
+                    ..
+                },
+                Some(room),
+            ) => {
+                let slot = (slot_bytes + key_words * 8) as u64;
+                sizes.slots.saturating_mul(2 * slot) > room.states
+            }
+            _ => false,
+        };
+        if !self.added[result] && (!beyond || self.outgrown(result).is_some()) {
+            return Ok(());
+        }
+        Err(GpuError::GroupsOutgrown {
+            name: self.name(result).to_string(),
+            slots: sizes.slots,
+            distinct_slots: sizes.distinct_slots.clone(),
+        })
+    }
+
+    /// Twice the slots for groups (Karnagel et al., DaMoN 2015), four times for the sets of DISTINCT calls; empty.
+    pub(in crate::exec) fn grow_groups(&mut self, result: ResultId) -> Result<()> {
+        let Shape::Groups {
+            hashed,
+            distinct_words,
+            regrouped,
+            ..
+        } = &self.prepared.shapes[result]
+        else {
+            return Err(GpuError::Internal("rows that overflow a table".into()));
+        };
+        let hashed = *hashed || regrouped.is_some_and(|of| of.how.partitions());
+        if !hashed && distinct_words.is_empty() {
+            return Err(GpuError::Internal("a dense group table overflowed".into()));
+        }
+        let sizes = &mut self.sizes[result];
+        if hashed {
+            sizes.slots = sizes.slots.saturating_mul(2);
+        }
+        for slots in &mut sizes.distinct_slots {
+            *slots = slots.saturating_mul(4);
+        }
+        if let Some(old) = self.stores[result].take() {
+            old.release(&mut self.recycler);
+        }
+        self.make(result)?;
+        for word in [ControlWord::Overflow, ControlWord::Count] {
+            self.control.set(self.stream, result, word, 0)?;
+        }
+        Ok(())
+    }
+
+    /// Room for `wanted` rows, or for `count` where there is not as much; the first `keep` rows stay.
+    pub(in crate::exec) fn make_room(
+        &mut self,
+        into: ResultId,
+        count: u64,
+        wanted: u64,
+        keep: u64,
+    ) -> Result<()> {
+        let most = match self.prepared.shapes[into].numbers_rows() {
+            true => MOST_NUMBERED.max(count),
+            false => u64::MAX,
+        };
+        let bytes = usize::try_from(wanted.min(most))
+            .ok()
+            .and_then(|rows| rows.checked_mul(self.prepared.shapes[into].row_bytes()));
+        let fits = bytes.is_some_and(|bytes| bytes <= self.recycler.pool().available() / 2);
+        let wanted = if fits { wanted.min(most) } else { count };
+        self.resize(into, wanted, keep)
+    }
+}
+
+/// The sizes that a result gets for what an earlier run found out; slots of indexes follow once their rows are there.
+pub(in crate::exec) fn sizes_by(shape: &Shape, hint: &Hint) -> Sizes {
+    match shape {
+        Shape::Groups { regrouped, .. } => Sizes {
+            capacity: match regrouped {
+                Some(_) => with_slack(hint.rows),
+                None => 0,
+            },
+            slots: hint.slots,
+            distinct_slots: hint.distinct_slots.clone(),
+            ..Sizes::default()
+        },
+        Shape::Index(index) if !index.appends() => Sizes {
+            capacity: index.domain,
+            ..Sizes::default()
+        },
+        _ => Sizes {
+            capacity: with_slack(hint.rows),
+            ..Sizes::default()
+        },
+    }
+}
+
+/// A little more than last time; counts cannot change over the same columns, but nothing relies on it.
+pub(in crate::exec) fn with_slack(rows: u64) -> u64 {
+    rows.saturating_add(rows / 8).saturating_add(64)
+}

@@ -1,0 +1,197 @@
+//! One run of a fragment for one query, tried until there is enough memory for it or nothing more to try.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use datafusion::execution::TaskContext;
+
+use crate::error::{GpuError, Result};
+use crate::exec::frame::execute::Host;
+use crate::exec::frame::run::Run;
+use crate::exec::node::fragment::Shared;
+use crate::exec::node::ladder::{Ladder, Rung};
+use crate::exec::node::report::FragmentReport;
+use crate::exec::node::room::TIGHTENINGS;
+use crate::exec::prepare::compile::warm_up;
+use crate::memory::Turn;
+use crate::query::{Query, StopOnDrop};
+use crate::tables::LoadedTable;
+use crate::trace::{HostSpan, Track, Work};
+
+/// Times that a policy may ask for its columns in another encoding.
+const MOST_RELOADS: usize = 4;
+
+/// One run of a fragment for one query, with all that is tried when memory is short.
+pub(in crate::exec) struct FragmentRun {
+    pub(in crate::exec) shared: Arc<Shared>,
+    pub(in crate::exec) context: Arc<TaskContext>,
+    pub(in crate::exec) profile: bool,
+    pub(in crate::exec) query: Arc<Query>,
+    /// Whoever waits for the run may go away: then nothing more is queued for it.
+    _stop: StopOnDrop,
+    pub(in crate::exec) ladder: Ladder,
+    load_ms: f64,
+    /// A run may begin before all of its columns have come: once, what it takes is not to be tried again.
+    pub(in crate::exec) may_be_early: bool,
+}
+
+impl FragmentRun {
+    pub(in crate::exec) fn new(
+        shared: &Arc<Shared>,
+        context: Arc<TaskContext>,
+        profile: bool,
+    ) -> Self {
+        let query = Query::begin_with(shared.runtime.stop_words().cloned());
+        Self {
+            shared: Arc::clone(shared),
+            context,
+            profile,
+            _stop: StopOnDrop(Arc::clone(&query)),
+            query,
+            ladder: Ladder::new(TIGHTENINGS),
+            load_ms: 0.0,
+            may_be_early: shared.options.overlap_load && !shared.room.results_may_spill(),
+        }
+    }
+
+    /// Load, prepare and run; the rows are delivered while they are on the device. What is refused for want of memory is
+    /// tried again on the next rung of the ladder.
+    pub(in crate::exec) async fn run<T: Send + 'static>(
+        &mut self,
+        deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static,
+    ) -> Result<(T, FragmentReport)> {
+        warm_up(&self.shared.runtime);
+        let mut turn = self.begin(false).await?;
+        loop {
+            // The columns stay while room is made for the rest: loading them again is what takes longest.
+            let mut columns = Vec::new();
+            let error = match self.attempt(&deliver, &mut columns).await {
+                Err(error) => error,
+                done => return done,
+            };
+            match self.ladder.next(&error) {
+                Rung::Evict => {
+                    log::info!("{error}: trying again alone, with nothing else kept");
+                    self.shared.be_careful();
+                    drop(turn);
+                    turn = self.begin(true).await?;
+                    let runtime = Arc::clone(&self.shared.runtime);
+                    blocking(move || runtime.evict()).await??;
+                }
+                Rung::OutOfCore(_) if self.shared.room.tighten() => {
+                    log::info!("{error}: trying again with less room for columns");
+                }
+                Rung::OutOfCore(_) | Rung::Cpu => return Err(error),
+            }
+        }
+    }
+
+    /// The query's turn to use the device: `alone`, if the others end in time.
+    async fn begin(&self, alone: bool) -> Result<Turn> {
+        let pool = Arc::clone(self.shared.runtime.pool());
+        if !alone && let Some(turn) = pool.try_begin(&self.query) {
+            return Ok(turn);
+        }
+        let query = Arc::clone(&self.query);
+        blocking(move || {
+            if alone && let Some(turn) = pool.begin_alone(&query)? {
+                return Ok(turn);
+            }
+            pool.begin(&query)
+        })
+        .await?
+    }
+
+    /// Load and run once, with the columns in the encodings that the policy asks for.
+    async fn attempt<T: Send + 'static>(
+        &mut self,
+        deliver: &(impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static),
+        columns: &mut Vec<Arc<LoadedTable>>,
+    ) -> Result<(T, FragmentReport)> {
+        for _ in 0..MOST_RELOADS {
+            let lease = self.shared.runtime.lease_stream()?;
+            let stream = lease.of(&self.query);
+            let begin = Instant::now();
+            let loading = self.traced(Work::Load, "load columns");
+            let loaded = self.load(&stream, deliver).await;
+            drop(loading);
+            self.load_ms += begin.elapsed().as_secs_f64() * 1e3;
+            let (tables, outcome) = loaded?;
+            columns.clone_from(&tables);
+            // Compiling and waiting for the device would block the executor's threads. The task goes on when
+            // the query is dropped, so that memory outlives the kernels that use it.
+            let task = {
+                let (shared, deliver) = (Arc::clone(&self.shared), deliver.clone());
+                let (query, profile) = (Arc::clone(&self.query), self.profile);
+                move || {
+                    let _entered = query.enter();
+                    let outcome = shared.run(&tables, None, &stream, profile, &deliver);
+                    drop(lease);
+                    outcome
+                }
+            };
+            let outcome = match outcome {
+                Some(early) => early,
+                None => {
+                    let _executing = self.traced(Work::Execute, "prepare and run");
+                    blocking(task).await?
+                }
+            };
+            match outcome {
+                Err(GpuError::ReloadScans) => {}
+                Err(other) => return Err(other),
+                Ok((output, mut report)) => {
+                    self.note_room(columns);
+                    report.load_ms = self.load_ms;
+                    report.peak_bytes = self.peak(columns);
+                    return Ok((output, report));
+                }
+            }
+        }
+        Err(GpuError::Internal(format!(
+            "a fragment's columns were asked for in {MOST_RELOADS} encodings"
+        )))
+    }
+
+    /// What a complete run took beside its columns is what the next one is given.
+    fn note_room(&self, tables: &[Arc<LoadedTable>]) {
+        let columns = tables.iter().flat_map(|table| &table.columns);
+        let budget = self.shared.runtime.pool().budget();
+        let results = self.query.results_peak();
+        self.shared.room.note(budget, columns, results);
+    }
+
+    /// A span on the track of this run, if a trace is taken.
+    pub(in crate::exec) fn traced(&self, work: Work, name: &str) -> Option<HostSpan> {
+        let trace = self.shared.runtime.trace()?;
+        Some(trace.host(Track::Fragment(self.query.number()), work, name))
+    }
+
+    /// Device memory that the query held at its height, in bytes, with columns that were there before it.
+    fn peak(&self, tables: &[Arc<LoadedTable>]) -> usize {
+        let columns = tables.iter().flat_map(|table| &table.columns);
+        let columns = columns.filter(|column| !column.is_in_host_memory());
+        let buffers = columns.flat_map(|column| column.buffers());
+        let found = buffers.filter(|buffer| !buffer.is_of(&self.query));
+        self.query.peak() + found.map(|buffer| buffer.capacity()).sum::<usize>()
+    }
+
+    /// The outcome with what was done for want of memory, which the runtime counts as well.
+    pub(in crate::exec) fn finish<T>(
+        self,
+        outcome: Result<(T, FragmentReport)>,
+    ) -> Result<(T, FragmentReport)> {
+        let counts = self.ladder.counts(&self.query);
+        self.shared.runtime.count_ladder(counts);
+        let (output, mut report) = outcome?;
+        report.ladder = counts;
+        Ok((output, report))
+    }
+}
+
+/// Work that blocks, on a thread for that.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|e| GpuError::Internal(format!("the device task ended early: {e}")))
+}

@@ -1,0 +1,201 @@
+//! Runs over a table of which the first rows have come, while others are read.
+//!
+//! The tables of a fragment are loaded, the largest one last. When the loader offers that one as it is going to be
+//! ([`Arrival`]), the fragment is planned, compiled and run on a stream of its own: kernels go over it in strides, each as soon as
+//! its rows lie in their place. Before any row is delivered the run waits for the table, and is worth nothing when that turns
+//! out otherwise: then the fragment is run as if there had been no offer.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::exec::frame::execute::Host;
+use crate::exec::frame::launch::in_strides;
+use crate::exec::frame::run::Run;
+use crate::exec::node::attempts::FragmentRun;
+use crate::exec::node::report::FragmentReport;
+use crate::exec::portions::strides::Scan;
+use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
+use crate::tables::{Arrival, LoadedTable, WithdrawOnDrop};
+use crate::trace::Work;
+
+/// Strides of a table that comes while kernels go over it, if it has rows for so many: what is left to do when the last row has
+/// come is one of them.
+const STRIDES: u64 = 16;
+
+/// Plans are trees: whoever makes pipelines of them goes down as deep as they are.
+const STACK_BYTES: usize = 32 << 20;
+
+/// The scan whose table is still coming.
+#[derive(Debug, Clone)]
+pub(in crate::exec) struct EarlyScan {
+    /// Its number.
+    pub(in crate::exec) scan: usize,
+    pub(in crate::exec) arrival: Arc<Arrival>,
+}
+
+/// What a run made of the tables before they were loaded; `None` when there was none, or when it is worth nothing.
+type Outcome<T> = Option<Result<(T, FragmentReport)>>;
+
+impl FragmentRun {
+    /// The columns of every scan, and the outcome of the run over them if it could begin before they were complete.
+    pub(in crate::exec) async fn load<T: Send + 'static>(
+        &mut self,
+        stream: &Stream,
+        deliver: &(impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static),
+    ) -> Result<(Vec<Arc<LoadedTable>>, Outcome<T>)> {
+        let shared = Arc::clone(&self.shared);
+        let scans = shared.policy.scans();
+        let largest = match std::mem::replace(&mut self.may_be_early, false) {
+            true => (0..scans.len()).max_by_key(|scan| scans[*scan].table.file_bytes()),
+            false => None,
+        };
+        let largest = largest.filter(|scan| scans[*scan].table.file_bytes().is_some());
+        let budget = shared.runtime.pool().budget();
+        let room = shared.room.for_columns(budget, shared.last_columns());
+        let load = async |scan: usize, arrival: Option<&Arc<Arrival>>| {
+            let source = &scans[scan];
+            let context = Arc::clone(&self.context);
+            let (table, columns, codes) = (&source.table, &source.columns, &source.needs_codes);
+            let tables = shared.runtime.tables();
+            tables
+                .get_arriving(table, columns, codes, &room, arrival, context, stream)
+                .await
+        };
+        let mut tables = Vec::with_capacity(scans.len());
+        for scan in (0..scans.len()).filter(|scan| Some(*scan) != largest) {
+            // One after the other: each reads with all of the session's readers.
+            tables.push(load(scan, None).await?);
+        }
+        let Some(scan) = largest else {
+            return Ok((tables, None));
+        };
+        let (arrival, offer) = Arrival::new();
+        let _withdraw = WithdrawOnDrop(Arc::clone(&arrival));
+        let loading = async {
+            let loaded = load(scan, Some(&arrival)).await;
+            arrival.settle(loaded.as_deref().ok());
+            loaded
+        };
+        let running = async {
+            let mut tables = tables.clone();
+            tables.insert(scan, offer.await.ok()?);
+            let arrival = Arc::clone(&arrival);
+            let early = EarlyScan { scan, arrival };
+            self.run_early(early, tables, deliver.clone()).await
+        };
+        // Also after an error: what runs early holds memory of the load.
+        let (loaded, outcome) = tokio::join!(loading, running);
+        tables.insert(scan, loaded?);
+        // What went wrong with a table that kept to its offer has nothing to do with the offer.
+        let worth = |outcome: &Result<_>| match outcome {
+            Err(error) if !arrival.has_kept() => {
+                log::info!("running again, over all of {}: {error}", scans[scan].name);
+                false
+            }
+            _ => true,
+        };
+        Ok((tables, outcome.filter(worth)))
+    }
+
+    /// Run over tables of which one is still coming; `None` when there is no thread for it.
+    ///
+    /// The thread is its own: of those that the executor has for work that blocks, the load needs some, and must not wait for
+    /// runs that wait for it.
+    async fn run_early<T: Send + 'static>(
+        &self,
+        early: EarlyScan,
+        tables: Vec<Arc<LoadedTable>>,
+        deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Send + 'static,
+    ) -> Outcome<T> {
+        let (shared, query) = (Arc::clone(&self.shared), Arc::clone(&self.query));
+        let (profile, executor) = (self.profile, Handle::current());
+        let (sender, receiver) = oneshot::channel();
+        let run = move || {
+            let _context = executor.enter();
+            let _entered = query.enter();
+            let lease = shared.runtime.lease_stream()?;
+            let stream = lease.of(&query);
+            shared.run(&tables, Some(&early), &stream, profile, &deliver)
+        };
+        let executing = self.traced(Work::Execute, "prepare and run while rows come");
+        let thread = thread::Builder::new()
+            .name("warpline early run".into())
+            .stack_size(STACK_BYTES)
+            .spawn(move || {
+                let outcome = run();
+                // Who has the outcome finds no memory held for it.
+                drop(run);
+                // Where nobody waits for it any more, it is dropped here.
+                let _ = sender.send(outcome);
+            });
+        if let Err(error) = thread {
+            log::info!("running when all rows have come: {error}");
+            return None;
+        }
+        let outcome = receiver.await;
+        drop(executing);
+        Some(outcome.unwrap_or_else(|_| {
+            Err(GpuError::Internal(
+                "a run over rows that come ended early".into(),
+            ))
+        }))
+    }
+}
+
+impl PreparedKernel {
+    /// The strides of a table that is still coming, as far as this kernel goes over one in strides.
+    pub(in crate::exec) fn coming(&self) -> Option<Scan<'_>> {
+        let (Some(arrival), PreparedSource::Exactly(rows)) = (&self.arrival, self.source) else {
+            return None;
+        };
+        if !in_strides(self) || arrival.has(rows) {
+            return None;
+        }
+        Some(Scan::in_place(rows, self.early_stride(rows)))
+    }
+
+    /// Rows of a stride of a table of `rows` rows that is still coming.
+    pub(in crate::exec) fn early_stride(&self, rows: u64) -> u64 {
+        rows.div_ceil(STRIDES)
+            .next_multiple_of(self.stride_rows())
+            .max(1)
+    }
+}
+
+impl Run<'_> {
+    /// Wait until all rows before row `end` of the table that a kernel goes over have come. False when others are still to come.
+    pub(in crate::exec) fn await_rows(
+        &mut self,
+        kernel: &PreparedKernel,
+        end: u64,
+    ) -> Result<bool> {
+        match &kernel.arrival {
+            None => Ok(true),
+            Some(arrival) => self.await_arrival(arrival, end),
+        }
+    }
+
+    /// Wait until all tables have come.
+    pub(in crate::exec) fn await_tables(&mut self) -> Result<()> {
+        match &self.prepared.early {
+            None => Ok(()),
+            Some(early) => self.await_arrival(&early.arrival, early.rows).map(|_| ()),
+        }
+    }
+
+    fn await_arrival(&mut self, arrival: &Arrival, end: u64) -> Result<bool> {
+        let begin = Instant::now();
+        let trace = self.runtime.trace().filter(|_| !arrival.has(end));
+        let _waits = trace.map(|trace| trace.thread(Work::Wait, "rows to come"));
+        let device = self.runtime.device();
+        let complete = arrival.wait(end, device.as_ref(), self.stream)?;
+        self.waited += begin.elapsed();
+        Ok(complete)
+    }
+}

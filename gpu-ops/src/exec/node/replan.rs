@@ -1,0 +1,63 @@
+//! What runs of a fragment found out that its next plan must know.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::exec::prepare::shapes::Sizes;
+
+/// What earlier runs found out about a fragment's results, by name.
+#[derive(Debug, Clone, Default)]
+pub(in crate::exec) struct Found {
+    /// Builds that are not unique.
+    pub(in crate::exec) duplicates: HashSet<String>,
+    /// Tables of groups that were too small.
+    pub(in crate::exec) outgrown: HashMap<String, Outgrown>,
+}
+
+/// Slots of a table of groups, and of the sets of its DISTINCT calls, that are worth a try after fewer were too few.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::exec) struct Outgrown {
+    pub(in crate::exec) slots: u64,
+    pub(in crate::exec) distinct_slots: Vec<u64>,
+}
+
+impl Outgrown {
+    /// How many more slots are tried.
+    const TIMES: u64 = 4;
+
+    /// These slots were too few.
+    pub(in crate::exec) fn note(&mut self, slots: u64, distinct_slots: &[u64]) {
+        let more = |slots: u64| slots.saturating_mul(Self::TIMES);
+        self.slots = self.slots.max(more(slots));
+        self.distinct_slots.resize(distinct_slots.len(), 0);
+        for (mine, slots) in self.distinct_slots.iter_mut().zip(distinct_slots) {
+            *mine = more(*slots).max(*mine);
+        }
+    }
+
+    /// At least these slots.
+    pub(in crate::exec) fn raise(&self, sizes: &mut Sizes) {
+        sizes.slots = sizes.slots.max(self.slots);
+        for (slots, mine) in sizes.distinct_slots.iter_mut().zip(&self.distinct_slots) {
+            *slots = (*slots).max(*mine);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_too_small_gets_larger_each_time() {
+        let mut outgrown = Outgrown::default();
+        outgrown.note(16, &[8]);
+        outgrown.note(32, &[8]);
+        let mut sizes = Sizes {
+            slots: 64,
+            distinct_slots: vec![16],
+            ..Sizes::default()
+        };
+        outgrown.raise(&mut sizes);
+        assert_eq!((sizes.slots, sizes.distinct_slots), (128, vec![32]));
+    }
+}

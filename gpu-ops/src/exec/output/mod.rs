@@ -1,0 +1,7 @@
+//! Rows that leave: from codes on the device to Arrow arrays of the plan's types.
+
+pub(super) mod decode;
+pub(super) mod device_rows;
+pub(super) mod text;
+
+pub use device_rows::{DeviceRows, DeviceValues};

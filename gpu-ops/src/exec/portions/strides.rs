@@ -1,0 +1,437 @@
+//! Scans of tables that device memory does not hold: columns come from host memory in strides, while kernels run over the
+//! stride before (Karnagel, Müller and Lohman, DaMoN 2015).
+//!
+//! A kernel goes over the rows of a stride under their numbers in the table. So that these lead to the right bytes, the
+//! address that it gets of a column is that of the stride's copy less the bytes of the rows before the stride.
+
+use std::ops::Range;
+
+use crate::column::{Column, Encoding};
+use crate::device::{Device, DevicePtr, Event, Stream};
+use crate::error::Result;
+use crate::exec::prepare::places::{ColumnPart, Place};
+use crate::exec::prepare::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
+use crate::memory::DeviceBuffer;
+use crate::runtime::{Runtime, StreamLease};
+use crate::tables::Arrival;
+
+/// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.
+const SLOTS: u64 = 3;
+/// Bytes of a stride, where memory is plenty: enough for a copy to reach the bandwidth of the link, …
+const STRIDE_BYTES: u64 = 64 << 20;
+/// … and in scans of this many strides and more up to twice as many, so that their partitions, which are copied one by one,
+/// are not small.
+const MANY_STRIDES: u64 = 16;
+/// The slots take at most this share of the device memory that nobody uses, …
+pub(in crate::exec) const SHARE_OF_MEMORY: u64 = 4;
+/// … and as far as they can do with less no more than results leave, but this share always.
+const LEAST_SHARE: u64 = 16;
+/// Blocks of more bytes are whole pages of the device.
+const PAGE: u64 = 2 << 20;
+/// Copies of columns begin at multiples of this, as columns do; what is behind the last row of a table has as many bytes at
+/// most.
+const ALIGNMENT: u64 = 256;
+
+/// A buffer of a column that lies in host memory. It stays there as long as the table, which a run's caller holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) struct StreamedPart {
+    /// Where it begins.
+    source: DevicePtr,
+    /// Bytes, zeros behind the last row included.
+    bytes: u64,
+    /// Rows of the table.
+    rows: u64,
+    kind: PartKind,
+}
+
+/// Where the rows of a part lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PartKind {
+    /// Codes or bits of so many bits.
+    Codes(u64),
+    /// One offset of eight bytes a row, and one more.
+    Offsets,
+    /// Strings, which lie where these offsets say.
+    Text(DevicePtr),
+}
+
+impl StreamedPart {
+    /// A part of a column, when it lies in host memory and a stride of rows is a range of its bytes.
+    pub(in crate::exec) fn of(column: &Column, part: ColumnPart) -> Option<Self> {
+        let (buffer, kind) = match (part, &column.encoding) {
+            (ColumnPart::Validity, _) => (column.validity.as_ref()?, PartKind::Codes(1)),
+            (ColumnPart::Data, Encoding::Bits) => (&column.data, PartKind::Codes(1)),
+            (
+                ColumnPart::Data,
+                Encoding::Integer { width, .. }
+                | Encoding::Float { width }
+                | Encoding::Dictionary { width, .. },
+            ) => (&column.data, PartKind::Codes(u64::from(*width) * 8)),
+            (ColumnPart::Offsets, Encoding::Bytes { offsets }) => (offsets, PartKind::Offsets),
+            // The host looks up where the strings of a stride begin.
+            (ColumnPart::Data, Encoding::Bytes { offsets }) if offsets.is_host() => {
+                (&column.data, PartKind::Text(offsets.ptr()))
+            }
+            _ => return None,
+        };
+        buffer.is_host().then(|| Self {
+            source: buffer.ptr(),
+            bytes: buffer.len() as u64,
+            rows: column.rows as u64,
+            kind,
+        })
+    }
+
+    /// Bytes of the part that the rows from `first` to before `end` lie in; `first` is a multiple of eight.
+    fn range(&self, first: u64, end: u64) -> (u64, u64) {
+        let (from, to) = match self.kind {
+            PartKind::Codes(bits) => (first / 8 * bits, (end * bits).div_ceil(8)),
+            PartKind::Offsets => (first * 8, (end + 1) * 8),
+            PartKind::Text(_) if first >= end => (0, 0),
+            PartKind::Text(offsets) => {
+                let offset = |row: u64| {
+                    let at = std::ptr::with_exposed_provenance::<u64>(offsets.0 as usize);
+                    // SAFETY: offsets in host memory, one more than rows, which do not change after loading.
+                    unsafe { at.add(row.min(self.rows) as usize).read() }
+                };
+                (offset(first), offset(end))
+            }
+        };
+        // What is behind the last row is read too: vectors are.
+        let to = if end >= self.rows { self.bytes } else { to };
+        let from = from / ALIGNMENT * ALIGNMENT;
+        (from, to.next_multiple_of(ALIGNMENT).min(self.bytes))
+    }
+
+    /// Bytes that a slot has for `rows` rows of it; of strings, a quarter more than they are long on average.
+    fn room(&self, rows: u64) -> u64 {
+        let bytes = match self.kind {
+            PartKind::Codes(bits) => (rows * bits).div_ceil(8),
+            PartKind::Offsets => (rows + 1) * 8,
+            PartKind::Text(_) => {
+                let mean = self.bytes.div_ceil(self.rows.max(1));
+                rows * (mean + mean / 4 + 1)
+            }
+        };
+        bytes.min(self.bytes).next_multiple_of(ALIGNMENT) + 2 * ALIGNMENT
+    }
+}
+
+/// Rows that one launch goes over, and the addresses of the streamed columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::exec) struct Span {
+    /// First row.
+    pub(in crate::exec) first: u64,
+    /// The row behind the last.
+    pub(in crate::exec) end: u64,
+    addresses: Vec<u64>,
+}
+
+impl Span {
+    /// All `rows` rows of a source where it lies, columns in host memory included.
+    pub(in crate::exec) fn whole(kernel: &PreparedKernel, rows: u64) -> Self {
+        Self {
+            first: 0,
+            end: rows,
+            addresses: kernel.streamed.iter().map(|part| part.source.0).collect(),
+        }
+    }
+
+    /// Some rows of a source where it lies.
+    pub(in crate::exec) fn some(kernel: &PreparedKernel, rows: Range<u64>) -> Self {
+        Self {
+            first: rows.start,
+            ..Self::whole(kernel, rows.end)
+        }
+    }
+
+    /// Number of rows.
+    pub(in crate::exec) fn rows(&self) -> u64 {
+        self.end - self.first
+    }
+
+    /// The value of a place that the span determines.
+    pub(in crate::exec) fn value(&self, place: Place) -> Option<u64> {
+        match place {
+            Place::FirstRow => Some(self.first),
+            Place::SourceRows => Some(self.end),
+            Place::Streamed(part) => self.addresses.get(part).copied(),
+            _ => None,
+        }
+    }
+}
+
+/// One slot: when its bytes have come, and when nothing reads them any more.
+#[derive(Default)]
+struct Slot {
+    come: Option<Event>,
+    read: Option<Event>,
+}
+
+/// Slots on the device and the stream that fills them; for all streamed scans of a run, one after the other.
+pub(in crate::exec) struct Strides {
+    buffer: DeviceBuffer,
+    slot_bytes: u64,
+    slots: Vec<Slot>,
+    copies: StreamLease,
+    /// Bytes that have crossed the link.
+    pub(in crate::exec) bytes: u64,
+}
+
+/// A scan on its way.
+pub(in crate::exec) struct Scan<'k> {
+    parts: &'k [StreamedPart],
+    rows: u64,
+    stride: u64,
+    /// Strides that have been asked for.
+    asked: u64,
+    /// Rows that are still to come.
+    arrival: Option<&'k Arrival>,
+}
+
+/// Bytes of a slot for `rows` rows.
+fn slot_bytes(parts: &[StreamedPart], rows: u64) -> u64 {
+    parts.iter().map(|part| part.room(rows)).sum()
+}
+
+impl Strides {
+    /// Slots for the streamed scans of a fragment; `None` when it has none, or no memory for them: kernels read across the
+    /// link then.
+    pub(in crate::exec) fn new(prepared: &Prepared, runtime: &Runtime) -> Result<Option<Self>> {
+        let kernels = prepared.steps.iter().filter_map(|step| match step {
+            PreparedStep::Pipeline(kernel) if !kernel.streamed.is_empty() => Some(kernel),
+            _ => None,
+        });
+        let (mut least, mut most) = (0, 0);
+        for kernel in kernels {
+            least = least.max(slot_bytes(&kernel.streamed, kernel.stride_rows()));
+            most = most.max(slot_bytes(&kernel.streamed, kernel.source_rows()));
+        }
+        if most == 0 {
+            return Ok(None);
+        }
+        // What is kept for later queries makes room.
+        let free = runtime.attainable_memory() as u64;
+        let beside = free.saturating_sub(prepared.results_bytes());
+        let room = beside.clamp(free / LEAST_SHARE, free / SHARE_OF_MEMORY);
+        let room = match room > PAGE {
+            true => room / PAGE * PAGE,
+            false => room,
+        };
+        let least = least.next_multiple_of(ALIGNMENT);
+        let slots = (room / least).clamp(1, SLOTS);
+        let stride = (most / MANY_STRIDES).clamp(STRIDE_BYTES, 2 * STRIDE_BYTES);
+        let wanted = most.min(stride).min(room / slots);
+        let slot_bytes = (wanted / ALIGNMENT * ALIGNMENT).max(least);
+        let bytes = (slot_bytes * slots) as usize;
+        let purpose = "strides of columns in host memory";
+        let allocated = runtime.pool().allocate(bytes, purpose);
+        let buffer = match allocated {
+            Ok(buffer) => buffer,
+            Err(error) => {
+                log::warn!("columns are read across the link row by row: {error}");
+                return Ok(None);
+            }
+        };
+        Ok(Some(Self {
+            buffer,
+            slot_bytes,
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            copies: runtime.lease_stream()?,
+            bytes: 0,
+        }))
+    }
+
+    /// Begin a scan; `None` when a slot does not hold the least stride of this kernel.
+    pub(in crate::exec) fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
+        let (parts, least) = (&kernel.streamed[..], kernel.stride_rows());
+        let fits = |rows: u64| slot_bytes(parts, rows) <= self.slot_bytes;
+        if !fits(least) {
+            return None;
+        }
+        // The largest number of least strides that fits.
+        let (mut fit, mut too_many) = (1, kernel.source_rows().div_ceil(least).max(1) + 1);
+        while too_many - fit > 1 {
+            let middle = fit + (too_many - fit) / 2;
+            if fits(middle * least) {
+                fit = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        let mut stride = fit * least;
+        if kernel.arrival.is_some() {
+            stride = stride.min(kernel.early_stride(kernel.source_rows()));
+        }
+        Some(Scan {
+            parts,
+            rows: kernel.source_rows(),
+            stride,
+            asked: 0,
+            arrival: kernel.arrival.as_deref(),
+        })
+    }
+
+    /// Queue the copies of stride `number`, whose rows have come, and of those that follow it as far as there are slots and
+    /// their rows have come, and let `stream` wait for the first.
+    pub(in crate::exec) fn fetch(
+        &mut self,
+        scan: &mut Scan<'_>,
+        number: u64,
+        runtime: &Runtime,
+        stream: &Stream,
+    ) -> Result<Span> {
+        let device = runtime.device();
+        let last = scan.count().min(number + self.slots.len() as u64);
+        while scan.asked < last && (scan.asked <= number || scan.has_come(scan.asked)) {
+            self.copy(scan, scan.asked, device.as_ref())?;
+            scan.asked += 1;
+        }
+        let slot = &self.slots[self.slot(number)];
+        if let Some(come) = &slot.come {
+            device.wait_event(stream, come)?;
+        }
+        let (first, end) = scan.bounds(number);
+        let mut at = self.slot_address(number);
+        let mut addresses = Vec::with_capacity(scan.parts.len());
+        for part in scan.parts {
+            let (from, to) = part.range(first, end);
+            let room = part.room(scan.stride);
+            addresses.push(match to - from <= room {
+                // The rows' own offsets bring a wrapped address back.
+                true => at.wrapping_sub(from),
+                // Strings that are much longer than others stay where they are.
+                false => part.source.0,
+            });
+            at += room;
+        }
+        Ok(Span {
+            first,
+            end,
+            addresses,
+        })
+    }
+
+    /// Everything that reads stride `number` has been queued on `stream`.
+    pub(in crate::exec) fn done(
+        &mut self,
+        number: u64,
+        runtime: &Runtime,
+        stream: &Stream,
+    ) -> Result<()> {
+        let read = runtime.device().record_event(stream)?;
+        let slot = self.slot(number);
+        self.slots[slot].read = Some(read);
+        Ok(())
+    }
+
+    /// Where stride `number` goes.
+    fn slot(&self, number: u64) -> usize {
+        number as usize % self.slots.len()
+    }
+
+    fn slot_address(&self, number: u64) -> u64 {
+        self.buffer.ptr().0 + self.slot(number) as u64 * self.slot_bytes
+    }
+
+    fn copy(&mut self, scan: &Scan<'_>, number: u64, device: &dyn Device) -> Result<()> {
+        let (first, end) = scan.bounds(number);
+        let mut at = self.slot_address(number);
+        let slot = self.slot(number);
+        let slot = &mut self.slots[slot];
+        if let Some(read) = &slot.read {
+            device.wait_event(&self.copies, read)?;
+        }
+        for part in scan.parts {
+            let (from, to) = part.range(first, end);
+            let room = part.room(scan.stride);
+            if to - from <= room {
+                let source = DevicePtr(part.source.0 + from);
+                let bytes = (to - from) as usize;
+                // SAFETY: the range lies in a column that the caller of the run holds, and in the part's room in a slot;
+                // what read the slot before has been waited for.
+                unsafe { device.copy_on_device(&self.copies, source, DevicePtr(at), bytes)? };
+            }
+            self.bytes += to - from;
+            at += room;
+        }
+        slot.come = Some(device.record_event(&self.copies)?);
+        Ok(())
+    }
+}
+
+impl Scan<'_> {
+    /// A scan in strides of columns where they lie.
+    pub(in crate::exec) fn in_place(rows: u64, stride: u64) -> Self {
+        Self {
+            parts: &[],
+            rows,
+            stride,
+            asked: 0,
+            arrival: None,
+        }
+    }
+
+    /// Are its columns where they lie, not copied?
+    pub(in crate::exec) fn is_in_place(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// Have the rows of a stride come?
+    fn has_come(&self, number: u64) -> bool {
+        let (_, end) = self.bounds(number);
+        self.arrival.is_none_or(|arrival| arrival.has(end))
+    }
+
+    /// The same in strides of at most `rows` rows, whole least strides.
+    pub(in crate::exec) fn of_at_most(self, rows: u64) -> Self {
+        Self {
+            stride: self.stride.min(rows),
+            ..self
+        }
+    }
+
+    /// Number of strides, at least one.
+    pub(in crate::exec) fn count(&self) -> u64 {
+        self.rows.div_ceil(self.stride).max(1)
+    }
+
+    /// Number of rows of a stride.
+    pub(in crate::exec) fn rows_of(&self, number: u64) -> u64 {
+        let (first, end) = self.bounds(number);
+        end - first
+    }
+
+    /// Go over the table once more.
+    pub(in crate::exec) fn restart(&mut self) {
+        self.asked = 0;
+    }
+
+    /// Rows of a stride.
+    pub(in crate::exec) fn bounds(&self, number: u64) -> (u64, u64) {
+        let first = number * self.stride;
+        (first, (first + self.stride).min(self.rows))
+    }
+}
+
+impl PreparedKernel {
+    /// Rows of its table.
+    fn source_rows(&self) -> u64 {
+        match self.source {
+            PreparedSource::Exactly(rows) => rows,
+            _ => 0,
+        }
+    }
+
+    /// Strides begin at multiples of this many rows: whole tiles, whole bytes of bitmaps, whole vectors.
+    pub(in crate::exec) fn stride_rows(&self) -> u64 {
+        const VECTORS: u64 = 1024;
+        match self.tile_rows >= VECTORS {
+            true => self.tile_rows,
+            // The least common multiple.
+            false => {
+                self.tile_rows * (VECTORS >> self.tile_rows.trailing_zeros().min(VECTORS.ilog2()))
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The arguments of kernels that no run changes: addresses of lookup tables and of columns on the device, and what each kernel
+//! goes over.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::codegen::{KernelProgram, LookupTable, Program, ResultLayout, SourceRows};
+use crate::column::Encoding;
+use crate::device::{Kernel, Stream};
+use crate::error::{GpuError, Result};
+use crate::exec::node::overlap::EarlyScan;
+use crate::exec::portions::strides::StreamedPart;
+use crate::exec::prepare::covering::Covering;
+use crate::exec::prepare::places::{ColumnPart, Field, Name, Place, Template};
+use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
+use crate::exec::prepare::shapes::Shape;
+use crate::graph::Graph;
+use crate::memory::DeviceBuffer;
+use crate::runtime::Runtime;
+use crate::tables::LoadedTable;
+
+/// Lookup tables begin at multiples of this in their buffer.
+const LOOKUP_ALIGNMENT: usize = 256;
+
+/// All lookup tables in one buffer, and by kernel the offset of each.
+pub(in crate::exec) fn upload_lookups(
+    runtime: &Runtime,
+    stream: &Stream,
+    kernels: &[&KernelProgram],
+) -> Result<(Option<DeviceBuffer>, Vec<Vec<usize>>)> {
+    let mut bytes: Vec<u8> = Vec::new();
+    let mut offsets = Vec::with_capacity(kernels.len());
+    for kernel in kernels {
+        let mut mine = Vec::with_capacity(kernel.lookups.len());
+        for LookupTable { bytes: table, .. } in &kernel.lookups {
+            mine.push(bytes.len());
+            bytes.extend_from_slice(table);
+            // At least one unit: an empty table has an address as well.
+            let end = (bytes.len() + 1).next_multiple_of(LOOKUP_ALIGNMENT);
+            bytes.resize(end, 0);
+        }
+        offsets.push(mine);
+    }
+    if bytes.is_empty() {
+        return Ok((None, offsets));
+    }
+    let buffer = runtime.pool().allocate(bytes.len(), "lookup tables")?;
+    buffer.upload(stream, 0, &bytes)?;
+    // Runs of other sessions read it on streams of their own.
+    runtime.device().synchronize(stream)?;
+    Ok((Some(buffer), offsets))
+}
+
+/// What the kernels of one program have in common.
+pub(in crate::exec) struct Builder<'a> {
+    pub(in crate::exec) program: &'a Program,
+    pub(in crate::exec) graph: &'a Graph,
+    pub(in crate::exec) shapes: &'a [Shape],
+    pub(in crate::exec) tables: &'a [Arc<LoadedTable>],
+    pub(in crate::exec) early: Option<&'a EarlyScan>,
+    pub(in crate::exec) runtime: &'a Runtime,
+    pub(in crate::exec) lookups: Option<&'a DeviceBuffer>,
+    pub(in crate::exec) offsets: &'a [Vec<usize>],
+}
+
+impl Builder<'_> {
+    /// A kernel with its arguments, which is the `number`-th of the program.
+    pub(in crate::exec) fn kernel(
+        &self,
+        kernel: &KernelProgram,
+        number: usize,
+        handle: Kernel,
+    ) -> Result<PreparedKernel> {
+        let streamed = RefCell::default();
+        let template = Template::new(&kernel.arguments, kernel.into, |name| {
+            self.resolve(kernel, number, name, &streamed)
+        })?;
+        let source = match kernel.source_rows {
+            SourceRows::Scan(scan) => {
+                let table = self.tables.get(scan).ok_or_else(|| {
+                    GpuError::Internal(format!("a kernel scans a table {scan} of none"))
+                })?;
+                PreparedSource::Exactly(table.rows as u64)
+            }
+            SourceRows::Rows(result) => PreparedSource::Rows(result),
+            SourceRows::Slots(result) => PreparedSource::Slots(result),
+            SourceRows::Pairs(result) => PreparedSource::Pairs(result),
+            SourceRows::Domain(result) => match self.program.results.get(result) {
+                Some(ResultLayout::Index(index)) => PreparedSource::Exactly(index.domain),
+                _ => return Err(GpuError::Internal("a domain of no index".into())),
+            },
+            SourceRows::One => PreparedSource::Exactly(1),
+        };
+        let arrival = match (self.early, kernel.source_rows) {
+            (Some(early), SourceRows::Scan(scan)) if scan == early.scan => {
+                Some(Arc::clone(&early.arrival))
+            }
+            _ => None,
+        };
+        // Columns that are not in the cache yet are nobody's but this run's.
+        let covering = kernel.into.filter(|_| arrival.is_none());
+        let device = self.runtime.device();
+        let resident =
+            device.blocks_per_multiprocessor(&handle, kernel.block_threads, kernel.shared_bytes)?;
+        let multiprocessors = u64::from(device.info().multiprocessors).max(1);
+        Ok(PreparedKernel {
+            kernel: handle,
+            template,
+            shared_bytes: kernel.shared_bytes,
+            block_threads: kernel.block_threads,
+            most_blocks: u64::from(resident.max(1)) * multiprocessors,
+            tile_rows: kernel.tile_rows.max(1),
+            tree: kernel.tree,
+            in_place: kernel.in_place,
+            streamed: streamed.into_inner(),
+            arrival,
+            covering: covering.and_then(|into| {
+                Covering::of(self.graph, into, self.tables, self.shapes.get(into)?)
+            }),
+            source,
+            into: kernel.into,
+            label: kernel.label.clone(),
+        })
+    }
+
+    /// Addresses of what all runs share, and places of columns that come in strides, which are added to `streamed`.
+    fn resolve(
+        &self,
+        kernel: &KernelProgram,
+        number: usize,
+        name: Name<'_>,
+        streamed: &RefCell<Vec<StreamedPart>>,
+    ) -> Result<Option<Field>> {
+        let (column, part, scanned) = match name {
+            Name::Place(_) => return Ok(None),
+            Name::Lookup(name) => {
+                let table = kernel.lookups.iter().position(|l| l.name == name);
+                let offset = table.and_then(|t| self.offsets.get(number)?.get(t).copied());
+                return match (self.lookups, offset) {
+                    (Some(buffer), Some(offset)) => {
+                        Ok(Some(Field::Constant(buffer.ptr_at(offset)?.0)))
+                    }
+                    _ => Ok(None),
+                };
+            }
+            Name::Scan(index, part) => {
+                let column = match kernel.source_rows {
+                    SourceRows::Scan(scan) => {
+                        self.tables.get(scan).and_then(|t| t.columns.get(index))
+                    }
+                    _ => None,
+                };
+                (column, part, true)
+            }
+            Name::Base(base, part) => (self.program.bases.get(base), part, false),
+        };
+        let Some(column) = column else {
+            return Ok(None);
+        };
+        let buffer = match part {
+            ColumnPart::Data => Some(&column.data),
+            ColumnPart::Validity => column.validity.as_ref(),
+            ColumnPart::Offsets => match &column.encoding {
+                Encoding::Bytes { offsets } => Some(offsets),
+                _ => None,
+            },
+        };
+        let Some(buffer) = buffer else {
+            return Ok(None);
+        };
+        match StreamedPart::of(column, part).filter(|_| scanned) {
+            Some(part) => {
+                let mut streamed = streamed.borrow_mut();
+                streamed.push(part);
+                Ok(Some(Field::Place(Place::Streamed(streamed.len() - 1))))
+            }
+            None => Ok(Some(Field::Constant(buffer.ptr().0))),
+        }
+    }
+}

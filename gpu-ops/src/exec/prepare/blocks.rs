@@ -1,0 +1,190 @@
+//! The blocks of memory that a result is filled in, and what an index is finished in.
+
+use crate::exec::prepare::part_sizes::{BlockSizes, PartSize, bitmap, column_parts, key_part};
+use crate::exec::prepare::places::Part;
+use crate::exec::prepare::shapes::{Shape, Sizes};
+use crate::graph::IndexKind;
+use crate::primitives::slots_for;
+
+impl Shape {
+    /// What must be there before the pipeline runs.
+    pub(in crate::exec) fn filling(&self, sizes: &Sizes) -> Vec<BlockSizes> {
+        let rows = sizes.capacity;
+        let plain = |parts| BlockSizes {
+            parts,
+            fill: None,
+            temporary: false,
+        };
+        let filled = |parts, value| BlockSizes {
+            parts,
+            fill: Some(value),
+            temporary: false,
+        };
+        match self {
+            Self::Rows(columns) | Self::Sorted(columns) => {
+                vec![plain(column_parts(columns, rows))]
+            }
+            Self::Matches(columns, Some(join)) => {
+                let keys = key_part(join.matches.keys, rows);
+                vec![plain(column_parts(columns, rows)), plain(vec![keys])]
+            }
+            Self::Matches(columns, None) => {
+                let mut parts = column_parts(columns, rows);
+                parts.push(PartSize::new(Part::Start, 4, rows));
+                parts.push(PartSize::new(Part::Length, 4, rows));
+                parts.push(PartSize::new(Part::Pairs, 8, rows + 1));
+                vec![plain(parts)]
+            }
+            Self::Collected(collected) => {
+                let width = collected.key_bytes as usize;
+                let keys = PartSize::new(Part::KeyWord(0), width, rows);
+                vec![
+                    plain(column_parts(&collected.columns, rows)),
+                    plain(vec![keys]),
+                ]
+            }
+            Self::Groups {
+                slot_bytes,
+                key_words,
+                distinct_words,
+                regrouped,
+                ..
+            } => {
+                let slots = match regrouped {
+                    Some(_) => rows,
+                    None => sizes.slots,
+                };
+                let mut zeros = vec![PartSize::new(Part::State, *slot_bytes, slots)];
+                let mut blocks = Vec::new();
+                if let Some(of) = regrouped.filter(|of| of.how.partitions()) {
+                    let width = of.key_bytes as usize;
+                    blocks.push(plain(vec![PartSize::new(Part::Keys, width, rows)]));
+                    blocks.push(BlockSizes {
+                        parts: vec![
+                            PartSize::new(Part::TableKeys, width, sizes.slots),
+                            PartSize::new(Part::Ids, 4, sizes.slots),
+                        ],
+                        fill: None,
+                        temporary: true,
+                    });
+                    blocks.push(BlockSizes {
+                        parts: vec![PartSize::new(Part::States, 4, sizes.slots)],
+                        fill: Some(0),
+                        temporary: true,
+                    });
+                }
+                if *key_words > 0 {
+                    let keys = vec![PartSize::new(Part::Keys, key_words * 8, slots)];
+                    blocks.push(filled(keys, 0xFF));
+                }
+                if *key_words > 0 {
+                    zeros.push(PartSize::new(Part::States, 4, slots));
+                }
+                blocks.push(filled(zeros, 0));
+                for (call, (words, slots)) in
+                    distinct_words.iter().zip(&sizes.distinct_slots).enumerate()
+                {
+                    blocks.push(BlockSizes {
+                        parts: vec![PartSize::new(Part::DistinctKeys(call), words * 8, *slots)],
+                        fill: Some(0xFF),
+                        temporary: true,
+                    });
+                    if *words > 1 {
+                        blocks.push(BlockSizes {
+                            parts: vec![PartSize::new(Part::DistinctStates(call), 4, *slots)],
+                            fill: Some(0),
+                            temporary: true,
+                        });
+                    }
+                }
+                blocks
+            }
+            Self::Index(index) => {
+                let mut blocks = Vec::new();
+                let rows = if index.appends() { rows } else { index.domain };
+                if !index.columns.is_empty() {
+                    blocks.push(plain(column_parts(&index.columns, rows)));
+                }
+                if let Some(keys) = index.join {
+                    blocks.push(plain(vec![key_part(keys, rows)]));
+                }
+                if index.stored_words() > 0 {
+                    let words = (0..index.stored_words())
+                        .map(|w| PartSize::new(Part::KeyWord(w), 8, rows))
+                        .collect();
+                    blocks.push(BlockSizes {
+                        parts: words,
+                        fill: None,
+                        temporary: true,
+                    });
+                }
+                let mut zeros = Vec::new();
+                if index.kind == IndexKind::Perfect && index.key_words > 0 {
+                    zeros.push(bitmap(Part::Bits, index.domain));
+                }
+                if index.track_matches {
+                    zeros.push(bitmap(Part::Marks, rows));
+                }
+                if !zeros.is_empty() {
+                    blocks.push(filled(zeros, 0));
+                }
+                blocks
+            }
+        }
+    }
+
+    /// What an index gets once its rows are known; the primitives clear it.
+    pub(in crate::exec) fn finishing(&self, sizes: &Sizes) -> Vec<BlockSizes> {
+        let Self::Index(index) = self else {
+            return vec![];
+        };
+        let mut blocks = Vec::new();
+        let plain = |parts| BlockSizes {
+            parts,
+            ..Default::default()
+        };
+        let slots = if index.is_hash() {
+            let words = index.key_words;
+            let mut parts = vec![PartSize::new(Part::Keys, words * 8, sizes.slots)];
+            if words > 1 {
+                parts.push(PartSize::new(Part::States, 4, sizes.slots));
+            }
+            if index.unique && !index.existence {
+                parts.push(PartSize::new(Part::Entry, 4, sizes.slots));
+            }
+            blocks.push(plain(parts));
+            sizes.slots
+        } else {
+            index.domain
+        };
+        if index.has_ranges() {
+            blocks.push(plain(vec![
+                PartSize::new(Part::Offsets, 4, slots + 1),
+                PartSize::new(Part::Entries, 4, sizes.capacity),
+            ]));
+        }
+        blocks
+    }
+}
+
+/// Slots for a first attempt at the sets of DISTINCT calls over at most `rows` rows in about `groups` groups: enough
+/// for every row when that is a small share of the `available` bytes.
+pub(in crate::exec) fn slots_of_sets(
+    words: &[usize],
+    rows: u64,
+    groups: u64,
+    available: usize,
+) -> Vec<u64> {
+    let share = available as u64 / 16 / words.len().max(1) as u64;
+    words
+        .iter()
+        .map(|words| {
+            let all = slots_for(rows);
+            if all.saturating_mul(*words as u64 * 8 + 4) <= share {
+                all
+            } else {
+                slots_for(rows.min(groups.saturating_mul(2).max(1 << 22)))
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,195 @@
+//! Indexes that stay on the device between queries: those over all rows of a resident table.
+//!
+//! An index whose keys and payload are columns of a table, without a condition on its rows, is the same for every query
+//! that asks for it. It is kept beside the table's columns when a query has built it, and the next query finds it made
+//! (the prebuilt indexes on primary and foreign keys of Themis, PVLDB 2024, section 8.1). Memory that is needed otherwise is
+//! taken back, the index that was used least recently first.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::column::Column;
+use crate::exec::frame::storage::Store;
+use crate::exec::prepare::shapes::{IndexShape, Shape, Sizes};
+use crate::expr::{Expr, Node};
+use crate::graph::{Build, Graph, Pipeline, ResultId, Sink, Source, Step};
+use crate::tables::LoadedTable;
+
+/// Bytes that one index may take that is kept on a device whose pool has a budget of so many.
+pub(in crate::exec) const fn index_room(budget: usize) -> usize {
+    budget / 4
+}
+
+/// What makes two indexes the same.
+#[derive(Debug, Clone)]
+pub(in crate::exec) struct Covering {
+    keys: Vec<Weak<Column>>,
+    payload: Vec<Weak<Column>>,
+    null_equal: bool,
+    shape: IndexShape,
+}
+
+/// A finished index.
+#[derive(Debug, Clone)]
+pub(in crate::exec) struct Finished {
+    pub(in crate::exec) store: Store,
+    pub(in crate::exec) sizes: Sizes,
+    /// Entries.
+    pub(in crate::exec) count: u64,
+    /// Some row had a NULL key.
+    pub(in crate::exec) null_key: bool,
+}
+
+/// One index that is kept.
+#[derive(Debug)]
+struct Kept {
+    what: Covering,
+    index: Finished,
+    bytes: usize,
+}
+
+/// The indexes that are kept on a device; the one used last is the last.
+#[derive(Debug, Default)]
+pub(crate) struct CoveringIndexes {
+    kept: Mutex<Vec<Kept>>,
+}
+
+impl Covering {
+    /// What the index `into` of `graph` covers; `None` when it is not made of all rows of a table as they are.
+    pub(in crate::exec) fn of(
+        graph: &Graph,
+        into: ResultId,
+        tables: &[Arc<LoadedTable>],
+        shape: &Shape,
+    ) -> Option<Self> {
+        if !graph.keep_indexes {
+            return None;
+        }
+        let Shape::Index(shape) = shape else {
+            return None;
+        };
+        let mut builders = graph.steps.iter().filter_map(|step| match step {
+            Step::Pipeline(Pipeline {
+                source,
+                stages,
+                sink:
+                    Sink::Build {
+                        into: result,
+                        build,
+                    },
+            }) if *result == into => Some((source, stages, build)),
+            _ => None,
+        });
+        let (Some((Source::Scan(scan), stages, build)), None) = (builders.next(), builders.next())
+        else {
+            return None;
+        };
+        let Build {
+            keys,
+            payload,
+            null_equal,
+            track_matches: false,
+            join: None,
+            ..
+        } = build
+        else {
+            return None;
+        };
+        if !stages.is_empty() || keys.is_empty() {
+            return None;
+        }
+        let table = tables.get(*scan)?;
+        let columns = |exprs: &[Expr]| -> Option<Vec<Weak<Column>>> {
+            let column = |expr: &Expr| match &expr.node {
+                Node::Column(i) => table.columns.get(*i).map(Arc::downgrade),
+                _ => None,
+            };
+            exprs.iter().map(column).collect()
+        };
+        Some(Self {
+            keys: columns(keys)?,
+            payload: columns(payload)?,
+            null_equal: *null_equal,
+            shape: shape.clone(),
+        })
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        let same = |a: &[Weak<Column>], b: &[Weak<Column>]| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.ptr_eq(b))
+        };
+        self.null_equal == other.null_equal
+            && self.shape == other.shape
+            && same(&self.keys, &other.keys)
+            && same(&self.payload, &other.payload)
+    }
+
+    /// Are all of its columns resident still?
+    fn lives(&self) -> bool {
+        let mut columns = self.keys.iter().chain(&self.payload);
+        columns.all(|column| column.strong_count() > 0)
+    }
+}
+
+impl CoveringIndexes {
+    /// The index, if it is there.
+    pub(in crate::exec) fn find(&self, what: &Covering) -> Option<Finished> {
+        let mut kept = self.kept.lock();
+        let at = kept.iter().position(|k| k.what.is(what) && what.lives())?;
+        let found = kept.remove(at);
+        let index = found.index.clone();
+        kept.push(found);
+        Some(index)
+    }
+
+    /// Keep an index that all queued work has finished with, unless it takes too much of `budget` bytes.
+    pub(in crate::exec) fn keep(&self, what: Covering, index: Finished, budget: usize) {
+        let bytes = index.store.bytes();
+        if bytes > index_room(budget) {
+            return;
+        }
+        let mut kept = self.kept.lock();
+        kept.retain(|k| k.what.lives() && !k.what.is(&what));
+        kept.push(Kept { what, index, bytes });
+    }
+
+    /// Let go of about `bytes` bytes that nobody uses, least recently used first; returns how many there were. An index that is in
+    /// use frees nothing, and the next query would have to build it again.
+    pub(crate) fn release(&self, bytes: usize) -> usize {
+        let mut released = 0;
+        let mut gone = Vec::new();
+        let mut kept = self.kept.lock();
+        let mut at = 0;
+        while released < bytes && at < kept.len() {
+            if kept[at].index.store.is_idle() {
+                let index = kept.remove(at);
+                released += index.bytes;
+                gone.push(index);
+            } else {
+                at += 1;
+            }
+        }
+        drop(kept);
+        released
+    }
+
+    /// Let go of all of them, those in use as soon as they are not; returns their bytes.
+    pub(crate) fn clear(&self) -> usize {
+        let gone = std::mem::take(&mut *self.kept.lock());
+        gone.iter().map(|index| index.bytes).sum()
+    }
+
+    /// Bytes of those that nobody uses.
+    pub(crate) fn idle_bytes(&self) -> usize {
+        let kept = self.kept.lock();
+        let idle = kept.iter().filter(|k| k.index.store.is_idle());
+        idle.map(|k| k.bytes).sum()
+    }
+
+    /// How many are kept, and their bytes.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        let kept = self.kept.lock();
+        (kept.len(), kept.iter().map(|k| k.bytes).sum())
+    }
+}

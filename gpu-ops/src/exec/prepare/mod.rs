@@ -1,0 +1,13 @@
+//! A program made ready to run: kernels compiled, arguments bound, the memory that each result asks for.
+
+pub(super) mod bind;
+pub(super) mod blocks;
+pub(super) mod compile;
+pub(super) mod covering;
+pub(super) mod estimate;
+pub(super) mod part_sizes;
+pub(super) mod places;
+pub(super) mod prepared;
+pub(super) mod shapes;
+
+pub(crate) use covering::CoveringIndexes;

@@ -1,0 +1,567 @@
+//! A fragment compiled for the columns at hand: everything that runs over the same columns share.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::codegen::{
+    ColumnLayout, KernelProgram, Meaning, Program, ResultLayout, SourceRows, StepProgram,
+    TreeLayout,
+};
+use crate::column::Column;
+use crate::device::{DevicePtr, Kernel, Stream};
+use crate::error::{GpuError, Result};
+use crate::exec::join::pairs::JoinBits;
+use crate::exec::node::overlap::EarlyScan;
+use crate::exec::node::replan::Found;
+use crate::exec::portions::strides::StreamedPart;
+use crate::exec::prepare::bind::{Builder, upload_lookups};
+use crate::exec::prepare::compile::{Builtins, compile};
+use crate::exec::prepare::covering::Covering;
+use crate::exec::prepare::places::{Part, Place, Template};
+use crate::exec::prepare::shapes::Shape;
+use crate::graph::{Graph, ResultId, Stage, Step};
+use crate::memory::{DeviceBuffer, SpillDirectory};
+use crate::primitives::Rooms;
+use crate::runtime::Runtime;
+use crate::tables::{Arrival, LoadedTable};
+
+/// A compiled fragment. It refers to the resident columns by address but does not keep them: each
+/// run holds them, and asks [`Prepared::fits`] first.
+#[derive(Debug)]
+pub(in crate::exec) struct Prepared {
+    tables: Vec<TableIdentity>,
+    /// The steps, for EXPLAIN, for names and for estimates.
+    pub(in crate::exec) graph: Graph,
+    /// What was known of it.
+    pub(in crate::exec) found: Found,
+    /// By result.
+    pub(in crate::exec) shapes: Vec<Shape>,
+    /// By result: what it has of a table.
+    pub(in crate::exec) borrowed: Vec<Option<Lent>>,
+    /// In launch order.
+    pub(in crate::exec) steps: Vec<PreparedStep>,
+    /// By step: the results that nothing reads after it.
+    pub(in crate::exec) dead_after: Vec<Vec<ResultId>>,
+    /// Columns of the output result.
+    pub(in crate::exec) output: Vec<OutputColumn>,
+    /// Results of at most one row.
+    pub(in crate::exec) scalars: Vec<ResultId>,
+    /// Chosen algorithms with their reasons.
+    pub(in crate::exec) choices: Vec<String>,
+    /// Bytes of the resident columns that the kernels read, each column once.
+    pub(in crate::exec) bytes: usize,
+    /// Of a table that was still coming.
+    pub(in crate::exec) early: Option<Early>,
+    /// What the last complete run found.
+    pub(in crate::exec) hints: Mutex<Option<Arc<Vec<Hint>>>>,
+    /// Sizes are read between steps although they are known: room that is exact for each step may be there where room for what
+    /// an earlier run found is not.
+    careful: AtomicBool,
+    /// Bytes that the results of the last complete run of the fragment took, and one more; 0: none was complete.
+    results_took: AtomicUsize,
+    /// Takes the rows of joins for which host memory has no room.
+    pub(in crate::exec) spill: Option<Arc<SpillDirectory>>,
+    #[allow(dead_code, reason = "held, not read: kernels have its address")]
+    lookups: Option<DeviceBuffer>,
+}
+
+/// A table that is still coming.
+#[derive(Debug)]
+pub(in crate::exec) struct Early {
+    pub(in crate::exec) arrival: Arc<Arrival>,
+    /// Its rows.
+    pub(in crate::exec) rows: u64,
+}
+
+/// What a run found out about a result.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::exec) struct Hint {
+    /// Rows or entries.
+    pub(in crate::exec) rows: u64,
+    /// Pairs of a `Matches` result.
+    pub(in crate::exec) pairs: u64,
+    /// Slots that were enough.
+    pub(in crate::exec) slots: u64,
+    /// Slots that were enough for the set of each DISTINCT call.
+    pub(in crate::exec) distinct_slots: Vec<u64>,
+    /// The bits that a side of a join was partitioned by, …
+    pub(in crate::exec) bits: JoinBits,
+    /// … and the rows of its largest partitions; zeros of what was not.
+    pub(in crate::exec) largest: Rooms,
+}
+
+/// Columns of a table that are parts of a result. As kernels do, it has their addresses without keeping them.
+#[derive(Debug)]
+pub(in crate::exec) struct Lent {
+    /// Rows of the table, all of which the result has.
+    pub(in crate::exec) rows: u64,
+    /// Where they lie.
+    pub(in crate::exec) parts: Vec<(Part, DevicePtr)>,
+}
+
+/// The columns of a table by identity. A weak reference keeps the address from being given to
+/// another column, but does not keep the device memory.
+#[derive(Debug)]
+struct TableIdentity {
+    rows: usize,
+    columns: Vec<Weak<Column>>,
+}
+
+/// One step.
+#[derive(Debug)]
+pub(in crate::exec) enum PreparedStep {
+    /// One kernel.
+    Pipeline(Box<PreparedKernel>),
+    /// Keys, order, gather.
+    Sort(Box<PreparedSort>),
+    /// A result that needs no kernel.
+    Borrow {
+        /// The result.
+        into: ResultId,
+        /// For profiles.
+        label: String,
+    },
+}
+
+/// A sort.
+#[derive(Debug)]
+pub(in crate::exec) struct PreparedSort {
+    pub(in crate::exec) rows: ResultId,
+    pub(in crate::exec) into: ResultId,
+    pub(in crate::exec) keys: Option<PreparedKernel>,
+    pub(in crate::exec) word_bits: Vec<u32>,
+    pub(in crate::exec) gather: PreparedKernel,
+    pub(in crate::exec) skip: u64,
+    pub(in crate::exec) fetch: Option<u64>,
+}
+
+/// A kernel ready to be launched.
+#[derive(Debug)]
+pub(in crate::exec) struct PreparedKernel {
+    pub(in crate::exec) kernel: Kernel,
+    pub(in crate::exec) template: Template,
+    pub(in crate::exec) shared_bytes: usize,
+    pub(in crate::exec) block_threads: u32,
+    /// Blocks that the device holds at once.
+    pub(in crate::exec) most_blocks: u64,
+    /// Rows of one tile.
+    pub(in crate::exec) tile_rows: u64,
+    /// Parts of the scanned columns that lie in host memory; its rows come in strides then.
+    pub(in crate::exec) streamed: Vec<StreamedPart>,
+    /// Of a tree-shaped kernel.
+    pub(in crate::exec) tree: Option<TreeLayout>,
+    /// Rows of the table that it goes over are still to come.
+    pub(in crate::exec) arrival: Option<Arc<Arrival>>,
+    /// It fills an index that may be there already.
+    pub(in crate::exec) covering: Option<Covering>,
+    /// Rows of its result lie where they have their numbers in the source.
+    pub(in crate::exec) in_place: bool,
+    pub(in crate::exec) source: PreparedSource,
+    pub(in crate::exec) into: Option<ResultId>,
+    pub(in crate::exec) label: String,
+}
+
+/// Where the rows of a kernel come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) enum PreparedSource {
+    /// This many.
+    Exactly(u64),
+    /// Rows of a result.
+    Rows(ResultId),
+    /// Slots of a result.
+    Slots(ResultId),
+    /// Pairs of a result.
+    Pairs(ResultId),
+}
+
+/// How a column of the output becomes an Arrow array.
+#[derive(Debug)]
+pub(in crate::exec) struct OutputColumn {
+    /// Storage and meaning; strings by row have the meaning of a number.
+    pub(in crate::exec) layout: ColumnLayout,
+    /// Strings by row: the column with the strings.
+    pub(in crate::exec) text: Option<Weak<Column>>,
+}
+
+impl Prepared {
+    /// Compile all kernels of `program`, in parallel, and upload its lookup tables.
+    ///
+    /// # Errors
+    /// [`GpuError::Compile`]; [`GpuError::OutOfDeviceMemory`] for the lookup tables;
+    /// [`GpuError::Internal`] when program and graph do not go together.
+    pub(in crate::exec) fn new(
+        mut graph: Graph,
+        found: Found,
+        program: Program,
+        tables: &[Arc<LoadedTable>],
+        early: Option<&EarlyScan>,
+        runtime: &Runtime,
+        stream: &Stream,
+    ) -> Result<Self> {
+        graph.results.extend(program.hidden.iter().cloned());
+        if program.results.len() != graph.results.len() || graph.scans.len() != tables.len() {
+            return Err(GpuError::Internal(
+                "a program and its graph differ in their results or tables".into(),
+            ));
+        }
+        let kernels: Vec<&KernelProgram> = program.steps.iter().flat_map(kernels_of).collect();
+        let output = match program.results.get(graph.output) {
+            Some(ResultLayout::Rows(columns) | ResultLayout::Sorted(columns)) => {
+                columns.iter().map(OutputColumn::new).collect::<Vec<_>>()
+            }
+            _ => return Err(GpuError::Internal("a fragment's output has no rows".into())),
+        };
+        let shapes: Vec<Shape> = program.results.iter().map(Shape::of).collect();
+        let mut builtins = Builtins::default();
+        builtins.of_shapes(&shapes, &graph, runtime.device().info());
+        for step in &program.steps {
+            if let StepProgram::Sort(sort) = step {
+                let rows = graph.results.get(sort.rows).map_or(0, |r| r.estimate);
+                builtins.of_sort(&sort.word_bits, rows);
+            }
+        }
+        if output.iter().any(|column| column.text.is_some()) {
+            builtins.of_strings();
+        }
+        let compiled = compile(runtime, &kernels, builtins)?;
+        let (lookups, offsets) = upload_lookups(runtime, stream, &kernels)?;
+        let builder = Builder {
+            program: &program,
+            graph: &graph,
+            shapes: &shapes,
+            tables,
+            early,
+            runtime,
+            lookups: lookups.as_ref(),
+            offsets: &offsets,
+        };
+        let mut compiled = compiled.into_iter().enumerate();
+        let mut next = |kernel: &KernelProgram| {
+            let (number, handle) = compiled
+                .next()
+                .ok_or_else(|| GpuError::Internal("a kernel was not compiled".into()))?;
+            builder.kernel(kernel, number, handle)
+        };
+        let mut steps = Vec::with_capacity(program.steps.len());
+        for step in &program.steps {
+            steps.push(match step {
+                StepProgram::Pipeline(kernel) => PreparedStep::Pipeline(Box::new(next(kernel)?)),
+                StepProgram::Sort(sort) => PreparedStep::Sort(Box::new(PreparedSort {
+                    rows: sort.rows,
+                    into: sort.into,
+                    keys: sort.keys.as_ref().map(&mut next).transpose()?,
+                    word_bits: sort.word_bits.clone(),
+                    gather: next(&sort.gather)?,
+                    skip: sort.skip,
+                    fetch: sort.fetch,
+                })),
+                StepProgram::Borrow(step) => PreparedStep::Borrow {
+                    into: step.into,
+                    label: step.label.clone(),
+                },
+            });
+        }
+        Ok(Self {
+            tables: tables.iter().map(|t| TableIdentity::of(t)).collect(),
+            dead_after: dead_after(&steps, &shapes, graph.output),
+            choices: [
+                program.choices.clone(),
+                streamed_scans(&graph, tables.iter().map(AsRef::as_ref)),
+                sorts_in_parts(&graph, &shapes),
+            ]
+            .concat(),
+            shapes,
+            output,
+            scalars: scalars(&graph),
+            bytes: bytes_read(&program, tables),
+            borrowed: program
+                .results
+                .iter()
+                .map(|layout| Lent::of(layout, tables))
+                .collect::<Result<_>>()?,
+            early: early.map(|early| Early {
+                arrival: Arc::clone(&early.arrival),
+                rows: tables.get(early.scan).map_or(0, |t| t.rows as u64),
+            }),
+            hints: Mutex::default(),
+            careful: AtomicBool::new(false),
+            results_took: AtomicUsize::new(0),
+            steps,
+            spill: None,
+            lookups,
+            graph,
+            found,
+        })
+    }
+
+    /// What the next run goes by, unless it is to read sizes between steps.
+    pub(in crate::exec) fn known(&self) -> Option<Arc<Vec<Hint>>> {
+        let known = self.hints.lock().clone();
+        known.filter(|_| !self.careful.load(Ordering::Relaxed))
+    }
+
+    /// A run by what an earlier one found got no room, although that one did: later ones read sizes between steps as it did.
+    pub(in crate::exec) fn be_careful(&self) {
+        if self.hints.lock().is_some() {
+            self.careful.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The results of the last complete run took so many bytes.
+    pub(in crate::exec) fn expect_results(&self, took: Option<usize>) {
+        let took = took.map_or(0, |bytes| bytes.saturating_add(1));
+        self.results_took.store(took, Ordering::Relaxed);
+    }
+
+    /// Bytes that the results of the last complete run took.
+    pub(in crate::exec) fn results_took(&self) -> Option<usize> {
+        self.results_took.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// Launch at most so many blocks of a generated kernel at once.
+    pub(in crate::exec) fn limit_blocks(&mut self, most: u64) {
+        for step in &mut self.steps {
+            let kernels = match step {
+                PreparedStep::Pipeline(kernel) => [Some(kernel.as_mut()), None],
+                PreparedStep::Borrow { .. } => [None, None],
+                PreparedStep::Sort(sort) => [Some(&mut sort.gather), sort.keys.as_mut()],
+            };
+            for kernel in kernels.into_iter().flatten() {
+                kernel.most_blocks = kernel.most_blocks.min(most);
+            }
+        }
+    }
+
+    /// The columns that it was made for, as far as they are still there.
+    pub(in crate::exec) fn columns(&self) -> Vec<Arc<Column>> {
+        let columns = self.tables.iter().flat_map(|table| &table.columns);
+        columns.filter_map(Weak::upgrade).collect()
+    }
+
+    /// Was it made for exactly these columns?
+    pub(in crate::exec) fn fits(&self, tables: &[Arc<LoadedTable>]) -> bool {
+        self.tables.len() == tables.len()
+            && self.tables.iter().zip(tables).all(|(mine, table)| {
+                mine.rows == table.rows
+                    && mine.columns.len() == table.columns.len()
+                    && mine
+                        .columns
+                        .iter()
+                        .zip(&table.columns)
+                        .all(|(mine, column)| std::ptr::eq(mine.as_ptr(), Arc::as_ptr(column)))
+            })
+    }
+}
+
+impl Lent {
+    /// What a result of this layout has of the tables.
+    fn of(layout: &ResultLayout, tables: &[Arc<LoadedTable>]) -> Result<Option<Self>> {
+        let Some(borrowed) = layout.borrowed() else {
+            return Ok(None);
+        };
+        let table = tables
+            .get(borrowed.scan)
+            .ok_or_else(|| GpuError::Internal("rows borrowed from no table".into()))?;
+        let columns = borrowed.columns.iter().enumerate();
+        let columns = columns.map(|(column, of)| (Part::Column(column), *of));
+        let parts = columns
+            .chain([(Part::KeyWord(0), borrowed.key)])
+            .filter_map(|(part, of)| Some((part, of?)))
+            .map(|(part, of)| {
+                let column = table.columns.get(of).ok_or_else(|| {
+                    GpuError::Internal(format!("a borrowed column {of} that is not there"))
+                })?;
+                Ok((part, column.data.ptr()))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Some(Self {
+            rows: table.rows as u64,
+            parts,
+        }))
+    }
+}
+
+impl TableIdentity {
+    fn of(table: &LoadedTable) -> Self {
+        Self {
+            rows: table.rows,
+            columns: table.columns.iter().map(Arc::downgrade).collect(),
+        }
+    }
+}
+
+impl OutputColumn {
+    fn new(layout: &ColumnLayout) -> Self {
+        let text = match &layout.meaning {
+            Meaning::Row(column) => Some(Arc::downgrade(column)),
+            _ => None,
+        };
+        let mut layout = layout.clone();
+        if text.is_some() {
+            layout.meaning = Meaning::Number;
+        }
+        Self { layout, text }
+    }
+}
+
+/// The kernels of a step in launch order.
+fn kernels_of(step: &StepProgram) -> Vec<&KernelProgram> {
+    match step {
+        StepProgram::Pipeline(kernel) => vec![kernel],
+        StepProgram::Sort(sort) => sort.keys.iter().chain([&sort.gather]).collect(),
+        StepProgram::Borrow(_) => vec![],
+    }
+}
+
+/// Which columns of the scanned tables are not on the device, in words.
+pub(in crate::exec) fn streamed_scans<'t>(
+    graph: &Graph,
+    tables: impl IntoIterator<Item = &'t LoadedTable>,
+) -> Vec<String> {
+    let scans = graph.scans.iter().zip(tables);
+    let lines = scans.filter_map(|(scan, table)| {
+        let away = table.columns.iter().filter(|c| c.is_in_host_memory());
+        let (count, bytes) = away.fold((0, 0), |(n, sum), c| (n + 1, sum + c.bytes()));
+        (count > 0).then(|| {
+            format!(
+                "{} is streamed: {count} of {} columns, {:.1} MB, lie in host memory for want of room",
+                scan.name,
+                table.columns.len(),
+                bytes as f64 / 1e6
+            )
+        })
+    });
+    lines.collect()
+}
+
+/// Which sorts are thought to come in ranges, in words.
+fn sorts_in_parts(graph: &Graph, shapes: &[Shape]) -> Vec<String> {
+    let Some(room) = graph.group_room else {
+        return vec![];
+    };
+    let sorts = graph.steps.iter().filter_map(|step| match step {
+        Step::Sort(sort) if !sort.keys.is_empty() => Some(sort),
+        _ => None,
+    });
+    let lines = sorts.filter_map(|sort| {
+        let spec = graph.results.get(sort.rows)?;
+        let row = shapes.get(sort.rows)?.row_bytes() as u64;
+        let bytes = spec.estimate.saturating_mul(row);
+        (bytes > room.part).then(|| {
+            format!(
+                "{} is sorted in parts of {} bytes: about {bytes} bytes of rows",
+                spec.name, room.part
+            )
+        })
+    });
+    lines.collect()
+}
+
+/// By step: the results whose memory no later step uses.
+fn dead_after(steps: &[PreparedStep], shapes: &[Shape], output: ResultId) -> Vec<Vec<ResultId>> {
+    let mut last = vec![None; shapes.len()];
+    for (number, step) in steps.iter().enumerate() {
+        let (kernels, named): (Vec<&PreparedKernel>, Vec<ResultId>) = match step {
+            PreparedStep::Pipeline(kernel) => (vec![kernel], kernel.into.into_iter().collect()),
+            PreparedStep::Sort(sort) => (
+                sort.keys.iter().chain([&sort.gather]).collect(),
+                vec![sort.rows, sort.into],
+            ),
+            PreparedStep::Borrow { into, .. } => (vec![], vec![*into]),
+        };
+        let used =
+            kernels
+                .iter()
+                .flat_map(|k| k.template.places())
+                .filter_map(|place| match place {
+                    Place::Of(result, _) => Some(result),
+                    _ => None,
+                });
+        // The rows of an index are joined in the step that materialises what probes it.
+        let joined = named.iter().filter_map(|into| match shapes.get(*into) {
+            Some(Shape::Matches(_, Some(join))) => Some(join.index),
+            _ => None,
+        });
+        for result in used.chain(joined.collect::<Vec<_>>()).chain(named) {
+            if let Some(last) = last.get_mut(result) {
+                *last = Some(number);
+            }
+        }
+    }
+    let mut dead = vec![Vec::new(); steps.len()];
+    for (result, last) in last.into_iter().enumerate() {
+        if let Some(step) = last.filter(|_| result != output) {
+            dead[step].push(result);
+        }
+    }
+    dead
+}
+
+/// Results that `Stage::Scalar` reads.
+fn scalars(graph: &Graph) -> Vec<ResultId> {
+    let mut found = Vec::new();
+    for step in &graph.steps {
+        let Step::Pipeline(pipeline) = step else {
+            continue;
+        };
+        found.extend(pipeline.stages.iter().filter_map(|stage| match stage {
+            Stage::Scalar(result) => Some(*result),
+            _ => None,
+        }));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Bytes of the scanned columns that kernels read and results borrow, each (table, column) once.
+fn bytes_read(program: &Program, tables: &[Arc<LoadedTable>]) -> usize {
+    let read = program
+        .steps
+        .iter()
+        .flat_map(kernels_of)
+        .flat_map(|kernel| {
+            let scan = match kernel.source_rows {
+                SourceRows::Scan(scan) => Some(scan),
+                _ => None,
+            };
+            let columns = kernel.scan_columns.iter();
+            columns.filter_map(move |column| Some((scan?, *column)))
+        });
+    let borrowed = program.results.iter().filter_map(ResultLayout::borrowed);
+    let borrowed = borrowed.flat_map(|b| b.used().into_iter().map(|column| (b.scan, column)));
+    let mut seen = HashSet::new();
+    let mut bytes = 0;
+    for (scan, column) in read.chain(borrowed) {
+        let Some(column) = tables.get(scan).and_then(|t| t.columns.get(column)) else {
+            continue;
+        };
+        if seen.insert(Arc::as_ptr(column)) {
+            bytes += column.bytes();
+        }
+    }
+    bytes
+}
+
+impl PreparedStep {
+    /// The result that the step fills.
+    pub(in crate::exec) fn into(&self) -> Option<ResultId> {
+        match self {
+            Self::Pipeline(kernel) => kernel.into,
+            Self::Sort(sort) => Some(sort.into),
+            Self::Borrow { into, .. } => Some(*into),
+        }
+    }
+
+    /// Short text for profiles.
+    pub(in crate::exec) fn label(&self) -> &str {
+        match self {
+            Self::Pipeline(kernel) => &kernel.label,
+            Self::Sort(sort) => &sort.gather.label,
+            Self::Borrow { label, .. } => label,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Where the output of a sort in parts goes, range by range: to memory, of the host where it is large, or to a file when host
+//! memory has no room for it and the user names a directory.
+//!
+//! A file takes the rows of a fragment as they leave it, as Arrow arrays: nothing of it comes back to the device, and whoever
+//! reads the rows holds a range of them at a time.
+
+use std::sync::Arc;
+
+use crate::error::{GpuError, Result};
+use crate::exec::frame::execute::Host;
+use crate::exec::frame::run::Run;
+use crate::exec::frame::storage::Store;
+use crate::exec::portions::loops::reads_of;
+use crate::exec::portions::partitions::Spread;
+use crate::exec::prepare::part_sizes::PartSize;
+use crate::exec::prepare::prepared::PreparedSort;
+use crate::graph::ResultId;
+use crate::memory::BatchWriter;
+
+/// The output of a sort while it is written.
+pub(in crate::exec) enum Output {
+    Memory(Store),
+    File(Box<BatchWriter>),
+}
+
+impl Run<'_> {
+    /// A place for the output of a sort, even if ranges have to leave host memory for files.
+    pub(in crate::exec) fn output_of(
+        &mut self,
+        sort: &PreparedSort,
+        spread: &mut Spread,
+    ) -> Result<Output> {
+        let blocks = self.prepared.shapes[sort.into].filling(&self.sizes[sort.into]);
+        let parts: Vec<PartSize> = blocks.into_iter().flat_map(|block| block.parts).collect();
+        let bytes = Store::bytes_within(&parts)?;
+        let large = bytes as u64 > self.part_room();
+        let hopeless = large && bytes > self.runtime.host_pool().budget();
+        let name = self.name(sort.into);
+        let mut output = Store::default();
+        while large && !hopeless && !output.extends_on_host(&parts, &mut self.recycler, name)? {
+            if !self.chunk_to_file(spread, true)? {
+                break;
+            }
+        }
+        if output.bytes() == 0 {
+            if large && let Some(file) = self.output_file(sort.into)? {
+                return Ok(Output::File(Box::new(file)));
+            }
+            output.extend_on_device(parts, &mut self.recycler, name)?;
+        }
+        Ok(Output::Memory(output))
+    }
+
+    /// A file for rows that leave the fragment and that nobody else reads; `None` when the user names no directory.
+    fn output_file(&self, into: ResultId) -> Result<Option<BatchWriter>> {
+        let prepared = self.prepared;
+        let (graph, shapes) = (&prepared.graph, &prepared.shapes);
+        let mut steps = prepared.steps.iter();
+        let leaves = graph.output == into && !steps.any(|s| reads_of(s, shapes).contains(&into));
+        match &prepared.spill {
+            Some(directory) if leaves && BatchWriter::takes(&graph.schema) => {
+                BatchWriter::create(directory, &graph.schema).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Append the first `rows` rows that the result has, as row `at` of all and those behind it.
+    pub(in crate::exec) fn append_to_output(
+        &mut self,
+        into: ResultId,
+        output: &mut Output,
+        rows: u64,
+        at: u64,
+    ) -> Result<()> {
+        match output {
+            Output::Memory(output) => match &self.stores[into] {
+                Some(part) => output.copy_range(part, 0..rows, at, |_| true, self.stream),
+                None => Ok(()),
+            },
+            Output::File(file) => {
+                let rows = usize::try_from(rows)
+                    .map_err(|_| GpuError::Internal(format!("a range of {rows} rows")))?;
+                let batch =
+                    Host::default().rows_as_batch(self, &self.prepared.graph.schema, rows)?;
+                file.write(&batch)
+            }
+        }
+    }
+
+    /// All ranges have been appended.
+    pub(in crate::exec) fn end_output(&mut self, into: ResultId, output: Output) -> Result<()> {
+        match output {
+            Output::Memory(store) => self.stores[into] = Some(store),
+            Output::File(file) => {
+                let file = file.finish()?;
+                self.recycler.note_spilled(file.bytes());
+                self.written = Some(Arc::new(file));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,479 @@
+//! Sorts of more rows than device memory holds: rows are partitioned by range of their keys, and each range is sorted on its
+//! own, in order (sample sort: Frazer and McKellar, "Samplesort: A Sampling Approach to Minimal Storage Tree Sorting", Journal
+//! of the ACM 1970). Where only the first rows are wanted, every piece of the rows leaves no more than those behind.
+//!
+//! Ranges lie between keys of a sample, which all differ; rows that have one of these keys are a range of their own, which needs
+//! no order. So a key that many rows have does not make a range too large to be sorted, however many they are.
+//!
+//! Ranges are known when all rows are: until then these are written down as they come, piece by piece, where one pipeline over a
+//! table makes them, else in one block of host memory.
+//!
+//! A row of `w` bytes crosses the link three times, behind the pipeline that wrote it down: it is read, its range is
+//! written and read; with what is written of the output a fourth time. `2^30` rows of 16 bytes are 17 GB, 0.31 s a crossing at 55 GB/s.
+//! Where memory has no room, all of that may lie in files, also the output (`sort_output`).
+
+use std::ops::Range;
+
+use crate::codegen::ControlWord;
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::exec::frame::run::{Run, cut};
+use crate::exec::frame::storage::Store;
+use crate::exec::portions::loops::reads_of;
+use crate::exec::portions::partitions::{Spread, SpreadBy, Staged};
+use crate::exec::prepare::places::Part;
+use crate::exec::prepare::prepared::{PreparedKernel, PreparedSort, PreparedStep};
+use crate::exec::prepare::shapes::Shape;
+use crate::exec::sort::output::Output;
+use crate::exec::sort::sample::Splitters;
+use crate::graph::ResultId;
+use crate::primitives::{self, Digits, Keys, MOST_SORT_WORDS, RowCount};
+
+/// A range of more than so many times the rows of a part is split again.
+const OVERSIZE: u64 = 2;
+
+/// The output of a sort while it is written range by range.
+struct Sorted<'s> {
+    sort: &'s PreparedSort,
+    output: Output,
+    /// Rows of the ranges before, left out or written.
+    before: u64,
+}
+
+impl<'a> Run<'a> {
+    /// Sort in parts, when the rows are too many; whether that was done.
+    pub(in crate::exec) fn sort_in_parts(&mut self, sort: &PreparedSort) -> Result<bool> {
+        if let Some(heap) = self.heaps[sort.rows].take() {
+            self.sort_heap(sort, heap)?;
+            return Ok(true);
+        }
+        let rows = self.rows[sort.rows];
+        if !by_keys(sort) || !self.exceeds_part(sort.rows, rows) {
+            return Ok(false);
+        }
+        self.in_parts = true;
+        let fetch = cut(rows, sort);
+        // Somebody else may read the rows as they were.
+        let Some(mut input) = self.stores[sort.rows].clone() else {
+            return Err(GpuError::Internal("a sort without rows".into()));
+        };
+        let capacity = self.sizes[sort.rows].capacity;
+        let most = self.piece_rows(sort.rows);
+        if sort.skip.saturating_add(fetch) <= most / 2 {
+            let mut first: Option<(Store, u64)> = None;
+            for begin in (0..rows).step_by(most as usize) {
+                let end = (begin + most).min(rows);
+                self.stores[sort.rows] = Some(input.clone());
+                let piece = self.load_piece(sort.rows, begin..end)?;
+                first = Some(self.first_of(sort, first, piece, end - begin)?);
+            }
+            let (store, kept) = first.unwrap_or_default();
+            self.stand_for(sort.rows, store, kept)?;
+            self.let_go(sort.into);
+            self.sort_here(sort, (sort.skip, fetch))?;
+            self.let_go(sort.rows);
+        } else {
+            let mut sample = self.begin_sample(sort, rows)?;
+            self.add_to_sample(&mut sample, &input, 0..rows)?;
+            let splitters = self.splitters(sort, sample)?;
+            let mut spread = Spread::default();
+            for begin in (0..rows).step_by(most as usize) {
+                let end = (begin + most).min(rows);
+                self.stores[sort.rows] = Some(input.clone());
+                let piece = self.load_piece(sort.rows, begin..end)?;
+                self.spread_ranges(sort, piece, end - begin, &splitters, &mut spread)?;
+            }
+            self.let_go(sort.rows);
+            if self.prepared.dead_after[self.step].contains(&sort.rows) {
+                // Host memory for the output, and no copy of the rows that nobody reads.
+                input.release(&mut self.recycler);
+                input = Store::default();
+            }
+            self.write_ranges(sort, spread)?;
+        }
+        self.stores[sort.rows] = Some(input);
+        self.sorted(sort, (rows, capacity), fetch)?;
+        Ok(true)
+    }
+
+    /// Sort rows that lie in pieces, as they came.
+    fn sort_heap(&mut self, sort: &PreparedSort, heap: Spread) -> Result<()> {
+        let rows = heap.rows();
+        let splitters = self.splitters_of(sort, heap.chunks(), rows)?;
+        let copies = self.runtime.lease_stream()?;
+        let mut spread = Spread::default();
+        let mut chunks = heap.into_chunks().into_iter();
+        let mut next = match chunks.next() {
+            Some(chunk) => Some((self.stage_chunk(sort.rows, &chunk, &copies)?, chunk)),
+            None => None,
+        };
+        while let Some((staged, chunk)) = next.take() {
+            // Copied while the one before it is spread.
+            if let Some(following) = chunks.next() {
+                next = Some((self.stage_chunk(sort.rows, &following, &copies)?, following));
+            }
+            let count = staged.rows();
+            let piece = self.staged(staged)?;
+            chunk.release(&mut self.recycler);
+            self.spread_ranges(sort, piece, count, &splitters, &mut spread)?;
+        }
+        self.write_ranges(sort, spread)?;
+        self.sorted(sort, (rows, rows), cut(rows, sort))
+    }
+
+    /// Make the output of a sort of rows in ranges.
+    fn write_ranges(&mut self, sort: &PreparedSort, mut spread: Spread) -> Result<()> {
+        self.settle(&mut spread)?;
+        self.mark("transform")?;
+        self.let_go(sort.into);
+        self.sizes[sort.into].capacity = cut(spread.rows(), sort);
+        let output = self.output_of(sort, &mut spread)?;
+        let mut sorted = Sorted {
+            sort,
+            output,
+            before: 0,
+        };
+        let copies = self.runtime.lease_stream()?;
+        self.sort_ranges(&mut sorted, &spread, &copies)?;
+        self.drop_spread(spread);
+        self.end_output(sort.into, sorted.output)
+    }
+
+    /// A sort in parts is over: of so many rows, for which there was so much room, these are in its output.
+    fn sorted(&mut self, sort: &PreparedSort, input: (u64, u64), fetch: u64) -> Result<()> {
+        let (rows, capacity) = input;
+        self.rows[sort.rows] = rows;
+        self.sizes[sort.rows].capacity = capacity;
+        self.rows[sort.into] = fetch;
+        self.sizes[sort.into].capacity = fetch;
+        let counts = [(sort.rows, rows), (sort.into, fetch)];
+        for (result, count) in counts {
+            self.control
+                .set(self.stream, result, ControlWord::Count, count)?;
+        }
+        Ok(())
+    }
+
+    /// Run a pipeline whose rows nobody reads but a sort piece by piece, and write the rows down as they come, where they are
+    /// too many to lie on the device together; whether that was done.
+    pub(in crate::exec) fn write_down(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+    ) -> Result<bool> {
+        let Some(mut pieces) = self.pieces(kernel, into) else {
+            return Ok(false);
+        };
+        if !self.only_sort(into).is_some_and(by_keys) {
+            return Ok(false);
+        }
+        self.in_parts = true;
+        let mut heap = Spread::default();
+        for number in 0..pieces.count() {
+            let piece = self.fill_piece(into, &mut pieces, number)?;
+            self.keep_piece(into, piece, self.rows[into], &mut heap)?;
+        }
+        self.settle(&mut heap)?;
+        self.mark("write")?;
+        let rows = heap.rows();
+        if self.exceeds_part(into, rows) {
+            self.rows[into] = rows;
+            self.sizes[into].capacity = rows;
+            self.control
+                .set(self.stream, into, ControlWord::Count, rows)?;
+            self.heaps[into] = Some(heap);
+            return Ok(true);
+        }
+        let copies = self.runtime.lease_stream()?;
+        let staged = self.stage_part(into, &heap, &(0..1), &copies)?;
+        let store = self.staged(staged)?;
+        self.drop_spread(heap);
+        self.stand_for(into, store, rows)?;
+        Ok(true)
+    }
+
+    /// Run a pipeline whose rows nobody reads but a sort that keeps few of them, piece by piece, and leave those few behind;
+    /// whether that was done.
+    pub(in crate::exec) fn keep_first(
+        &mut self,
+        kernel: &PreparedKernel,
+        into: ResultId,
+    ) -> Result<bool> {
+        let Some(mut pieces) = self.pieces(kernel, into) else {
+            return Ok(false);
+        };
+        let Some(sort) = self.only_sort(into) else {
+            return Ok(false);
+        };
+        let wanted = sort.skip.saturating_add(sort.fetch.unwrap_or(u64::MAX));
+        if sort.word_bits.is_empty() || wanted > self.piece_rows(into) / 2 {
+            return Ok(false);
+        }
+        self.in_parts = true;
+        let mut first: Option<(Store, u64)> = None;
+        for number in 0..pieces.count() {
+            let piece = self.fill_piece(into, &mut pieces, number)?;
+            first = Some(self.first_of(sort, first, piece, self.rows[into])?);
+        }
+        let (store, rows) = first.unwrap_or_default();
+        self.stand_for(into, store, rows)?;
+        self.let_go(sort.into);
+        Ok(true)
+    }
+
+    /// The sort that reads the rows of a result, when that alone does and one pipeline alone makes them.
+    fn only_sort(&self, rows: ResultId) -> Option<&'a PreparedSort> {
+        let prepared = self.prepared;
+        if !matches!(self.prepared.shapes[rows], Shape::Rows(_)) {
+            return None;
+        }
+        let steps = &prepared.steps;
+        let makes = |step: &&PreparedStep| PreparedStep::into(step) == Some(rows);
+        let makers = steps.iter().filter(makes);
+        let mut found = None;
+        for step in steps {
+            match step {
+                PreparedStep::Sort(sort) if sort.rows == rows && found.is_none() => {
+                    found = Some(sort.as_ref());
+                }
+                other if reads_of(other, &prepared.shapes).contains(&rows) => return None,
+                _ => {}
+            }
+        }
+        found.filter(|_| makers.count() == 1)
+    }
+
+    /// Of the rows kept so far and those of a piece, the first ones of the order.
+    fn first_of(
+        &mut self,
+        sort: &PreparedSort,
+        kept: Option<(Store, u64)>,
+        piece: Store,
+        rows: u64,
+    ) -> Result<(Store, u64)> {
+        let (all, total) = match kept {
+            Some((kept, before)) => {
+                let all = self.room_for_rows(sort.rows, before + rows)?;
+                all.copy_range(&kept, 0..before, 0, |_| true, self.stream)?;
+                all.copy_range(&piece, 0..rows, before, |_| true, self.stream)?;
+                kept.release(&mut self.recycler);
+                piece.release(&mut self.recycler);
+                (all, before + rows)
+            }
+            None => (piece, rows),
+        };
+        self.sort_parts += 1;
+        let wanted = sort.skip.saturating_add(sort.fetch.unwrap_or(u64::MAX));
+        if total <= wanted {
+            return Ok((all, total));
+        }
+        self.stand_for(sort.rows, all, total)?;
+        self.let_go(sort.into);
+        self.key_words(sort, total)?;
+        self.order_rows(sort, total)?;
+        let order = self.address(sort.into, Part::Order)?;
+        let first = self.room_for_rows(sort.rows, wanted)?;
+        for size in first.parts().collect::<Vec<_>>() {
+            let from = self.address(sort.rows, size.part)?;
+            let to = first
+                .address(size.part)
+                .ok_or_else(|| GpuError::Internal("first rows without a part".into()))?;
+            let count = RowCount::Known(wanted);
+            // SAFETY: the order has the numbers of more rows than are wanted; the first rows have room for as many.
+            unsafe {
+                primitives::gather(
+                    self.runtime,
+                    self.stream,
+                    from,
+                    order,
+                    to,
+                    size.unit as u32,
+                    count,
+                )?;
+            }
+        }
+        self.let_go(sort.rows);
+        self.let_go(sort.into);
+        Ok((first, wanted))
+    }
+
+    /// Let rows in memory of their own stand for all rows of a result.
+    pub(in crate::exec) fn stand_for(
+        &mut self,
+        result: ResultId,
+        store: Store,
+        rows: u64,
+    ) -> Result<()> {
+        self.stores[result] = Some(store);
+        self.rows[result] = rows;
+        self.sizes[result].capacity = rows;
+        self.control
+            .set(self.stream, result, ControlWord::Count, rows)
+    }
+
+    /// Partition the rows of a piece by range.
+    fn spread_ranges(
+        &mut self,
+        sort: &PreparedSort,
+        piece: Store,
+        rows: u64,
+        splitters: &Splitters,
+        spread: &mut Spread,
+    ) -> Result<()> {
+        self.stand_for(sort.rows, piece, rows)?;
+        self.let_go(sort.into);
+        self.key_words(sort, rows)?;
+        // The order is not needed: its place is as large.
+        let numbers = self.address(sort.into, Part::Order)?;
+        let words = self.words(sort)?;
+        self.kernels += 1;
+        // SAFETY: the words and the order have room for the rows, the splitters for their words.
+        unsafe {
+            primitives::number_ranges(
+                self.runtime,
+                self.stream,
+                &words,
+                &sort.word_bits,
+                splitters.words.ptr(),
+                splitters.count,
+                RowCount::Known(rows),
+                numbers,
+            )?;
+        }
+        let by = SpreadBy {
+            keys: Keys {
+                ptr: numbers,
+                width: 4,
+            },
+            digits: Digits::Key,
+            shift: 0,
+            kept: false,
+        };
+        if let Some(piece) = self.stores[sort.rows].take() {
+            self.spread_piece(sort.rows, &piece, rows, &by, spread)?;
+            piece.release(&mut self.recycler);
+        }
+        self.let_go(sort.into);
+        Ok(())
+    }
+
+    /// Sort range after range and append each to the output.
+    fn sort_ranges(
+        &mut self,
+        sorted: &mut Sorted<'_>,
+        spread: &Spread,
+        copies: &Stream,
+    ) -> Result<()> {
+        let rows = sorted.sort.rows;
+        let most = self.piece_rows(rows);
+        let oversize = |part: &Range<usize>| spread.rows_of(part) > OVERSIZE * most;
+        let behind = sorted.before + spread.rows();
+        // What is left out is not brought to the device: ranges before the first and behind the last row that is wanted.
+        let mut parts = spread.parts(most);
+        parts.reverse();
+        while let Some(part) = parts.pop_if(|part| sorted.wanted(spread.rows_of(part)).is_empty()) {
+            sorted.before += spread.rows_of(&part);
+        }
+        let mut next: Option<Staged> = None;
+        while let Some(part) = parts.pop() {
+            let count = spread.rows_of(&part);
+            if sorted.wanted(count).is_empty() {
+                break;
+            }
+            if oversize(&part) {
+                self.sort_large_range(sorted, spread, &part, copies)?;
+                continue;
+            }
+            let staged = match next.take() {
+                Some(staged) => staged,
+                None => self.stage_part(rows, spread, &part, copies)?,
+            };
+            // Copied while the one before it is sorted.
+            let following = parts.last().filter(|part| !oversize(part));
+            if let Some(following) = following.filter(|_| !sorted.ends_within(count)) {
+                next = Some(self.stage_part(rows, spread, following, copies)?);
+            }
+            let store = self.staged(staged)?;
+            self.append_sorted(sorted, store, count)?;
+        }
+        sorted.before = behind;
+        Ok(())
+    }
+
+    /// A range of too many rows: equal ones go to the output as they come, others are split again.
+    fn sort_large_range(
+        &mut self,
+        sorted: &mut Sorted<'_>,
+        spread: &Spread,
+        part: &Range<usize>,
+        copies: &Stream,
+    ) -> Result<()> {
+        let sort = sorted.sort;
+        let equal = part.start % 2 == 1;
+        let all = spread.rows_of(part);
+        let most = self.piece_rows(sort.rows) as usize;
+        let splitters = match equal {
+            true => None,
+            false => Some(self.splitters_within(sort, spread.chunks(), part, all)?),
+        };
+        let mut finer = Spread::default();
+        for first in (0..all).step_by(most) {
+            let end = (first + most as u64).min(all);
+            let staged = self.stage_rows(sort.rows, spread, part, first..end, copies)?;
+            let piece = self.staged(staged)?;
+            match &splitters {
+                Some(splitters) => {
+                    self.spread_ranges(sort, piece, end - first, splitters, &mut finer)?;
+                }
+                None => self.append_sorted(sorted, piece, end - first)?,
+            }
+        }
+        if splitters.is_some() {
+            self.settle(&mut finer)?;
+            self.sort_ranges(sorted, &finer, copies)?;
+        }
+        self.drop_spread(finer);
+        Ok(())
+    }
+
+    /// Sort rows that come next in the order, and append what is wanted of them to the output.
+    fn append_sorted(&mut self, sorted: &mut Sorted<'_>, store: Store, rows: u64) -> Result<()> {
+        let sort = sorted.sort;
+        let wanted = sorted.wanted(rows);
+        let at = (sorted.before + wanted.start).saturating_sub(sort.skip);
+        sorted.before += rows;
+        let fetch = wanted.end - wanted.start;
+        if fetch == 0 {
+            store.release(&mut self.recycler);
+            return Ok(());
+        }
+        self.stand_for(sort.rows, store, rows)?;
+        self.let_go(sort.into);
+        self.sort_here(sort, (wanted.start, fetch))?;
+        self.append_to_output(sort.into, &mut sorted.output, fetch, at)?;
+        self.sort_parts += 1;
+        self.let_go(sort.rows);
+        self.let_go(sort.into);
+        Ok(())
+    }
+}
+
+impl Sorted<'_> {
+    /// Which of the next `rows` rows are wanted, counted from the first of them.
+    fn wanted(&self, rows: u64) -> Range<u64> {
+        let (skip, fetch) = (self.sort.skip, self.sort.fetch.unwrap_or(u64::MAX));
+        let within = |row: u64| row.saturating_sub(self.before).min(rows);
+        within(skip)..within(skip.saturating_add(fetch)).max(within(skip))
+    }
+
+    /// Is none of what comes behind the next `rows` rows wanted?
+    fn ends_within(&self, rows: u64) -> bool {
+        let fetch = self.sort.fetch.unwrap_or(u64::MAX);
+        self.sort.skip.saturating_add(fetch) <= self.before + rows
+    }
+}
+
+/// Can ranges of its keys be told apart?
+fn by_keys(sort: &PreparedSort) -> bool {
+    (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
+}
