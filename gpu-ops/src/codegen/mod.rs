@@ -17,6 +17,8 @@ mod collect_wide;
 mod distinct;
 mod emit;
 mod emitted;
+#[cfg(test)]
+mod golden_tests;
 mod group_rows;
 mod group_sink;
 mod group_sizes;
