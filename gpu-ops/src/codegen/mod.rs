@@ -41,6 +41,7 @@ mod scalar;
 mod scope;
 mod sink;
 mod sinks;
+mod slot;
 mod sort;
 mod sources;
 mod strings;
@@ -65,6 +66,7 @@ pub use program::{
     SortProgram, SourceRows, StepProgram,
 };
 pub use range::Range;
+pub use slot::{ColumnPart, Part, Slot};
 pub use strings_plan::bytes_supported;
 pub use tree::TreeLayout;
 pub use value::{CType, Meaning};

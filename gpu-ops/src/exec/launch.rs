@@ -4,20 +4,20 @@
 use std::ops::Range;
 
 use super::control::Control;
-use super::places::{Part, Place};
+use super::places::Part;
 use super::prepared::PreparedKernel;
 use super::run::{Cut, MOST_ATTEMPTS, Run};
 use super::strides::{Scan, Span};
 use super::trees::{TreeMemory, blocks_of};
-use crate::codegen::ControlWord;
+use crate::codegen::{ControlWord, Slot};
 use crate::device::LaunchConfig;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 
 /// May a kernel be launched over some rows of its source?
 pub(super) fn in_strides(kernel: &PreparedKernel) -> bool {
-    let mut places = kernel.template.places();
-    places.any(|place| place == Place::FirstRow)
+    let mut slots = kernel.template.slots();
+    slots.any(|slot| slot == Slot::FirstRow)
 }
 
 impl Run<'_> {
@@ -39,27 +39,28 @@ impl Run<'_> {
             None => None,
         };
         let stop = self.stream.stop_place();
-        let arguments = kernel.template.bytes(|place| match place {
-            Place::Tree => tree.as_ref().map(TreeMemory::words),
-            Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
-            Place::StopWord => Some(stop.word.0),
-            Place::StopNumber => Some(stop.number),
-            Place::Control => Some(self.control.address().0),
-            Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
-            Place::Skip => Some(skip),
-            Place::Fetch => Some(fetch),
-            Place::Capacity(result) => {
+        let arguments = kernel.template.bytes(span.addresses(), |slot| match slot {
+            Slot::Tree => tree.as_ref().map(TreeMemory::words),
+            Slot::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
+            Slot::StopWord => Some(stop.word.0),
+            Slot::StopNumber => Some(stop.number),
+            Slot::Control => Some(self.control.address().0),
+            Slot::SourceRows => Some(span.end),
+            Slot::FirstRow => Some(span.first),
+            Slot::Skip => Some(skip),
+            Slot::Fetch => Some(fetch),
+            Slot::Capacity(result) => {
                 let first = self.first_place(kernel, span, result);
                 self.sizes
                     .get(result)
                     .map(|s| s.capacity.saturating_add(first))
             }
-            Place::Slots(result) => self.sizes.get(result).map(|s| s.slots),
-            Place::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
-            Place::DistinctSlots(result, set) => {
+            Slot::TableSlots(result) => self.sizes.get(result).map(|s| s.slots),
+            Slot::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
+            Slot::DistinctSlots(result, set) => {
                 self.sizes.get(result)?.distinct_slots.get(set).copied()
             }
-            Place::Of(result, part) => {
+            Slot::Result(result, part) => {
                 let first = self.first_place(kernel, span, result);
                 let address = self.find(result, part)?.0;
                 // The rows' own numbers bring a wrapped address back.
@@ -68,6 +69,8 @@ impl Run<'_> {
                     _ => address.wrapping_sub(first * self.unit(result, part)?),
                 })
             }
+            // Bound already: no run changes them.
+            Slot::Scan(..) | Slot::Base(..) | Slot::Lookup(_) | Slot::List(_) => None,
         })?;
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),

@@ -7,10 +7,10 @@
 
 use std::collections::HashSet;
 
-use super::places::Place;
 use super::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
 use super::run::Run;
 use super::shapes::Shape;
+use crate::codegen::Slot;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 
@@ -83,12 +83,12 @@ pub(super) fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSet<ResultI
         PreparedStep::Borrow { .. } => vec![],
     };
     for kernel in kernels {
-        reads.extend(kernel.template.places().filter_map(|place| match place {
-            Place::Of(result, _)
-            | Place::Capacity(result)
-            | Place::Slots(result)
-            | Place::Pairs(result)
-            | Place::DistinctSlots(result, _) => Some(result),
+        reads.extend(kernel.template.slots().filter_map(|slot| match slot {
+            Slot::Result(result, _)
+            | Slot::Capacity(result)
+            | Slot::TableSlots(result)
+            | Slot::Pairs(result)
+            | Slot::DistinctSlots(result, _) => Some(result),
             _ => None,
         }));
         reads.extend(match kernel.source {

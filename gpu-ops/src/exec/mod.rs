@@ -2,7 +2,7 @@
 //!
 //! 1. [`GpuFragmentExec`] is the node in the physical plan. It makes the columns resident that its
 //!    [`crate::graph::Policy`] asks for, and has it plan and [`crate::codegen::Program`] generate for them.
-//! 2. `prepared` has all kernels compiled in parallel (`compile`) and resolves the names of their arguments (`places`, `bind`). What comes
+//! 2. `prepared` has all kernels compiled in parallel (`compile`) and binds their arguments (`places`, `bind`). What comes
 //!    out serves every later run over the same columns.
 //! 3. `run` makes room for results (`provide`, `shapes`, `blocks`, `storage`), launches step after step (`launch`), finishes
 //!    indexes and orders (`finish`), joins what lies in memory (`joined`), and keeps indexes over whole tables for later

@@ -12,11 +12,11 @@ use super::covering::Covering;
 use super::early::EarlyScan;
 use super::found::Found;
 use super::joined::JoinBits;
-use super::places::{Part, Place, Template};
+use super::places::{Part, Template};
 use super::shapes::Shape;
 use super::strides::StreamedPart;
 use crate::codegen::{
-    ColumnLayout, KernelProgram, Meaning, Program, ResultLayout, SourceRows, StepProgram,
+    ColumnLayout, KernelProgram, Meaning, Program, ResultLayout, Slot, SourceRows, StepProgram,
     TreeLayout,
 };
 use crate::column::Column;
@@ -472,14 +472,13 @@ fn dead_after(steps: &[PreparedStep], shapes: &[Shape], output: ResultId) -> Vec
             ),
             PreparedStep::Borrow { into, .. } => (vec![], vec![*into]),
         };
-        let used =
-            kernels
-                .iter()
-                .flat_map(|k| k.template.places())
-                .filter_map(|place| match place {
-                    Place::Of(result, _) => Some(result),
-                    _ => None,
-                });
+        let used = kernels
+            .iter()
+            .flat_map(|k| k.template.slots())
+            .filter_map(|slot| match slot {
+                Slot::Result(result, _) => Some(result),
+                _ => None,
+            });
         // The rows of an index are joined in the step that materialises what probes it.
         let joined = named.iter().filter_map(|into| match shapes.get(*into) {
             Some(Shape::Matches(_, Some(join))) => Some(join.index),

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::places::{ColumnPart, Place};
+use super::places::ColumnPart;
 use super::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
 use crate::column::{Column, Encoding};
 use crate::device::{Device, DevicePtr, Event, Stream};
@@ -150,14 +150,9 @@ impl Span {
         self.end - self.first
     }
 
-    /// The value of a place that the span determines.
-    pub(super) fn value(&self, place: Place) -> Option<u64> {
-        match place {
-            Place::FirstRow => Some(self.first),
-            Place::SourceRows => Some(self.end),
-            Place::Streamed(part) => self.addresses.get(part).copied(),
-            _ => None,
-        }
+    /// Addresses of the kernel's streamed column parts.
+    pub(super) fn addresses(&self) -> &[u64] {
+        &self.addresses
     }
 }
 
