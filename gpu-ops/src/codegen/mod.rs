@@ -14,6 +14,8 @@ mod calendar;
 mod cast;
 mod collect;
 mod collect_wide;
+#[cfg(test)]
+mod constants_tests;
 mod distinct;
 mod emit;
 mod emitted;

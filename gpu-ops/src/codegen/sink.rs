@@ -2,6 +2,7 @@
 
 use super::borrow::Borrowed;
 use super::emitted::EmittedSink;
+use super::group_sink::RESERVE_BYTES;
 use super::kernel::{KernelWriter, line};
 use super::program::{
     CollectedLayout, ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,
@@ -11,9 +12,6 @@ use super::value::Value;
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId};
 use std::fmt::Write as _;
-
-/// Bytes of `ReserveScratch` of `join.cuh`.
-const RESERVE_BYTES: usize = 136;
 
 /// What one array of a result gets of a row.
 struct Cell {

@@ -12,11 +12,11 @@ use crate::error::{GpuError, Result};
 use crate::graph::{Balance, ProbeKind, TreeOptions};
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.
-const QUEUE: u64 = 64;
+pub(super) const QUEUE: u64 = 64;
 /// Classes of workload sizes a level, as in `tree_share.cuh`.
-const CLASSES: u64 = 64;
+pub(super) const CLASSES: u64 = 64;
 /// Words of `TreeCounters` of `tree_share.cuh`.
-const COUNTER_WORDS: u64 = 128;
+pub(super) const COUNTER_WORDS: u64 = 128;
 /// Pieces that the queue of all warps has room for, with a fixed granularity.
 const ROOM: u64 = 1 << 14;
 /// Partitions of the source a warp, when warps share work.
