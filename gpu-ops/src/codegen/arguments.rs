@@ -5,15 +5,13 @@
 
 use std::fmt::Write as _;
 
-use crate::device::DevicePtr;
+use super::slot::Slot;
 
 /// Value of one 8-byte field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Argument {
-    /// A device address, filled in at launch by name.
-    Pointer,
-    /// A number of rows or slots, filled in at launch by name.
-    Size,
+    /// An address or a number of rows or slots, which the executor fills in.
+    Slot(Slot),
     /// An integer constant.
     Integer(i64),
     /// A float constant.
@@ -34,21 +32,22 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Declare a pointer, once a name; returns the C++ expression that reads it.
-    pub fn pointer(&mut self, name: &str, c_type: &'static str) -> String {
-        self.once(name, c_type, Argument::Pointer)
+    /// Declare a pointer, once a slot; returns the C++ expression that reads it.
+    pub fn pointer(&mut self, slot: Slot, c_type: &'static str) -> String {
+        self.once(slot, c_type)
     }
 
-    /// Declare a size that is known at launch, once a name; returns the C++ expression, a u64.
-    pub fn size(&mut self, name: &str) -> String {
-        self.once(name, "u64", Argument::Size)
+    /// Declare a size that is known at launch, once a slot; returns the C++ expression, a u64.
+    pub fn size(&mut self, slot: Slot) -> String {
+        self.once(slot, "u64")
     }
 
-    fn once(&mut self, name: &str, c_type: &'static str, value: Argument) -> String {
-        if self.fields.iter().any(|f| f.name == name) {
-            return format!("args.{name}");
+    fn once(&mut self, slot: Slot, c_type: &'static str) -> String {
+        let value = Argument::Slot(slot);
+        if self.fields.iter().any(|f| f.value == value) {
+            return format!("args.{slot}");
         }
-        self.push(name.to_string(), c_type, value)
+        self.push(slot.to_string(), c_type, value)
     }
 
     /// Declare a 64-bit constant with a name of its own.
@@ -89,9 +88,9 @@ impl Arguments {
         text
     }
 
-    /// Name and value of every field, in order.
-    pub fn fields(&self) -> impl Iterator<Item = (&str, Argument)> {
-        self.fields.iter().map(|f| (f.name.as_str(), f.value))
+    /// Value of every field, in order.
+    pub fn fields(&self) -> impl Iterator<Item = Argument> {
+        self.fields.iter().map(|f| f.value)
     }
 
     /// The C++ declaration.
@@ -108,21 +107,16 @@ impl Arguments {
         text
     }
 
-    /// The bytes for one launch; `address` gives the device address of each pointer by name,
-    /// `size` the value of each size.
+    /// The bytes for one launch; `value` gives the address or the number of each slot.
     ///
     /// # Errors
-    /// The name of a pointer or size for which there is no value.
-    pub fn bytes(
-        &self,
-        address: impl Fn(&str) -> Option<DevicePtr>,
-        size: impl Fn(&str) -> Option<u64>,
-    ) -> Result<Vec<u8>, String> {
+    /// A slot for which there is no value.
+    #[cfg(test)]
+    pub(super) fn bytes(&self, value: impl Fn(Slot) -> Option<u64>) -> Result<Vec<u8>, Slot> {
         let mut bytes = Vec::with_capacity(self.fields.len() * 8);
-        for field in &self.fields {
-            let word = match field.value {
-                Argument::Pointer => address(&field.name).ok_or_else(|| field.name.clone())?.0,
-                Argument::Size => size(&field.name).ok_or_else(|| field.name.clone())?,
+        for field in self.fields() {
+            let word = match field {
+                Argument::Slot(slot) => value(slot).ok_or(slot)?,
                 Argument::Integer(value) => value as u64,
                 Argument::Float(value) => value.to_bits(),
             };

@@ -19,6 +19,7 @@ use super::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayou
 use super::range::Range;
 use super::scalar::{Emitter, KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
+use super::slot::{Part, Slot};
 use super::thread_rows::rows_a_thread;
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
@@ -287,25 +288,25 @@ pub(super) fn collected_rows(
     if how.gathers() {
         let numbers = state
             .arguments
-            .pointer(&format!("r{rows}numbers"), "const u32*");
+            .pointer(Slot::Result(rows, Part::Numbers), "const u32*");
         prologue.push(format!(
             "u32 from_row[WL_ROWS] = {{}}; if (live != 0) load_vec_stream<u32, WL_ROWS>({numbers} + row, from_row);"
         ));
     }
     let keys = state
         .arguments
-        .pointer(&format!("r{rows}k0"), layout.key_pointer());
+        .pointer(Slot::Result(rows, Part::KeyWord(0)), layout.key_pointer());
     if how.numbers() {
         let numbers = state
             .arguments
-            .pointer(&format!("r{rows}ids"), "const u32*");
+            .pointer(Slot::Result(rows, Part::Ids), "const u32*");
         prologue.push(format!(
             "u32 group_of[WL_ROWS] = {{}}; if (live != 0) load_vec_stream<u32, WL_ROWS>({numbers} + row, group_of);"
         ));
     } else if how.sorts_keys() {
         let starts = state
             .arguments
-            .pointer(&format!("r{rows}starts"), "const u32*");
+            .pointer(Slot::Result(rows, Part::Starts), "const u32*");
         let t = layout.key_type();
         prologue.extend([
             "u32 group_of[WL_ROWS] = {};".to_string(),

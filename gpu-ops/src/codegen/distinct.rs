@@ -7,6 +7,7 @@ use super::keys::{code, key_plan, pack_keys, packed_words};
 use super::program::{CONTROL_WORDS, ControlWord};
 use super::range::Range;
 use super::scalar::Emitter;
+use super::slot::{Part, Slot};
 use super::value::{CType, Value};
 use crate::error::Result;
 use crate::graph::ResultId;
@@ -62,14 +63,14 @@ impl DistinctSets {
         let packed = packed_words(&keys, &codes, words).join(", ");
         let set = self.words.len();
         let arguments = &mut emitter.state.arguments;
-        let slots = arguments.size(&format!("d{set}slots"));
-        let table = arguments.pointer(&format!("d{set}keys"), "u64*");
+        let slots = arguments.size(Slot::DistinctSlots(self.into, set));
+        let table = arguments.pointer(Slot::Result(self.into, Part::DistinctKeys(set)), "u64*");
         let states = if words > 1 {
-            arguments.pointer(&format!("d{set}states"), "u32*")
+            arguments.pointer(Slot::Result(self.into, Part::DistinctStates(set)), "u32*")
         } else {
             "(u32*)0".to_string()
         };
-        let control = arguments.pointer("control", "u64*");
+        let control = arguments.pointer(Slot::Control, "u64*");
         let overflow = self.into * CONTROL_WORDS + ControlWord::Overflow as usize;
         let first = format!("first{set}");
         emitter.lines.extend([

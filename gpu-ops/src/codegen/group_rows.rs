@@ -8,6 +8,7 @@ use super::group_sink::{Groups, warp_total};
 use super::kernel::{KernelWriter, line};
 use super::keys;
 use super::program::ControlWord;
+use super::slot::{Part, Slot};
 use crate::error::Result;
 
 /// Past this many probes a group table counts as overflowing and is made larger.
@@ -288,7 +289,7 @@ impl KernelWriter<'_> {
     fn find_slot(&mut self, groups: &Groups, packed: &[String], otherwise: &str) {
         let r = groups.into;
         let layout = &groups.layout;
-        let slots = self.size(&format!("slots{r}"));
+        let slots = self.size(Slot::TableSlots(r));
         let stride = layout.stride;
         if layout.key_bytes > 0 {
             let t = layout.key_type();
@@ -299,8 +300,8 @@ impl KernelWriter<'_> {
                 packed[0]
             );
         } else {
-            let keys = self.pointer(&format!("r{r}keys"), "u64*");
-            let slot_states = self.pointer(&format!("r{r}states"), "u32*");
+            let keys = self.pointer(Slot::Result(r, Part::Keys), "u64*");
+            let slot_states = self.pointer(Slot::Result(r, Part::States), "u32*");
             let w = layout.key_words;
             line!(
                 self,

@@ -8,6 +8,7 @@ use super::aggregate::AccumulatorPlan;
 use super::emitted::EmittedSink;
 use super::kernel::{KernelWriter, line};
 use super::program::{ControlWord, GroupsLayout, RegroupedLayout};
+use super::slot::{Part, Slot};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::pipeline::GroupPlacement;
@@ -156,11 +157,11 @@ impl KernelWriter<'_> {
         let groups = self.group_plan()?;
         let (slots, threads) = (groups.slots, groups.threads);
         let layout_front = groups.layout.front;
-        let states = self.pointer(&format!("r{}state", groups.into), "u8*");
+        let states = self.pointer(Slot::Result(groups.into, Part::State), "u8*");
         line!(self, "  u8* const states = {states};");
         let accumulators = groups.plan().accumulators.clone();
         if let Some(of) = groups.layout.regrouped {
-            let room = self.size(&format!("cap{}", groups.into));
+            let room = self.size(Slot::Capacity(groups.into));
             line!(self, "  const u64 cap = {room};");
             if of.how.partitions() {
                 self.begin_partitions(&groups, of);

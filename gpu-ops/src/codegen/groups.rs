@@ -10,6 +10,7 @@ use super::program::{GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
 use super::range::Range;
 use super::scalar::{KernelState, unsupported};
 use super::scope::{Access, ScopeColumn, Shape};
+use super::slot::{Part, Slot};
 use super::sources::EmittedSource;
 use super::value::{CType, Meaning};
 use crate::error::{GpuError, Result};
@@ -29,14 +30,14 @@ pub(super) fn source(
     let stride = layout.stride;
     let states = state
         .arguments
-        .pointer(&format!("r{result}state"), "const u8*");
+        .pointer(Slot::Result(result, Part::State), "const u8*");
     let apart = layout.hashed() && layout.key_bytes == 0;
     let keys = if let Some(of) = layout.regrouped {
         Some(Keys::Packed(packed_keys(result, of, state)))
     } else if apart {
         let keys = state
             .arguments
-            .pointer(&format!("r{result}keys"), "const u64*");
+            .pointer(Slot::Result(result, Part::Keys), "const u64*");
         let words = layout.key_words;
         Some(Keys::Apart(format!("{keys}[(row + k) * {words}")))
     } else if layout.key_bytes > 0 {
@@ -52,7 +53,7 @@ pub(super) fn source(
         (Some(Keys::Apart(_)), _) => {
             let slots = state
                 .arguments
-                .pointer(&format!("r{result}states"), "const u32*");
+                .pointer(Slot::Result(result, Part::States), "const u32*");
             format!("{slots}[row + k] == 2")
         }
         (Some(Keys::InSlot(key)), _) => format!("{key} != 0"),
@@ -100,14 +101,14 @@ fn packed_keys(result: ResultId, of: RegroupedLayout, state: &mut KernelState) -
     };
     let rows = of.rows;
     let text = if of.how.partitions() {
-        let keys = arguments.pointer(&format!("r{result}keys"), t);
+        let keys = arguments.pointer(Slot::Result(result, Part::Keys), t);
         format!("{keys}[row + k]")
     } else if of.how.numbers() {
-        let keys = arguments.pointer(&format!("r{rows}groupkeys"), t);
+        let keys = arguments.pointer(Slot::Result(rows, Part::GroupKeys), t);
         format!("{keys}[row + k]")
     } else {
-        let keys = arguments.pointer(&format!("r{rows}k0"), t);
-        let starts = arguments.pointer(&format!("r{rows}starts"), "const u32*");
+        let keys = arguments.pointer(Slot::Result(rows, Part::KeyWord(0)), t);
+        let starts = arguments.pointer(Slot::Result(rows, Part::Starts), "const u32*");
         format!("{keys}[{starts}[row + k]]")
     };
     (text, of.key_bytes)

@@ -12,6 +12,7 @@ use super::emitted::{EmittedPipeline, EmittedSink, EmittedStep, Known, Test};
 use super::program::{
     ColumnLayout, ControlWord, IndexLayout, KernelProgram, ResultLayout, SourceRows,
 };
+use super::slot::{Part, Slot};
 use super::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
@@ -124,18 +125,18 @@ pub(super) fn write(
 
 impl KernelWriter<'_> {
     /// C++ text of a pointer among the arguments.
-    pub(super) fn pointer(&mut self, name: &str, c_type: &'static str) -> String {
-        self.pipeline.state.arguments.pointer(name, c_type)
+    pub(super) fn pointer(&mut self, slot: Slot, c_type: &'static str) -> String {
+        self.pipeline.state.arguments.pointer(slot, c_type)
     }
 
     /// C++ text of a size among the arguments.
-    pub(super) fn size(&mut self, name: &str) -> String {
-        self.pipeline.state.arguments.size(name)
+    pub(super) fn size(&mut self, slot: Slot) -> String {
+        self.pipeline.state.arguments.size(slot)
     }
 
     /// C++ text of the control word of a result.
     pub(super) fn control(&mut self, result: ResultId, word: ControlWord) -> String {
-        let control = self.pointer("control", "u64*");
+        let control = self.pointer(Slot::Control, "u64*");
         format!("{control}[{}]", result * CONTROL_WORDS + word as usize)
     }
 
@@ -172,7 +173,7 @@ impl KernelWriter<'_> {
 
     /// C++ text of the number of rows that the kernel goes over.
     pub(super) fn source_count(&mut self) -> String {
-        let rows = self.size("rows");
+        let rows = self.size(Slot::SourceRows);
         match self.pipeline.source_rows {
             SourceRows::Rows(result) => {
                 let count = self.control(result, ControlWord::Count);
@@ -180,13 +181,13 @@ impl KernelWriter<'_> {
             }
             SourceRows::Pairs(result) if self.is_listed(result) => {
                 let count = self.control(result, ControlWord::Pairs);
-                let capacity = self.size(&format!("pairs{result}"));
+                let capacity = self.size(Slot::Pairs(result));
                 format!("min_u64({count}, {capacity})")
             }
             SourceRows::Pairs(result) => {
                 let count = self.control(result, ControlWord::Count);
-                let capacity = self.size(&format!("cap{result}"));
-                let pairs = self.pointer(&format!("r{result}pairs"), "const u64*");
+                let capacity = self.size(Slot::Capacity(result));
+                let pairs = self.pointer(Slot::Result(result, Part::Pairs), "const u64*");
                 format!("{pairs}[min_u64({count}, {capacity})]")
             }
             SourceRows::One => "1".to_string(),
@@ -198,15 +199,15 @@ impl KernelWriter<'_> {
     /// strides. Rows keep their numbers in the table, and addresses of columns are such that these lead to them.
     pub(super) fn first_row(&mut self) -> Option<String> {
         match self.pipeline.source_rows {
-            SourceRows::Scan(_) => Some(self.size("first")),
+            SourceRows::Scan(_) => Some(self.size(Slot::FirstRow)),
             _ => None,
         }
     }
 
     /// C++ text of what tells whether the query was stopped: arguments of `stop_watch` (`stop.cuh`).
     pub(super) fn stop_arguments(&mut self) -> String {
-        let word = self.pointer("stopword", "const u64*");
-        let number = self.size("stopnumber");
+        let word = self.pointer(Slot::StopWord, "const u64*");
+        let number = self.size(Slot::StopNumber);
         format!("{word}, {number}")
     }
 
@@ -285,7 +286,7 @@ impl KernelWriter<'_> {
     /// Faults of this thread's rows, for the host.
     pub(super) fn report_faults(&mut self) {
         if self.pipeline.state.faults {
-            let control = self.pointer("control", "u64*");
+            let control = self.pointer(Slot::Control, "u64*");
             line!(
                 self,
                 "  if (fault != 0) atomicMax({control} + {}, (u64)fault);",
@@ -370,11 +371,8 @@ impl KernelWriter<'_> {
         let mut codes = crate::column::translate_codes(from, to)?;
         // Rows without a string have code 0, even of an empty dictionary.
         codes.resize(codes.len().max(1), 0);
-        let state = &mut self.pipeline.state;
-        let name = format!("table{}", state.lookups.len());
-        let pointer = state.arguments.pointer(&name, "const i32*");
         let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
-        state.lookups.push(super::LookupTable { name, bytes });
+        let pointer = self.pipeline.state.table("const i32*", bytes);
         Ok(format!("__ldg({pointer} + {})", value.text))
     }
 }

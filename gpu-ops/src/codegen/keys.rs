@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::lookup::LookupTable;
 use super::range::Range;
 use super::scalar::{Emitter, needs_codes, unsupported};
 use super::value::{CType, Meaning, Value};
@@ -387,10 +386,8 @@ fn translated(
     // Rows without a string have code 0, even of an empty dictionary.
     codes.resize(codes.len().max(1), -1);
     let complete = codes.iter().all(|c| *c >= 0);
-    let name = format!("table{}", emitter.state.lookups.len());
-    let pointer = emitter.state.arguments.pointer(&name, "const i32*");
     let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
-    emitter.state.lookups.push(LookupTable { name, bytes });
+    let pointer = emitter.state.table("const i32*", bytes);
     let text = emitter.bind(CType::I32, format!("__ldg({pointer} + {})", value.text));
     let present = (!complete).then(|| emitter.bind_bool(format!("{text} >= 0")));
     let value = Value {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::kernel::{KernelWriter, line};
 use super::program::{ColumnLayout, ControlWord};
 use super::scope::{Access, ScopeColumn, Shape};
+use super::slot::{ColumnPart, Part, Slot};
 use crate::column::Encoding;
 use crate::graph::ResultId;
 
@@ -141,11 +142,11 @@ impl KernelWriter<'_> {
         column: usize,
         layout: &ColumnLayout,
     ) -> String {
-        self.pointer(&format!("r{result}c{column}"), layout.pointer())
+        self.pointer(Slot::Result(result, Part::Column(column)), layout.pointer())
     }
 
     pub(super) fn valid_pointer(&mut self, result: ResultId, column: usize) -> String {
-        self.pointer(&format!("r{result}n{column}"), "u8*")
+        self.pointer(Slot::Result(result, Part::Valid(column)), "u8*")
     }
 
     fn load_scan(&mut self, i: usize, column: &ScopeColumn) {
@@ -154,14 +155,14 @@ impl KernelWriter<'_> {
         };
         self.scan_columns.push(i);
         if resident.validity.is_some() {
-            let name = self.pointer(&format!("n{i}"), "const u8*");
+            let name = self.pointer(Slot::Scan(i, ColumnPart::Validity), "const u8*");
             line!(
                 self,
                 "    u32 n{i} = 0; if (live != 0) n{i} = load_bits<WL_ROWS>({name}, row);"
             );
         }
         if matches!(resident.encoding, Encoding::Bits) {
-            let name = self.pointer(&format!("c{i}"), "const u8*");
+            let name = self.pointer(Slot::Scan(i, ColumnPart::Data), "const u8*");
             line!(
                 self,
                 "    u32 c{i} = 0; if (live != 0) c{i} = load_bits<WL_ROWS>({name}, row);"
@@ -180,7 +181,7 @@ impl KernelWriter<'_> {
             "f64" => "const f64*",
             _ => "const u64*",
         };
-        let name = self.pointer(&format!("c{i}"), pointer);
+        let name = self.pointer(Slot::Scan(i, ColumnPart::Data), pointer);
         line!(self, "    {c_type} c{i}[WL_ROWS] = {{}};");
         line!(
             self,

@@ -14,20 +14,41 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::scalar::ScalarValue;
 
 use super::range::Range;
-use super::scalar::{Emitter, integer_of, needs_codes, unsupported};
+use super::scalar::{Emitter, KernelState, integer_of, needs_codes, unsupported};
+use super::slot::Slot;
 use super::value::{CType, Meaning, Value};
 use crate::column::{
     Dictionary, distinct_strings, is_text, map, merge_dictionaries, translate_codes,
 };
 use crate::error::{GpuError, Result};
 
-/// Bytes that a launch uploads and passes by name.
+/// Bytes that are uploaded once; a kernel has their address as [`Slot::Lookup`] or [`Slot::List`].
 #[derive(Debug, Clone)]
 pub struct LookupTable {
-    /// Name of the pointer among the kernel's arguments.
-    pub name: String,
     /// Little-endian entries.
     pub bytes: Vec<u8>,
+}
+
+impl KernelState {
+    /// C++ text of a pointer to a lookup table of these bytes.
+    pub(super) fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
+        let slot = Slot::Lookup(self.lookups.len());
+        self.lookups.push(LookupTable { bytes });
+        self.arguments.pointer(slot, c_type)
+    }
+
+    /// C++ texts of a pointer to sorted numbers and of how many there are.
+    pub(super) fn sorted_list(&mut self, numbers: &[i64]) -> (String, String) {
+        let slot = Slot::List(self.lookups.len());
+        let bytes = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        self.lookups.push(LookupTable { bytes });
+        let pointer = self.arguments.pointer(slot, "const i64*");
+        let length = numbers.len() as i64;
+        (
+            pointer,
+            self.arguments.named_integer(&format!("{slot}_len"), length),
+        )
+    }
 }
 
 impl Emitter<'_> {
@@ -252,10 +273,7 @@ impl Emitter<'_> {
     }
 
     pub(super) fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
-        let name = format!("table{}", self.state.lookups.len());
-        let pointer = self.state.arguments.pointer(&name, c_type);
-        self.state.lookups.push(LookupTable { name, bytes });
-        pointer
+        self.state.table(c_type, bytes)
     }
 
     fn lookup_validity(

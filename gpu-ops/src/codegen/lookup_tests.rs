@@ -10,12 +10,16 @@ use datafusion::scalar::ScalarValue;
 
 use super::scalar::{Emitter, KernelState};
 use super::scope::ScopeColumn;
+use super::slot::{ColumnPart, Part, Slot};
 use super::value::Meaning;
 use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::{Device, LaunchConfig};
 use crate::expr::{BinaryOp, Expr, Node};
 use crate::memory::MemoryPool;
+
+/// Where values go.
+const OUT: Slot = Slot::Result(0, Part::Column(0));
 
 fn text(index: usize) -> Expr {
     Expr::column(index, DataType::Utf8View, true)
@@ -48,14 +52,18 @@ fn run(expr: &Expr, arrays: &[ArrayRef]) -> Vec<Option<String>> {
     let mut state = KernelState::default();
     let mut body = String::new();
     for i in 0..columns.len() {
-        let codes = state.arguments.pointer(&format!("c{i}"), "const u8*");
-        let bits = state.arguments.pointer(&format!("n{i}"), "const u8*");
+        let codes = state
+            .arguments
+            .pointer(Slot::Scan(i, ColumnPart::Data), "const u8*");
+        let bits = state
+            .arguments
+            .pointer(Slot::Scan(i, ColumnPart::Validity), "const u8*");
         let _ = writeln!(
             body,
             "const u8* c{i} = {codes}; const u64 n{i} = (u64){bits}[k / 8] << (k & ~7ull);"
         );
     }
-    let out = state.arguments.pointer("out", "i64*");
+    let out = state.arguments.pointer(OUT, "i64*");
     let mut emitter = Emitter::new(&scope, &mut state);
     let value = emitter.emit(expr).unwrap();
     for line in std::mem::take(&mut emitter.lines) {
@@ -77,18 +85,19 @@ fn run(expr: &Expr, arrays: &[ArrayRef]) -> Vec<Option<String>> {
     for lookup in &state.lookups {
         let buffer = pool.allocate(lookup.bytes.len(), "table").unwrap();
         buffer.upload(&stream, 0, &lookup.bytes).unwrap();
-        tables.push((lookup.name.clone(), buffer));
+        tables.push(buffer);
     }
-    let address = |name: &str| match name.split_at(1) {
-        _ if name == "out" => Some(result.ptr()),
-        ("c", i) => Some(columns[i.parse::<usize>().ok()?].data.ptr()),
-        ("n", i) => columns[i.parse::<usize>().ok()?]
-            .validity
-            .as_ref()
-            .map(|v| v.ptr()),
-        _ => tables.iter().find(|(n, _)| n == name).map(|(_, b)| b.ptr()),
+    let bound = |slot| {
+        let address = match slot {
+            OUT => result.ptr(),
+            Slot::Scan(i, ColumnPart::Data) => columns[i].data.ptr(),
+            Slot::Scan(i, ColumnPart::Validity) => columns[i].validity.as_ref()?.ptr(),
+            Slot::Lookup(table) | Slot::List(table) => tables[table].ptr(),
+            _ => return None,
+        };
+        Some(address.0)
     };
-    let arguments = state.arguments.bytes(address, |_| None).unwrap();
+    let arguments = state.arguments.bytes(bound).unwrap();
     let (module, _) = device.compile("codes", &source).unwrap();
     let kernel = device.kernel(&module, "codes").unwrap();
     let config = LaunchConfig {

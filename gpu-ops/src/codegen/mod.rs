@@ -14,9 +14,13 @@ mod calendar;
 mod cast;
 mod collect;
 mod collect_wide;
+#[cfg(test)]
+mod constants_tests;
 mod distinct;
 mod emit;
 mod emitted;
+#[cfg(test)]
+mod golden_tests;
 mod group_rows;
 mod group_sink;
 mod group_sizes;
@@ -39,6 +43,7 @@ mod scalar;
 mod scope;
 mod sink;
 mod sinks;
+mod slot;
 mod sort;
 mod sources;
 mod strings;
@@ -63,6 +68,7 @@ pub use program::{
     SortProgram, SourceRows, StepProgram,
 };
 pub use range::Range;
+pub use slot::{ColumnPart, Part, Slot};
 pub use strings_plan::bytes_supported;
 pub use tree::TreeLayout;
 pub use value::{CType, Meaning};

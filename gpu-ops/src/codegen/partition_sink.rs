@@ -15,6 +15,7 @@ use super::group_rows::PROBES;
 use super::group_sink::{Groups, RESERVE_BYTES};
 use super::kernel::{KernelWriter, line};
 use super::program::{ControlWord, RegroupedLayout};
+use super::slot::{Part, Slot};
 use crate::error::{GpuError, Result};
 
 /// A piece of a partition has at least this many rows.
@@ -41,11 +42,11 @@ impl KernelWriter<'_> {
         let table = slots * u64::from(of.key_bytes);
         self.share(&format!("u8 table[{table}]"), table as usize);
         line!(self, "  {t}* const table = ({t}*)shared.table;");
-        let keys = self.pointer(&format!("r{r}keys"), groups.key_pointer(of));
-        let states = self.pointer(&format!("r{r}states"), "u32*");
-        let table_keys = self.pointer(&format!("r{r}tablekeys"), groups.key_pointer(of));
-        let numbers = self.pointer(&format!("r{r}ids"), "u32*");
-        let slots = self.size(&format!("slots{r}"));
+        let keys = self.pointer(Slot::Result(r, Part::Keys), groups.key_pointer(of));
+        let states = self.pointer(Slot::Result(r, Part::States), "u32*");
+        let table_keys = self.pointer(Slot::Result(r, Part::TableKeys), groups.key_pointer(of));
+        let numbers = self.pointer(Slot::Result(r, Part::Ids), "u32*");
+        let slots = self.size(Slot::TableSlots(r));
         let count = self.control(r, ControlWord::Count);
         line!(
             self,
@@ -63,9 +64,9 @@ impl KernelWriter<'_> {
                 "a partition of no collected rows".into(),
             ));
         };
-        let rows = self.size("rows");
+        let rows = self.size(Slot::SourceRows);
         let count = self.control(of.rows, ControlWord::Count);
-        let offsets = self.pointer(&format!("r{}offsets", of.rows), "const u32*");
+        let offsets = self.pointer(Slot::Result(of.rows, Part::Offsets), "const u32*");
         let partitions = 1u64 << of.bits;
         let tile = u64::from(self.pipeline.thread_rows) * groups.threads;
         line!(self, "  const u64 total = min_u64({count}, {rows});");
@@ -188,7 +189,7 @@ impl KernelWriter<'_> {
         let stride = groups.layout.stride;
         let count = self.control(r, ControlWord::Count);
         let overflow = self.control(r, ControlWord::Overflow);
-        let keys = self.pointer(&format!("r{r}keys"), groups.key_pointer(of));
+        let keys = self.pointer(Slot::Result(r, Part::Keys), groups.key_pointer(of));
         let accumulators = groups.plan().accumulators.clone();
         line!(
             self,

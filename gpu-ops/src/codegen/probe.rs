@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::emitted::{EmittedProbe, EmittedSink, Test};
 use super::kernel::{KernelWriter, line};
 use super::program::{ControlWord, IndexLayout, JoinKeys};
+use super::slot::{Part, Slot};
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId};
 
@@ -36,7 +37,7 @@ impl KernelWriter<'_> {
             }
         }
         if probe.mark_entries && !probe.ranges {
-            let marks = self.pointer(&format!("r{r}marks"), "u32*");
+            let marks = self.pointer(Slot::Result(r, Part::Marks), "u32*");
             line!(
                 self,
                 "    if ((live & h{p}) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h{p}) >> k & 1) wl_set_bit({marks}, e{p}[k]);"
@@ -78,7 +79,7 @@ impl KernelWriter<'_> {
 
     /// Mark the entries of the live pairs.
     pub(super) fn mark_pairs(&mut self, index: ResultId) {
-        let marks = self.pointer(&format!("r{index}marks"), "u32*");
+        let marks = self.pointer(Slot::Result(index, Part::Marks), "u32*");
         line!(
             self,
             "    if ((live & pm) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & pm) >> k & 1) wl_set_bit({marks}, pe[k]);"
@@ -145,7 +146,7 @@ impl KernelWriter<'_> {
         let (p, r) = (probe.number, probe.index);
         if index.keys.is_empty() {
             let count = self.control(r, ControlWord::Count);
-            let capacity = self.size(&format!("cap{r}"));
+            let capacity = self.size(Slot::Capacity(r));
             line!(
                 self,
                 "        const u32 entries = (u32)min_u64({count}, {capacity});"
@@ -169,7 +170,7 @@ impl KernelWriter<'_> {
                     probe.codes[0]
                 );
                 if direct {
-                    let bits = self.pointer(&format!("r{r}bits"), "const u32*");
+                    let bits = self.pointer(Slot::Result(r, Part::Bits), "const u32*");
                     line!(
                         self,
                         "        const bool found = possible && wl_bit({bits}, place);"
@@ -179,8 +180,8 @@ impl KernelWriter<'_> {
                 }
             }
             IndexKind::Hash => {
-                let keys = self.pointer(&format!("r{r}keys"), "const u64*");
-                let slots = self.size(&format!("slots{r}"));
+                let keys = self.pointer(Slot::Result(r, Part::Keys), "const u64*");
+                let slots = self.size(Slot::TableSlots(r));
                 if index.key_words == 1 {
                     line!(
                         self,
@@ -188,7 +189,7 @@ impl KernelWriter<'_> {
                         probe.codes[0]
                     );
                 } else {
-                    let states = self.pointer(&format!("r{r}states"), "const u32*");
+                    let states = self.pointer(Slot::Result(r, Part::States), "const u32*");
                     let w = index.key_words;
                     line!(
                         self,
@@ -216,7 +217,7 @@ impl KernelWriter<'_> {
             let entry = match index.kind {
                 IndexKind::Perfect => "(u32)place".to_string(),
                 _ => {
-                    let entry = self.pointer(&format!("r{r}entry"), "const u32*");
+                    let entry = self.pointer(Slot::Result(r, Part::Entry), "const u32*");
                     format!("{entry}[place]")
                 }
             };
@@ -229,7 +230,7 @@ impl KernelWriter<'_> {
             }
             return Ok(());
         }
-        let offsets = self.pointer(&format!("r{r}offsets"), "const u32*");
+        let offsets = self.pointer(Slot::Result(r, Part::Offsets), "const u32*");
         line!(self, "        if (found) {{");
         line!(
             self,
@@ -283,7 +284,7 @@ impl KernelWriter<'_> {
         );
         let listed = !index.keys.is_empty() && !index.unique;
         if listed {
-            let rows = self.pointer(&format!("r{r}rows"), "const u32*");
+            let rows = self.pointer(Slot::Result(r, Part::Entries), "const u32*");
             line!(self, "        const u32 entry = {rows}[first{p}[k] + j];");
         } else {
             line!(self, "        const u32 entry = first{p}[k] + j;");
@@ -303,7 +304,7 @@ impl KernelWriter<'_> {
             "        (void)alive; any{p} |= 1u << k; e{p}[k] = entry;"
         );
         if probe.mark_entries {
-            let marks = self.pointer(&format!("r{r}marks"), "u32*");
+            let marks = self.pointer(Slot::Result(r, Part::Marks), "u32*");
             line!(self, "        wl_set_bit({marks}, entry);");
         } else {
             line!(self, "        break;");

@@ -1,32 +1,8 @@
 //! A fragment compiled for concrete columns: kernels in launch order and the layout of every result.
 //!
 //! This is the contract between code generation, which writes it, and the executor, which
-//! allocates what the layouts say, resolves the names in each kernel's [`Arguments`] and launches.
-//!
-//! # Names in arguments
-//! Pointers and sizes are fields of a kernel's argument struct and get their values at launch:
-//!
-//! | name | meaning |
-//! |---|---|
-//! | `control` | `u64*`: [`CONTROL_WORDS`] words a result ([`ControlWord`]), then one fault word |
-//! | `rows` | rows of the scanned table, or the end of a stride of them; for other sources an upper bound (capacity, slots, domain) |
-//! | `first` | first row of the stride of a scanned table, a multiple of the rows of a tile; columns `c{i}`, `n{i}`, `o{i}` have addresses to which row numbers of the table are added |
-//! | `c{i}`, `n{i}`, `o{i}` | data, validity bits, string offsets of column `i` of the scanned table's scope |
-//! | `base{j}c`, `base{j}n`, `base{j}o` | the same of [`Program::bases`]`[j]` |
-//! | `cap{r}` | rows for which a `Rows`, `Matches` or hash `Index` result has room |
-//! | `slots{r}` | slots of a group table or a hash index (a power of two) |
-//! | `r{r}c{i}`, `r{r}n{i}` | column `i` of result `r` and its validity, a byte a row |
-//! | `r{r}k{w}` | packed key word `w` of every row of an index under construction or of a sort, `u64*`; of a side of a materialised join [`JoinKeys`] |
-//! | `r{r}state`, `r{r}keys`, `r{r}states` | group states; slots' keys and slot states of a hash table |
-//! | `r{r}bits` | `u32*` bitmap of existing keys of a perfect index |
-//! | `r{r}marks` | `u32*` bitmap of marked entries |
-//! | `r{r}entry` | `u32*` entry of each slot of a unique hash index |
-//! | `r{r}offsets`, `r{r}rows` | `u32*` offset ranges by key code or slot (one more than those), and the entries in them |
-//! | `r{r}start`, `r{r}len` | `u32*` first place in `r{index}rows` (or entry, without keys) and number of matches of each `Matches` row; a start of all ones: one pair without entry |
-//! | `r{r}pairs` | `u64*` exclusive sum of `r{r}len` (rows + 1) |
-//! | `r{r}pairrow`, `r{r}pairentry`, `pairs{r}` | `u32*` row and entry (all ones: none) of each listed pair of a `Matches` result, and for how many there is room |
-//! | `r{r}order` | `u32*` permutation of a sort |
-//! | lookup names | [`LookupTable::name`] |
+//! allocates what the layouts say, binds the slots of each kernel's [`Arguments`] ([`super::Slot`]) and launches. Where the text
+//! below names a field, such as `r{r}k0`, it is as slots are written in CUDA C++.
 
 use std::sync::Arc;
 
@@ -107,7 +83,7 @@ pub struct KernelProgram {
     pub entry: &'static str,
     /// The argument struct.
     pub arguments: Arguments,
-    /// Uploaded once and passed by name.
+    /// Uploaded once and passed by number.
     pub lookups: Vec<LookupTable>,
     /// Dynamic shared memory a block, in bytes.
     pub shared_bytes: usize,

@@ -431,17 +431,8 @@ impl<'a> Emitter<'a> {
             wanted.dedup();
             const INLINE: usize = 8;
             if wanted.len() > INLINE && value.c_type != CType::I128 {
-                let name = format!("list{}", self.state.lookups.len());
-                let bytes = wanted
-                    .iter()
-                    .flat_map(|n| (*n as i64).to_ne_bytes())
-                    .collect();
-                let pointer = self.state.arguments.pointer(&name, "const i64*");
-                let length = self
-                    .state
-                    .arguments
-                    .named_integer(&format!("{name}_len"), wanted.len() as i64);
-                self.state.lookups.push(LookupTable { name, bytes });
+                let numbers: Vec<i64> = wanted.iter().map(|n| *n as i64).collect();
+                let (pointer, length) = self.state.sorted_list(&numbers);
                 tests.push(format!(
                     "contains_sorted({pointer}, (u32){length}, (i64){})",
                     value.text

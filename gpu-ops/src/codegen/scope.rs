@@ -92,7 +92,7 @@ impl ScopeColumn {
 pub(super) struct Bases(Rc<RefCell<Vec<Arc<Column>>>>);
 
 impl Bases {
-    /// Number of `column`, for the names `base{j}…`.
+    /// Number of `column`, for [`super::Slot::Base`].
     pub(super) fn number(&self, column: &Arc<Column>) -> usize {
         let mut list = self.0.borrow_mut();
         match list.iter().position(|c| Arc::ptr_eq(c, column)) {

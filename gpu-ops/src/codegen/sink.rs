@@ -2,17 +2,16 @@
 
 use super::borrow::Borrowed;
 use super::emitted::EmittedSink;
+use super::group_sink::RESERVE_BYTES;
 use super::kernel::{KernelWriter, line};
 use super::program::{
     CollectedLayout, ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,
 };
+use super::slot::{Part, Slot};
 use super::value::Value;
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId};
 use std::fmt::Write as _;
-
-/// Bytes of `ReserveScratch` of `join.cuh`.
-const RESERVE_BYTES: usize = 136;
 
 /// What one array of a result gets of a row.
 struct Cell {
@@ -195,7 +194,7 @@ impl KernelWriter<'_> {
         }
         let needs = self.pipeline.sink_columns.clone();
         self.load(&needs);
-        let capacity = self.size(&format!("cap{into}"));
+        let capacity = self.size(Slot::Capacity(into));
         if in_place {
             line!(self, "    if (live != 0 && row < {capacity}) {{");
             for (number, Cell { c_type, .. }) in cells.iter().enumerate() {
@@ -242,7 +241,7 @@ impl KernelWriter<'_> {
         let mut cells = self.cells(into, &layout.columns, values, lent)?;
         if borrowed.is_none_or(|b| b.key.is_none()) {
             cells.push(Cell {
-                pointer: self.pointer(&format!("r{into}k0"), layout.key_pointer()),
+                pointer: self.pointer(Slot::Result(into, Part::KeyWord(0)), layout.key_pointer()),
                 c_type: layout.key_type(),
                 text: key.to_string(),
             });
@@ -274,7 +273,7 @@ impl KernelWriter<'_> {
         let mut cells = self.cells(into, columns, values, elsewhere)?;
         if borrowed.is_none_or(|b| b.key.is_none()) {
             cells.push(Cell {
-                pointer: self.pointer(&format!("r{into}k0"), joined.keys.pointer()),
+                pointer: self.pointer(Slot::Result(into, Part::KeyWord(0)), joined.keys.pointer()),
                 c_type: joined.keys.c_type(),
                 text: format!("j{p}[k]"),
             });
@@ -305,9 +304,9 @@ impl KernelWriter<'_> {
         } else {
             (format!("first{p}[k]"), format!("length{p}[k]"))
         };
-        for (part, text) in [("start", start), ("len", length)] {
+        for (part, text) in [(Part::Start, start), (Part::Length, length)] {
             cells.push(Cell {
-                pointer: self.pointer(&format!("r{into}{part}"), "u32*"),
+                pointer: self.pointer(Slot::Result(into, part), "u32*"),
                 c_type: "u32",
                 text,
             });
@@ -351,7 +350,7 @@ impl KernelWriter<'_> {
             let (t, packed) = (keys.c_type(), keys.packed(codes));
             if borrowed.is_none_or(|b| b.key.is_none()) {
                 cells.push(Cell {
-                    pointer: self.pointer(&format!("r{into}k0"), keys.pointer()),
+                    pointer: self.pointer(Slot::Result(into, Part::KeyWord(0)), keys.pointer()),
                     c_type: t,
                     text: match has_key.filter(|_| keep_without_key) {
                         Some(has_key) => format!("{has_key} ? {packed} : ~({t})0"),
@@ -362,7 +361,7 @@ impl KernelWriter<'_> {
         } else {
             for (word, code) in codes.iter().enumerate() {
                 cells.push(Cell {
-                    pointer: self.pointer(&format!("r{into}k{word}"), "u64*"),
+                    pointer: self.pointer(Slot::Result(into, Part::KeyWord(word)), "u64*"),
                     c_type: "u64",
                     text: match has_key.filter(|_| keep_without_key) {
                         // The first word says that there is no key.
@@ -388,7 +387,7 @@ impl KernelWriter<'_> {
         let needs = self.pipeline.sink_columns.clone();
         self.load(&needs);
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        let bits = self.pointer(&format!("r{into}bits"), "u32*");
+        let bits = self.pointer(Slot::Result(into, Part::Bits), "u32*");
         line!(self, "    if (live != 0) {{\n      BitRun run = {{}};");
         self.row_loop(&lines, "live");
         match has_key {

@@ -19,12 +19,13 @@ use super::program::{
     ColumnLayout, ControlWord, KernelProgram, ResultLayout, SortProgram, SourceRows,
 };
 use super::scalar::needs_codes;
+use super::slot::{Part, Slot};
 use super::value::Meaning;
 use crate::error::{GpuError, Result};
 use crate::graph::{Sort, SortKey};
 
-/// Part of a key: an unsigned code of at most 64 bits.
-struct Part {
+/// Field of a key: an unsigned code of at most 64 bits.
+struct KeyField {
     text: String,
     bits: u32,
 }
@@ -68,7 +69,7 @@ fn key_kernel(sort: &Sort, columns: &[ColumnLayout]) -> Result<(KernelProgram, V
         key_parts(sort, key, layout, &mut arguments, &mut body, &mut parts)?;
     }
     // Major part first, packed from the top of each word downwards.
-    let mut words: Vec<(Vec<&Part>, u32)> = Vec::new();
+    let mut words: Vec<(Vec<&KeyField>, u32)> = Vec::new();
     for part in parts.iter().filter(|p| p.bits > 0) {
         match words.last_mut() {
             Some((list, used)) if *used + part.bits <= 64 => {
@@ -91,12 +92,12 @@ fn key_kernel(sort: &Sort, columns: &[ColumnLayout]) -> Result<(KernelProgram, V
                 }
             })
             .collect();
-        let pointer = arguments.pointer(&format!("r{}k{number}", sort.into), "u64*");
+        let pointer = arguments.pointer(Slot::Result(sort.into, Part::KeyWord(number)), "u64*");
         let _ = writeln!(body, "    {pointer}[row] = {};", text.join(" | "));
     }
     let bits = words.iter().map(|(_, used)| *used).collect();
-    let control = arguments.pointer("control", "u64*");
-    let bound = arguments.size("rows");
+    let control = arguments.pointer(Slot::Control, "u64*");
+    let bound = arguments.size(Slot::SourceRows);
     let text = format!(
         "  const u64 rows = min_u64({control}[{}], {bound});\n  \
          for (u64 row = (u64)blockIdx.x * {BLOCK_THREADS} + threadIdx.x; row < rows; row += (u64)gridDim.x * {BLOCK_THREADS}) {{\n\
@@ -112,13 +113,13 @@ fn key_parts(
     layout: &ColumnLayout,
     arguments: &mut Arguments,
     body: &mut String,
-    parts: &mut Vec<Part>,
+    parts: &mut Vec<KeyField>,
 ) -> Result<()> {
     if matches!(layout.meaning, Meaning::Row(_)) {
         return needs_codes("an order by strings that are not dictionary encoded");
     }
     let (r, i) = (sort.rows, key.column);
-    let data = arguments.pointer(&format!("r{r}c{i}"), layout.pointer());
+    let data = arguments.pointer(Slot::Result(r, Part::Column(i)), layout.pointer());
     let value = format!("{data}[row]");
     // Codes as unsigned numbers, with how many bits each.
     let mut codes: Vec<(String, u32)> = if layout.float {
@@ -150,7 +151,7 @@ fn key_parts(
         vec![(format!("(u64){value}"), 128 - largest.leading_zeros())]
     };
     let valid = layout.nullable.then(|| {
-        let pointer = arguments.pointer(&format!("r{r}n{i}"), "u8*");
+        let pointer = arguments.pointer(Slot::Result(r, Part::Valid(i)), "u8*");
         let name = format!("valid{}", parts.len());
         let _ = writeln!(body, "    const bool {name} = {pointer}[row] != 0;");
         name
@@ -162,7 +163,7 @@ fn key_parts(
         } else {
             format!("!{valid}")
         };
-        parts.push(Part {
+        parts.push(KeyField {
             text: format!("(u64)({bit})"),
             bits: 1,
         });
@@ -180,32 +181,32 @@ fn key_parts(
         if let Some(valid) = &valid {
             text = format!("({valid} ? {text} : 0ull)");
         }
-        parts.push(Part { text, bits });
+        parts.push(KeyField { text, bits });
     }
     Ok(())
 }
 
 fn gather_kernel(sort: &Sort, columns: &[ColumnLayout]) -> KernelProgram {
     let mut arguments = Arguments::default();
-    let control = arguments.pointer("control", "u64*");
-    let (skip, fetch) = (arguments.size("skip"), arguments.size("fetch"));
-    let bound = arguments.size("rows");
+    let control = arguments.pointer(Slot::Control, "u64*");
+    let (skip, fetch) = (arguments.size(Slot::Skip), arguments.size(Slot::Fetch));
+    let bound = arguments.size(Slot::SourceRows);
     let mut body = String::new();
     let source = if sort.keys.is_empty() {
         format!("{skip} + row")
     } else {
-        let order = arguments.pointer(&format!("r{}order", sort.into), "const u32*");
+        let order = arguments.pointer(Slot::Result(sort.into, Part::Order), "const u32*");
         format!("{order}[{skip} + row]")
     };
     let _ = writeln!(body, "    const u64 from = {source};");
     for (i, layout) in columns.iter().enumerate() {
         let t = layout.pointer();
-        let from = arguments.pointer(&format!("r{}c{i}", sort.rows), t);
-        let to = arguments.pointer(&format!("r{}c{i}", sort.into), t);
+        let from = arguments.pointer(Slot::Result(sort.rows, Part::Column(i)), t);
+        let to = arguments.pointer(Slot::Result(sort.into, Part::Column(i)), t);
         let _ = writeln!(body, "    {to}[row] = {from}[from];");
         if layout.nullable {
-            let from = arguments.pointer(&format!("r{}n{i}", sort.rows), "u8*");
-            let to = arguments.pointer(&format!("r{}n{i}", sort.into), "u8*");
+            let from = arguments.pointer(Slot::Result(sort.rows, Part::Valid(i)), "u8*");
+            let to = arguments.pointer(Slot::Result(sort.into, Part::Valid(i)), "u8*");
             let _ = writeln!(body, "    {to}[row] = {from}[from];");
         }
     }

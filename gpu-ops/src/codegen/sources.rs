@@ -5,6 +5,7 @@ use super::groups;
 use super::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
 use super::scalar::KernelState;
 use super::scope::{Access, ScopeColumn, Shape};
+use super::slot::{Part, Slot};
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId, Source};
 
@@ -161,8 +162,8 @@ fn pairs(
 /// Pairs that have been listed: a row and an entry each.
 fn listed_pairs(matches: ResultId, state: &mut KernelState) -> Vec<String> {
     let arguments = &mut state.arguments;
-    let rows = arguments.pointer(&format!("r{matches}pairrow"), "const u32*");
-    let entries = arguments.pointer(&format!("r{matches}pairentry"), "const u32*");
+    let rows = arguments.pointer(Slot::Result(matches, Part::PairRow), "const u32*");
+    let entries = arguments.pointer(Slot::Result(matches, Part::PairEntry), "const u32*");
     vec![
         "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;".to_string(),
         format!(
@@ -182,15 +183,15 @@ fn ranges_of_pairs(
     state: &mut KernelState,
 ) -> Vec<String> {
     let arguments = &mut state.arguments;
-    let control = arguments.pointer("control", "u64*");
-    let capacity = arguments.size(&format!("cap{matches}"));
-    let sums = arguments.pointer(&format!("r{matches}pairs"), "const u64*");
-    let start = arguments.pointer(&format!("r{matches}start"), "const u32*");
+    let control = arguments.pointer(Slot::Control, "u64*");
+    let capacity = arguments.size(Slot::Capacity(matches));
+    let sums = arguments.pointer(Slot::Result(matches, Part::Pairs), "const u64*");
+    let start = arguments.pointer(Slot::Result(matches, Part::Start), "const u32*");
     // A cross join has no ranges and a unique index no list of entries: the range is the entries themselves.
     // Of a set nothing but the rows themselves is listed.
     let listed = !layout.keys.is_empty() && !layout.unique && !layout.existence;
     let entry = if listed {
-        let rows = arguments.pointer(&format!("r{index}rows"), "const u32*");
+        let rows = arguments.pointer(Slot::Result(index, Part::Entries), "const u32*");
         format!("{rows}[at]")
     } else {
         "(u32)at".to_string()
@@ -224,13 +225,13 @@ fn entries(
     let layout = context.index(index)?;
     let bound = context.known(index)?.bound;
     let arguments = &mut state.arguments;
-    let marks = arguments.pointer(&format!("r{index}marks"), "const u8*");
+    let marks = arguments.pointer(Slot::Result(index, Part::Marks), "const u8*");
     let mut prologue = vec![format!(
         "if (live != 0) live &= {}load_bits<WL_ROWS>({marks}, row);",
         if marked { "" } else { "~" }
     )];
     let rows = if layout.kind == IndexKind::Perfect && layout.unique {
-        let bits = arguments.pointer(&format!("r{index}bits"), "const u32*");
+        let bits = arguments.pointer(Slot::Result(index, Part::Bits), "const u32*");
         prologue.push(format!(
             "if (live != 0) live &= load_bits<WL_ROWS>((const u8*){bits}, row);"
         ));

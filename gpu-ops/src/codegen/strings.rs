@@ -13,6 +13,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use super::packed::{digit, most_chars, packed_range};
 use super::range::Range;
 use super::scalar::{Emitter, needs_codes, unsupported};
+use super::slot::{ColumnPart, Slot};
 use super::strings_plan::{Count, Plan, Text, Token};
 use super::value::{CType, Meaning, Value};
 use crate::column::{Column, Dictionary};
@@ -49,15 +50,21 @@ impl Emitter<'_> {
         // Strings of the row at hand come with its stride where the column is not on the device.
         let own = self.state.own_rows.get(&row.text).copied();
         let (data, offsets) = match own.filter(|_| column.is_in_host_memory()) {
-            Some(index) => (format!("c{index}"), format!("o{index}")),
+            Some(index) => (
+                Slot::Scan(index, ColumnPart::Data),
+                Slot::Scan(index, ColumnPart::Offsets),
+            ),
             None => {
                 let base = self.state.bases.number(column);
-                (format!("base{base}c"), format!("base{base}o"))
+                (
+                    Slot::Base(base, ColumnPart::Data),
+                    Slot::Base(base, ColumnPart::Offsets),
+                )
             }
         };
         let arguments = &mut self.state.arguments;
-        let data = arguments.pointer(&data, "const u8*");
-        let offsets = arguments.pointer(&offsets, "const u64*");
+        let data = arguments.pointer(data, "const u8*");
+        let offsets = arguments.pointer(offsets, "const u64*");
         let reads = match &row.valid {
             None => "alive".to_string(),
             Some(valid) => format!("alive && {valid}"),

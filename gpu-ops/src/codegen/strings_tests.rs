@@ -14,6 +14,7 @@ use datafusion::scalar::ScalarValue;
 
 use super::packed::unpack_array;
 use super::scalar::{Emitter, KernelState};
+use super::slot::{ColumnPart, Part, Slot};
 use super::strings::TextRef;
 use super::strings_plan::bytes_supported;
 use super::value::{Meaning, Value};
@@ -214,6 +215,15 @@ fn devices() -> Vec<Arc<dyn Device>> {
     devices
 }
 
+/// The string column.
+const DATA: Slot = Slot::Scan(0, ColumnPart::Data);
+const OFFSETS: Slot = Slot::Scan(0, ColumnPart::Offsets);
+const VALIDITY: Slot = Slot::Scan(0, ColumnPart::Validity);
+/// Values, their validity, and the address of the number of rows.
+const OUT: Slot = Slot::Result(0, Part::Column(0));
+const KNOWN: Slot = Slot::Result(0, Part::Valid(0));
+const ROWS: Slot = Slot::Result(0, Part::Numbers);
+
 /// A kernel that puts the value of every function for every row into 128 bits and its validity into a byte.
 struct Generated {
     source: String,
@@ -223,12 +233,12 @@ struct Generated {
 
 fn generate(functions: &[Arc<dyn PhysicalExpr>], nullable: bool, ascii: bool) -> Generated {
     let mut state = KernelState::default();
-    let data = state.arguments.pointer("data", "const u8*");
-    let offsets = state.arguments.pointer("offsets", "const u64*");
-    let out = state.arguments.pointer("out", "i128*");
-    let known = state.arguments.pointer("known", "u8*");
-    let rows = state.arguments.pointer("rows", "const u64*");
-    let bits = nullable.then(|| state.arguments.pointer("validity", "const u8*"));
+    let data = state.arguments.pointer(DATA, "const u8*");
+    let offsets = state.arguments.pointer(OFFSETS, "const u64*");
+    let out = state.arguments.pointer(OUT, "i128*");
+    let known = state.arguments.pointer(KNOWN, "u8*");
+    let rows = state.arguments.pointer(ROWS, "const u64*");
+    let bits = nullable.then(|| state.arguments.pointer(VALIDITY, "const u8*"));
     let mut emitter = Emitter::new(&[], &mut state);
     let mut values = Vec::new();
     for function in functions {
@@ -295,21 +305,22 @@ fn run(device: &Arc<dyn Device>, array: &ArrayRef, sql: &[&str], ascii: bool) {
     for lookup in &generated.state.lookups {
         let buffer = pool.allocate(lookup.bytes.len(), "table").unwrap();
         buffer.upload(&stream, 0, &lookup.bytes).unwrap();
-        tables.push((lookup.name.clone(), buffer));
+        tables.push(buffer);
     }
-    let address = |name: &str| match name {
-        "data" => Some(column.data.ptr()),
-        "offsets" => Some(offsets.ptr()),
-        "validity" => column.validity.as_ref().map(|v| v.ptr()),
-        "out" => Some(out.ptr()),
-        "known" => Some(known.ptr()),
-        "rows" => Some(size.ptr()),
-        table => tables
-            .iter()
-            .find(|(n, _)| n == table)
-            .map(|(_, b)| b.ptr()),
+    let value = |slot| {
+        let address = match slot {
+            DATA => column.data.ptr(),
+            OFFSETS => offsets.ptr(),
+            VALIDITY => column.validity.as_ref()?.ptr(),
+            OUT => out.ptr(),
+            KNOWN => known.ptr(),
+            ROWS => size.ptr(),
+            Slot::Lookup(table) | Slot::List(table) => tables[table].ptr(),
+            _ => return None,
+        };
+        Some(address.0)
     };
-    let arguments = generated.state.arguments.bytes(address, |_| None).unwrap();
+    let arguments = generated.state.arguments.bytes(value).unwrap();
     let (module, _) = device.compile("texts", &generated.source).unwrap();
     let kernel = device.kernel(&module, "texts").unwrap();
     let config = LaunchConfig {

@@ -7,15 +7,16 @@ use std::fmt::Write as _;
 use super::emitted::{EmittedProbe, EmittedStep};
 use super::kernel::{KernelWriter, line};
 use super::levels::{Carried, Level, Probes, is_mask};
+use super::slot::{Part, Slot};
 use crate::error::{GpuError, Result};
 use crate::graph::{Balance, ProbeKind, TreeOptions};
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.
-const QUEUE: u64 = 64;
+pub(super) const QUEUE: u64 = 64;
 /// Classes of workload sizes a level, as in `tree_share.cuh`.
-const CLASSES: u64 = 64;
+pub(super) const CLASSES: u64 = 64;
 /// Words of `TreeCounters` of `tree_share.cuh`.
-const COUNTER_WORDS: u64 = 128;
+pub(super) const COUNTER_WORDS: u64 = 128;
 /// Pieces that the queue of all warps has room for, with a fixed granularity.
 const ROOM: u64 = 1 << 14;
 /// Partitions of the source a warp, when warps share work.
@@ -90,8 +91,8 @@ impl KernelWriter<'_> {
             Balance::None => "LaneTree",
             _ => "WarpTree",
         };
-        let words = self.pointer("tree", "u32*");
-        let buffers = self.pointer("treebuffers", "u32*");
+        let words = self.pointer(Slot::Tree, "u32*");
+        let buffers = self.pointer(Slot::TreeBuffers, "u32*");
         line!(self, "  TreeShare share;");
         line!(
             self,
@@ -445,7 +446,7 @@ impl KernelWriter<'_> {
             "    const u32 h{p} = {found} ? live : 0u; (void)h{p};"
         );
         let entry = if listed {
-            let rows = self.pointer(&format!("r{r}rows"), "const u32*");
+            let rows = self.pointer(Slot::Result(r, Part::Entries), "const u32*");
             format!("{rows}[at]")
         } else {
             "at".to_string()
@@ -456,7 +457,7 @@ impl KernelWriter<'_> {
             self.filter(residual, "live");
         }
         if probe.mark_entries {
-            let marks = self.pointer(&format!("r{r}marks"), "u32*");
+            let marks = self.pointer(Slot::Result(r, Part::Marks), "u32*");
             line!(
                 self,
                 "    if ((live & h{p}) != 0) wl_set_bit({marks}, e{p}[0]);"

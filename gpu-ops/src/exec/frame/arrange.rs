@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use crate::codegen::ControlWord;
+use crate::codegen::Part;
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::exec::prepare::places::Part;
 use crate::graph::ResultId;
 use crate::primitives::{self, Digits, Keys, Partitioning, Partitions, Payload, Rooms};
 

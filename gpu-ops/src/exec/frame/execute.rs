@@ -7,6 +7,7 @@ use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
 use crate::codegen::ControlWord;
+use crate::codegen::Part;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
@@ -14,7 +15,6 @@ use crate::exec::frame::run::Run;
 use crate::exec::node::report::StepReport;
 use crate::exec::output::decode::{as_type, decode};
 use crate::exec::output::text::gather;
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::{Hint, OutputColumn, Prepared};
 use crate::graph::ResultId;
 use crate::memory::BatchFile;

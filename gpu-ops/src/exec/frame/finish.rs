@@ -1,6 +1,7 @@
 //! What follows a pipeline so that later steps can read its result: sums of matches, indexes, orders.
 
 use crate::codegen::ControlWord;
+use crate::codegen::Part;
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
@@ -8,7 +9,6 @@ use crate::exec::frame::provide::with_slack;
 use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run, cut};
 use crate::exec::frame::storage::Store;
 use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::PreparedSort;
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::ResultId;

@@ -3,21 +3,21 @@
 
 use std::ops::Range;
 
-use crate::codegen::ControlWord;
+use crate::codegen::Part;
+use crate::codegen::{ControlWord, Slot};
 use crate::device::LaunchConfig;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
 use crate::exec::frame::trees::{TreeMemory, blocks_of};
 use crate::exec::portions::strides::{Scan, Span};
-use crate::exec::prepare::places::{Part, Place};
 use crate::exec::prepare::prepared::PreparedKernel;
 use crate::graph::ResultId;
 
 /// May a kernel be launched over some rows of its source?
 pub(in crate::exec) fn in_strides(kernel: &PreparedKernel) -> bool {
-    let mut places = kernel.template.places();
-    places.any(|place| place == Place::FirstRow)
+    let mut slots = kernel.template.slots();
+    slots.any(|slot| slot == Slot::FirstRow)
 }
 
 impl Run<'_> {
@@ -44,27 +44,28 @@ impl Run<'_> {
             None => None,
         };
         let stop = self.stream.stop_place();
-        let arguments = kernel.template.bytes(|place| match place {
-            Place::Tree => tree.as_ref().map(TreeMemory::words),
-            Place::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
-            Place::StopWord => Some(stop.word.0),
-            Place::StopNumber => Some(stop.number),
-            Place::Control => Some(self.control.address().0),
-            Place::SourceRows | Place::FirstRow | Place::Streamed(_) => span.value(place),
-            Place::Skip => Some(skip),
-            Place::Fetch => Some(fetch),
-            Place::Capacity(result) => {
+        let arguments = kernel.template.bytes(span.addresses(), |slot| match slot {
+            Slot::Tree => tree.as_ref().map(TreeMemory::words),
+            Slot::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
+            Slot::StopWord => Some(stop.word.0),
+            Slot::StopNumber => Some(stop.number),
+            Slot::Control => Some(self.control.address().0),
+            Slot::SourceRows => Some(span.end),
+            Slot::FirstRow => Some(span.first),
+            Slot::Skip => Some(skip),
+            Slot::Fetch => Some(fetch),
+            Slot::Capacity(result) => {
                 let first = self.first_place(kernel, span, result);
                 self.sizes
                     .get(result)
                     .map(|s| s.capacity.saturating_add(first))
             }
-            Place::Slots(result) => self.sizes.get(result).map(|s| s.slots),
-            Place::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
-            Place::DistinctSlots(result, set) => {
+            Slot::TableSlots(result) => self.sizes.get(result).map(|s| s.slots),
+            Slot::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
+            Slot::DistinctSlots(result, set) => {
                 self.sizes.get(result)?.distinct_slots.get(set).copied()
             }
-            Place::Of(result, part) => {
+            Slot::Result(result, part) => {
                 let first = self.first_place(kernel, span, result);
                 let address = self.find(result, part)?.0;
                 // The rows' own numbers bring a wrapped address back.
@@ -73,6 +74,8 @@ impl Run<'_> {
                     _ => address.wrapping_sub(first * self.unit(result, part)?),
                 })
             }
+            // Bound already: no run changes them.
+            Slot::Scan(..) | Slot::Base(..) | Slot::Lookup(_) | Slot::List(_) => None,
         })?;
         let config = LaunchConfig {
             grid: u32::try_from(blocks).unwrap_or(u32::MAX),

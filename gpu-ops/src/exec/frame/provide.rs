@@ -1,12 +1,12 @@
 //! Room for results: before a pipeline as much as it may need, later as much as it turned out to need.
 
 use crate::codegen::ControlWord;
+use crate::codegen::Part;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::node::replan::Outgrown;
 use crate::exec::prepare::blocks::slots_of_sets;
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::{Hint, Lent};
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;

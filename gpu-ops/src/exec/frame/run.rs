@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::codegen::ControlWord;
+use crate::codegen::Part;
 use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
@@ -15,7 +16,6 @@ use crate::exec::join::spill::Split;
 use crate::exec::portions::partitions::Spread;
 use crate::exec::portions::strides::Strides;
 use crate::exec::prepare::covering::{Covering, Finished};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::{
     Hint, Lent, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep,
 };

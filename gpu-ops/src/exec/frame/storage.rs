@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::codegen::Part;
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::prepare::part_sizes::{ALIGNMENT, BlockSizes, PartSize};
-use crate::exec::prepare::places::Part;
 use crate::memory::{DeviceBuffer, MemoryPool};
 use crate::primitives::ByteRun;
 

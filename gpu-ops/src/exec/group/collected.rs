@@ -1,5 +1,6 @@
 //! Collected rows of an aggregation: numbered, sorted or partitioned by key before they are added up.
 
+use crate::codegen::Part;
 use crate::codegen::{ControlWord, RegroupedLayout};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order};
@@ -7,7 +8,6 @@ use crate::exec::frame::control::Control;
 use crate::exec::frame::run::{MOST_ATTEMPTS, Run};
 use crate::exec::frame::storage::Store;
 use crate::exec::prepare::part_sizes::PartSize;
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::shapes::{CollectedShape, Sizes};
 use crate::graph::ResultId;
 use crate::pipeline::Regroup;

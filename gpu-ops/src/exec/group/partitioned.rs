@@ -11,13 +11,13 @@
 //! each way, 0.31 s at 55 GB/s. A table in host memory would take a read and a write of a sector of 32 bytes a row at random.
 
 use crate::codegen::ControlWord;
+use crate::codegen::Part;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::loops::Loop;
 use crate::exec::portions::partitions::{BITS, Spread, SpreadBy};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::PreparedKernel;
 use crate::exec::prepare::shapes::{CollectedShape, Shape};
 use crate::graph::ResultId;

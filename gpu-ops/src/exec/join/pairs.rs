@@ -1,5 +1,6 @@
 //! Joins of two sides that lie in memory: their rows are partitioned or sorted, then paired.
 
+use crate::codegen::Part;
 use crate::codegen::{ControlWord, JoinKeys};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
@@ -9,7 +10,6 @@ use crate::exec::frame::provide::with_slack;
 use crate::exec::frame::run::{MOST_ATTEMPTS, Run};
 use crate::exec::frame::storage::Store;
 use crate::exec::prepare::part_sizes::{PartSize, arranged_parts, pair_parts};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::shapes::{ColumnShape, IndexShape, JoinShape, Shape};
 use crate::graph::{ProbeKind, ResultId};
 use crate::primitives::{self, Digits, Keys, PairKind, PairList, Partitions, Rooms, Side};

@@ -3,6 +3,7 @@
 //! This is the first pass of the Triton join (Lutz et al., SIGMOD 2022): rows are partitioned by the lowest hash bits while
 //! they are read, stride by stride. Where the partitions lie until [`crate::exec::join::partitioned`] joins them is for [`crate::exec::join::spill`] to say.
 
+use crate::codegen::Part;
 use crate::codegen::{ControlWord, JoinKeys};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order};
@@ -13,7 +14,6 @@ use crate::exec::portions::chunks::Chunk;
 use crate::exec::portions::loops::Loop;
 use crate::exec::portions::strides::Scan;
 use crate::exec::prepare::part_sizes::side_parts;
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::{PreparedKernel, PreparedStep};
 use crate::exec::prepare::shapes::{ColumnShape, IndexShape, Shape};
 use crate::graph::{Parts, ResultId};

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use crate::codegen::ColumnLayout;
+use crate::codegen::Part;
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::execute::Host;
 use crate::exec::frame::run::Run;
-use crate::exec::prepare::places::Part;
 use crate::runtime::Runtime;
 
 /// What a fragment computed, before its memory is used again.

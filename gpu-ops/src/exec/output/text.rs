@@ -4,12 +4,12 @@ use arrow::array::ArrayRef;
 use arrow::buffer::BooleanBuffer;
 
 use crate::codegen::ColumnLayout;
+use crate::codegen::Part;
 use crate::column::{Column, Encoding, decode_bytes};
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::output::decode::numbers;
-use crate::exec::prepare::places::Part;
 use crate::primitives::{RowCount, gather_strings};
 
 /// The strings of output column `index` of `rows` rows: their row numbers in `base` lie on the device as `layout`

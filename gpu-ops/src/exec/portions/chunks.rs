@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
+use crate::codegen::Part;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::{Recycler, Store};
 use crate::exec::prepare::part_sizes::PartSize;
-use crate::exec::prepare::places::Part;
 use crate::memory::SpillFile;
 use crate::primitives::{self, ByteRun};
 use crate::runtime::Runtime;

@@ -7,9 +7,9 @@
 
 use std::collections::HashSet;
 
+use crate::codegen::Slot;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
-use crate::exec::prepare::places::Place;
 use crate::exec::prepare::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::ResultId;
@@ -87,12 +87,12 @@ pub(in crate::exec) fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSe
         PreparedStep::Borrow { .. } => vec![],
     };
     for kernel in kernels {
-        reads.extend(kernel.template.places().filter_map(|place| match place {
-            Place::Of(result, _)
-            | Place::Capacity(result)
-            | Place::Slots(result)
-            | Place::Pairs(result)
-            | Place::DistinctSlots(result, _) => Some(result),
+        reads.extend(kernel.template.slots().filter_map(|slot| match slot {
+            Slot::Result(result, _)
+            | Slot::Capacity(result)
+            | Slot::TableSlots(result)
+            | Slot::Pairs(result)
+            | Slot::DistinctSlots(result, _) => Some(result),
             _ => None,
         }));
         reads.extend(match kernel.source {

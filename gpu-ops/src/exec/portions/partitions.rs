@@ -8,6 +8,7 @@
 use std::ops::Range;
 
 use crate::codegen::ControlWord;
+use crate::codegen::Part;
 use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::launch::in_strides;
@@ -16,7 +17,6 @@ use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along, rows_within};
 use crate::exec::portions::strides::Scan;
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::shapes::Sizes;
 use crate::graph::ResultId;

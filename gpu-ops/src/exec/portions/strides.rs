@@ -6,10 +6,10 @@
 
 use std::ops::Range;
 
+use crate::codegen::ColumnPart;
 use crate::column::{Column, Encoding};
 use crate::device::{Device, DevicePtr, Event, Stream};
 use crate::error::Result;
-use crate::exec::prepare::places::{ColumnPart, Place};
 use crate::exec::prepare::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
 use crate::memory::DeviceBuffer;
 use crate::runtime::{Runtime, StreamLease};
@@ -150,14 +150,9 @@ impl Span {
         self.end - self.first
     }
 
-    /// The value of a place that the span determines.
-    pub(in crate::exec) fn value(&self, place: Place) -> Option<u64> {
-        match place {
-            Place::FirstRow => Some(self.first),
-            Place::SourceRows => Some(self.end),
-            Place::Streamed(part) => self.addresses.get(part).copied(),
-            _ => None,
-        }
+    /// Addresses of the kernel's streamed column parts.
+    pub(in crate::exec) fn addresses(&self) -> &[u64] {
+        &self.addresses
     }
 }
 

@@ -4,14 +4,15 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::codegen::{KernelProgram, LookupTable, Program, ResultLayout, SourceRows};
+use crate::codegen::ColumnPart;
+use crate::codegen::{KernelProgram, LookupTable, Program, ResultLayout, Slot, SourceRows};
 use crate::column::Encoding;
 use crate::device::{Kernel, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::node::overlap::EarlyScan;
 use crate::exec::portions::strides::StreamedPart;
 use crate::exec::prepare::covering::Covering;
-use crate::exec::prepare::places::{ColumnPart, Field, Name, Place, Template};
+use crate::exec::prepare::places::{Field, Template};
 use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::Graph;
@@ -32,7 +33,7 @@ pub(in crate::exec) fn upload_lookups(
     let mut offsets = Vec::with_capacity(kernels.len());
     for kernel in kernels {
         let mut mine = Vec::with_capacity(kernel.lookups.len());
-        for LookupTable { bytes: table, .. } in &kernel.lookups {
+        for LookupTable { bytes: table } in &kernel.lookups {
             mine.push(bytes.len());
             bytes.extend_from_slice(table);
             // At least one unit: an empty table has an address as well.
@@ -72,8 +73,8 @@ impl Builder<'_> {
         handle: Kernel,
     ) -> Result<PreparedKernel> {
         let streamed = RefCell::default();
-        let template = Template::new(&kernel.arguments, kernel.into, |name| {
-            self.resolve(kernel, number, name, &streamed)
+        let template = Template::new(&kernel.arguments, |slot| {
+            self.resolve(kernel, number, slot, &streamed)
         })?;
         let source = match kernel.source_rows {
             SourceRows::Scan(scan) => {
@@ -128,14 +129,26 @@ impl Builder<'_> {
         &self,
         kernel: &KernelProgram,
         number: usize,
-        name: Name<'_>,
+        slot: Slot,
         streamed: &RefCell<Vec<StreamedPart>>,
     ) -> Result<Option<Field>> {
-        let (column, part, scanned) = match name {
-            Name::Place(_) => return Ok(None),
-            Name::Lookup(name) => {
-                let table = kernel.lookups.iter().position(|l| l.name == name);
-                let offset = table.and_then(|t| self.offsets.get(number)?.get(t).copied());
+        let (column, part, scanned) = match slot {
+            Slot::Control
+            | Slot::SourceRows
+            | Slot::FirstRow
+            | Slot::Tree
+            | Slot::TreeBuffers
+            | Slot::StopWord
+            | Slot::StopNumber
+            | Slot::Skip
+            | Slot::Fetch
+            | Slot::Capacity(_)
+            | Slot::TableSlots(_)
+            | Slot::Pairs(_)
+            | Slot::DistinctSlots(..)
+            | Slot::Result(..) => return Ok(Some(Field::Slot(slot))),
+            Slot::Lookup(table) | Slot::List(table) => {
+                let offset = self.offsets.get(number).and_then(|o| o.get(table).copied());
                 return match (self.lookups, offset) {
                     (Some(buffer), Some(offset)) => {
                         Ok(Some(Field::Constant(buffer.ptr_at(offset)?.0)))
@@ -143,7 +156,7 @@ impl Builder<'_> {
                     _ => Ok(None),
                 };
             }
-            Name::Scan(index, part) => {
+            Slot::Scan(index, part) => {
                 let column = match kernel.source_rows {
                     SourceRows::Scan(scan) => {
                         self.tables.get(scan).and_then(|t| t.columns.get(index))
@@ -152,7 +165,7 @@ impl Builder<'_> {
                 };
                 (column, part, true)
             }
-            Name::Base(base, part) => (self.program.bases.get(base), part, false),
+            Slot::Base(base, part) => (self.program.bases.get(base), part, false),
         };
         let Some(column) = column else {
             return Ok(None);
@@ -172,7 +185,7 @@ impl Builder<'_> {
             Some(part) => {
                 let mut streamed = streamed.borrow_mut();
                 streamed.push(part);
-                Ok(Some(Field::Place(Place::Streamed(streamed.len() - 1))))
+                Ok(Some(Field::Streamed(streamed.len() - 1)))
             }
             None => Ok(Some(Field::Constant(buffer.ptr().0))),
         }

@@ -1,7 +1,7 @@
 //! The blocks of memory that a result is filled in, and what an index is finished in.
 
+use crate::codegen::Part;
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize, bitmap, column_parts, key_part};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::IndexKind;
 use crate::primitives::slots_for;

@@ -1,8 +1,8 @@
 //! Parts of results with their sizes, and how they come together in blocks of memory.
 
 use crate::codegen::JoinKeys;
+use crate::codegen::Part;
 use crate::error::{GpuError, Result};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::shapes::ColumnShape;
 
 /// Parts of a block begin at multiples of this, and end there: kernels may load whole vectors.

@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use crate::codegen::Part;
 use crate::codegen::{
-    ColumnLayout, KernelProgram, Meaning, Program, ResultLayout, SourceRows, StepProgram,
+    ColumnLayout, KernelProgram, Meaning, Program, ResultLayout, Slot, SourceRows, StepProgram,
     TreeLayout,
 };
 use crate::column::Column;
@@ -20,7 +21,7 @@ use crate::exec::portions::strides::StreamedPart;
 use crate::exec::prepare::bind::{Builder, upload_lookups};
 use crate::exec::prepare::compile::{Builtins, compile};
 use crate::exec::prepare::covering::Covering;
-use crate::exec::prepare::places::{Part, Place, Template};
+use crate::exec::prepare::places::Template;
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ResultId, Stage, Step};
 use crate::memory::{DeviceBuffer, SpillDirectory};
@@ -472,14 +473,13 @@ fn dead_after(steps: &[PreparedStep], shapes: &[Shape], output: ResultId) -> Vec
             ),
             PreparedStep::Borrow { into, .. } => (vec![], vec![*into]),
         };
-        let used =
-            kernels
-                .iter()
-                .flat_map(|k| k.template.places())
-                .filter_map(|place| match place {
-                    Place::Of(result, _) => Some(result),
-                    _ => None,
-                });
+        let used = kernels
+            .iter()
+            .flat_map(|k| k.template.slots())
+            .filter_map(|slot| match slot {
+                Slot::Result(result, _) => Some(result),
+                _ => None,
+            });
         // The rows of an index are joined in the step that materialises what probes it.
         let joined = named.iter().filter_map(|into| match shapes.get(*into) {
             Some(Shape::Matches(_, Some(join))) => Some(join.index),

@@ -1,9 +1,9 @@
 //! The layouts of results as far as memory goes; [`crate::exec::prepare::blocks`] says what memory they ask for.
 
+use crate::codegen::Part;
 use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, RegroupedLayout, ResultLayout};
 use crate::exec::join::pairs::JoinBits;
 use crate::exec::prepare::part_sizes::{PartSize, column_parts, offsets_part};
-use crate::exec::prepare::places::Part;
 use crate::graph::{IndexKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::Rooms;

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
+use crate::codegen::Part;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::Chunk;
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::prepared::PreparedSort;
 use crate::memory::DeviceBuffer;
 use crate::primitives::{self, RowCount};

@@ -11,8 +11,8 @@ use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use crate::codegen::{
-    Arguments, ColumnLayout, KernelProgram, Meaning, Program, Range, ResultLayout, SourceRows,
-    StepProgram,
+    Arguments, ColumnLayout, KernelProgram, Meaning, Program, Range, ResultLayout, Slot,
+    SourceRows, StepProgram,
 };
 use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;
@@ -69,16 +69,16 @@ pub(super) fn u32_layout() -> ColumnLayout {
 pub(super) fn kernel(
     source_rows: SourceRows,
     into: Option<ResultId>,
-    sizes: &[&str],
-    pointers: &[(&str, &'static str)],
+    sizes: &[Slot],
+    pointers: &[(Slot, &'static str)],
     body: &str,
 ) -> KernelProgram {
     let mut arguments = Arguments::default();
     for size in sizes {
-        arguments.size(size);
+        arguments.size(*size);
     }
-    for (name, c_type) in pointers {
-        arguments.pointer(name, c_type);
+    for (slot, c_type) in pointers {
+        arguments.pointer(*slot, c_type);
     }
     let declaration = arguments.declaration("Args");
     KernelProgram {

@@ -1,16 +1,22 @@
 //! Kernels of a few lines in the places of generated ones.
 
-use crate::codegen::{CONTROL_WORDS, KernelProgram, SortProgram, SourceRows};
+use crate::codegen::{
+    CONTROL_WORDS, ColumnPart, KernelProgram, Part, Slot, SortProgram, SourceRows,
+};
 
 /// Every row of the table `scan` whose value leaves no remainder by `divisor`, `times` times, into rows `into`.
 pub(super) fn filter(scan: usize, into: usize, divisor: u32, times: u32) -> KernelProgram {
-    let cap = format!("cap{into}");
-    let column = format!("r{into}c0");
+    let cap = Slot::Capacity(into);
+    let column = Slot::Result(into, Part::Column(0));
     super::kernel(
         SourceRows::Scan(scan),
         Some(into),
-        &["rows", &cap],
-        &[("control", "u64*"), ("c0", "const u32*"), (&column, "u32*")],
+        &[Slot::SourceRows, cap],
+        &[
+            (Slot::Control, "u64*"),
+            (Slot::Scan(0, ColumnPart::Data), "const u32*"),
+            (column, "u32*"),
+        ],
         &format!(
             "  for (u64 i = first; i < args.rows; i += stride) {{
                  if (args.c0[i] % {divisor}u != 0 || args.c0[i] == 0xFFFFFFFFu) continue;
@@ -26,16 +32,19 @@ pub(super) fn filter(scan: usize, into: usize, divisor: u32, times: u32) -> Kern
 
 /// Rows of `from` into rows `into`, plus `add`.
 pub(super) fn copy(from: usize, into: usize, add: u32) -> KernelProgram {
-    let (cap_from, cap) = (format!("cap{from}"), format!("cap{into}"));
-    let (source, target) = (format!("r{from}c0"), format!("r{into}c0"));
+    let (cap_from, cap) = (Slot::Capacity(from), Slot::Capacity(into));
+    let (source, target) = (
+        Slot::Result(from, Part::Column(0)),
+        Slot::Result(into, Part::Column(0)),
+    );
     super::kernel(
         SourceRows::Rows(from),
         Some(into),
-        &[&cap_from, &cap],
+        &[cap_from, cap],
         &[
-            ("control", "u64*"),
-            (&source, "const u32*"),
-            (&target, "u32*"),
+            (Slot::Control, "u64*"),
+            (source, "const u32*"),
+            (target, "u32*"),
         ],
         &format!(
             "  const u64 rows = bounded_rows(args.control + {}, args.{cap_from});
@@ -52,19 +61,19 @@ pub(super) fn copy(from: usize, into: usize, add: u32) -> KernelProgram {
 /// Group the values of the table `scan` modulo `modulus` in a hash table and count; see [`groups`].
 pub(super) fn count(scan: usize, into: usize, modulus: u32) -> KernelProgram {
     let (slots, keys, state) = (
-        format!("slots{into}"),
-        format!("r{into}keys"),
-        format!("r{into}state"),
+        Slot::TableSlots(into),
+        Slot::Result(into, Part::Keys),
+        Slot::Result(into, Part::State),
     );
     super::kernel(
         SourceRows::Scan(scan),
         Some(into),
-        &["rows", &slots],
+        &[Slot::SourceRows, slots],
         &[
-            ("control", "u64*"),
-            ("c0", "const u32*"),
-            (&keys, "u64*"),
-            (&state, "u64*"),
+            (Slot::Control, "u64*"),
+            (Slot::Scan(0, ColumnPart::Data), "const u32*"),
+            (keys, "u64*"),
+            (state, "u64*"),
         ],
         &format!(
             "  for (u64 i = first; i < args.rows; i += stride) {{
@@ -79,16 +88,16 @@ pub(super) fn count(scan: usize, into: usize, modulus: u32) -> KernelProgram {
 
 /// The counts of the groups of `from` into rows `into`.
 pub(super) fn groups(from: usize, into: usize) -> KernelProgram {
-    let (cap, state) = (format!("cap{into}"), format!("r{from}state"));
-    let column = format!("r{into}c0");
+    let (cap, state) = (Slot::Capacity(into), Slot::Result(from, Part::State));
+    let column = Slot::Result(into, Part::Column(0));
     super::kernel(
         SourceRows::Slots(from),
         Some(into),
-        &["rows", &cap],
+        &[Slot::SourceRows, cap],
         &[
-            ("control", "u64*"),
-            (&state, "const u64*"),
-            (&column, "u32*"),
+            (Slot::Control, "u64*"),
+            (state, "const u64*"),
+            (column, "u32*"),
         ],
         &format!(
             "  for (u64 i = first; i < args.rows; i += stride) {{
@@ -103,17 +112,20 @@ pub(super) fn groups(from: usize, into: usize) -> KernelProgram {
 
 /// Build: the values of table `scan` as payload, keyed by the value modulo `modulus`.
 pub(super) fn build(scan: usize, into: usize, modulus: u32) -> KernelProgram {
-    let cap = format!("cap{into}");
-    let (column, word) = (format!("r{into}c0"), format!("r{into}k0"));
+    let cap = Slot::Capacity(into);
+    let (column, word) = (
+        Slot::Result(into, Part::Column(0)),
+        Slot::Result(into, Part::KeyWord(0)),
+    );
     super::kernel(
         SourceRows::Scan(scan),
         Some(into),
-        &["rows", &cap],
+        &[Slot::SourceRows, cap],
         &[
-            ("control", "u64*"),
-            ("c0", "const u32*"),
-            (&column, "u32*"),
-            (&word, "u64*"),
+            (Slot::Control, "u64*"),
+            (Slot::Scan(0, ColumnPart::Data), "const u32*"),
+            (column, "u32*"),
+            (word, "u64*"),
         ],
         &format!(
             "  for (u64 i = first; i < args.rows; i += stride) {{
@@ -136,26 +148,26 @@ pub(super) fn matches(
     below: u32,
     hash: bool,
 ) -> KernelProgram {
-    let (cap, slots) = (format!("cap{into}"), format!("slots{index}"));
+    let (cap, slots) = (Slot::Capacity(into), Slot::TableSlots(index));
     let names = [
-        format!("r{into}c0"),
-        format!("r{into}start"),
-        format!("r{into}len"),
-        format!("r{index}offsets"),
-        format!("r{index}keys"),
+        Slot::Result(into, Part::Column(0)),
+        Slot::Result(into, Part::Start),
+        Slot::Result(into, Part::Length),
+        Slot::Result(index, Part::Offsets),
+        Slot::Result(index, Part::Keys),
     ];
-    let mut sizes = vec!["rows", cap.as_str()];
+    let mut sizes = vec![Slot::SourceRows, cap];
     let mut pointers = vec![
-        ("control", "u64*"),
-        ("c0", "const u32*"),
-        (names[0].as_str(), "u32*"),
-        (names[1].as_str(), "u32*"),
-        (names[2].as_str(), "u32*"),
-        (names[3].as_str(), "const u32*"),
+        (Slot::Control, "u64*"),
+        (Slot::Scan(0, ColumnPart::Data), "const u32*"),
+        (names[0], "u32*"),
+        (names[1], "u32*"),
+        (names[2], "u32*"),
+        (names[3], "const u32*"),
     ];
     if hash {
-        sizes.push(&slots);
-        pointers.push((names[4].as_str(), "const u64*"));
+        sizes.push(slots);
+        pointers.push((names[4], "const u64*"));
     }
     let find = if hash {
         format!("hash_find(args.r{index}keys, args.{slots} - 1, args.c0[i])")
@@ -187,25 +199,25 @@ pub(super) fn matches(
 
 /// The payload of every pair of `from` with `index` into rows `into`.
 pub(super) fn pairs(from: usize, index: usize, into: usize) -> KernelProgram {
-    let (cap_from, cap) = (format!("cap{from}"), format!("cap{into}"));
+    let (cap_from, cap) = (Slot::Capacity(from), Slot::Capacity(into));
     let names = [
-        format!("r{from}pairs"),
-        format!("r{from}start"),
-        format!("r{index}rows"),
-        format!("r{index}c0"),
-        format!("r{into}c0"),
+        Slot::Result(from, Part::Pairs),
+        Slot::Result(from, Part::Start),
+        Slot::Result(index, Part::Entries),
+        Slot::Result(index, Part::Column(0)),
+        Slot::Result(into, Part::Column(0)),
     ];
     super::kernel(
         SourceRows::Pairs(from),
         Some(into),
-        &[&cap_from, &cap],
+        &[cap_from, cap],
         &[
-            ("control", "u64*"),
-            (&names[0], "const u64*"),
-            (&names[1], "const u32*"),
-            (&names[2], "const u32*"),
-            (&names[3], "const u32*"),
-            (&names[4], "u32*"),
+            (Slot::Control, "u64*"),
+            (names[0], "const u64*"),
+            (names[1], "const u32*"),
+            (names[2], "const u32*"),
+            (names[3], "const u32*"),
+            (names[4], "u32*"),
         ],
         &format!(
             "  const u64 parents = bounded_rows(args.control + {}, args.{cap_from});
@@ -224,13 +236,19 @@ pub(super) fn pairs(from: usize, index: usize, into: usize) -> KernelProgram {
 
 /// Rows `from` in descending order into `into`.
 pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> SortProgram {
-    let (source, target) = (format!("r{from}c0"), format!("r{into}c0"));
-    let (word, order) = (format!("r{into}k0"), format!("r{into}order"));
+    let (source, target) = (
+        Slot::Result(from, Part::Column(0)),
+        Slot::Result(into, Part::Column(0)),
+    );
+    let (word, order) = (
+        Slot::Result(into, Part::KeyWord(0)),
+        Slot::Result(into, Part::Order),
+    );
     let keys = super::kernel(
         SourceRows::Rows(from),
         Some(into),
-        &["rows"],
-        &[("control", "u64*"), (&source, "const u32*"), (&word, "u64*")],
+        &[Slot::SourceRows],
+        &[(Slot::Control, "u64*"), (source, "const u32*"), (word, "u64*")],
         &format!(
             "  const u64 rows = bounded_rows(args.control + {}, args.rows);
                for (u64 i = first; i < rows; i += stride) args.{word}[i] = 0xFFFFFFFFu - args.{source}[i];",
@@ -240,12 +258,12 @@ pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> S
     let gather = super::kernel(
         SourceRows::Rows(from),
         Some(into),
-        &["rows", "skip", "fetch"],
+        &[Slot::SourceRows, Slot::Skip, Slot::Fetch],
         &[
-            ("control", "u64*"),
-            (&source, "const u32*"),
-            (&target, "u32*"),
-            (&order, "const u32*"),
+            (Slot::Control, "u64*"),
+            (source, "const u32*"),
+            (target, "u32*"),
+            (order, "const u32*"),
         ],
         &format!(
             "  const u64 all = bounded_rows(args.control + {}, args.rows);
@@ -271,15 +289,15 @@ pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> S
 /// The number of every third row of the table `scan` into rows `into`, NULL for the others.
 pub(super) fn row_numbers(scan: usize, into: usize) -> KernelProgram {
     let (cap, column, valid) = (
-        format!("cap{into}"),
-        format!("r{into}c0"),
-        format!("r{into}n0"),
+        Slot::Capacity(into),
+        Slot::Result(into, Part::Column(0)),
+        Slot::Result(into, Part::Valid(0)),
     );
     super::kernel(
         SourceRows::Scan(scan),
         Some(into),
-        &["rows", &cap],
-        &[("control", "u64*"), (&column, "u32*"), (&valid, "u8*")],
+        &[Slot::SourceRows, cap],
+        &[(Slot::Control, "u64*"), (column, "u32*"), (valid, "u8*")],
         &format!(
             "  if (first == 0) args.control[{}] = args.rows;
                for (u64 i = first; i < args.rows && i < args.{cap}; i += stride) {{

@@ -1,7 +1,7 @@
 //! What shapes of results ask of memory.
 
+use crate::codegen::Part;
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::exec::prepare::places::Part;
 use crate::exec::prepare::shapes::{ColumnShape, IndexShape, Shape, Sizes};
 use crate::graph::IndexKind;
 
