@@ -87,11 +87,8 @@ mod trees;
 
 pub use boxes::{Entry, boxed};
 pub use fragment::{GpuFragmentExec, in_one_partition};
-pub use ladder::LadderCounts;
 pub use limit::{TimeLimit, TimeLimitExec};
 pub use lines::indented;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
 pub use rows::{DeviceRows, DeviceValues};
 pub use trees::TreeMetrics;
-
-pub(crate) use covering::CoveringIndexes;

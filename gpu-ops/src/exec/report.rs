@@ -7,9 +7,8 @@ use std::sync::Arc;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
-use super::ladder::LadderCounts;
 use super::trees::TreeMetrics;
-use crate::memory::SpillDirectory;
+use crate::memory::{LadderCounts, SpillDirectory};
 
 /// How a fragment behaves when it meets a limit.
 #[derive(Debug, Clone, Default)]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::control::Control;
-use super::covering::{Covering, Finished};
+use super::covering::{self, Covering, Finished};
 use super::head::Head;
 use super::places::Part;
 use super::prepared::{
@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
             return self.fill_result(kernel);
         };
         if let Some(what) = &kernel.covering
-            && let Some(index) = self.runtime.indexes().find(what)
+            && let Some(index) = covering::find(self.runtime.indexes(), what)
         {
             return self.adopt(into, index);
         }
@@ -364,7 +364,7 @@ impl<'a> Run<'a> {
                 count: Control::word(control, into, ControlWord::Count),
                 null_key: Control::word(control, into, ControlWord::NullKey) != 0,
             };
-            self.runtime.indexes().keep(what, index, budget);
+            covering::keep(self.runtime.indexes(), what, index, budget);
         }
     }
 

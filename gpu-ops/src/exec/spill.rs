@@ -13,10 +13,9 @@ use super::run::Run;
 use super::shapes::ColumnShape;
 use super::storage::Store;
 use crate::codegen::JoinKeys;
-use crate::device::Event;
+use crate::device::{Event, StreamLease};
 use crate::error::Result;
 use crate::graph::ResultId;
-use crate::runtime::StreamLease;
 
 /// Chunks that lie on the device while a side is split: the rows of a stride, the same rows in partitions, those that leave,
 /// and one to spare.

@@ -17,11 +17,10 @@ use super::shapes::Sizes;
 use super::storage::Store;
 use super::strides::Scan;
 use crate::codegen::ControlWord;
-use crate::device::{Event, Stream};
+use crate::device::{Event, Stream, StreamLease};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::primitives::{self, Digits, Keys, Partitioning, Payload, RowCount};
-use crate::runtime::StreamLease;
 
 /// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
 /// they are partitioned or sorted, those of the next part come meanwhile, and there is what is made of them.

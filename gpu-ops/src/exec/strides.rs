@@ -9,10 +9,10 @@ use std::ops::Range;
 use super::places::{ColumnPart, Place};
 use super::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
 use crate::column::{Column, Encoding};
-use crate::device::{Device, DevicePtr, Event, Stream};
+use crate::device::{Device, DevicePtr, Event, Stream, StreamLease};
 use crate::error::Result;
 use crate::memory::DeviceBuffer;
-use crate::runtime::{Runtime, StreamLease};
+use crate::runtime::Runtime;
 use crate::tables::Arrival;
 
 /// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.

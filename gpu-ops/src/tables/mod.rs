@@ -28,6 +28,7 @@ mod source;
 
 pub(crate) use arrival::{Arrival, WithdrawOnDrop};
 pub use cache::{LoadedTable, ResidentColumn, TableCache};
+pub(crate) use load::LoadFor;
 pub use pin::PinnedTable;
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use source::{ScanAnalysis, TableSource};
