@@ -7,8 +7,9 @@ use std::fmt::Write as _;
 use super::emitted::{EmittedProbe, EmittedStep};
 use super::kernel::{KernelWriter, line};
 use super::levels::{Carried, Level, Probes, is_mask};
+use crate::algorithm::Balance;
 use crate::error::{GpuError, Result};
-use crate::graph::{Balance, ProbeKind, TreeOptions};
+use crate::graph::{ProbeKind, TreeOptions};
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.
 const QUEUE: u64 = 64;
