@@ -86,3 +86,48 @@ fn as_type<T: KeptResult>(result: &dyn KeptResult) -> Option<&T> {
     let result: &dyn Any = result;
     result.downcast_ref()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug)]
+    struct Sized {
+        bytes: usize,
+        idle: bool,
+    }
+
+    impl KeptResult for Sized {
+        fn bytes(&self) -> usize {
+            self.bytes
+        }
+
+        fn is_idle(&self) -> bool {
+            self.idle
+        }
+    }
+
+    #[test]
+    fn what_was_used_last_goes_last_and_what_is_used_stays() {
+        let results = KeptResults::default();
+        let found =
+            |bytes: usize| results.find(|kept: &Sized| (kept.bytes == bytes).then_some(kept.bytes));
+        for (bytes, idle) in [(1, true), (2, false), (4, true), (8, true)] {
+            results.keep(Sized { bytes, idle }, |_| true);
+        }
+        assert_eq!((results.held(), results.idle_bytes()), ((4, 15), 13));
+        assert_eq!(found(1), Some(1));
+        assert_eq!(results.release(3), 4);
+        assert_eq!((found(4), found(1)), (None, Some(1)));
+        results.keep(
+            Sized {
+                bytes: 16,
+                idle: true,
+            },
+            |kept| kept.bytes != 8,
+        );
+        assert_eq!(results.held(), (3, 19));
+        assert_eq!(results.release(usize::MAX), 17);
+        assert_eq!(results.clear(), 2);
+    }
+}

@@ -14,31 +14,15 @@ use super::arrival::{Arrival, Coming, Offer};
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
-use super::load::{LoadFor, Units};
+use super::load::{LoadFor, Units, unexpected};
+use super::loaded::LoadedTable;
 use super::pin::is_pinned;
-use super::read::unexpected;
 use super::source::{Kind, TableSource};
 use crate::column::{Column, ColumnRoom, StringPolicy};
 use crate::device::Stream;
 use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
-
-/// Columns of one table, ready for kernels.
-#[derive(Debug, Clone)]
-pub struct LoadedTable {
-    /// Rows of every column.
-    pub rows: usize,
-    /// The requested columns, in the order of the request.
-    pub columns: Vec<Arc<Column>>,
-    /// Milliseconds spent reading, encoding and uploading, waiting for another session's load
-    /// included; 0 when all columns were resident.
-    pub load_ms: f64,
-    /// Bytes copied to the device for this request.
-    pub bytes_uploaded: usize,
-    /// How many of the requested columns were not resident.
-    pub columns_loaded: usize,
-}
 
 /// One entry of [`TableCache::resident`].
 #[derive(Debug, Clone)]

@@ -255,6 +255,11 @@ impl InWork {
     }
 }
 
+/// The error of a load of which nothing was expected and that is not as expected.
+pub(super) fn unexpected() -> GpuError {
+    GpuError::Internal("columns of which nothing was expected are not as expected".into())
+}
+
 pub(super) fn stopped(error: JoinError) -> GpuError {
     GpuError::Internal(format!("a table reader stopped: {error}"))
 }

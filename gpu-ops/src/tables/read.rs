@@ -9,10 +9,11 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::TaskContext;
 
 use super::arrival::Offer;
-use super::cache::{LoadedTable, TableCache};
+use super::cache::TableCache;
 use super::entries::{Wanted, numbers};
 use super::files::FileTable;
-use super::load::{LoadFor, Place, Reader, Units, stopped};
+use super::load::{LoadFor, Place, Reader, Units, stopped, unexpected};
+use super::loaded::LoadedTable;
 use super::places::{Homes, Places, purpose};
 use super::row_groups::Layout;
 use super::source::TableSource;
@@ -203,8 +204,4 @@ async fn blocking<T: Send + 'static>(
     steps
         .await
         .map_err(|error| GpuError::Internal(format!("an upload stopped: {error}")))?
-}
-
-pub(super) fn unexpected() -> GpuError {
-    GpuError::Internal("columns of which nothing was expected are not as expected".into())
 }

@@ -20,7 +20,7 @@ use datafusion::physical_plan::{
     StatisticsArgs,
 };
 
-use super::cache::LoadedTable;
+use super::loaded::LoadedTable;
 use crate::column::{Column, is_text};
 use crate::device::Streams;
 use crate::error::{GpuError, Result};
