@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use warpline_gpu::exec::LadderCounts;
+use warpline_gpu::memory::LadderCounts;
 use warpline_gpu::runtime::Runtime;
 pub use warpline_gpu::tables::ResidentColumn;
 use warpline_planner::ByteSize;

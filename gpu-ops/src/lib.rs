@@ -16,9 +16,10 @@
 //!
 //! While a [`trace`] is taken, all that the host and the streams do is noted for a timeline.
 //!
-//! [`expr`] holds the typed expressions in between. Nothing here decides *what* runs on the device;
+//! [`algorithm`] names the ways of joining, grouping and balancing. [`expr`] holds the typed expressions in between. Nothing here decides *what* runs on the device;
 //! that is the planner's part, which reaches in through [`pipeline::PlacementPolicy`].
 
+pub mod algorithm;
 pub mod calibrate;
 pub mod codegen;
 pub mod column;

@@ -1,15 +1,15 @@
 //! One query on a device: whether it goes on, and how much of the device's memory it holds.
 //!
-//! Streams carry the query that they work for ([`crate::device::Stream`]), so a query that was stopped queues nothing more,
-//! however deep the code that tries. Threads that work for a query enter it: buffers that they allocate count
+//! Streams carry the flag of the query that they work for ([`crate::device::Stream`]), so a query that was stopped queues
+//! nothing more, however deep the code that tries. Threads that work for a query enter it: buffers that they allocate count
 //! as its memory, and where memory is short they wait in its name.
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use crate::error::{GpuError, Result};
-use crate::stop::{StopPlace, StopWords};
+use crate::device::{CancelFlag, StopSignal};
+use crate::error::Result;
 
 thread_local! {
     static CURRENT: RefCell<Option<Arc<Query>>> = const { RefCell::new(None) };
@@ -21,8 +21,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 /// What is known of a query from its beginning to its end. Sizes are in bytes.
 #[derive(Debug)]
 pub struct Query {
-    number: u64,
-    stopped: AtomicBool,
+    /// Whether it goes on; its streams have it too.
+    cancel: Arc<CancelFlag>,
     /// Held by buffers made for it. Others may free them.
     held: AtomicI64,
     peak: AtomicI64,
@@ -34,8 +34,6 @@ pub struct Query {
     adopted: AtomicI64,
     waits: AtomicU64,
     evictions: AtomicU64,
-    /// By which its kernels learn that it was stopped.
-    stop_words: Option<Arc<StopWords>>,
 }
 
 impl Query {
@@ -44,11 +42,10 @@ impl Query {
         Self::begin_with(None)
     }
 
-    /// A query that begins now, whose kernels learn by these words that it was stopped.
-    pub(crate) fn begin_with(stop_words: Option<Arc<StopWords>>) -> Arc<Self> {
+    /// A query that begins now, whose kernels learn by this signal that it was stopped.
+    pub(crate) fn begin_with(signal: Option<Arc<dyn StopSignal>>) -> Arc<Self> {
         Arc::new(Self {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            stopped: AtomicBool::new(false),
+            cancel: CancelFlag::new(NEXT.fetch_add(1, Ordering::Relaxed), signal),
             held: AtomicI64::new(0),
             peak: AtomicI64::new(0),
             before_results: AtomicI64::new(0),
@@ -56,40 +53,30 @@ impl Query {
             adopted: AtomicI64::new(0),
             waits: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
-            stop_words,
         })
     }
 
     /// Older queries have smaller numbers.
     pub(crate) fn number(&self) -> u64 {
-        self.number
+        self.cancel.number()
     }
 
-    /// Nothing more is queued for it from now on. Kernels on the device that could take long leave soon, and what they leave
-    /// behind is worth nothing: the word by which they learn of it is written last, so that whoever reads what such a kernel
-    /// left finds here that the query was stopped.
+    /// Whether it goes on, for the streams that work for it.
+    pub(crate) fn cancel(&self) -> &Arc<CancelFlag> {
+        &self.cancel
+    }
+
+    /// Nothing more is queued for it from now on, and kernels on the device that could take long leave soon.
     pub fn stop(&self) {
-        self.stopped.store(true, Ordering::SeqCst);
-        if let Some(words) = &self.stop_words {
-            words.stop(self.number);
-        }
-    }
-
-    /// Where its kernels look for whether it was stopped.
-    pub(crate) fn stop_place(&self) -> StopPlace {
-        let words = self.stop_words.as_ref();
-        words.map_or_else(StopPlace::default, |words| words.place(self.number))
+        self.cancel.stop();
     }
 
     /// Does it go on?
     ///
     /// # Errors
-    /// [`GpuError::Stopped`] when it does not.
+    /// [`crate::GpuError::Stopped`] when it does not.
     pub fn check(&self) -> Result<()> {
-        match self.stopped.load(Ordering::SeqCst) {
-            true => Err(GpuError::Stopped),
-            false => Ok(()),
-        }
+        self.cancel.check()
     }
 
     /// The most bytes that buffers made for it held at one time, among them columns that it made resident.
@@ -188,6 +175,7 @@ impl Drop for StopOnDrop {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::error::GpuError;
 
     #[test]
     fn threads_work_for_the_query_that_they_entered() {

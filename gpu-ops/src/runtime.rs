@@ -5,7 +5,6 @@ mod modules;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -18,11 +17,12 @@ use crate::device::emulated::EmulatedDevice;
 use crate::device::faulty::{FailurePlan, FaultyDevice};
 use crate::device::pinned::PinnedMemory;
 use crate::device::traced::TracedDevice;
-use crate::device::{Device, Kernel, Stream};
+use crate::device::{Device, Kernel, StopSignal, Stream, StreamLease, Streams};
 use crate::error::{GpuError, Result};
-use crate::exec::{CoveringIndexes, LadderCounts};
 use crate::machine::Machine;
-use crate::memory::{DeviceBuffer, MemoryPool, PressureHandler, memory_of_machine};
+use crate::memory::{
+    DeviceBuffer, KeptResults, LadderCounts, MemoryPool, PressureHandler, memory_of_machine,
+};
 use crate::stop::StopWords;
 use crate::tables::TableCache;
 use crate::trace::{StreamSpan, Trace, Work};
@@ -46,30 +46,10 @@ pub struct RuntimeOptions {
     pub host_memory: Option<usize>,
 }
 
-/// A stream that nobody else uses until it is dropped; then the next run has it.
-pub struct StreamLease {
-    stream: Stream,
-    idle: Arc<Mutex<Vec<Stream>>>,
-}
-
-impl Deref for StreamLease {
-    type Target = Stream;
-
-    fn deref(&self) -> &Stream {
-        &self.stream
-    }
-}
-
-impl Drop for StreamLease {
-    fn drop(&mut self) {
-        self.idle.lock().push(self.stream.clone());
-    }
-}
-
 /// What is kept between queries, and given back when the pool is short: indexes, which can be built again, before columns.
 struct Kept {
     tables: Arc<TableCache>,
-    indexes: CoveringIndexes,
+    indexes: KeptResults,
 }
 
 impl PressureHandler for Kept {
@@ -110,7 +90,7 @@ pub struct Runtime {
     builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,
-    idle_streams: Arc<Mutex<Vec<Stream>>>,
+    streams: Arc<Streams>,
     used: AtomicBool,
     /// Of all queries so far.
     ladder: Mutex<LadderCounts>,
@@ -189,7 +169,7 @@ impl Runtime {
         }
         let kept = Arc::new(Kept {
             tables: Arc::new(tables),
-            indexes: CoveringIndexes::default(),
+            indexes: KeptResults::default(),
         });
         let handler: Weak<dyn PressureHandler> = Arc::<Kept>::downgrade(&kept);
         pool.set_pressure_handler(handler);
@@ -198,6 +178,7 @@ impl Runtime {
         host_pool.set_pressure_handler(handler);
         Ok(Arc::new(Self {
             machine: Arc::new(Machine::of(device.info())),
+            streams: Streams::new(Arc::clone(&device)),
             device,
             faulty,
             traced,
@@ -210,7 +191,6 @@ impl Runtime {
             builtin: Mutex::default(),
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
-            idle_streams: Arc::default(),
             used: AtomicBool::new(false),
             ladder: Mutex::default(),
         }))
@@ -227,8 +207,9 @@ impl Runtime {
     }
 
     /// By which kernels learn that their query was stopped, where the device reaches host memory.
-    pub(crate) fn stop_words(&self) -> Option<&Arc<StopWords>> {
-        self.stop_words.as_ref()
+    pub(crate) fn stop_signal(&self) -> Option<Arc<dyn StopSignal>> {
+        let words = self.stop_words.clone()?;
+        Some(words)
     }
 
     /// All memory of the device.
@@ -267,7 +248,7 @@ impl Runtime {
     }
 
     /// Indexes over whole tables that are kept on the device.
-    pub(crate) fn indexes(&self) -> &CoveringIndexes {
+    pub(crate) fn indexes(&self) -> &KeptResults {
         &self.kept.indexes
     }
 
@@ -372,15 +353,12 @@ impl Runtime {
     /// # Errors
     /// [`GpuError::Device`] when the device makes no stream.
     pub fn lease_stream(&self) -> Result<StreamLease> {
-        let kept = self.idle_streams.lock().pop();
-        let stream = match kept {
-            Some(stream) => stream,
-            None => self.device.create_stream()?,
-        };
-        Ok(StreamLease {
-            stream,
-            idle: Arc::clone(&self.idle_streams),
-        })
+        self.streams.lease()
+    }
+
+    /// The streams that nobody uses at the moment.
+    pub fn streams(&self) -> &Arc<Streams> {
+        &self.streams
     }
 
     /// True for the first caller.

@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::device::{Device, DevicePtr};
+use crate::device::{Device, DevicePtr, StopPlace, StopSignal};
 use crate::error::Result;
 
 /// Number of words: a page of them.
@@ -19,15 +19,6 @@ const WORDS: u64 = 512;
 pub(crate) struct StopWords {
     device: Arc<dyn Device>,
     first: DevicePtr,
-}
-
-/// Where the kernels of a query look, and what they find there once it was stopped.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct StopPlace {
-    /// Address of a word; null: nowhere.
-    pub(crate) word: DevicePtr,
-    /// Never 0.
-    pub(crate) number: u64,
 }
 
 impl StopWords {
@@ -50,26 +41,26 @@ impl StopWords {
         Ok(Arc::new(words))
     }
 
-    /// The place of the query with this number.
-    pub(crate) fn place(&self, query: u64) -> StopPlace {
-        StopPlace {
-            word: self.first.offset(query % WORDS * size_of::<u64>() as u64),
-            number: query.wrapping_add(1),
-        }
-    }
-
-    /// Tell the kernels of the query with this number.
-    pub(crate) fn stop(&self, query: u64) {
-        let number = self.place(query).number;
-        self.word(query % WORDS).store(number, Ordering::SeqCst);
-    }
-
     fn word(&self, place: u64) -> &AtomicU64 {
         let address = self.first.offset(place * size_of::<u64>() as u64);
         let word = std::ptr::with_exposed_provenance_mut(address.0 as usize);
         // SAFETY: a word, aligned, of host memory that lives as long as `self`; the host writes it by atomics alone, and
         // kernels do not.
         unsafe { AtomicU64::from_ptr(word) }
+    }
+}
+
+impl StopSignal for StopWords {
+    fn place(&self, query: u64) -> StopPlace {
+        StopPlace {
+            word: self.first.offset(query % WORDS * size_of::<u64>() as u64),
+            number: query.wrapping_add(1),
+        }
+    }
+
+    fn stop(&self, query: u64) {
+        let number = self.place(query).number;
+        self.word(query % WORDS).store(number, Ordering::SeqCst);
     }
 }
 

@@ -128,12 +128,13 @@ pub mod tree;
 pub mod zipf;
 
 pub use decision::Decision;
-pub use group::{GroupAlgorithm, GroupWorkload, choose_group};
-pub use join::{JoinAlgorithm, JoinWorkload, choose_join};
+pub use group::{GroupWorkload, choose_group};
+pub use join::{JoinWorkload, choose_join};
 pub use price::Price;
 
 use std::sync::Arc;
 
+use warpline_gpu::algorithm::GroupAlgorithm;
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::machine::{Machine, Origin};
 use warpline_gpu::pipeline::{

@@ -24,14 +24,15 @@ pub mod size;
 pub mod stats;
 pub mod translate;
 
-pub use choose::{CostedPolicy, GroupAlgorithm, JoinAlgorithm};
-pub use config::{GroupSetting, JoinSetting, PipelineShape, Setting, WarplineConfig};
+pub use choose::CostedPolicy;
+pub use config::{GroupSetting, JoinSetting, Setting, WarplineConfig};
 pub use error::PlannerError;
 pub use metrics::FragmentTotals;
 pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};
 pub use policy::FragmentPlanner;
 pub use reason::Reason;
 pub use size::ByteSize;
+pub use warpline_gpu::algorithm::{GroupAlgorithm, JoinAlgorithm, PipelineShape};
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

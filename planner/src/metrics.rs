@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use warpline_gpu::exec::{GpuFragmentExec, LadderCounts, TreeMetrics};
+use warpline_gpu::exec::{GpuFragmentExec, TreeMetrics};
+use warpline_gpu::memory::LadderCounts;
 
 use crate::placement::PlacementReportExec;
 

@@ -7,7 +7,7 @@ use warpline_gpu::GpuError;
 use warpline_gpu::exec::{FragmentReport, GpuFragmentExec};
 use warpline_gpu::synthetic::{self, Made, Outcome};
 use warpline_gpu::tables::ResidentProvider;
-use warpline_planner::{GroupAlgorithm, Setting, choose::join::JoinAlgorithm};
+use warpline_planner::{GroupAlgorithm, JoinAlgorithm, Setting};
 use warpline_tpch::WorkBalance;
 
 use super::report::LinkBytes;

@@ -8,7 +8,7 @@
 
 use futures::FutureExt;
 use warpline_gpu::synthetic::{KeyKind, Made, Numbers, Outcome, Side, joined, make};
-use warpline_planner::choose::join::JoinAlgorithm;
+use warpline_planner::JoinAlgorithm;
 use warpline_planner::{JoinSetting, WarplineConfig};
 
 use super::answered::{self, Attempt, answered, emit_if_possible, register};

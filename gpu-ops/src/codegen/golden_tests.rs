@@ -19,15 +19,15 @@ use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 
 use super::program::{KernelProgram, Program, StepProgram};
+use crate::algorithm::{Balance, MaterializedJoin};
 use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::{Device, DeviceInfo};
 use crate::error::{GpuError, Result};
 use crate::expr::{BinaryOp, Expr, Node};
 use crate::graph::{
-    Balance, Build, Graph, IndexChoice, IndexKind, IndexProfile, MaterializedJoin, Parts, Pipeline,
-    Policy, Probe, ProbeKind, ResultColumn, ResultKind, ResultSpec, Sink, Sort, SortKey, Source,
-    Stage, Step, TreeOptions,
+    Build, Graph, IndexChoice, IndexKind, IndexProfile, Parts, Pipeline, Policy, Probe, ProbeKind,
+    ResultColumn, ResultKind, ResultSpec, Sink, Sort, SortKey, Source, Stage, Step, TreeOptions,
 };
 use crate::memory::MemoryPool;
 use crate::pipeline::{

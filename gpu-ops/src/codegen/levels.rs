@@ -11,9 +11,10 @@ use super::kernel::KernelWriter;
 use super::loads::storage_type;
 use super::scope::{Access, ScopeColumn, Shape};
 use super::value::Meaning;
+use crate::algorithm::{Balance, Materialization};
 use crate::column::Encoding;
 use crate::error::Result;
-use crate::graph::{Balance, Materialization, ProbeKind, TreeOptions};
+use crate::graph::{ProbeKind, TreeOptions};
 
 /// Levels from which on steps that drop rows no longer begin a new one: queues live in shared memory.
 const MOST_LEVELS: usize = 8;

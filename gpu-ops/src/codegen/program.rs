@@ -16,8 +16,9 @@ use super::lookup::LookupTable;
 use super::range::Range;
 use super::tree::TreeLayout;
 use super::value::{CType, Meaning};
+use crate::algorithm::MaterializedJoin;
 use crate::column::Column;
-use crate::graph::{IndexKind, MaterializedJoin, ProbeKind, ResultId, ResultSpec};
+use crate::graph::{IndexKind, ProbeKind, ResultId, ResultSpec};
 use crate::pipeline::{GroupPlacement, Regroup};
 
 /// Control words of each result.

@@ -8,8 +8,9 @@ use super::emitted::{EmittedProbe, EmittedStep};
 use super::kernel::{KernelWriter, line};
 use super::levels::{Carried, Level, Probes, is_mask};
 use super::slot::{Part, Slot};
+use crate::algorithm::Balance;
 use crate::error::{GpuError, Result};
-use crate::graph::{Balance, ProbeKind, TreeOptions};
+use crate::graph::{ProbeKind, TreeOptions};
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.
 pub(super) const QUEUE: u64 = 64;

@@ -16,7 +16,7 @@ use super::distinct::{self, Count, value_at};
 use super::early::{Early, EarlyBuffer, EarlyColumn};
 use super::home::{ColumnRoom, Home};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
-use super::rewrite::{put, write_dictionary, write_integers};
+use super::rewrite::{mixed, put, write_dictionary, write_integers};
 use super::sketch::{Sketch, sampled_rows};
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
@@ -528,8 +528,4 @@ fn text_in_place(
     let same =
         codes.len() == texts.len() && (0..texts.len()).all(|i| codes.contains_key(texts.get(i)));
     Ok(same.then(|| place.keep()))
-}
-
-pub(super) fn mixed(what: &str) -> GpuError {
-    GpuError::Internal(format!("{what} in a column of another encoding"))
 }

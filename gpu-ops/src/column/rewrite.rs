@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::assemble::mixed;
 use super::chunk::Codes;
-use crate::error::Result;
+use crate::error::{GpuError, Result};
 
 /// Write `bytes(value)` of each value, one after the other.
 pub(super) fn put<T: Copy, const W: usize>(
@@ -83,4 +82,9 @@ pub(super) fn write_dictionary(
         Codes::U32(codes) => put_codes(&codes[rows], out, width, |v| code(v as usize)),
         Codes::U64(_) | Codes::I128(_) => Err(mixed("wide dictionary codes")),
     }
+}
+
+/// The error of pieces whose encodings do not go together.
+pub(super) fn mixed(what: &str) -> GpuError {
+    GpuError::Internal(format!("{what} in a column of another encoding"))
 }

@@ -300,10 +300,10 @@ impl Device for FaultyDevice {
         config: LaunchConfig,
         arguments: &[u8],
     ) -> Result<()> {
-        if let Some(query) = stream.query()
+        if let Some(cancel) = stream.cancel()
             && self.strike(Operation::Stop).is_some()
         {
-            query.stop();
+            cancel.stop();
         }
         stream.check()?;
         self.pass(Operation::Launch)?;

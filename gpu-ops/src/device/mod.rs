@@ -5,6 +5,7 @@
 //! [`crate::memory::DeviceBuffer`]s, never with raw addresses.
 
 mod accepted;
+mod cancel;
 pub mod cubin_cache;
 pub mod cuda;
 pub mod emulated;
@@ -13,16 +14,17 @@ pub mod faulty;
 pub mod nvrtc;
 pub mod pinned;
 pub mod probe;
+mod streams;
 pub mod traced;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub(crate) use cancel::{CancelFlag, StopPlace, StopSignal};
+pub use streams::{StreamLease, Streams};
 pub use warpline_cuda::DevicePtr;
 
 use crate::error::Result;
-use crate::query::Query;
-use crate::stop::StopPlace;
 
 /// What is known about a device from the moment it is opened.
 #[derive(Debug, Clone)]
@@ -64,11 +66,11 @@ pub struct LaunchConfig {
 
 /// A queue of device work; operations on one stream run in order.
 ///
-/// A query that works on it may be noted with it: what is queued after the query was stopped is refused.
+/// The flag of a query that works on it may be noted with it: what is queued after the query was stopped is refused.
 #[derive(Clone)]
 pub struct Stream(
     pub(crate) Arc<dyn std::any::Any + Send + Sync>,
-    Option<Arc<Query>>,
+    Option<Arc<CancelFlag>>,
 );
 
 impl Stream {
@@ -77,10 +79,10 @@ impl Stream {
         Self(handle, None)
     }
 
-    /// The same queue, for work of this query.
+    /// The same queue, for work that goes on as long as this flag says so.
     #[must_use]
-    pub(crate) fn of(&self, query: &Arc<Query>) -> Self {
-        Self(Arc::clone(&self.0), Some(Arc::clone(query)))
+    pub(crate) fn of(&self, cancel: &Arc<CancelFlag>) -> Self {
+        Self(Arc::clone(&self.0), Some(Arc::clone(cancel)))
     }
 
     /// Is it the same queue, whatever query it is used for?
@@ -93,20 +95,20 @@ impl Stream {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// The query that it is used for.
-    pub(crate) fn query(&self) -> Option<&Arc<Query>> {
+    /// Whether the query that it is used for goes on.
+    pub(crate) fn cancel(&self) -> Option<&Arc<CancelFlag>> {
         self.1.as_ref()
     }
 
     /// Where kernels of the query that it is used for learn that it was stopped.
     pub(crate) fn stop_place(&self) -> StopPlace {
-        let place = self.1.as_ref().map(|query| query.stop_place());
+        let place = self.1.as_ref().map(|cancel| cancel.stop_place());
         place.unwrap_or_default()
     }
 
     /// An error once the query that it is used for was stopped.
     pub(crate) fn check(&self) -> Result<()> {
-        self.1.as_ref().map_or(Ok(()), |query| query.check())
+        self.1.as_ref().map_or(Ok(()), |cancel| cancel.check())
     }
 }
 

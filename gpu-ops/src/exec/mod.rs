@@ -47,9 +47,7 @@ mod tests;
 
 pub use frame::TreeMetrics;
 pub use node::{
-    Entry, FragmentOptions, FragmentReport, GpuFragmentExec, LadderCounts, StepReport, TimeLimit,
-    TimeLimitExec, boxed, in_one_partition, indented,
+    Entry, FragmentOptions, FragmentReport, GpuFragmentExec, StepReport, TimeLimit, TimeLimitExec,
+    boxed, in_one_partition, indented,
 };
 pub use output::{DeviceRows, DeviceValues};
-
-pub(crate) use prepare::CoveringIndexes;

@@ -20,9 +20,10 @@ mod tree;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
-pub use policy::{IndexChoice, IndexKind, IndexProfile, MaterializedJoin, Policy};
-pub use tree::{Balance, Materialization, TreeOptions};
+pub use policy::{IndexChoice, IndexKind, IndexProfile, Policy};
+pub use tree::TreeOptions;
 
+use crate::algorithm::MaterializedJoin;
 use crate::expr::Expr;
 use crate::pipeline::{Aggregate, GroupRoom, ScanSource};
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::Graph;
+use crate::algorithm::MaterializedJoin;
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::pipeline::{PlacementPolicy, ScanSource};
@@ -21,43 +22,6 @@ pub enum IndexKind {
     /// None: the entries lie in the order of their keys or of their keys' partitions, and every probing side is
     /// brought into the same order before the two are joined.
     Materialized(MaterializedJoin),
-}
-
-/// How two sides that lie in memory are joined (Wu et al., SIGMOD 2025, section 4).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum MaterializedJoin {
-    /// Both sides are partitioned by the hash of their keys, with row numbers in place of the other columns; a
-    /// hash table in shared memory a partition.
-    PhjUr,
-    /// The same, and the other columns are partitioned along.
-    PhjTr,
-    /// Both sides are sorted by their keys, with row numbers in place of the other columns, and merged.
-    SmjUr,
-    /// The same, and the other columns are sorted along.
-    SmjTr,
-}
-
-impl MaterializedJoin {
-    /// Are the sides sorted, not partitioned?
-    pub fn sorts(self) -> bool {
-        matches!(self, Self::SmjUr | Self::SmjTr)
-    }
-
-    /// Do the other columns move with the keys, so that what is read of them later lies close together?
-    pub fn transforms(self) -> bool {
-        matches!(self, Self::PhjTr | Self::SmjTr)
-    }
-}
-
-impl fmt::Display for MaterializedJoin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::PhjUr => "phj_ur",
-            Self::PhjTr => "phj_tr",
-            Self::SmjUr => "smj_ur",
-            Self::SmjTr => "smj_tr",
-        })
-    }
 }
 
 /// What an index is chosen from.

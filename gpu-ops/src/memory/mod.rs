@@ -21,6 +21,8 @@
 
 mod batch_files;
 mod buffer;
+mod kept;
+mod ladder;
 mod ledger;
 mod machine;
 mod pool;
@@ -35,6 +37,8 @@ mod turns;
 
 pub(crate) use batch_files::{BatchFile, BatchWriter};
 pub use buffer::{DeviceBuffer, DeviceValue};
+pub(crate) use kept::{KeptResult, KeptResults};
+pub use ladder::LadderCounts;
 pub(crate) use machine::memory_of_machine;
 pub(crate) use pool::size_class;
 pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};

@@ -228,7 +228,10 @@ pub fn make(runtime: &Arc<Runtime>, stream: &Stream, side: Side) -> Result<Made>
         ));
     }
     runtime.device().synchronize(stream)?;
-    let table = ResidentTable::try_new(Arc::clone(runtime), side.name, columns)?;
+    let table = {
+        let (pool, streams) = (Arc::clone(runtime.pool()), Arc::clone(runtime.streams()));
+        ResidentTable::try_new(pool, streams, side.name, columns)?
+    };
     Ok(Made {
         side,
         table: Arc::new(table),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
-use super::cache::LoadedTable;
+use super::loaded::LoadedTable;
 use super::places::Places;
 use crate::column::{Column, Laid};
 use crate::device::{Device, Event, Stream};

@@ -14,31 +14,15 @@ use super::arrival::{Arrival, Coming, Offer};
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
-use super::load::Units;
+use super::load::{LoadFor, Units, unexpected};
+use super::loaded::LoadedTable;
 use super::pin::is_pinned;
-use super::read::unexpected;
 use super::source::{Kind, TableSource};
 use crate::column::{Column, ColumnRoom, StringPolicy};
 use crate::device::Stream;
 use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
-
-/// Columns of one table, ready for kernels.
-#[derive(Debug, Clone)]
-pub struct LoadedTable {
-    /// Rows of every column.
-    pub rows: usize,
-    /// The requested columns, in the order of the request.
-    pub columns: Vec<Arc<Column>>,
-    /// Milliseconds spent reading, encoding and uploading, waiting for another session's load
-    /// included; 0 when all columns were resident.
-    pub load_ms: f64,
-    /// Bytes copied to the device for this request.
-    pub bytes_uploaded: usize,
-    /// How many of the requested columns were not resident.
-    pub columns_loaded: usize,
-}
 
 /// One entry of [`TableCache::resident`].
 #[derive(Debug, Clone)]
@@ -148,7 +132,11 @@ impl TableCache {
         ctx: Arc<TaskContext>,
         stream: &Stream,
     ) -> Result<Arc<LoadedTable>> {
-        self.get_arriving(source, columns, needs_codes, room, None, ctx, stream)
+        let work = LoadFor {
+            stream: stream.clone(),
+            query: None,
+        };
+        self.get_arriving(source, columns, needs_codes, room, None, ctx, &work)
             .await
     }
 
@@ -169,7 +157,7 @@ impl TableCache {
         room: &ColumnRoom,
         arrival: Option<&Arc<Arrival>>,
         ctx: Arc<TaskContext>,
-        stream: &Stream,
+        work: &LoadFor,
     ) -> Result<Arc<LoadedTable>> {
         if let Some(column) = columns.iter().find(|c| **c >= source.schema.fields().len()) {
             return Err(GpuError::Internal(format!(
@@ -206,7 +194,7 @@ impl TableCache {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
                 let units = Units::Plan(fresh, columns.to_vec());
-                let load = self.load(source, wanted, units, None, None, room, &ctx, stream);
+                let load = self.load(source, wanted, units, None, None, room, &ctx, work);
                 let loaded = load.await?.ok_or_else(unexpected)?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
@@ -223,7 +211,7 @@ impl TableCache {
         // Another session may have loaded them meanwhile.
         drop(std::mem::take(&mut found.columns));
         let mut found = self.find(&key, source, &anchor, wanted);
-        let changed = self.settle(&mut found.columns, &found.pinned, room, stream)?;
+        let changed = self.settle(&mut found.columns, &found.pinned, room, &work.stream)?;
         self.replace(&key, wanted, &found.columns, &changed);
         if let Some(complete) = found.complete() {
             self.count_hits(&key, wanted);
@@ -253,12 +241,12 @@ impl TableCache {
         });
         let loaded = match (&source.kind, &found.anchor) {
             (Kind::Files(table), _) => {
-                self.load_files(source, table, files, &missing, offer, room, &ctx, stream)
+                self.load_files(source, table, files, &missing, offer, room, &ctx, work)
                     .await?
             }
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
                 let units = Units::of_batches(&table.ordered(anchor), &numbers(&missing));
-                let load = self.load(source, &missing, units, None, None, room, &ctx, stream);
+                let load = self.load(source, &missing, units, None, None, room, &ctx, work);
                 load.await?.ok_or_else(unexpected)?
             }
             _ => return Err(GpuError::Internal("a table changed its kind".into())),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
 
-use super::cache::LoadedTable;
 use super::files::{FileKey, FileTable};
+use super::loaded::LoadedTable;
 use super::memory::{MemoryAnchor, MemoryKey};
 use super::pin::Pin;
 use super::source::TableSource;

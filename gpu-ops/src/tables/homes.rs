@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::cache::{LoadedTable, TableCache};
+use super::cache::TableCache;
 use super::entries::{Place, Resident, TableKey, Wanted};
+use super::loaded::LoadedTable;
 use crate::column::{Column, ColumnRoom};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};

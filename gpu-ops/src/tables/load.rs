@@ -14,11 +14,22 @@ use futures::{StreamExt, TryStreamExt};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::column::{ChunkEncoder, Segment, StringPolicy};
+use crate::device::Stream;
 use crate::error::{GpuError, Result};
+use crate::query::Query;
 use crate::trace::{Trace, Track, Work};
 
 /// Rows of a memory table that one unit of work has at most.
 const UNIT_ROWS: usize = 1 << 18;
+
+/// For whom columns are loaded.
+#[derive(Clone)]
+pub(crate) struct LoadFor {
+    /// The stream that copies them.
+    pub(crate) stream: Stream,
+    /// The query whose memory they count as.
+    pub(crate) query: Option<Arc<Query>>,
+}
 
 /// The work of reading a table, in units whose order is the order of the rows.
 pub(super) enum Units {
@@ -242,6 +253,11 @@ impl InWork {
         while self.reading.join_next().await.is_some() {}
         while self.placing.join_next().await.is_some() {}
     }
+}
+
+/// The error of a load of which nothing was expected and that is not as expected.
+pub(super) fn unexpected() -> GpuError {
+    GpuError::Internal("columns of which nothing was expected are not as expected".into())
 }
 
 pub(super) fn stopped(error: JoinError) -> GpuError {

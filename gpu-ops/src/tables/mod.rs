@@ -18,6 +18,7 @@ mod entries;
 mod files;
 mod homes;
 mod load;
+mod loaded;
 mod memory;
 mod pin;
 mod places;
@@ -27,7 +28,9 @@ mod row_groups;
 mod source;
 
 pub(crate) use arrival::{Arrival, WithdrawOnDrop};
-pub use cache::{LoadedTable, ResidentColumn, TableCache};
+pub use cache::{ResidentColumn, TableCache};
+pub(crate) use load::LoadFor;
+pub use loaded::LoadedTable;
 pub use pin::PinnedTable;
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use source::{ScanAnalysis, TableSource};

@@ -7,7 +7,8 @@ use std::sync::{Arc, Weak};
 use arrow::datatypes::DataType;
 use datafusion::execution::TaskContext;
 
-use super::cache::{LoadedTable, TableCache};
+use super::cache::TableCache;
+use super::loaded::LoadedTable;
 use super::source::TableSource;
 use crate::column::is_storable;
 use crate::device::Stream;

@@ -9,10 +9,11 @@ use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::TaskContext;
 
 use super::arrival::Offer;
-use super::cache::{LoadedTable, TableCache};
+use super::cache::TableCache;
 use super::entries::{Wanted, numbers};
 use super::files::FileTable;
-use super::load::{Place, Reader, Units, stopped};
+use super::load::{LoadFor, Place, Reader, Units, stopped, unexpected};
+use super::loaded::LoadedTable;
 use super::places::{Homes, Places, purpose};
 use super::row_groups::Layout;
 use super::source::TableSource;
@@ -37,7 +38,7 @@ impl TableCache {
         offer: Option<Arc<Offer>>,
         room: &ColumnRoom,
         ctx: &Arc<TaskContext>,
-        stream: &Stream,
+        work: &LoadFor,
     ) -> Result<LoadedTable> {
         let wanted = numbers(columns);
         let look = {
@@ -56,7 +57,7 @@ impl TableCache {
             let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
             let units = Units::Scan(scan, names);
             let expected = Some(layout);
-            let load = self.load(source, columns, units, expected, offer, room, ctx, stream);
+            let load = self.load(source, columns, units, expected, offer, room, ctx, work);
             if let Some(loaded) = load.await? {
                 return Ok(loaded);
             }
@@ -67,7 +68,7 @@ impl TableCache {
         }
         let (scan, names) = table.scan(table.split(&files, ctx), &wanted)?;
         let units = Units::Scan(scan, names);
-        let load = self.load(source, columns, units, None, None, room, ctx, stream);
+        let load = self.load(source, columns, units, None, None, room, ctx, work);
         load.await?.ok_or_else(unexpected)
     }
 
@@ -86,7 +87,7 @@ impl TableCache {
         offer: Option<Arc<Offer>>,
         room: &ColumnRoom,
         ctx: &Arc<TaskContext>,
-        stream: &Stream,
+        work: &LoadFor,
     ) -> Result<Option<LoadedTable>> {
         let fields: Vec<FieldRef> = columns
             .iter()
@@ -111,7 +112,7 @@ impl TableCache {
             Some(layout) => {
                 let (fields, policies) = (fields.clone(), policies.clone());
                 let (homes, name) = (homes.clone(), source.name().to_owned());
-                let made = blocking(stream, move |stream| {
+                let made = blocking(work, move |stream| {
                     Places::new(&layout, &fields, &policies, &name, &homes, stream)
                 });
                 made.await?.map(Arc::new)
@@ -123,23 +124,24 @@ impl TableCache {
             ctx: Arc::clone(ctx),
             place: places.as_ref().map(|places| {
                 let (places, homes) = (Arc::clone(places), homes.clone());
-                let (stream, trace) = (stream.clone(), trace.clone());
+                let (work, trace) = (work.clone(), trace.clone());
                 let place: Place = Arc::new(move |unit| {
-                    let _entered = stream.query().map(Query::enter);
+                    let LoadFor { stream, query } = &work;
+                    let _entered = query.as_ref().map(Query::enter);
                     let _span = trace
                         .as_ref()
                         .map(|trace| trace.thread(Work::Load, "encode"));
-                    let laid = places.place(unit, &homes, &stream)?;
+                    let laid = places.place(unit, &homes, stream)?;
                     if let Some(offer) = &offer {
                         let device = homes.device.device();
-                        offer.note(unit.unit, laid, &places, device.as_ref(), &stream)?;
+                        offer.note(unit.unit, laid, &places, device.as_ref(), stream)?;
                     }
                     Ok(laid != Laid::Otherwise)
                 });
                 place
             }),
             trace: trace.clone(),
-            query: stream.query().map_or(0, |query| query.number()),
+            query: work.query.as_ref().map_or(0, |query| query.number()),
         };
         let Some(packed) = reader.read().await? else {
             return Ok(None);
@@ -152,7 +154,7 @@ impl TableCache {
             Some(None) => return Err(GpuError::Internal("a unit is still being placed".into())),
         };
         // Encoding and copying block.
-        let uploaded = blocking(stream, move |stream| {
+        let uploaded = blocking(work, move |stream| {
             let _span = trace
                 .as_ref()
                 .map(|trace| trace.thread(Work::Load, "finish columns"));
@@ -189,20 +191,17 @@ impl TableCache {
     }
 }
 
-/// Work that blocks, for the query of a stream.
+/// Steps of a load that block, in the name of its query.
 async fn blocking<T: Send + 'static>(
-    stream: &Stream,
-    work: impl FnOnce(&Stream) -> Result<T> + Send + 'static,
+    work: &LoadFor,
+    steps: impl FnOnce(&Stream) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let stream = stream.clone();
-    let work = tokio::task::spawn_blocking(move || {
-        let _entered = stream.query().map(Query::enter);
-        work(&stream)
+    let LoadFor { stream, query } = work.clone();
+    let steps = tokio::task::spawn_blocking(move || {
+        let _entered = query.as_ref().map(Query::enter);
+        steps(&stream)
     });
-    work.await
+    steps
+        .await
         .map_err(|error| GpuError::Internal(format!("an upload stopped: {error}")))?
-}
-
-pub(super) fn unexpected() -> GpuError {
-    GpuError::Internal("columns of which nothing was expected are not as expected".into())
 }

@@ -20,28 +20,31 @@ use datafusion::physical_plan::{
     StatisticsArgs,
 };
 
-use super::cache::LoadedTable;
+use super::loaded::LoadedTable;
 use crate::column::{Column, is_text};
+use crate::device::Streams;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
-use crate::runtime::Runtime;
 
-/// Columns on the device of one runtime; they stay there as long as the table lives.
+/// Columns in the memory of one device; they stay there as long as the table lives.
 pub struct ResidentTable {
     name: Arc<str>,
     schema: SchemaRef,
     rows: usize,
     columns: Vec<Arc<Column>>,
-    runtime: Arc<Runtime>,
+    pool: Arc<MemoryPool>,
+    /// For copies to the host.
+    streams: Arc<Streams>,
 }
 
 impl ResidentTable {
-    /// A table of named columns of equally many rows.
+    /// A table of named columns of equally many rows, which are in `pool`.
     ///
     /// # Errors
     /// [`GpuError::Unsupported`] for columns of strings, and for columns of different lengths.
     pub fn try_new(
-        runtime: Arc<Runtime>,
+        pool: Arc<MemoryPool>,
+        streams: Arc<Streams>,
         name: &str,
         columns: Vec<(String, Column)>,
     ) -> Result<Self> {
@@ -65,7 +68,8 @@ impl ResidentTable {
             schema: Arc::new(Schema::new(fields)),
             rows,
             columns: columns.into_iter().map(|(_, c)| Arc::new(c)).collect(),
-            runtime,
+            pool,
+            streams,
         })
     }
 
@@ -94,7 +98,7 @@ impl ResidentTable {
     /// # Errors
     /// [`GpuError::Unsupported`] when they are in another pool; [`GpuError::Internal`] for columns that there are not.
     pub(super) fn loaded(&self, columns: &[usize], pool: &Arc<MemoryPool>) -> Result<LoadedTable> {
-        if !Arc::ptr_eq(pool, self.runtime.pool()) {
+        if !Arc::ptr_eq(pool, &self.pool) {
             return Err(GpuError::Unsupported(format!(
                 "table {} was made on another device",
                 self.name
@@ -236,7 +240,7 @@ impl ExecutionPlan for ResidentExec {
         let batch = async move {
             let copy = move || -> DataFusionResult<RecordBatch> {
                 let external = |error: GpuError| DataFusionError::External(Box::new(error));
-                let stream = table.runtime.lease_stream().map_err(external)?;
+                let stream = table.streams.lease().map_err(external)?;
                 let columns = projection
                     .iter()
                     .map(|column| table.columns[*column].to_arrow(&stream))

@@ -29,95 +29,15 @@
 
 mod model;
 
-use std::fmt;
-use std::str::FromStr;
-
+use warpline_gpu::algorithm::GroupAlgorithm;
 use warpline_gpu::machine::Machine;
 
 use super::decision::{Decision, LEAVE_TREE, Leaf, Priced, cheapest, decision, priced};
 use super::price::Price;
-use crate::config::{GroupSetting, one_of};
-use crate::error::PlannerError;
+use crate::config::GroupSetting;
 
 pub use self::model::encoding_saves;
 use self::model::{Model, widths};
-
-/// How rows are grouped and aggregated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum GroupAlgorithm {
-    /// States in each thread's registers.
-    Private,
-    /// States in each block's shared memory.
-    Shared,
-    /// States in device memory.
-    Global,
-    /// Dense group numbers by a hash table, then dense states.
-    Hgb,
-    /// Sorted keys; payload gathered from where it was.
-    SgbUr,
-    /// Sorted keys and payload.
-    SgbTr,
-    /// Keys replaced by dense numbers, then sorted with the payload.
-    SgbDeTr,
-    /// Partitioned keys; payload gathered from where it was.
-    PgbUr,
-    /// Partitioned keys and payload.
-    PgbTr,
-}
-
-impl GroupAlgorithm {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::Private,
-        Self::Shared,
-        Self::Global,
-        Self::Hgb,
-        Self::SgbUr,
-        Self::SgbTr,
-        Self::SgbDeTr,
-        Self::PgbUr,
-        Self::PgbTr,
-    ];
-
-    /// Aggregated by the pipeline that yields the rows, without writing them down?
-    pub fn is_fused(self) -> bool {
-        matches!(self, Self::Private | Self::Shared | Self::Global)
-    }
-
-    /// The name in settings and plans.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Private => "private",
-            Self::Shared => "shared",
-            Self::Global => "global",
-            Self::Hgb => "hgb",
-            Self::SgbUr => "sgb_ur",
-            Self::SgbTr => "sgb_tr",
-            Self::SgbDeTr => "sgb_de_tr",
-            Self::PgbUr => "pgb_ur",
-            Self::PgbTr => "pgb_tr",
-        }
-    }
-}
-
-impl fmt::Display for GroupAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for GroupAlgorithm {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        one_of(
-            Self::ALL,
-            text,
-            "warpline.group_by",
-            "auto, private, shared, global, hgb, sgb_ur, sgb_tr, sgb_de_tr, pgb_ur, pgb_tr",
-        )
-    }
-}
 
 /// What is to be grouped. Widths in bytes; rows and groups are estimates.
 #[derive(Debug, Clone, Default)]

@@ -5,10 +5,10 @@
 //! wider than the keys in it. The hash table (NPHJ: one shared open-addressing table in device
 //! memory) takes any key.
 
+use warpline_gpu::algorithm::JoinAlgorithm;
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{IndexChoice, IndexKind, IndexProfile};
 
-use super::join::JoinAlgorithm;
 use crate::config::JoinSetting;
 
 /// A perfect index may be this many times larger than the hash table in its place …

@@ -27,81 +27,13 @@
 
 mod model;
 
-use std::fmt;
-use std::str::FromStr;
-
+use warpline_gpu::algorithm::JoinAlgorithm;
 use warpline_gpu::machine::Machine;
 
 use self::model::{Model, Transform, widths};
 use super::decision::{Decision, LEAVE_TREE, Leaf, cheapest, decision, priced};
 use super::price::Price;
-use crate::config::{JoinSetting, one_of};
-use crate::error::PlannerError;
-
-/// How two relations are joined by equality of keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum JoinAlgorithm {
-    /// An array over all possible keys.
-    Perfect,
-    /// A hash table in device memory.
-    Nphj,
-    /// Partitioned hash join; payload gathered from where it was.
-    PhjUr,
-    /// Partitioned hash join; payload partitioned with the keys.
-    PhjTr,
-    /// Sort-merge join; payload gathered from where it was.
-    SmjUr,
-    /// Sort-merge join; payload sorted with the keys.
-    SmjTr,
-}
-
-impl JoinAlgorithm {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
-        Self::Perfect,
-        Self::Nphj,
-        Self::PhjUr,
-        Self::PhjTr,
-        Self::SmjUr,
-        Self::SmjTr,
-    ];
-
-    /// An index that the probing pipeline looks into, row by row?
-    pub fn is_index(self) -> bool {
-        matches!(self, Self::Perfect | Self::Nphj)
-    }
-
-    /// The name in settings and plans.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Perfect => "perfect",
-            Self::Nphj => "nphj",
-            Self::PhjUr => "phj_ur",
-            Self::PhjTr => "phj_tr",
-            Self::SmjUr => "smj_ur",
-            Self::SmjTr => "smj_tr",
-        }
-    }
-}
-
-impl fmt::Display for JoinAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for JoinAlgorithm {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        one_of(
-            Self::ALL,
-            text,
-            "warpline.join",
-            "auto, perfect, nphj, phj_ur, phj_tr, smj_ur, smj_tr, triton",
-        )
-    }
-}
+use crate::config::JoinSetting;
 
 /// What is to be joined. Widths in bytes; rows and matches are estimates.
 #[derive(Debug, Clone, Default)]

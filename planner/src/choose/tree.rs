@@ -11,9 +11,10 @@
 //! the entries that meet a condition with a probing row. There one thread would go over all entries of a key, and a key with
 //! half a million of them took 140 ms.
 
-use warpline_gpu::graph::{Balance, TreeOptions};
+use warpline_gpu::algorithm::{Balance, PipelineShape};
+use warpline_gpu::graph::TreeOptions;
 
-use crate::config::{LoadBalance, PipelineShape, WarplineConfig};
+use crate::config::{LoadBalance, WarplineConfig};
 
 /// Entries of a key, on average over entries, that a thread had better not go over alone.
 const MANY_ENTRIES: f64 = 64.0;

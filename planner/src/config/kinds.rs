@@ -4,12 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use warpline_gpu::GpuError;
-use warpline_gpu::graph::Balance;
+use warpline_gpu::algorithm::{Balance, GroupAlgorithm, JoinAlgorithm, PipelineShape};
 use warpline_gpu::names::by_name;
 use warpline_gpu::runtime::DeviceChoice;
 
-use crate::choose::group::GroupAlgorithm;
-use crate::choose::join::JoinAlgorithm;
 use crate::error::PlannerError;
 
 /// The planner's choice, or one of the ways `A`.
@@ -41,14 +39,43 @@ impl<A: fmt::Display> fmt::Display for Setting<A> {
     }
 }
 
-impl<A: FromStr> FromStr for Setting<A> {
-    type Err = A::Err;
-
-    fn from_str(text: &str) -> Result<Self, A::Err> {
+impl<A> Setting<A> {
+    /// The planner's choice where `text` says so, else the way that `force` finds in it.
+    fn parse<E>(text: &str, force: impl FnOnce(&str) -> Result<A, E>) -> Result<Self, E> {
         if text.trim().eq_ignore_ascii_case("auto") {
             return Ok(Self::Auto);
         }
-        text.parse().map(Self::Force)
+        force(text).map(Self::Force)
+    }
+}
+
+impl FromStr for GroupSetting {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        let valid = "auto, private, shared, global, hgb, sgb_ur, sgb_tr, sgb_de_tr, pgb_ur, pgb_tr";
+        Self::parse(text, |text| {
+            one_of(GroupAlgorithm::ALL, text, "warpline.group_by", valid)
+        })
+    }
+}
+
+impl FromStr for JoinSetting {
+    type Err = PlannerError;
+
+    fn from_str(text: &str) -> Result<Self, PlannerError> {
+        let valid = "auto, perfect, nphj, phj_ur, phj_tr, smj_ur, smj_tr, triton";
+        Self::parse(text, |text| {
+            one_of(JoinAlgorithm::ALL, text, "warpline.join", valid)
+        })
+    }
+}
+
+impl FromStr for LoadBalance {
+    type Err = GpuError;
+
+    fn from_str(text: &str) -> Result<Self, GpuError> {
+        Self::parse(text, str::parse)
     }
 }
 
@@ -67,38 +94,6 @@ impl FromStr for DeviceSetting {
 
     fn from_str(text: &str) -> Result<Self, GpuError> {
         text.parse().map(Self)
-    }
-}
-
-/// The shape of kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PipelineShape {
-    /// The planner's choice.
-    #[default]
-    Auto,
-    /// A block takes a tile of rows, each of which yields at most one row; where rows have many matches, a pipeline
-    /// ends and another goes over the pairs.
-    Tile,
-    /// Warps follow the matches of a row through the pipeline and share what there is to do.
-    Tree,
-}
-
-impl fmt::Display for PipelineShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::Tile => "tile",
-            Self::Tree => "tree",
-        })
-    }
-}
-
-impl FromStr for PipelineShape {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        let all = [Self::Auto, Self::Tile, Self::Tree];
-        one_of(all, text, "warpline.pipeline", "auto, tile, tree")
     }
 }
 
@@ -133,8 +128,14 @@ impl FromStr for IndexJoins {
     }
 }
 
+/// The shape of kernels by its name.
+pub(super) fn pipeline_shape(text: &str) -> Result<PipelineShape, PlannerError> {
+    let valid = "auto, tile, tree";
+    one_of(PipelineShape::ALL, text, "warpline.pipeline", valid)
+}
+
 /// The one of `all` that `text` names, as the value of a setting.
-pub(crate) fn one_of<T: fmt::Display, const N: usize>(
+fn one_of<T: fmt::Display, const N: usize>(
     all: [T; N],
     text: &str,
     setting: &'static str,

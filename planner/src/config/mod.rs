@@ -13,17 +13,15 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions}
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use warpline_gpu::GpuError;
+use warpline_gpu::algorithm::{JoinAlgorithm, Materialization, PipelineShape};
 use warpline_gpu::exec::TimeLimit;
-use warpline_gpu::graph::{Materialization, TreeOptions};
+use warpline_gpu::graph::TreeOptions;
 use warpline_gpu::memory::SpillDirectory;
 
 pub use failures::Failures;
-pub(crate) use kinds::one_of;
-pub use kinds::{
-    DeviceSetting, GroupSetting, IndexJoins, JoinSetting, LoadBalance, PipelineShape, Setting,
-};
+use kinds::pipeline_shape;
+pub use kinds::{DeviceSetting, GroupSetting, IndexJoins, JoinSetting, LoadBalance, Setting};
 
-use crate::choose::JoinAlgorithm;
 use crate::error::PlannerError;
 use crate::size::ByteSize;
 
@@ -203,7 +201,7 @@ impl ExtensionOptions for WarplineConfig {
                     false => value.parse().map_err(DataFusionError::from)?,
                 };
             }
-            "pipeline" => self.pipeline = value.parse().map_err(DataFusionError::from)?,
+            "pipeline" => self.pipeline = pipeline_shape(value)?,
             "load_balance" => {
                 self.load_balance = value.parse().map_err(DataFusionError::from)?;
             }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use warpline_gpu::algorithm::MaterializedJoin;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{
-    MaterializedJoin, Probe, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
+    Probe, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
 };
 
 use super::join::Side;

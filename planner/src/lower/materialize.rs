@@ -1,12 +1,12 @@
 //! Which algorithm a join gets: its workload from the estimates, and what the choice means for the graph.
 
 use arrow::datatypes::DataType;
+use warpline_gpu::algorithm::{JoinAlgorithm, MaterializedJoin};
 use warpline_gpu::expr::Expr;
-use warpline_gpu::graph::MaterializedJoin;
 
 use super::Lowerer;
 use super::join::Side;
-use crate::choose::join::{JoinAlgorithm, JoinWorkload, choose_join, price, state_bytes};
+use crate::choose::join::{JoinWorkload, choose_join, price, state_bytes};
 use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef};

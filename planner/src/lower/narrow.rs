@@ -11,10 +11,11 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use super::Lowerer;
 use super::join::Side;
 use super::materialize::Pairing;
-use crate::choose::join::{JoinAlgorithm, state_bytes};
+use crate::choose::join::state_bytes;
 use crate::config::JoinSetting;
 use crate::rel::expr::renumber;
 use crate::rel::{Join, RelRef};
+use warpline_gpu::algorithm::JoinAlgorithm;
 
 /// Bits of all keys that are partitioned: two words, less the codes that stand for no key.
 const MOST_BITS: u32 = 126;

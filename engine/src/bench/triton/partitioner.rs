@@ -14,13 +14,12 @@
 use std::sync::Arc;
 
 use warpline_gpu::GpuError;
-use warpline_gpu::device::{Event, Stream};
+use warpline_gpu::device::{Event, Stream, StreamLease};
 use warpline_gpu::memory::{DeviceBuffer, MemoryPool};
 use warpline_gpu::primitives::{
     Combine, Digits, KeyValues, Keys, Partitioning, Payload, RowCount, partition_across_link,
     radix_partition,
 };
-use warpline_gpu::runtime::StreamLease;
 
 use super::link::Link;
 use super::tables::{ROW_BYTES, fill, in_parallel, key, words};

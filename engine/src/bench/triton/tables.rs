@@ -160,7 +160,10 @@ impl Tables {
         };
         let table = |name, keys, values| -> Result<ResidentProvider> {
             let columns = vec![("k".to_string(), keys), ("v".to_string(), values)];
-            let table = ResidentTable::try_new(Arc::clone(runtime), name, columns)?;
+            let table = {
+                let (pool, streams) = (Arc::clone(runtime.pool()), Arc::clone(runtime.streams()));
+                ResidentTable::try_new(pool, streams, name, columns)?
+            };
             Ok(ResidentProvider(Arc::new(table)))
         };
         Ok(Self {

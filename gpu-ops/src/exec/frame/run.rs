@@ -15,7 +15,7 @@ use crate::exec::frame::trees::TreeMemory;
 use crate::exec::join::spill::Split;
 use crate::exec::portions::partitions::Spread;
 use crate::exec::portions::strides::Strides;
-use crate::exec::prepare::covering::{Covering, Finished};
+use crate::exec::prepare::covering::{self, Covering, Finished};
 use crate::exec::prepare::prepared::{
     Hint, Lent, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep,
 };
@@ -276,7 +276,7 @@ impl<'a> Run<'a> {
             return self.fill_result(kernel);
         };
         if let Some(what) = &kernel.covering
-            && let Some(index) = self.runtime.indexes().find(what)
+            && let Some(index) = covering::find(self.runtime.indexes(), what)
         {
             return self.adopt(into, index);
         }
@@ -364,7 +364,7 @@ impl<'a> Run<'a> {
                 count: Control::word(control, into, ControlWord::Count),
                 null_key: Control::word(control, into, ControlWord::NullKey) != 0,
             };
-            self.runtime.indexes().keep(what, index, budget);
+            covering::keep(self.runtime.indexes(), what, index, budget);
         }
     }
 

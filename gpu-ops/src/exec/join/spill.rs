@@ -8,7 +8,7 @@
 //! 32 GB all of which is spilled, at 55 GB/s.
 
 use crate::codegen::JoinKeys;
-use crate::device::Event;
+use crate::device::{Event, StreamLease};
 use crate::error::Result;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
@@ -16,7 +16,6 @@ use crate::exec::portions::chunks::{Chunk, moves_along};
 use crate::exec::prepare::part_sizes::{PartSize, side_parts};
 use crate::exec::prepare::shapes::ColumnShape;
 use crate::graph::ResultId;
-use crate::runtime::StreamLease;
 
 /// Chunks that lie on the device while a side is split: the rows of a stride, the same rows in partitions, those that leave,
 /// and one to spare.

@@ -41,7 +41,7 @@ impl FragmentRun {
         context: Arc<TaskContext>,
         profile: bool,
     ) -> Self {
-        let query = Query::begin_with(shared.runtime.stop_words().cloned());
+        let query = Query::begin_with(shared.runtime.stop_signal());
         Self {
             shared: Arc::clone(shared),
             context,
@@ -110,7 +110,7 @@ impl FragmentRun {
     ) -> Result<(T, FragmentReport)> {
         for _ in 0..MOST_RELOADS {
             let lease = self.shared.runtime.lease_stream()?;
-            let stream = lease.of(&self.query);
+            let stream = lease.of(self.query.cancel());
             let begin = Instant::now();
             let loading = self.traced(Work::Load, "load columns");
             let loaded = self.load(&stream, deliver).await;

@@ -16,7 +16,6 @@ pub(super) mod time_limit;
 
 pub use boxes::{Entry, boxed};
 pub use fragment::{GpuFragmentExec, in_one_partition};
-pub use ladder::LadderCounts;
 pub use lines::indented;
 pub use report::{FragmentOptions, FragmentReport, StepReport};
 pub use time_limit::{TimeLimit, TimeLimitExec};

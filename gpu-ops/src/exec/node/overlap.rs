@@ -21,7 +21,7 @@ use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
 use crate::exec::portions::strides::Scan;
 use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
-use crate::tables::{Arrival, LoadedTable, WithdrawOnDrop};
+use crate::tables::{Arrival, LoadFor, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
 
 /// Strides of a table that comes while kernels go over it, if it has rows for so many: what is left to do when the last row has
@@ -58,13 +58,17 @@ impl FragmentRun {
         let largest = largest.filter(|scan| scans[*scan].table.file_bytes().is_some());
         let budget = shared.runtime.pool().budget();
         let room = shared.room.for_columns(budget, shared.last_columns());
+        let work = LoadFor {
+            stream: stream.clone(),
+            query: Some(Arc::clone(&self.query)),
+        };
         let load = async |scan: usize, arrival: Option<&Arc<Arrival>>| {
             let source = &scans[scan];
             let context = Arc::clone(&self.context);
             let (table, columns, codes) = (&source.table, &source.columns, &source.needs_codes);
             let tables = shared.runtime.tables();
             tables
-                .get_arriving(table, columns, codes, &room, arrival, context, stream)
+                .get_arriving(table, columns, codes, &room, arrival, context, &work)
                 .await
         };
         let mut tables = Vec::with_capacity(scans.len());
@@ -120,7 +124,7 @@ impl FragmentRun {
             let _context = executor.enter();
             let _entered = query.enter();
             let lease = shared.runtime.lease_stream()?;
-            let stream = lease.of(&query);
+            let stream = lease.of(query.cancel());
             shared.run(&tables, Some(&early), &stream, profile, &deliver)
         };
         let executing = self.traced(Work::Execute, "prepare and run while rows come");

@@ -8,8 +8,7 @@ use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricB
 use parking_lot::Mutex;
 
 use crate::exec::frame::trees::TreeMetrics;
-use crate::exec::node::ladder::LadderCounts;
-use crate::memory::SpillDirectory;
+use crate::memory::{LadderCounts, SpillDirectory};
 
 /// How a fragment behaves when it meets a limit.
 #[derive(Debug, Clone, Default)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::codegen::ControlWord;
 use crate::codegen::Part;
-use crate::device::{Event, Stream};
+use crate::device::{Event, Stream, StreamLease};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::launch::in_strides;
 use crate::exec::frame::run::Run;
@@ -21,7 +21,6 @@ use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::shapes::Sizes;
 use crate::graph::ResultId;
 use crate::primitives::{self, Digits, Keys, Partitioning, Payload, RowCount};
-use crate::runtime::StreamLease;
 
 /// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
 /// they are partitioned or sorted, those of the next part come meanwhile, and there is what is made of them.

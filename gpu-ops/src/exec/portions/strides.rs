@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use crate::codegen::ColumnPart;
 use crate::column::{Column, Encoding};
-use crate::device::{Device, DevicePtr, Event, Stream};
+use crate::device::{Device, DevicePtr, Event, Stream, StreamLease};
 use crate::error::Result;
 use crate::exec::prepare::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
 use crate::memory::DeviceBuffer;
-use crate::runtime::{Runtime, StreamLease};
+use crate::runtime::Runtime;
 use crate::tables::Arrival;
 
 /// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.

@@ -7,13 +7,12 @@
 
 use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
-
 use crate::column::Column;
 use crate::exec::frame::storage::Store;
 use crate::exec::prepare::shapes::{IndexShape, Shape, Sizes};
 use crate::expr::{Expr, Node};
 use crate::graph::{Build, Graph, Pipeline, ResultId, Sink, Source, Step};
+use crate::memory::{KeptResult, KeptResults};
 use crate::tables::LoadedTable;
 
 /// Bytes that one index may take that is kept on a device whose pool has a budget of so many.
@@ -49,10 +48,14 @@ struct Kept {
     bytes: usize,
 }
 
-/// The indexes that are kept on a device; the one used last is the last.
-#[derive(Debug, Default)]
-pub(crate) struct CoveringIndexes {
-    kept: Mutex<Vec<Kept>>,
+impl KeptResult for Kept {
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn is_idle(&self) -> bool {
+        self.index.store.is_idle()
+    }
 }
 
 impl Covering {
@@ -132,64 +135,20 @@ impl Covering {
     }
 }
 
-impl CoveringIndexes {
-    /// The index, if it is there.
-    pub(in crate::exec) fn find(&self, what: &Covering) -> Option<Finished> {
-        let mut kept = self.kept.lock();
-        let at = kept.iter().position(|k| k.what.is(what) && what.lives())?;
-        let found = kept.remove(at);
-        let index = found.index.clone();
-        kept.push(found);
-        Some(index)
-    }
+/// The index, if it is there.
+pub(in crate::exec) fn find(indexes: &KeptResults, what: &Covering) -> Option<Finished> {
+    indexes.find(|kept: &Kept| (kept.what.is(what) && what.lives()).then(|| kept.index.clone()))
+}
 
-    /// Keep an index that all queued work has finished with, unless it takes too much of `budget` bytes.
-    pub(in crate::exec) fn keep(&self, what: Covering, index: Finished, budget: usize) {
-        let bytes = index.store.bytes();
-        if bytes > index_room(budget) {
-            return;
-        }
-        let mut kept = self.kept.lock();
-        kept.retain(|k| k.what.lives() && !k.what.is(&what));
-        kept.push(Kept { what, index, bytes });
+/// Keep an index that all queued work has finished with, unless it takes too much of `budget` bytes.
+pub(in crate::exec) fn keep(indexes: &KeptResults, what: Covering, index: Finished, budget: usize) {
+    let bytes = index.store.bytes();
+    if bytes > index_room(budget) {
+        return;
     }
-
-    /// Let go of about `bytes` bytes that nobody uses, least recently used first; returns how many there were. An index that is in
-    /// use frees nothing, and the next query would have to build it again.
-    pub(crate) fn release(&self, bytes: usize) -> usize {
-        let mut released = 0;
-        let mut gone = Vec::new();
-        let mut kept = self.kept.lock();
-        let mut at = 0;
-        while released < bytes && at < kept.len() {
-            if kept[at].index.store.is_idle() {
-                let index = kept.remove(at);
-                released += index.bytes;
-                gone.push(index);
-            } else {
-                at += 1;
-            }
-        }
-        drop(kept);
-        released
-    }
-
-    /// Let go of all of them, those in use as soon as they are not; returns their bytes.
-    pub(crate) fn clear(&self) -> usize {
-        let gone = std::mem::take(&mut *self.kept.lock());
-        gone.iter().map(|index| index.bytes).sum()
-    }
-
-    /// Bytes of those that nobody uses.
-    pub(crate) fn idle_bytes(&self) -> usize {
-        let kept = self.kept.lock();
-        let idle = kept.iter().filter(|k| k.index.store.is_idle());
-        idle.map(|k| k.bytes).sum()
-    }
-
-    /// How many are kept, and their bytes.
-    pub(crate) fn held(&self) -> (usize, usize) {
-        let kept = self.kept.lock();
-        (kept.len(), kept.iter().map(|k| k.bytes).sum())
-    }
+    let stays = {
+        let what = what.clone();
+        move |kept: &Kept| kept.what.lives() && !kept.what.is(&what)
+    };
+    indexes.keep(Kept { what, index, bytes }, stays);
 }

@@ -9,5 +9,3 @@ pub(super) mod part_sizes;
 pub(super) mod places;
 pub(super) mod prepared;
 pub(super) mod shapes;
-
-pub(crate) use covering::CoveringIndexes;

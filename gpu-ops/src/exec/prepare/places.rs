@@ -1,6 +1,6 @@
 //! The arguments of one kernel, bound once: constants of a prepared program, and slots that each run fills.
 
-use crate::codegen::{Argument, Arguments, ColumnPart, Part, Slot};
+use crate::codegen::{Argument, Arguments, Slot};
 use crate::error::{GpuError, Result};
 
 /// A field of a kernel's argument struct.
@@ -82,6 +82,7 @@ fn unknown(slot: Slot) -> GpuError {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::codegen::{ColumnPart, Part};
 
     #[test]
     fn templates_fill_slots_and_keep_constants() {

@@ -2,9 +2,10 @@
 
 use warpline_gpu::machine::Machine;
 
-use super::{JoinAlgorithm, JoinWorkload, partition_bits};
+use super::{JoinWorkload, partition_bits};
 use crate::choose::price::{Accesses, Price};
 use crate::choose::zipf;
+use warpline_gpu::algorithm::JoinAlgorithm;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transform {

@@ -1,0 +1,21 @@
+//! The columns of a table as a query gets them.
+
+use std::sync::Arc;
+
+use crate::column::Column;
+
+/// Columns of one table, ready for kernels.
+#[derive(Debug, Clone)]
+pub struct LoadedTable {
+    /// Rows of every column.
+    pub rows: usize,
+    /// The requested columns, in the order of the request.
+    pub columns: Vec<Arc<Column>>,
+    /// Milliseconds spent reading, encoding and uploading, waiting for another session's load
+    /// included; 0 when all columns were resident.
+    pub load_ms: f64,
+    /// Bytes copied to the device for this request.
+    pub bytes_uploaded: usize,
+    /// How many of the requested columns were not resident.
+    pub columns_loaded: usize,
+}
