@@ -220,6 +220,21 @@ impl KernelWriter<'_> {
             || self.pipeline.steps.iter().any(compares)
     }
 
+    /// C++ address of the word that says that a hash table which the kernel fills was too small, if it fills one.
+    fn overflow_word(&mut self) -> Result<Option<String>> {
+        let EmittedSink::Aggregate { into, layout, .. } = &self.pipeline.sink else {
+            return Ok(None);
+        };
+        if !layout.hashed() && layout.distinct_words.is_empty() {
+            return Ok(None);
+        }
+        let into = *into;
+        Ok(Some(format!(
+            "&{}",
+            self.control(into, ControlWord::Overflow)
+        )))
+    }
+
     fn kernel(&mut self) -> Result<()> {
         if self.is_partitioned() {
             return self.partition_kernel();
@@ -237,6 +252,10 @@ impl KernelWriter<'_> {
                 self,
                 "  u32 unasked = 0; StopWatch watch = stop_watch({asked});"
             );
+        }
+        let overflow = self.overflow_word()?;
+        if overflow.is_some() {
+            line!(self, "  u64 overflowed = 0;");
         }
         let first = match self.first_row() {
             Some(first) => format!("{first} / {tile} + blockIdx.x"),
@@ -260,6 +279,14 @@ impl KernelWriter<'_> {
             self,
             "    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? {all}u : (1u << (u32)(rows - row)) - 1u;"
         );
+        if let Some(word) = overflow {
+            // A table without room for a row is made larger and filled anew: what follows is in vain, and each row would walk as
+            // many slots as a probe may. Read for the next tile, so that nothing waits for it.
+            line!(
+                self,
+                "    if (overflowed != 0) live = 0; overflowed = load_relaxed({word});"
+            );
+        }
         for text in self.pipeline.prologue.clone() {
             line!(self, "    {text}");
         }
