@@ -1,0 +1,6 @@
+//! Scalar expressions as C++ statements.
+
+pub(in crate::codegen) mod calendar;
+pub(in crate::codegen) mod cast;
+pub(in crate::codegen) mod operators;
+pub(in crate::codegen) mod scalar;
