@@ -1,8 +1,10 @@
 //! From a graph and the resident columns it reads to a program: layouts, then kernels.
 
-use super::ir::pipeline::{Context, EmittedPipeline, EmittedSink, Known};
-use super::ir::program::{BorrowProgram, Program, ResultLayout, StepProgram};
-use super::ir::scope::Bases;
+use super::ir::context::{Context, Known};
+use super::ir::pipeline::{EmittedPipeline, EmittedSink};
+use super::ir::program::{BorrowProgram, Program, StepProgram};
+use super::ir::results::ResultLayout;
+use super::ir::state::Bases;
 use super::kernel::writer;
 use super::pipeline::collected;
 use super::pipeline::stages;

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::group::states::RESERVE_BYTES;
-use super::shape::tree::{CLASSES, COUNTER_WORDS, QUEUE};
+use super::ir::program::{CLASSES, COUNTER_WORDS, QUEUE};
 use crate::device::Device;
 use crate::device::emulated::EmulatedDevice;
 

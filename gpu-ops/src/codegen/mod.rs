@@ -35,21 +35,22 @@ mod sort;
 mod string;
 mod value;
 
-pub use group::calls::{AccumulatorPlan, CallPlan};
 pub use ir::accumulator::{Accumulator, StateKind};
+pub use ir::aggregates::{AccumulatorPlan, CallPlan};
 pub use ir::arguments::{Argument, Arguments};
+pub use ir::key::KeyPlan;
+pub use ir::layout::ColumnLayout;
 pub use ir::program::{
-    BorrowProgram, CONTROL_WORDS, CollectedLayout, ColumnLayout, ControlWord, GroupsLayout,
-    IndexLayout, JoinKeys, JoinedMatches, KernelProgram, Program, RegroupedLayout, ResultLayout,
-    SortProgram, SourceRows, StepProgram,
+    BorrowProgram, KernelProgram, Program, SortProgram, SourceRows, StepProgram, TreeLayout,
 };
 pub use ir::range::Range;
+pub use ir::results::{
+    Borrowed, CONTROL_WORDS, CollectedLayout, ControlWord, GroupsLayout, IndexLayout, JoinKeys,
+    JoinedMatches, RegroupedLayout, ResultLayout,
+};
 pub use ir::slot::{ColumnPart, Part, Slot};
+pub use ir::state::LookupTable;
 pub use ir::value::{CType, Meaning};
 pub use kernel::writer::BLOCK_THREADS;
-pub use key::codes::KeyPlan;
-pub use key::zero_copy::Borrowed;
-pub use shape::tree::TreeLayout;
-pub use string::lookup::LookupTable;
 pub use string::packed::{pack, unpack_array};
 pub use string::plan::bytes_supported;

@@ -2,18 +2,18 @@
 
 use arrow::datatypes::DataType;
 
-use crate::codegen::ir::program::{CONTROL_WORDS, ControlWord};
+use crate::codegen::ir::key::KeyPlan;
 use crate::codegen::ir::range::Range;
+use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::{CType, Value};
-use crate::codegen::key::codes::KeyPlan;
 use crate::codegen::key::codes::{code, key_plan, pack_keys, packed_words};
 use crate::codegen::value::scalar::Emitter;
 use crate::error::Result;
 use crate::graph::ResultId;
 
 /// Past this many probes a set counts as overflowing and is made larger.
-const PROBES: u32 = 128;
+pub(in crate::codegen) const PROBES: u32 = 128;
 
 /// The sets of one aggregation.
 #[derive(Debug)]

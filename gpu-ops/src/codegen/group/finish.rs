@@ -2,17 +2,20 @@
 
 use arrow::datatypes::DataType;
 
-use super::calls::{CallPlan, sums_wrap};
+use super::calls::sums_wrap;
 use crate::codegen::ir::accumulator::{Accumulator, StateKind};
-use crate::codegen::ir::pipeline::Context;
-use crate::codegen::ir::program::{GroupsLayout, RegroupedLayout, ResultLayout, SourceRows};
+use crate::codegen::ir::aggregates::CallPlan;
+use crate::codegen::ir::context::Context;
+use crate::codegen::ir::key::KeyPlan;
+use crate::codegen::ir::pipeline::EmittedSource;
+use crate::codegen::ir::program::SourceRows;
 use crate::codegen::ir::range::Range;
+use crate::codegen::ir::refusal::unsupported;
+use crate::codegen::ir::results::{GroupsLayout, RegroupedLayout, ResultLayout};
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::ir::slot::{Part, Slot};
+use crate::codegen::ir::state::KernelState;
 use crate::codegen::ir::value::{CType, Meaning};
-use crate::codegen::key::codes::KeyPlan;
-use crate::codegen::pipeline::sources::EmittedSource;
-use crate::codegen::value::scalar::{KernelState, unsupported};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 use crate::pipeline::AggregateFunction;

@@ -1,22 +1,21 @@
 //! What the sinks of a pipeline fill: keys, placements and the layouts of results.
 
-use super::calls::{AccumulatorPlan, Existence};
 use super::distinct::DistinctSets;
 use super::sizes;
 use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW};
-use crate::codegen::ir::pipeline::{Context, EmittedSink, Known};
-use crate::codegen::ir::program::{
-    ColumnLayout, GroupsLayout, IndexLayout, JoinKeys, ResultLayout,
-};
-use crate::codegen::ir::scope::{Shape, layout_of};
+use crate::codegen::ir::aggregates::{AccumulatorPlan, Existence};
+use crate::codegen::ir::context::{Context, Known};
+use crate::codegen::ir::layout::{ColumnLayout, layout_of};
+use crate::codegen::ir::pipeline::EmittedSink;
+use crate::codegen::ir::refusal::unsupported;
+use crate::codegen::ir::results::{Borrowed, GroupsLayout, IndexLayout, JoinKeys, ResultLayout};
+use crate::codegen::ir::scope::{Shape, columns_of};
 use crate::codegen::ir::value::Value;
 use crate::codegen::key::codes::{
-    dense_code, dense_strides, group_keys, key_plan, pack_keys, packed_words,
+    dense_code, dense_strides, group_keys, key_plan, pack_keys, packed_width, packed_words,
 };
-use crate::codegen::key::zero_copy::{self, Borrowed};
-use crate::codegen::pipeline::collected::packed_width;
-use crate::codegen::pipeline::stages::columns_of;
-use crate::codegen::value::scalar::{Emitter, unsupported};
+use crate::codegen::key::zero_copy;
+use crate::codegen::value::scalar::Emitter;
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};

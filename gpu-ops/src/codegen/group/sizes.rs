@@ -1,8 +1,8 @@
 //! How much shared memory a block takes for group states, and how many threads it has then (Karnagel et al., DaMoN 2015).
 
-use super::calls::AccumulatorPlan;
+use crate::codegen::ir::aggregates::AccumulatorPlan;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::program::GroupsLayout;
+use crate::codegen::ir::results::GroupsLayout;
 use crate::codegen::kernel::writer::BLOCK_THREADS;
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};

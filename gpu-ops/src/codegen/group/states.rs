@@ -3,10 +3,10 @@
 
 use std::fmt::Write as _;
 
-use super::calls::AccumulatorPlan;
 use crate::codegen::ir::accumulator::{Accumulator, StateKind, halves};
+use crate::codegen::ir::aggregates::AccumulatorPlan;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::program::{ControlWord, GroupsLayout, RegroupedLayout};
+use crate::codegen::ir::results::{ControlWord, GroupsLayout, RegroupedLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};

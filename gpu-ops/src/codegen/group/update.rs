@@ -2,17 +2,15 @@
 
 use std::fmt::Write as _;
 
-use super::calls::AccumulatorPlan;
+use super::distinct::PROBES;
 use super::states::{Groups, warp_total};
 use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW, StateKind};
-use crate::codegen::ir::program::ControlWord;
+use crate::codegen::ir::aggregates::AccumulatorPlan;
+use crate::codegen::ir::results::ControlWord;
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::codegen::key::codes;
 use crate::error::Result;
-
-/// Past this many probes a group table counts as overflowing and is made larger.
-pub(in crate::codegen) const PROBES: u32 = 128;
 
 impl KernelWriter<'_> {
     /// Add the row at hand to the block's own state of `group` (C++).

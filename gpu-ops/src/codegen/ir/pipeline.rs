@@ -1,56 +1,13 @@
 //! Pipelines between graph and text: what emission settles for each, and what kernels are written from.
 
-use super::program::{
-    CollectedLayout, ColumnLayout, GroupsLayout, IndexLayout, JoinedMatches, ResultLayout,
-    SourceRows,
-};
-use super::scope::{Bases, ScopeColumn};
+use super::layout::ColumnLayout;
+use super::program::SourceRows;
+use super::results::{Borrowed, CollectedLayout, GroupsLayout, IndexLayout, JoinedMatches};
+use super::scope::ScopeColumn;
+use super::state::KernelState;
 use super::value::Value;
-use crate::codegen::key::zero_copy::Borrowed;
-use crate::codegen::value::scalar::KernelState;
-use crate::device::DeviceInfo;
-use crate::error::{GpuError, Result};
-use crate::graph::{Graph, Policy, ProbeKind, ResultId, ResultSpec, TreeOptions};
+use crate::graph::{ProbeKind, ResultId, TreeOptions};
 use crate::pipeline::GroupProfile;
-use crate::tables::LoadedTable;
-
-/// What is known about a result once all that fills it has been emitted.
-#[derive(Debug)]
-pub(in crate::codegen) struct Known {
-    pub(in crate::codegen) layout: ResultLayout,
-    /// Upper bound of its rows, groups or entries.
-    pub(in crate::codegen) bound: u64,
-}
-
-/// What all pipelines of a program share during emission.
-pub(in crate::codegen) struct Context<'a> {
-    pub(in crate::codegen) graph: &'a Graph,
-    pub(in crate::codegen) tables: &'a [LoadedTable],
-    pub(in crate::codegen) policy: &'a dyn Policy,
-    pub(in crate::codegen) device: &'a DeviceInfo,
-    /// By result; `None` until it is complete.
-    pub(in crate::codegen) known: Vec<Option<Known>>,
-    pub(in crate::codegen) bases: Bases,
-    pub(in crate::codegen) choices: Vec<String>,
-    /// Results beyond those of the graph.
-    pub(in crate::codegen) hidden: Vec<ResultSpec>,
-}
-
-impl Context<'_> {
-    pub(in crate::codegen) fn known(&self, id: ResultId) -> Result<&Known> {
-        self.known
-            .get(id)
-            .and_then(Option::as_ref)
-            .ok_or_else(|| GpuError::Internal(format!("result {id} is read before it is complete")))
-    }
-
-    pub(in crate::codegen) fn index(&self, id: ResultId) -> Result<&IndexLayout> {
-        match &self.known(id)?.layout {
-            ResultLayout::Index(layout) => Ok(layout),
-            _ => Err(GpuError::Internal(format!("result {id} is not an index"))),
-        }
-    }
-}
 
 /// A pipeline ready to be written.
 pub(in crate::codegen) struct EmittedPipeline {
@@ -227,4 +184,16 @@ impl Begun {
             sink,
         }
     }
+}
+
+/// A source, emitted.
+pub(in crate::codegen) struct EmittedSource {
+    pub(in crate::codegen) rows: SourceRows,
+    /// Upper bound of the rows.
+    pub(in crate::codegen) bound: u64,
+    /// Rows that one thread handles at a time.
+    pub(in crate::codegen) thread_rows: u32,
+    /// Statements at the head of each tile.
+    pub(in crate::codegen) prologue: Vec<String>,
+    pub(in crate::codegen) scope: Vec<ScopeColumn>,
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::codegen::ir::pipeline::{EmittedProbe, EmittedSink, Test};
-use crate::codegen::ir::program::{ControlWord, IndexLayout, JoinKeys};
+use crate::codegen::ir::results::{ControlWord, IndexLayout, JoinKeys};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::writer::{KernelWriter, line};
-use crate::codegen::ir::program::{ColumnLayout, ControlWord};
+use crate::codegen::ir::layout::ColumnLayout;
+use crate::codegen::ir::results::ControlWord;
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::ir::slot::{ColumnPart, Part, Slot};
 use crate::column::Encoding;

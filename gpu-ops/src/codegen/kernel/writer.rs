@@ -7,11 +7,11 @@
 
 use std::fmt::Write as _;
 
-use crate::codegen::CONTROL_WORDS;
-use crate::codegen::ir::pipeline::{EmittedPipeline, EmittedSink, EmittedStep, Known, Test};
-use crate::codegen::ir::program::{
-    ColumnLayout, ControlWord, IndexLayout, KernelProgram, ResultLayout, SourceRows,
-};
+use crate::codegen::ir::context::Known;
+use crate::codegen::ir::layout::ColumnLayout;
+use crate::codegen::ir::pipeline::{EmittedPipeline, EmittedSink, EmittedStep, Test};
+use crate::codegen::ir::program::{KernelProgram, SourceRows};
+use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord, IndexLayout, ResultLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};

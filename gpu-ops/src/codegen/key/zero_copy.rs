@@ -8,51 +8,16 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 
-use super::codes::KeyPlan;
-use crate::codegen::ir::program::{ColumnLayout, JoinKeys, SourceRows};
-use crate::codegen::ir::scope::{Access, ScopeColumn, Shape, layout_of};
+use crate::codegen::ir::key::KeyPlan;
+use crate::codegen::ir::layout::{ColumnLayout, layout_of};
+use crate::codegen::ir::program::SourceRows;
+use crate::codegen::ir::results::JoinKeys;
+use crate::codegen::ir::scope::{Access, ScopeColumn, Shape, columns_of};
 use crate::codegen::ir::value::{Meaning, Value};
-use crate::codegen::pipeline::stages::columns_of;
 use crate::codegen::value::scalar::Emitter;
 use crate::column::{Column, Encoding};
 use crate::error::Result;
 use crate::expr::{Expr, Node};
-
-/// Where the rows of a result are those of a table, in the table's order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Borrowed {
-    /// Number of the scan.
-    pub scan: usize,
-    /// The table's column whose codes are the packed keys; `None`: keys are written.
-    pub key: Option<usize>,
-    /// By column of the result: the table's column that stands for it; `None`: it is written.
-    pub columns: Vec<Option<usize>>,
-}
-
-impl Borrowed {
-    /// Is nothing left to be written?
-    pub(in crate::codegen) fn whole(&self) -> bool {
-        self.key.is_some() && self.columns.iter().all(Option::is_some)
-    }
-
-    /// The table's columns that stand for something.
-    pub fn used(&self) -> Vec<usize> {
-        let columns = self.columns.iter().copied();
-        columns.chain([self.key]).flatten().collect()
-    }
-
-    /// For EXPLAIN: what becomes of the result `name`.
-    pub(in crate::codegen) fn reason(&self, name: &str) -> String {
-        let lent = self.columns.iter().flatten().count() + usize::from(self.key.is_some());
-        let all = self.columns.len() + 1;
-        format!("{name} stays in its table: {lent} of {all} columns and keys are read there")
-    }
-
-    /// Is this column of the result one of the table's?
-    pub(in crate::codegen) fn has(&self, column: usize) -> bool {
-        self.columns.get(column).is_some_and(Option::is_some)
-    }
-}
 
 /// The scan that a pipeline is without any step, `steps` being how many it has.
 pub(in crate::codegen) fn bare_scan(source: SourceRows, steps: usize) -> Option<usize> {

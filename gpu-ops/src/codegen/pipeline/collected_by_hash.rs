@@ -1,16 +1,20 @@
 //! Aggregations by keys of any width whose rows are written down: with a hash of their keys, by which they can be done in parts,
 //! and with the keys themselves, which a hash table of the groups of a part compares.
 
-use super::collected::{WrittenRows, collected_rows, separated};
-use super::stages::{begin, columns_of, read_by_call};
-use crate::codegen::group::calls::AccumulatorPlan;
+use super::stages::{begin, read_by_call};
+use super::written_rows::{WrittenRows, collected_rows, separated};
 use crate::codegen::group::distinct::DistinctSets;
 use crate::codegen::group::sizes;
 use crate::codegen::ir::accumulator::EVERY_ROW;
-use crate::codegen::ir::pipeline::{Context, EmittedPipeline, EmittedSink, Known};
-use crate::codegen::ir::program::{CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout};
+use crate::codegen::ir::aggregates::AccumulatorPlan;
+use crate::codegen::ir::context::{Context, Known};
+use crate::codegen::ir::pipeline::{EmittedPipeline, EmittedSink};
+use crate::codegen::ir::results::{
+    Borrowed, CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout,
+};
+use crate::codegen::ir::scope::columns_of;
 use crate::codegen::key::codes::{code, group_keys, pack_keys, packed_words};
-use crate::codegen::key::zero_copy::{self, Borrowed};
+use crate::codegen::key::zero_copy;
 use crate::codegen::value::scalar::Emitter;
 use crate::error::Result;
 use crate::graph::{Pipeline, ResultId};

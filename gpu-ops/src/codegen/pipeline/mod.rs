@@ -6,3 +6,4 @@ pub(in crate::codegen) mod sources;
 pub(in crate::codegen) mod stages;
 pub(in crate::codegen) mod thread_rows;
 pub(in crate::codegen) mod union;
+pub(in crate::codegen) mod written_rows;

@@ -1,28 +1,19 @@
 //! Where the rows of a kernel come from: the scope it begins with and how the rows at hand are found.
 
 use crate::codegen::group::finish;
-use crate::codegen::ir::pipeline::Context;
-use crate::codegen::ir::program::{ColumnLayout, IndexLayout, ResultLayout, SourceRows};
+use crate::codegen::ir::context::Context;
+use crate::codegen::ir::layout::ColumnLayout;
+use crate::codegen::ir::pipeline::EmittedSource;
+use crate::codegen::ir::program::SourceRows;
+use crate::codegen::ir::results::{IndexLayout, ResultLayout};
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::ir::slot::{Part, Slot};
-use crate::codegen::value::scalar::KernelState;
+use crate::codegen::ir::state::KernelState;
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId, Source};
 
 /// Listed pairs that one thread handles at a time.
 const LISTED_ROWS: u32 = 4;
-
-/// A source, emitted.
-pub(in crate::codegen) struct EmittedSource {
-    pub(in crate::codegen) rows: SourceRows,
-    /// Upper bound of the rows.
-    pub(in crate::codegen) bound: u64,
-    /// Rows that one thread handles at a time.
-    pub(in crate::codegen) thread_rows: u32,
-    /// Statements at the head of each tile.
-    pub(in crate::codegen) prologue: Vec<String>,
-    pub(in crate::codegen) scope: Vec<ScopeColumn>,
-}
 
 /// Emit `source`.
 pub(in crate::codegen) fn source(

@@ -8,16 +8,19 @@ use super::sources;
 use super::thread_rows::{held_rows, rows_a_thread};
 use crate::codegen::group::plan::{aggregate_sink, build_sink, settle};
 use crate::codegen::group::sizes;
+use crate::codegen::ir::context::Context;
+use crate::codegen::ir::layout::layout_of;
 use crate::codegen::ir::pipeline::{
-    Begun, Context, EmittedPipeline, EmittedProbe, EmittedSink, EmittedStep, Test,
+    Begun, EmittedPipeline, EmittedProbe, EmittedSink, EmittedStep, Test,
 };
-use crate::codegen::ir::program::{JoinedMatches, ResultLayout};
-use crate::codegen::ir::scope::{Access, ScopeColumn, Shape, layout_of};
+use crate::codegen::ir::results::{Borrowed, JoinedMatches, ResultLayout};
+use crate::codegen::ir::scope::{Access, ScopeColumn, Shape, columns_of};
+use crate::codegen::ir::state::KernelState;
 use crate::codegen::ir::value::{CType, Value};
 use crate::codegen::kernel::writer::BLOCK_THREADS;
 use crate::codegen::key::codes::{dense_code, packed_words, probe_key};
-use crate::codegen::key::zero_copy::{self, Borrowed};
-use crate::codegen::value::scalar::{Emitter, KernelState};
+use crate::codegen::key::zero_copy;
+use crate::codegen::value::scalar::Emitter;
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
 use crate::graph::{
@@ -281,19 +284,6 @@ fn group_conjuncts(conjuncts: &[Expr]) -> Vec<Vec<&Expr>> {
         }
     }
     groups.into_iter().map(|(_, list)| list).collect()
-}
-
-/// Scope columns that the expressions read, ascending.
-pub(in crate::codegen) fn columns_of<'e>(
-    expressions: impl IntoIterator<Item = &'e Expr>,
-) -> Vec<usize> {
-    let mut needs = Vec::new();
-    for expression in expressions {
-        expression.for_each_column(&mut |c| needs.push(c));
-    }
-    needs.sort_unstable();
-    needs.dedup();
-    needs
 }
 
 /// The conjuncts as one test of the row at hand.

@@ -1,6 +1,6 @@
 //! How many rows a thread holds at once.
 
-use crate::codegen::ir::pipeline::Context;
+use crate::codegen::ir::context::Context;
 use crate::codegen::ir::scope::{ScopeColumn, Shape};
 use crate::codegen::kernel::writer::BLOCK_THREADS;
 use crate::column::Encoding;

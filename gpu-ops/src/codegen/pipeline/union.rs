@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::codegen::ir::program::ColumnLayout;
+use crate::codegen::ir::layout::{ColumnLayout, narrowest};
 use crate::codegen::ir::range::Range;
-use crate::codegen::ir::scope::narrowest;
+use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::Meaning;
-use crate::codegen::value::scalar::{needs_codes, unsupported};
 use crate::column::merge_dictionaries;
 use crate::error::Result;
 

@@ -10,10 +10,10 @@
 
 use std::fmt::Write as _;
 
+use crate::codegen::group::distinct::PROBES;
 use crate::codegen::group::states::{Groups, RESERVE_BYTES};
-use crate::codegen::group::update::PROBES;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::program::{ControlWord, RegroupedLayout};
+use crate::codegen::ir::results::{ControlWord, RegroupedLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};

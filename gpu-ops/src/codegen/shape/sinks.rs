@@ -1,17 +1,18 @@
 //! The sinks of a kernel that write rows: results, matches and indexes.
 
+use std::fmt::Write as _;
+
 use crate::codegen::group::states::RESERVE_BYTES;
+use crate::codegen::ir::layout::ColumnLayout;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::program::{
-    CollectedLayout, ColumnLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,
+use crate::codegen::ir::results::{
+    Borrowed, CollectedLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,
 };
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::Value;
 use crate::codegen::kernel::writer::{KernelWriter, line};
-use crate::codegen::key::zero_copy::Borrowed;
 use crate::error::{GpuError, Result};
 use crate::graph::{IndexKind, ProbeKind, ResultId};
-use std::fmt::Write as _;
 
 /// What one array of a result gets of a row.
 struct Cell {

@@ -7,60 +7,14 @@ use std::fmt::Write as _;
 use super::levels::{Carried, Level, Probes, is_mask};
 use crate::algorithm::Balance;
 use crate::codegen::ir::pipeline::{EmittedProbe, EmittedStep};
+use crate::codegen::ir::program::{QUEUE, ROOM, TreeLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
 use crate::graph::{ProbeKind, TreeOptions};
 
-/// Entries of a warp's queue of one level, as in `tree.cuh`.
-pub(in crate::codegen) const QUEUE: u64 = 64;
-/// Classes of workload sizes a level, as in `tree_share.cuh`.
-pub(in crate::codegen) const CLASSES: u64 = 64;
-/// Words of `TreeCounters` of `tree_share.cuh`.
-pub(in crate::codegen) const COUNTER_WORDS: u64 = 128;
-/// Pieces that the queue of all warps has room for, with a fixed granularity.
-const ROOM: u64 = 1 << 14;
 /// Partitions of the source a warp, when warps share work.
 const PARTITIONS: u64 = 4;
-/// What a tree-shaped kernel asks of its launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TreeLayout {
-    /// Levels of nodes.
-    pub levels: u64,
-    /// Words of the largest entry of a queue.
-    pub entry_words: u64,
-    /// Who shares what.
-    pub balance: Balance,
-    /// It counts.
-    pub metrics: bool,
-}
-
-impl TreeLayout {
-    /// Words to zero before a launch of `warps` warps.
-    pub fn words(&self, warps: u64) -> u64 {
-        let turns = if self.balance == Balance::Fws {
-            ROOM
-        } else {
-            0
-        };
-        COUNTER_WORDS
-            + self.levels * CLASSES
-            + 2 * warps.div_ceil(4096)
-            + 2 * warps.div_ceil(64)
-            + warps
-            + turns
-    }
-
-    /// Words for what warps give each other.
-    pub fn buffer_words(&self, warps: u64) -> u64 {
-        match self.balance {
-            Balance::None | Balance::Nifs => 1,
-            Balance::NifsAws => warps * QUEUE * self.entry_words,
-            Balance::Fws => warps * QUEUE * self.entry_words + ROOM * (self.entry_words + 1),
-        }
-    }
-}
-
 impl KernelWriter<'_> {
     /// Write the kernel of a tree-shaped pipeline.
     pub(in crate::codegen) fn tree_kernel(&mut self, options: TreeOptions) -> Result<TreeLayout> {

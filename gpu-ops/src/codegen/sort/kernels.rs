@@ -11,16 +11,15 @@ use std::fmt::Write as _;
 
 use arrow::datatypes::DataType;
 
-use crate::codegen::CONTROL_WORDS;
 use crate::codegen::ir::arguments::Arguments;
-use crate::codegen::ir::pipeline::Known;
-use crate::codegen::ir::program::{
-    ColumnLayout, ControlWord, KernelProgram, ResultLayout, SortProgram, SourceRows,
-};
+use crate::codegen::ir::context::Known;
+use crate::codegen::ir::layout::ColumnLayout;
+use crate::codegen::ir::program::{KernelProgram, SortProgram, SourceRows};
+use crate::codegen::ir::refusal::needs_codes;
+use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord, ResultLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::Meaning;
 use crate::codegen::kernel::writer::BLOCK_THREADS;
-use crate::codegen::value::scalar::needs_codes;
 use crate::error::{GpuError, Result};
 use crate::graph::{Sort, SortKey};
 

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray, StringViewArray};
+use arrow::array::{ArrayRef, RecordBatch, StringArray, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema};
 use datafusion::common::DFSchema;
@@ -16,8 +16,9 @@ use super::bytes::TextRef;
 use super::packed::unpack_array;
 use super::plan::bytes_supported;
 use crate::codegen::ir::slot::{ColumnPart, Part, Slot};
+use crate::codegen::ir::state::KernelState;
 use crate::codegen::ir::value::{Meaning, Value};
-use crate::codegen::value::scalar::{Emitter, KernelState};
+use crate::codegen::value::scalar::Emitter;
 use crate::column::{Encoding, StringPolicy, encode};
 use crate::device::cuda::CudaDevice;
 use crate::device::emulated::EmulatedDevice;

@@ -14,42 +14,11 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::scalar::ScalarValue;
 
 use crate::codegen::ir::range::Range;
-use crate::codegen::ir::slot::Slot;
+use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
-use crate::codegen::value::scalar::{Emitter, KernelState, integer_of, needs_codes, unsupported};
-use crate::column::{
-    Dictionary, distinct_strings, is_text, map, merge_dictionaries, translate_codes,
-};
+use crate::codegen::value::scalar::{Emitter, integer_of, text_type};
+use crate::column::{Dictionary, distinct_strings, map, merge_dictionaries, translate_codes};
 use crate::error::{GpuError, Result};
-
-/// Bytes that are uploaded once; a kernel has their address as [`Slot::Lookup`] or [`Slot::List`].
-#[derive(Debug, Clone)]
-pub struct LookupTable {
-    /// Little-endian entries.
-    pub bytes: Vec<u8>,
-}
-
-impl KernelState {
-    /// C++ text of a pointer to a lookup table of these bytes.
-    pub(in crate::codegen) fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
-        let slot = Slot::Lookup(self.lookups.len());
-        self.lookups.push(LookupTable { bytes });
-        self.arguments.pointer(slot, c_type)
-    }
-
-    /// C++ texts of a pointer to sorted numbers and of how many there are.
-    pub(in crate::codegen) fn sorted_list(&mut self, numbers: &[i64]) -> (String, String) {
-        let slot = Slot::List(self.lookups.len());
-        let bytes = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
-        self.lookups.push(LookupTable { bytes });
-        let pointer = self.arguments.pointer(slot, "const i64*");
-        let length = numbers.len() as i64;
-        (
-            pointer,
-            self.arguments.named_integer(&format!("{slot}_len"), length),
-        )
-    }
-}
 
 impl Emitter<'_> {
     pub(in crate::codegen) fn per_distinct(
@@ -297,15 +266,6 @@ impl Emitter<'_> {
             let pointer = self.table("const u8*", bytes);
             self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"))
         })
-    }
-}
-
-/// The type of a dictionary of strings of `data_type`.
-pub(in crate::codegen) fn text_type(data_type: &DataType) -> DataType {
-    match data_type {
-        DataType::Dictionary(_, value) => text_type(value),
-        other if is_text(other) => other.clone(),
-        _ => DataType::Utf8View,
     }
 }
 

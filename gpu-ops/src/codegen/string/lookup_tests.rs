@@ -10,8 +10,9 @@ use datafusion::scalar::ScalarValue;
 
 use crate::codegen::ir::scope::ScopeColumn;
 use crate::codegen::ir::slot::{ColumnPart, Part, Slot};
+use crate::codegen::ir::state::KernelState;
 use crate::codegen::ir::value::Meaning;
-use crate::codegen::value::scalar::{Emitter, KernelState};
+use crate::codegen::value::scalar::Emitter;
 use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::{Device, LaunchConfig};

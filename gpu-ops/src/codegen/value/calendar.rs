@@ -2,8 +2,9 @@
 
 use arrow::datatypes::{DataType, TimeUnit};
 
-use super::scalar::{Emitter, unsupported};
+use super::scalar::Emitter;
 use crate::codegen::ir::range::Range;
+use crate::codegen::ir::refusal::unsupported;
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::error::Result;
 use crate::expr::{DatePart, Expr};

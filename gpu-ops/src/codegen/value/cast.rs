@@ -3,8 +3,9 @@
 use arrow::datatypes::DataType;
 
 use super::calendar::units_per_second;
-use super::scalar::{Emitter, needs_codes, unsupported};
+use super::scalar::Emitter;
 use crate::codegen::ir::range::Range;
+use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;

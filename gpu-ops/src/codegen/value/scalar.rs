@@ -7,35 +7,14 @@ use arrow::array::new_empty_array;
 use arrow::datatypes::DataType;
 use datafusion::scalar::ScalarValue;
 
-use crate::codegen::ir::arguments::Arguments;
 use crate::codegen::ir::range::Range;
-use crate::codegen::ir::scope::{Bases, ScopeColumn};
+use crate::codegen::ir::refusal::{needs_codes, unsupported};
+use crate::codegen::ir::scope::ScopeColumn;
+use crate::codegen::ir::state::KernelState;
 use crate::codegen::ir::value::{CType, Meaning, Value};
-use crate::codegen::string::lookup::{LookupTable, text_type};
 use crate::column::{Dictionary, is_text};
 use crate::error::{GpuError, Result};
 use crate::expr::{Expr, Node};
-
-/// What all statements of one kernel share.
-#[derive(Debug, Default)]
-pub(in crate::codegen) struct KernelState {
-    /// The argument struct.
-    pub(in crate::codegen) arguments: Arguments,
-    /// Tables that go to the device with the launch.
-    pub(in crate::codegen) lookups: Vec<LookupTable>,
-    /// Number of variables named so far.
-    pub(in crate::codegen) variables: usize,
-    /// True once a statement may record a fault.
-    pub(in crate::codegen) faults: bool,
-    /// True once a statement walks the bytes of a string.
-    pub(in crate::codegen) text: bool,
-    /// String columns referred to by row.
-    pub(in crate::codegen) bases: Bases,
-    /// Variables that hold the number of the scanned table's row at hand, and the scope column they were read as.
-    pub(in crate::codegen) own_rows: HashMap<String, usize>,
-    /// Literals and column bases that already are arguments, by value and width.
-    literals: HashMap<(i128, bool), String>,
-}
 
 /// Statements evaluated for one row; equal subexpressions are computed once.
 pub(in crate::codegen) struct Emitter<'a> {
@@ -47,15 +26,6 @@ pub(in crate::codegen) struct Emitter<'a> {
     memo: HashMap<String, String>,
     /// A C++ bool that must hold for a fault to count (the branch of a CASE).
     guard: Option<String>,
-}
-
-pub(in crate::codegen) fn unsupported<T>(what: impl Into<String>) -> Result<T> {
-    Err(GpuError::Unsupported(what.into()))
-}
-
-/// `Err` for an operation on strings that would work on codes of dictionaries.
-pub(in crate::codegen) fn needs_codes<T>(what: impl Into<String>) -> Result<T> {
-    Err(GpuError::NeedsCodes(what.into()))
 }
 
 impl<'a> Emitter<'a> {
@@ -516,4 +486,13 @@ pub(in crate::codegen) fn integer_of(value: &ScalarValue) -> Option<i128> {
         Decimal128(Some(v), ..) => *v,
         _ => return None,
     })
+}
+
+/// The type of a dictionary of strings of `data_type`.
+pub(in crate::codegen) fn text_type(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Dictionary(_, value) => text_type(value),
+        other if is_text(other) => other.clone(),
+        _ => DataType::Utf8View,
+    }
 }
