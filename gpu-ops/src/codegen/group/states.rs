@@ -19,8 +19,6 @@ use crate::pipeline::GroupPlacement;
 const PRIVATE_REGISTERS: u64 = 24;
 /// Most shared memory a block may take for them: two blocks a multiprocessor.
 const PRIVATE_BYTES: u64 = 104 << 10;
-/// Bytes of `ReserveScratch` of `join.cuh`.
-pub(in crate::codegen) const RESERVE_BYTES: usize = 136;
 /// What the text of the sink depends on.
 pub(in crate::codegen) struct Groups {
     pub(in crate::codegen) into: ResultId,
