@@ -150,6 +150,21 @@ impl KernelWriter<'_> {
         })
     }
 
+    /// C++ address of the word that says that a hash table which the kernel fills was too small, if it fills one.
+    pub(in crate::codegen) fn overflow_word(&mut self) -> Result<Option<String>> {
+        let EmittedSink::Aggregate { into, layout, .. } = &self.pipeline.sink else {
+            return Ok(None);
+        };
+        if !layout.hashed() && layout.distinct_words.is_empty() {
+            return Ok(None);
+        }
+        let into = *into;
+        Ok(Some(format!(
+            "&{}",
+            self.control(into, ControlWord::Overflow)
+        )))
+    }
+
     /// Shared memory, and the states that threads and blocks begin with.
     pub(in crate::codegen) fn begin_groups(&mut self) -> Result<()> {
         let groups = self.group_plan()?;

@@ -32,7 +32,10 @@ pub(in crate::codegen) fn write(
     let tree = match writer.pipeline.tree {
         Some(options) => Some(writer.tree_kernel(options)?),
         None => {
-            writer.tile_kernel()?;
+            match writer.is_partitioned() {
+                true => writer.partition_kernel()?,
+                false => writer.tile_kernel()?,
+            }
             None
         }
     };

@@ -22,10 +22,8 @@ impl KernelWriter<'_> {
             || self.pipeline.steps.iter().any(compares)
     }
 
+    /// The whole kernel.
     pub(in crate::codegen) fn tile_kernel(&mut self) -> Result<()> {
-        if self.is_partitioned() {
-            return self.partition_kernel();
-        }
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
         let rows = self.source_count();
@@ -39,6 +37,10 @@ impl KernelWriter<'_> {
                 self,
                 "  u32 unasked = 0; StopWatch watch = stop_watch({asked});"
             );
+        }
+        let overflow = self.overflow_word()?;
+        if overflow.is_some() {
+            line!(self, "  u64 overflowed = 0;");
         }
         let first = match self.first_row() {
             Some(first) => format!("{first} / {tile} + blockIdx.x"),
@@ -62,6 +64,14 @@ impl KernelWriter<'_> {
             self,
             "    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? {all}u : (1u << (u32)(rows - row)) - 1u;"
         );
+        if let Some(word) = overflow {
+            // A table without room for a row is made larger and filled anew: what follows is in vain, and each row would walk as
+            // many slots as a probe may. Read for the next tile, so that nothing waits for it.
+            line!(
+                self,
+                "    if (overflowed != 0) live = 0; overflowed = load_relaxed({word});"
+            );
+        }
         for text in self.pipeline.prologue.clone() {
             line!(self, "    {text}");
         }
