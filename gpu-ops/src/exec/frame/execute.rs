@@ -6,8 +6,7 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
@@ -15,7 +14,8 @@ use crate::exec::frame::run::Run;
 use crate::exec::node::report::StepReport;
 use crate::exec::output::decode::{as_type, decode};
 use crate::exec::output::text::gather;
-use crate::exec::prepare::prepared::{Hint, OutputColumn, Prepared};
+use crate::exec::prepare::hints::Hint;
+use crate::exec::prepare::prepared::{OutputColumn, Prepared};
 use crate::graph::ResultId;
 use crate::memory::BatchFile;
 use crate::runtime::Runtime;
@@ -160,7 +160,7 @@ fn times(run: &Run<'_>, control: &[u64], profile: bool) -> Result<(f64, Vec<Step
                 milliseconds: device.elapsed_ms(&pair[0], &pair[1])?,
                 rows: step.into().filter(counted).map(rows),
                 tree: match run.trees.iter().rev().find(|(of, _)| *of == number) {
-                    Some((_, memory)) => memory.metrics(run)?,
+                    Some((_, memory)) => memory.metrics(run.stream)?,
                     None => None,
                 },
             });

@@ -1,15 +1,14 @@
 //! What follows a pipeline so that later steps can read its result: sums of matches, indexes, orders.
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
-use crate::exec::frame::provide::with_slack;
 use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run, cut};
 use crate::exec::frame::storage::Store;
+use crate::exec::prepare::hints::with_slack;
+use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
-use crate::exec::prepare::prepared::PreparedSort;
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::ResultId;
 use crate::primitives::{self, HashTable, RowCount};

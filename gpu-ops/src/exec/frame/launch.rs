@@ -2,23 +2,19 @@
 //! room.
 
 use std::ops::Range;
+use std::time::Instant;
 
-use crate::codegen::Part;
-use crate::codegen::{ControlWord, Slot};
+use crate::codegen::{ControlWord, Part, Slot};
 use crate::device::LaunchConfig;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
 use crate::exec::frame::trees::{TreeMemory, blocks_of};
 use crate::exec::portions::strides::{Scan, Span};
-use crate::exec::prepare::prepared::PreparedKernel;
+use crate::exec::prepare::kernel::PreparedKernel;
 use crate::graph::ResultId;
-
-/// May a kernel be launched over some rows of its source?
-pub(in crate::exec) fn in_strides(kernel: &PreparedKernel) -> bool {
-    let mut slots = kernel.template.slots();
-    slots.any(|slot| slot == Slot::FirstRow)
-}
+use crate::tables::Arrival;
+use crate::trace::Work;
 
 impl Run<'_> {
     pub(in crate::exec) fn launch(
@@ -40,7 +36,13 @@ impl Run<'_> {
         self.early_strides += u64::from(!complete);
         let blocks = blocks_of(kernel, span.rows());
         let tree = match &kernel.tree {
-            Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
+            Some(layout) => Some(TreeMemory::new(
+                kernel,
+                *layout,
+                blocks,
+                &mut self.recycler,
+                self.stream,
+            )?),
             None => None,
         };
         let stop = self.stream.stop_place();
@@ -254,5 +256,35 @@ impl Run<'_> {
             )));
         }
         Ok(())
+    }
+
+    /// Wait until all rows before row `end` of the table that a kernel goes over have come. False when others are still to come.
+    pub(in crate::exec) fn await_rows(
+        &mut self,
+        kernel: &PreparedKernel,
+        end: u64,
+    ) -> Result<bool> {
+        match &kernel.arrival {
+            None => Ok(true),
+            Some(arrival) => self.await_arrival(arrival, end),
+        }
+    }
+
+    /// Wait until all tables have come.
+    pub(in crate::exec) fn await_tables(&mut self) -> Result<()> {
+        match &self.prepared.early {
+            None => Ok(()),
+            Some(early) => self.await_arrival(&early.arrival, early.rows).map(|_| ()),
+        }
+    }
+
+    fn await_arrival(&mut self, arrival: &Arrival, end: u64) -> Result<bool> {
+        let begin = Instant::now();
+        let trace = self.runtime.trace().filter(|_| !arrival.has(end));
+        let _waits = trace.map(|trace| trace.thread(Work::Wait, "rows to come"));
+        let device = self.runtime.device();
+        let complete = arrival.wait(end, device.as_ref(), self.stream)?;
+        self.waited += begin.elapsed();
+        Ok(complete)
     }
 }

@@ -1,13 +1,13 @@
 //! Room for results: before a pipeline as much as it may need, later as much as it turned out to need.
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::node::replan::Outgrown;
 use crate::exec::prepare::blocks::slots_of_sets;
-use crate::exec::prepare::prepared::{Hint, Lent};
+use crate::exec::prepare::hints::sizes_by;
+use crate::exec::prepare::prepared::Lent;
+use crate::exec::prepare::replan::Outgrown;
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
 use crate::primitives::slots_for;
@@ -294,32 +294,4 @@ impl<'a> Run<'a> {
         let wanted = if fits { wanted.min(most) } else { count };
         self.resize(into, wanted, keep)
     }
-}
-
-/// The sizes that a result gets for what an earlier run found out; slots of indexes follow once their rows are there.
-pub(in crate::exec) fn sizes_by(shape: &Shape, hint: &Hint) -> Sizes {
-    match shape {
-        Shape::Groups { regrouped, .. } => Sizes {
-            capacity: match regrouped {
-                Some(_) => with_slack(hint.rows),
-                None => 0,
-            },
-            slots: hint.slots,
-            distinct_slots: hint.distinct_slots.clone(),
-            ..Sizes::default()
-        },
-        Shape::Index(index) if !index.appends() => Sizes {
-            capacity: index.domain,
-            ..Sizes::default()
-        },
-        _ => Sizes {
-            capacity: with_slack(hint.rows),
-            ..Sizes::default()
-        },
-    }
-}
-
-/// A little more than last time; counts cannot change over the same columns, but nothing relies on it.
-pub(in crate::exec) fn with_slack(rows: u64) -> u64 {
-    rows.saturating_add(rows / 8).saturating_add(64)
 }

@@ -3,22 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::head::Head;
-use crate::exec::frame::provide::sizes_by;
+use crate::exec::frame::kept_indexes::{self, FinishedIndex};
 use crate::exec::frame::storage::{Recycler, Store};
 use crate::exec::frame::trees::TreeMemory;
-use crate::exec::join::spill::Split;
-use crate::exec::portions::partitions::Spread;
+use crate::exec::join::sides::Split;
+use crate::exec::portions::spread::Spread;
 use crate::exec::portions::strides::Strides;
-use crate::exec::prepare::covering::{self, Covering, Finished};
-use crate::exec::prepare::prepared::{
-    Hint, Lent, Prepared, PreparedKernel, PreparedSort, PreparedSource, PreparedStep,
-};
+use crate::exec::prepare::covering::Covering;
+use crate::exec::prepare::hints::{Hint, sizes_by};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedSource, PreparedStep};
+use crate::exec::prepare::prepared::{Lent, Prepared};
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
 use crate::memory::{BatchFile, DeviceBuffer};
@@ -276,7 +275,7 @@ impl<'a> Run<'a> {
             return self.fill_result(kernel);
         };
         if let Some(what) = &kernel.covering
-            && let Some(index) = covering::find(self.runtime.indexes(), what)
+            && let Some(index) = kept_indexes::find(self.runtime.indexes(), what)
         {
             return self.adopt(into, index);
         }
@@ -338,7 +337,7 @@ impl<'a> Run<'a> {
     }
 
     /// Take an index that is there already for the result.
-    fn adopt(&mut self, into: ResultId, index: Finished) -> Result<()> {
+    fn adopt(&mut self, into: ResultId, index: FinishedIndex) -> Result<()> {
         if let Some(query) = Query::current() {
             query.adopt(index.store.bytes());
         }
@@ -358,13 +357,13 @@ impl<'a> Run<'a> {
     pub(in crate::exec) fn keep_indexes(&mut self, control: &[u64]) {
         let budget = self.recycler.pool().statistics().budget;
         for (into, what, store) in std::mem::take(&mut self.built) {
-            let index = Finished {
+            let index = FinishedIndex {
                 store,
                 sizes: self.sizes[into].clone(),
                 count: Control::word(control, into, ControlWord::Count),
                 null_key: Control::word(control, into, ControlWord::NullKey) != 0,
             };
-            covering::keep(self.runtime.indexes(), what, index, budget);
+            kept_indexes::keep(self.runtime.indexes(), what, index, budget);
         }
     }
 

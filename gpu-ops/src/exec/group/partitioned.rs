@@ -10,15 +10,14 @@
 //! A row of `w` bytes, key and arguments, crosses the link twice: `2^30` rows of a key of 4 and an argument of 4 bytes are 8.6 GB
 //! each way, 0.31 s at 55 GB/s. A table in host memory would take a read and a write of a sector of 32 bytes a row at random.
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::loops::Loop;
-use crate::exec::portions::partitions::{BITS, Spread, SpreadBy};
-use crate::exec::prepare::prepared::PreparedKernel;
+use crate::exec::portions::spread::{BITS, Spread, SpreadBy};
+use crate::exec::prepare::kernel::PreparedKernel;
 use crate::exec::prepare::shapes::{CollectedShape, Shape};
 use crate::graph::ResultId;
 use crate::primitives::{Digits, Keys};

@@ -13,12 +13,12 @@ use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::join::pairs::JoinBits;
-use crate::exec::join::spill::{Split, room_for};
+use crate::exec::join::sides::{Split, room_for};
 use crate::exec::portions::chunks::{Chunk, Runs, rows_within};
 use crate::exec::portions::loops::{Loop, reads_of};
 use crate::exec::portions::strides::Scan;
-use crate::exec::prepare::prepared::PreparedKernel;
+use crate::exec::prepare::join_bits::JoinBits;
+use crate::exec::prepare::kernel::PreparedKernel;
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
 

@@ -13,8 +13,7 @@ use crate::error::Result;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along};
-use crate::exec::prepare::part_sizes::{PartSize, side_parts};
-use crate::exec::prepare::shapes::ColumnShape;
+use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, side_parts};
 use crate::graph::ResultId;
 
 /// Chunks that lie on the device while a side is split: the rows of a stride, the same rows in partitions, those that leave,
@@ -25,39 +24,8 @@ const CHUNKS_AT_WORK: u64 = 4;
 const PAIRS_AT_WORK: u64 = 4;
 /// This share of the budget stays free for what the steps behind the join make.
 const SHARE_FOR_OTHERS: u64 = 16;
-/// Room for the rows of a partition comes in so many sizes.
-const SIZES: u64 = 8;
 /// A chunk stays where it is on the device with up to this share more room than rows; with more it is copied.
 const SHARE_UNUSED: u64 = 8;
-
-/// A side of a join in partitions of equal hash bits, each in several chunks.
-pub(in crate::exec) struct Split {
-    pub(in crate::exec) bits: u32,
-    pub(in crate::exec) chunks: Vec<Chunk>,
-    /// The share of both sides that may stay on the device.
-    pub(in crate::exec) kept: f64,
-}
-
-impl Split {
-    /// Rows of a partition.
-    pub(in crate::exec) fn rows_of(&self, partition: usize) -> u64 {
-        let rows = |chunk: &Chunk| chunk.rows_of(&(partition..partition + 1));
-        self.chunks.iter().map(rows).map(|r| r.end - r.start).sum()
-    }
-
-    /// Rows of the largest partition.
-    pub(in crate::exec) fn largest(&self) -> u64 {
-        let rows = (0..1 << self.bits).map(|number| self.rows_of(number));
-        rows.max().unwrap_or(0)
-    }
-}
-
-/// Rows to make room for where `rows` are to lie together, when at most `largest` do: sets of about the same size get the same,
-/// so that each takes the memory of one before it.
-pub(in crate::exec) fn room_for(rows: u64, largest: u64) -> u64 {
-    let step = largest.div_ceil(SIZES).max(1);
-    rows.max(1).next_multiple_of(step)
-}
 
 /// The chunks of a side on their way to where they stay.
 pub(in crate::exec) struct Spill {
@@ -200,27 +168,5 @@ mod tests {
         assert_eq!(turns(0.75), "hddd".repeat(3));
         assert_eq!(turns(1.0), "dddddddddddd");
         assert_eq!(turns(7.0), "dddddddddddd");
-    }
-
-    #[test]
-    fn partitions_of_about_the_same_size_get_the_same_room() {
-        let chunk = |offsets: &[u32]| Chunk::here((Store::default(), offsets.to_vec()));
-        let split = Split {
-            bits: 2,
-            chunks: vec![
-                chunk(&[0, 400, 795, 795, 800]),
-                chunk(&[0, 395, 805, 810, 810]),
-            ],
-            kept: 0.0,
-        };
-        assert_eq!(
-            [0, 1, 2, 3].map(|number| split.rows_of(number)),
-            [795, 805, 5, 5]
-        );
-        assert_eq!(split.largest(), 805);
-        assert_eq!(
-            [795, 805, 5, 0].map(|rows| room_for(rows, split.largest())),
-            [808, 808, 101, 101]
-        );
     }
 }

@@ -3,19 +3,18 @@
 //! This is the first pass of the Triton join (Lutz et al., SIGMOD 2022): rows are partitioned by the lowest hash bits while
 //! they are read, stride by stride. Where the partitions lie until [`crate::exec::join::partitioned`] joins them is for [`crate::exec::join::spill`] to say.
 
-use crate::codegen::Part;
-use crate::codegen::{ControlWord, JoinKeys};
+use crate::codegen::{ControlWord, JoinKeys, Part};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::join::spill::Split;
+use crate::exec::join::sides::Split;
 use crate::exec::portions::chunks::Chunk;
 use crate::exec::portions::loops::Loop;
 use crate::exec::portions::strides::Scan;
-use crate::exec::prepare::part_sizes::side_parts;
-use crate::exec::prepare::prepared::{PreparedKernel, PreparedStep};
-use crate::exec::prepare::shapes::{ColumnShape, IndexShape, Shape};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedStep};
+use crate::exec::prepare::part_sizes::{ColumnShape, side_parts};
+use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::{Parts, ResultId};
 use crate::primitives::Digits;
 

@@ -10,7 +10,8 @@ use std::collections::HashSet;
 use crate::codegen::Slot;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
-use crate::exec::prepare::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource, PreparedStep};
+use crate::exec::prepare::prepared::Prepared;
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::ResultId;
 

@@ -11,9 +11,9 @@ use crate::exec::frame::execute::Host;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::partitions::Spread;
+use crate::exec::portions::spread::Spread;
+use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::PartSize;
-use crate::exec::prepare::prepared::PreparedSort;
 use crate::graph::ResultId;
 use crate::memory::BatchWriter;
 

@@ -14,15 +14,14 @@
 
 use std::ops::Range;
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::{Run, cut};
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::partitions::{Spread, SpreadBy, Staged};
-use crate::exec::prepare::prepared::{PreparedKernel, PreparedSort, PreparedStep};
+use crate::exec::portions::spread::{Spread, SpreadBy, Staged};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep};
 use crate::exec::prepare::shapes::Shape;
 use crate::exec::sort::output::Output;
 use crate::exec::sort::sample::Splitters;

@@ -7,7 +7,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::Chunk;
-use crate::exec::prepare::prepared::PreparedSort;
+use crate::exec::prepare::kernel::PreparedSort;
 use crate::memory::DeviceBuffer;
 use crate::primitives::{self, RowCount};
 
