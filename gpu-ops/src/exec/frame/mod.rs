@@ -8,6 +8,7 @@ pub(super) mod head;
 pub(super) mod kept_indexes;
 pub(super) mod launch;
 pub(super) mod provide;
+pub(super) mod results;
 pub(super) mod run;
 pub(super) mod storage;
 pub(super) mod trees;

@@ -38,7 +38,7 @@ struct Groups<'l> {
 impl Run<'_> {
     /// The collected rows' shape and their groups, when these can be made part by part, and the loop that does it.
     fn grouping(&self, rows: ResultId) -> Option<(&CollectedShape, ResultId, Loop)> {
-        let shapes = &self.prepared.shapes;
+        let shapes = &self.frame.prepared.shapes;
         let Shape::Collected(collected) = &shapes[rows] else {
             return None;
         };
@@ -51,7 +51,7 @@ impl Run<'_> {
             _ => false,
         };
         let states = shapes.iter().position(adds_up)?;
-        let plan = Loop::over(self.prepared, self.step, &[rows, states])?;
+        let plan = Loop::over(self.frame.prepared, self.schedule.step, &[rows, states])?;
         Some((collected, states, plan))
     }
 
@@ -72,8 +72,14 @@ impl Run<'_> {
         for number in 0..pieces.count() {
             let filled = self.fill_piece(into, &mut pieces, number)?;
             let by = self.by_hash(into, &filled, 0)?;
-            self.spread_piece(into, &filled, self.rows[into], &by, &mut spread)?;
-            filled.release(&mut self.recycler);
+            self.spread_piece(
+                into,
+                &filled,
+                self.frame.results[into].rows,
+                &by,
+                &mut spread,
+            )?;
+            filled.release(&mut self.frame.recycler);
         }
         self.mark("transform")?;
         self.aggregate_spread(into, spread)?;
@@ -82,22 +88,22 @@ impl Run<'_> {
 
     /// Aggregate rows that have been collected in parts, when they are too many; whether that was done.
     pub(in crate::exec) fn regroup_in_parts(&mut self, into: ResultId) -> Result<bool> {
-        let rows = self.rows[into];
-        if !self.exceeds_part(into, rows) || self.grouping(into).is_none() {
+        let rows = self.frame.results[into].rows;
+        if !self.frame.exceeds_part(into, rows) || self.grouping(into).is_none() {
             return Ok(false);
         }
         let mut spread = Spread::default();
-        let most = self.piece_rows(into);
+        let most = self.frame.piece_rows(into);
         let mut first = 0;
         while first < rows {
             let end = (first + most).min(rows);
             let piece = self.load_piece(into, first..end)?;
             let by = self.by_hash(into, &piece, 0)?;
             self.spread_piece(into, &piece, end - first, &by, &mut spread)?;
-            piece.release(&mut self.recycler);
+            piece.release(&mut self.frame.recycler);
             first = end;
         }
-        self.let_go(into);
+        self.frame.let_go(into);
         self.mark("transform")?;
         self.aggregate_spread(into, spread)?;
         Ok(true)
@@ -105,7 +111,7 @@ impl Run<'_> {
 
     /// By the hash bits of a piece's keys: the highest at level 0.
     fn by_hash(&self, rows: ResultId, piece: &Store, level: u32) -> Result<SpreadBy> {
-        let Shape::Collected(collected) = &self.prepared.shapes[rows] else {
+        let Shape::Collected(collected) = &self.frame.prepared.shapes[rows] else {
             return Err(GpuError::Internal("parts of no collected rows".into()));
         };
         let width = collected.key_bytes;
@@ -128,8 +134,8 @@ impl Run<'_> {
             ));
         };
         let plan = self.begin_loop(&[rows, states])?;
-        self.spread_rows[rows] = spread.rows();
-        let copies = self.runtime.lease_stream()?;
+        self.frame.results[rows].all_rows = spread.rows();
+        let copies = self.frame.runtime.lease_stream()?;
         let groups = Groups {
             rows,
             states,
@@ -174,13 +180,15 @@ impl Run<'_> {
             self.take_part(groups.rows, staged)?;
             self.finish(groups.rows)?;
             for word in [ControlWord::Count, ControlWord::Overflow] {
-                self.control.set(self.stream, groups.states, word, 0)?;
+                self.frame
+                    .control
+                    .set(self.frame.stream, groups.states, word, 0)?;
             }
-            self.rows[groups.states] = 0;
+            self.frame.results[groups.states].rows = 0;
             self.run_inside(groups.plan)?;
-            self.group_parts += 1;
-            self.let_go(groups.rows);
-            self.let_go(groups.states);
+            self.reports.group_parts += 1;
+            self.frame.let_go(groups.rows);
+            self.frame.let_go(groups.states);
         }
         Ok(())
     }
@@ -188,8 +196,8 @@ impl Run<'_> {
     /// Rows of a part: where a hash table has their groups, no more than a table of this share of the budget has room for.
     fn part_rows(&self, groups: &Groups<'_>) -> u64 {
         const SHARE_FOR_TABLE: u64 = 4;
-        let most = self.piece_rows(groups.rows);
-        match &self.prepared.shapes[groups.states] {
+        let most = self.frame.piece_rows(groups.rows);
+        match &self.frame.prepared.shapes[groups.states] {
             Shape::Groups {
                 collected: Some(_),
                 slot_bytes,
@@ -197,7 +205,7 @@ impl Run<'_> {
                 ..
             } => {
                 let slot = (slot_bytes + key_words * 8 + 4) as u64;
-                let table = self.recycler.pool().budget() as u64 / SHARE_FOR_TABLE;
+                let table = self.frame.recycler.pool().budget() as u64 / SHARE_FOR_TABLE;
                 // Between two and four slots a row.
                 most.min(table / (4 * slot)).max(LEAST_ROWS)
             }
@@ -207,7 +215,7 @@ impl Run<'_> {
 
     /// Has the keys' hash bits for another level?
     fn has_level(&self, rows: ResultId, level: u32) -> bool {
-        match &self.prepared.shapes[rows] {
+        match &self.frame.prepared.shapes[rows] {
             Shape::Collected(collected) => hash_bits(collected.key_bytes) >= (level + 1) * BITS,
             _ => false,
         }
@@ -224,7 +232,7 @@ impl Run<'_> {
     ) -> Result<Spread> {
         let mut finer = Spread::default();
         let partition = partition..partition + 1;
-        let (all, most) = (spread.rows_of(&partition), self.piece_rows(rows));
+        let (all, most) = (spread.rows_of(&partition), self.frame.piece_rows(rows));
         let mut first = 0;
         while first < all {
             let end = (first + most).min(all);
@@ -232,7 +240,7 @@ impl Run<'_> {
             let piece = self.staged(staged)?;
             let by = self.by_hash(rows, &piece, level)?;
             self.spread_piece(rows, &piece, end - first, &by, &mut finer)?;
-            piece.release(&mut self.recycler);
+            piece.release(&mut self.frame.recycler);
             first = end;
         }
         self.settle(&mut finer)?;

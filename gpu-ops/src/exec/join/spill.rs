@@ -58,8 +58,8 @@ impl Run<'_> {
     /// `chunk` bytes and there are `pairs` pairs of partitions.
     pub(in crate::exec) fn kept_share(&self, bytes: u64, chunk: u64, pairs: u64) -> f64 {
         let at_work = (CHUNKS_AT_WORK * chunk).max(PAIRS_AT_WORK * (bytes / pairs.max(1)));
-        let others = self.recycler.pool().budget() as u64 / SHARE_FOR_OTHERS;
-        let room = self.recycler.room().saturating_sub(at_work + others);
+        let others = self.frame.recycler.pool().budget() as u64 / SHARE_FOR_OTHERS;
+        let room = self.frame.recycler.room().saturating_sub(at_work + others);
         room as f64 / bytes.max(1) as f64
     }
 
@@ -69,7 +69,7 @@ impl Run<'_> {
             share,
             kept: 0,
             seen: 0,
-            copies: self.runtime.lease_stream()?,
+            copies: self.frame.runtime.lease_stream()?,
             leaving: None,
         })
     }
@@ -86,15 +86,15 @@ impl Run<'_> {
         let bits = offsets.len().saturating_sub(1).max(1).ilog2();
         let parts = side_parts(columns, keys, bits, rows);
         let bytes = Store::bytes_within(&parts)? as u64;
-        let name = self.name(result);
+        let name = self.frame.name(result);
         let mut kept = Store::default();
         if spill.keeps(bytes) {
             if made.bytes() as u64 <= bytes + bytes / SHARE_UNUSED && !made.is_on_host() {
                 return Ok(Chunk::here((made, offsets)));
             }
-            kept.extend_on_device(parts, &mut self.recycler, name)?;
-            kept.copy_range(&made, 0..rows, 0, moves_along, self.stream)?;
-            made.release(&mut self.recycler);
+            kept.extend_on_device(parts, &mut self.frame.recycler, name)?;
+            kept.copy_range(&made, 0..rows, 0, moves_along, self.frame.stream)?;
+            made.release(&mut self.frame.recycler);
             return Ok(Chunk::here((kept, offsets)));
         }
         let (there, fits) = self.host_room(&parts, name)?;
@@ -106,14 +106,14 @@ impl Run<'_> {
                 .copied()
                 .collect();
             if let Some(file) = self.write_to_file(&made, &moved, &offsets)? {
-                made.release(&mut self.recycler);
+                made.release(&mut self.frame.recycler);
                 return Ok(file);
             }
             // Device memory may still have room; the error says what to set.
-            kept.extend_on_device(parts, &mut self.recycler, name)?;
+            kept.extend_on_device(parts, &mut self.frame.recycler, name)?;
         }
-        let device = self.runtime.device();
-        let partitioned = device.record_event(self.stream)?;
+        let device = self.frame.runtime.device();
+        let partitioned = device.record_event(self.frame.stream)?;
         device.wait_event(&spill.copies, &partitioned)?;
         kept.copy_range(&made, 0..rows, 0, moves_along, &spill.copies)?;
         let left = device.record_event(&spill.copies)?;
@@ -133,8 +133,11 @@ impl Run<'_> {
 
     /// Use the memory of a chunk again once it has left.
     pub(in crate::exec) fn has_left(&mut self, (rows, left): (Store, Event)) -> Result<()> {
-        self.runtime.device().wait_event(self.stream, &left)?;
-        rows.release(&mut self.recycler);
+        self.frame
+            .runtime
+            .device()
+            .wait_event(self.frame.stream, &left)?;
+        rows.release(&mut self.frame.recycler);
         Ok(())
     }
 }

@@ -19,14 +19,14 @@ use futures::TryStreamExt;
 use parking_lot::Mutex;
 
 use crate::error::{GpuError, Result};
-use crate::exec::frame::execute::{Delivered, Host};
-use crate::exec::frame::run::Run;
+use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::boxes::{Entry, boxed, plain, priced};
 use crate::exec::node::lines::indented;
 use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport};
 use crate::exec::node::shared::Shared;
 use crate::exec::output::device_rows::DeviceRows;
+use crate::exec::output::host::{Delivered, Host};
 use crate::graph::Policy;
 use crate::memory::BatchFile;
 use crate::runtime::Runtime;
@@ -123,7 +123,7 @@ impl GpuFragmentExec {
         profile: bool,
         visit: impl Fn(&DeviceRows<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, FragmentReport)> {
-        let deliver = move |run: &Run<'_>, host: &Host| visit(&DeviceRows::of(run, host)?);
+        let deliver = move |frame: &Frame<'_>, host: &Host| visit(&DeviceRows::of(frame, host)?);
         let mut fragment = FragmentRun::new(&self.shared, context, profile);
         let outcome = fragment.run(deliver).await;
         let (output, report) = fragment.finish(outcome)?;
@@ -252,7 +252,7 @@ async fn answer(
     let schema = Arc::clone(&shared.schema);
     let to_host = {
         let schema = Arc::clone(&schema);
-        move |run: &Run<'_>, host: &Host| host.delivered(run, &schema)
+        move |frame: &Frame<'_>, host: &Host| host.delivered(frame, &schema)
     };
     let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
     let outcome = fragment.run(to_host).await;

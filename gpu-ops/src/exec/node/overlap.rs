@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::exec::frame::execute::Host;
-use crate::exec::frame::run::Run;
+use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
+use crate::exec::output::host::Host;
 use crate::exec::prepare::bind::EarlyScan;
 use crate::tables::{Arrival, LoadFor, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
@@ -32,7 +32,7 @@ impl FragmentRun {
     pub(in crate::exec) async fn load<T: Send + 'static>(
         &mut self,
         stream: &Stream,
-        deliver: &(impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static),
+        deliver: &(impl Fn(&Frame<'_>, &Host) -> Result<T> + Clone + Send + 'static),
     ) -> Result<(Vec<Arc<LoadedTable>>, Outcome<T>)> {
         let shared = Arc::clone(&self.shared);
         let scans = shared.policy.scans();
@@ -100,7 +100,7 @@ impl FragmentRun {
         &self,
         early: EarlyScan,
         tables: Vec<Arc<LoadedTable>>,
-        deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Send + 'static,
+        deliver: impl Fn(&Frame<'_>, &Host) -> Result<T> + Send + 'static,
     ) -> Outcome<T> {
         let (shared, query) = (Arc::clone(&self.shared), Arc::clone(&self.query));
         let (profile, executor) = (self.profile, Handle::current());

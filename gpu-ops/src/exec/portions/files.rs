@@ -22,7 +22,7 @@ impl Run<'_> {
         parts: &[PartSize],
         offsets: &[u32],
     ) -> Result<Option<Chunk>> {
-        let prepared = self.prepared;
+        let prepared = self.frame.prepared;
         let Some(directory) = &prepared.spill else {
             return Ok(None);
         };
@@ -33,14 +33,14 @@ impl Run<'_> {
                 return Err(lost(part.part));
             };
             let mut values = vec![0; part.rows as usize * part.unit];
-            buffer.download(self.stream, start, &mut values)?;
+            buffer.download(self.frame.stream, start, &mut values)?;
             bytes += values.len() as u64;
             columns.push((part.unit, values));
         }
         let ranges = offsets.windows(2).map(|w| w[0] as usize..w[1] as usize);
         let file = directory.write(columns, ranges)?;
         log::debug!("{bytes} bytes of rows went to {} of a file", file.bytes());
-        self.recycler.note_spilled(bytes);
+        self.frame.recycler.note_spilled(bytes);
         Ok(Some(Chunk::in_file(file, parts.to_vec(), offsets.to_vec())))
     }
 
@@ -52,13 +52,15 @@ impl Run<'_> {
         purpose: &str,
     ) -> Result<(Store, bool)> {
         let mut store = Store::default();
-        if !store.extends_on_host(parts, &mut self.recycler, purpose)? {
+        if !store.extends_on_host(parts, &mut self.frame.recycler, purpose)? {
             return Ok((store, false));
         }
-        let pool = self.runtime.host_pool();
-        if self.prepared.spill.is_some() && pool.available() < pool.budget() / SHARE_FOR_RESULTS {
-            self.recycler.forget_spilled(store.bytes() as u64);
-            store.release(&mut self.recycler);
+        let pool = self.frame.runtime.host_pool();
+        if self.frame.prepared.spill.is_some()
+            && pool.available() < pool.budget() / SHARE_FOR_RESULTS
+        {
+            self.frame.recycler.forget_spilled(store.bytes() as u64);
+            store.release(&mut self.frame.recycler);
             return Ok((Store::default(), false));
         }
         Ok((store, true))

@@ -13,18 +13,15 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along, rows_within};
-use crate::exec::portions::spread::{BITS, Spread, SpreadBy, Staged, part_bytes};
+use crate::exec::portions::spread::{BITS, Spread, SpreadBy, Staged};
 use crate::exec::portions::strides::Scan;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::exec::prepare::shapes::Sizes;
 use crate::graph::ResultId;
 use crate::primitives::{self, Partitioning, Payload, RowCount};
 
 /// Rows stay where they were made with up to this share more room than they take.
 const SHARE_UNUSED: usize = 8;
-/// A piece has whole vectors of every column.
-const VECTOR: u64 = 1024;
 
 /// How a pipeline over a table is run piece by piece.
 pub(in crate::exec) struct Pieces<'k> {
@@ -56,22 +53,6 @@ impl Pieces<'_> {
 }
 
 impl Run<'_> {
-    /// Bytes of a piece, and of the rows of a part.
-    pub(in crate::exec) fn part_room(&self) -> u64 {
-        part_bytes(self.recycler.pool().budget())
-    }
-
-    /// Rows of a result in a piece or a part.
-    pub(in crate::exec) fn piece_rows(&self, result: ResultId) -> u64 {
-        let bytes = self.prepared.shapes[result].row_bytes().max(1) as u64;
-        (self.part_room() / bytes).max(VECTOR) / VECTOR * VECTOR
-    }
-
-    /// Are so many rows of a result more than a part may have, and can they be done in parts?
-    pub(in crate::exec) fn exceeds_part(&self, result: ResultId, rows: u64) -> bool {
-        self.recycler.spills() && self.careful() && rows > self.piece_rows(result)
-    }
-
     /// How a pipeline is run piece by piece whose rows, if all find their way to its result, are too many for a part;
     /// `None` when they are few, or it does not go over a table in order.
     pub(in crate::exec) fn pieces<'k>(
@@ -82,12 +63,13 @@ impl Run<'_> {
         let PreparedSource::Exactly(all) = kernel.source else {
             return None;
         };
-        let whole = kernel.tree.is_some() || self.lent(into).is_some() || !kernel.goes_in_strides();
-        if whole || !self.exceeds_part(into, all) {
+        let whole =
+            kernel.tree.is_some() || self.frame.lent(into).is_some() || !kernel.goes_in_strides();
+        if whole || !self.frame.exceeds_part(into, all) {
             return None;
         }
         let tiles = kernel.stride_rows();
-        let rows = (self.piece_rows(into) / tiles).max(1) * tiles;
+        let rows = (self.frame.piece_rows(into) / tiles).max(1) * tiles;
         Some(Pieces {
             kernel,
             // Rows may be wider than what they are computed from.
@@ -105,19 +87,21 @@ impl Run<'_> {
         number: u64,
     ) -> Result<Store> {
         let rows = pieces.rows_of(number);
-        self.rows[into] = 0;
-        self.sizes[into].capacity = rows.end - rows.start;
-        self.make(into)?;
-        self.control.set(self.stream, into, ControlWord::Count, 0)?;
+        self.frame.results[into].rows = 0;
+        self.frame.results[into].sizes.capacity = rows.end - rows.start;
+        self.frame.make(into)?;
+        self.frame
+            .control
+            .set(self.frame.stream, into, ControlWord::Count, 0)?;
         let kernel = pieces.kernel;
-        self.piecewise = true;
+        self.schedule.piecewise = true;
         let filled = match &mut pieces.scan {
             Some(scan) => self.fill_stride(kernel, into, Some(scan), number),
             None => self.fill_rows(kernel, into, rows),
         };
-        self.piecewise = false;
+        self.schedule.piecewise = false;
         filled?;
-        let filled = self.stores[into].take();
+        let filled = self.frame.results[into].store.take();
         filled.ok_or_else(|| GpuError::Internal("a piece without rows".into()))
     }
 
@@ -128,11 +112,11 @@ impl Run<'_> {
         rows: Range<u64>,
     ) -> Result<Store> {
         let count = rows.end - rows.start;
-        let store = self.room_for_rows(result, count)?;
-        let device = self.runtime.device();
+        let store = self.frame.room_for_rows(result, count)?;
+        let device = self.frame.runtime.device();
         for size in store.parts().collect::<Vec<_>>() {
             let unit = size.unit as u64;
-            let from = self.address(result, size.part)?;
+            let from = self.frame.address(result, size.part)?;
             let from = from.offset(rows.start * unit);
             let Some(to) = store.address(size.part) else {
                 return Err(lost(size.part));
@@ -140,22 +124,9 @@ impl Run<'_> {
             // SAFETY: the result has the rows, in its own memory or in a table that the caller of the run holds; the piece
             // has room for them.
             unsafe {
-                device.copy_on_device(self.stream, from, to, (count * unit) as usize)?;
+                device.copy_on_device(self.frame.stream, from, to, (count * unit) as usize)?;
             }
         }
-        Ok(store)
-    }
-
-    /// Memory for rows of a result as its pipeline writes them.
-    pub(in crate::exec) fn room_for_rows(&mut self, result: ResultId, rows: u64) -> Result<Store> {
-        let sizes = Sizes {
-            capacity: rows,
-            ..Sizes::default()
-        };
-        let blocks = self.prepared.shapes[result].filling(&sizes);
-        let name = self.name(result);
-        let mut store = Store::default();
-        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
         Ok(store)
     }
 
@@ -187,10 +158,10 @@ impl Run<'_> {
         if !by.kept {
             rest.push(keys);
         }
-        let name = self.name(result);
+        let name = self.frame.name(result);
         let mut arranged = Store::default();
         let blocks = [block(kept.clone()), block(rest)];
-        arranged.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        arranged.extend(&blocks, &mut self.frame.recycler, self.frame.stream, name)?;
         let new = |part: Part| arranged.address(part).ok_or_else(|| lost(part));
         let mut payloads = Vec::new();
         for size in &moved {
@@ -209,14 +180,16 @@ impl Run<'_> {
             bits: by.shift..by.shift + BITS,
         };
         let offsets = new(Part::Offsets)?;
-        self.kernels += 1;
+        self.reports.kernels += 1;
         // SAFETY: the new store has room for the rows of each part and for the offsets; the piece has as many rows, and the
         // caller vouches for the keys beside them.
-        unsafe { primitives::radix_partition(self.runtime, self.stream, &of, Some(offsets))? };
+        unsafe {
+            primitives::radix_partition(self.frame.runtime, self.frame.stream, &of, Some(offsets))?
+        };
         let Some((buffer, at)) = arranged.location(Part::Offsets) else {
             return Err(lost(Part::Offsets));
         };
-        let offsets = buffer.download_values(self.stream, at, partitions as usize + 1)?;
+        let offsets = buffer.download_values(self.frame.stream, at, partitions as usize + 1)?;
         self.keep_chunk(result, (arranged, offsets), kept, spread)
     }
 
@@ -229,7 +202,7 @@ impl Run<'_> {
         spread: &mut Spread,
     ) -> Result<()> {
         if rows == 0 {
-            piece.release(&mut self.recycler);
+            piece.release(&mut self.frame.recycler);
             return Ok(());
         }
         let kept: Vec<PartSize> = piece
@@ -241,13 +214,13 @@ impl Run<'_> {
             .map_err(|_| GpuError::Internal(format!("a piece of {rows} rows")))?;
         let bytes = Store::bytes_within(&kept)?;
         let mut made = piece;
-        if made.bytes() > bytes + bytes / SHARE_UNUSED && self.recycler.has_plenty() {
+        if made.bytes() > bytes + bytes / SHARE_UNUSED && self.frame.recycler.has_plenty() {
             // Few rows passed: the room for the others is not kept.
             let mut dense = Store::default();
-            let name = self.name(result);
-            dense.extend_on_device(kept.clone(), &mut self.recycler, name)?;
-            dense.copy_range(&made, 0..rows, 0, moves_along, self.stream)?;
-            made.release(&mut self.recycler);
+            let name = self.frame.name(result);
+            dense.extend_on_device(kept.clone(), &mut self.frame.recycler, name)?;
+            dense.copy_range(&made, 0..rows, 0, moves_along, self.frame.stream)?;
+            made.release(&mut self.frame.recycler);
             made = dense;
         }
         self.keep_chunk(result, (made, vec![0, end]), kept, spread)
@@ -261,30 +234,30 @@ impl Run<'_> {
         kept: Vec<PartSize>,
         spread: &mut Spread,
     ) -> Result<()> {
-        if self.recycler.has_plenty() {
+        if self.frame.recycler.has_plenty() {
             spread.chunks.push(Chunk::here((made, offsets)));
             return Ok(());
         }
         let rows = offsets.last().copied().map_or(0, u64::from);
-        let name = self.name(result);
+        let name = self.frame.name(result);
         let (mut away, there) = self.host_room(&kept, name)?;
         if !there {
             if let Some(file) = self.write_to_file(&made, &kept, &offsets)? {
-                made.release(&mut self.recycler);
+                made.release(&mut self.frame.recycler);
                 spread.chunks.push(file);
                 // What is at work finds no room elsewhere either: it gets that of the first chunks.
-                while !self.recycler.is_nearly_free() && self.chunk_to_file(spread, false)? {}
+                while !self.frame.recycler.is_nearly_free() && self.chunk_to_file(spread, false)? {}
                 return Ok(());
             }
             // Device memory may still have room; the error says what to set.
-            away.extend_on_device(kept, &mut self.recycler, name)?;
+            away.extend_on_device(kept, &mut self.frame.recycler, name)?;
         }
         let copies = match &mut spread.away {
             Some(copies) => copies,
-            none => none.insert(self.runtime.lease_stream()?),
+            none => none.insert(self.frame.runtime.lease_stream()?),
         };
-        let device = self.runtime.device();
-        let made_there = device.record_event(self.stream)?;
+        let device = self.frame.runtime.device();
+        let made_there = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &made_there)?;
         away.copy_range(&made, 0..rows, 0, moves_along, copies)?;
         let left = device.record_event(copies)?;
@@ -312,7 +285,7 @@ impl Run<'_> {
             return Ok(false);
         };
         let before = std::mem::replace(&mut spread.chunks[number], file);
-        before.release(&mut self.recycler);
+        before.release(&mut self.frame.recycler);
         Ok(true)
     }
 
@@ -347,16 +320,16 @@ impl Run<'_> {
         copies: &Stream,
     ) -> Result<Staged> {
         let rows = wanted.end - wanted.start;
-        let store = self.room_for_rows(result, rows)?;
+        let store = self.frame.room_for_rows(result, rows)?;
         // Memory that is used again may still be read by what was queued before, and what was kept last is still written.
-        let device = self.runtime.device();
-        let free = device.record_event(self.stream)?;
+        let device = self.frame.runtime.device();
+        let free = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &free)?;
         for (number, range, at) in rows_within(&spread.chunks, partitions, wanted) {
             spread.chunks[number].copy(range, &store, at, copies)?;
         }
         if spread.chunks.iter().any(Chunk::is_away) {
-            self.pair_bytes += store.bytes() as u64;
+            self.reports.pair_bytes += store.bytes() as u64;
         }
         Ok(Staged {
             store,
@@ -374,13 +347,13 @@ impl Run<'_> {
     ) -> Result<Staged> {
         let has = chunk.rows_of(&chunk.partitions());
         let rows = has.end - has.start;
-        let store = self.room_for_rows(result, rows)?;
-        let device = self.runtime.device();
-        let free = device.record_event(self.stream)?;
+        let store = self.frame.room_for_rows(result, rows)?;
+        let device = self.frame.runtime.device();
+        let free = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &free)?;
         chunk.copy(has, &store, 0, copies)?;
         if chunk.is_away() {
-            self.pair_bytes += store.bytes() as u64;
+            self.reports.pair_bytes += store.bytes() as u64;
         }
         Ok(Staged {
             store,
@@ -391,32 +364,28 @@ impl Run<'_> {
 
     /// The memory of staged rows, once they are there for what is queued from now on.
     pub(in crate::exec) fn staged(&self, part: Staged) -> Result<Store> {
-        self.runtime.device().wait_event(self.stream, &part.come)?;
+        self.frame
+            .runtime
+            .device()
+            .wait_event(self.frame.stream, &part.come)?;
         Ok(part.store)
     }
 
     /// Let staged rows stand for all rows of their result.
     pub(in crate::exec) fn take_part(&mut self, result: ResultId, part: Staged) -> Result<()> {
         let rows = part.rows;
-        self.rows[result] = rows;
-        self.sizes[result].capacity = rows;
-        self.stores[result] = Some(self.staged(part)?);
-        let control = &self.control;
-        control.set(self.stream, result, ControlWord::Count, rows)?;
-        control.set(self.stream, result, ControlWord::Pairs, 0)
+        self.frame.results[result].rows = rows;
+        self.frame.results[result].sizes.capacity = rows;
+        self.frame.results[result].store = Some(self.staged(part)?);
+        let control = &self.frame.control;
+        control.set(self.frame.stream, result, ControlWord::Count, rows)?;
+        control.set(self.frame.stream, result, ControlWord::Pairs, 0)
     }
 
     /// Nobody needs the rows any more.
     pub(in crate::exec) fn drop_spread(&mut self, spread: Spread) {
         for chunk in spread.chunks {
-            chunk.release(&mut self.recycler);
-        }
-    }
-
-    /// Let go of what a result has.
-    pub(in crate::exec) fn let_go(&mut self, result: ResultId) {
-        if let Some(store) = self.stores[result].take() {
-            store.release(&mut self.recycler);
+            chunk.release(&mut self.frame.recycler);
         }
     }
 }

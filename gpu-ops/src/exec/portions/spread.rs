@@ -13,6 +13,9 @@ const SHARE_OF_BUDGET: u64 = 12;
 /// Hash or key bits of partitions: one reading of the rows.
 pub(in crate::exec) const BITS: u32 = 8;
 
+/// A piece has whole vectors of every column.
+pub(in crate::exec) const VECTOR: u64 = 1024;
+
 /// Bytes that a piece, or the rows of a part, may take of a budget.
 pub(in crate::exec) fn part_bytes(budget: usize) -> u64 {
     budget as u64 / SHARE_OF_BUDGET
