@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
 use warpline_gpu::device::probe;
-use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec, TreeMetrics};
+use warpline_gpu::exec::GpuFragmentExec;
 use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
 use warpline_planner::config::DeviceSetting;
-use warpline_planner::{ByteSize, GpuPlacement, PlacementReportExec, WarplineConfig, metrics};
+use warpline_planner::{ByteSize, GpuPlacement, WarplineConfig, metrics};
 use warpline_tpch::{QueryMetrics, WorkBalance};
 
 use crate::error::{Error, Result};
@@ -94,8 +94,8 @@ impl Device {
         self.0.lock().runtime.is_some()
     }
 
-    /// The device itself, for work below SQL; `None` when the CPU answers.
-    pub(crate) fn runtime(&self) -> Option<Arc<Runtime>> {
+    /// The device itself, for work below SQL such as micro-benchmarks; `None` when the CPU answers.
+    pub fn runtime(&self) -> Option<Arc<Runtime>> {
         self.0.lock().runtime.clone()
     }
 
@@ -255,11 +255,6 @@ pub(crate) fn is_fragment(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<GpuFragmentExec>()
 }
 
-/// Whether a plan node only reports on the plan below it, or limits its time.
-pub(crate) fn is_report(node: &Arc<dyn ExecutionPlan>) -> bool {
-    node.is::<PlacementReportExec>() || node.is::<TimeLimitExec>()
-}
-
 /// Most plans that a session keeps; 0 when it keeps none, by its settings or because the CPU answers all.
 pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
     let state = context.state_ref();
@@ -311,21 +306,10 @@ pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
         peak_device_bytes: (totals.fragments > 0).then_some(totals.peak_bytes as u64),
         ladder: ladder_of(totals.ladder),
         fallbacks: totals.fallbacks,
-        balance: balance_of(&totals.trees),
+        balance: metrics::balance_of(&totals.trees).map(|balance| WorkBalance {
+            pipelines: balance.pipelines,
+            iir: balance.iir,
+            ilif: balance.ilif,
+        }),
     }
-}
-
-/// Idle lanes of all pipelines together, and the mean of their imbalance, weighted by busy cycles.
-pub(crate) fn balance_of(trees: &[(String, TreeMetrics)]) -> Option<WorkBalance> {
-    let sum = |of: fn(&TreeMetrics) -> u64| trees.iter().map(|(_, t)| of(t) as f64).sum::<f64>();
-    let busy = sum(|t| t.busy_cycles);
-    let weighted: f64 = trees
-        .iter()
-        .map(|(_, t)| t.ilif() * t.busy_cycles as f64)
-        .sum();
-    (!trees.is_empty()).then(|| WorkBalance {
-        pipelines: trees.len(),
-        iir: sum(|t| t.idle_lanes) / (32.0 * sum(|t| t.visits)).max(1.0),
-        ilif: if busy > 0.0 { weighted / busy } else { 1.0 },
-    })
 }

@@ -28,7 +28,7 @@ pub use choose::CostedPolicy;
 pub use config::{GroupSetting, JoinSetting, Setting, WarplineConfig};
 pub use error::PlannerError;
 pub use metrics::FragmentTotals;
-pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};
+pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec, is_report};
 pub use policy::FragmentPlanner;
 pub use reason::Reason;
 pub use size::ByteSize;

@@ -52,6 +52,32 @@ pub fn collect(plan: &Arc<dyn ExecutionPlan>) -> FragmentTotals {
     totals
 }
 
+/// How evenly the lanes and warps of pipelines worked (Themis, PVLDB 2024, section 8.1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LoadBalance {
+    /// Pipelines that counted.
+    pub pipelines: usize,
+    /// Intra-warp idle ratio, of all pipelines together.
+    pub iir: f64,
+    /// Inter-warp load imbalance factor: the pipelines' mean, weighted by busy cycles.
+    pub ilif: f64,
+}
+
+/// The balance of tree-shaped pipelines; `None` when none counted.
+pub fn balance_of(trees: &[(String, TreeMetrics)]) -> Option<LoadBalance> {
+    let sum = |of: fn(&TreeMetrics) -> u64| trees.iter().map(|(_, t)| of(t) as f64).sum::<f64>();
+    let busy = sum(|t| t.busy_cycles);
+    let weighted: f64 = trees
+        .iter()
+        .map(|(_, t)| t.ilif() * t.busy_cycles as f64)
+        .sum();
+    (!trees.is_empty()).then(|| LoadBalance {
+        pipelines: trees.len(),
+        iir: sum(|t| t.idle_lanes) / (32.0 * sum(|t| t.visits)).max(1.0),
+        ilif: if busy > 0.0 { weighted / busy } else { 1.0 },
+    })
+}
+
 fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
     if let Some(placement) = plan.downcast_ref::<PlacementReportExec>() {
         let operators = placement.cpu_operators().iter().filter(|o| o.fallback);
