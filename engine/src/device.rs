@@ -14,7 +14,6 @@ use warpline_gpu::exec::GpuFragmentExec;
 use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
-use warpline_planner::config::DeviceSetting;
 use warpline_planner::{ByteSize, GpuPlacement, WarplineConfig, metrics};
 use warpline_tpch::{QueryMetrics, WorkBalance};
 
@@ -180,17 +179,17 @@ impl Device {
         let host_memory = (settings.host_memory > 0).then_some(settings.host_memory);
         let mut seen = seen.lock();
         let mut opened = self.0.lock();
-        let again = opened.is_lost() && settings.device_set > opened.device_set;
+        let again = opened.is_lost() && settings.device.revision > opened.device_set;
         let mut failures_changed = seen.failures != settings.inject_failures;
-        if opened.options.device != settings.device.0 || again {
-            opened.device_set = settings.device_set;
+        if opened.options.device != settings.device.choice || again {
+            opened.device_set = settings.device.revision;
             let mut options = opened.options;
-            options.device = settings.device.0;
+            options.device = settings.device.choice;
             options.device_memory = memory;
             options.host_memory = host_memory;
             // When it does not open, the old one stays.
             *opened = Opened {
-                device_set: settings.device_set,
+                device_set: settings.device.revision,
                 ..Opened::open(options)?
             };
             failures_changed = true;
@@ -225,7 +224,7 @@ impl Device {
     pub fn config(&self) -> WarplineConfig {
         let options = self.0.lock().options;
         let mut settings = WarplineConfig::default();
-        settings.device = DeviceSetting(options.device);
+        settings.device = options.device.into();
         settings.device_memory = options.device_memory.unwrap_or(0);
         settings.host_memory = options.host_memory.unwrap_or(0);
         settings

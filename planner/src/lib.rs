@@ -35,5 +35,7 @@ pub use size::ByteSize;
 pub use warpline_gpu::algorithm::{GroupAlgorithm, JoinAlgorithm, PipelineShape};
 
 #[cfg(test)]
+mod golden;
+#[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

@@ -97,8 +97,8 @@ impl FragmentPlanner {
                 slots: config.group_slots as u64,
                 ..CostedPolicy::default()
             },
-            join: config.join,
-            parts: match config.triton {
+            join: config.join.algorithm,
+            parts: match config.join.triton {
                 true => Parts::Always,
                 false => Parts::Never,
             },

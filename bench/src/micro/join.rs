@@ -212,7 +212,7 @@ async fn point(
     let state = bench.context().state();
     let asked = WarplineConfig::of(state.config_options()).join;
     let rows = workload.build_rows + workload.probe_rows;
-    for algorithm in settings(bench, asked) {
+    for algorithm in settings(bench, asked.algorithm) {
         let attempt = joining.run(bench, algorithm).await?;
         let bytes = workload.bytes(joining.want.rows);
         let series = (format!("{prefix}{algorithm}"), x);
