@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
@@ -252,6 +253,34 @@ pub fn device_reports() -> Vec<String> {
 /// Whether a plan node is a part that runs on the device.
 pub(crate) fn is_fragment(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<GpuFragmentExec>()
+}
+
+/// The fragments of a plan, in its order.
+pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    let mut fragments = Vec::new();
+    // The visit itself cannot fail.
+    let _ = plan.apply(|node| {
+        if is_fragment(node) {
+            fragments.push(Arc::clone(node));
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    fragments
+}
+
+/// The fragments of a plan take over what those of an earlier plan of the same query know: kernels, and sizes of results.
+pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &[Arc<dyn ExecutionPlan>]) {
+    let fragments = fragments(plan);
+    if fragments.len() != earlier.len() {
+        return;
+    }
+    for (node, earlier) in fragments.iter().zip(earlier) {
+        let node = node.downcast_ref::<GpuFragmentExec>();
+        let earlier = earlier.downcast_ref::<GpuFragmentExec>();
+        if let (Some(node), Some(earlier)) = (node, earlier) {
+            node.take_over(earlier);
+        }
+    }
 }
 
 /// Most plans that a session keeps; 0 when it keeps none, by its settings or because the CPU answers all.

@@ -7,9 +7,10 @@
 //!   files ([`tables`]);
 //! - the query is a plain `SELECT` without functions whose value depends on the time or on chance ([`eligible`]).
 //!
-//! Plans of which a part runs on the CPU in operators that keep state between runs are not kept. A plan is taken out
-//! of the cache while it runs, so no two runs share one: runs of the same text at the same time each have their own,
-//! and later find as many in the cache. Statements that change data, tables or settings empty it.
+//! Plans of which a part runs on the CPU in operators that keep state between runs are not kept, but their fragments are: the
+//! next plan of the text is made anew, and its fragments take over the kernels and sizes of the earlier ones. A plan is
+//! taken out of the cache while it runs, so no two runs share one: runs of the same text at the same time each have their
+//! own, and later find as many in the cache. Statements that change data, tables or settings empty it.
 
 mod eligible;
 mod snapshot;
@@ -67,8 +68,24 @@ struct Inner {
 #[derive(Debug)]
 struct Entry {
     tables: Arc<Tables>,
-    idle: Vec<Arc<dyn ExecutionPlan>>,
+    idle: Vec<Kept>,
     used: u64,
+}
+
+/// What is left of a run for the next one of the same text.
+#[derive(Debug)]
+enum Kept {
+    /// A plan that can run again.
+    Plan(Arc<dyn ExecutionPlan>),
+    /// The fragments of a plan that cannot, in the plan's order.
+    Fragments(Vec<Arc<dyn ExecutionPlan>>),
+}
+
+impl Entry {
+    /// Is it of a text whose plans can run again?
+    fn has_plan(&self) -> bool {
+        !matches!(self.idle.first(), Some(Kept::Fragments(_)))
+    }
 }
 
 /// A query's plan, ready to run once; [`PlanCache::finished`] takes it back.
@@ -142,6 +159,8 @@ struct Keep {
     snapshot: Arc<Snapshot>,
     tables: Arc<Tables>,
     capacity: usize,
+    /// Whether the plan can run again, or only what its fragments know is of use.
+    reusable: bool,
 }
 
 impl PlanCache {
@@ -150,7 +169,13 @@ impl PlanCache {
         PlanCacheStats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
-            entries: self.inner.lock().entries.len(),
+            entries: self
+                .inner
+                .lock()
+                .entries
+                .values()
+                .filter(|entry| entry.has_plan())
+                .count(),
         }
     }
 
@@ -184,21 +209,28 @@ impl PlanCache {
         }
         let text = text::normalised(sql);
         let snapshot = self.snapshot(context);
-        if let Some((tables, plan)) = self.checkout(&text, &snapshot)
+        let mut learned = Vec::new();
+        if let Some((tables, kept)) = self.checkout(&text, &snapshot)
             && tables.still_hold(context, &snapshot.state).await
         {
-            self.hits.fetch_add(1, Ordering::Relaxed);
-            return Ok(Some(Planned {
-                plan: reset_plan_states(plan)?,
-                task: Arc::clone(&snapshot.task),
-                cached: true,
-                keep: Some(Keep {
-                    text,
-                    snapshot,
-                    tables,
-                    capacity,
-                }),
-            }));
+            match kept {
+                Kept::Plan(plan) => {
+                    self.hits.fetch_add(1, Ordering::Relaxed);
+                    return Ok(Some(Planned {
+                        plan: reset_plan_states(plan)?,
+                        task: Arc::clone(&snapshot.task),
+                        cached: true,
+                        keep: Some(Keep {
+                            text,
+                            snapshot,
+                            tables,
+                            capacity,
+                            reusable: true,
+                        }),
+                    }));
+                }
+                Kept::Fragments(fragments) => learned = fragments,
+            }
         }
         let statement = parse()?;
         if !eligible::is_query(&statement) {
@@ -207,9 +239,11 @@ impl PlanCache {
             }
             return unkept(context, statement).await;
         }
-        self.miss(context, text, statement, snapshot, capacity)
-            .await
-            .map(Some)
+        let planned = self
+            .miss(context, text, statement, snapshot, capacity)
+            .await?;
+        device::take_over(&planned.plan, &learned);
+        Ok(Some(planned))
     }
 
     async fn miss(
@@ -232,15 +266,15 @@ impl PlanCache {
         let frame = context.execute_logical_plan(logical).await?;
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;
-        let keep = tables
-            .filter(|_| eligible::is_reusable(&plan))
-            .map(|tables| Keep {
-                text,
-                snapshot,
-                tables: Arc::new(tables),
-                capacity,
-            });
-        if keep.is_some() {
+        let reusable = eligible::is_reusable(&plan);
+        let keep = tables.map(|tables| Keep {
+            text,
+            snapshot,
+            tables: Arc::new(tables),
+            capacity,
+            reusable,
+        });
+        if keep.is_some() && reusable {
             self.misses.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Planned {
@@ -255,6 +289,13 @@ impl PlanCache {
     pub(crate) fn finished(&self, planned: Planned, clean: bool) {
         let Some(keep) = planned.keep.filter(|_| clean) else {
             return;
+        };
+        let kept = match keep.reusable {
+            true => Kept::Plan(planned.plan),
+            false => match device::fragments(&planned.plan) {
+                fragments if fragments.is_empty() => return,
+                fragments => Kept::Fragments(fragments),
+            },
         };
         let evicted = {
             let mut inner = self.inner.lock();
@@ -277,7 +318,7 @@ impl PlanCache {
                 evicted.append(&mut entry.idle);
             }
             if entry.idle.len() < IDLE_PLANS {
-                entry.idle.push(planned.plan);
+                entry.idle.push(kept);
             }
             while inner.entries.len() > keep.capacity {
                 let oldest = inner.entries.iter().min_by_key(|(_, entry)| entry.used);
@@ -307,12 +348,8 @@ impl PlanCache {
         }
     }
 
-    /// An idle plan of the text, with the tables it is for.
-    fn checkout(
-        &self,
-        text: &str,
-        snapshot: &Arc<Snapshot>,
-    ) -> Option<(Arc<Tables>, Arc<dyn ExecutionPlan>)> {
+    /// What an earlier run of the text left, with the tables it is for.
+    fn checkout(&self, text: &str, snapshot: &Arc<Snapshot>) -> Option<(Arc<Tables>, Kept)> {
         let mut inner = self.inner.lock();
         if !Arc::ptr_eq(inner.snapshot.as_ref()?, snapshot) {
             return None;

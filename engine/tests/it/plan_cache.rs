@@ -88,6 +88,28 @@ fn the_same_text_is_planned_once() {
     });
 }
 
+/// A sort with a limit above hands a filter down at run time, so its plan is made anew; its fragment is not.
+#[test]
+fn fragments_of_plans_that_cannot_run_again_are_taken_over() {
+    on_a_large_stack(async {
+        let session = session().await;
+        register(&session, "t", &[1, 2, 2, 3]);
+        let sql = "SELECT a, md5(cast(n AS varchar)) AS m FROM (SELECT a, count(*) AS n FROM t GROUP BY a) \
+                   ORDER BY m, a LIMIT 2";
+        let first = session.query(sql).await.expect("an answer");
+        assert!(first.metrics.kernels >= 1 && first.metrics.compile_ms > 0.0);
+        let again = session.query(sql).await.expect("an answer");
+        assert!(!again.metrics.plan_cached && again.metrics.kernels >= 1);
+        assert_eq!(again.metrics.compile_ms, 0.0);
+        assert_eq!(again.batches, first.batches);
+        assert_eq!(session.plan_cache_stats(), PlanCacheStats::default());
+        // Other rows, other sizes.
+        register(&session, "t", &[1, 2, 2, 3, 3, 3, 4]);
+        let other = session.query(sql).await.expect("an answer");
+        assert!(other.metrics.kernels >= 1 && other.batches != first.batches);
+    });
+}
+
 #[test]
 fn another_table_or_other_data_is_planned_anew() {
     on_a_large_stack(async {

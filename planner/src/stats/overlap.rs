@@ -1,12 +1,14 @@
 //! Keys of two relations against each other: how skewed they are, and how many of one side's the other side has.
 
+use std::sync::Arc;
+
 use warpline_gpu::column::ColumnStatistics;
 use warpline_gpu::expr::Expr;
 
-use super::Estimator;
+use super::{Estimator, base};
 use crate::choose::zipf;
 use crate::rel::expr::as_column;
-use crate::rel::{Join, RelKind, RelRef};
+use crate::rel::{Join, RelKind, RelRef, ScanTable};
 
 impl Estimator<'_> {
     /// The Zipf exponent of a key: that of its most skewed column, 0 for keys of which nothing is known.
@@ -39,41 +41,68 @@ impl Estimator<'_> {
 
     /// The shares of the left and of the right keys that the other side's tables have. Of several key columns each
     /// bounds the share.
+    ///
+    /// Where a table's keys lie beyond the other's range (a calendar of two centuries, sales of five years), conditions on the
+    /// table are taken to keep those in the range first: who asks for a year asks for one in which something was sold. Keys that
+    /// are missing within the range are as rare among the kept rows as among all.
     pub(super) fn shared_keys(&self, join: &Join) -> (f64, f64) {
         let (left, right) = (&join.left, &join.right);
         join.on
             .iter()
             .fold((1.0, 1.0), |(of_left, of_right): (f64, f64), (l, r)| {
                 (
-                    of_left.min(self.containment((left, l), (right, r))),
-                    of_right.min(self.containment((right, r), (left, l))),
+                    of_left.min(self.shared_share((left, l), (right, r))),
+                    of_right.min(self.shared_share((right, r), (left, l))),
                 )
             })
     }
 
+    /// The share of the keys `left`, as far as conditions keep them, that the table column behind `right` has.
+    fn shared_share(&self, left: (&RelRef, &Expr), right: (&RelRef, &Expr)) -> f64 {
+        let share = self.containment(left, right);
+        let of = |(rel, expr): (&RelRef, &Expr)| self.table_column(rel, as_column(expr)?);
+        let (Some(ours), Some(theirs)) = (of(left), of(right)) else {
+            return share;
+        };
+        let in_range = in_range(ours.range, theirs.range);
+        if in_range <= 0.0 || ours.ascii || theirs.ascii {
+            return share;
+        }
+        let of_table = |(table, _): (&Arc<ScanTable>, usize)| self.facts.rows(table);
+        let rows = as_column(left.1).and_then(|column| table_of(left.0, column));
+        let all = base(ours, rows.map_or(1.0, of_table)).distinct;
+        let kept = self.of_expr(left.0, left.1).distinct / all;
+        let within = (share / in_range).min(1.0);
+        within * (in_range / kept.clamp(f64::MIN_POSITIVE, 1.0)).min(1.0)
+    }
+
     /// The statistics of the table column that column `column` of `rel` is.
     fn table_column(&self, rel: &RelRef, column: usize) -> Option<&ColumnStatistics> {
-        match &rel.kind {
-            RelKind::Scan { table, columns } => self.facts.column(table, *columns.get(column)?),
-            RelKind::Filter { input, .. }
-            | RelKind::Sort { input, .. }
-            | RelKind::Scalar { input, .. } => self.table_column(input, column),
-            RelKind::Project { input, exprs } => {
-                self.table_column(input, as_column(exprs.get(column)?)?)
+        let (table, column) = table_of(rel, column)?;
+        self.facts.column(table, column)
+    }
+}
+
+/// The table column that column `column` of `rel` is.
+fn table_of(rel: &RelRef, column: usize) -> Option<(&Arc<ScanTable>, usize)> {
+    match &rel.kind {
+        RelKind::Scan { table, columns } => Some((table, *columns.get(column)?)),
+        RelKind::Filter { input, .. }
+        | RelKind::Sort { input, .. }
+        | RelKind::Scalar { input, .. } => table_of(input, column),
+        RelKind::Project { input, exprs } => table_of(input, as_column(exprs.get(column)?)?),
+        RelKind::Join(join) => {
+            let n = join.left.columns.len();
+            if column < n {
+                table_of(&join.left, column)
+            } else {
+                table_of(&join.right, column - n)
             }
-            RelKind::Join(join) => {
-                let n = join.left.columns.len();
-                if column < n {
-                    self.table_column(&join.left, column)
-                } else {
-                    self.table_column(&join.right, column - n)
-                }
-            }
-            RelKind::Aggregate { input, aggregate } => {
-                self.table_column(input, as_column(aggregate.keys.get(column)?)?)
-            }
-            RelKind::One | RelKind::Union(_) => None,
         }
+        RelKind::Aggregate { input, aggregate } => {
+            table_of(input, as_column(aggregate.keys.get(column)?)?)
+        }
+        RelKind::One | RelKind::Union(_) => None,
     }
 }
 

@@ -267,6 +267,27 @@ async fn match_ratios_come_from_sketches_and_ranges() {
     within(found, exact, 0.5, sql);
 }
 
+#[tokio::test]
+async fn conditions_keep_keys_of_the_range_that_is_referred_to() {
+    let mut numbers = Numbers(5);
+    let days = 73_000i64;
+    let years = integers((0..days).map(|day| day / 365));
+    let sold = (0..ROWS).map(|_| 51_100 + (numbers.draw() * 1_825.0) as i64);
+    let sold = integers(sold.collect::<Vec<_>>());
+    let tables = Tables::new(&[
+        ("days", vec![("k", integers(0..days)), ("year", years)]),
+        ("sales", vec![("day", sold)]),
+    ]);
+    for year in ["year = 141", "year IN (140, 142)"] {
+        let sql = format!("SELECT count(*) FROM sales JOIN days ON day = k WHERE {year}");
+        let (found, exact) = tables.join(&sql).await;
+        within(found, exact, 0.4, &sql);
+    }
+    let sql = "SELECT count(*) FROM sales JOIN days ON day = k";
+    let (found, exact) = tables.join(sql).await;
+    within(found, exact, 0.1, sql);
+}
+
 #[test]
 fn the_zipf_of_these_tests_is_the_zipf_of_prices() {
     let values = Numbers(4).zipf(200_000, 1000, 1.0);

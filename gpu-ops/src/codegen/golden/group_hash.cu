@@ -32,9 +32,11 @@ WL_KERNEL(pipeline, Args, args) {
   u8* const states = args.r0state;
   const u64 rows = args.rows;
   const u64 tiles = (rows + 1023) / 1024;
+  u64 overflowed = 0;
   for (u64 tile = args.first / 1024 + blockIdx.x; tile < tiles; tile += gridDim.x) {
     const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
+    if (overflowed != 0) live = 0; overflowed = load_relaxed(&args.control[1]);
     u16 c0[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
     if (live != 0) { u32 pass = 0;

@@ -73,6 +73,7 @@ struct Args {
   i64 lit0;
   u8* r1state;
   u64 rows;
+  u64* control;
   u64 first;
   const u64* c2;
   const u8* c5;
@@ -84,7 +85,6 @@ struct Args {
   u64 slots1;
   u64* r1keys;
   u32* r1states;
-  u64* control;
 };
 static_assert(sizeof(Args) == 120, "host and device disagree on the arguments");
 
@@ -93,9 +93,11 @@ WL_KERNEL(pipeline, Args, args) {
   u8* const states = args.r1state;
   const u64 rows = args.rows;
   const u64 tiles = (rows + 1023) / 1024;
+  u64 overflowed = 0;
   for (u64 tile = args.first / 1024 + blockIdx.x; tile < tiles; tile += gridDim.x) {
     const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
+    if (overflowed != 0) live = 0; overflowed = load_relaxed(&args.control[6]);
     u64 c2[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c2 + row, c2);
     u8 c5[WL_ROWS] = {};

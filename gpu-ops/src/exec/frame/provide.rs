@@ -221,7 +221,28 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Twice the slots for groups (Karnagel et al., DaMoN 2015), four times for the sets of DISTINCT calls; empty.
+    /// By how much a table of groups grows that was too small. One that starts far too small (an estimate can be off by any
+    /// factor) gets there in few launches; one that takes much of the memory is only doubled (Karnagel et al., DaMoN 2015).
+    fn growth(&self, result: ResultId) -> u64 {
+        let Shape::Groups {
+            slot_bytes,
+            key_words,
+            ..
+        } = &self.prepared.shapes[result]
+        else {
+            return 2;
+        };
+        let slot = (slot_bytes + key_words * 8) as u64;
+        let bytes = self.sizes[result].slots.saturating_mul(4 * slot);
+        let share = (self.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
+        let room = self.prepared.graph.group_room;
+        match bytes <= room.map_or(share, |room| room.states.min(share)) {
+            true => 4,
+            false => 2,
+        }
+    }
+
+    /// More slots for groups, four times as many for the sets of DISTINCT calls; empty.
     pub(in crate::exec) fn grow_groups(&mut self, result: ResultId) -> Result<()> {
         let Shape::Groups {
             hashed,
@@ -236,9 +257,10 @@ impl<'a> Run<'a> {
         if !hashed && distinct_words.is_empty() {
             return Err(GpuError::Internal("a dense group table overflowed".into()));
         }
+        let growth = self.growth(result);
         let sizes = &mut self.sizes[result];
         if hashed {
-            sizes.slots = sizes.slots.saturating_mul(2);
+            sizes.slots = sizes.slots.saturating_mul(growth);
         }
         for slots in &mut sizes.distinct_slots {
             *slots = slots.saturating_mul(4);

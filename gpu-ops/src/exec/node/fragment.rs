@@ -173,6 +173,21 @@ impl GpuFragmentExec {
         Ok((output, report))
     }
 
+    /// Begin with what runs of `earlier` left, a fragment of an earlier plan of the same query over the same tables: kernels,
+    /// sizes of results, shares of memory. Nothing is taken over where the two are not alike.
+    pub fn take_over(&self, earlier: &Self) {
+        let (ours, theirs) = (&self.shared, &earlier.shared);
+        let alike = Arc::ptr_eq(&ours.runtime, &theirs.runtime)
+            && ours.schema == theirs.schema
+            && ours.policy.describe() == theirs.policy.describe();
+        if !alike {
+            return;
+        }
+        *ours.prepared.lock() = theirs.prepared.lock().clone();
+        *ours.found.lock() = theirs.found.lock().clone();
+        ours.room.take_over(&theirs.room);
+    }
+
     /// What the last run did; all zero before the first.
     pub fn report(&self) -> FragmentReport {
         self.run.report.lock().clone()

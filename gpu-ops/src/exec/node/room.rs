@@ -91,6 +91,13 @@ impl RoomLevel {
         });
     }
 
+    /// Be at the level of another one, and know what it knows.
+    pub(in crate::exec) fn take_over(&self, other: &Self) {
+        let level = other.level.load(Ordering::Relaxed);
+        self.level.store(level, Ordering::Relaxed);
+        *self.fitted.lock() = *other.fitted.lock();
+    }
+
     /// May results lie in host memory?
     pub(in crate::exec) fn results_may_spill(&self) -> bool {
         self.level() + 1 == QUARTERS.len()

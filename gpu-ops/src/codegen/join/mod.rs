@@ -1,0 +1,3 @@
+//! Indexes and probes.
+
+pub(in crate::codegen) mod look_up;

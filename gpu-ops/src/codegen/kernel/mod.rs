@@ -1,0 +1,4 @@
+//! What every kernel is written with: arguments, shared memory, loads and stores of rows.
+
+pub(in crate::codegen) mod loads;
+pub(in crate::codegen) mod writer;
