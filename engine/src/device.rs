@@ -321,23 +321,45 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
 /// ```
 pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
     let totals = metrics::collect(plan);
+    let counts = &totals.counts;
     QueryMetrics {
-        load_ms: totals.load_ms,
+        load_ms: counts.load_ms,
         plan_ms: 0.0,
         plan_cached: false,
-        compile_ms: totals.compile_ms,
-        kernel_ms: totals.kernel_ms,
-        kernels: totals.kernels as u64,
-        bytes: (totals.kernels > 0).then_some(totals.bytes as u64),
-        streamed_bytes: totals.streamed_bytes,
-        spilled_bytes: totals.spilled_bytes,
-        peak_device_bytes: (totals.fragments > 0).then_some(totals.peak_bytes as u64),
-        ladder: ladder_of(totals.ladder),
+        compile_ms: counts.compile_ms,
+        kernel_ms: counts.kernel_ms,
+        kernels: counts.kernels as u64,
+        bytes: (counts.kernels > 0).then_some(counts.bytes as u64),
+        streamed_bytes: counts.streamed_bytes,
+        spilled_bytes: counts.spilled_bytes,
+        peak_device_bytes: (totals.fragments > 0).then_some(counts.peak_bytes as u64),
+        ladder: ladder_of(counts.ladder),
         fallbacks: totals.fallbacks,
         balance: metrics::balance_of(&totals.trees).map(|balance| WorkBalance {
             pipelines: balance.pipelines,
             iir: balance.iir,
             ilif: balance.ilif,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warpline_gpu::exec::FragmentReport;
+    use warpline_gpu::memory::LadderCounts;
+    use warpline_tpch::report::QueryReport;
+
+    #[test]
+    fn reports_name_counters_as_they_are_declared() {
+        let report = serde_json::to_value(QueryReport::default()).expect("JSON");
+        for json in FragmentReport::COUNTERS.iter().filter_map(|c| c.json) {
+            assert!(report.get(json).is_some(), "{json}");
+        }
+        let ladder = report["ladder"].as_object().expect("an object");
+        let declared: Vec<_> = LadderCounts::COUNTERS.iter().map(|c| c.json).collect();
+        for name in ladder.keys() {
+            assert!(declared.contains(&Some(name.as_str())), "{name}");
+        }
+        assert_eq!(ladder.len(), declared.len());
     }
 }

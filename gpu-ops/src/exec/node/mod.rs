@@ -17,5 +17,5 @@ pub(super) mod time_limit;
 pub use boxes::{Entry, boxed};
 pub use fragment::{GpuFragmentExec, in_one_partition};
 pub use lines::indented;
-pub use report::{FragmentOptions, FragmentReport, StepReport};
+pub use report::{DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport};
 pub use time_limit::{TimeLimit, TimeLimitExec};
