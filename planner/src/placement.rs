@@ -1,8 +1,8 @@
 //! The physical optimiser rule: fragments take the place of the subtrees they stand for.
 
-mod arrive;
 mod causes;
 mod classify;
+mod receive;
 mod replace;
 mod report;
 
