@@ -1,6 +1,6 @@
-//! Joins by keys of more bytes than partitions are made by: where their hash table outgrows its room, some of the keys
-//! are joined by, and the others compared on the pairs that these find. Joins in which rows without a match count go on in
-//! [`super::compared`].
+//! Joins by keys of more bytes than partitions are made by: where their hash table exceeds_join_room its room, some of the keys
+//! are joined by, and the others verified on the pairs that these find. Joins in which rows without a match count go on in
+//! [`super::verified`].
 //!
 //! Those with most values are taken first, as many as fit: pairs that the others then leave out are few when keys name rows
 //! together (order and line, account and day). Where they would be many, the hash table stays.
@@ -10,7 +10,7 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::Lowerer;
 use super::join::Side;
-use super::materialize::Pairing;
+use super::materialize::JoinRequest;
 use crate::choose::join::state_bytes;
 use crate::config::JoinSetting;
 use crate::rel::expr::renumber;
@@ -24,7 +24,7 @@ const MOST_PAIRS: f64 = 4.0;
 
 impl Lowerer<'_> {
     /// The same inner join by fewer keys, where that is the way to do it in partitions.
-    pub(super) fn narrowed(
+    pub(super) fn wide_key_join(
         &self,
         rel: &RelRef,
         join: &Join,
@@ -35,14 +35,14 @@ impl Lowerer<'_> {
             true => (left, right),
             false => (right, left),
         };
-        let wide = !self.index_is_asked_for() && self.is_wide(left, right);
-        (wide && self.outgrows(rel, build, probe))
-            .then(|| self.by_fewer_keys(join, left, right))
+        let wide = !self.index_is_forced() && self.is_wide(left, right);
+        (wide && self.exceeds_join_room(rel, build, probe))
+            .then(|| self.join_on_some_keys(join, left, right))
             .flatten()
     }
 
     /// Does the user ask for look-ups in an index?
-    pub(super) fn index_is_asked_for(&self) -> bool {
+    pub(super) fn index_is_forced(&self) -> bool {
         matches!(self.input.join, JoinSetting::Force(how) if how.is_index())
     }
 
@@ -62,7 +62,7 @@ impl Lowerer<'_> {
     }
 
     /// A join that takes each of its keys' pairs: by as many keys as fit, with the others as conditions beside them.
-    pub(super) fn by_fewer_keys(
+    pub(super) fn join_on_some_keys(
         &self,
         join: &Join,
         left: &Side<'_>,
@@ -71,23 +71,30 @@ impl Lowerer<'_> {
         if join.null_equal || join.on.len() < 2 {
             return None;
         }
-        let taken = self.taken(join, left, right)?;
-        let mut narrowed = join.clone();
-        narrowed.on.clear();
+        let taken = self.keys_that_fit(join, left, right)?;
+        let mut partitionable = join.clone();
+        partitionable.on.clear();
         let n = join.left.columns.len();
         for (key, (l, r)) in join.on.iter().enumerate() {
             match taken.contains(&key) {
-                true => narrowed.on.push((l.clone(), r.clone())),
-                false => narrowed.residual.push(equal(l, &renumber(r, &|c| c + n))),
+                true => partitionable.on.push((l.clone(), r.clone())),
+                false => partitionable
+                    .residual
+                    .push(equal(l, &renumber(r, &|c| c + n))),
             }
         }
-        Some(narrowed)
+        Some(partitionable)
     }
 
     /// Does a hash table of the build side outgrow what a join may keep?
-    pub(super) fn outgrows(&self, rel: &RelRef, build: &Side<'_>, probe: &Side<'_>) -> bool {
+    pub(super) fn exceeds_join_room(
+        &self,
+        rel: &RelRef,
+        build: &Side<'_>,
+        probe: &Side<'_>,
+    ) -> bool {
         let payload: Vec<usize> = build.needed.iter().copied().collect();
-        let workload = self.workload(&Pairing {
+        let workload = self.workload(&JoinRequest {
             of: rel,
             build,
             probe,
@@ -100,7 +107,7 @@ impl Lowerer<'_> {
     }
 
     /// The keys that are joined by, unless they would find too many pairs.
-    fn taken(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> Option<Vec<usize>> {
+    fn keys_that_fit(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> Option<Vec<usize>> {
         let bits = self.key_bits(left, right);
         let estimator = self.input.estimator;
         let distinct = |key: usize| {
@@ -112,7 +119,7 @@ impl Lowerer<'_> {
             l.distinct.max(r.distinct).max(1.0)
         };
         let mut order: Vec<usize> = (0..join.on.len()).collect();
-        // What cannot be compared on pairs has to be joined by.
+        // What cannot be verified on pairs has to be joined by.
         order.sort_by(|a, b| {
             let stays = |key: usize| !comparable(&join.on[key]);
             let by_values = distinct(*b).total_cmp(&distinct(*a));
@@ -131,14 +138,14 @@ impl Lowerer<'_> {
         (!taken.is_empty() && self.few_pairs(left, right, values)).then_some(taken)
     }
 
-    /// Does a join by keys of so many values find few enough pairs for others to be compared on each?
+    /// Does a join by keys of so many values find few enough pairs for others to be verified on each?
     fn few_pairs(&self, left: &Side<'_>, right: &Side<'_>, values: f64) -> bool {
         let (l, r) = (self.side_rows(left), self.side_rows(right));
         l * r / values.min(l.max(r)).max(1.0) <= MOST_PAIRS * (l + r)
     }
 
     /// The same for all keys of a join.
-    pub(super) fn keys_find_few(&self, left: &Side<'_>, right: &Side<'_>) -> bool {
+    pub(super) fn keys_are_selective(&self, left: &Side<'_>, right: &Side<'_>) -> bool {
         let estimator = self.input.estimator;
         let distinct = |side: &Side<'_>, key: &Expr| estimator.of_expr(side.rel, key).distinct;
         let keys = left.keys.iter().zip(&right.keys);

@@ -14,8 +14,8 @@ use warpline_gpu::runtime::Runtime;
 use warpline_gpu::synthetic::Outcome;
 use warpline_gpu::tables::{ResidentProvider, ResidentTable};
 
-use crate::bench::data::mix;
 use crate::error::{Error, Result};
+use crate::micro::data::mix;
 
 /// Names of the tables in queries.
 pub(super) const BUILD: &str = "warpline_bench_r";

@@ -5,9 +5,9 @@ use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{ByteRun, copy_runs};
 
 use super::tables::{ROW_BYTES, fill};
-use crate::bench::data::mix;
-use crate::bench::{Bench, Emit, Point, wrong};
 use crate::error::Result;
+use crate::micro::data::mix;
+use crate::micro::{Bench, Emit, Point, wrong};
 
 /// Bytes of a copy, and how many are timed together.
 const COPY: usize = 64 << 20;

@@ -23,9 +23,9 @@ use warpline_gpu::primitives::{
 
 use super::link::Link;
 use super::tables::{ROW_BYTES, fill, in_parallel, key, words};
-use crate::bench::data::mix;
-use crate::bench::{Bench, Emit, Point, wrong};
 use crate::error::{Error, Result};
+use crate::micro::data::mix;
+use crate::micro::{Bench, Emit, Point, wrong};
 
 /// Lowest bits of the keys that rows are split by.
 const BITS: [u32; 9] = [1, 2, 4, 6, 7, 8, 9, 10, 11];

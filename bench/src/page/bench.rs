@@ -4,9 +4,9 @@ use warpline_tpch::compare::{change, geometric_mean};
 
 use super::html::{Cell, Figure, Page, Table, Tile, swatch};
 use super::tpch::changed;
-use crate::bench::chart::Chart;
-use crate::bench::{EarlierReport, Report, SweepReport};
 use crate::chart::{COLOURS, Layout, shares, short, significant};
+use crate::micro::chart::Chart;
+use crate::micro::{EarlierReport, Report, SweepReport};
 
 /// Points of a chart of phases: more make a chart that nobody reads.
 const MOST_PHASED: usize = 40;

@@ -11,7 +11,7 @@ use warpline_gpu::synthetic::{KeyKind, Numbers, Side, joined, make};
 use warpline_tpch::jcch::{Bindings, Seed};
 use warpline_tpch::queries::tables_of;
 use warpline_tpch::verify::{Answer, compare, ordering_of};
-use warpline_tpch::{Benchmark as Queries, QueryEngine, QueryRun, Scale, generate};
+use warpline_tpch::{Benchmark as Queries, QueryRun, Scale, generate};
 
 use super::answered::{Answered, Attempt, Repeat, answered_as_set, register};
 use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep, Timing, median, wrong};
@@ -105,17 +105,16 @@ impl Mode {
             ("warpline.fws_threshold", self.threshold),
             ("warpline.materialization", self.materialization),
         ] {
-            bench.session().set(setting, value).await?;
+            bench.set(setting, value).await?;
         }
         Ok(())
     }
 }
 
 async fn fanout(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
-    let session = bench.session();
-    session.set("warpline.min_rows", "0").await?;
-    session.set("warpline.index_joins", "on").await?;
-    session.set("warpline.join", "nphj").await?;
+    bench.set("warpline.min_rows", "0").await?;
+    bench.set("warpline.index_joins", "on").await?;
+    bench.set("warpline.join", "nphj").await?;
     let rows = bench.rows().min(ROWS);
     let mut hopeless = [false; MODES.len()];
     for exponent in [0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0] {
@@ -161,16 +160,16 @@ async fn fanout(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
             }
             mode.set(bench).await?;
             let timed = answered_as_set(bench, &sql, mode.name, want, Repeat::Timed).await?;
-            session.set("warpline.metrics", "true").await?;
+            bench.set("warpline.metrics", "true").await?;
             let counted = answered_as_set(bench, &sql, mode.name, want, Repeat::Once).await;
-            session.set("warpline.metrics", "false").await?;
+            bench.set("warpline.metrics", "false").await?;
             let timing = ran(timed)?.timing;
             *hopeless = timing.ms > HOPELESS_MS;
             let point = Point::new(mode.name, exponent, want.rows, bytes, timing);
             emit(point.balanced(ran(counted?)?.balance))?;
         }
         for table in [BUILD, PROBE] {
-            session.context().deregister_table(table)?;
+            bench.context().deregister_table(table)?;
         }
         bench.runtime().drop_indexes();
     }
@@ -185,8 +184,7 @@ fn ran(attempt: Attempt) -> Result<Answered> {
 }
 
 async fn jcch(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
-    let session = bench.session();
-    session.set("warpline.min_rows", "0").await?;
+    bench.set("warpline.min_rows", "0").await?;
     let scale = match bench.scale() {
         Some(scale) => scale,
         None => Scale::new(if bench.emulated() { SCALES.0 } else { SCALES.1 })?,
@@ -204,12 +202,12 @@ async fn jcch(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     let made = made
         .await
         .map_err(|error| Error::Bench(format!("data was not generated: {error}")))??;
-    generate::register(session, made)?;
+    generate::register(bench.engine(), made)?;
     for query in &queries {
-        let plan = session.context().sql(&query.sql).await?;
+        let plan = bench.context().sql(&query.sql).await?;
         let ordering = ordering_of(plan.logical_plan());
         // Loads the columns, so that no mode is taken for slow because it comes first.
-        session.run(&query.sql).await?;
+        bench.engine().run(&query.sql).await?;
         let mut expected: Option<Answer> = None;
         for mode in MODES {
             mode.set(bench).await?;
@@ -240,10 +238,10 @@ async fn jcch(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
 /// Hot times in milliseconds.
 async fn timed(bench: &Bench, sql: &str) -> Result<Vec<f64>> {
     let mut times: Vec<f64> = Vec::new();
-    bench.session().run(sql).await?;
+    bench.engine().run(sql).await?;
     while times.len() < bench.runs() && times.iter().sum::<f64>() < MOST_MS {
         let start = std::time::Instant::now();
-        bench.session().run(sql).await?;
+        bench.engine().run(sql).await?;
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
     Ok(times)
@@ -257,11 +255,11 @@ struct Counted {
 }
 
 async fn counted(bench: &Bench, sql: &str) -> Result<Counted> {
-    bench.session().set("warpline.metrics", "true").await?;
+    bench.set("warpline.metrics", "true").await?;
     let start = std::time::Instant::now();
-    let run = bench.session().run(sql).await;
+    let run = bench.engine().run(sql).await;
     let ms = start.elapsed().as_secs_f64() * 1e3;
-    bench.session().set("warpline.metrics", "false").await?;
+    bench.set("warpline.metrics", "false").await?;
     let run = run?;
     let answer = Answer::new(&run.schema, &run.batches)
         .map_err(|error| Error::Bench(format!("an answer cannot be compared: {error}")))?;

@@ -1,7 +1,7 @@
 //! Joins in which rows without a match count and whose keys alone do not say what matches: conditions beside the keys, or keys of
 //! more bytes than partitions are made by.
 //!
-//! An index has such conditions tested where an entry is looked up. Where it outgrows its room, both sides are joined in
+//! An index has such conditions tested where an entry is looked up. Where it exceeds_join_room its room, both sides are joined in
 //! memory by the keys, in parts if need be; the conditions are tested on the pairs, and those that pass mark the entries of the
 //! side whose rows are to be told apart. That is the left one; a full join does the same once more for the right one.
 
@@ -11,33 +11,38 @@ use warpline_gpu::graph::{
     Probe, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
 };
 
-use super::build::Purpose;
+use super::build::BuildSpec;
 use super::join::{Side, sides};
-use super::materialize::{Algorithm, Pairing};
-use super::{Columns, Lowerer, Open, absent};
+use super::materialize::{Algorithm, JoinRequest};
+use super::{Columns, Lowerer, OpenPipeline, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{null, substitute_all};
 use crate::rel::{Join, JoinKind, RelRef};
 
-/// A join whose pairs are compared, and how they are found.
-pub(super) struct Compared {
+/// A join whose pairs are verified, and how they are found.
+pub(super) struct VerifiedJoin {
     /// By keys that partitions are made by.
     join: Join,
     algorithm: Algorithm,
 }
 
 impl Lowerer<'_> {
-    /// The join as one whose pairs are compared, where that is the way to do it in parts.
-    pub(super) fn compared(&self, rel: &RelRef, join: &Join, needed: &Columns) -> Option<Compared> {
+    /// The join as one whose pairs are verified, where that is the way to do it in parts.
+    pub(super) fn verified_join(
+        &self,
+        rel: &RelRef,
+        join: &Join,
+        needed: &Columns,
+    ) -> Option<VerifiedJoin> {
         let (left, right) = sides(join, needed);
         let wide = self.is_wide(&left, &right);
         let by_keys_alone = join.residual.is_empty() && !wide;
-        if by_keys_alone || join.on.is_empty() || self.index_is_asked_for() {
+        if by_keys_alone || join.on.is_empty() || self.index_is_forced() {
             return None;
         }
         let looks_up_right = match join.kind {
             JoinKind::Inner | JoinKind::NullAwareAnti => return None,
-            JoinKind::Left => self.unique_beside(&right, &left),
+            JoinKind::Left => self.is_unique_side(&right, &left),
             JoinKind::Full => false,
             JoinKind::Semi | JoinKind::Anti => !self.left_is_smaller(join, &left, &right),
             JoinKind::Mark => true,
@@ -46,16 +51,18 @@ impl Lowerer<'_> {
             true => (&right, &left),
             false => (&left, &right),
         };
-        if !self.input.parts.allowed() && !self.outgrows(rel, build, probe) {
+        if !self.input.parts.allowed() && !self.exceeds_join_room(rel, build, probe) {
             return None;
         }
         let join = match wide {
-            true => self.by_fewer_keys(join, &left, &right)?,
-            false => self.keys_find_few(&left, &right).then(|| join.clone())?,
+            true => self.join_on_some_keys(join, &left, &right)?,
+            false => self
+                .keys_are_selective(&left, &right)
+                .then(|| join.clone())?,
         };
         let (left, right) = sides(&join, needed);
         let payload: Vec<usize> = left.needed.iter().copied().collect();
-        let algorithm = self.algorithm(&Pairing {
+        let algorithm = self.algorithm(&JoinRequest {
             of: rel,
             build: &left,
             probe: &right,
@@ -65,25 +72,25 @@ impl Lowerer<'_> {
         });
         // What is sorted does not come in parts.
         let in_parts = algorithm.join.is_some_and(|join| !join.sorts());
-        in_parts.then_some(Compared { join, algorithm })
+        in_parts.then_some(VerifiedJoin { join, algorithm })
     }
 
-    /// The rows of a join whose pairs are compared.
-    pub(super) fn compare_pairs(
+    /// The rows of a join whose pairs are verified.
+    pub(super) fn verify_pairs(
         &mut self,
         rel: &RelRef,
-        compared: &Compared,
+        verified: &VerifiedJoin,
         needed: &Columns,
-    ) -> Result<Open, Reason> {
-        let join = &compared.join;
+    ) -> Result<OpenPipeline, Reason> {
+        let join = &verified.join;
         let (left, right) = sides(join, needed);
         match join.kind {
             JoinKind::Left | JoinKind::Full => {
                 let (into, wanted) = self.wanted_rows(rel, needed);
-                let index = self.marked(compared, (&left, &right), Some((into, &wanted)))?;
+                let index = self.join_and_mark(verified, (&left, &right), Some((into, &wanted)))?;
                 self.unmatched(rel, index, &left, (into, &wanted))?;
                 if join.kind == JoinKind::Full {
-                    let index = self.marked(compared, (&right, &left), None)?;
+                    let index = self.join_and_mark(verified, (&right, &left), None)?;
                     self.unmatched(rel, index, &right, (into, &wanted))?;
                 }
                 Ok(self.rows_of(rel, into, &wanted))
@@ -92,7 +99,7 @@ impl Lowerer<'_> {
                 let n = join.left.columns.len();
                 let columns: Columns = needed.iter().copied().chain([n]).collect();
                 let (into, wanted) = self.wanted_rows(rel, &columns);
-                let index = self.marked(compared, (&left, &right), None)?;
+                let index = self.join_and_mark(verified, (&left, &right), None)?;
                 for matched in [true, false] {
                     let entries = self.entries(index, matched, &left);
                     let value = |i: &usize| match *i == n {
@@ -105,7 +112,7 @@ impl Lowerer<'_> {
                 Ok(self.rows_of(rel, into, &wanted))
             }
             _ => {
-                let index = self.marked(compared, (&left, &right), None)?;
+                let index = self.join_and_mark(verified, (&left, &right), None)?;
                 Ok(self.entries(index, join.kind == JoinKind::Semi, &left))
             }
         }
@@ -121,13 +128,13 @@ impl Lowerer<'_> {
     }
 
     /// The rows of such a result.
-    fn rows_of(&self, rel: &RelRef, into: ResultId, wanted: &[usize]) -> Open {
-        let mut columns: Vec<Expr> = rel.columns.iter().map(absent).collect();
+    fn rows_of(&self, rel: &RelRef, into: ResultId, wanted: &[usize]) -> OpenPipeline {
+        let mut columns: Vec<Expr> = rel.columns.iter().map(unused).collect();
         for (place, i) in wanted.iter().enumerate() {
             let column = &rel.columns[*i];
             columns[*i] = Expr::column(place, column.data_type.clone(), column.nullable);
         }
-        Open {
+        OpenPipeline {
             source: Source::Rows(into),
             stages: vec![],
             columns,
@@ -136,22 +143,22 @@ impl Lowerer<'_> {
     }
 
     /// Join two sides and mark those rows of the first that have a match; the pairs go to the result, if there is one.
-    fn marked(
+    fn join_and_mark(
         &mut self,
-        compared: &Compared,
+        verified: &VerifiedJoin,
         (kept, other): (&Side<'_>, &Side<'_>),
         into: Option<(ResultId, &[usize])>,
     ) -> Result<ResultId, Reason> {
-        let join = &compared.join;
-        let purpose = Purpose {
+        let join = &verified.join;
+        let spec = BuildSpec {
             null_equal: join.null_equal,
             track_matches: true,
             existence: false,
-            algorithm: compared.algorithm.clone(),
+            algorithm: verified.algorithm.clone(),
             reduced: None,
         };
         let payload: Vec<usize> = kept.needed.iter().copied().collect();
-        let (index, _) = self.build(kept, &payload, purpose, false)?;
+        let (index, _) = self.build(kept, &payload, spec, false)?;
         let open = self.stream_side(other)?;
         let probe = Probe {
             index,
@@ -161,8 +168,8 @@ impl Lowerer<'_> {
             mark_entries: false,
         };
         let mut pairs = self.pairs(open, probe, other, true)?;
-        let found = self.found(index, false);
-        self.beside(&mut pairs, join, (other, kept), &payload, &found);
+        let found = self.payload_columns(index, false);
+        self.append_payload(&mut pairs, join, (other, kept), &payload, &found);
         let conditions = substitute_all(&join.residual, &pairs.columns)?;
         pairs.filter(conditions);
         pairs.stages.push(Stage::Mark(index));
@@ -178,10 +185,10 @@ impl Lowerer<'_> {
     }
 
     /// The rows of a side that were marked, or those that were not.
-    fn entries(&self, index: ResultId, matched: bool, side: &Side<'_>) -> Open {
-        let found = self.found(index, false);
-        let mut open = Open::of_result(Source::Entries(index, matched), &found);
-        let mut columns: Vec<Expr> = side.rel.columns.iter().map(absent).collect();
+    fn entries(&self, index: ResultId, matched: bool, side: &Side<'_>) -> OpenPipeline {
+        let found = self.payload_columns(index, false);
+        let mut open = OpenPipeline::of_result(Source::Entries(index, matched), &found);
+        let mut columns: Vec<Expr> = side.rel.columns.iter().map(unused).collect();
         for (i, value) in side.needed.iter().zip(open.columns) {
             columns[*i] = value;
         }

@@ -12,7 +12,7 @@ use super::report::{CpuOperator, PlacementReportExec};
 use super::{GpuPlacement, MAX_TAIL_ROWS};
 use crate::config::WarplineConfig;
 use crate::error::PlannerError;
-use crate::policy::FragmentPlanner;
+use crate::fragment::FragmentPlanner;
 
 impl GpuPlacement {
     /// Places a fragment that another session made of `original`, whatever the size of its tables: that session had reasons.
@@ -24,7 +24,7 @@ impl GpuPlacement {
     /// # Errors
     /// [`PlannerError::NoDevice`] and [`PlannerError::Fallback`] where `config` requires a GPU; [`GpuError::DeviceLost`] then
     /// when the device is.
-    pub fn arrive(
+    pub fn place_received(
         &self,
         original: Arc<dyn ExecutionPlan>,
         config: &WarplineConfig,

@@ -7,12 +7,12 @@ use warpline_gpu::GpuError;
 use warpline_gpu::exec::{FragmentReport, GpuFragmentExec};
 use warpline_gpu::synthetic::{self, Made, Outcome};
 use warpline_gpu::tables::ResidentProvider;
-use warpline_planner::{GroupAlgorithm, JoinAlgorithm, Setting};
+use warpline_planner::metrics::balance_of;
+use warpline_planner::{GroupAlgorithm, JoinAlgorithm, Setting, is_report};
 use warpline_tpch::WorkBalance;
 
 use super::report::LinkBytes;
 use super::{Bench, Emit, Point, Timing, median, wrong};
-use crate::device;
 use crate::error::{Error, Result};
 
 /// Timed runs of a query end when they have taken this many milliseconds together.
@@ -125,7 +125,7 @@ pub(super) fn emit_if_possible(
 /// Lets queries name tables that were made on the device.
 pub(super) fn register(bench: &Bench, name: &str, made: &Made) -> Result<()> {
     let provider = Arc::new(ResidentProvider(Arc::clone(made.table())));
-    bench.session().context().register_table(name, provider)?;
+    bench.context().register_table(name, provider)?;
     Ok(())
 }
 
@@ -139,10 +139,9 @@ pub(super) async fn answered(
     setting: (&str, &str),
     want: Outcome,
 ) -> Result<Attempt> {
-    let session = bench.session();
-    session.set(setting.0, setting.1).await?;
+    bench.set(setting.0, setting.1).await?;
     // A kept index would be measured without its build.
-    session.set("warpline.index_joins", "off").await?;
+    bench.set("warpline.index_joins", "off").await?;
     let name = format!("{} = {}", setting.0, setting.1);
     answered_as_set(bench, sql, &name, want, Repeat::Timed).await
 }
@@ -164,8 +163,7 @@ pub(super) async fn answered_as_set(
     want: Outcome,
     repeat: Repeat,
 ) -> Result<Attempt> {
-    let session = bench.session();
-    let frame = session.context().sql(sql).await?;
+    let frame = bench.context().sql(sql).await?;
     let context = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
     let fragment = fragment(&plan).ok_or_else(|| {
@@ -225,7 +223,11 @@ pub(super) async fn answered_as_set(
         .filter_map(|step| Some((step.label, step.tree?)))
         .collect();
     Ok(Attempt::Done(Answered {
-        balance: device::balance_of(&trees),
+        balance: balance_of(&trees).map(|balance| WorkBalance {
+            pipelines: balance.pipelines,
+            iir: balance.iir,
+            ilif: balance.ilif,
+        }),
         timing: Timing {
             phases: last.phases,
             ms: median(times),
@@ -244,7 +246,7 @@ fn fragment(plan: &Arc<dyn ExecutionPlan>) -> Option<&GpuFragmentExec> {
         return Some(fragment);
     }
     match plan.children()[..] {
-        [below] if device::is_report(plan) => fragment(below),
+        [below] if is_report(plan) => fragment(below),
         _ => None,
     }
 }

@@ -151,7 +151,7 @@ impl Grouping {
         let want = want.outcome(runtime, &stream, returned)?;
         register(bench, TABLE, &made)?;
         // However few rows, it is the device that is measured.
-        bench.session().set("warpline.min_rows", "0").await?;
+        bench.set("warpline.min_rows", "0").await?;
         let calls: Vec<String> = returned
             .iter()
             .map(|call| match call {
@@ -176,7 +176,7 @@ impl Grouping {
     }
 
     pub(super) fn forget(&self, bench: &Bench) -> Result<()> {
-        bench.session().context().deregister_table(TABLE)?;
+        bench.context().deregister_table(TABLE)?;
         Ok(())
     }
 }
@@ -196,14 +196,14 @@ async fn point(
 ) -> Result<()> {
     let grouping = Grouping::new(bench, workload).await?;
     let workload = &grouping.workload;
-    let state = bench.session().context().state();
+    let state = bench.context().state();
     let asked = WarplineConfig::of(state.config_options()).group_by;
     for algorithm in settings(bench, asked) {
         let attempt = grouping.run(bench, algorithm).await?;
         let series = (format!("{prefix}{algorithm}"), x);
         emit_if_possible(attempt, series, (workload.rows, workload.bytes()), emit)?;
     }
-    bench.session().set(SETTING, &asked.to_string()).await?;
+    bench.set(SETTING, &asked.to_string()).await?;
     grouping.forget(bench)
 }
 
@@ -223,7 +223,7 @@ async fn forced(
 /// C5: tables of 2^16 slots (in the L2 cache), 2^21 and 2^25 slots, more and more of them taken.
 async fn fill(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     const SLOTS: &str = "warpline.group_slots";
-    let asked = WarplineConfig::of(bench.session().context().state().config_options());
+    let asked = WarplineConfig::of(bench.context().state().config_options());
     let sizes: &[u32] = if bench.emulated() {
         &[8]
     } else {
@@ -242,26 +242,20 @@ async fn fill(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
                 ..Workload::maxima(bench.rows(), (slots * percent / 100).max(1), KeyKind::Wide)
             };
             let grouping = Grouping::new(bench, workload).await?;
-            bench.session().set(SLOTS, &slots.to_string()).await?;
+            bench.set(SLOTS, &slots.to_string()).await?;
             let series = (format!("2^{bits} slots"), percent as f64);
             forced(bench, &grouping, GroupAlgorithm::Global, series, emit).await?;
             grouping.forget(bench)?;
         }
     }
-    bench
-        .session()
-        .set(SLOTS, &asked.group_slots.to_string())
-        .await?;
-    bench
-        .session()
-        .set(SETTING, &asked.group_by.to_string())
-        .await
+    bench.set(SLOTS, &asked.group_slots.to_string()).await?;
+    bench.set(SETTING, &asked.group_by.to_string()).await
 }
 
 /// C5: few and many blocks.
 async fn grid(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     const BLOCKS: &str = "warpline.blocks";
-    let asked = WarplineConfig::of(bench.session().context().state().config_options());
+    let asked = WarplineConfig::of(bench.context().state().config_options());
     for (bits, algorithm) in [
         (8u32, GroupAlgorithm::Shared),
         (12, GroupAlgorithm::Shared),
@@ -274,20 +268,14 @@ async fn grid(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
         let workload = Workload::maxima(bench.rows(), 1 << bits, KeyKind::Dense);
         let grouping = Grouping::new(bench, workload).await?;
         for blocks in bench.some(&[1u64, 2, 3, 4, 6, 8]) {
-            bench.session().set(BLOCKS, &blocks.to_string()).await?;
+            bench.set(BLOCKS, &blocks.to_string()).await?;
             let series = (format!("2^{bits} groups, {algorithm}"), blocks as f64);
             forced(bench, &grouping, algorithm, series, emit).await?;
         }
         grouping.forget(bench)?;
     }
-    bench
-        .session()
-        .set(BLOCKS, &asked.blocks.to_string())
-        .await?;
-    bench
-        .session()
-        .set(SETTING, &asked.group_by.to_string())
-        .await
+    bench.set(BLOCKS, &asked.blocks.to_string()).await?;
+    bench.set(SETTING, &asked.group_by.to_string()).await
 }
 
 async fn groups(bench: &Bench, keys: KeyKind, emit: &mut Emit<'_>) -> Result<()> {

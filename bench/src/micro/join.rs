@@ -165,7 +165,7 @@ impl Joining {
         register(bench, BUILD, &build)?;
         register(bench, PROBE, &probe)?;
         // However few rows, it is the device that is measured.
-        bench.session().set("warpline.min_rows", "0").await?;
+        bench.set("warpline.min_rows", "0").await?;
         let mut columns = vec!["b.k".to_string()];
         columns.extend((0..workload.build_columns.len()).map(|i| format!("b.b{i}")));
         columns.extend((0..workload.probe_columns.len()).map(|i| format!("p.p{i}")));
@@ -188,7 +188,7 @@ impl Joining {
 
     pub(super) fn forget(&self, bench: &Bench) -> Result<()> {
         for table in [BUILD, PROBE] {
-            bench.session().context().deregister_table(table)?;
+            bench.context().deregister_table(table)?;
         }
         Ok(())
     }
@@ -209,16 +209,16 @@ async fn point(
 ) -> Result<()> {
     let joining = Joining::new(bench, workload).await?;
     let workload = &joining.workload;
-    let state = bench.session().context().state();
+    let state = bench.context().state();
     let asked = WarplineConfig::of(state.config_options()).join;
     let rows = workload.build_rows + workload.probe_rows;
-    for algorithm in settings(bench, asked) {
+    for algorithm in settings(bench, asked.algorithm) {
         let attempt = joining.run(bench, algorithm).await?;
         let bytes = workload.bytes(joining.want.rows);
         let series = (format!("{prefix}{algorithm}"), x);
         emit_if_possible(attempt, series, (rows, bytes), emit)?;
     }
-    bench.session().set(SETTING, &asked.to_string()).await?;
+    bench.set(SETTING, &asked.to_string()).await?;
     joining.forget(bench)
 }
 

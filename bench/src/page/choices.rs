@@ -3,8 +3,8 @@
 use warpline_tpch::environment::Environment;
 
 use super::html::{Cell, Figure, Page, Table, Tile, Tone};
-use crate::bench::choice::{Case, Choices};
 use crate::chart::{Layout, LineChart, Series, significant};
+use crate::micro::choice::{Case, Choices};
 
 /// A loss beyond this stands out in the table.
 const BAD: f64 = 0.15;

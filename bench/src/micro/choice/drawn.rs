@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use warpline_gpu::synthetic::{KeyKind, Returned};
 
-use crate::bench::data::mix;
+use crate::micro::data::mix;
 
 /// A drawn workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

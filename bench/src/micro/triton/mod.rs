@@ -27,11 +27,11 @@ use warpline_gpu::GpuError;
 
 use super::answered::{Answered, Attempt, Repeat, answered_as_set};
 use super::{Bench, Benchmark, Emit, Point, Spacing, Sweep};
-use crate::ByteSize;
 use crate::error::{Error, Result};
 use link::Link;
 use partitioner::partitioner;
 use tables::{BUILD, PROBE, QUERY, ROW_BYTES, Tables, answer};
+use warpline_planner::ByteSize;
 
 /// Joins larger than device memory.
 pub(super) const BENCHMARK: Benchmark = Benchmark {
@@ -86,7 +86,6 @@ fn link_bound(bytes: f64, budget: f64, link: Link) -> f64 {
 }
 
 async fn sizes(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
-    let session = bench.session();
     let emulated = if bench.emulated() {
         BUDGET_EMULATED
     } else {
@@ -97,7 +96,7 @@ async fn sizes(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     let before = bench.runtime().pool().statistics().budget;
     let measured = sizes_within(bench, budget, emit).await;
     let text = before.to_string();
-    session.set("warpline.device_memory", &text).await?;
+    bench.set("warpline.device_memory", &text).await?;
     // The setting counts from the next query on, which other sweeps do not run.
     bench.runtime().set_device_memory(Some(before))?;
     measured
@@ -105,14 +104,13 @@ async fn sizes(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
 
 /// The sizes, with `budget` bytes of device memory.
 async fn sizes_within(bench: &Bench, budget: ByteSize, emit: &mut Emit<'_>) -> Result<()> {
-    let session = bench.session();
     let bytes = budget.0.to_string();
     for (setting, value) in [
         ("warpline.min_rows", "0"),
         ("warpline.index_joins", "off"),
         ("warpline.device_memory", bytes.as_str()),
     ] {
-        session.set(setting, value).await?;
+        bench.set(setting, value).await?;
     }
     let link = Link::measured(bench)?;
     log::info!(
@@ -135,7 +133,7 @@ async fn sizes_within(bench: &Bench, budget: ByteSize, emit: &mut Emit<'_>) -> R
             }
             Err(other) => return Err(other),
         };
-        let context = session.context();
+        let context = bench.context();
         context.register_table(BUILD, Arc::new(tables.build))?;
         context.register_table(PROBE, Arc::new(tables.probe))?;
         let want = answer(rows);
@@ -143,7 +141,7 @@ async fn sizes_within(bench: &Bench, budget: ByteSize, emit: &mut Emit<'_>) -> R
             if *given_up {
                 continue;
             }
-            session.set("warpline.join", line).await?;
+            bench.set("warpline.join", line).await?;
             let run = answered_as_set(bench, QUERY, line, want, Repeat::Timed);
             match within(bench, run).await? {
                 Attempt::Done(done) => emit(point(link, budget, line, (size, rows), done))?,
@@ -156,8 +154,6 @@ async fn sizes_within(bench: &Bench, budget: ByteSize, emit: &mut Emit<'_>) -> R
         for table in [BUILD, PROBE] {
             context.deregister_table(table)?;
         }
-        // Plans hold their tables.
-        session.clear_plan_cache();
     }
     Ok(())
 }

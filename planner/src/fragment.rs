@@ -76,7 +76,7 @@ impl FragmentPlanner {
     pub fn of(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
         let rel = without_inner_orders(&rel);
         let anti = with_anti_joins(&rel);
-        // Not every function takes a constant NULL in the place of a column.
+        // Not every function takes a constant NULL in place of a column.
         match Self::over(anti, Arc::clone(&schema), config) {
             Err(_) => Self::over(rel, schema, config),
             planner => planner,
@@ -97,8 +97,8 @@ impl FragmentPlanner {
                 slots: config.group_slots as u64,
                 ..CostedPolicy::default()
             },
-            join: config.join,
-            parts: match config.triton {
+            join: config.join.algorithm,
+            parts: match config.join.triton {
                 true => Parts::Always,
                 false => Parts::Never,
             },
@@ -108,7 +108,7 @@ impl FragmentPlanner {
             machine: Arc::new(Machine::h200()),
         };
         // What cannot be lowered is known before anything is loaded.
-        planner.graph_with(&Unknown, &HashSet::new())?;
+        planner.graph_with(&NoFacts, &HashSet::new())?;
         Ok(planner)
     }
 
@@ -158,7 +158,7 @@ impl FragmentPlanner {
         let loaded: Vec<Option<LoadedTable>> = scans
             .map(|scan| resident?.peek(&scan.table, &scan.columns, &scan.needs_codes))
             .collect();
-        let facts = Placed {
+        let facts = PlanTimeFacts {
             planner: self,
             tables: &loaded,
         };
@@ -216,7 +216,7 @@ impl FragmentPlanner {
         estimator: &Estimator<'_>,
         duplicates: &HashSet<String>,
     ) -> Result<Graph, Reason> {
-        let place = |kind: &RelKind, column: usize| {
+        let scan_column = |kind: &RelKind, column: usize| {
             let RelKind::Scan { table, columns } = kind else {
                 return None;
             };
@@ -225,12 +225,12 @@ impl FragmentPlanner {
                 return Some((scan, 0));
             };
             let scanned = &self.scans[scan].columns;
-            let place = scanned.iter().position(|c| c == wanted)?;
-            Some((scan, place))
+            let position = scanned.iter().position(|c| c == wanted)?;
+            Some((scan, position))
         };
         Lowering {
             scans: &self.scans,
-            place: &place,
+            scan_column: &scan_column,
             estimator,
             duplicates,
             join: self.join,
@@ -251,14 +251,14 @@ impl FragmentPlanner {
         let mut missing = false;
         let mut scans = self.scans().to_vec();
         for ((scan, table), loaded) in scans.iter_mut().zip(&self.tables).zip(tables) {
-            for (place, column) in scan.columns.iter().enumerate() {
+            for (position, column) in scan.columns.iter().enumerate() {
                 let bytes = loaded
                     .columns
-                    .get(place)
+                    .get(position)
                     .is_some_and(|c| matches!(c.encoding, Encoding::Bytes { .. }));
                 if bytes && needed.contains(&(Arc::as_ptr(table), *column)) {
                     missing = true;
-                    if let Some(flag) = scan.needs_codes.get_mut(place) {
+                    if let Some(flag) = scan.needs_codes.get_mut(position) {
                         *flag = true;
                     }
                 }
@@ -316,9 +316,9 @@ fn scans(rel: &RelRef) -> (Vec<Arc<ScanTable>>, Vec<ScanSource>) {
 }
 
 /// What the plan itself knows of tables that are not resident.
-struct Unknown;
+struct NoFacts;
 
-impl TableFacts for Unknown {
+impl TableFacts for NoFacts {
     fn rows(&self, table: &Arc<ScanTable>) -> f64 {
         table.rows.unwrap_or(1_000_000) as f64
     }
@@ -329,12 +329,12 @@ impl TableFacts for Unknown {
 }
 
 /// What is known when a query is planned: the statistics of tables that happen to be resident.
-struct Placed<'a> {
+struct PlanTimeFacts<'a> {
     planner: &'a FragmentPlanner,
     tables: &'a [Option<LoadedTable>],
 }
 
-impl Placed<'_> {
+impl PlanTimeFacts<'_> {
     fn loaded(&self, table: &Arc<ScanTable>) -> Option<(usize, &LoadedTable)> {
         let mut tables = self.planner.tables.iter();
         let scan = tables.position(|t| Arc::ptr_eq(t, table))?;
@@ -342,29 +342,29 @@ impl Placed<'_> {
     }
 }
 
-impl TableFacts for Placed<'_> {
+impl TableFacts for PlanTimeFacts<'_> {
     fn rows(&self, table: &Arc<ScanTable>) -> f64 {
         match self.loaded(table) {
             Some((_, loaded)) => loaded.rows as f64,
-            None => Unknown.rows(table),
+            None => NoFacts.rows(table),
         }
     }
 
     fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
         let (scan, loaded) = self.loaded(table)?;
         let mut columns = self.planner.scans[scan].columns.iter();
-        let place = columns.position(|c| *c == column)?;
-        Some(&loaded.columns.get(place)?.statistics)
+        let position = columns.position(|c| *c == column)?;
+        Some(&loaded.columns.get(position)?.statistics)
     }
 }
 
 /// The statistics of resident tables.
-struct Resident<'a> {
+struct ResidentFacts<'a> {
     planner: &'a FragmentPlanner,
     tables: &'a [LoadedTable],
 }
 
-impl TableFacts for Resident<'_> {
+impl TableFacts for ResidentFacts<'_> {
     fn rows(&self, table: &Arc<ScanTable>) -> f64 {
         let scan = self
             .planner
@@ -381,11 +381,11 @@ impl TableFacts for Resident<'_> {
             .tables
             .iter()
             .position(|t| Arc::ptr_eq(t, table))?;
-        let place = self.planner.scans[scan]
+        let position = self.planner.scans[scan]
             .columns
             .iter()
             .position(|c| *c == column)?;
-        Some(&self.tables.get(scan)?.columns.get(place)?.statistics)
+        Some(&self.tables.get(scan)?.columns.get(position)?.statistics)
     }
 }
 
@@ -420,7 +420,7 @@ impl Policy for FragmentPlanner {
         duplicates: &HashSet<String>,
         index_room: u64,
     ) -> warpline_gpu::Result<Graph> {
-        let facts = Resident {
+        let facts = ResidentFacts {
             planner: self,
             tables,
         };

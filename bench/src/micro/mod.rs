@@ -22,20 +22,21 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
+use datafusion::prelude::SessionContext;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use warpline_gpu::device::{Event, Stream};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
-use warpline_tpch::Scale;
+use warpline_planner::ByteSize;
+use warpline_tpch::environment::Environment;
+use warpline_tpch::{QueryEngine, Scale};
 
 pub use compare::EarlierReport;
 pub use report::{LinkBytes, Point, Report, SweepReport};
 
-use crate::ByteSize;
-use crate::environment::environment;
 use crate::error::{Error, Result};
-use crate::session::WarplineSession;
 
 /// All benchmarks.
 pub const BENCHMARKS: &[&Benchmark] = &[
@@ -100,7 +101,8 @@ pub type Emit<'a> = dyn FnMut(Point) -> Result<()> + Send + 'a;
 
 /// What a sweep runs on.
 pub struct Bench {
-    session: WarplineSession,
+    engine: Box<dyn QueryEngine>,
+    environment: Option<Environment>,
     runtime: Arc<Runtime>,
     rows: Option<u64>,
     runs: usize,
@@ -114,15 +116,17 @@ pub struct Bench {
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Bench {
-    /// A benchmark on the session's device, with inputs of `rows` rows (by default 2^27, in the emulator 2^11) and
-    /// the median of `runs` timed runs after one that is not counted.
-    ///
-    /// # Errors
-    /// [`Error::NothingToMeasure`] when the CPU answers.
-    pub fn new(session: WarplineSession, rows: Option<u64>, runs: usize) -> Result<Self> {
-        let runtime = session.device().runtime().ok_or(Error::NothingToMeasure)?;
-        Ok(Self {
-            session,
+    /// A benchmark on `runtime`, the device of `engine`, with inputs of `rows` rows (by default 2^27, in the emulator 2^11)
+    /// and the median of `runs` timed runs after one that is not counted.
+    pub fn new(
+        engine: impl QueryEngine + 'static,
+        runtime: Arc<Runtime>,
+        rows: Option<u64>,
+        runs: usize,
+    ) -> Self {
+        Self {
+            engine: Box::new(engine),
+            environment: None,
             runtime,
             rows,
             runs: runs.max(1),
@@ -130,7 +134,16 @@ impl Bench {
             queries: None,
             budget: None,
             limit: LIMIT,
-        })
+        }
+    }
+
+    /// The same with what reports are to say of machine, versions and settings.
+    #[must_use]
+    pub fn with_environment(self, environment: Environment) -> Self {
+        Self {
+            environment: Some(environment),
+            ..self
+        }
     }
 
     /// The same with data of `scale` for benchmarks that run queries of JCC-H.
@@ -168,9 +181,27 @@ impl Bench {
         self.queries.clone().unwrap_or_else(|| (1..=22).collect())
     }
 
-    /// The session, for benchmarks that run queries.
-    pub fn session(&self) -> &WarplineSession {
-        &self.session
+    /// The engine, for benchmarks that run queries.
+    pub fn engine(&self) -> &dyn QueryEngine {
+        self.engine.as_ref()
+    }
+
+    /// Its session.
+    pub fn context(&self) -> &SessionContext {
+        self.engine.session()
+    }
+
+    /// Sets a setting of `warpline.*`, as `SET key = value` does.
+    ///
+    /// # Errors
+    /// [`Error::DataFusion`] when there is no such setting or the value does not fit.
+    pub async fn set(&self, key: &str, value: &str) -> Result<()> {
+        let statement = LogicalPlan::Statement(Statement::SetVariable(SetVariable {
+            variable: key.to_string(),
+            value: value.to_string(),
+        }));
+        self.context().execute_logical_plan(statement).await?;
+        Ok(())
     }
 
     /// The device, for benchmarks of its primitives.
@@ -313,11 +344,11 @@ pub async fn run(
     let chosen = |sweep: &&Sweep| sweeps.is_empty() || sweeps.iter().any(|s| s == sweep.name);
     let mut report = Report {
         benchmark: benchmark.name.to_string(),
-        device: bench.session.device().name(),
+        device: bench.engine.device(),
         copy_gb_per_s: bench.runtime.copy_bandwidth()? / 1e9,
         rows: bench.rows(),
         runs: bench.runs,
-        environment: Some(environment(&bench.session)),
+        environment: bench.environment.clone(),
         sweeps: Vec::new(),
     };
     for sweep in benchmark.sweeps.iter().filter(chosen) {

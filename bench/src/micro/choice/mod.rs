@@ -177,7 +177,7 @@ pub async fn run(
     mut progress: impl FnMut(&Choices) -> Result<()>,
 ) -> Result<Choices> {
     let mut choices = Choices {
-        device: bench.session.device().name(),
+        device: bench.engine.device(),
         cases: Vec::new(),
     };
     for number in 0..workloads {
@@ -214,7 +214,7 @@ async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
             }
             joining.forget(bench)?;
             let setting = JoinSetting::Auto.to_string();
-            bench.session().set("warpline.join", &setting).await?;
+            bench.set("warpline.join", &setting).await?;
         }
         Drawn::GroupBy(drawn) => {
             let grouping = group_by::Grouping::new(
@@ -237,7 +237,7 @@ async fn case(bench: &Bench, workload: Drawn) -> Result<Option<Case>> {
             }
             grouping.forget(bench)?;
             let setting = GroupSetting::Auto.to_string();
-            bench.session().set("warpline.group_by", &setting).await?;
+            bench.set("warpline.group_by", &setting).await?;
         }
     }
     let mut runs = runs.into_iter();
