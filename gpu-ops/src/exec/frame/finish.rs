@@ -196,6 +196,9 @@ impl Run<'_> {
         self.frame.results[sort.into].rows = fetch;
         let bound = self.frame.bound(sort.gather.source);
         self.launch(&sort.gather, bound, (skip, fetch))?;
+        if let Some(window) = &sort.window {
+            self.window(sort, window, fetch)?;
+        }
         if let Some(store) = &mut self.frame.results[sort.into].store {
             store.drop_temporary(&mut self.frame.recycler);
         }

@@ -48,6 +48,12 @@ impl<'a> Run<'a> {
             return Ok(true);
         }
         let rows = self.frame.results[sort.rows].rows;
+        let store = self.frame.results[sort.rows].store.as_ref();
+        if sort.window.is_some() && store.is_some_and(Store::is_on_host) {
+            return Err(GpuError::Unsupported(
+                "a window over more rows than device memory holds".into(),
+            ));
+        }
         if !by_keys(sort) || !self.frame.exceeds_part(sort.rows, rows) {
             return Ok(false);
         }
@@ -242,7 +248,7 @@ impl<'a> Run<'a> {
                 _ => {}
             }
         }
-        found.filter(|_| makers.count() == 1)
+        found.filter(|sort| sort.window.is_none() && makers.count() == 1)
     }
 
     /// Of the rows kept so far and those of a piece, the first ones of the order.
@@ -463,5 +469,5 @@ impl Sorted<'_> {
 
 /// Can ranges of its keys be told apart?
 fn by_keys(sort: &PreparedSort) -> bool {
-    (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
+    sort.window.is_none() && (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
 }
