@@ -193,9 +193,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Rows of a part: where a hash table has their groups, no more than a table of this share of the budget has room for.
+    /// Rows of a part: where a hash table has their groups, no more than its table may have room for.
     fn part_rows(&self, groups: &Groups<'_>) -> u64 {
-        const SHARE_FOR_TABLE: u64 = 4;
         let most = self.frame.piece_rows(groups.rows);
         match &self.frame.prepared.shapes[groups.states] {
             Shape::Groups {
@@ -205,7 +204,7 @@ impl Run<'_> {
                 ..
             } => {
                 let slot = (slot_bytes + key_words * 8 + 4) as u64;
-                let table = self.frame.recycler.pool().budget() as u64 / SHARE_FOR_TABLE;
+                let table = self.frame.recycler.pool().budget().part_table();
                 // Between two and four slots a row.
                 most.min(table / (4 * slot)).max(LEAST_ROWS)
             }

@@ -18,10 +18,6 @@ use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::{Parts, ResultId};
 use crate::primitives::Digits;
 
-/// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts, …
-const SHARE_OF_BUDGET: u64 = 12;
-/// … and the share that a partition of it is to take: several lie there at a time, and chunks that are not spilled.
-const PARTITION_SHARE: u64 = 48;
 /// Most hash bits of the first pass: one reading of the rows.
 const MOST_BITS: u32 = 8;
 /// Least hash bits of the first pass where it is asked for.
@@ -30,7 +26,7 @@ const LEAST_BITS: u32 = 2;
 impl Run<'_> {
     /// Bytes that the rows of a join's side may take together.
     pub(in crate::exec) fn side_room(&self) -> u64 {
-        self.frame.recycler.pool().budget() as u64 / SHARE_OF_BUDGET
+        self.frame.recycler.pool().budget().portion()
     }
 
     /// Bytes of the rows that are thought to probe an index.
@@ -54,7 +50,7 @@ impl Run<'_> {
         }
         let bytes = self.frame.bytes_of(result, rows);
         let forced = self.frame.prepared.graph.parts == Parts::Always;
-        let partition = self.frame.recycler.pool().budget() as u64 / PARTITION_SHARE;
+        let partition = self.frame.recycler.pool().budget().join_partition();
         let parts = bytes.div_ceil(partition.max(1));
         let bits = parts.max(1).next_power_of_two().ilog2();
         (bytes > self.side_room() || forced)

@@ -22,10 +22,6 @@ const STRIDE_BYTES: u64 = 64 << 20;
 /// … and in scans of this many strides and more up to twice as many, so that their partitions, which are copied one by one,
 /// are not small.
 const MANY_STRIDES: u64 = 16;
-/// The slots take at most this share of the device memory that nobody uses, …
-pub(in crate::exec) const SHARE_OF_MEMORY: u64 = 4;
-/// … and as far as they can do with less no more than results leave, but this share always.
-const LEAST_SHARE: u64 = 16;
 /// Blocks of more bytes are whole pages of the device.
 const PAGE: u64 = 2 << 20;
 
@@ -118,9 +114,8 @@ impl Strides {
             return Ok(None);
         }
         // What is kept for later queries makes room.
-        let free = runtime.attainable_memory() as u64;
-        let beside = free.saturating_sub(prepared.results_bytes());
-        let room = beside.clamp(free / LEAST_SHARE, free / SHARE_OF_MEMORY);
+        let room = runtime.attainable_memory();
+        let room = room.strides(prepared.results_bytes());
         let room = match room > PAGE {
             true => room / PAGE * PAGE,
             false => room,
