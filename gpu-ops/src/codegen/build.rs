@@ -1,12 +1,14 @@
 //! From a graph and the resident columns it reads to a program: layouts, then kernels.
 
-use super::collect;
-use super::emit;
-use super::emitted::{Context, EmittedPipeline, EmittedSink, Known};
-use super::kernel;
-use super::program::{BorrowProgram, Program, ResultLayout, StepProgram};
-use super::scope::Bases;
-use super::sort;
+use super::ir::context::{Context, Known};
+use super::ir::pipeline::{EmittedPipeline, EmittedSink};
+use super::ir::program::{BorrowProgram, Program, StepProgram};
+use super::ir::results::ResultLayout;
+use super::ir::state::Bases;
+use super::pipeline::collected;
+use super::pipeline::sinks;
+use super::shape::kernel;
+use super::sort::kernels;
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Policy, Sort, Step};
@@ -43,10 +45,10 @@ impl Program {
         for step in &graph.steps {
             let step = match step {
                 Step::Pipeline(pipeline) => {
-                    let mut plan = emit::pipeline(&mut context, pipeline)?;
+                    let mut plan = sinks::pipeline(&mut context, pipeline)?;
                     let label = label(graph, &plan);
-                    if collect::is_wanted(&plan) {
-                        let (rows, groups) = collect::pipelines(&mut context, pipeline, plan)?;
+                    if collected::is_wanted(&plan) {
+                        let (rows, groups) = collected::pipelines(&mut context, pipeline, plan)?;
                         let collect = label.replacen("groups", "rows of", 1);
                         emitted.push(Emitted::Pipeline(Box::new(rows), collect));
                         plan = groups;
@@ -73,7 +75,7 @@ impl Program {
                 },
                 Emitted::Sort(sort) => {
                     let kept = graph.results[sort.into].kind.columns().len();
-                    StepProgram::Sort(Box::new(sort::program(&sort, &known, kept)?))
+                    StepProgram::Sort(Box::new(kernels::program(&sort, &known, kept)?))
                 }
             });
         }

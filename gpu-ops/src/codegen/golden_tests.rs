@@ -18,7 +18,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::prelude::SessionContext;
 use datafusion::scalar::ScalarValue;
 
-use super::program::{KernelProgram, Program, StepProgram};
+use super::ir::program::{KernelProgram, Program, StepProgram};
 use crate::algorithm::{Balance, MaterializedJoin};
 use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;

@@ -46,7 +46,7 @@ mod sort;
 mod tests;
 
 pub use node::{
-    Entry, FragmentOptions, FragmentReport, GpuFragmentExec, StepReport, TimeLimit, TimeLimitExec,
-    TreeMetrics, boxed, in_one_partition, indented,
+    DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS, StepReport,
+    TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, indented,
 };
 pub use output::{DeviceRows, DeviceValues};

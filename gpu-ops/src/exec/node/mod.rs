@@ -17,6 +17,8 @@ pub(super) mod time_limit;
 pub use boxes::{Entry, boxed};
 pub use fragment::GpuFragmentExec;
 pub use lines::indented;
-pub use report::{FragmentOptions, FragmentReport, StepReport, TreeMetrics};
+pub use report::{
+    DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport, TreeMetrics,
+};
 pub use shared::in_one_partition;
 pub use time_limit::{TimeLimit, TimeLimitExec};

@@ -1,0 +1,369 @@
+//! How results lie in memory: the parts that the executor allocates and kernels read and write.
+
+use super::aggregates::{AccumulatorPlan, Existence};
+use super::key::KeyPlan;
+use super::layout::ColumnLayout;
+use crate::algorithm::MaterializedJoin;
+use crate::graph::{IndexKind, ProbeKind, ResultId};
+use crate::pipeline::{GroupPlacement, Regroup};
+
+/// Control words of each result.
+pub const CONTROL_WORDS: usize = 5;
+
+/// What the control words of a result say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ControlWord {
+    /// Rows, entries or pairs that there are, whether or not there was room for them.
+    Count = 0,
+    /// Non-zero: a group table was too full; run again with more slots.
+    Overflow = 1,
+    /// Non-zero: a build assumed to be unique is not.
+    Duplicate = 2,
+    /// Non-zero: an entry's key was NULL.
+    NullKey = 3,
+    /// Pairs of a `Matches` result of a materialised join, whether or not there was room for them.
+    Pairs = 4,
+}
+
+/// How a result lies in memory.
+#[derive(Debug)]
+pub enum ResultLayout {
+    /// Columns of `cap` rows.
+    Rows(Vec<ColumnLayout>),
+    /// The same, in order.
+    Sorted(Vec<ColumnLayout>),
+    /// Columns of `cap` rows, with `start` and `pairs`.
+    Matches {
+        /// The kept columns of the probing rows.
+        columns: Vec<ColumnLayout>,
+        /// The probed index.
+        index: ResultId,
+        /// What is joined once the rows are there; `None`: ranges of entries have been looked up.
+        joined: Option<JoinedMatches>,
+        /// Rows lie where the scanned table has them.
+        borrowed: Option<Borrowed>,
+        /// Columns whose codes are the packed keys: they have no memory of their own, `r{r}k0` is theirs.
+        twins: Vec<usize>,
+    },
+    /// Rows with packed keys, brought together by key.
+    Collected(CollectedLayout),
+    /// Aggregation states.
+    Groups(GroupsLayout),
+    /// A join index.
+    Index(IndexLayout),
+}
+
+impl ResultLayout {
+    /// What lies in a scanned table; parts that do are not allocated: `r{r}k0` and `r{r}c{i}` are its columns.
+    pub fn borrowed(&self) -> Option<&Borrowed> {
+        match self {
+            Self::Matches { borrowed, .. } => borrowed.as_ref(),
+            Self::Collected(rows) => rows.borrowed.as_ref(),
+            Self::Index(index) => index.borrowed.as_ref(),
+            Self::Rows(_) | Self::Sorted(_) | Self::Groups(_) => None,
+        }
+    }
+}
+
+/// Rows whose packed keys and arguments have been written down for an aggregation; in a result that the graph does not
+/// have, behind those that it has. The executor brings them together by key as `how` says:
+///
+/// | | |
+/// |---|---|
+/// | numbers | `r{r}ids` `u32*`: the number of each row's group; `r{r}groupkeys`: the key of each group |
+/// | sorts keys | `r{r}starts` `u32*`: the first row of each group |
+/// | partitions | `r{r}offsets` `u32*`: the first row of each partition, and the number of rows |
+/// | gathers | `r{r}numbers` `u32*`: the row behind each key |
+///
+/// The number of groups, where it is known before they are aggregated, is [`ControlWord::Pairs`].
+#[derive(Debug, Clone)]
+pub struct CollectedLayout {
+    /// Arguments.
+    pub columns: Vec<ColumnLayout>,
+    /// Bytes of a packed key in `r{r}k0`: 4, 8 or 16.
+    pub key_bytes: u32,
+    /// Bits in use of a packed key; fewer than it has.
+    pub key_bits: u32,
+    /// How rows are brought together.
+    pub how: Regroup,
+    /// Hash bits by which they are partitioned.
+    pub bits: u32,
+    /// Slots of the table that numbers groups, at first.
+    pub slots: u64,
+    /// Rows lie where the scanned table has them.
+    pub borrowed: Option<Borrowed>,
+}
+
+impl CollectedLayout {
+    /// C++ type of a packed key.
+    pub(in crate::codegen) fn key_type(&self) -> &'static str {
+        key_type(self.key_bytes)
+    }
+
+    /// C++ type of a pointer to packed keys.
+    pub(in crate::codegen) fn key_pointer(&self) -> &'static str {
+        key_pointer(self.key_bytes)
+    }
+}
+
+fn key_type(bytes: u32) -> &'static str {
+    match bytes {
+        4 => "u32",
+        8 => "u64",
+        _ => "u128",
+    }
+}
+
+fn key_pointer(bytes: u32) -> &'static str {
+    match bytes {
+        4 => "u32*",
+        8 => "u64*",
+        _ => "u128*",
+    }
+}
+
+/// Groups whose rows have been collected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegroupedLayout {
+    /// The collected rows.
+    pub rows: ResultId,
+    /// As theirs.
+    pub how: Regroup,
+    /// As theirs.
+    pub key_bytes: u32,
+    /// As theirs.
+    pub bits: u32,
+    /// Groups of lower numbers that each block keeps in shared memory, or slots of its table for a partition.
+    pub window: u64,
+}
+
+impl RegroupedLayout {
+    /// C++ type of a packed key.
+    pub(in crate::codegen) fn key_type(&self) -> &'static str {
+        key_type(self.key_bytes)
+    }
+}
+
+/// Where groups live: `r{r}state` holds `slots` zero-initialised states of `stride` bytes. In a hash table a key of one
+/// word lies in its slot behind the state, increased by one, so that 0 is a free slot; longer keys lie apart:
+/// `r{r}keys` `slots * key_words` words of 0xFF bytes, `r{r}states` `slots` zeroed u32.
+#[derive(Debug, Clone)]
+pub struct GroupsLayout {
+    /// Packed keys; empty for an ungrouped aggregate.
+    pub keys: Vec<KeyPlan>,
+    /// Words of a packed key.
+    pub key_words: usize,
+    /// States and calls.
+    pub aggregates: AccumulatorPlan,
+    /// Where.
+    pub placement: GroupPlacement,
+    /// Slots to begin with.
+    pub slots: u64,
+    /// Bytes from one state to the next.
+    pub stride: usize,
+    /// Bytes of a key in its slot, 4 or 8; 0 when it is not there.
+    pub key_bytes: usize,
+    /// First byte of the key in its slot.
+    pub key_offset: usize,
+    /// Slots of a table in each block's shared memory that holds frequent keys, in front of that in device memory; 0: none.
+    pub front: u64,
+    /// Groups of collected rows: there are `cap{r}` states, of which [`ControlWord::Count`] are groups, without gaps. Those of
+    /// partitions have keys `r{r}keys`, of 4, 8 or 16 bytes, and for rows that found no place in a block a table of
+    /// `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
+    pub regrouped: Option<RegroupedLayout>,
+    /// The collected rows that a hash table of these groups is made of.
+    pub collected: Option<ResultId>,
+    /// DISTINCT arguments: one set a call, each an extra hash table named `d{n}keys`, `d{n}states`, `d{n}slots`
+    /// with this many words a key. Its overflow is the result's.
+    pub distinct_words: Vec<usize>,
+}
+
+impl GroupsLayout {
+    /// The layout of groups by `keys`, packed into `key_words` words, with the accumulators of `aggregates`.
+    pub(in crate::codegen) fn new(
+        keys: Vec<KeyPlan>,
+        key_words: usize,
+        aggregates: &AccumulatorPlan,
+        (placement, slots): (GroupPlacement, u64),
+        distinct_words: Vec<usize>,
+    ) -> Self {
+        let hashed = !keys.is_empty() && matches!(placement, GroupPlacement::GlobalHash { .. });
+        let aggregates = aggregates.finished(match placement {
+            _ if keys.is_empty() || hashed => Existence::Known,
+            GroupPlacement::GlobalDense => Existence::OfPlaces,
+            _ => Existence::OfCopies,
+        });
+        let bits: u32 = keys.iter().map(|k| k.bits).sum();
+        let key_bytes = match (hashed, key_words) {
+            // One more than the largest code must fit.
+            (true, 1) if bits < 32 => 4,
+            (true, 1) => 8,
+            _ => 0,
+        };
+        let key_offset = aggregates.bytes.next_multiple_of(key_bytes.max(1));
+        let used = (key_offset + key_bytes).max(1);
+        let stride = stride(used);
+        Self {
+            keys,
+            key_words,
+            aggregates,
+            placement,
+            slots,
+            stride,
+            key_bytes,
+            key_offset,
+            regrouped: None,
+            collected: None,
+            front: 0,
+            distinct_words,
+        }
+    }
+
+    /// The same for groups of collected rows.
+    pub(in crate::codegen) fn regrouped(
+        keys: Vec<KeyPlan>,
+        key_words: usize,
+        aggregates: &AccumulatorPlan,
+        placement: (GroupPlacement, u64),
+        regrouped: RegroupedLayout,
+        distinct_words: Vec<usize>,
+    ) -> Self {
+        // Every state belongs to a group: nothing must tell which do.
+        let exists = AccumulatorPlan::finished(aggregates, Existence::Known);
+        let mut layout = Self::new(keys, key_words, aggregates, placement, distinct_words);
+        layout.stride = stride(exists.bytes.max(1));
+        layout.aggregates = exists;
+        layout.regrouped = Some(regrouped);
+        layout
+    }
+
+    /// Is there a hash table?
+    pub fn hashed(&self) -> bool {
+        self.key_words > 0 && matches!(self.placement, GroupPlacement::GlobalHash { .. })
+    }
+
+    /// C++ type of a key in its slot.
+    pub(in crate::codegen) fn key_type(&self) -> &'static str {
+        if self.key_bytes == 4 { "u32" } else { "u64" }
+    }
+}
+
+/// Bytes from one state of `used` bytes to the next. A state is read in whole sectors: it should not lie in more of them
+/// than it must.
+fn stride(used: usize) -> usize {
+    match used {
+        0..=16 => used.next_power_of_two().max(4),
+        17..=32 => 32,
+        _ => used.next_multiple_of(16),
+    }
+}
+
+/// The key of every row of a side of a materialised join: `r{r}k0`, unsigned integers of `width` bytes.
+///
+/// Keys of entries and of rows are codes below `2^bits`. The key of an entry that matches nothing is all ones, that of
+/// a probing row that matches nothing one less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinKeys {
+    /// How the sides are joined.
+    pub join: MaterializedJoin,
+    /// 4, 8 or 16.
+    pub width: u32,
+    /// Bits of a code; fewer than the width has.
+    pub bits: u32,
+}
+
+impl JoinKeys {
+    /// The C++ type of a key.
+    pub(in crate::codegen) fn c_type(&self) -> &'static str {
+        key_type(self.width)
+    }
+
+    /// The C++ type of a pointer to keys.
+    pub(in crate::codegen) fn pointer(&self) -> &'static str {
+        key_pointer(self.width)
+    }
+
+    /// C++ text of the key, from the text of its packed words.
+    pub(in crate::codegen) fn packed(&self, words: &[String]) -> String {
+        match words {
+            [high, low] => format!("((u128)({high}) << 64 | (u128)({low}))"),
+            _ => format!("({})({})", self.c_type(), words.join(" | ")),
+        }
+    }
+}
+
+/// A `Matches` result that is joined with its index when its rows are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JoinedMatches {
+    /// As those of the index.
+    pub keys: JoinKeys,
+    /// `Inner`, `Left`, `Semi` or `Anti`.
+    pub kind: ProbeKind,
+    /// Set `r{index}marks` for entries with a match.
+    pub marks: bool,
+}
+
+/// A join index.
+#[derive(Debug, Clone)]
+pub struct IndexLayout {
+    /// Perfect, hash, or rows to be joined in memory.
+    pub kind: IndexKind,
+    /// Of rows to be joined in memory.
+    pub join_keys: Option<JoinKeys>,
+    /// Perfect: number of possible keys. `r{r}bits` has one bit for each, zeroed.
+    pub domain: u64,
+    /// Words of a packed key (`r{r}k{w}`); 0 for a cross join. A first word of all ones: the row has a NULL
+    /// key and is not to be entered (it is there for `track_matches`).
+    pub key_words: usize,
+    /// How each key is coded.
+    pub keys: Vec<KeyPlan>,
+    /// A key that can be NULL has a code for it, and NULL equals NULL.
+    pub null_equal: bool,
+    /// No duplicates; a perfect unique index is complete after its pipeline, its payload columns have
+    /// `domain` rows, addressed by key code.
+    pub unique: bool,
+    /// The set of keys is enough: no payload, no entries.
+    pub existence: bool,
+    /// `r{r}marks`: one bit an entry (perfect unique or existence: a key), zeroed.
+    pub track_matches: bool,
+    /// Payload, addressed by entry (perfect unique: by key code).
+    pub columns: Vec<ColumnLayout>,
+    /// Rows to be joined in memory lie where the scanned table has them.
+    pub borrowed: Option<Borrowed>,
+}
+
+/// Where the rows of a result are those of a table, in the table's order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Borrowed {
+    /// Number of the scan.
+    pub scan: usize,
+    /// The table's column whose codes are the packed keys; `None`: keys are written.
+    pub key: Option<usize>,
+    /// By column of the result: the table's column that stands for it; `None`: it is written.
+    pub columns: Vec<Option<usize>>,
+}
+
+impl Borrowed {
+    /// Is nothing left to be written?
+    pub(in crate::codegen) fn whole(&self) -> bool {
+        self.key.is_some() && self.columns.iter().all(Option::is_some)
+    }
+
+    /// The table's columns that stand for something.
+    pub fn used(&self) -> Vec<usize> {
+        let columns = self.columns.iter().copied();
+        columns.chain([self.key]).flatten().collect()
+    }
+
+    /// For EXPLAIN: what becomes of the result `name`.
+    pub(in crate::codegen) fn reason(&self, name: &str) -> String {
+        let lent = self.columns.iter().flatten().count() + usize::from(self.key.is_some());
+        let all = self.columns.len() + 1;
+        format!("{name} stays in its table: {lent} of {all} columns and keys are read there")
+    }
+
+    /// Is this column of the result one of the table's?
+    pub(in crate::codegen) fn has(&self, column: usize) -> bool {
+        self.columns.get(column).is_some_and(Option::is_some)
+    }
+}

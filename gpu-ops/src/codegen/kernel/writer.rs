@@ -1,0 +1,155 @@
+//! The text of one kernel under construction: arguments, control words, shared memory, the loop over a thread's rows.
+
+use std::fmt::Write as _;
+
+use crate::codegen::ir::context::Known;
+use crate::codegen::ir::pipeline::{EmittedPipeline, Test};
+use crate::codegen::ir::program::SourceRows;
+use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord, IndexLayout, ResultLayout};
+use crate::codegen::ir::slot::{Part, Slot};
+use crate::error::{GpuError, Result};
+use crate::graph::ResultId;
+
+/// Threads a block of most generated kernels.
+pub const BLOCK_THREADS: u32 = 256;
+
+macro_rules! line {
+    ($writer:expr, $($arg:tt)*) => {{ let _ = writeln!($writer.text, $($arg)*); }};
+}
+pub(in crate::codegen) use line;
+
+/// Builds the text of one kernel.
+pub(in crate::codegen) struct KernelWriter<'a> {
+    pub(in crate::codegen) pipeline: &'a mut EmittedPipeline,
+    pub(in crate::codegen) known: &'a [Option<Known>],
+    pub(in crate::codegen) fault_word: usize,
+    /// Statements of the kernel.
+    pub(in crate::codegen) text: String,
+    /// Types that the struct in shared memory is made of.
+    pub(in crate::codegen) structs: String,
+    /// Members of the kernel's struct in shared memory.
+    pub(in crate::codegen) shared: String,
+    pub(in crate::codegen) shared_bytes: usize,
+    /// Columns that some step has read already.
+    pub(in crate::codegen) loaded: Vec<usize>,
+    pub(in crate::codegen) scan_columns: Vec<usize>,
+}
+
+impl KernelWriter<'_> {
+    /// C++ text of a pointer among the arguments.
+    pub(in crate::codegen) fn pointer(&mut self, slot: Slot, c_type: &'static str) -> String {
+        self.pipeline.state.arguments.pointer(slot, c_type)
+    }
+
+    /// C++ text of a size among the arguments.
+    pub(in crate::codegen) fn size(&mut self, slot: Slot) -> String {
+        self.pipeline.state.arguments.size(slot)
+    }
+
+    /// C++ text of the control word of a result.
+    pub(in crate::codegen) fn control(&mut self, result: ResultId, word: ControlWord) -> String {
+        let control = self.pointer(Slot::Control, "u64*");
+        format!("{control}[{}]", result * CONTROL_WORDS + word as usize)
+    }
+
+    /// The layout of a result.
+    pub(in crate::codegen) fn known(&self, result: ResultId) -> Option<&ResultLayout> {
+        self.known.get(result)?.as_ref().map(|k| &k.layout)
+    }
+
+    /// Are the pairs of this result a list?
+    fn is_listed(&self, result: ResultId) -> bool {
+        matches!(
+            self.known(result),
+            Some(ResultLayout::Matches {
+                joined: Some(_),
+                ..
+            })
+        )
+    }
+
+    pub(in crate::codegen) fn index(&self, result: ResultId) -> Result<&IndexLayout> {
+        match self.known(result) {
+            Some(ResultLayout::Index(layout)) => Ok(layout),
+            _ => Err(GpuError::Internal(format!(
+                "result {result} is not an index"
+            ))),
+        }
+    }
+
+    /// A member of the shared struct, 16-byte aligned.
+    pub(in crate::codegen) fn share(&mut self, declaration: &str, bytes: usize) {
+        let _ = writeln!(self.shared, "  alignas(16) {declaration};");
+        self.shared_bytes += bytes.next_multiple_of(16);
+    }
+
+    /// C++ text of the number of rows that the kernel goes over.
+    pub(in crate::codegen) fn source_count(&mut self) -> String {
+        let rows = self.size(Slot::SourceRows);
+        match self.pipeline.source_rows {
+            SourceRows::Rows(result) => {
+                let count = self.control(result, ControlWord::Count);
+                format!("min_u64({count}, {rows})")
+            }
+            SourceRows::Pairs(result) if self.is_listed(result) => {
+                let count = self.control(result, ControlWord::Pairs);
+                let capacity = self.size(Slot::Pairs(result));
+                format!("min_u64({count}, {capacity})")
+            }
+            SourceRows::Pairs(result) => {
+                let count = self.control(result, ControlWord::Count);
+                let capacity = self.size(Slot::Capacity(result));
+                let pairs = self.pointer(Slot::Result(result, Part::Pairs), "const u64*");
+                format!("{pairs}[min_u64({count}, {capacity})]")
+            }
+            SourceRows::One => "1".to_string(),
+            _ => rows,
+        }
+    }
+
+    /// C++ text of the first row that the kernel goes over, where that is not always 0: of a table, which may come in
+    /// strides. Rows keep their numbers in the table, and addresses of columns are such that these lead to them.
+    pub(in crate::codegen) fn first_row(&mut self) -> Option<String> {
+        match self.pipeline.source_rows {
+            SourceRows::Scan(_) => Some(self.size(Slot::FirstRow)),
+            _ => None,
+        }
+    }
+
+    /// C++ text of what tells whether the query was stopped: arguments of `stop_watch` (`stop.cuh`).
+    pub(in crate::codegen) fn stop_arguments(&mut self) -> String {
+        let word = self.pointer(Slot::StopWord, "const u64*");
+        let number = self.size(Slot::StopNumber);
+        format!("{word}, {number}")
+    }
+
+    /// Faults of this thread's rows, for the host.
+    pub(in crate::codegen) fn report_faults(&mut self) {
+        if self.pipeline.state.faults {
+            let control = self.pointer(Slot::Control, "u64*");
+            line!(
+                self,
+                "  if (fault != 0) atomicMax({control} + {}, (u64)fault);",
+                self.fault_word
+            );
+        }
+    }
+
+    /// Keep the rows of `mask` that pass.
+    pub(in crate::codegen) fn filter(&mut self, test: &Test, mask: &str) {
+        self.load(&test.columns);
+        line!(self, "    if ({mask} != 0) {{ u32 pass = 0;");
+        self.row_loop(&test.lines, mask);
+        line!(self, "        pass |= (u32)({}) << k;", test.passes);
+        line!(self, "      }}\n      {mask} &= pass;\n    }}");
+    }
+
+    /// Open the loop over a thread's rows; the caller closes it. `alive`: the row's bit of `mask`.
+    pub(in crate::codegen) fn row_loop(&mut self, lines: &[String], mask: &str) {
+        line!(self, "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {{");
+        line!(self, "        const bool alive = (({mask} >> k) & 1) != 0;");
+        for text in lines {
+            line!(self, "        {text}");
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! From a pipeline of the graph to statements: its source, its stages, its sink.
+
+pub(in crate::codegen) mod collected;
+pub(in crate::codegen) mod collected_by_hash;
+pub(in crate::codegen) mod settle;
+pub(in crate::codegen) mod sinks;
+pub(in crate::codegen) mod sources;
+pub(in crate::codegen) mod stages;
+pub(in crate::codegen) mod thread_rows;
+pub(in crate::codegen) mod union;
+pub(in crate::codegen) mod written_rows;

@@ -1,0 +1,116 @@
+//! The source and the stages of a pipeline as statements, before any text of a kernel is written.
+//!
+//! Values, ranges and encodings are known here, and the policy is asked which data structure stands behind a build or an
+//! aggregation. [`crate::codegen::shape`] turns the outcome into CUDA C++.
+
+use super::sources;
+use super::thread_rows::rows_a_thread;
+use crate::codegen::ir::context::Context;
+use crate::codegen::ir::pipeline::{Begun, EmittedStep};
+use crate::codegen::ir::results::ResultLayout;
+use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
+use crate::codegen::ir::state::KernelState;
+use crate::codegen::join::probe::emit_probe;
+use crate::codegen::value::filter::{group_conjuncts, test};
+use crate::error::{GpuError, Result};
+use crate::graph::{Pipeline, ProbeKind, ResultId, Source, Stage};
+
+/// Emit the source and the stages of a pipeline.
+pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Begun> {
+    let mut state = KernelState::default();
+    state.bases = context.bases.clone();
+    let source = sources::source(context, &pipeline.source, &mut state)?;
+    let mut scope = source.scope;
+    let mut steps = Vec::new();
+    let mut probes = 0;
+    let mut loops = false;
+    let mut bound = source.bound;
+    let mut tree = None;
+    for stage in &pipeline.stages {
+        match stage {
+            Stage::Filter(conjuncts) => {
+                for group in group_conjuncts(conjuncts) {
+                    steps.push(EmittedStep::Filter(test(&group, &scope, &mut state)?));
+                }
+            }
+            Stage::Scalar(result) => scalar(context, *result, &mut scope)?,
+            Stage::Mark(index) => steps.push(mark(context, &pipeline.source, *index)?),
+            Stage::Probe(probe) => {
+                let emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+                loops |= emitted.ranges;
+                probes += 1;
+                steps.push(EmittedStep::Probe(emitted));
+            }
+            Stage::Expand(probe) => {
+                let mut emitted = emit_probe(context, probe, probes, &mut scope, &mut state)?;
+                if !matches!(probe.kind, ProbeKind::Inner | ProbeKind::Left)
+                    || probe.kind == ProbeKind::Left && !probe.residual.is_empty()
+                {
+                    return Err(GpuError::Internal("an expansion by this probe".into()));
+                }
+                emitted.ranges = true;
+                probes += 1;
+                steps.push(EmittedStep::Expand(emitted));
+                let matches = context.known(probe.index)?.bound.max(1);
+                bound = bound.saturating_mul(matches);
+                tree = Some(context.graph.tree);
+            }
+        }
+    }
+    // A loop over matches is unrolled once a row of the thread: one row keeps the kernel small and even.
+    // Strings are walked one a thread as well: neighbouring threads then share the sectors they touch.
+    // Look-ups wait for memory whether a thread has four rows or eight, and code for four is compiled in half the time.
+    // The nodes of a tree come one at a time as well.
+    let thread_rows = match (loops || state.text || tree.is_some(), probes > 0) {
+        (true, _) => 1,
+        (false, true) => source.thread_rows.min(4),
+        (false, false) => source.thread_rows,
+    };
+    Ok(Begun {
+        rows_a_thread: match tree {
+            // Work moves between threads.
+            Some(_) => bound,
+            None => rows_a_thread(context, source.bound, thread_rows),
+        },
+        state,
+        source_rows: source.rows,
+        source_bound: source.bound,
+        bound,
+        tree,
+        prologue: source.prologue,
+        scope,
+        steps,
+        probes,
+        thread_rows,
+    })
+}
+
+/// Mark the entries of the pairs at hand.
+fn mark(context: &Context<'_>, source: &Source, index: ResultId) -> Result<EmittedStep> {
+    let probe = match source {
+        Source::Pairs(matches) => context.graph.probed_by(*matches),
+        _ => None,
+    };
+    let entries = probe.is_some_and(|probe| probe.index == index && probe.kind.appends_payload());
+    match entries {
+        true => Ok(EmittedStep::Mark(index)),
+        false => Err(GpuError::Internal("marks of other than pairs".into())),
+    }
+}
+
+/// Append the columns of a scalar subquery's result.
+fn scalar(context: &Context<'_>, result: ResultId, scope: &mut Vec<ScopeColumn>) -> Result<()> {
+    let ResultLayout::Rows(columns) = &context.known(result)?.layout else {
+        return Err(GpuError::Internal(
+            "a scalar subquery that is not rows".into(),
+        ));
+    };
+    for (column, layout) in columns.iter().enumerate() {
+        scope.push(ScopeColumn {
+            shape: Shape::Stored(layout.clone()),
+            access: Access::Broadcast { result, column },
+            nullable: true,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,3 @@
+//! Orders: packed key words, and the gather of rows.
+
+pub(in crate::codegen) mod kernels;

@@ -1,0 +1,348 @@
+//! String expressions, evaluated once per distinct value and looked up by code.
+//!
+//! DataFusion itself evaluates the expression over the dictionary (and over one NULL), so any
+//! deterministic function of a string column runs exactly as on the CPU. The results go to the device
+//! as a table of one entry a code plus one for NULL; up to 64 booleans travel as two words of
+//! the kernel's arguments.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
+use arrow::compute::concat;
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::scalar::ScalarValue;
+
+use crate::codegen::ir::range::Range;
+use crate::codegen::ir::refusal::{needs_codes, unsupported};
+use crate::codegen::ir::value::{CType, Meaning, Value};
+use crate::codegen::value::scalar::{Emitter, integer_of, text_type};
+use crate::column::{Dictionary, distinct_strings, map, merge_dictionaries, translate_codes};
+use crate::error::{GpuError, Result};
+
+impl Emitter<'_> {
+    pub(in crate::codegen) fn per_distinct(
+        &mut self,
+        index: usize,
+        function: &Arc<dyn PhysicalExpr>,
+    ) -> Result<Value> {
+        let data_type = &self.columns[index].data_type();
+        let input = self.column(index)?;
+        let dictionary = match &input.meaning {
+            Meaning::Code(dictionary) => dictionary,
+            Meaning::Row(column) => {
+                let text = self.text_of_row(&input, column);
+                return self.text_function(text, function);
+            }
+            _ => return needs_codes("expressions over strings that are computed"),
+        };
+        let results = evaluate(function, dictionary, data_type)?;
+        let entries = results.len();
+        let valid_input = input.valid.clone();
+        let code = input.text.clone();
+        let entry = match &valid_input {
+            None => self.bind(CType::I32, code),
+            Some(valid) => self.bind(CType::I32, format!("{valid} ? {code} : {}", entries - 1)),
+        };
+        // The entry of NULL matters only when the column has nulls.
+        let reachable = if valid_input.is_some() {
+            entries
+        } else {
+            entries - 1
+        };
+        let has_null = (0..reachable).any(|i| results.is_null(i));
+
+        if let Some(values) = results.as_boolean_opt() {
+            if entries <= 64 {
+                let mask = |bit: &dyn Fn(usize) -> bool| {
+                    (0..entries)
+                        .filter(|i| bit(*i))
+                        .fold(0u64, |m, i| m | (1 << i))
+                };
+                let truth = mask(&|i| values.is_valid(i) && values.value(i));
+                let truth = self.state.arguments.literal((truth as i64).into(), false);
+                let text = self.bind_bool(format!("(((u64){truth} >> {entry}) & 1) != 0"));
+                let valid = has_null.then(|| {
+                    let known = mask(&|i| values.is_valid(i));
+                    let known = self.state.arguments.literal((known as i64).into(), false);
+                    self.bind_bool(format!("(((u64){known} >> {entry}) & 1) != 0"))
+                });
+                return Ok(Value::boolean(text, valid));
+            }
+            let bytes = (0..entries)
+                .map(|i| u8::from(values.is_valid(i) && values.value(i)))
+                .collect();
+            let pointer = self.table("const u8*", bytes);
+            let text = self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"));
+            let valid = self.lookup_validity(&results, &entry, has_null);
+            return Ok(Value::boolean(text, valid));
+        }
+
+        let valid = self.lookup_validity(&results, &entry, has_null);
+        match results.data_type() {
+            DataType::Utf8
+            | DataType::LargeUtf8
+            | DataType::Utf8View
+            | DataType::Dictionary(..) => {
+                let (distinct, codes) = distinct_strings(&results)?;
+                let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
+                let pointer = self.table("const i32*", bytes);
+                let text = self.bind(CType::I32, format!("__ldg({pointer} + {entry})"));
+                let range = Range::new(0, distinct.len().max(1) as i128 - 1);
+                let meaning = Meaning::Code(Arc::new(Dictionary { values: distinct }));
+                Ok(Value {
+                    text,
+                    c_type: CType::I32,
+                    range,
+                    valid,
+                    meaning,
+                })
+            }
+            DataType::Float64 | DataType::Float32 => {
+                let as_f64 = arrow::compute::cast(&results, &DataType::Float64)?;
+                let values = as_f64.as_primitive::<arrow::datatypes::Float64Type>();
+                let bytes = values
+                    .values()
+                    .iter()
+                    .flat_map(|v| v.to_ne_bytes())
+                    .collect();
+                let pointer = self.table("const f64*", bytes);
+                let c_type = if *results.data_type() == DataType::Float64 {
+                    CType::F64
+                } else {
+                    CType::F32
+                };
+                let text = self.bind(
+                    c_type,
+                    format!("({})__ldg({pointer} + {entry})", c_type.name()),
+                );
+                Ok(Value {
+                    text,
+                    c_type,
+                    range: Range::FULL,
+                    valid,
+                    meaning: Meaning::Number,
+                })
+            }
+            _ => {
+                let Some(numbers) = integers(&results)? else {
+                    return unsupported(format!(
+                        "a string function returning {}",
+                        results.data_type()
+                    ));
+                };
+                let least = numbers.iter().copied().min().unwrap_or(0).min(0);
+                let largest = numbers.iter().copied().max().unwrap_or(0).max(0);
+                let range = Range::new(least, largest);
+                let c_type = CType::for_range(range);
+                if c_type == CType::I128 {
+                    return unsupported("a string function returning 128-bit values");
+                }
+                let bytes = numbers
+                    .iter()
+                    .flat_map(|n| (*n as i64).to_ne_bytes())
+                    .collect();
+                let pointer = self.table("const i64*", bytes);
+                let text = self.bind(
+                    c_type,
+                    format!("({})__ldg({pointer} + {entry})", c_type.name()),
+                );
+                Ok(Value {
+                    text,
+                    c_type,
+                    range,
+                    valid,
+                    meaning: Meaning::Number,
+                })
+            }
+        }
+    }
+
+    /// Two values that are codes as codes of one dictionary, so that they compare as their strings do.
+    ///
+    /// # Errors
+    /// [`GpuError::NeedsCodes`] when a value is no code.
+    pub(in crate::codegen) fn unify_codes(
+        &mut self,
+        a: &Value,
+        b: &Value,
+    ) -> Result<(Value, Value)> {
+        let (Meaning::Code(x), Meaning::Code(y)) = (&a.meaning, &b.meaning) else {
+            return needs_codes(
+                "strings of different columns together, not all dictionary encoded",
+            );
+        };
+        if Arc::ptr_eq(x, y) {
+            return Ok((a.clone(), b.clone()));
+        }
+        let (merged, of_a, of_b) = merge_dictionaries(x, y)?;
+        Ok((
+            self.recoded(a, &merged, of_a),
+            self.recoded(b, &merged, of_b),
+        ))
+    }
+
+    /// Codes of several dictionaries as codes of one; other values, and NULL literals, stay as they are.
+    ///
+    /// # Errors
+    /// As [`merge_dictionaries`].
+    pub(in crate::codegen) fn one_dictionary(&mut self, values: Vec<Value>) -> Result<Vec<Value>> {
+        let mut merged: Option<Arc<Dictionary>> = None;
+        for value in &values {
+            if let Meaning::Code(own) = &value.meaning {
+                merged = Some(match &merged {
+                    Some(others) if !Arc::ptr_eq(others, own) => merge_dictionaries(others, own)?.0,
+                    _ => Arc::clone(own),
+                });
+            }
+        }
+        let Some(merged) = merged else {
+            return Ok(values);
+        };
+        let recoded = values.into_iter().map(|value| match &value.meaning {
+            Meaning::Code(own) if !Arc::ptr_eq(own, &merged) => {
+                let codes = translate_codes(own, &merged)?;
+                Ok(self.recoded(&value, &merged, codes))
+            }
+            _ => Ok(value),
+        });
+        recoded.collect()
+    }
+
+    /// A constant string: the one code of a dictionary of its own.
+    pub(in crate::codegen) fn string_constant(
+        &mut self,
+        text: &str,
+        data_type: &DataType,
+    ) -> Result<Value> {
+        let value = ScalarValue::from(text).cast_to(&text_type(data_type))?;
+        let dictionary = Dictionary {
+            values: value.to_array()?,
+        };
+        Ok(Value {
+            text: self.bind(CType::I32, "0".into()),
+            c_type: CType::I32,
+            range: Range::point(0),
+            valid: None,
+            meaning: Meaning::Code(Arc::new(dictionary)),
+        })
+    }
+
+    /// A code of another dictionary as one of `merged`: `codes` by code.
+    fn recoded(&mut self, value: &Value, merged: &Arc<Dictionary>, mut codes: Vec<i32>) -> Value {
+        let same = codes.iter().enumerate().all(|(i, code)| i as i32 == *code);
+        let text = if same {
+            value.text.clone()
+        } else {
+            // Rows without a string have code 0, even of an empty dictionary.
+            codes.resize(codes.len().max(1), 0);
+            let bytes = codes.iter().flat_map(|code| code.to_ne_bytes()).collect();
+            let pointer = self.table("const i32*", bytes);
+            self.bind(CType::I32, format!("__ldg({pointer} + {})", value.text))
+        };
+        Value {
+            text,
+            c_type: CType::I32,
+            range: Range::new(0, merged.len().max(1) as i128 - 1),
+            valid: value.valid.clone(),
+            meaning: Meaning::Code(Arc::clone(merged)),
+        }
+    }
+
+    pub(in crate::codegen) fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
+        self.state.table(c_type, bytes)
+    }
+
+    fn lookup_validity(
+        &mut self,
+        results: &ArrayRef,
+        entry: &str,
+        has_null: bool,
+    ) -> Option<String> {
+        has_null.then(|| {
+            let bytes = (0..results.len())
+                .map(|i| u8::from(results.is_valid(i)))
+                .collect();
+            let pointer = self.table("const u8*", bytes);
+            self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"))
+        })
+    }
+}
+
+/// Strings that one thread evaluates at a time.
+const EVALUATED: usize = 1 << 18;
+
+/// The expression over every distinct value, then over NULL; large dictionaries in parts, on all cores.
+fn evaluate(
+    function: &Arc<dyn PhysicalExpr>,
+    dictionary: &Dictionary,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    let values = &dictionary.values;
+    let parts = (0..values.len()).step_by(EVALUATED);
+    let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
+    let parts = parts.chain([new_null_array(values.data_type(), 1)]);
+    let results = map(parts.collect(), |part| {
+        evaluate_part(function, part, data_type)
+    })?;
+    let results = results.into_iter().collect::<Result<Vec<_>>>()?;
+    let results: Vec<&dyn Array> = results.iter().map(|part| &**part).collect();
+    Ok(concat(&results)?)
+}
+
+fn evaluate_part(
+    function: &Arc<dyn PhysicalExpr>,
+    input: ArrayRef,
+    data_type: &DataType,
+) -> Result<ArrayRef> {
+    let input = if input.data_type() == data_type {
+        input
+    } else {
+        arrow::compute::cast(&input, data_type)?
+    };
+    let schema = Schema::new(vec![Field::new("value", data_type.clone(), true)]);
+    let rows = input.len();
+    let batch = RecordBatch::try_new(Arc::new(schema), vec![input])?;
+    // A value that fails may belong to rows that a filter removes: the CPU knows, as it sees only the others.
+    let results = function.evaluate(&batch).map_err(|error| {
+        GpuError::Unsupported(format!(
+            "{function} fails for one of the column's values ({})",
+            error.strip_backtrace()
+        ))
+    })?;
+    let results = results.into_array(rows)?;
+    Ok(match results.data_type() {
+        // Parts of one result have one dictionary after this.
+        DataType::Dictionary(_, value) => arrow::compute::cast(&results, value)?,
+        _ => results,
+    })
+}
+
+/// The integer behind each entry and their range; 0 for NULL. `None` when a value is no integer.
+fn integers(results: &ArrayRef) -> Result<Option<Vec<i128>>> {
+    let widened = |values: &mut dyn Iterator<Item = i128>| {
+        let numbers = values.enumerate();
+        let numbers = numbers.map(|(i, n)| if results.is_valid(i) { n } else { 0 });
+        numbers.collect()
+    };
+    if let Some(values) = results.as_primitive_opt::<Int32Type>() {
+        return Ok(Some(widened(
+            &mut values.values().iter().map(|v| i128::from(*v)),
+        )));
+    }
+    if let Some(values) = results.as_primitive_opt::<Int64Type>() {
+        return Ok(Some(widened(
+            &mut values.values().iter().map(|v| i128::from(*v)),
+        )));
+    }
+    let mut numbers = Vec::with_capacity(results.len());
+    for i in 0..results.len() {
+        let scalar = ScalarValue::try_from_array(results, i)?;
+        match integer_of(&scalar) {
+            Some(number) => numbers.push(number),
+            None if scalar.is_null() => numbers.push(0),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(numbers))
+}
