@@ -451,7 +451,9 @@ fn in_parts(profile: &GroupProfile, choice: &PlacementChoice) -> Option<Placemen
     let room = profile.room?;
     let state = profile.state_bytes as u64;
     let bytes = match choice.placement {
-        GroupPlacement::GlobalHash { capacity } => {
+        GroupPlacement::GlobalHash { .. } => {
+            // With all groups to expect: what it begins with says nothing.
+            let capacity = slots_of(expected(profile), state + limits::SLOT_OVERHEAD);
             let key = 8 * profile.key_words as u64;
             capacity.saturating_mul(state.saturating_add(key))
         }
@@ -503,14 +505,9 @@ fn expected(profile: &GroupProfile) -> u64 {
         .clamp(1, most)
 }
 
-/// Fill below one half while the table fits the L2 cache or the TLB's reach, else below 83 %.
-fn hash(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
-    let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
-    let cached = (on.device.l2_cache as u64 / slot).max(limits::HASH_SLOTS);
-    let most = profile.max_groups.min(profile.rows).max(1);
-    // The bound is often loose, and the estimate may be wrong: the table grows.
-    let room = on.machine.budget().hash_groups() / slot / 2;
-    let groups = expected(profile).min(room.max(limits::HASH_SLOTS));
+/// Slots, of so many bytes each, of a table for so many groups: fill below one half while the table fits the L2 cache or the
+/// TLB's reach, else below 83 %.
+fn slots_of(groups: u64, slot: u64) -> u64 {
     let half_full = groups
         .saturating_mul(2)
         .checked_next_power_of_two()
@@ -518,11 +515,22 @@ fn hash(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
     let capacity = if half_full.saturating_mul(slot) <= limits::TLB_REACH {
         half_full
     } else {
-        (groups + groups / 5)
+        (groups.saturating_add(groups / 5))
             .checked_next_power_of_two()
             .unwrap_or(1 << 63)
     };
-    let capacity = capacity.max(limits::HASH_SLOTS);
+    capacity.max(limits::HASH_SLOTS)
+}
+
+/// A hash table that begins with room for the groups to expect, as far as it may take memory at its beginning.
+fn hash(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
+    let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
+    let cached = (on.device.l2_cache as u64 / slot).max(limits::HASH_SLOTS);
+    let most = profile.max_groups.min(profile.rows).max(1);
+    // The bound is often loose, and the estimate may be wrong: the table grows.
+    let room = on.machine.budget().hash_groups() / slot / 2;
+    let groups = expected(profile).min(room.max(limits::HASH_SLOTS));
+    let capacity = slots_of(groups, slot);
     let place = if capacity <= cached {
         "in the L2 cache"
     } else {
