@@ -66,6 +66,12 @@ impl Budget {
         self.0 / 12
     }
 
+    /// Probing rows of a pair of partitions, which come in pieces where they are many more: those without a match and those of
+    /// a frequent key lie in one partition.
+    pub(crate) fn probing_rows(self) -> u64 {
+        self.portion() / 2
+    }
+
     /// A partition of a join's side: several lie on the device at a time, and chunks that are not spilled.
     pub(crate) fn join_partition(self) -> u64 {
         self.0 / 48
@@ -154,6 +160,11 @@ impl Free {
     /// Each of two buffers that the copy bandwidth is measured with: smaller ones rather than evictions.
     pub(crate) fn copy_buffer(self) -> u64 {
         self.bytes / 4
+    }
+
+    /// Each of the buffers that a device is calibrated on.
+    pub(crate) fn calibrated(self) -> u64 {
+        self.bytes / 2
     }
 
     /// Slots of strides beside `results` bytes of results: as far as they can do with less no more than these leave, but a

@@ -279,6 +279,8 @@ fn complete<T>(
     finished: Finished<T>,
 ) -> (T, FragmentReport) {
     report.choices.extend(prepared.choices.iter().cloned());
+    let portions = finished.portions.iter();
+    report.portions = portions.map(|p| (p.step, p.to_string())).collect();
     report.early_strides = finished.early_strides;
     report.kernel_ms = finished.kernel_ms;
     report.kernels = finished.kernels;
