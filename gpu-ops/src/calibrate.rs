@@ -48,7 +48,11 @@ impl Extent {
                 bytes: 1 << 13,
             };
         }
-        let half = (runtime.pool().available() as u64 / 2).clamp(1 << 13, MOST_BYTES);
+        let half = runtime
+            .pool()
+            .free()
+            .calibrated()
+            .clamp(1 << 13, MOST_BYTES);
         Self {
             accesses: 1 << 26,
             bytes: 1 << half.ilog2(),

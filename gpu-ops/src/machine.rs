@@ -11,6 +11,7 @@ mod store;
 use std::fmt;
 
 use crate::device::DeviceInfo;
+use crate::memory::Budget;
 
 pub use store::{load, save, stored_at};
 
@@ -78,7 +79,7 @@ pub struct Machine {
     pub device: String,
     /// Measured, or not yet.
     pub origin: Origin,
-    /// Device memory, bytes.
+    /// Device memory that queries may use, bytes.
     pub memory: f64,
     /// L2 cache, bytes.
     pub l2: f64,
@@ -131,6 +132,11 @@ const MIB: f64 = KIB * KIB;
 const GIB: f64 = KIB * MIB;
 
 impl Machine {
+    /// Device memory that queries may use.
+    pub fn budget(&self) -> Budget {
+        Budget::of(self.memory as u64)
+    }
+
     /// One H200 (141 GB, 132 multiprocessors, 60 MB of L2), CUDA 13.0: medians of 2^26 accesses by the kernels of
     /// [`crate::calibrate`]. Random accesses keep the L2 cache's price up to 32 MB, half of it: each half of the device
     /// has a copy of what it reads. Writes and atomics beyond it cost 2.4 reads, a sector in and out.

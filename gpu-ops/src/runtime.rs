@@ -21,14 +21,13 @@ use crate::device::{Device, Kernel, StopSignal, Stream, StreamLease, Streams};
 use crate::error::{GpuError, Result};
 use crate::machine::Machine;
 use crate::memory::{
-    DeviceBuffer, KeptResults, LadderCounts, MemoryPool, PressureHandler, memory_of_machine,
+    Budget, DeviceBuffer, Free, KeptResults, LadderCounts, MemoryPool, PressureHandler,
+    memory_of_machine,
 };
 use crate::stop::StopWords;
 use crate::tables::TableCache;
 use crate::trace::{StreamSpan, Trace, Work};
 
-/// Device memory left to the driver, to modules and to other programs: a twentieth, at least this.
-const HEADROOM: usize = 256 << 20;
 /// Bytes of one side of the copy whose bandwidth is measured.
 const COPY_BYTES: usize = 1 << 30;
 const COPY_BYTES_EMULATED: usize = 1 << 20;
@@ -98,13 +97,11 @@ pub struct Runtime {
 
 /// The pool's budget on a device: as asked for, else what is free and what the pool `holds` of it but for a reserve.
 fn budget_on(device: &dyn Device, asked: Option<usize>, holds: usize) -> Result<usize> {
-    match asked {
-        Some(bytes) => Ok(bytes.min(device.info().memory)),
-        None => {
-            let free = device.free_memory()?.saturating_add(holds);
-            Ok(free.saturating_sub((free / 20).max(HEADROOM)))
-        }
-    }
+    let budget = match asked {
+        Some(bytes) => Budget::within(device.info().memory as u64, Some(bytes as u64)),
+        None => Budget::of_free(device.free_memory()?.saturating_add(holds) as u64),
+    };
+    Ok(budget.bytes() as usize)
 }
 
 impl Runtime {
@@ -263,9 +260,13 @@ impl Runtime {
     }
 
     /// Bytes of device memory that an allocation can get: free ones, and those of what is kept for later queries and nobody uses.
-    pub(crate) fn attainable_memory(&self) -> usize {
+    pub(crate) fn attainable_memory(&self) -> Free {
         let kept = self.indexes().idle_bytes() + self.tables().idle_bytes();
-        self.pool.available().saturating_add(kept)
+        let free = self.pool.free();
+        Free {
+            bytes: free.bytes.saturating_add(kept as u64),
+            ..free
+        }
     }
 
     /// Let go of everything that is kept for later queries and that no query uses; returns the bytes that went.
@@ -386,7 +387,9 @@ impl Runtime {
             COPY_BYTES
         };
         // A small budget gives a smaller copy rather than evictions.
-        let bytes = wanted.min(self.pool.available() / 4).max(4096);
+        let bytes = wanted
+            .min(self.pool.free().copy_buffer() as usize)
+            .max(4096);
         let source = self.pool.allocate(bytes, "measuring the copy bandwidth")?;
         let target = self.pool.allocate(bytes, "measuring the copy bandwidth")?;
         let stream = self.device.create_stream()?;
@@ -424,7 +427,8 @@ fn half_of_host_memory() -> usize {
     let total = memory_of_machine("MemTotal");
     let limit = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
     let limit = limit.and_then(|text| number(&text));
-    total.into_iter().chain(limit).min().unwrap_or(8 << 30) / 2
+    let memory = total.into_iter().chain(limit).min().unwrap_or(8 << 30);
+    Budget::of_host(memory as u64).bytes() as usize
 }
 
 /// The first GPU that opens, or why the first did not.

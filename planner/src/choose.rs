@@ -167,12 +167,8 @@ mod limits {
     /// … or this many times the bytes of a hash table for the groups to expect: an access to the array needs no
     /// key and no retry,
     pub(super) const DENSE_TIMES_HASH: u64 = 3;
-    /// … but never more than this share of device memory.
-    pub(super) const DENSE_MEMORY_SHARE: u64 = 8;
     /// Bytes a hash slot needs beside the state: the key's hash and a lock word.
     pub(super) const SLOT_OVERHEAD: u64 = 16;
-    /// A table begins with at most this share of device memory.
-    pub(super) const HASH_MEMORY_SHARE: u64 = 4;
     /// Smallest hash table.
     pub(super) const HASH_SLOTS: u64 = 1 << 10;
     /// Widest packed key that is partitioned and sorted, in bytes.
@@ -204,7 +200,8 @@ impl Default for CostedPolicy {
 
 impl PlacementPolicy for CostedPolicy {
     fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
-        let choice = self.placed_groups(profile, device);
+        let machine = &self.machine;
+        let choice = self.placed_groups(profile, On { device, machine });
         match choice.placement {
             GroupPlacement::GlobalHash { .. } if self.slots > 0 => {
                 let capacity = self.slots.min(1 << 40).next_power_of_two();
@@ -221,21 +218,29 @@ impl PlacementPolicy for CostedPolicy {
     }
 }
 
+/// What groups are placed on.
+#[derive(Clone, Copy)]
+struct On<'a> {
+    device: &'a DeviceInfo,
+    /// Its constants, with the memory that queries may use.
+    machine: &'a Machine,
+}
+
 impl CostedPolicy {
     /// The same without what `warpline.group_slots` asks for.
-    fn placed_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+    fn placed_groups(&self, profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
         let algorithm = match self.group_by {
             GroupSetting::Auto => {
-                let choice = priced(profile, device, &self.machine);
+                let choice = priced(profile, on);
                 return in_parts(profile, &choice).unwrap_or(choice);
             }
             GroupSetting::Force(algorithm) => algorithm,
         };
-        let asked = placed(algorithm, profile, device);
+        let asked = placed(algorithm, profile, on);
         match asked {
             Ok(choice) => {
                 let decision =
-                    group::choose_group(self.group_by, &workload(profile, device), &self.machine);
+                    group::choose_group(self.group_by, &workload(profile, on), &self.machine);
                 let reason = format!(
                     "warpline.group_by = {}: {}; {}",
                     self.group_by, choice.reason, decision.reason
@@ -243,7 +248,7 @@ impl CostedPolicy {
                 PlacementChoice { reason, ..choice }
             }
             Err(obstacle) => {
-                let choice = priced(profile, device, &self.machine);
+                let choice = priced(profile, on);
                 let reason = format!(
                     "warpline.group_by = {} is impossible ({obstacle}): {}",
                     self.group_by, choice.reason
@@ -263,10 +268,10 @@ fn constants(machine: &Machine) -> String {
 }
 
 /// By tree and prices; the placement by limits alone where what they choose has an obstacle that only exact figures show.
-fn priced(profile: &GroupProfile, device: &DeviceInfo, machine: &Machine) -> PlacementChoice {
-    let decision = group::choose_group(GroupSetting::Auto, &workload(profile, device), machine);
-    let placed = placed(decision.algorithm, profile, device);
-    let choice = placed.unwrap_or_else(|_| automatic(profile, device));
+fn priced(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
+    let decision = group::choose_group(GroupSetting::Auto, &workload(profile, on), on.machine);
+    let placed = placed(decision.algorithm, profile, on);
+    let choice = placed.unwrap_or_else(|_| automatic(profile, on));
     PlacementChoice {
         reason: format!("{}; {}", choice.reason, decision.reason),
         ..choice
@@ -277,7 +282,7 @@ fn priced(profile: &GroupProfile, device: &DeviceInfo, machine: &Machine) -> Pla
 fn placed(
     algorithm: GroupAlgorithm,
     profile: &GroupProfile,
-    device: &DeviceInfo,
+    on: On<'_>,
 ) -> Result<PlacementChoice, String> {
     match algorithm {
         GroupAlgorithm::Private => registers(
@@ -285,8 +290,8 @@ fn placed(
             limits::FORCED_REGISTER_GROUPS,
             limits::FORCED_STATE_REGISTERS,
         ),
-        GroupAlgorithm::Shared => shared(profile, device, 1),
-        GroupAlgorithm::Global => Ok(global(profile, device)),
+        GroupAlgorithm::Shared => shared(profile, on, 1),
+        GroupAlgorithm::Global => Ok(global(profile, on)),
         GroupAlgorithm::Hgb => regrouped(profile, Regroup::Number),
         GroupAlgorithm::SgbUr => regrouped(profile, Regroup::SortKeys),
         GroupAlgorithm::SgbTr => regrouped(profile, Regroup::SortRows),
@@ -297,7 +302,7 @@ fn placed(
 }
 
 /// The profile as prices see it.
-fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
+fn workload(profile: &GroupProfile, on: On<'_>) -> GroupWorkload {
     let words = |bytes: usize| u32::try_from(bytes).unwrap_or(u32::MAX);
     GroupWorkload {
         rows: profile.arriving.min(profile.rows) as f64,
@@ -311,10 +316,7 @@ fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
         words: profile.words,
         tests: profile.tests,
         telling: profile.telling,
-        hashed: !matches!(
-            global(profile, device).placement,
-            GroupPlacement::GlobalDense
-        ),
+        hashed: !matches!(global(profile, on).placement, GroupPlacement::GlobalDense),
         hot: profile.hot,
         in_place: profile.in_place,
         payload: profile.payload.clone(),
@@ -323,11 +325,12 @@ fn workload(profile: &GroupProfile, device: &DeviceInfo) -> GroupWorkload {
         }),
         must_sort: false,
         distinct: profile.distinct,
+        in_parts: profile.room.is_some(),
         clustered: profile.clustered,
     }
 }
 
-fn automatic(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+fn automatic(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
     // A block may have all of a multiprocessor's shared memory where it adds up many rows for each group it brings home.
     let groups = profile.dense_domain.unwrap_or(u64::MAX);
     let blocks = match profile.rows / limits::ROWS_A_GROUP >= groups {
@@ -335,8 +338,8 @@ fn automatic(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         false => limits::SHARED_BLOCKS,
     };
     registers(profile, limits::REGISTER_GROUPS, limits::STATE_REGISTERS)
-        .or_else(|_| shared(profile, device, blocks))
-        .unwrap_or_else(|_| global(profile, device))
+        .or_else(|_| shared(profile, on, blocks))
+        .unwrap_or_else(|_| global(profile, on))
 }
 
 fn registers(
@@ -365,11 +368,7 @@ fn registers(
     })
 }
 
-fn shared(
-    profile: &GroupProfile,
-    device: &DeviceInfo,
-    blocks: u64,
-) -> Result<PlacementChoice, String> {
+fn shared(profile: &GroupProfile, on: On<'_>, blocks: u64) -> Result<PlacementChoice, String> {
     if !profile.shared_possible {
         return Err("a state without shared-memory atomics".to_string());
     }
@@ -377,8 +376,8 @@ fn shared(
         return Err("keys without a small known domain".to_string());
     };
     let bytes = groups.saturating_mul(profile.state_bytes as u64);
-    let block = device.shared_memory_per_block as u64;
-    let budget = block.min(device.shared_memory_per_multiprocessor as u64 / blocks);
+    let block = on.device.shared_memory_per_block as u64;
+    let budget = block.min(on.device.shared_memory_per_multiprocessor as u64 / blocks);
     if bytes > budget {
         return Err(format!(
             "{bytes} bytes of states, more than the {budget} bytes of shared memory a block gets"
@@ -390,7 +389,7 @@ fn shared(
     })
 }
 
-fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+fn global(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
     if let Some(groups) = profile.dense_domain {
         let entries =
             limits::DENSE_ENTRIES.max(profile.rows.saturating_mul(limits::DENSE_ENTRIES_PER_ROW));
@@ -399,7 +398,7 @@ fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         let hashed = expected(profile).saturating_mul(2).saturating_mul(slot);
         let limit = hashed
             .saturating_mul(limits::DENSE_TIMES_HASH)
-            .min(device.memory as u64 / limits::DENSE_MEMORY_SHARE)
+            .min(on.machine.budget().dense_groups())
             .max(limits::DENSE_BYTES);
         if groups <= entries && bytes <= limit {
             return PlacementChoice {
@@ -411,7 +410,7 @@ fn global(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
             };
         }
     }
-    hash(profile, device)
+    hash(profile, on)
 }
 
 /// Rows written down with their packed keys, brought together, then added up.
@@ -452,7 +451,9 @@ fn in_parts(profile: &GroupProfile, choice: &PlacementChoice) -> Option<Placemen
     let room = profile.room?;
     let state = profile.state_bytes as u64;
     let bytes = match choice.placement {
-        GroupPlacement::GlobalHash { capacity } => {
+        GroupPlacement::GlobalHash { .. } => {
+            // With all groups to expect: what it begins with says nothing.
+            let capacity = slots_of(expected(profile), state + limits::SLOT_OVERHEAD);
             let key = 8 * profile.key_words as u64;
             capacity.saturating_mul(state.saturating_add(key))
         }
@@ -504,14 +505,9 @@ fn expected(profile: &GroupProfile) -> u64 {
         .clamp(1, most)
 }
 
-/// Fill below one half while the table fits the L2 cache or the TLB's reach, else below 83 %.
-fn hash(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
-    let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
-    let cached = (device.l2_cache as u64 / slot).max(limits::HASH_SLOTS);
-    let most = profile.max_groups.min(profile.rows).max(1);
-    // The bound is often loose, and the estimate may be wrong: the table grows.
-    let room = device.memory as u64 / limits::HASH_MEMORY_SHARE / slot / 2;
-    let groups = expected(profile).min(room.max(limits::HASH_SLOTS));
+/// Slots, of so many bytes each, of a table for so many groups: fill below one half while the table fits the L2 cache or the
+/// TLB's reach, else below 83 %.
+fn slots_of(groups: u64, slot: u64) -> u64 {
     let half_full = groups
         .saturating_mul(2)
         .checked_next_power_of_two()
@@ -519,11 +515,22 @@ fn hash(profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
     let capacity = if half_full.saturating_mul(slot) <= limits::TLB_REACH {
         half_full
     } else {
-        (groups + groups / 5)
+        (groups.saturating_add(groups / 5))
             .checked_next_power_of_two()
             .unwrap_or(1 << 63)
     };
-    let capacity = capacity.max(limits::HASH_SLOTS);
+    capacity.max(limits::HASH_SLOTS)
+}
+
+/// A hash table that begins with room for the groups to expect, as far as it may take memory at its beginning.
+fn hash(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
+    let slot = profile.state_bytes as u64 + limits::SLOT_OVERHEAD;
+    let cached = (on.device.l2_cache as u64 / slot).max(limits::HASH_SLOTS);
+    let most = profile.max_groups.min(profile.rows).max(1);
+    // The bound is often loose, and the estimate may be wrong: the table grows.
+    let room = on.machine.budget().hash_groups() / slot / 2;
+    let groups = expected(profile).min(room.max(limits::HASH_SLOTS));
+    let capacity = slots_of(groups, slot);
     let place = if capacity <= cached {
         "in the L2 cache"
     } else {

@@ -10,6 +10,7 @@ use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
+use warpline_gpu::memory::Budget;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
@@ -28,9 +29,6 @@ use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
 use crate::translate::is_string;
 
-/// The share of device memory that what a join keeps may take: columns, rows at work and other results have the rest.
-const JOIN_SHARE: f64 = 0.5;
-
 /// A fragment as the planner knows it. Which steps it takes is decided when its tables are
 /// resident, with their exact statistics.
 #[derive(Debug)]
@@ -47,8 +45,8 @@ pub struct FragmentPlanner {
     parts: Parts,
     shape: TreeChoice,
     index_joins: IndexJoins,
-    /// The bound of device memory in bytes, when there is one.
-    device_memory: Option<f64>,
+    /// The limit of device memory in bytes, when there is one.
+    device_memory: Option<u64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
     machine: Arc<Machine>,
 }
@@ -86,6 +84,8 @@ impl FragmentPlanner {
     fn over(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
         let rel = with_shared_tables(&rel);
         let (tables, scans) = scans(&rel);
+        let device_memory = (config.device_memory > 0).then_some(config.device_memory as u64);
+        let machine = within(Arc::new(Machine::h200()), device_memory);
         let planner = Self {
             rel,
             schema,
@@ -95,7 +95,7 @@ impl FragmentPlanner {
             groups: CostedPolicy {
                 group_by: config.group_by,
                 slots: config.group_slots as u64,
-                ..CostedPolicy::default()
+                machine: Arc::clone(&machine),
             },
             join: config.join.algorithm,
             parts: match config.join.triton {
@@ -104,8 +104,8 @@ impl FragmentPlanner {
             },
             shape: TreeChoice::of(config),
             index_joins: config.index_joins,
-            device_memory: (config.device_memory > 0).then_some(config.device_memory as f64),
-            machine: Arc::new(Machine::h200()),
+            device_memory,
+            machine,
         };
         // What cannot be lowered is known before anything is loaded.
         planner.graph_with(&NoFacts, &HashSet::new())?;
@@ -115,6 +115,7 @@ impl FragmentPlanner {
     /// The same, priced for a device.
     #[must_use]
     pub fn on(self, machine: Arc<Machine>) -> Self {
+        let machine = within(machine, self.device_memory);
         let groups = CostedPolicy {
             machine: Arc::clone(&machine),
             ..self.groups
@@ -189,12 +190,6 @@ impl FragmentPlanner {
         )
     }
 
-    /// Device memory for what a join keeps, in bytes.
-    fn join_room(&self) -> f64 {
-        let all = self.machine.memory;
-        self.device_memory.map_or(all, |bytes| bytes.min(all)) * JOIN_SHARE
-    }
-
     /// The graph over tables of which `facts` are known.
     ///
     /// # Errors
@@ -236,7 +231,7 @@ impl FragmentPlanner {
             join: self.join,
             parts: self.parts,
             machine: &self.machine,
-            join_room: self.join_room(),
+            join_room: self.machine.budget().join_state() as f64,
             shape: self.shape,
             keep_indexes: self.index_joins != IndexJoins::Off,
         }
@@ -313,6 +308,18 @@ fn scans(rel: &RelRef) -> (Vec<Arc<ScanTable>>, Vec<ScanSource>) {
         })
         .collect();
     (tables, scans)
+}
+
+/// The machine with no more device memory than the limit.
+fn within(machine: Arc<Machine>, limit: Option<u64>) -> Arc<Machine> {
+    let budget = Budget::within(machine.memory as u64, limit);
+    match budget == machine.budget() {
+        true => machine,
+        false => Arc::new(Machine {
+            memory: budget.bytes() as f64,
+            ..Machine::clone(&machine)
+        }),
+    }
 }
 
 /// What the plan itself knows of tables that are not resident.
@@ -434,11 +441,29 @@ impl Policy for FragmentPlanner {
             .map_err(unsupported)
     }
 
-    fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {
-        index::place(self.join, profile, device)
+    fn place_index(&self, profile: &IndexProfile, _device: &DeviceInfo) -> IndexChoice {
+        index::place(self.join, profile, self.machine.budget())
     }
 
     fn describe(&self) -> String {
         self.rel.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prices_go_by_the_limit_and_not_by_the_card() {
+        let card = Arc::new(Machine::h200());
+        assert!(Arc::ptr_eq(&within(Arc::clone(&card), None), &card));
+        assert!(Arc::ptr_eq(
+            &within(Arc::clone(&card), Some(1 << 50)),
+            &card
+        ));
+        let limited = within(card, Some(16 << 30));
+        assert_eq!(limited.budget(), Budget::of(16 << 30));
+        assert_eq!(limited.budget().perfect_index(), 2 << 30);
     }
 }

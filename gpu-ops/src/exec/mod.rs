@@ -4,10 +4,19 @@
 //! |---|---|
 //! | `node` | [`GpuFragmentExec`], the node of the physical plan: loads columns, prepares, runs, climbs the `ladder` when memory is short, reports |
 //! | `prepare` | kernels compiled in parallel, their arguments bound, the `shapes` of results and the blocks of memory that these ask for; what comes out serves every later run over the same columns |
-//! | `frame` | one run: results at hand, room for them, launches, retries where room was short, the end of a pipeline, reading back |
-//! | `portions` | which rows of a step are at work, where the others lie, and the loop that runs steps over them |
+//! | `frame` | one run: its `results` (one record each) with what they are made with, its schedule and its reports (`run`); room, launches, retries where room was short, the end of a pipeline |
+//! | `portions` | how the rows of a step come: the `strategy`, chosen once (`choose`); where portions lie (`chunks`, `spread`, `strides`); the loop that runs a step over them while the next come (`each`), and the steps that run for each (`loops`) |
 //! | `join`, `group`, `sort` | what follows a pipeline so that others can read its result, in core and by portions: an operator a folder |
 //! | `output` | from the device to Arrow arrays of the plan's types |
+//!
+//! What knows nothing of a run lies below it: `prepare`, and of the other folders the files that only hold state. `frame::run` has
+//! the state of one run; files of all folders add what it does, and none of them is imported by another that it imports.
+//!
+//! # A step
+//! A pipeline asks `choose::filling` how its result is filled: in core, or in pieces or strides that an operator takes as they come.
+//! When all rows are there, `choose::finishing` says what follows by their exact number, for a sort `choose::sorting`. In core is the
+//! case of one portion; where there are several, EXPLAIN ANALYZE shows them on the step's line. An operator that is to take
+//! portions gets a variant there, and a function in its folder that runs them by `each::over_portions`.
 //!
 //! A first run reads sizes between the steps (`frame::control`) and repeats a kernel whose result had too little room; later runs know
 //! the sizes, queue everything and wait for the device once, at the end. Rows are delivered after that wait, when nothing can be

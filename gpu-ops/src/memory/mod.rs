@@ -3,6 +3,8 @@
 //! All device memory comes from a [`MemoryPool`]. Budget is reserved before memory is used
 //! ([`MemoryPool::reserve`], [`MemoryPool::allocate`]) and returned by `Drop`.
 //!
+//! [`Budget`] names what each purpose may take of it.
+//!
 //! # When a block is used again
 //! A [`DeviceBuffer`] may be dropped while queued work still uses it. A returned block is handed out
 //! again only after every stream of the device has passed the work that was queued when it was
@@ -20,6 +22,7 @@
 //! (`turns`), and at last [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the next rung of its ladder.
 
 mod batch_files;
+mod budget;
 mod buffer;
 mod kept;
 mod ladder;
@@ -36,6 +39,8 @@ mod turn_tests;
 mod turns;
 
 pub(crate) use batch_files::{BatchFile, BatchWriter};
+pub use budget::Budget;
+pub(crate) use budget::Free;
 pub use buffer::{DeviceBuffer, DeviceValue};
 pub(crate) use kept::{KeptResult, KeptResults};
 pub use ladder::LadderCounts;

@@ -12,7 +12,7 @@ use super::ledger::Ledger;
 use super::turns::{Turn, Turns};
 use crate::device::{Device, DevicePtr, Fence, Stream};
 use crate::error::{GpuError, Result};
-use crate::memory::DeviceBuffer;
+use crate::memory::{Budget, DeviceBuffer, Free};
 use crate::query::Query;
 
 /// Smallest block and alignment of every block, in bytes.
@@ -136,9 +136,18 @@ impl MemoryPool {
         &self.device
     }
 
-    /// The budget in bytes.
-    pub fn budget(&self) -> usize {
-        self.state.lock().statistics.budget
+    /// The budget.
+    pub fn budget(&self) -> Budget {
+        Budget::of(self.state.lock().statistics.budget as u64)
+    }
+
+    /// What of the budget a reservation could get without pressure.
+    pub(crate) fn free(&self) -> Free {
+        let statistics = self.statistics();
+        Free {
+            bytes: statistics.budget.saturating_sub(statistics.in_use) as u64,
+            budget: Budget::of(statistics.budget as u64),
+        }
     }
 
     /// Change the budget. What is over a smaller one and can be spared goes at once, as under pressure; what running

@@ -81,6 +81,8 @@ pub struct GroupWorkload {
     pub distinct: bool,
     /// Rows come in the order of the key: runs are added up before they reach a table.
     pub clustered: bool,
+    /// Rows that are too many for device memory come in parts.
+    pub in_parts: bool,
 }
 
 /// An algorithm's price for `w`; `None` when it is impossible ([`obstacle`] says why).
@@ -169,7 +171,9 @@ pub fn obstacle(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine)
             }
             let model = Model { w, machine };
             let bytes = 2.0 * w.rows * (model.key() + 4.0 + widths(&w.payload).sum::<f64>());
-            (bytes > machine.memory / 2.0).then(|| {
+            // Rows in parts need not lie together.
+            let most = machine.budget().rows_out_of_place() as f64;
+            (bytes > most && !w.in_parts).then(|| {
                 format!("the rows, in and out of place, take {bytes:.0} bytes, more than half of device memory")
             })
         }

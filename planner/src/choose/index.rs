@@ -6,8 +6,8 @@
 //! memory) takes any key.
 
 use warpline_gpu::algorithm::JoinAlgorithm;
-use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{IndexChoice, IndexKind, IndexProfile};
+use warpline_gpu::memory::Budget;
 
 use crate::config::JoinSetting;
 
@@ -15,12 +15,10 @@ use crate::config::JoinSetting;
 const TIMES_HASH: u64 = 16;
 /// … and this many bytes always.
 const ALWAYS: u64 = 64 << 20;
-/// At most this share of device memory.
-const MEMORY_SHARE: u64 = 8;
 
 /// The index for a build side. Where an algorithm without an index is asked for, a stage that looks rows up
 /// one by one still needs one: the one that `auto` takes.
-pub fn place(asked: JoinSetting, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {
+pub fn place(asked: JoinSetting, profile: &IndexProfile, budget: Budget) -> IndexChoice {
     let forced = match asked {
         JoinSetting::Force(algorithm) if algorithm.is_index() => Some(algorithm),
         _ => None,
@@ -29,7 +27,7 @@ pub fn place(asked: JoinSetting, profile: &IndexProfile, device: &DeviceInfo) ->
     let perfect = perfect(
         profile,
         hash_bytes,
-        device,
+        budget,
         forced == Some(JoinAlgorithm::Perfect),
     );
     let choice = |kind, reason| IndexChoice { kind, reason };
@@ -83,7 +81,7 @@ fn hash(profile: &IndexProfile) -> u64 {
 fn perfect(
     profile: &IndexProfile,
     hash_bytes: u64,
-    device: &DeviceInfo,
+    budget: Budget,
     forced: bool,
 ) -> Result<String, String> {
     let Some(domain) = profile.domain else {
@@ -101,7 +99,7 @@ fn perfect(
             .saturating_mul(4)
             .saturating_add(entries.saturating_mul(payload + 12))
     };
-    let most = device.memory as u64 / MEMORY_SHARE;
+    let most = budget.perfect_index();
     if bytes > most {
         return Err(format!(
             "{domain} possible keys would take {bytes} bytes, more than an eighth of device memory"

@@ -119,10 +119,6 @@ pub fn state_bytes(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine
 
 /// Why `algorithm` cannot join `w` on this device.
 pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> Option<String> {
-    /// At most this share of device memory for an index, …
-    const INDEX_SHARE: f64 = 1.0 / 8.0;
-    /// … and for the sides of a join, twice (out of place).
-    const SIDES_SHARE: f64 = 1.0 / 2.0;
     /// Widest packed key that is partitioned and sorted.
     const WIDEST_KEY: u32 = 16;
     let model = Model { w, machine };
@@ -133,7 +129,7 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
                 return Some("the keys have no small known range".into());
             };
             let bytes = model.perfect_bytes(domain as f64);
-            (bytes > machine.memory * INDEX_SHARE).then(|| {
+            (bytes > machine.budget().perfect_index() as f64).then(|| {
                 format!("{domain} possible keys take {bytes:.0} bytes, more than an eighth of device memory")
             })
         }
@@ -151,7 +147,7 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
                 ));
             }
             let bytes = 2.0 * model.side_bytes();
-            let too_large = bytes > machine.memory * SIDES_SHARE && w.room.is_none();
+            let too_large = bytes > machine.budget().rows_out_of_place() as f64 && w.room.is_none();
             too_large.then(|| {
                 format!("both sides, in and out of place, take {bytes:.0} bytes, more than half of device memory")
             })

@@ -46,7 +46,11 @@ fn profile(domain: Option<u64>) -> GroupProfile {
 }
 
 fn place(profile: &GroupProfile) -> GroupPlacement {
-    automatic(profile, &h200()).placement
+    let on = On {
+        device: &h200(),
+        machine: &Machine::h200(),
+    };
+    automatic(profile, on).placement
 }
 
 #[test]
@@ -255,4 +259,25 @@ fn rows_are_written_down_and_regrouped_when_that_is_clearly_cheaper() {
         "{}",
         choice.reason
     );
+}
+
+#[test]
+fn the_limit_of_device_memory_counts_and_not_the_card() {
+    let dense = |memory: f64| {
+        let machine = Machine {
+            memory,
+            ..Machine::h200()
+        };
+        let on = On {
+            device: &h200(),
+            machine: &machine,
+        };
+        automatic(&profile(Some(4_000_000)), on).placement
+    };
+    // 256 MB of states.
+    assert_eq!(dense(16e9), GroupPlacement::GlobalDense);
+    let GroupPlacement::GlobalHash { capacity } = dense(1e9) else {
+        panic!("dense groups beyond an eighth of the limit");
+    };
+    assert!(capacity * 80 <= 1_000_000_000 / 2, "{capacity}");
 }

@@ -10,6 +10,7 @@ use crate::exec::frame::results::Frame;
 use crate::exec::frame::run::Run;
 use crate::exec::node::report::StepReport;
 use crate::exec::output::host::Host;
+use crate::exec::portions::strategy::StepPortions;
 use crate::exec::prepare::hints::Hint;
 use crate::exec::prepare::prepared::Prepared;
 use crate::graph::ResultId;
@@ -42,6 +43,8 @@ pub(in crate::exec) struct Finished<T> {
     pub(in crate::exec) group_parts: u64,
     /// Parts of sorts.
     pub(in crate::exec) sort_parts: u64,
+    /// What came in portions, by step.
+    pub(in crate::exec) portions: Vec<StepPortions>,
     /// Launches over rows of a table of which others were still to come.
     pub(in crate::exec) early_strides: u64,
     /// Bytes that came in strides.
@@ -126,6 +129,7 @@ fn attempt<T>(
         sides_apart: run.reports.sides_apart,
         group_parts: run.reports.group_parts,
         sort_parts: run.reports.sort_parts,
+        portions: std::mem::take(&mut run.reports.portions),
         early_strides: run.reports.early_strides,
         streamed_bytes,
         spilled_bytes,

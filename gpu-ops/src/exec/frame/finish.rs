@@ -7,6 +7,7 @@ use crate::exec::frame::control::Control;
 use crate::exec::frame::results::cut;
 use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
 use crate::exec::frame::storage::Store;
+use crate::exec::portions::strategy::Sorting;
 use crate::exec::prepare::hints::with_slack;
 use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
@@ -172,11 +173,17 @@ impl Run<'_> {
     }
 
     pub(in crate::exec) fn sort(&mut self, sort: &PreparedSort) -> Result<()> {
-        if self.sort_in_parts(sort)? {
-            return Ok(());
+        let sorting = self.sorting(sort);
+        self.note_strategy(sorting.portions());
+        match sorting {
+            Sorting::InCore => {
+                let fetch = cut(self.frame.results[sort.rows].rows, sort);
+                self.sort_here(sort, (sort.skip, fetch))
+            }
+            Sorting::Pieces => self.sort_pieces(sort),
+            Sorting::Ranges => self.sort_in_ranges(sort),
+            Sorting::FirstOfPieces => self.sort_first(sort),
         }
-        let fetch = cut(self.frame.results[sort.rows].rows, sort);
-        self.sort_here(sort, (sort.skip, fetch))
     }
 
     /// Sort the rows of a result where they lie; the output gets those of `cut`, skip and fetch.

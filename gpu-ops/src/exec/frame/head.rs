@@ -18,10 +18,8 @@ use crate::memory::DeviceBuffer;
 
 /// Largest block that is placed here, in bytes.
 const LARGEST_BLOCK: usize = 1 << 20;
-/// Most bytes of blocks here: they stay until the end of the run, …
+/// Most bytes of blocks here: they stay until the end of the run.
 const MOST_BYTES: usize = 16 << 20;
-/// … so they take at most this share of the budget.
-const SHARE_OF_BUDGET: usize = 128;
 
 /// A filled block of a result.
 struct Placed {
@@ -57,7 +55,7 @@ impl Head {
         let mut output = None;
         let mut end = 0;
         let mut ones = 0;
-        let most = MOST_BYTES.min(recycler.pool().budget() / SHARE_OF_BUDGET);
+        let most = MOST_BYTES.min(recycler.pool().budget().head_blocks() as usize);
         if let Some(hints) = hints {
             for value in [0xFF, 0] {
                 for (result, (shape, hint)) in prepared.shapes.iter().zip(hints).enumerate() {

@@ -1,9 +1,9 @@
 //! FinishedIndex indexes that stay on the device between queries.
 
 use crate::exec::frame::storage::Store;
-use crate::exec::prepare::covering::{Covering, index_room};
+use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::shapes::Sizes;
-use crate::memory::{KeptResult, KeptResults};
+use crate::memory::{Budget, KeptResult, KeptResults};
 
 /// A finished index.
 #[derive(Debug, Clone)]
@@ -39,15 +39,15 @@ pub(in crate::exec) fn find(indexes: &KeptResults, what: &Covering) -> Option<Fi
     indexes.find(|kept: &Kept| (kept.what.is(what) && what.lives()).then(|| kept.index.clone()))
 }
 
-/// Keep an index that all queued work has finished with, unless it takes too much of `budget` bytes.
+/// Keep an index that all queued work has finished with, unless it takes too much of the budget.
 pub(in crate::exec) fn keep(
     indexes: &KeptResults,
     what: Covering,
     index: FinishedIndex,
-    budget: usize,
+    budget: Budget,
 ) {
     let bytes = index.store.bytes();
-    if bytes > index_room(budget) {
+    if bytes as u64 > budget.kept_index() {
         return;
     }
     let stays = {

@@ -1,7 +1,6 @@
 //! Launches of generated kernels: their arguments, strides of columns in host memory, and repeats until what comes out has
 //! room.
 
-use std::ops::Range;
 use std::time::Instant;
 
 use crate::codegen::{ControlWord, Slot};
@@ -10,7 +9,8 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
 use crate::exec::frame::trees::{TreeMemory, blocks_of};
-use crate::exec::portions::strides::{Scan, Span};
+use crate::exec::portions::each::{Turn, over_portions};
+use crate::exec::portions::strides::{Scan, Span, Stride};
 use crate::exec::prepare::kernel::PreparedKernel;
 use crate::graph::ResultId;
 use crate::tables::Arrival;
@@ -126,47 +126,102 @@ impl Run<'_> {
             .scan(kernel)
     }
 
-    /// The scan of a kernel that goes over its source stride by stride: the columns, or the rows of the table, come so.
-    fn in_turn<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
-        self.scan(kernel).or_else(|| kernel.coming())
+    /// The same, or all rows in one stride.
+    pub(in crate::exec) fn scan_or_whole<'k>(&self, kernel: &'k PreparedKernel) -> Scan<'k> {
+        let whole = || Scan::whole(self.frame.bound(kernel.source));
+        self.scan(kernel).unwrap_or_else(whole)
     }
 
-    /// Launch over one stride, whose bytes and those of the next ones are fetched where they lie in host memory; without a
-    /// scan, over all rows.
-    fn launch_stride(
+    /// The scan by which a kernel goes over `rows` rows: in strides where its columns, or the rows of the table, come so.
+    fn in_turn<'k>(&self, kernel: &'k PreparedKernel, rows: u64) -> Scan<'k> {
+        let coming = || kernel.coming();
+        let scan = self.scan(kernel).or_else(coming);
+        scan.unwrap_or_else(|| Scan::whole(rows))
+    }
+
+    /// Run `each` over the strides of a scan; the next ones come meanwhile, as far as there are slots and their rows have come.
+    pub(in crate::exec) fn over_strides(
         &mut self,
         kernel: &PreparedKernel,
-        rows: u64,
-        scan: Option<&mut Scan<'_>>,
-        number: u64,
+        scan: Scan<'_>,
+        mut each: impl FnMut(&mut Self, &Stride) -> Result<Turn<()>>,
     ) -> Result<()> {
-        let Some(scan) = scan else {
-            return self.launch(kernel, rows, (0, 0));
+        let copied = self.frame.strides.as_ref();
+        let depth = match copied.filter(|_| !scan.is_in_place()) {
+            Some(strides) => strides.depth(),
+            None => 0,
         };
+        over_portions(
+            self,
+            (scan.count(), depth),
+            |run, number, ahead| run.stage_stride(kernel, &scan, number, ahead),
+            |run, number, stride| {
+                let Some(stride) = stride else {
+                    return Err(GpuError::Internal(format!("stride {number} did not come")));
+                };
+                if let Some(come) = &stride.come {
+                    let device = run.frame.runtime.device();
+                    device.wait_event(run.frame.stream, come)?;
+                }
+                Ok(match each(run, &stride)? {
+                    Turn::Next => Turn::Next,
+                    Turn::Again(()) => Turn::Again(stride),
+                    Turn::Restart => Turn::Restart,
+                })
+            },
+        )
+    }
+
+    /// Queue the copies of a stride where its columns lie in host memory; one that is to come `ahead` of its turn comes if all of
+    /// its rows have.
+    fn stage_stride(
+        &mut self,
+        kernel: &PreparedKernel,
+        scan: &Scan<'_>,
+        number: u64,
+        ahead: bool,
+    ) -> Result<Option<Stride>> {
         let (first, end) = scan.bounds(number);
         if scan.is_in_place() {
-            return self.launch_over(kernel, &Span::some(kernel, first..end), (0, 0));
+            return Ok(Some(Stride {
+                number,
+                span: Span::some(kernel, first..end),
+                come: None,
+            }));
+        }
+        if ahead && !scan.has_come(number) {
+            return Ok(None);
         }
         self.await_rows(kernel, end)?;
         let Some(strides) = &mut self.frame.strides else {
             return Err(GpuError::Internal("strides without memory".into()));
         };
-        let span = strides.fetch(scan, number, self.frame.runtime, self.frame.stream)?;
-        self.launch_over(kernel, &span, (0, 0))?;
+        let device = self.frame.runtime.device();
+        strides.stage(scan, number, device.as_ref()).map(Some)
+    }
+
+    /// Launch over one stride, which has come for what is queued from now on.
+    pub(in crate::exec) fn launch_stride(
+        &mut self,
+        kernel: &PreparedKernel,
+        stride: &Stride,
+    ) -> Result<()> {
+        self.launch_over(kernel, &stride.span, (0, 0))?;
         match &mut self.frame.strides {
-            Some(strides) => strides.done(number, self.frame.runtime, self.frame.stream),
-            None => Ok(()),
+            Some(strides) if stride.come.is_some() => {
+                strides.done(stride.number, self.frame.runtime, self.frame.stream)
+            }
+            _ => Ok(()),
         }
     }
 
     /// Launch over all rows, waiting for nothing.
     pub(in crate::exec) fn launch_all(&mut self, kernel: &PreparedKernel, rows: u64) -> Result<()> {
-        let mut scan = self.in_turn(kernel);
-        let strides = scan.as_ref().map_or(1, Scan::count);
-        for number in 0..strides {
-            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
-        }
-        Ok(())
+        let scan = self.in_turn(kernel, rows);
+        self.over_strides(kernel, scan, |run, stride| {
+            run.launch_stride(kernel, stride)?;
+            Ok(Turn::Next)
+        })
     }
 
     /// Launch until there is room for what comes out; `before` rows are there already. Of a scan in strides, a stride
@@ -176,61 +231,49 @@ impl Run<'_> {
         kernel: &PreparedKernel,
         into: ResultId,
         rows: u64,
-        before: u64,
+        mut before: u64,
     ) -> Result<()> {
         let shape = &self.frame.prepared.shapes[into];
-        let mut scan = self.in_turn(kernel);
-        let strides = scan.as_ref().map_or(1, Scan::count);
-        let (mut number, mut before) = (0, before);
+        let scan = self.in_turn(kernel, rows);
+        let strides = scan.count();
         let mut attempts = 0;
-        while attempts < MOST_ATTEMPTS {
-            self.launch_stride(kernel, rows, scan.as_mut(), number)?;
-            let words = self.frame.control.read(self.frame.stream)?;
+        self.over_strides(kernel, scan, |run, stride| {
+            if attempts == MOST_ATTEMPTS {
+                return Err(run.frame.hopeless(into));
+            }
+            run.launch_stride(kernel, stride)?;
+            let frame = &mut run.frame;
+            let words = frame.control.read(frame.stream)?;
             if Control::word(&words, into, ControlWord::Overflow) != 0 {
-                self.frame.check_growth(into)?;
-                self.frame.grow_groups(into)?;
-                if let Some(scan) = &mut scan {
-                    scan.restart();
-                }
-                number = 0;
+                frame.check_growth(into)?;
+                frame.grow_groups(into)?;
                 attempts += 1;
-                continue;
+                return Ok(Turn::Restart);
             }
             let count = Control::word(&words, into, ControlWord::Count);
-            if shape.appends() && count > self.frame.results[into].sizes.capacity {
+            let done = stride.number + 1;
+            if shape.appends() && count > frame.results[into].sizes.capacity {
                 // As many rows of every stride as of those so far.
-                let all = (count / (number + 1)).saturating_mul(strides);
-                self.frame.make_room(into, count, all.max(count), before)?;
-                self.frame
-                    .control
-                    .set(self.frame.stream, into, ControlWord::Count, before)?;
+                let all = (count / done).saturating_mul(strides);
+                frame.make_room(into, count, all.max(count), before)?;
+                let (control, stream) = (&frame.control, frame.stream);
+                control.set(stream, into, ControlWord::Count, before)?;
                 attempts += 1;
-                continue;
+                return Ok(Turn::Again(()));
             }
-            number += 1;
-            if number < strides {
-                before = count;
-                continue;
+            before = count;
+            if done == strides {
+                let result = &mut frame.results[into];
+                result.rows = match shape.appends() {
+                    true => count,
+                    false => result.sizes.capacity,
+                };
+                if !shape.appends() {
+                    frame.check_unique(&words, into)?;
+                }
             }
-            if !shape.appends() {
-                self.frame.results[into].rows = self.frame.results[into].sizes.capacity;
-                return self.frame.check_unique(&words, into);
-            }
-            self.frame.results[into].rows = count;
-            return Ok(());
-        }
-        Err(self.frame.hopeless(into))
-    }
-
-    /// Launch over some rows of a table; what comes of them, as there are at most so many, finds room.
-    pub(in crate::exec) fn fill_rows(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-        rows: Range<u64>,
-    ) -> Result<()> {
-        self.launch_over(kernel, &Span::some(kernel, rows), (0, 0))?;
-        self.check_filled(kernel, into)
+            Ok(Turn::Next)
+        })
     }
 
     /// Launch over one stride whose rows, as there are at most so many, find room.
@@ -238,10 +281,9 @@ impl Run<'_> {
         &mut self,
         kernel: &PreparedKernel,
         into: ResultId,
-        scan: Option<&mut Scan<'_>>,
-        number: u64,
+        stride: &Stride,
     ) -> Result<()> {
-        self.launch_stride(kernel, self.frame.bound(kernel.source), scan, number)?;
+        self.launch_stride(kernel, stride)?;
         self.check_filled(kernel, into)
     }
 

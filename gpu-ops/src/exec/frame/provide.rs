@@ -13,8 +13,6 @@ use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
 use crate::primitives::slots_for;
 
-/// A first attempt takes room for every row there can be when that is at most this share of the free memory.
-const SHARE_OF_MEMORY: usize = 8;
 /// Rows of a first attempt at least, when there is not room for all but for so many.
 const LEAST_ROWS: u64 = 1 << 20;
 /// Rows of an index or a sort: their numbers have 32 bits, the last is a mark.
@@ -43,7 +41,7 @@ impl<'a> Run<'a> {
                         distinct_words,
                         rows,
                         self.frame.prepared.graph.results[into].estimate,
-                        self.frame.recycler.pool().available(),
+                        self.frame.recycler.pool().free().distinct_sets(),
                     ),
                     ..match regrouped {
                         Some(of) => self.room_for_groups(*of, *slots, rows),
@@ -85,7 +83,7 @@ impl<'a> Run<'a> {
         }
         let before = self.frame.results[into].rows;
         let all = before.saturating_add(rows);
-        let share = (self.frame.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
+        let share = self.frame.recycler.pool().free().first_attempt();
         let roomy = share / (shape.row_bytes() as u64).max(1);
         let mut wanted = if all <= roomy {
             all
@@ -238,7 +236,7 @@ impl<'a> Frame<'a> {
         };
         let slot = (slot_bytes + key_words * 8) as u64;
         let bytes = self.results[result].sizes.slots.saturating_mul(4 * slot);
-        let share = (self.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
+        let share = self.recycler.pool().free().first_attempt();
         let room = self.prepared.graph.group_room;
         match bytes <= room.map_or(share, |room| room.states.min(share)) {
             true => 4,
@@ -294,7 +292,7 @@ impl<'a> Frame<'a> {
         let bytes = usize::try_from(wanted.min(most))
             .ok()
             .and_then(|rows| rows.checked_mul(self.prepared.shapes[into].row_bytes()));
-        let fits = bytes.is_some_and(|bytes| bytes <= self.recycler.pool().available() / 2);
+        let fits = bytes.is_some_and(|bytes| bytes as u64 <= self.recycler.pool().free().regrown());
         let wanted = if fits { wanted.min(most) } else { count };
         self.resize(into, wanted, keep)
     }

@@ -10,7 +10,7 @@ use crate::exec::frame::head::Head;
 use crate::exec::frame::kept_indexes::{self, FinishedIndex};
 use crate::exec::frame::storage::{Recycler, Store};
 use crate::exec::join::sides::Split;
-use crate::exec::portions::spread::{Spread, VECTOR, part_bytes};
+use crate::exec::portions::spread::{Spread, VECTOR};
 use crate::exec::portions::strides::Strides;
 use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::hints::{Hint, sizes_by};
@@ -166,7 +166,7 @@ impl<'a> Frame<'a> {
 
     /// Keep the indexes that this run built for those that come; it is over, and found `control`.
     pub(in crate::exec) fn keep_indexes(&mut self, control: &[u64]) {
-        let budget = self.recycler.pool().statistics().budget;
+        let budget = self.recycler.pool().budget();
         for (into, what, store) in std::mem::take(&mut self.built) {
             let index = FinishedIndex {
                 store,
@@ -273,7 +273,7 @@ impl<'a> Frame<'a> {
 
     /// Bytes of a piece, and of the rows of a part.
     pub(in crate::exec) fn part_room(&self) -> u64 {
-        part_bytes(self.recycler.pool().budget())
+        self.recycler.pool().budget().portion()
     }
 
     /// Rows of a result in a piece or a part.

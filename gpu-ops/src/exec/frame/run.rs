@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::exec::frame::kept_indexes::{self, FinishedIndex};
 use crate::exec::frame::results::Frame;
 use crate::exec::frame::trees::TreeMemory;
+use crate::exec::portions::strategy::{Filling, Finishing, StepPortions};
 use crate::exec::prepare::hints::Hint;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource, PreparedStep};
 use crate::exec::prepare::prepared::Prepared;
@@ -68,6 +69,8 @@ pub(in crate::exec) struct Reports {
     pub(in crate::exec) early_strides: u64,
     /// … and the time spent waiting for those.
     pub(in crate::exec) waited: Duration,
+    /// What came in portions.
+    pub(in crate::exec) portions: Vec<StepPortions>,
     /// Bytes of partitions that came from host memory.
     pub(in crate::exec) pair_bytes: u64,
 }
@@ -167,18 +170,15 @@ impl<'a> Run<'a> {
         {
             return self.adopt(into, index);
         }
-        if self.comes_in_strides(kernel, into) {
-            return self.probe_strides(kernel, into);
-        }
-        if self.collect_in_parts(kernel, into)?
-            || self.keep_first(kernel, into)?
-            || self.write_down(kernel, into)?
-        {
-            return Ok(());
-        }
-        match self.splits_in_strides(kernel, into) {
-            Some(bits) => self.split_strides(kernel, into, bits)?,
-            None => self.fill_result(kernel)?,
+        let filling = self.filling(kernel, into);
+        self.note_strategy(filling.portions());
+        match filling {
+            Filling::ProbeStrides => return self.probe_strides(kernel, into),
+            Filling::CollectPieces => return self.collect_pieces(kernel, into),
+            Filling::FirstOfPieces => return self.keep_first(kernel, into),
+            Filling::WritePieces => return self.write_pieces(kernel, into),
+            Filling::SplitStrides(bits) => self.split_strides(kernel, into, bits)?,
+            Filling::InCore => self.fill_result(kernel)?,
         }
         if self.frame.results[into].split.is_some() && !self.probes_split(into) {
             return Ok(());
@@ -257,12 +257,13 @@ impl<'a> Run<'a> {
 
     /// All rows of a result are there: do what its readers need, and where that goes in parts let them read each.
     pub(in crate::exec) fn complete(&mut self, into: ResultId) -> Result<()> {
-        if self.probes_split(into) {
-            return self.join_partitions(into);
+        let finishing = self.finishing(into);
+        self.note_strategy(finishing.portions());
+        match finishing {
+            Finishing::InCore => self.finish(into),
+            Finishing::SplitIndex(bits) => self.split_index(into, bits),
+            Finishing::JoinPartitions => self.join_partitions(into),
+            Finishing::AggregateParts => self.regroup_in_parts(into),
         }
-        if self.regroup_in_parts(into)? {
-            return Ok(());
-        }
-        self.finish(into)
     }
 }

@@ -10,10 +10,6 @@ use crate::exec::prepare::part_sizes::{ALIGNMENT, BlockSizes, PartSize};
 use crate::memory::{DeviceBuffer, MemoryPool};
 use crate::primitives::ByteRun;
 
-/// Rows that take more than this share of the pool's budget go to host memory where they may: device memory is for what is
-/// accessed at random, and for rows at work.
-const SHARE_OF_BUDGET: usize = 8;
-
 /// A part of a block in memory.
 #[derive(Debug, Clone, Copy)]
 struct Placed {
@@ -403,12 +399,12 @@ impl Recycler {
 
     /// Is more than half of device memory free?
     pub(in crate::exec) fn has_plenty(&self) -> bool {
-        self.room() > self.pool.budget() as u64 / 2
+        self.pool.free().is_plenty()
     }
 
     /// Are more than three quarters?
     pub(in crate::exec) fn is_nearly_free(&self) -> bool {
-        self.room() > self.pool.budget() as u64 / 4 * 3
+        self.pool.free().is_nearly_all()
     }
 
     /// A buffer for rows: in host memory, where that may be, when it would take much of device memory.
@@ -417,7 +413,7 @@ impl Recycler {
         bytes: usize,
         purpose: &str,
     ) -> Result<DeviceBuffer> {
-        if bytes > self.pool.budget() / SHARE_OF_BUDGET
+        if bytes as u64 > self.pool.budget().rows_on_device()
             && let Some(buffer) = self.on_host(bytes, purpose)?
         {
             return Ok(buffer);

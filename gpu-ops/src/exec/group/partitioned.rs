@@ -10,13 +10,18 @@
 //! A row of `w` bytes, key and arguments, crosses the link twice: `2^30` rows of a key of 4 and an argument of 4 bytes are 8.6 GB
 //! each way, 0.31 s at 55 GB/s. A table in host memory would take a read and a write of a sector of 32 bytes a row at random.
 
+use std::ops::Range;
+
 use crate::codegen::{ControlWord, Part};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
+use crate::exec::portions::choose::PortionOf;
+use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::Loop;
 use crate::exec::portions::spread::{BITS, Spread, SpreadBy};
+use crate::exec::portions::strategy::Finishing;
 use crate::exec::prepare::kernel::PreparedKernel;
 use crate::exec::prepare::shapes::{CollectedShape, Shape};
 use crate::graph::ResultId;
@@ -37,7 +42,10 @@ struct Groups<'l> {
 
 impl Run<'_> {
     /// The collected rows' shape and their groups, when these can be made part by part, and the loop that does it.
-    fn grouping(&self, rows: ResultId) -> Option<(&CollectedShape, ResultId, Loop)> {
+    pub(in crate::exec) fn grouping(
+        &self,
+        rows: ResultId,
+    ) -> Option<(&CollectedShape, ResultId, Loop)> {
         let shapes = &self.frame.prepared.shapes;
         let Shape::Collected(collected) = &shapes[rows] else {
             return None;
@@ -55,43 +63,29 @@ impl Run<'_> {
         Some((collected, states, plan))
     }
 
-    /// Write the rows that a pipeline collects down in parts from the beginning, when all of them would be too many;
-    /// whether that was done.
-    pub(in crate::exec) fn collect_in_parts(
+    /// Write the rows that a pipeline collects down in parts from the beginning, and aggregate these.
+    pub(in crate::exec) fn collect_pieces(
         &mut self,
         kernel: &PreparedKernel,
         into: ResultId,
-    ) -> Result<bool> {
-        let Some(mut pieces) = self.pieces(kernel, into) else {
-            return Ok(false);
-        };
-        if self.grouping(into).is_none() {
-            return Ok(false);
-        }
+    ) -> Result<()> {
         let mut spread = Spread::default();
-        for number in 0..pieces.count() {
-            let filled = self.fill_piece(into, &mut pieces, number)?;
-            let by = self.by_hash(into, &filled, 0)?;
-            self.spread_piece(
-                into,
-                &filled,
-                self.frame.results[into].rows,
-                &by,
-                &mut spread,
-            )?;
-            filled.release(&mut self.frame.recycler);
-        }
+        self.over_pieces(kernel, into, |run, filled| {
+            let by = run.by_hash(into, &filled, 0)?;
+            let rows = run.frame.results[into].rows;
+            run.spread_piece(into, &filled, rows, &by, &mut spread)?;
+            filled.release(&mut run.frame.recycler);
+            run.count_portion(PortionOf::Input);
+            Ok(())
+        })?;
         self.mark("transform")?;
-        self.aggregate_spread(into, spread)?;
-        Ok(true)
+        self.note_strategy(Finishing::AggregateParts.portions());
+        self.aggregate_spread(into, spread)
     }
 
-    /// Aggregate rows that have been collected in parts, when they are too many; whether that was done.
-    pub(in crate::exec) fn regroup_in_parts(&mut self, into: ResultId) -> Result<bool> {
+    /// Aggregate rows in parts that have been collected together, but are too many.
+    pub(in crate::exec) fn regroup_in_parts(&mut self, into: ResultId) -> Result<()> {
         let rows = self.frame.results[into].rows;
-        if !self.frame.exceeds_part(into, rows) || self.grouping(into).is_none() {
-            return Ok(false);
-        }
         let mut spread = Spread::default();
         let most = self.frame.piece_rows(into);
         let mut first = 0;
@@ -105,8 +99,7 @@ impl Run<'_> {
         }
         self.frame.let_go(into);
         self.mark("transform")?;
-        self.aggregate_spread(into, spread)?;
-        Ok(true)
+        self.aggregate_spread(into, spread)
     }
 
     /// By the hash bits of a piece's keys: the highest at level 0.
@@ -158,44 +151,47 @@ impl Run<'_> {
         let most = self.part_rows(groups);
         let parts = spread.parts(most);
         let deeper = again && self.has_level(groups.rows, level + 1);
-        let oversize = |part| deeper && spread.rows_of(part) > OVERSIZE * most;
-        let mut next = None;
-        for (number, part) in parts.iter().enumerate() {
-            if oversize(part) {
-                let finer = self.split_again(groups.rows, spread, part.start, level + 1, copies)?;
-                // One key has most of the rows: no bits tell them apart.
-                let helps = finer.largest() * 2 < finer.rows();
-                self.aggregate_parts(groups, &finer, level + 1, helps, copies)?;
-                self.drop_spread(finer);
-                continue;
+        let oversize = |part: &Range<usize>| deeper && spread.rows_of(part) > OVERSIZE * most;
+        let stage = |run: &mut Run<'_>, number: u64, _| {
+            let part = &parts[number as usize];
+            match oversize(part) {
+                true => Ok(None),
+                false => run.stage_part(groups.rows, spread, part, copies).map(Some),
             }
-            let staged = match next.take() {
-                Some(staged) => staged,
-                None => self.stage_part(groups.rows, spread, part, copies)?,
-            };
-            // Copied while the one before it is aggregated.
-            if let Some(following) = parts.get(number + 1).filter(|part| !oversize(part)) {
-                next = Some(self.stage_part(groups.rows, spread, following, copies)?);
-            }
-            self.take_part(groups.rows, staged)?;
-            self.finish(groups.rows)?;
-            for word in [ControlWord::Count, ControlWord::Overflow] {
-                self.frame
-                    .control
-                    .set(self.frame.stream, groups.states, word, 0)?;
-            }
-            self.frame.results[groups.states].rows = 0;
-            self.run_inside(groups.plan)?;
-            self.reports.group_parts += 1;
-            self.frame.let_go(groups.rows);
-            self.frame.let_go(groups.states);
-        }
-        Ok(())
+        };
+        over_portions(
+            self,
+            (parts.len() as u64, 1),
+            stage,
+            |run, number, staged| {
+                let part = &parts[number as usize];
+                let Some(staged) = staged else {
+                    let finer =
+                        run.split_again(groups.rows, spread, part.start, level + 1, copies)?;
+                    // One key has most of the rows: no bits tell them apart.
+                    let helps = finer.largest() * 2 < finer.rows();
+                    run.aggregate_parts(groups, &finer, level + 1, helps, copies)?;
+                    run.drop_spread(finer);
+                    return Ok(Turn::Next);
+                };
+                run.take_part(groups.rows, staged)?;
+                run.finish(groups.rows)?;
+                for word in [ControlWord::Count, ControlWord::Overflow] {
+                    let stream = run.frame.stream;
+                    run.frame.control.set(stream, groups.states, word, 0)?;
+                }
+                run.frame.results[groups.states].rows = 0;
+                run.run_inside(groups.plan)?;
+                run.count_portion(PortionOf::Groups);
+                run.frame.let_go(groups.rows);
+                run.frame.let_go(groups.states);
+                Ok(Turn::Next)
+            },
+        )
     }
 
-    /// Rows of a part: where a hash table has their groups, no more than a table of this share of the budget has room for.
+    /// Rows of a part: where a hash table has their groups, no more than its table may have room for.
     fn part_rows(&self, groups: &Groups<'_>) -> u64 {
-        const SHARE_FOR_TABLE: u64 = 4;
         let most = self.frame.piece_rows(groups.rows);
         match &self.frame.prepared.shapes[groups.states] {
             Shape::Groups {
@@ -205,7 +201,7 @@ impl Run<'_> {
                 ..
             } => {
                 let slot = (slot_bytes + key_words * 8 + 4) as u64;
-                let table = self.frame.recycler.pool().budget() as u64 / SHARE_FOR_TABLE;
+                let table = self.frame.recycler.pool().budget().part_table();
                 // Between two and four slots a row.
                 most.min(table / (4 * slot)).max(LEAST_ROWS)
             }

@@ -30,9 +30,6 @@ impl Run<'_> {
             .hint(result)
             .map_or(self.frame.results[result].rows, |hint| hint.rows);
         let bits = JoinBits::of_rows(rows, keys, 0, device);
-        if self.split_index(result, index)? {
-            return Ok(());
-        }
         // Marks are a bit for each row from the first to the last.
         let rooms = match index.track_matches {
             true => None,

@@ -14,9 +14,10 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::join::sides::{Split, room_for};
+use crate::exec::portions::choose::PortionOf;
 use crate::exec::portions::chunks::{Chunk, Runs, rows_within};
+use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::{Loop, reads_of};
-use crate::exec::portions::strides::Scan;
 use crate::exec::prepare::join_bits::JoinBits;
 use crate::exec::prepare::kernel::PreparedKernel;
 use crate::exec::prepare::shapes::{Shape, Sizes};
@@ -119,7 +120,8 @@ impl Run<'_> {
         let sides = [(join.index, &build), (into, &probe)];
         let copies = self.frame.runtime.lease_stream()?;
         // Rows without a match and rows of a frequent key lie in one partition, however many they are.
-        let most = (self.side_room() / 2 / self.frame.bytes_of(into, 1).max(1)).max(LEAST_PIECE);
+        let most = self.frame.recycler.pool().budget().probing_rows();
+        let most = (most / self.frame.bytes_of(into, 1).max(1)).max(LEAST_PIECE);
         let by_entries = self.reads_entries_alone(&plan, into);
         let probing = |number| probe.rows_of(number);
         let pairs = pairs_of(1 << build.bits, probing, most);
@@ -128,36 +130,32 @@ impl Run<'_> {
             .map(|pair| pair.probing.end - pair.probing.start);
         let largest = [largest, probing.max().unwrap_or(0)];
         self.schedule.ahead = true;
-        let mut next = match pairs.first() {
-            Some(first) => Some(self.stage(sides, largest, first, &copies)?),
-            None => None,
+        let stage = |run: &mut Run<'_>, number: u64, _| {
+            let pair = &pairs[number as usize];
+            run.stage(sides, largest, pair, &copies).map(Some)
         };
-        for (number, pair) in pairs.iter().enumerate() {
-            let Some(staged) = next.take() else {
-                break;
-            };
-            // Copied while the one before it is joined.
-            if let Some(following) = pairs.get(number + 1) {
-                next = Some(self.stage(sides, largest, following, &copies)?);
-            }
-            self.take_up([join.index, into], staged)?;
+        let last = pairs.len();
+        over_portions(self, (last as u64, 1), stage, |run, number, staged| {
+            let (pair, number) = (&pairs[number as usize], number as usize + 1);
+            run.take_up([join.index, into], staged.ok_or_else(lost)?)?;
             if pair.first {
-                self.arrange_side(join.index, &index.columns, keys, bits, None)?;
+                run.arrange_side(join.index, &index.columns, keys, bits, None)?;
             }
-            self.list_pairs(into, columns, join)?;
+            run.list_pairs(into, columns, join)?;
             // Marks are complete when all probing rows have come.
             let later: &[usize] = if pair.last { &[] } else { &by_entries };
-            self.run_inside_but(&plan, later)?;
-            self.reports.join_parts += 1;
-            self.frame.let_go(into);
+            run.run_inside_but(&plan, later)?;
+            run.count_portion(PortionOf::Join);
+            run.frame.let_go(into);
             if pair.last {
-                self.frame.let_go(join.index);
+                run.frame.let_go(join.index);
             }
-            if (number + 1).is_multiple_of(PAIRS_AHEAD) || number + 1 == pairs.len() {
-                let words = self.frame.control.read(self.frame.stream)?;
-                self.frame.check_unique(&words, join.index)?;
+            if number.is_multiple_of(PAIRS_AHEAD) || number == last {
+                let words = run.frame.control.read(run.frame.stream)?;
+                run.frame.check_unique(&words, join.index)?;
             }
-        }
+            Ok(Turn::Next)
+        })?;
         self.schedule.ahead = false;
         for chunk in build.chunks.into_iter().chain(probe.chunks) {
             chunk.release(&mut self.frame.recycler);
@@ -298,18 +296,16 @@ impl Run<'_> {
         into: ResultId,
     ) -> Result<()> {
         let plan = self.begin_loop(&[into])?;
-        let mut scan = self.scan(kernel);
-        let strides = scan.as_ref().map_or(1, Scan::count);
-        for number in 0..strides {
-            self.begin_stride(kernel, into, scan.as_ref(), number)?;
-            self.fill_stride(kernel, into, scan.as_mut(), number)?;
-            self.finish(into)?;
-            self.run_inside(&plan)?;
-            self.reports.join_parts += 1;
-            if let Some(store) = self.frame.results[into].store.take() {
-                store.release(&mut self.frame.recycler);
-            }
-        }
+        let scan = self.scan_or_whole(kernel);
+        self.over_strides(kernel, scan, |run, stride| {
+            run.begin_stride(into, stride)?;
+            run.fill_stride(kernel, into, stride)?;
+            run.finish(into)?;
+            run.run_inside(&plan)?;
+            run.count_portion(PortionOf::Join);
+            run.frame.let_go(into);
+            Ok(Turn::Next)
+        })?;
         self.end_loop(&plan)
     }
 }

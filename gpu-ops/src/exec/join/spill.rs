@@ -22,8 +22,6 @@ const CHUNKS_AT_WORK: u64 = 4;
 /// Pairs of partitions that lie on the device while they are joined: one as it came and in finer partitions, the next one,
 /// and what is made of them.
 const PAIRS_AT_WORK: u64 = 4;
-/// This share of the budget stays free for what the steps behind the join make.
-const SHARE_FOR_OTHERS: u64 = 16;
 /// A chunk stays where it is on the device with up to this share more room than rows; with more it is copied.
 const SHARE_UNUSED: u64 = 8;
 
@@ -58,7 +56,7 @@ impl Run<'_> {
     /// `chunk` bytes and there are `pairs` pairs of partitions.
     pub(in crate::exec) fn kept_share(&self, bytes: u64, chunk: u64, pairs: u64) -> f64 {
         let at_work = (CHUNKS_AT_WORK * chunk).max(PAIRS_AT_WORK * (bytes / pairs.max(1)));
-        let others = self.frame.recycler.pool().budget() as u64 / SHARE_FOR_OTHERS;
+        let others = self.frame.recycler.pool().budget().behind_join();
         let room = self.frame.recycler.room().saturating_sub(at_work + others);
         room as f64 / bytes.max(1) as f64
     }

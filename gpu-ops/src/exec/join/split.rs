@@ -9,19 +9,17 @@ use crate::exec::frame::arrange::{Arrangement, Order};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::join::sides::Split;
+use crate::exec::portions::choose::PortionOf;
 use crate::exec::portions::chunks::Chunk;
+use crate::exec::portions::each::Turn;
 use crate::exec::portions::loops::Loop;
-use crate::exec::portions::strides::Scan;
+use crate::exec::portions::strides::Stride;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedStep};
 use crate::exec::prepare::part_sizes::{ColumnShape, side_parts};
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::{Parts, ResultId};
 use crate::primitives::Digits;
 
-/// The share of the budget of device memory that the rows of a join's side may take before it is joined in parts, …
-const SHARE_OF_BUDGET: u64 = 12;
-/// … and the share that a partition of it is to take: several lie there at a time, and chunks that are not spilled.
-const PARTITION_SHARE: u64 = 48;
 /// Most hash bits of the first pass: one reading of the rows.
 const MOST_BITS: u32 = 8;
 /// Least hash bits of the first pass where it is asked for.
@@ -30,7 +28,7 @@ const LEAST_BITS: u32 = 2;
 impl Run<'_> {
     /// Bytes that the rows of a join's side may take together.
     pub(in crate::exec) fn side_room(&self) -> u64 {
-        self.frame.recycler.pool().budget() as u64 / SHARE_OF_BUDGET
+        self.frame.recycler.pool().budget().portion()
     }
 
     /// Bytes of the rows that are thought to probe an index.
@@ -54,7 +52,7 @@ impl Run<'_> {
         }
         let bytes = self.frame.bytes_of(result, rows);
         let forced = self.frame.prepared.graph.parts == Parts::Always;
-        let partition = self.frame.recycler.pool().budget() as u64 / PARTITION_SHARE;
+        let partition = self.frame.recycler.pool().budget().join_partition();
         let parts = bytes.div_ceil(partition.max(1));
         let bits = parts.max(1).next_power_of_two().ilog2();
         (bytes > self.side_room() || forced)
@@ -91,7 +89,7 @@ impl Run<'_> {
     }
 
     /// Can an index be joined in partitions? One that is sorted keeps its order.
-    fn can_split(&self, result: ResultId, index: &IndexShape) -> bool {
+    pub(in crate::exec) fn can_split(&self, result: ResultId, index: &IndexShape) -> bool {
         let joinable = |step: usize| {
             let into = PreparedStep::into(&self.frame.prepared.steps[step]);
             into.is_some_and(|into| {
@@ -102,26 +100,28 @@ impl Run<'_> {
             && self.probing_step(result).is_some_and(joinable)
     }
 
-    /// Split the entries of an index where they are too many; whether they are split now.
-    pub(in crate::exec) fn split_index(
-        &mut self,
-        result: ResultId,
-        index: &IndexShape,
-    ) -> Result<bool> {
-        let Some(keys) = index.join.filter(|_| self.can_split(result, index)) else {
-            return Ok(false);
+    /// Split the entries of an index, which are too many.
+    pub(in crate::exec) fn split_index(&mut self, result: ResultId, bits: u32) -> Result<()> {
+        let Shape::Index(IndexShape {
+            columns,
+            join: Some(keys),
+            ..
+        }) = &self.frame.prepared.shapes[result]
+        else {
+            return Err(GpuError::Internal("a split of no side".into()));
         };
-        let Some(bits) = self.split_bits(result, self.frame.results[result].rows) else {
-            return Ok(false);
-        };
-        let chunk = self.split_rows(result, &index.columns, keys, bits)?;
+        let chunk = self.split_rows(result, columns, *keys, bits)?;
+        // What is there already takes room.
+        let kept = self.kept_share(self.probing_bytes(result), 0, 1 << bits);
         self.frame.results[result].split = Some(Split {
             bits,
             chunks: vec![Chunk::here(chunk)],
-            // What is there already takes room.
-            kept: self.kept_share(self.probing_bytes(result), 0, 1 << bits),
+            kept,
         });
-        Ok(true)
+        for _ in 0..1 << bits {
+            self.count_portion(PortionOf::Input);
+        }
+        Ok(())
     }
 
     /// Partition the rows of a side by their lowest hash bits, columns and all.
@@ -192,8 +192,7 @@ impl Run<'_> {
             _ => return Err(GpuError::Internal("a split of no side".into())),
         };
         let keys = keys.ok_or_else(|| GpuError::Internal("a side without keys".into()))?;
-        let mut scan = self.scan(kernel);
-        let strides = scan.as_ref().map_or(1, Scan::count);
+        let scan = self.scan_or_whole(kernel);
         let kept = match &prepared.shapes[into] {
             Shape::Matches(_, Some(join)) => self.frame.results[join.index]
                 .split
@@ -202,7 +201,7 @@ impl Run<'_> {
             _ => {
                 let both = self.frame.bytes_of(into, self.expected(kernel, into))
                     + self.probing_bytes(into);
-                let stride = scan.as_ref().map_or(0, |scan| scan.rows_of(0));
+                let stride = scan.rows_of(0);
                 let probing = self.probing_step(into);
                 let probing = probing.and_then(|step| PreparedStep::into(&prepared.steps[step]));
                 let probing = probing.map_or(0, |result| self.frame.bytes_of(result, stride));
@@ -213,21 +212,21 @@ impl Run<'_> {
         let mut spill = self.begin_spill(kept)?;
         let mut chunks = Vec::new();
         let mut all = 0;
-        for number in 0..strides {
-            self.begin_stride(kernel, into, scan.as_ref(), number)?;
-            self.fill_stride(kernel, into, scan.as_mut(), number)?;
-            let rows = self.frame.results[into].rows;
+        self.over_strides(kernel, scan, |run, stride| {
+            run.begin_stride(into, stride)?;
+            run.fill_stride(kernel, into, stride)?;
+            let rows = run.frame.results[into].rows;
             all += rows;
+            run.count_portion(PortionOf::Input);
             if rows == 0 {
-                if let Some(store) = self.frame.results[into].store.take() {
-                    store.release(&mut self.frame.recycler);
-                }
-                continue;
+                run.frame.let_go(into);
+                return Ok(Turn::Next);
             }
-            let made = self.split_rows(into, columns, keys, bits)?;
-            let chunk = self.put_away(into, (columns, keys), made, rows, &mut spill)?;
+            let made = run.split_rows(into, columns, keys, bits)?;
+            let chunk = run.put_away(into, (columns, keys), made, rows, &mut spill)?;
             chunks.push(chunk);
-        }
+            Ok(Turn::Next)
+        })?;
         self.end_spill(spill)?;
         self.frame.results[into].rows = all;
         self.frame.check_numbered(into, all)?;
@@ -236,19 +235,13 @@ impl Run<'_> {
     }
 
     /// Room for the rows of one stride.
-    pub(in crate::exec) fn begin_stride(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-        scan: Option<&Scan<'_>>,
-        number: u64,
-    ) -> Result<()> {
-        let all = self.frame.bound(kernel.source);
+    pub(in crate::exec) fn begin_stride(&mut self, into: ResultId, stride: &Stride) -> Result<()> {
         self.frame.results[into].rows = 0;
-        self.frame.results[into].sizes.capacity = scan.map_or(all, |scan| scan.rows_of(number));
+        self.frame.results[into].sizes.capacity = stride.rows();
         self.frame.make(into)?;
         for word in [ControlWord::Count, ControlWord::Pairs] {
-            self.frame.control.set(self.frame.stream, into, word, 0)?;
+            let stream = self.frame.stream;
+            self.frame.control.set(stream, into, word, 0)?;
         }
         Ok(())
     }

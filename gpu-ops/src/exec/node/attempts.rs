@@ -9,11 +9,10 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::ladder::{Ladder, Rung};
 use crate::exec::node::report::FragmentReport;
-use crate::exec::node::room::TIGHTENINGS;
 use crate::exec::node::shared::Shared;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::compile::warm_up;
-use crate::memory::Turn;
+use crate::memory::{Budget, Turn};
 use crate::query::{Query, StopOnDrop};
 use crate::tables::LoadedTable;
 use crate::trace::{HostSpan, Track, Work};
@@ -48,7 +47,7 @@ impl FragmentRun {
             profile,
             _stop: StopOnDrop(Arc::clone(&query)),
             query,
-            ladder: Ladder::new(TIGHTENINGS),
+            ladder: Ladder::new(Budget::TIGHTENINGS),
             load_ms: 0.0,
             may_be_early: shared.options.overlap_load && !shared.room.results_may_spill(),
         }

@@ -151,7 +151,16 @@ impl DisplayAs for GpuFragmentExec {
         // Before columns are resident there are only lines of the plan, which are in order.
         let chosen = lines.iter().any(|line| is_pipeline(line));
         // Only a plan that has run has one.
-        let fallback = self.run.report.lock().fallback.clone();
+        let (fallback, portions) = {
+            let report = self.run.report.lock();
+            (report.fallback.clone(), report.portions.clone())
+        };
+        for (step, portions) in portions {
+            if let Some(line) = lines.get_mut(step).filter(|line| is_pipeline(line)) {
+                line.push_str(" | ");
+                line.push_str(&portions);
+            }
+        }
         lines.extend(fallback.map(|reason| format!("on the CPU: {reason}")));
         if matches!(format, DisplayFormatType::TreeRender) {
             // Entries come by their key: this one is the first.

@@ -74,6 +74,8 @@ counters! {
         pub fallback: Option<String>,
         /// The chosen algorithms, each with its reason.
         pub choices: Vec<String>,
+        /// What came in portions, by step: which portions, and how many.
+        pub portions: Vec<(usize, String)>,
         /// What each step did, when profiling was asked for.
         pub steps: Vec<StepReport>,
         /// Milliseconds by kind of work, when profiling was asked for.

@@ -7,14 +7,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use parking_lot::Mutex;
 
 use crate::column::{Column, ColumnRoom};
-use crate::exec::portions::spread::part_bytes;
-use crate::exec::portions::strides::SHARE_OF_MEMORY;
+use crate::memory::{Budget, Free};
 use crate::pipeline::GroupRoom;
-
-/// By level: the share of the budget that the columns of a query may take, in quarters.
-const QUARTERS: [usize; 3] = [3, 1, 0];
-/// Times that the room for columns can be made tighter.
-pub(in crate::exec) const TIGHTENINGS: u32 = QUARTERS.len() as u32 - 1;
 
 /// The level at which a fragment runs; it does not go up again, so that later runs begin where the last one succeeded.
 #[derive(Debug, Default)]
@@ -27,7 +21,7 @@ pub(in crate::exec) struct RoomLevel {
 #[derive(Debug, Clone, Copy)]
 struct Fitted {
     /// The budget within which it did.
-    budget: usize,
+    budget: Budget,
     /// Its columns in device memory.
     columns: usize,
     /// The most that its results took, without memory for columns that come in strides.
@@ -38,33 +32,34 @@ impl Fitted {
     /// What columns may take so that the results find room again: as much as they took then, or what the results leave beside the
     /// share of it that is for strides of other columns.
     fn most_for_columns(&self) -> usize {
-        let strides = self.results / (SHARE_OF_MEMORY as usize - 1);
-        let left = self.budget.saturating_sub(self.results + strides);
+        let results = self.results as u64;
+        let taken = results + Free::strides_beside(results);
+        let left = self.budget.bytes().saturating_sub(taken) as usize;
         left.max(self.columns)
     }
 }
 
 impl RoomLevel {
-    fn level(&self) -> usize {
-        usize::from(self.level.load(Ordering::Relaxed)).min(QUARTERS.len() - 1)
+    fn level(&self) -> u32 {
+        u32::from(self.level.load(Ordering::Relaxed)).min(Budget::TIGHTENINGS)
     }
 
-    /// What columns may take of a budget of so many bytes. Those of the last run that lie in device memory come first: a run that
+    /// What columns may take of a budget. Those of the last run that lie in device memory come first: a run that
     /// exchanged them for others of its columns would move them for nothing, and could end up with more of them and no room for
     /// its results. Others are added while those leave room.
     pub(in crate::exec) fn for_columns(
         &self,
-        budget: usize,
+        budget: Budget,
         last: impl IntoIterator<Item = Arc<Column>>,
     ) -> ColumnRoom {
         let fitted = *self.fitted.lock();
         let fitted = fitted.filter(|fitted| fitted.budget == budget);
         let most = fitted.map_or(usize::MAX, |fitted| fitted.most_for_columns());
-        ColumnRoom::holding(budget / 4 * QUARTERS[self.level()], last, most)
+        ColumnRoom::holding(budget.columns(self.level()) as usize, last, most)
     }
 
     /// Bytes that the results of the last complete run within this budget took.
-    pub(in crate::exec) fn results(&self, budget: usize) -> Option<usize> {
+    pub(in crate::exec) fn results(&self, budget: Budget) -> Option<usize> {
         let fitted = *self.fitted.lock();
         let fitted = fitted.filter(|fitted| fitted.budget == budget);
         fitted.map(|fitted| fitted.results)
@@ -73,7 +68,7 @@ impl RoomLevel {
     /// A run was complete, with so many bytes of columns in device memory and of results.
     pub(in crate::exec) fn note<'c>(
         &self,
-        budget: usize,
+        budget: Budget,
         columns: impl IntoIterator<Item = &'c Arc<Column>>,
         results: usize,
     ) {
@@ -100,23 +95,22 @@ impl RoomLevel {
 
     /// May results lie in host memory?
     pub(in crate::exec) fn results_may_spill(&self) -> bool {
-        self.level() + 1 == QUARTERS.len()
+        self.level() == Budget::TIGHTENINGS
     }
 
     /// The run found no room: less for columns from now on. False when there was no more to give.
     pub(in crate::exec) fn tighten(&self) -> bool {
         let order = Ordering::Relaxed;
-        let next = |level: u8| (usize::from(level) + 1 < QUARTERS.len()).then_some(level + 1);
+        let next = |level: u8| (u32::from(level) < Budget::TIGHTENINGS).then_some(level + 1);
         self.level.fetch_update(order, order, next).is_ok()
     }
 }
 
-/// What group-bys may take of a budget of so many bytes where it is short: half of it for a table of states, beside strides
-/// and what else the pipeline reads.
-pub(in crate::exec) fn group_room(budget: usize) -> GroupRoom {
+/// What group-bys may take where memory is short.
+pub(in crate::exec) fn group_room(budget: Budget) -> GroupRoom {
     GroupRoom {
-        states: budget as u64 / 2,
-        part: part_bytes(budget),
+        states: budget.group_states(),
+        part: budget.portion(),
     }
 }
 
@@ -127,14 +121,14 @@ mod tests {
     #[test]
     fn columns_make_room_until_results_spill() {
         let level = RoomLevel::default();
-        assert!(level.for_columns(400, []).take(300));
-        assert!(!level.for_columns(400, []).take(301));
+        assert!(level.for_columns(Budget::of(400), []).take(300));
+        assert!(!level.for_columns(Budget::of(400), []).take(301));
         assert!(!level.results_may_spill());
         assert!(level.tighten());
-        assert!(level.for_columns(400, []).take(100));
+        assert!(level.for_columns(Budget::of(400), []).take(100));
         assert!(!level.results_may_spill());
         assert!(level.tighten());
-        assert!(!level.for_columns(400, []).take(1));
+        assert!(!level.for_columns(Budget::of(400), []).take(1));
         assert!(level.results_may_spill());
         assert!(!level.tighten());
     }
@@ -142,14 +136,20 @@ mod tests {
     #[test]
     fn results_get_the_room_that_they_had() {
         let level = RoomLevel::default();
-        level.note(400, [], 60);
+        level.note(Budget::of(400), [], 60);
         // Beside the results and a quarter of what they leave to strides.
-        assert!(level.for_columns(400, []).take(300));
-        level.note(400, [], 240);
-        assert!(level.for_columns(400, []).take(80));
-        assert!(!level.for_columns(400, []).take(81));
-        assert_eq!((level.results(400), level.results(800)), (Some(240), None));
+        assert!(level.for_columns(Budget::of(400), []).take(300));
+        level.note(Budget::of(400), [], 240);
+        assert!(level.for_columns(Budget::of(400), []).take(80));
+        assert!(!level.for_columns(Budget::of(400), []).take(81));
+        assert_eq!(
+            (
+                level.results(Budget::of(400)),
+                level.results(Budget::of(800))
+            ),
+            (Some(240), None)
+        );
         // Of another budget nothing is known.
-        assert!(level.for_columns(800, []).take(600));
+        assert!(level.for_columns(Budget::of(800), []).take(600));
     }
 }

@@ -20,7 +20,6 @@ use crate::exec::frame::execute::{Deliver, Finished, execute};
 use crate::exec::node::report::{FragmentOptions, FragmentReport};
 use crate::exec::node::room::{RoomLevel, group_room};
 use crate::exec::prepare::bind::EarlyScan;
-use crate::exec::prepare::covering::index_room;
 use crate::exec::prepare::prepared::{Prepared, streamed_scans};
 use crate::exec::prepare::replan::Found;
 use crate::graph::{Graph, Parts, Policy};
@@ -189,8 +188,9 @@ impl Shared {
     /// The graph over these tables, by what runs have found out.
     fn graph(&self, tables: &[LoadedTable], found: &Found) -> Result<Graph> {
         let budget = self.runtime.pool().budget();
-        let index_room = index_room(budget) as u64;
-        let mut graph = self.policy.graph(tables, &found.duplicates, index_room)?;
+        let mut graph = self
+            .policy
+            .graph(tables, &found.duplicates, budget.kept_index())?;
         if self.room.results_may_spill() && !graph.parts.allowed() {
             graph.parts = Parts::Large;
         }
@@ -279,6 +279,8 @@ fn complete<T>(
     finished: Finished<T>,
 ) -> (T, FragmentReport) {
     report.choices.extend(prepared.choices.iter().cloned());
+    let portions = finished.portions.iter();
+    report.portions = portions.map(|p| (p.step, p.to_string())).collect();
     report.early_strides = finished.early_strides;
     report.kernel_ms = finished.kernel_ms;
     report.kernels = finished.kernels;

@@ -7,9 +7,6 @@ use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along};
 use crate::exec::prepare::part_sizes::PartSize;
 
-/// This share of host memory is left to results where chunks may go to files.
-const SHARE_FOR_RESULTS: usize = 8;
-
 impl Run<'_> {
     /// Write rows that lie in `made` to a file, these parts of them, and wait until they are there; `None` when the user names
     /// no directory.
@@ -56,9 +53,7 @@ impl Run<'_> {
             return Ok((store, false));
         }
         let pool = self.frame.runtime.host_pool();
-        if self.frame.prepared.spill.is_some()
-            && pool.available() < pool.budget() / SHARE_FOR_RESULTS
-        {
+        if self.frame.prepared.spill.is_some() && pool.free().bytes < pool.budget().beside_files() {
             self.frame.recycler.forget_spilled(store.bytes() as u64);
             store.release(&mut self.frame.recycler);
             return Ok((Store::default(), false));

@@ -13,6 +13,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along, rows_within};
+use crate::exec::portions::each::Turn;
 use crate::exec::portions::spread::{BITS, Spread, SpreadBy, Staged};
 use crate::exec::portions::strides::Scan;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource};
@@ -23,35 +24,6 @@ use crate::primitives::{self, Partitioning, Payload, RowCount};
 /// Rows stay where they were made with up to this share more room than they take.
 const SHARE_UNUSED: usize = 8;
 
-/// How a pipeline over a table is run piece by piece.
-pub(in crate::exec) struct Pieces<'k> {
-    kernel: &'k PreparedKernel,
-    /// Strides of a table whose columns come from host memory.
-    scan: Option<Scan<'k>>,
-    /// Else: rows of a piece, and of the table.
-    rows: u64,
-    all: u64,
-}
-
-impl Pieces<'_> {
-    /// Number of pieces.
-    pub(in crate::exec) fn count(&self) -> u64 {
-        match &self.scan {
-            Some(scan) => scan.count(),
-            None => self.all.div_ceil(self.rows),
-        }
-    }
-
-    /// Rows of the table in a piece.
-    fn rows_of(&self, number: u64) -> Range<u64> {
-        let first = number * self.rows;
-        match &self.scan {
-            Some(scan) => 0..scan.rows_of(number),
-            None => first..(first + self.rows).min(self.all),
-        }
-    }
-}
-
 impl Run<'_> {
     /// How a pipeline is run piece by piece whose rows, if all find their way to its result, are too many for a part;
     /// `None` when they are few, or it does not go over a table in order.
@@ -59,7 +31,7 @@ impl Run<'_> {
         &self,
         kernel: &'k PreparedKernel,
         into: ResultId,
-    ) -> Option<Pieces<'k>> {
+    ) -> Option<Scan<'k>> {
         let PreparedSource::Exactly(all) = kernel.source else {
             return None;
         };
@@ -70,39 +42,38 @@ impl Run<'_> {
         }
         let tiles = kernel.stride_rows();
         let rows = (self.frame.piece_rows(into) / tiles).max(1) * tiles;
-        Some(Pieces {
-            kernel,
-            // Rows may be wider than what they are computed from.
-            scan: self.scan(kernel).map(|scan| scan.of_at_most(rows)),
-            rows,
-            all,
+        // Rows may be wider than what they are computed from.
+        Some(match self.scan(kernel) {
+            Some(scan) => scan.of_at_most(rows),
+            None => Scan::in_place(all, rows),
         })
     }
 
-    /// Run a piece of a pipeline: its result has the rows of that alone.
-    pub(in crate::exec) fn fill_piece(
+    /// Run a pipeline piece by piece, and `each` over the rows of a piece, in memory of their own: its result counts these alone.
+    pub(in crate::exec) fn over_pieces(
         &mut self,
+        kernel: &PreparedKernel,
         into: ResultId,
-        pieces: &mut Pieces<'_>,
-        number: u64,
-    ) -> Result<Store> {
-        let rows = pieces.rows_of(number);
-        self.frame.results[into].rows = 0;
-        self.frame.results[into].sizes.capacity = rows.end - rows.start;
-        self.frame.make(into)?;
-        self.frame
-            .control
-            .set(self.frame.stream, into, ControlWord::Count, 0)?;
-        let kernel = pieces.kernel;
-        self.schedule.piecewise = true;
-        let filled = match &mut pieces.scan {
-            Some(scan) => self.fill_stride(kernel, into, Some(scan), number),
-            None => self.fill_rows(kernel, into, rows),
+        mut each: impl FnMut(&mut Self, Store) -> Result<()>,
+    ) -> Result<()> {
+        let Some(pieces) = self.pieces(kernel, into) else {
+            return Err(GpuError::Internal("pieces of rows that are few".into()));
         };
-        self.schedule.piecewise = false;
-        filled?;
-        let filled = self.frame.results[into].store.take();
-        filled.ok_or_else(|| GpuError::Internal("a piece without rows".into()))
+        self.over_strides(kernel, pieces, |run, stride| {
+            run.frame.results[into].rows = 0;
+            run.frame.results[into].sizes.capacity = stride.rows();
+            run.frame.make(into)?;
+            let (control, stream) = (&run.frame.control, run.frame.stream);
+            control.set(stream, into, ControlWord::Count, 0)?;
+            run.schedule.piecewise = true;
+            let filled = run.fill_stride(kernel, into, stride);
+            run.schedule.piecewise = false;
+            filled?;
+            let filled = run.frame.results[into].store.take();
+            let filled = filled.ok_or_else(|| GpuError::Internal("a piece without rows".into()))?;
+            each(run, filled)?;
+            Ok(Turn::Next)
+        })
     }
 
     /// Copy some rows of a result to memory of their own on the device.

@@ -7,19 +7,11 @@ use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::Chunk;
 use crate::primitives::{Digits, Keys};
 
-/// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
-/// they are partitioned or sorted, those of the next part come meanwhile, and there is what is made of them.
-const SHARE_OF_BUDGET: u64 = 12;
 /// Hash or key bits of partitions: one reading of the rows.
 pub(in crate::exec) const BITS: u32 = 8;
 
 /// A piece has whole vectors of every column.
 pub(in crate::exec) const VECTOR: u64 = 1024;
-
-/// Bytes that a piece, or the rows of a part, may take of a budget.
-pub(in crate::exec) fn part_bytes(budget: usize) -> u64 {
-    budget as u64 / SHARE_OF_BUDGET
-}
 
 /// Rows of a result in `2^BITS` partitions, or all of them in the first one.
 #[derive(Default)]

@@ -22,10 +22,6 @@ const STRIDE_BYTES: u64 = 64 << 20;
 /// … and in scans of this many strides and more up to twice as many, so that their partitions, which are copied one by one,
 /// are not small.
 const MANY_STRIDES: u64 = 16;
-/// The slots take at most this share of the device memory that nobody uses, …
-pub(in crate::exec) const SHARE_OF_MEMORY: u64 = 4;
-/// … and as far as they can do with less no more than results leave, but this share always.
-const LEAST_SHARE: u64 = 16;
 /// Blocks of more bytes are whole pages of the device.
 const PAGE: u64 = 2 << 20;
 
@@ -68,10 +64,24 @@ impl Span {
     }
 }
 
-/// One slot: when its bytes have come, and when nothing reads them any more.
+/// Some rows of a scan: on their way, or where they lie.
+pub(in crate::exec) struct Stride {
+    pub(in crate::exec) number: u64,
+    pub(in crate::exec) span: Span,
+    /// When its copies will have come.
+    pub(in crate::exec) come: Option<Event>,
+}
+
+impl Stride {
+    /// Number of rows.
+    pub(in crate::exec) fn rows(&self) -> u64 {
+        self.span.rows()
+    }
+}
+
+/// One slot: when nothing reads its bytes any more.
 #[derive(Default)]
 struct Slot {
-    come: Option<Event>,
     read: Option<Event>,
 }
 
@@ -90,8 +100,6 @@ pub(in crate::exec) struct Scan<'k> {
     parts: &'k [StreamedPart],
     rows: u64,
     stride: u64,
-    /// Strides that have been asked for.
-    asked: u64,
     /// Rows that are still to come.
     arrival: Option<&'k Arrival>,
 }
@@ -118,9 +126,8 @@ impl Strides {
             return Ok(None);
         }
         // What is kept for later queries makes room.
-        let free = runtime.attainable_memory() as u64;
-        let beside = free.saturating_sub(prepared.results_bytes());
-        let room = beside.clamp(free / LEAST_SHARE, free / SHARE_OF_MEMORY);
+        let room = runtime.attainable_memory();
+        let room = room.strides(prepared.results_bytes());
         let room = match room > PAGE {
             true => room / PAGE * PAGE,
             false => room,
@@ -174,30 +181,23 @@ impl Strides {
             parts,
             rows: kernel.source_rows(),
             stride,
-            asked: 0,
             arrival: kernel.arrival.as_deref(),
         })
     }
 
-    /// Queue the copies of stride `number`, whose rows have come, and of those that follow it as far as there are slots and
-    /// their rows have come, and let `stream` wait for the first.
-    pub(in crate::exec) fn fetch(
+    /// Strides that may come while one is read.
+    pub(in crate::exec) fn depth(&self) -> usize {
+        self.slots.len() - 1
+    }
+
+    /// Queue the copies of stride `number`, whose rows have come.
+    pub(in crate::exec) fn stage(
         &mut self,
-        scan: &mut Scan<'_>,
+        scan: &Scan<'_>,
         number: u64,
-        runtime: &Runtime,
-        stream: &Stream,
-    ) -> Result<Span> {
-        let device = runtime.device();
-        let last = scan.count().min(number + self.slots.len() as u64);
-        while scan.asked < last && (scan.asked <= number || scan.has_come(scan.asked)) {
-            self.copy(scan, scan.asked, device.as_ref())?;
-            scan.asked += 1;
-        }
-        let slot = &self.slots[self.slot(number)];
-        if let Some(come) = &slot.come {
-            device.wait_event(stream, come)?;
-        }
+        device: &dyn Device,
+    ) -> Result<Stride> {
+        let come = self.copy(scan, number, device)?;
         let (first, end) = scan.bounds(number);
         let mut at = self.slot_address(number);
         let mut addresses = Vec::with_capacity(scan.parts.len());
@@ -212,10 +212,14 @@ impl Strides {
             });
             at += room;
         }
-        Ok(Span {
-            first,
-            end,
-            addresses,
+        Ok(Stride {
+            number,
+            span: Span {
+                first,
+                end,
+                addresses,
+            },
+            come: Some(come),
         })
     }
 
@@ -241,7 +245,7 @@ impl Strides {
         self.buffer.ptr().0 + self.slot(number) as u64 * self.slot_bytes
     }
 
-    fn copy(&mut self, scan: &Scan<'_>, number: u64, device: &dyn Device) -> Result<()> {
+    fn copy(&mut self, scan: &Scan<'_>, number: u64, device: &dyn Device) -> Result<Event> {
         let (first, end) = scan.bounds(number);
         let mut at = self.slot_address(number);
         let slot = self.slot(number);
@@ -262,19 +266,22 @@ impl Strides {
             self.bytes += to - from;
             at += room;
         }
-        slot.come = Some(device.record_event(&self.copies)?);
-        Ok(())
+        device.record_event(&self.copies)
     }
 }
 
 impl Scan<'_> {
+    /// All rows in one stride, columns where they lie.
+    pub(in crate::exec) fn whole(rows: u64) -> Self {
+        Self::in_place(rows, rows)
+    }
+
     /// A scan in strides of columns where they lie.
     pub(in crate::exec) fn in_place(rows: u64, stride: u64) -> Self {
         Self {
             parts: &[],
             rows,
-            stride,
-            asked: 0,
+            stride: stride.max(1),
             arrival: None,
         }
     }
@@ -285,7 +292,7 @@ impl Scan<'_> {
     }
 
     /// Have the rows of a stride come?
-    fn has_come(&self, number: u64) -> bool {
+    pub(in crate::exec) fn has_come(&self, number: u64) -> bool {
         let (_, end) = self.bounds(number);
         self.arrival.is_none_or(|arrival| arrival.has(end))
     }
@@ -307,11 +314,6 @@ impl Scan<'_> {
     pub(in crate::exec) fn rows_of(&self, number: u64) -> u64 {
         let (first, end) = self.bounds(number);
         end - first
-    }
-
-    /// Go over the table once more.
-    pub(in crate::exec) fn restart(&mut self) {
-        self.asked = 0;
     }
 
     /// Rows of a stride.

@@ -168,14 +168,14 @@ impl Shape {
 }
 
 /// Slots for a first attempt at the sets of DISTINCT calls over at most `rows` rows in about `groups` groups: enough
-/// for every row when that is a small share of the `available` bytes.
+/// for every row where all of them take at most `room` bytes then.
 pub(in crate::exec) fn slots_of_sets(
     words: &[usize],
     rows: u64,
     groups: u64,
-    available: usize,
+    room: u64,
 ) -> Vec<u64> {
-    let share = available as u64 / 16 / words.len().max(1) as u64;
+    let share = room / words.len().max(1) as u64;
     words
         .iter()
         .map(|words| {

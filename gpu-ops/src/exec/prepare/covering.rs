@@ -13,11 +13,6 @@ use crate::expr::{Expr, Node};
 use crate::graph::{Build, Graph, Pipeline, ResultId, Sink, Source, Step};
 use crate::tables::LoadedTable;
 
-/// Bytes that one index may take that is kept on a device whose pool has a budget of so many.
-pub(in crate::exec) const fn index_room(budget: usize) -> usize {
-    budget / 4
-}
-
 /// What makes two indexes the same.
 #[derive(Debug, Clone)]
 pub(in crate::exec) struct Covering {

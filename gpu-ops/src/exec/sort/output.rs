@@ -35,7 +35,7 @@ impl Run<'_> {
         let parts: Vec<PartSize> = blocks.into_iter().flat_map(|block| block.parts).collect();
         let bytes = Store::bytes_within(&parts)?;
         let large = bytes as u64 > self.frame.part_room();
-        let hopeless = large && bytes > self.frame.runtime.host_pool().budget();
+        let hopeless = large && bytes as u64 > self.frame.runtime.host_pool().budget().bytes();
         let name = self.frame.name(sort.into);
         let mut output = Store::default();
         while large

@@ -20,8 +20,11 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::cut;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
+use crate::exec::portions::choose::PortionOf;
+use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::spread::{Spread, SpreadBy, Staged};
+use crate::exec::portions::spread::Spread;
+use crate::exec::portions::spread::SpreadBy;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep};
 use crate::exec::prepare::shapes::Shape;
 use crate::exec::sort::output::Output;
@@ -41,88 +44,71 @@ struct Sorted<'s> {
 }
 
 impl<'a> Run<'a> {
-    /// Sort in parts, when the rows are too many; whether that was done.
-    pub(in crate::exec) fn sort_in_parts(&mut self, sort: &PreparedSort) -> Result<bool> {
-        if let Some(heap) = self.frame.results[sort.rows].heap.take() {
-            self.sort_heap(sort, heap)?;
-            return Ok(true);
-        }
-        let rows = self.frame.results[sort.rows].rows;
-        let store = self.frame.results[sort.rows].store.as_ref();
-        if sort.window.is_some() && store.is_some_and(Store::is_on_host) {
-            return Err(GpuError::Unsupported(
-                "a window over more rows than device memory holds".into(),
-            ));
-        }
-        if !by_keys(sort) || !self.frame.exceeds_part(sort.rows, rows) {
-            return Ok(false);
-        }
+    /// Sort rows that lie together, but are too many, range by range.
+    pub(in crate::exec) fn sort_in_ranges(&mut self, sort: &PreparedSort) -> Result<()> {
         self.schedule.in_parts = true;
-        let fetch = cut(rows, sort);
-        // Somebody else may read the rows as they were.
-        let Some(mut input) = self.frame.results[sort.rows].store.clone() else {
+        let (mut input, rows, capacity) = self.input_of(sort)?;
+        let most = self.frame.piece_rows(sort.rows);
+        let mut sample = self.begin_sample(sort, rows)?;
+        self.add_to_sample(&mut sample, &input, 0..rows)?;
+        let splitters = self.splitters(sort, sample)?;
+        let mut spread = Spread::default();
+        for begin in (0..rows).step_by(most as usize) {
+            let end = (begin + most).min(rows);
+            self.frame.results[sort.rows].store = Some(input.clone());
+            let piece = self.load_piece(sort.rows, begin..end)?;
+            self.spread_ranges(sort, piece, end - begin, &splitters, &mut spread)?;
+        }
+        self.frame.let_go(sort.rows);
+        if self.frame.prepared.dead_after[self.schedule.step].contains(&sort.rows) {
+            // Host memory for the output, and no copy of the rows that nobody reads.
+            input.release(&mut self.frame.recycler);
+            input = Store::default();
+        }
+        self.write_ranges(sort, spread)?;
+        self.frame.results[sort.rows].store = Some(input);
+        self.sorted(sort, (rows, capacity), cut(rows, sort))
+    }
+
+    /// The rows of a sort, which somebody else may read as they were, how many they are, and for how many there is room.
+    pub(in crate::exec) fn input_of(&self, sort: &PreparedSort) -> Result<(Store, u64, u64)> {
+        let input = &self.frame.results[sort.rows];
+        let Some(store) = input.store.clone() else {
             return Err(GpuError::Internal("a sort without rows".into()));
         };
-        let capacity = self.frame.results[sort.rows].sizes.capacity;
-        let most = self.frame.piece_rows(sort.rows);
-        if sort.skip.saturating_add(fetch) <= most / 2 {
-            let mut first: Option<(Store, u64)> = None;
-            for begin in (0..rows).step_by(most as usize) {
-                let end = (begin + most).min(rows);
-                self.frame.results[sort.rows].store = Some(input.clone());
-                let piece = self.load_piece(sort.rows, begin..end)?;
-                first = Some(self.first_of(sort, first, piece, end - begin)?);
-            }
-            let (store, kept) = first.unwrap_or_default();
-            self.frame.stand_for(sort.rows, store, kept)?;
-            self.frame.let_go(sort.into);
-            self.sort_here(sort, (sort.skip, fetch))?;
-            self.frame.let_go(sort.rows);
-        } else {
-            let mut sample = self.begin_sample(sort, rows)?;
-            self.add_to_sample(&mut sample, &input, 0..rows)?;
-            let splitters = self.splitters(sort, sample)?;
-            let mut spread = Spread::default();
-            for begin in (0..rows).step_by(most as usize) {
-                let end = (begin + most).min(rows);
-                self.frame.results[sort.rows].store = Some(input.clone());
-                let piece = self.load_piece(sort.rows, begin..end)?;
-                self.spread_ranges(sort, piece, end - begin, &splitters, &mut spread)?;
-            }
-            self.frame.let_go(sort.rows);
-            if self.frame.prepared.dead_after[self.schedule.step].contains(&sort.rows) {
-                // Host memory for the output, and no copy of the rows that nobody reads.
-                input.release(&mut self.frame.recycler);
-                input = Store::default();
-            }
-            self.write_ranges(sort, spread)?;
-        }
-        self.frame.results[sort.rows].store = Some(input);
-        self.sorted(sort, (rows, capacity), fetch)?;
-        Ok(true)
+        Ok((store, input.rows, input.sizes.capacity))
     }
 
     /// Sort rows that lie in pieces, as they came.
-    fn sort_heap(&mut self, sort: &PreparedSort, heap: Spread) -> Result<()> {
+    pub(in crate::exec) fn sort_pieces(&mut self, sort: &PreparedSort) -> Result<()> {
+        let Some(heap) = self.frame.results[sort.rows].heap.take() else {
+            return Err(GpuError::Internal("a sort without pieces".into()));
+        };
         let rows = heap.rows();
         let splitters = self.splitters_of(sort, heap.chunks(), rows)?;
         let copies = self.frame.runtime.lease_stream()?;
         let mut spread = Spread::default();
-        let mut chunks = heap.into_chunks().into_iter();
-        let mut next = match chunks.next() {
-            Some(chunk) => Some((self.stage_chunk(sort.rows, &chunk, &copies)?, chunk)),
-            None => None,
-        };
-        while let Some((staged, chunk)) = next.take() {
-            // Copied while the one before it is spread.
-            if let Some(following) = chunks.next() {
-                next = Some((self.stage_chunk(sort.rows, &following, &copies)?, following));
+        let chunks = heap.into_chunks();
+        let count = chunks.len() as u64;
+        let mut chunks = chunks.into_iter();
+        // Chunks come in order, each once.
+        let stage = |run: &mut Run<'_>, _, _| match chunks.next() {
+            Some(chunk) => {
+                let staged = run.stage_chunk(sort.rows, &chunk, &copies)?;
+                Ok(Some((staged, chunk)))
             }
+            None => Ok(None),
+        };
+        over_portions(self, (count, 1), stage, |run, _, staged| {
+            let Some((staged, chunk)) = staged else {
+                return Ok(Turn::Next);
+            };
             let count = staged.rows();
-            let piece = self.staged(staged)?;
-            chunk.release(&mut self.frame.recycler);
-            self.spread_ranges(sort, piece, count, &splitters, &mut spread)?;
-        }
+            let piece = run.staged(staged)?;
+            chunk.release(&mut run.frame.recycler);
+            run.spread_ranges(sort, piece, count, &splitters, &mut spread)?;
+            Ok(Turn::Next)
+        })?;
         self.write_ranges(sort, spread)?;
         self.sorted(sort, (rows, rows), cut(rows, sort))
     }
@@ -146,7 +132,12 @@ impl<'a> Run<'a> {
     }
 
     /// A sort in parts is over: of so many rows, for which there was so much room, these are in its output.
-    fn sorted(&mut self, sort: &PreparedSort, input: (u64, u64), fetch: u64) -> Result<()> {
+    pub(in crate::exec) fn sorted(
+        &mut self,
+        sort: &PreparedSort,
+        input: (u64, u64),
+        fetch: u64,
+    ) -> Result<()> {
         let (rows, capacity) = input;
         self.frame.results[sort.rows].rows = rows;
         self.frame.results[sort.rows].sizes.capacity = capacity;
@@ -161,25 +152,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Run a pipeline whose rows nobody reads but a sort piece by piece, and write the rows down as they come, where they are
-    /// too many to lie on the device together; whether that was done.
-    pub(in crate::exec) fn write_down(
+    /// Run a pipeline whose rows nobody reads but a sort piece by piece, and write the rows down as they come, since they may be
+    /// too many to lie on the device together.
+    pub(in crate::exec) fn write_pieces(
         &mut self,
         kernel: &PreparedKernel,
         into: ResultId,
-    ) -> Result<bool> {
-        let Some(mut pieces) = self.pieces(kernel, into) else {
-            return Ok(false);
-        };
-        if !self.only_sort(into).is_some_and(by_keys) {
-            return Ok(false);
-        }
+    ) -> Result<()> {
         self.schedule.in_parts = true;
         let mut heap = Spread::default();
-        for number in 0..pieces.count() {
-            let piece = self.fill_piece(into, &mut pieces, number)?;
-            self.keep_piece(into, piece, self.frame.results[into].rows, &mut heap)?;
-        }
+        self.over_pieces(kernel, into, |run, piece| {
+            run.count_portion(PortionOf::Input);
+            let rows = run.frame.results[into].rows;
+            run.keep_piece(into, piece, rows, &mut heap)
+        })?;
         self.settle(&mut heap)?;
         self.mark("write")?;
         let rows = heap.rows();
@@ -190,47 +176,17 @@ impl<'a> Run<'a> {
                 .control
                 .set(self.frame.stream, into, ControlWord::Count, rows)?;
             self.frame.results[into].heap = Some(heap);
-            return Ok(true);
+            return Ok(());
         }
         let copies = self.frame.runtime.lease_stream()?;
         let staged = self.stage_part(into, &heap, &(0..1), &copies)?;
         let store = self.staged(staged)?;
         self.drop_spread(heap);
-        self.frame.stand_for(into, store, rows)?;
-        Ok(true)
-    }
-
-    /// Run a pipeline whose rows nobody reads but a sort that keeps few of them, piece by piece, and leave those few behind;
-    /// whether that was done.
-    pub(in crate::exec) fn keep_first(
-        &mut self,
-        kernel: &PreparedKernel,
-        into: ResultId,
-    ) -> Result<bool> {
-        let Some(mut pieces) = self.pieces(kernel, into) else {
-            return Ok(false);
-        };
-        let Some(sort) = self.only_sort(into) else {
-            return Ok(false);
-        };
-        let wanted = sort.skip.saturating_add(sort.fetch.unwrap_or(u64::MAX));
-        if sort.word_bits.is_empty() || wanted > self.frame.piece_rows(into) / 2 {
-            return Ok(false);
-        }
-        self.schedule.in_parts = true;
-        let mut first: Option<(Store, u64)> = None;
-        for number in 0..pieces.count() {
-            let piece = self.fill_piece(into, &mut pieces, number)?;
-            first = Some(self.first_of(sort, first, piece, self.frame.results[into].rows)?);
-        }
-        let (store, rows) = first.unwrap_or_default();
-        self.frame.stand_for(into, store, rows)?;
-        self.frame.let_go(sort.into);
-        Ok(true)
+        self.frame.stand_for(into, store, rows)
     }
 
     /// The sort that reads the rows of a result, when that alone does and one pipeline alone makes them.
-    fn only_sort(&self, rows: ResultId) -> Option<&'a PreparedSort> {
+    pub(in crate::exec) fn only_sort(&self, rows: ResultId) -> Option<&'a PreparedSort> {
         let prepared = self.frame.prepared;
         if !matches!(self.frame.prepared.shapes[rows], Shape::Rows(_)) {
             return None;
@@ -249,60 +205,6 @@ impl<'a> Run<'a> {
             }
         }
         found.filter(|sort| sort.window.is_none() && makers.count() == 1)
-    }
-
-    /// Of the rows kept so far and those of a piece, the first ones of the order.
-    fn first_of(
-        &mut self,
-        sort: &PreparedSort,
-        kept: Option<(Store, u64)>,
-        piece: Store,
-        rows: u64,
-    ) -> Result<(Store, u64)> {
-        let (all, total) = match kept {
-            Some((kept, before)) => {
-                let all = self.frame.room_for_rows(sort.rows, before + rows)?;
-                all.copy_range(&kept, 0..before, 0, |_| true, self.frame.stream)?;
-                all.copy_range(&piece, 0..rows, before, |_| true, self.frame.stream)?;
-                kept.release(&mut self.frame.recycler);
-                piece.release(&mut self.frame.recycler);
-                (all, before + rows)
-            }
-            None => (piece, rows),
-        };
-        self.reports.sort_parts += 1;
-        let wanted = sort.skip.saturating_add(sort.fetch.unwrap_or(u64::MAX));
-        if total <= wanted {
-            return Ok((all, total));
-        }
-        self.frame.stand_for(sort.rows, all, total)?;
-        self.frame.let_go(sort.into);
-        self.key_words(sort, total)?;
-        self.order_rows(sort, total)?;
-        let order = self.frame.address(sort.into, Part::Order)?;
-        let first = self.frame.room_for_rows(sort.rows, wanted)?;
-        for size in first.parts().collect::<Vec<_>>() {
-            let from = self.frame.address(sort.rows, size.part)?;
-            let to = first
-                .address(size.part)
-                .ok_or_else(|| GpuError::Internal("first rows without a part".into()))?;
-            let count = RowCount::Known(wanted);
-            // SAFETY: the order has the numbers of more rows than are wanted; the first rows have room for as many.
-            unsafe {
-                primitives::gather(
-                    self.frame.runtime,
-                    self.frame.stream,
-                    from,
-                    order,
-                    to,
-                    size.unit as u32,
-                    count,
-                )?;
-            }
-        }
-        self.frame.let_go(sort.rows);
-        self.frame.let_go(sort.into);
-        Ok((first, wanted))
     }
 
     /// Partition the rows of a piece by range.
@@ -360,36 +262,36 @@ impl<'a> Run<'a> {
     ) -> Result<()> {
         let rows = sorted.sort.rows;
         let most = self.frame.piece_rows(rows);
-        let oversize = |part: &Range<usize>| spread.rows_of(part) > OVERSIZE * most;
         let behind = sorted.before + spread.rows();
         // What is left out is not brought to the device: ranges before the first and behind the last row that is wanted.
-        let mut parts = spread.parts(most);
-        parts.reverse();
-        while let Some(part) = parts.pop_if(|part| sorted.wanted(spread.rows_of(part)).is_empty()) {
-            sorted.before += spread.rows_of(&part);
-        }
-        let mut next: Option<Staged> = None;
-        while let Some(part) = parts.pop() {
-            let count = spread.rows_of(&part);
-            if sorted.wanted(count).is_empty() {
-                break;
+        let (skipped, parts) = sorted.wanted_parts(spread, most);
+        sorted.before += skipped;
+        let oversize = |part: &Range<usize>| spread.rows_of(part) > OVERSIZE * most;
+        let stage = |run: &mut Run<'_>, number: u64, _| {
+            let part = &parts[number as usize];
+            match oversize(part) {
+                true => Ok(None),
+                false => run.stage_part(rows, spread, part, copies).map(Some),
             }
-            if oversize(&part) {
-                self.sort_large_range(sorted, spread, &part, copies)?;
-                continue;
-            }
-            let staged = match next.take() {
-                Some(staged) => staged,
-                None => self.stage_part(rows, spread, &part, copies)?,
-            };
-            // Copied while the one before it is sorted.
-            let following = parts.last().filter(|part| !oversize(part));
-            if let Some(following) = following.filter(|_| !sorted.ends_within(count)) {
-                next = Some(self.stage_part(rows, spread, following, copies)?);
-            }
-            let store = self.staged(staged)?;
-            self.append_sorted(sorted, store, count)?;
-        }
+        };
+        over_portions(
+            self,
+            (parts.len() as u64, 1),
+            stage,
+            |run, number, staged| {
+                match staged {
+                    Some(staged) => {
+                        let count = staged.rows();
+                        let store = run.staged(staged)?;
+                        run.append_sorted(sorted, store, count)?;
+                    }
+                    None => {
+                        run.sort_large_range(sorted, spread, &parts[number as usize], copies)?
+                    }
+                }
+                Ok(Turn::Next)
+            },
+        )?;
         sorted.before = behind;
         Ok(())
     }
@@ -445,7 +347,7 @@ impl<'a> Run<'a> {
         self.frame.let_go(sort.into);
         self.sort_here(sort, (wanted.start, fetch))?;
         self.append_to_output(sort.into, &mut sorted.output, fetch, at)?;
-        self.reports.sort_parts += 1;
+        self.count_portion(PortionOf::Sort);
         self.frame.let_go(sort.rows);
         self.frame.let_go(sort.into);
         Ok(())
@@ -455,19 +357,34 @@ impl<'a> Run<'a> {
 impl Sorted<'_> {
     /// Which of the next `rows` rows are wanted, counted from the first of them.
     fn wanted(&self, rows: u64) -> Range<u64> {
-        let (skip, fetch) = (self.sort.skip, self.sort.fetch.unwrap_or(u64::MAX));
-        let within = |row: u64| row.saturating_sub(self.before).min(rows);
-        within(skip)..within(skip.saturating_add(fetch)).max(within(skip))
+        wanted_of(self.sort, self.before, rows)
     }
 
-    /// Is none of what comes behind the next `rows` rows wanted?
-    fn ends_within(&self, rows: u64) -> bool {
-        let fetch = self.sort.fetch.unwrap_or(u64::MAX);
-        self.sort.skip.saturating_add(fetch) <= self.before + rows
+    /// Parts of at most about `most` rows that have rows that are wanted, and how many rows come before the first of them.
+    fn wanted_parts(&self, spread: &Spread, most: u64) -> (u64, Vec<Range<usize>>) {
+        let (mut before, mut skipped) = (self.before, 0);
+        let mut wanted = Vec::new();
+        for part in spread.parts(most) {
+            let rows = spread.rows_of(&part);
+            if !wanted_of(self.sort, before, rows).is_empty() {
+                wanted.push(part);
+            } else if wanted.is_empty() {
+                skipped += rows;
+            }
+            before += rows;
+        }
+        (skipped, wanted)
     }
 }
 
+/// Which of `rows` rows, before which `before` come in the order, a sort keeps, counted from the first of them.
+fn wanted_of(sort: &PreparedSort, before: u64, rows: u64) -> Range<u64> {
+    let (skip, fetch) = (sort.skip, sort.fetch.unwrap_or(u64::MAX));
+    let within = |row: u64| row.saturating_sub(before).min(rows);
+    within(skip)..within(skip.saturating_add(fetch)).max(within(skip))
+}
+
 /// Can ranges of its keys be told apart?
-fn by_keys(sort: &PreparedSort) -> bool {
+pub(in crate::exec) fn by_keys(sort: &PreparedSort) -> bool {
     sort.window.is_none() && (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
 }

@@ -235,6 +235,6 @@ fn a_measured_machine_has_every_figure() {
         assert!(text.contains("(measured)") && text.contains("random reads of 16 bytes"));
         // Nothing of it stays allocated.
         let pool = machine.runtime.pool();
-        assert_eq!(pool.available(), pool.budget());
+        assert_eq!(pool.available() as u64, pool.budget().bytes());
     }
 }

@@ -95,6 +95,8 @@ fn a_plan_says_that_groups_come_in_parts() {
     fixture.check(sql);
     let plan = fixture.explain(&format!("ANALYZE {sql}"));
     assert!(plan.contains("rows in parts of"), "{plan}");
+    // The step's line says how its rows came.
+    assert!(plan.contains("portions: parts of all keys"), "{plan}");
     assert!(counter(&fixture, sql, "bytes_spilled") > 0);
 }
 

@@ -76,5 +76,7 @@ fn a_plan_says_that_rows_are_sorted_in_parts() {
     fixture.check(sql);
     let plan = fixture.explain(&format!("ANALYZE {sql}"));
     assert!(plan.contains("is sorted in parts of"), "{plan}");
+    // The step's line says how its rows came.
+    assert!(plan.contains("portions: ranges of keys"), "{plan}");
     assert!(counter(&fixture, sql, "bytes_spilled") > 0);
 }
