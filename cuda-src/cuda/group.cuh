@@ -6,6 +6,7 @@
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
+#include "open_addressing.cuh"
 #include "radix.cuh"
 
 static const u32 WL_NO_NUMBER = 0xFFFFFFFFu;
@@ -13,7 +14,7 @@ static const u32 WL_NO_NUMBER = 0xFFFFFFFFu;
 // A hash table that numbers keys.
 template <class Key>
 struct NumberTable {
-  // Of each slot: 0 free, 1 being written, 2 readable; all 0 at first.
+  // Of each slot, all 0 at first.
   u32* states;
   Key* keys;
   u32* numbers;
@@ -26,34 +27,39 @@ struct NumberTable {
   u64 room;
 };
 
+// A key of a NumberTable; a new one gets the next number.
+template <class Key>
+struct NumberedKey {
+  const NumberTable<Key>& table;
+  Key key;
+  u32& number;
+  WL_METHOD SlotState visit(u64 slot, bool& inserted) const {
+    return claim_and_publish(
+        table.states + slot, SLOT_BUSY, SLOT_READY, inserted,
+        [&]() {
+          const u64 next = atomicAdd(table.count, (u64)1);
+          number = (u32)next;
+          table.keys[slot] = key;
+          table.numbers[slot] = number;
+          if (next < table.room) table.dense[next] = key;
+        },
+        [&](u32) {
+          if (table.keys[slot] != key) return false;
+          number = table.numbers[slot];
+          return true;
+        });
+  }
+};
+
 // The number of a key: 0, 1, 2 ... in the order of arrival; WL_NO_NUMBER after `limit` probes: the table is too full.
 // A row whose key is known reads the state, the key and the number of a slot.
 template <class Key>
 WL_DEVICE u32 number_key(const NumberTable<Key>& table, Key key, u32 limit) {
+  u32 number = WL_NO_NUMBER;
   // Rows of a partition have hashes alike in their low bits: a product spreads what is left over all.
-  u64 slot = (radix_hash(key) * 0x9e3779b97f4a7c15ull >> 20) & table.mask;
-  WL_NO_UNROLL
-  for (u32 probe = 0; probe < limit; ++probe) {
-    u32 state = load_acquire(table.states + slot);
-    if (state == 0) {
-      state = atomicCAS(table.states + slot, 0u, 1u);
-      if (state == 0) {
-        const u64 number = atomicAdd(table.count, (u64)1);
-        table.keys[slot] = key;
-        table.numbers[slot] = (u32)number;
-        if (number < table.room) table.dense[number] = key;
-        store_release(table.states + slot, 2u);
-        return (u32)number;
-      }
-    }
-    while (state != 2) {
-      spin_pause(20);
-      state = load_acquire(table.states + slot);
-    }
-    if (table.keys[slot] == key) return table.numbers[slot];
-    slot = (slot + 1) & table.mask;
-  }
-  return WL_NO_NUMBER;
+  const u64 hash = radix_hash(key) * 0x9e3779b97f4a7c15ull >> 20;
+  probe_slots<1>(linear_order(hash, table.mask), NumberedKey<Key>{table, key, number}, limit - 1, WL_NO_SLOT);
+  return number;
 }
 
 // Which run holds `row`: the last of `runs` starts that is not above it. starts[0] is 0.
@@ -69,69 +75,23 @@ WL_DEVICE u32 run_of(const u32* starts, u64 runs, u64 row) {
 
 // The slot of a key in a block's table of `slots` slots (a power of two), inserted when absent; WL_NO_NUMBER when the
 // table is full. Slots hold keys plus one, 0 when free. `used`: hash bits by which the block's rows are alike.
-WL_DEVICE u32 block_slot(u32* table, u32 slots, u32 key, u32 used) {
-  const u32 mine = key + 1;
-  u32 slot = (u32)(radix_hash(key) >> used) & (slots - 1);
-  for (u32 probe = 0; probe < slots; ++probe) {
-    u32 seen = *(volatile u32*)(table + slot);
-    if (seen == 0) seen = atomicCAS(table + slot, 0u, mine);
-    if (seen == 0 || seen == mine) return slot;
-    slot = (slot + 1) & (slots - 1);
-  }
-  return WL_NO_NUMBER;
+template <class Key>
+WL_DEVICE u32 block_slot(Key* table, u32 slots, Key key, u32 used) {
+  const WordTable<BlockLoad, Key> words = {table, 0, (Key)(key + 1)};
+  return probe_slots<4>(linear_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
 }
-WL_DEVICE u32 block_slot(u64* table, u32 slots, u64 key, u32 used) {
-  const u64 mine = key + 1;
-  u32 slot = (u32)(radix_hash(key) >> used) & (slots - 1);
-  for (u32 probe = 0; probe < slots; ++probe) {
-    u64 seen = *(volatile u64*)(table + slot);
-    if (seen == 0) seen = atomicCAS(table + slot, (u64)0, mine);
-    if (seen == 0 || seen == mine) return slot;
-    slot = (slot + 1) & (slots - 1);
-  }
-  return WL_NO_NUMBER;
-}
-// Keys of 16 bytes are claimed by their high word, which is below 2^63, and published with their low one: a slot's
-// high word is 0 when free, 2^63 while it is written, else the key's plus one.
 WL_DEVICE u32 block_slot(u128* table, u32 slots, u128 key, u32 used) {
-  const u64 busy = 1ull << 63;
-  const u64 low = (u64)key, high = (u64)(key >> 64) + 1;
-  u32 slot = (u32)(radix_hash(key) >> used) & (slots - 1);
-  for (u32 probe = 0; probe < slots; ++probe) {
-    u64* const words = (u64*)(table + slot);
-    u64 seen = load_acquire(words + 1);
-    if (seen == 0) {
-      seen = atomicCAS(words + 1, (u64)0, busy);
-      if (seen == 0) {
-        words[0] = low;
-        store_release(words + 1, high);
-        return slot;
-      }
-    }
-    while (seen == busy) {
-      spin_pause(20);
-      seen = load_acquire(words + 1);
-    }
-    if (seen == high && words[0] == low) return slot;
-    slot = (slot + 1) & (slots - 1);
-  }
-  return WL_NO_NUMBER;
+  const TwoWordTable words = {table, (u64)key, (u64)(key >> 64) + 1};
+  return probe_slots<1>(linear_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
 }
 
 // The slot of a key (plus one) in a block's table of `slots` slots (a power of two) in front of a larger one; WL_NO_NUMBER
-// when the few places where it could be are taken: first come, first served, so that frequent keys have one.
+// when the few places where it could be are taken: first come, first served, so that frequent keys have one. A table may
+// have fewer slots than probes.
 template <class T>
 WL_DEVICE u32 front_slot(T* table, u32 slots, T mine) {
-  const u32 first = (u32)(radix_hash(mine) >> 4);
-  WL_UNROLL
-  for (u32 probe = 0; probe < 4; ++probe) {
-    // Neighbours, in whatever order; a table may have fewer slots than probes.
-    const u32 slot = (first ^ probe) & (slots - 1);
-    T seen = *(volatile T*)(table + slot);
-    if (seen == 0) seen = atomicCAS(table + slot, (T)0, mine);
-    if (seen == 0 || seen == mine) return slot;
-  }
-  return WL_NO_NUMBER;
+  const WordTable<BlockLoad, T> words = {table, 0, mine};
+  return probe_slots<4>(neighbour_order((u32)(radix_hash(mine) >> 4), slots - 1), words, 3u, WL_NO_NUMBER);
 }
 
 // The key of an occupied slot of such a table.

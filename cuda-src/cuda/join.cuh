@@ -5,6 +5,7 @@
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
+#include "open_addressing.cuh"
 #include "pipeline.cuh"
 
 // ---- bitmaps ----------------------------------------------------------------------------------------
@@ -49,41 +50,18 @@ WL_DEVICE void bit_run_set(BitRun& run, u32* bits, u64 i) {
 
 // ---- look-ups in finished hash indexes --------------------------------------------------------------
 
-// The hash of a packed key; for one word it is hash64.
-template <u32 WORDS>
-WL_DEVICE u64 hash_words(const u64 (&key)[WORDS]) {
-  u64 hash = 0;
-  WL_UNROLL
-  for (u32 w = 0; w < WORDS; ++w) hash = hash64(hash ^ key[w]);
-  return hash;
-}
-
 // Slot of a key of one word in a table of `mask + 1` slots, or WL_NO_SLOT when it is absent.
 // WL_EMPTY_KEY (no key) is in no table. Expected probes at half load: 1.5 for a hit, 2.5 for a miss.
 WL_DEVICE u64 hash_find(const u64* keys, u64 mask, u64 key) {
-  u64 slot = hash64(key) & mask;
-  for (u64 probe = 0; probe <= mask; ++probe) {
-    const u64 seen = keys[slot];
-    if (seen == WL_EMPTY_KEY) return WL_NO_SLOT;
-    if (seen == key) return slot;
-    slot = (slot + 1) & mask;
-  }
-  return WL_NO_SLOT;
+  const FinishedKeys table = {keys, key};
+  return probe_slots<1>(linear_order(hash64(key), mask), table, mask, WL_NO_SLOT);
 }
 
 // The same for keys of WORDS words; `states` as find_or_insert_wide leaves them, `keys` slot after slot.
 template <u32 WORDS>
 WL_DEVICE u64 hash_find_wide(const u64* keys, const u32* states, u64 mask, const u64 (&key)[WORDS]) {
-  u64 slot = hash_words<WORDS>(key) & mask;
-  for (u64 probe = 0; probe <= mask; ++probe) {
-    if (states[slot] == 0) return WL_NO_SLOT;
-    bool same = true;
-    WL_UNROLL
-    for (u32 w = 0; w < WORDS; ++w) same = same && keys[slot * WORDS + w] == key[w];
-    if (same) return slot;
-    slot = (slot + 1) & mask;
-  }
-  return WL_NO_SLOT;
+  const FinishedWideKeys<WORDS> table = {keys, states, key};
+  return probe_slots<1>(linear_order(hash_words<WORDS>(key), mask), table, mask, WL_NO_SLOT);
 }
 
 // ---- inserting, and whether it was new --------------------------------------------------------------
@@ -95,22 +73,14 @@ template <u32 WORDS>
 WL_DEVICE u64 find_or_insert_new(u64* keys, u32* states, u64 mask, const u64 (&key)[WORDS], u32 limit,
                                  bool& inserted) {
   inserted = false;
-  u64 slot = hash_words<WORDS>(key) & mask;
-  for (u32 probe = 0; probe < limit; ++probe) {
-    if constexpr (WORDS == 1) {
-      u64 seen = load_relaxed(keys + slot);
-      if (seen == key[0]) return slot;
-      if (seen == WL_EMPTY_KEY) {
-        seen = atomicCAS(keys + slot, WL_EMPTY_KEY, key[0]);
-        inserted = seen == WL_EMPTY_KEY;
-        if (inserted || seen == key[0]) return slot;
-      }
-    } else {
-      if (settle_slot(states + slot, keys + slot * WORDS, key, inserted)) return slot;
-    }
-    slot = (slot + 1) & mask;
+  const LinearOrder<u64> order = linear_order(hash_words<WORDS>(key), mask);
+  if constexpr (WORDS == 1) {
+    const WordTable<DeviceLoad, u64> table = {keys, WL_EMPTY_KEY, key[0]};
+    return probe_slots<4>(order, table, limit - 1, WL_NO_SLOT, inserted);
+  } else {
+    const WideTable<WORDS> table = {states, keys, key};
+    return probe_slots<1>(order, table, limit - 1, WL_NO_SLOT, inserted);
   }
-  return WL_NO_SLOT;
 }
 
 // Adds a key to a set and returns whether it was new. After `limit` probes without a place `overflow`
