@@ -31,6 +31,8 @@ const DECODE_NS: f64 = 4.0;
 const FILTER_NS: f64 = 8.0;
 /// An operator of an expression over a value in a batch, in nanoseconds of one core: a pass over memory that is in the caches.
 const OPERATOR_NS: f64 = 2.0;
+/// A value through a function of floats.
+const MATH_NS: f64 = 8.0;
 /// An operator that looks into a string: a comparison through offsets, or a search.
 const STRING_NS: f64 = 40.0;
 /// Queries that share the price of loading a column. Tables are loaded to be queried again, and a column that is scanned once
@@ -208,5 +210,6 @@ fn operators(expr: &Expr) -> f64 {
             branches.sum::<f64>() + otherwise.as_deref().map_or(0.0, operators)
         }
         Node::Coalesce(list) => list.iter().map(|e| OPERATOR_NS + operators(e)).sum(),
+        Node::Math { arguments, .. } => MATH_NS + arguments.iter().map(operators).sum::<f64>(),
     }
 }

@@ -5,7 +5,10 @@
 //! they are sorted at the end.
 
 mod aggregate;
+mod beside;
+mod grouping_sets;
 mod join;
+mod moments;
 mod order;
 mod scan;
 
