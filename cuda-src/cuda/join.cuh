@@ -8,6 +8,9 @@
 #include "open_addressing.cuh"
 #include "pipeline.cuh"
 
+// In place of an entry of an index: the row has none.
+static const u32 WL_NO_ENTRY = 0xFFFFFFFFu;
+
 // ---- bitmaps ----------------------------------------------------------------------------------------
 
 // Bit `i` of a bitmap that nobody writes during this kernel.

@@ -317,7 +317,7 @@ WL_KERNEL(pipeline, Args, args) {
       const u64 parent = pair_parent(args.r3pairs, parents, row + k);
       const u32 first = args.r3start[parent];
       parent_row[k] = (u32)parent;
-      if (first != 0xffffffffu) { const u64 at = first + (row + k - args.r3pairs[parent]); pe[k] = args.r1rows[at]; pm |= 1u << k; }
+      if (first != WL_NO_ENTRY) { const u64 at = first + (row + k - args.r3pairs[parent]); pe[k] = args.r1rows[at]; pm |= 1u << k; }
     } }
     if (row == 0 && threadIdx.x == 0) args.control[20] = rows;
     u16 c0[WL_ROWS] = {};

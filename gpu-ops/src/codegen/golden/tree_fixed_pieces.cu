@@ -316,7 +316,7 @@ WL_KERNEL(pipeline, Args, args) {
     case 3: {
     u32 slot, at; u32 live = tree.template take<3>(queues.level3, slot, at) ? 1u : 0u; (void)at;
     const u32 h1 = live != 0 && at != WL_TREE_NO_MATCH ? live : 0u; (void)h1;
-    u32 e1[1] = {h1 != 0 ? args.r1rows[at] : 0xffffffffu};
+    u32 e1[1] = {h1 != 0 ? args.r1rows[at] : WL_NO_ENTRY};
     u32 c9[WL_ROWS] = {};
     u32 n9 = 0;
     if ((live & h1) != 0) {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::distinct::PROBES;
+use warpline_cuda::kernels::GROUP_PROBES;
+
 use super::states::Groups;
 use crate::codegen::ir::pipeline::EmittedSink;
 use crate::codegen::ir::results::{ControlWord, RegroupedLayout};
@@ -29,9 +30,9 @@ impl KernelWriter<'_> {
         let table = slots * u64::from(of.key_bytes);
         self.share(&format!("u8 table[{table}]"), table as usize);
         line!(self, "  {t}* const table = ({t}*)shared.table;");
-        let keys = self.pointer(Slot::Result(r, Part::Keys), groups.key_pointer(of));
+        let keys = self.pointer(Slot::Result(r, Part::Keys), of.key_pointer());
         let states = self.pointer(Slot::Result(r, Part::States), "u32*");
-        let table_keys = self.pointer(Slot::Result(r, Part::TableKeys), groups.key_pointer(of));
+        let table_keys = self.pointer(Slot::Result(r, Part::TableKeys), of.key_pointer());
         let numbers = self.pointer(Slot::Result(r, Part::Ids), "u32*");
         let slots = self.size(Slot::TableSlots(r));
         let count = self.control(r, ControlWord::Count);
@@ -71,7 +72,7 @@ impl KernelWriter<'_> {
         line!(self, "          }} else {{");
         line!(
             self,
-            "          const u32 number = number_key<{t}>(numbering, key, {PROBES});"
+            "          const u32 number = number_key<{t}>(numbering, key, {GROUP_PROBES});"
         );
         let overflow = self.control(r, ControlWord::Overflow);
         line!(
@@ -97,7 +98,7 @@ impl KernelWriter<'_> {
         let stride = groups.layout.stride;
         let count = self.control(r, ControlWord::Count);
         let overflow = self.control(r, ControlWord::Overflow);
-        let keys = self.pointer(Slot::Result(r, Part::Keys), groups.key_pointer(of));
+        let keys = self.pointer(Slot::Result(r, Part::Keys), of.key_pointer());
         let accumulators = groups.plan().accumulators.clone();
         line!(
             self,
@@ -139,7 +140,7 @@ impl KernelWriter<'_> {
         line!(self, "      if (table[slot] == 0) continue;");
         line!(
             self,
-            "      const u32 number = number_key<{t}>(numbering, block_key(table, slot), {PROBES});"
+            "      const u32 number = number_key<{t}>(numbering, block_key(table, slot), {GROUP_PROBES});"
         );
         line!(
             self,

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::codegen::ir::accumulator::{Accumulator, StateKind, halves};
 use crate::codegen::ir::aggregates::AccumulatorPlan;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::results::{ControlWord, GroupsLayout, RegroupedLayout};
+use crate::codegen::ir::results::{ControlWord, GroupsLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
@@ -60,15 +60,6 @@ impl Groups {
             self.layout.key_type()
         } else {
             "u32"
-        }
-    }
-
-    /// C++ type of a pointer to packed keys.
-    pub(in crate::codegen) fn key_pointer(&self, of: RegroupedLayout) -> &'static str {
-        match of.key_bytes {
-            4 => "u32*",
-            8 => "u64*",
-            _ => "u128*",
         }
     }
 

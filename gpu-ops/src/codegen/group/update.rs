@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::distinct::PROBES;
+use warpline_cuda::kernels::GROUP_PROBES;
+
 use super::states::{Groups, warp_total};
 use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW, StateKind};
 use crate::codegen::ir::aggregates::AccumulatorPlan;
@@ -298,7 +299,7 @@ impl KernelWriter<'_> {
             let t = layout.key_type();
             line!(
                 self,
-                "          u8* const at = find_or_insert_slot<{stride}, {}, {t}>(states, {slots} - 1, ({t})(({}) + 1), {PROBES});",
+                "          u8* const at = find_or_insert_slot<{stride}, {}, {t}>(states, {slots} - 1, ({t})(({}) + 1), {GROUP_PROBES});",
                 layout.key_offset,
                 packed[0]
             );
@@ -313,7 +314,7 @@ impl KernelWriter<'_> {
             );
             line!(
                 self,
-                "          const u64 slot = find_or_insert_wide<{w}>({slot_states}, {keys}, {slots} - 1, packed, {PROBES});"
+                "          const u64 slot = find_or_insert_wide<{w}>({slot_states}, {keys}, {slots} - 1, packed, {GROUP_PROBES});"
             );
             line!(
                 self,

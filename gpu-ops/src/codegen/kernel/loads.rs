@@ -173,15 +173,7 @@ impl KernelWriter<'_> {
         let Some(c_type) = storage_type(&resident.encoding) else {
             return;
         };
-        let pointer = match c_type {
-            "u8" => "const u8*",
-            "u16" => "const u16*",
-            "u32" => "const u32*",
-            "i128" => "const i128*",
-            "f32" => "const f32*",
-            "f64" => "const f64*",
-            _ => "const u64*",
-        };
+        let pointer = format!("const {c_type}*");
         let name = self.pointer(Slot::Scan(i, ColumnPart::Data), pointer);
         line!(self, "    {c_type} c{i}[WL_ROWS] = {{}};");
         line!(

@@ -160,7 +160,7 @@ fn listed_pairs(matches: ResultId, state: &mut KernelState) -> Vec<String> {
         format!(
             "if (live != 0) {{ load_vec_stream<u32, WL_ROWS>({rows} + row, parent_row); load_vec_stream<u32, WL_ROWS>({entries} + row, pe);"
         ),
-        "  WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) pm |= (u32)((live >> k & 1) && pe[k] != 0xffffffffu) << k; }"
+        "  WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) pm |= (u32)((live >> k & 1) && pe[k] != WL_NO_ENTRY) << k; }"
             .to_string(),
     ]
 }
@@ -200,7 +200,7 @@ fn ranges_of_pairs(
         format!("  const u32 first = {start}[parent];"),
         "  parent_row[k] = (u32)parent;".to_string(),
         format!(
-            "  if (first != 0xffffffffu) {{ const u64 at = first + (row + k - {sums}[parent]); pe[k] = {entry}; pm |= 1u << k; }}"
+            "  if (first != WL_NO_ENTRY) {{ const u64 at = first + (row + k - {sums}[parent]); pe[k] = {entry}; pm |= 1u << k; }}"
         ),
         "} }".to_string(),
     ]

@@ -365,7 +365,7 @@ impl KernelWriter<'_> {
                 Carried::Entry(p) => {
                     line!(self, "    u32 e{p}[1] = {{live != 0 ? {from} : 0u}};");
                     let hit = match probes.outer(*p) {
-                        true => format!("e{p}[0] != 0xffffffffu ? live : 0u"),
+                        true => format!("e{p}[0] != WL_NO_ENTRY ? live : 0u"),
                         false => "live".to_string(),
                     };
                     line!(self, "    const u32 h{p} = {hit}; (void)h{p};");
@@ -406,7 +406,7 @@ impl KernelWriter<'_> {
         } else {
             "at".to_string()
         };
-        let none = if outer { "0xffffffffu" } else { "0u" };
+        let none = if outer { "WL_NO_ENTRY" } else { "0u" };
         line!(self, "    u32 e{p}[1] = {{h{p} != 0 ? {entry} : {none}}};");
         if let Some(residual) = &probe.residual {
             self.filter(residual, "live");
@@ -471,7 +471,7 @@ impl KernelWriter<'_> {
             let value = match &field.what {
                 Carried::Row => format!("({})row", field.c_type),
                 Carried::Entry(p) => match probes.outer(*p) {
-                    true => format!("h{p} != 0 ? e{p}[0] : 0xffffffffu"),
+                    true => format!("h{p} != 0 ? e{p}[0] : WL_NO_ENTRY"),
                     false => format!("e{p}[0]"),
                 },
                 Carried::Hit(p) => format!("h{p}"),
