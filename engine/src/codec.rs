@@ -84,7 +84,7 @@ impl WarplineCodec {
         let config = WarplineConfig::of(context.session_config().options()).with_query(settings)?;
         self.device
             .placement()
-            .arrive(original, &config, fragment.tail)
+            .place_received(original, &config, fragment.tail)
     }
 
     fn report(&self, report: Report, input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

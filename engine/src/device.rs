@@ -11,12 +11,11 @@ use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
 use warpline_gpu::device::probe;
-use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec, TreeMetrics};
+use warpline_gpu::exec::GpuFragmentExec;
 use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
-use warpline_planner::config::DeviceSetting;
-use warpline_planner::{ByteSize, GpuPlacement, PlacementReportExec, WarplineConfig, metrics};
+use warpline_planner::{ByteSize, GpuPlacement, WarplineConfig, metrics};
 use warpline_tpch::{QueryMetrics, WorkBalance};
 
 use crate::error::{Error, Result};
@@ -95,8 +94,8 @@ impl Device {
         self.0.lock().runtime.is_some()
     }
 
-    /// The device itself, for work below SQL; `None` when the CPU answers.
-    pub(crate) fn runtime(&self) -> Option<Arc<Runtime>> {
+    /// The device itself, for work below SQL such as micro-benchmarks; `None` when the CPU answers.
+    pub fn runtime(&self) -> Option<Arc<Runtime>> {
         self.0.lock().runtime.clone()
     }
 
@@ -181,17 +180,17 @@ impl Device {
         let host_memory = (settings.host_memory > 0).then_some(settings.host_memory);
         let mut seen = seen.lock();
         let mut opened = self.0.lock();
-        let again = opened.is_lost() && settings.device_set > opened.device_set;
+        let again = opened.is_lost() && settings.device.revision > opened.device_set;
         let mut failures_changed = seen.failures != settings.inject_failures;
-        if opened.options.device != settings.device.0 || again {
-            opened.device_set = settings.device_set;
+        if opened.options.device != settings.device.choice || again {
+            opened.device_set = settings.device.revision;
             let mut options = opened.options;
-            options.device = settings.device.0;
+            options.device = settings.device.choice;
             options.device_memory = memory;
             options.host_memory = host_memory;
             // When it does not open, the old one stays.
             *opened = Opened {
-                device_set: settings.device_set,
+                device_set: settings.device.revision,
                 ..Opened::open(options)?
             };
             failures_changed = true;
@@ -226,7 +225,7 @@ impl Device {
     pub fn config(&self) -> WarplineConfig {
         let options = self.0.lock().options;
         let mut settings = WarplineConfig::default();
-        settings.device = DeviceSetting(options.device);
+        settings.device = options.device.into();
         settings.device_memory = options.device_memory.unwrap_or(0);
         settings.host_memory = options.host_memory.unwrap_or(0);
         settings
@@ -284,11 +283,6 @@ pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &[Arc<dyn Execut
     }
 }
 
-/// Whether a plan node only reports on the plan below it, or limits its time.
-pub(crate) fn is_report(node: &Arc<dyn ExecutionPlan>) -> bool {
-    node.is::<PlacementReportExec>() || node.is::<TimeLimitExec>()
-}
-
 /// Most plans that a session keeps; 0 when it keeps none, by its settings or because the CPU answers all.
 pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
     let state = context.state_ref();
@@ -327,34 +321,45 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
 /// ```
 pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
     let totals = metrics::collect(plan);
+    let counts = &totals.counts;
     QueryMetrics {
-        load_ms: totals.load_ms,
+        load_ms: counts.load_ms,
         plan_ms: 0.0,
         plan_cached: false,
-        compile_ms: totals.compile_ms,
-        kernel_ms: totals.kernel_ms,
-        kernels: totals.kernels as u64,
-        bytes: (totals.kernels > 0).then_some(totals.bytes as u64),
-        streamed_bytes: totals.streamed_bytes,
-        spilled_bytes: totals.spilled_bytes,
-        peak_device_bytes: (totals.fragments > 0).then_some(totals.peak_bytes as u64),
-        ladder: ladder_of(totals.ladder),
+        compile_ms: counts.compile_ms,
+        kernel_ms: counts.kernel_ms,
+        kernels: counts.kernels as u64,
+        bytes: (counts.kernels > 0).then_some(counts.bytes as u64),
+        streamed_bytes: counts.streamed_bytes,
+        spilled_bytes: counts.spilled_bytes,
+        peak_device_bytes: (totals.fragments > 0).then_some(counts.peak_bytes as u64),
+        ladder: ladder_of(counts.ladder),
         fallbacks: totals.fallbacks,
-        balance: balance_of(&totals.trees),
+        balance: metrics::balance_of(&totals.trees).map(|balance| WorkBalance {
+            pipelines: balance.pipelines,
+            iir: balance.iir,
+            ilif: balance.ilif,
+        }),
     }
 }
 
-/// Idle lanes of all pipelines together, and the mean of their imbalance, weighted by busy cycles.
-pub(crate) fn balance_of(trees: &[(String, TreeMetrics)]) -> Option<WorkBalance> {
-    let sum = |of: fn(&TreeMetrics) -> u64| trees.iter().map(|(_, t)| of(t) as f64).sum::<f64>();
-    let busy = sum(|t| t.busy_cycles);
-    let weighted: f64 = trees
-        .iter()
-        .map(|(_, t)| t.ilif() * t.busy_cycles as f64)
-        .sum();
-    (!trees.is_empty()).then(|| WorkBalance {
-        pipelines: trees.len(),
-        iir: sum(|t| t.idle_lanes) / (32.0 * sum(|t| t.visits)).max(1.0),
-        ilif: if busy > 0.0 { weighted / busy } else { 1.0 },
-    })
+#[cfg(test)]
+mod tests {
+    use warpline_gpu::exec::FragmentReport;
+    use warpline_gpu::memory::LadderCounts;
+    use warpline_tpch::report::QueryReport;
+
+    #[test]
+    fn reports_name_counters_as_they_are_declared() {
+        let report = serde_json::to_value(QueryReport::default()).expect("JSON");
+        for json in FragmentReport::COUNTERS.iter().filter_map(|c| c.json) {
+            assert!(report.get(json).is_some(), "{json}");
+        }
+        let ladder = report["ladder"].as_object().expect("an object");
+        let declared: Vec<_> = LadderCounts::COUNTERS.iter().map(|c| c.json).collect();
+        for name in ladder.keys() {
+            assert!(declared.contains(&Some(name.as_str())), "{name}");
+        }
+        assert_eq!(ladder.len(), declared.len());
+    }
 }

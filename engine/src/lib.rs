@@ -33,16 +33,12 @@
 //! - [`WarplineCodec`]: plans as bytes, for engines that send them to other machines.
 //! - [`Device`]: opened once and shared by sessions; [`Device::pin`] keeps tables in its memory.
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
-//! - [`mod@bench`]: micro-benchmarks of the device.
-//! - [`page`]: reports as pages with tables and charts.
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 //! - [`architecture`]: how all of Warpline is built, for those who change it.
 
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
-pub mod bench;
-mod chart;
 mod codec;
 mod device;
 mod environment;
@@ -50,7 +46,6 @@ mod error;
 mod extension;
 mod guard;
 mod memory;
-pub mod page;
 mod pin;
 mod plan_cache;
 mod profile;

@@ -1,10 +1,6 @@
 //! Names of the algorithms that a plan can choose between, for settings, planner and executor alike.
 
 use std::fmt;
-use std::str::FromStr;
-
-use crate::error::GpuError;
-use crate::names::by_name;
 
 /// How two relations are joined by equality of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -228,20 +224,6 @@ impl fmt::Display for Balance {
     }
 }
 
-impl FromStr for Balance {
-    type Err = GpuError;
-
-    fn from_str(text: &str) -> Result<Self, GpuError> {
-        by_name(Self::ALL, text).ok_or_else(|| {
-            unknown(
-                "warpline.load_balance",
-                text,
-                "auto, none, fws, nifs, nifs_aws",
-            )
-        })
-    }
-}
-
 /// When the values of columns that later levels need are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Materialization {
@@ -252,29 +234,16 @@ pub enum Materialization {
     Eager,
 }
 
+impl Materialization {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Lazy, Self::Eager];
+}
+
 impl fmt::Display for Materialization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lazy => "lazy",
             Self::Eager => "eager",
         })
-    }
-}
-
-impl FromStr for Materialization {
-    type Err = GpuError;
-
-    fn from_str(text: &str) -> Result<Self, GpuError> {
-        by_name([Self::Lazy, Self::Eager], text)
-            .ok_or_else(|| unknown("warpline.materialization", text, "lazy, eager"))
-    }
-}
-
-/// The error of a text that names no value of a setting.
-fn unknown(setting: &str, text: &str, expected: &str) -> GpuError {
-    GpuError::InvalidSetting {
-        setting: setting.into(),
-        value: text.into(),
-        expected: expected.into(),
     }
 }

@@ -23,6 +23,7 @@ pub mod algorithm;
 pub mod calibrate;
 pub mod codegen;
 pub mod column;
+pub mod counters;
 pub mod device;
 pub mod error;
 pub mod exec;

@@ -344,7 +344,7 @@ impl Runtime {
 
     pub(crate) fn count_ladder(&self, counts: LadderCounts) {
         let mut all = self.ladder.lock();
-        *all = all.plus(counts);
+        *all = all.plus(&counts);
     }
 
     /// A stream of one's own, made by an earlier user where one is idle. What that user queued and nobody

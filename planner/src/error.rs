@@ -34,7 +34,7 @@ pub enum PlannerError {
         /// What it was set to.
         value: String,
         /// What it may be set to.
-        valid: &'static str,
+        valid: String,
     },
 }
 

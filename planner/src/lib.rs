@@ -13,11 +13,11 @@
 pub mod choose;
 pub mod config;
 pub mod error;
+pub mod fragment;
 pub mod lower;
 pub mod metrics;
 pub mod order;
 pub mod placement;
-pub mod policy;
 pub mod reason;
 pub mod rel;
 pub mod size;
@@ -27,13 +27,15 @@ pub mod translate;
 pub use choose::CostedPolicy;
 pub use config::{GroupSetting, JoinSetting, Setting, WarplineConfig};
 pub use error::PlannerError;
+pub use fragment::FragmentPlanner;
 pub use metrics::FragmentTotals;
-pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec};
-pub use policy::FragmentPlanner;
+pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec, is_report};
 pub use reason::Reason;
 pub use size::ByteSize;
 pub use warpline_gpu::algorithm::{GroupAlgorithm, JoinAlgorithm, PipelineShape};
 
+#[cfg(test)]
+mod golden;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests;

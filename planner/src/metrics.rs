@@ -3,44 +3,19 @@
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use warpline_gpu::exec::{GpuFragmentExec, TreeMetrics};
-use warpline_gpu::memory::LadderCounts;
+use warpline_gpu::exec::{FragmentReport, GpuFragmentExec, TreeMetrics};
 
 use crate::placement::PlacementReportExec;
 
 /// Sums over the fragments of one plan, of its last run.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct FragmentTotals {
-    /// Making columns resident, in milliseconds.
-    pub load_ms: f64,
-    /// Generating and compiling kernels, in milliseconds.
-    pub compile_ms: f64,
-    /// Time in kernels, in milliseconds.
-    pub kernel_ms: f64,
-    /// Kernels launched.
-    pub kernels: usize,
-    /// Bytes of columns that kernels read.
-    pub bytes: usize,
-    /// Bytes of columns that came from host memory.
-    pub streamed_bytes: u64,
-    /// Bytes of results that lay in host memory for want of room.
-    pub spilled_bytes: u64,
-    /// Parts that group-bys were done in.
-    pub group_parts: u64,
-    /// Parts that sorts were done in.
-    pub sort_parts: u64,
-    /// Rows that left the device.
-    pub output_rows: usize,
-    /// Device memory at its height, in bytes, of the fragment that needed most.
-    pub peak_bytes: usize,
-    /// What was done for want of memory.
-    pub ladder: LadderCounts,
+    /// The counters of all fragments together; of heights, that of the fragment that needed most.
+    pub counts: FragmentReport,
     /// Fragments in the plan.
     pub fragments: usize,
     /// Why the CPU did some of the work: decided while planning, then met at run time.
     pub fallbacks: Vec<String>,
-    /// The algorithms that fragments chose, each with its reason.
-    pub choices: Vec<String>,
     /// Tree-shaped pipelines that counted, by their label.
     pub trees: Vec<(String, TreeMetrics)>,
 }
@@ -52,6 +27,32 @@ pub fn collect(plan: &Arc<dyn ExecutionPlan>) -> FragmentTotals {
     totals
 }
 
+/// How evenly the lanes and warps of pipelines worked (Themis, PVLDB 2024, section 8.1).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TreeBalance {
+    /// Pipelines that counted.
+    pub pipelines: usize,
+    /// Intra-warp idle ratio, of all pipelines together.
+    pub iir: f64,
+    /// Inter-warp load imbalance factor: the pipelines' mean, weighted by busy cycles.
+    pub ilif: f64,
+}
+
+/// The balance of tree-shaped pipelines; `None` when none counted.
+pub fn balance_of(trees: &[(String, TreeMetrics)]) -> Option<TreeBalance> {
+    let sum = |of: fn(&TreeMetrics) -> u64| trees.iter().map(|(_, t)| of(t) as f64).sum::<f64>();
+    let busy = sum(|t| t.busy_cycles);
+    let weighted: f64 = trees
+        .iter()
+        .map(|(_, t)| t.ilif() * t.busy_cycles as f64)
+        .sum();
+    (!trees.is_empty()).then(|| TreeBalance {
+        pipelines: trees.len(),
+        iir: sum(|t| t.idle_lanes) / (32.0 * sum(|t| t.visits)).max(1.0),
+        ilif: if busy > 0.0 { weighted / busy } else { 1.0 },
+    })
+}
+
 fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
     if let Some(placement) = plan.downcast_ref::<PlacementReportExec>() {
         let operators = placement.cpu_operators().iter().filter(|o| o.fallback);
@@ -59,21 +60,11 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
     }
     if let Some(fragment) = plan.downcast_ref::<GpuFragmentExec>() {
         let report = fragment.report();
-        totals.load_ms += report.load_ms;
-        totals.compile_ms += report.compile_ms;
-        totals.kernel_ms += report.kernel_ms;
-        totals.kernels += report.kernels;
-        totals.bytes += report.bytes;
-        totals.streamed_bytes += report.streamed_bytes;
-        totals.spilled_bytes += report.spilled_bytes;
-        totals.group_parts += report.group_parts;
-        totals.sort_parts += report.sort_parts;
-        totals.output_rows += report.output_rows;
-        totals.peak_bytes = totals.peak_bytes.max(report.peak_bytes);
-        totals.ladder = totals.ladder.plus(report.ladder);
+        let ladder = totals.counts.ladder.plus(&report.ladder);
+        totals.counts = std::mem::take(&mut totals.counts).plus(&report);
+        totals.counts.ladder = ladder;
         totals.fragments += 1;
         totals.fallbacks.extend(report.fallback);
-        totals.choices.extend(report.choices);
         let counted = report.steps.into_iter();
         totals
             .trees
@@ -81,5 +72,52 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
     }
     for child in plan.children() {
         add(child, totals);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::fmt::Write as _;
+    use std::path::Path;
+
+    use warpline_gpu::counters::Counter;
+    use warpline_gpu::exec::{DERIVED, STEP_COUNTERS, StepReport};
+    use warpline_gpu::memory::LadderCounts;
+
+    use super::*;
+
+    fn table<T>(page: &mut String, counters: &[Counter<T>]) {
+        page.push_str("| counter | unit | in JSON | |\n|---|---|---|---|\n");
+        for counter in counters {
+            let Counter {
+                name, unit, about, ..
+            } = counter;
+            let json = counter.json.map(|json| format!("`{json}`"));
+            let json = json.unwrap_or_default();
+            writeln!(page, "| `{name}` | {unit} | {json} | {about} |").unwrap();
+        }
+    }
+
+    #[test]
+    fn the_page_of_counters_says_what_is_declared() {
+        let mut page = "\
+# Counters
+
+`EXPLAIN ANALYZE` shows what each fragment did, and `metrics()` of its plan node has the same. *In JSON* is the name in reports of
+`warpline tpch` and `warpline jcch` (`--format json`), whose times are milliseconds.
+
+"
+        .to_string();
+        table(&mut page, FragmentReport::COUNTERS);
+        page.push_str("\nThat follows from others:\n\n");
+        table(&mut page, DERIVED);
+        page.push_str("\nWhen device memory was short (under `ladder` in JSON; `EXPLAIN ANALYZE` shows those that are not 0):\n\n");
+        table(&mut page, LadderCounts::COUNTERS);
+        page.push_str(
+            "\nOf each step, when steps are measured (`step NUMBER (LABEL) COUNTER`):\n\n",
+        );
+        table::<StepReport>(&mut page, STEP_COUNTERS);
+        crate::golden::check(&Path::new("docs").join("COUNTERS.md"), &page);
     }
 }

@@ -1,8 +1,8 @@
 //! The physical optimiser rule: fragments take the place of the subtrees they stand for.
 
-mod arrive;
 mod causes;
 mod classify;
+mod receive;
 mod replace;
 mod report;
 
@@ -22,7 +22,7 @@ use crate::config::WarplineConfig;
 use crate::error::PlannerError;
 use classify::{Classification, Surroundings};
 
-pub use report::{CpuOperator, PlacementReportExec};
+pub use report::{CpuOperator, PlacementReportExec, is_report};
 
 /// Most rows that may leave a fragment for operators above it without counting as a fallback.
 pub const MAX_TAIL_ROWS: usize = 8192;

@@ -181,7 +181,7 @@ async fn settings_are_set_shown_and_validated() {
     }
     let config = WarplineConfig::of(context.state().config().options());
     assert_eq!((config.min_rows, config.require_gpu), (7, true));
-    assert_eq!(config.device.0, DeviceChoice::Cuda(Some(3)));
+    assert_eq!(config.device.choice, DeviceChoice::Cuda(Some(3)));
     assert_eq!(
         config.group_by,
         crate::GroupSetting::Force(crate::GroupAlgorithm::Shared)

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use warpline::bench::choice::{self, Choices};
-use warpline::bench::{self, BENCHMARKS, Bench, EarlierReport, Report};
-use warpline::{Error, Result, page};
+use warpline::{Error, Result, WarplineSession};
+use warpline_bench::micro::choice::{self, Choices};
+use warpline_bench::micro::{self, BENCHMARKS, Bench, EarlierReport, Report};
+use warpline_bench::page;
 
 use super::args::{BenchArguments, ChartFormat};
 use super::output::OutputFile;
@@ -22,7 +23,7 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         return choices(arguments).await;
     }
     // What can fail early fails before minutes are spent on measuring.
-    bench::find(name)?;
+    micro::find(name).map_err(told)?;
     let output = arguments.output.as_deref();
     if let Some(path) = output {
         OutputFile::create(path)?;
@@ -35,14 +36,15 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         .compare
         .as_deref()
         .map(EarlierReport::read)
-        .transpose()?;
+        .transpose()
+        .map_err(told)?;
     let session = arguments.session.builder().open().await?;
-    let bench = Bench::new(session, arguments.rows, arguments.runs)?
+    let bench = bench(session, arguments.rows, arguments.runs)?
         .with_scale(arguments.scale)
         .with_queries(arguments.query.map(|list| list.0))
         .with_budget(arguments.budget)
         .with_limit(Duration::from_secs(arguments.limit));
-    let text = |report: &Report| -> Result<String> {
+    let text = |report: &Report| -> warpline_bench::Result<String> {
         Ok(match arguments.format {
             ChartFormat::Table => report.to_table(),
             ChartFormat::Json => format!("{}\n", report.to_json()?),
@@ -52,7 +54,7 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     // Lines come as points do; a file always has what there is so far, should the rest never come.
     let lines = output.is_none() && arguments.format == ChartFormat::Table;
     let mut started = false;
-    let progress = |report: &Report| -> Result<()> {
+    let progress = |report: &Report| -> warpline_bench::Result<()> {
         let title = if started {
             String::new()
         } else {
@@ -72,11 +74,13 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
             OutputFile::create(path)?.finish(&page::bench(report, earlier.as_ref()))?;
         }
         match output {
-            Some(path) => OutputFile::create(path)?.finish(&text(report)?),
+            Some(path) => Ok(OutputFile::create(path)?.finish(&text(report)?)?),
             None => Ok(()),
         }
     };
-    let report = bench::run(&bench, name, &arguments.sweep, progress).await?;
+    let report = micro::run(&bench, name, &arguments.sweep, progress)
+        .await
+        .map_err(told)?;
     let compared = match (&earlier, arguments.format) {
         (Some(earlier), ChartFormat::Table) => earlier.to_table(&report),
         _ => String::new(),
@@ -84,7 +88,7 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     if lines {
         print(&compared, None)?;
     } else {
-        let text = format!("{}{compared}", text(&report)?);
+        let text = format!("{}{compared}", text(&report).map_err(told)?);
         print(&text, output.map(OutputFile::create).transpose()?)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -108,7 +112,7 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
     }
     let earlier = arguments.compare.as_deref().map(recorded).transpose()?;
     let json = arguments.format == ChartFormat::Json;
-    let text = |choices: &Choices| -> Result<String> {
+    let text = |choices: &Choices| -> warpline_bench::Result<String> {
         if json {
             return Ok(format!("{}\n", choices.to_json()?));
         }
@@ -138,18 +142,18 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
         true => CHOICE_ROWS_EMULATED,
         false => CHOICE_ROWS,
     });
-    let bench = Bench::new(session, Some(rows), arguments.runs)?;
+    let bench = bench(session, Some(rows), arguments.runs)?;
     if let Some(path) = &arguments.replay {
         let choices = choice::replayed(&recorded(path)?, bench.machine());
         write_page(page_file, &choices)?;
         print(
-            &text(&choices)?,
+            &text(&choices).map_err(told)?,
             output.map(OutputFile::create).transpose()?,
         )?;
         return Ok(ExitCode::SUCCESS);
     }
     // Lines come as workloads do; a file always has what there is so far, should the rest never come.
-    let progress = |choices: &Choices| -> Result<()> {
+    let progress = |choices: &Choices| -> warpline_bench::Result<()> {
         let line = choices.cases.last().map_or(String::new(), |case| {
             format!("{:>3} {}\n", choices.cases.len(), case.to_line())
         });
@@ -159,17 +163,19 @@ async fn choices(arguments: BenchArguments) -> Result<ExitCode> {
             .and_then(|()| stderr.flush());
         write_page(page_file, choices)?;
         match output {
-            Some(path) => OutputFile::create(path)?.finish(&text(choices)?),
+            Some(path) => Ok(OutputFile::create(path)?.finish(&text(choices)?)?),
             None => Ok(()),
         }
     };
-    let choices = choice::run(&bench, arguments.workloads, arguments.seed, progress).await?;
+    let choices = choice::run(&bench, arguments.workloads, arguments.seed, progress)
+        .await
+        .map_err(told)?;
     match output {
         Some(path) => {
-            OutputFile::create(path)?.finish(&text(&choices)?)?;
+            OutputFile::create(path)?.finish(&text(&choices).map_err(told)?)?;
             print(&choices.to_table(), None)?;
         }
-        None => print(&text(&choices)?, None)?,
+        None => print(&text(&choices).map_err(told)?, None)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -179,6 +185,23 @@ fn recorded(path: &Path) -> Result<Choices> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::Bench(format!("{} cannot be read: {error}", path.display())))?;
     Choices::of_json(&text).map_err(|error| Error::Bench(format!("{}: {error}", path.display())))
+}
+
+/// Benchmarks on the session's device.
+fn bench(session: WarplineSession, rows: Option<u64>, runs: usize) -> Result<Bench> {
+    let runtime = session.device().runtime().ok_or(Error::NothingToMeasure)?;
+    let environment = warpline::environment(&session);
+    Ok(Bench::new(session, runtime, rows, runs).with_environment(environment))
+}
+
+/// The error of a benchmark as the program tells it.
+fn told(error: warpline_bench::Error) -> Error {
+    match error {
+        warpline_bench::Error::Bench(message) => Error::Bench(message),
+        warpline_bench::Error::Gpu(error) => Error::Gpu(error),
+        warpline_bench::Error::DataFusion(error) => Error::DataFusion(error),
+        warpline_bench::Error::Tpch(error) => Error::Tpch(error),
+    }
 }
 
 /// The benchmarks and their sweeps.
@@ -199,7 +222,7 @@ fn list() -> String {
 
 fn print(text: &str, output: Option<OutputFile>) -> Result<()> {
     match output {
-        Some(output) => output.finish(text),
+        Some(output) => Ok(output.finish(text)?),
         None => {
             // A reader that went away, such as `head`, is no error.
             let _ = std::io::stdout().write_all(text.as_bytes());

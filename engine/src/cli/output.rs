@@ -4,8 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use warpline::Result;
-use warpline_tpch::TpchError;
+use warpline_tpch::{Result, TpchError};
 
 /// A file that appears under its name only when it is complete.
 pub(super) struct OutputFile {
@@ -18,7 +17,7 @@ impl OutputFile {
     pub(super) fn create(path: &Path) -> Result<Self> {
         if path.is_dir() {
             let error = std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is a directory");
-            return Err(TpchError::io("write", path, error).into());
+            return Err(TpchError::io("write", path, error));
         }
         let mut name = path.file_name().unwrap_or_default().to_os_string();
         name.push(format!(".{}.tmp", std::process::id()));
@@ -36,7 +35,7 @@ impl OutputFile {
             .file
             .write_all(text.as_bytes())
             .and_then(|()| fs::rename(&self.temporary, &self.path));
-        Ok(written.map_err(|error| TpchError::io("write", &self.path, error))?)
+        written.map_err(|error| TpchError::io("write", &self.path, error))
     }
 }
 

@@ -62,7 +62,7 @@ pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result
     report.environment = Some(warpline::environment(&session));
     print(&report, arguments.format, earlier.as_ref(), output)?;
     if let Some(page) = page {
-        page.finish(&warpline::page::tpch(&report, earlier.as_ref()))?;
+        page.finish(&warpline_bench::page::tpch(&report, earlier.as_ref()))?;
     }
     let passed = report.passed(arguments.session.require_gpu);
     Ok(if passed {
@@ -158,7 +158,7 @@ fn print(
         }
     };
     match output {
-        Some(output) => output.finish(&text),
+        Some(output) => Ok(output.finish(&text)?),
         None => {
             // A reader that went away, such as `head`, is no error.
             let _ = std::io::stdout().write_all(text.as_bytes());

@@ -118,7 +118,7 @@ pub(super) fn is_reusable(plan: &std::sync::Arc<dyn ExecutionPlan>) -> bool {
         if device::is_fragment(node) {
             fragments += 1;
         } else {
-            let plain = device::is_report(node)
+            let plain = warpline_planner::is_report(node)
                 || node.is::<ProjectionExec>()
                 || node.is::<FilterExec>()
                 || node.is::<CoalescePartitionsExec>()

@@ -1,149 +1,128 @@
-//! What settings may hold: names from a list, each of which stands for a way of doing things.
+//! Kinds of settings: how a value is read from text and shown as text.
 
 use std::fmt;
 use std::str::FromStr;
 
-use warpline_gpu::GpuError;
-use warpline_gpu::algorithm::{Balance, GroupAlgorithm, JoinAlgorithm, PipelineShape};
-use warpline_gpu::names::by_name;
-use warpline_gpu::runtime::DeviceChoice;
+use datafusion::error::{DataFusionError, Result};
 
+use super::names::{Named, named};
 use crate::error::PlannerError;
+use crate::size::ByteSize;
 
-/// The planner's choice, or one of the ways `A`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Setting<A> {
-    /// By decision tree and prices.
-    #[default]
-    Auto,
-    /// This way, wherever it is possible.
-    Force(A),
+/// How the values of a setting are written.
+pub(super) trait Kind<T> {
+    /// The value that the text says; `setting` is for the error.
+    fn parse(setting: &'static str, text: &str) -> Result<T>;
+
+    /// The value as text that [`Self::parse`] takes.
+    fn show(value: &T) -> String;
 }
 
-/// How grouped aggregations are done.
-pub type GroupSetting = Setting<GroupAlgorithm>;
+/// True or false.
+pub(super) struct Flag;
+/// Whole numbers from 0.
+pub(super) struct Count;
+/// Whole numbers from 1.
+pub(super) struct Positive;
+/// Sizes with a unit; 0 for no size.
+pub(super) struct Bytes;
+/// Any text, without the blanks around it.
+pub(super) struct Text;
+/// What a type's own [`FromStr`] takes.
+pub(super) struct Parsed;
+/// One of the names of a type.
+pub(super) struct OneOf;
 
-/// How joins are done.
-pub type JoinSetting = Setting<JoinAlgorithm>;
-
-/// How the warps of tree-shaped pipelines share work. To force a way is to make a tree of every pipeline in which rows have
-/// many matches.
-pub type LoadBalance = Setting<Balance>;
-
-impl<A: fmt::Display> fmt::Display for Setting<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Auto => f.write_str("auto"),
-            Self::Force(way) => way.fmt(f),
+impl Kind<bool> for Flag {
+    fn parse(setting: &'static str, text: &str) -> Result<bool> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "on" | "1" => Ok(true),
+            "false" | "off" | "0" => Ok(false),
+            _ => Err(refused(setting, text, "true, false")),
         }
     }
+
+    fn show(value: &bool) -> String {
+        value.to_string()
+    }
 }
 
-impl<A> Setting<A> {
-    /// The planner's choice where `text` says so, else the way that `force` finds in it.
-    fn parse<E>(text: &str, force: impl FnOnce(&str) -> Result<A, E>) -> Result<Self, E> {
-        if text.trim().eq_ignore_ascii_case("auto") {
-            return Ok(Self::Auto);
+impl Kind<usize> for Count {
+    fn parse(setting: &'static str, text: &str) -> Result<usize> {
+        let number = text.trim().parse();
+        number.map_err(|_| refused(setting, text, "0 and positive whole numbers"))
+    }
+
+    fn show(value: &usize) -> String {
+        value.to_string()
+    }
+}
+
+impl Kind<u32> for Positive {
+    fn parse(setting: &'static str, text: &str) -> Result<u32> {
+        match text.trim().parse() {
+            Ok(number) if number > 0 => Ok(number),
+            _ => Err(refused(setting, text, "positive whole numbers below 2^32")),
         }
-        force(text).map(Self::Force)
+    }
+
+    fn show(value: &u32) -> String {
+        value.to_string()
     }
 }
 
-impl FromStr for GroupSetting {
-    type Err = PlannerError;
+impl Kind<usize> for Bytes {
+    fn parse(_: &'static str, text: &str) -> Result<usize> {
+        match text.trim() {
+            "0" => Ok(0),
+            size => Ok(size.parse::<ByteSize>()?.0),
+        }
+    }
 
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        let valid = "auto, private, shared, global, hgb, sgb_ur, sgb_tr, sgb_de_tr, pgb_ur, pgb_tr";
-        Self::parse(text, |text| {
-            one_of(GroupAlgorithm::ALL, text, "warpline.group_by", valid)
-        })
+    fn show(value: &usize) -> String {
+        value.to_string()
     }
 }
 
-impl FromStr for JoinSetting {
-    type Err = PlannerError;
+impl Kind<String> for Text {
+    fn parse(_: &'static str, text: &str) -> Result<String> {
+        Ok(text.trim().to_string())
+    }
 
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        let valid = "auto, perfect, nphj, phj_ur, phj_tr, smj_ur, smj_tr, triton";
-        Self::parse(text, |text| {
-            one_of(JoinAlgorithm::ALL, text, "warpline.join", valid)
-        })
+    fn show(value: &String) -> String {
+        value.clone()
     }
 }
 
-impl FromStr for LoadBalance {
-    type Err = GpuError;
+impl<T> Kind<T> for Parsed
+where
+    T: FromStr + fmt::Display,
+    DataFusionError: From<T::Err>,
+{
+    fn parse(_: &'static str, text: &str) -> Result<T> {
+        Ok(text.parse()?)
+    }
 
-    fn from_str(text: &str) -> Result<Self, GpuError> {
-        Self::parse(text, str::parse)
+    fn show(value: &T) -> String {
+        value.to_string()
     }
 }
 
-/// The device that a session asks for, as a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DeviceSetting(pub DeviceChoice);
+impl<T: Named> Kind<T> for OneOf {
+    fn parse(setting: &'static str, text: &str) -> Result<T> {
+        Ok(named(setting, text)?)
+    }
 
-impl fmt::Display for DeviceSetting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+    fn show(value: &T) -> String {
+        value.to_string()
     }
 }
 
-impl FromStr for DeviceSetting {
-    type Err = GpuError;
-
-    fn from_str(text: &str) -> Result<Self, GpuError> {
-        text.parse().map(Self)
-    }
-}
-
-/// Whether indexes over whole tables are kept and joined with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IndexJoins {
-    /// Kept, and joined with where that is cheaper.
-    #[default]
-    Auto,
-    /// Joined with wherever a table is joined by its columns.
-    On,
-    /// Neither.
-    Off,
-}
-
-impl fmt::Display for IndexJoins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        })
-    }
-}
-
-impl FromStr for IndexJoins {
-    type Err = PlannerError;
-
-    fn from_str(text: &str) -> Result<Self, PlannerError> {
-        let all = [Self::Auto, Self::On, Self::Off];
-        one_of(all, text, "warpline.index_joins", "auto, on, off")
-    }
-}
-
-/// The shape of kernels by its name.
-pub(super) fn pipeline_shape(text: &str) -> Result<PipelineShape, PlannerError> {
-    let valid = "auto, tile, tree";
-    one_of(PipelineShape::ALL, text, "warpline.pipeline", valid)
-}
-
-/// The one of `all` that `text` names, as the value of a setting.
-fn one_of<T: fmt::Display, const N: usize>(
-    all: [T; N],
-    text: &str,
-    setting: &'static str,
-    valid: &'static str,
-) -> Result<T, PlannerError> {
-    by_name(all, text).ok_or_else(|| PlannerError::Setting {
+fn refused(setting: &'static str, text: &str, valid: &str) -> DataFusionError {
+    PlannerError::Setting {
         setting,
         value: text.to_string(),
-        valid,
-    })
+        valid: valid.to_string(),
+    }
+    .into()
 }

@@ -3,30 +3,14 @@
 use datafusion::common::config::ExtensionOptions;
 use datafusion::error::{DataFusionError, Result};
 
-use super::WarplineConfig;
-
-/// Settings of a session or a machine: they stay where they are.
-const LOCAL: [&str; 9] = [
-    "device",
-    "device_memory",
-    "host_memory",
-    "spill_directory",
-    "inject_failures",
-    "min_rows",
-    "plan_cache",
-    "plan_cache_size",
-    "time_limit",
-];
+use super::{SETTINGS, Scope, SettingInfo, WarplineConfig};
 
 impl WarplineConfig {
     /// Names, without the prefix, and values of the settings that say how a query is done, not where.
     pub fn of_query(&self) -> Vec<(String, String)> {
-        let named = self.entries().into_iter().filter_map(|entry| {
-            let name = entry.key.strip_prefix("warpline.")?;
-            Some((name.to_string(), entry.value?))
-        });
-        named
-            .filter(|(name, _)| !LOCAL.contains(&name.as_str()))
+        let of_query = SETTINGS.iter().filter(|s| s.scope == Scope::Query);
+        of_query
+            .map(|setting| (setting.name.to_string(), setting.read(self)))
             .collect()
     }
 
@@ -39,7 +23,9 @@ impl WarplineConfig {
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self> {
         for (name, value) in settings {
-            if LOCAL.contains(&name) {
+            let local =
+                |setting: &SettingInfo| setting.name == name && setting.scope == Scope::Session;
+            if SETTINGS.iter().any(local) {
                 return Err(DataFusionError::Configuration(format!(
                     "warpline.{name} is not a setting that comes with a plan"
                 )));

@@ -9,8 +9,8 @@ use warpline_gpu::graph::{
 };
 
 use super::join::Side;
-use super::materialize::{Algorithm, Pairing};
-use super::{Columns, Lowerer, Open, absent, entered, read_by};
+use super::materialize::{Algorithm, JoinRequest};
+use super::{Columns, Lowerer, OpenPipeline, keyed_build, read_by, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, same, substitute_all};
 use crate::rel::{Join, RelKind, RelRef};
@@ -32,18 +32,18 @@ pub(super) struct Built {
 
 /// What an index is built for.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Purpose {
+pub(super) struct BuildSpec {
     pub(super) null_equal: bool,
     pub(super) track_matches: bool,
     pub(super) existence: bool,
     pub(super) algorithm: Algorithm,
-    /// Only rows with a key in this set are entered, about so many.
+    /// Only rows with a key in this set are keyed_build, about so many.
     pub(super) reduced: Option<(ResultId, u64)>,
 }
 
 /// A left side whose entries are marked where the right side finds them.
 #[derive(Debug)]
-pub(super) struct Marked {
+pub(super) struct MarkedBuild {
     pub(super) index: ResultId,
     /// No two entries have equal keys.
     pub(super) unique: bool,
@@ -61,7 +61,7 @@ impl Lowerer<'_> {
             .kept_cost(build.rel, &build.keys, None)
             .unwrap_or_else(|| estimator.rows(build.rel));
         let probing = self.input.estimator.rows(probe.rel);
-        if self.unique_beside(build, probe) {
+        if self.is_unique_side(build, probe) {
             4.0 * rows + probing
         } else {
             8.0 * rows + 4.0 * probing
@@ -78,7 +78,7 @@ impl Lowerer<'_> {
     }
 
     /// As [`Self::assumed_unique`], in doubt about the side whose tables are larger: it refers to the other.
-    pub(super) fn unique_beside(&self, side: &Side<'_>, other: &Side<'_>) -> bool {
+    pub(super) fn is_unique_side(&self, side: &Side<'_>, other: &Side<'_>) -> bool {
         if side.keys.is_empty() || !self.assumed_unique(side) {
             return false;
         }
@@ -98,7 +98,7 @@ impl Lowerer<'_> {
         })
     }
 
-    pub(super) fn stream_side(&mut self, side: &Side<'_>) -> Result<Open, Reason> {
+    pub(super) fn stream_side(&mut self, side: &Side<'_>) -> Result<OpenPipeline, Reason> {
         let mut needed = side.needed.clone();
         needed.extend(read_by(&side.keys));
         self.stream(side.rel, &needed)
@@ -112,12 +112,12 @@ impl Lowerer<'_> {
         join: &Join,
         (left, right): (&Side<'_>, &Side<'_>),
         existence: bool,
-    ) -> Result<Marked, Reason> {
+    ) -> Result<MarkedBuild, Reason> {
         let payload: Vec<usize> = left.needed.iter().copied().collect();
-        let one = self.unique_beside(left, right);
+        let one = self.is_unique_side(left, right);
         let algorithm = self.algorithm_by_keys(
             join,
-            &Pairing {
+            &JoinRequest {
                 of: rel,
                 build: left,
                 probe: right,
@@ -127,14 +127,14 @@ impl Lowerer<'_> {
             },
         );
         let materialized = algorithm.materialized();
-        let purpose = Purpose {
+        let spec = BuildSpec {
             null_equal: join.null_equal,
             track_matches: true,
             algorithm,
-            ..Purpose::default()
+            ..BuildSpec::default()
         };
-        let (index, unique) = self.build(left, &payload, purpose, one)?;
-        Ok(Marked {
+        let (index, unique) = self.build(left, &payload, spec, one)?;
+        Ok(MarkedBuild {
             index,
             unique,
             materialized,
@@ -147,17 +147,17 @@ impl Lowerer<'_> {
         &mut self,
         side: &Side<'_>,
         payload: &[usize],
-        purpose: Purpose,
+        spec: BuildSpec,
         one: bool,
     ) -> Result<(ResultId, bool), Reason> {
-        self.spills |= purpose.algorithm.spills;
+        self.exceeds_room |= spec.algorithm.exceeds_room;
         let reusable = self.builds.iter().find(|b| {
-            !purpose.track_matches
+            !spec.track_matches
                 && std::ptr::eq(Arc::as_ptr(&b.rel), Arc::as_ptr(side.rel))
-                && b.null_equal == purpose.null_equal
-                && b.existence == purpose.existence
-                && b.join == purpose.algorithm.join
-                && b.reduced == purpose.reduced
+                && b.null_equal == spec.null_equal
+                && b.existence == spec.existence
+                && b.join == spec.algorithm.join
+                && b.reduced == spec.reduced
                 && b.payload == payload
                 && b.keys.len() == side.keys.len()
                 && b.keys.iter().zip(&side.keys).all(|(a, b)| same(a, b))
@@ -168,7 +168,7 @@ impl Lowerer<'_> {
         let mut needed: Columns = payload.iter().copied().collect();
         needed.extend(read_by(&side.keys));
         let mut open = self.stream(side.rel, &needed)?;
-        if let Some((index, _)) = purpose.reduced {
+        if let Some((index, _)) = spec.reduced {
             open.stages.push(Stage::Probe(Probe {
                 index,
                 keys: substitute_all(&side.keys, &open.columns)?,
@@ -178,36 +178,36 @@ impl Lowerer<'_> {
             }));
         }
         let name = self.unique_name(build_name(side));
-        let unique = !purpose.existence && one;
+        let unique = !spec.existence && one;
         let columns: Vec<ResultColumn> = payload
             .iter()
             .map(|i| side.rel.columns[*i].clone())
             .collect();
         let keys = substitute_all(&side.keys, &open.columns)?;
         let values = payload.iter().map(|i| open.columns[*i].clone()).collect();
-        let estimate = match purpose.reduced {
+        let estimate = match spec.reduced {
             Some((_, rows)) => rows,
             None => self.rows(side.rel),
         };
         let into = self.result(ResultKind::Index(columns), estimate, name);
-        let mut build = entered(keys, values);
+        let mut build = keyed_build(keys, values);
         build.unique = unique;
-        build.null_equal = purpose.null_equal;
-        build.track_matches = purpose.track_matches;
-        build.existence = purpose.existence;
-        build.join = purpose.algorithm.join;
-        build.prefer_hash = purpose.algorithm.prefer_hash;
-        build.reason = purpose.algorithm.reason;
+        build.null_equal = spec.null_equal;
+        build.track_matches = spec.track_matches;
+        build.existence = spec.existence;
+        build.join = spec.algorithm.join;
+        build.prefer_hash = spec.algorithm.prefer_hash;
+        build.reason = spec.algorithm.reason;
         self.close(open, Sink::Build { into, build });
-        if !purpose.track_matches {
+        if !spec.track_matches {
             self.builds.push(Built {
                 rel: Arc::clone(side.rel),
                 keys: side.keys.clone(),
                 payload: payload.to_vec(),
-                null_equal: purpose.null_equal,
-                existence: purpose.existence,
-                join: purpose.algorithm.join,
-                reduced: purpose.reduced,
+                null_equal: spec.null_equal,
+                existence: spec.existence,
+                join: spec.algorithm.join,
+                reduced: spec.reduced,
                 id: into,
                 unique,
             });
@@ -216,7 +216,7 @@ impl Lowerer<'_> {
     }
 
     /// The columns that a probe of `index` appends.
-    pub(super) fn found(&self, index: ResultId, outer: bool) -> Vec<ResultColumn> {
+    pub(super) fn payload_columns(&self, index: ResultId, outer: bool) -> Vec<ResultColumn> {
         self.results[index]
             .kind
             .columns()
@@ -232,11 +232,11 @@ impl Lowerer<'_> {
     /// the pairs. With `joined` both sides are joined in memory.
     pub(super) fn pairs(
         &mut self,
-        mut open: Open,
+        mut open: OpenPipeline,
         probe: Probe,
         side: &Side<'_>,
         joined: bool,
-    ) -> Result<Open, Reason> {
+    ) -> Result<OpenPipeline, Reason> {
         if !joined && self.input.shape.follows_matches() {
             open.stages.push(Stage::Expand(probe));
             return Ok(open);
@@ -260,12 +260,12 @@ impl Lowerer<'_> {
                 columns: values,
             },
         );
-        let mut found: Vec<Expr> = side.rel.columns.iter().map(absent).collect();
+        let mut found: Vec<Expr> = side.rel.columns.iter().map(unused).collect();
         for (place, i) in kept.iter().enumerate() {
             let column = &side.rel.columns[*i];
             found[*i] = Expr::column(place, column.data_type.clone(), column.nullable);
         }
-        Ok(Open {
+        Ok(OpenPipeline {
             source: Source::Pairs(into),
             stages: vec![],
             columns: found,

@@ -3,9 +3,9 @@
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{Probe, ProbeKind, ResultColumn, Stage};
 
-use super::build::Purpose;
-use super::materialize::Pairing;
-use super::{Columns, Lowerer, Open, absent, read_by, scope};
+use super::build::BuildSpec;
+use super::materialize::JoinRequest;
+use super::{Columns, Lowerer, OpenPipeline, read_by, scope, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, substitute_all};
 use crate::rel::{BuildSide, Join, JoinKind, RelRef};
@@ -51,14 +51,14 @@ impl Lowerer<'_> {
         rel: &RelRef,
         join: &Join,
         needed: &Columns,
-    ) -> Result<Open, Reason> {
+    ) -> Result<OpenPipeline, Reason> {
         let (left, right) = sides(join, needed);
-        if let Some(compared) = self.compared(rel, join, needed) {
-            return self.compare_pairs(rel, &compared, needed);
+        if let Some(verified) = self.verified_join(rel, join, needed) {
+            return self.verify_pairs(rel, &verified, needed);
         }
         match join.kind {
-            JoinKind::Inner => match self.narrowed(rel, join, &left, &right) {
-                Some(narrowed) => self.join(rel, &narrowed, needed),
+            JoinKind::Inner => match self.wide_key_join(rel, join, &left, &right) {
+                Some(partitionable) => self.join(rel, &partitionable, needed),
                 None => self.inner(rel, join, &left, &right),
             },
             JoinKind::Left => self.left(rel, join, &left, &right),
@@ -66,12 +66,12 @@ impl Lowerer<'_> {
             JoinKind::Semi | JoinKind::Anti if self.left_is_smaller(join, &left, &right) => {
                 self.mark_left(rel, join, &left, &right)
             }
-            JoinKind::Semi => self.lookup(rel, join, &left, &right, ProbeKind::Semi),
-            JoinKind::Anti => self.lookup(rel, join, &left, &right, ProbeKind::Anti),
+            JoinKind::Semi => self.probe_right(rel, join, &left, &right, ProbeKind::Semi),
+            JoinKind::Anti => self.probe_right(rel, join, &left, &right, ProbeKind::Anti),
             JoinKind::NullAwareAnti => {
-                self.lookup(rel, join, &left, &right, ProbeKind::NullAwareAnti)
+                self.probe_right(rel, join, &left, &right, ProbeKind::NullAwareAnti)
             }
-            JoinKind::Mark => self.lookup(rel, join, &left, &right, ProbeKind::Mark),
+            JoinKind::Mark => self.probe_right(rel, join, &left, &right, ProbeKind::Mark),
         }
     }
 
@@ -81,7 +81,7 @@ impl Lowerer<'_> {
         join: &Join,
         left: &Side<'_>,
         right: &Side<'_>,
-    ) -> Result<Open, Reason> {
+    ) -> Result<OpenPipeline, Reason> {
         let build_left = match join.build {
             Some(side) => side == BuildSide::Left,
             None => self.build_cost(left, right) < self.build_cost(right, left),
@@ -91,9 +91,9 @@ impl Lowerer<'_> {
         } else {
             (left, right)
         };
-        let purpose = Purpose {
+        let spec = BuildSpec {
             null_equal: join.null_equal,
-            ..Purpose::default()
+            ..BuildSpec::default()
         };
         // A key of a match is known on both sides.
         let mut probe = probe.clone();
@@ -109,7 +109,7 @@ impl Lowerer<'_> {
         probe.needed.extend(equal.iter().map(|(_, ours)| *ours));
         let known = |c: &usize| equal.iter().any(|(theirs, _)| theirs == c);
         let payload: Vec<usize> = build.needed.iter().copied().filter(|c| !known(c)).collect();
-        let one = self.unique_beside(build, &probe);
+        let one = self.is_unique_side(build, &probe);
         let build_keys: Columns = build.keys.iter().filter_map(as_column).collect();
         let set = payload.is_empty()
             && !build.keys.is_empty()
@@ -117,7 +117,7 @@ impl Lowerer<'_> {
                 .input
                 .estimator
                 .unique(build.rel, &build_keys, Proof::Certain);
-        let pairing = Pairing {
+        let request = JoinRequest {
             of: rel,
             build,
             probe: &probe,
@@ -125,34 +125,34 @@ impl Lowerer<'_> {
             unique: one || set,
             existence: set,
         };
-        let mut algorithm = self.algorithm(&pairing);
+        let mut algorithm = self.algorithm(&request);
         let mut reduced = None;
         if !join.null_equal
-            && let Some((instead, rows)) = self.reduced(&pairing, &algorithm)
+            && let Some((instead, rows)) = self.reduced(&request, &algorithm)
         {
             let keys = Side {
                 needed: Columns::new(),
                 ..probe.clone()
             };
-            let known = Purpose {
+            let known = BuildSpec {
                 existence: true,
-                ..Purpose::default()
+                ..BuildSpec::default()
             };
             reduced = Some((self.build(&keys, &[], known, false)?.0, rows));
             algorithm = instead;
         }
         let materialized = algorithm.materialized();
-        let purpose = Purpose {
+        let spec = BuildSpec {
             // At most one match, of which nothing is wanted.
             existence: set,
             algorithm,
             reduced,
-            ..purpose
+            ..spec
         };
-        let (index, unique) = self.build(build, &payload, purpose, one)?;
+        let (index, unique) = self.build(build, &payload, spec, one)?;
         let mut open = self.stream_side(&probe)?;
         let keys = substitute_all(&probe.keys, &open.columns)?;
-        let found = self.found(index, false);
+        let found = self.payload_columns(index, false);
         let probed = Probe {
             index,
             keys,
@@ -171,7 +171,7 @@ impl Lowerer<'_> {
         } else {
             self.pairs(open, probed, &probe, materialized)?
         };
-        self.beside(&mut open, join, (&probe, build), &payload, &found);
+        self.append_payload(&mut open, join, (&probe, build), &payload, &found);
         for (theirs, ours) in equal {
             open.columns[build.at + theirs] = open.columns[probe.at + ours].clone();
         }
@@ -182,9 +182,9 @@ impl Lowerer<'_> {
 
     /// Give `open`, which has the columns of the probing side and now a payload behind its scope, the
     /// columns of the join.
-    pub(super) fn beside(
+    pub(super) fn append_payload(
         &self,
-        open: &mut Open,
+        open: &mut OpenPipeline,
         join: &Join,
         (probe, build): (&Side<'_>, &Side<'_>),
         payload: &[usize],
@@ -195,7 +195,7 @@ impl Lowerer<'_> {
             .columns
             .iter()
             .chain(&join.right.columns)
-            .map(absent)
+            .map(unused)
             .collect();
         for (i, expr) in open.columns.drain(..).enumerate() {
             columns[probe.at + i] = expr;

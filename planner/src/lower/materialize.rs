@@ -22,8 +22,8 @@ pub(super) struct Algorithm {
     pub(super) prefer_hash: bool,
     /// For EXPLAIN.
     pub(super) reason: String,
-    /// What it keeps outgrows the room in device memory.
-    pub(super) spills: bool,
+    /// What it keeps exceeds_join_room the room in device memory.
+    pub(super) exceeds_room: bool,
     /// The price in milliseconds.
     ms: f64,
 }
@@ -35,7 +35,7 @@ impl Algorithm {
 }
 
 /// What is to be joined.
-pub(super) struct Pairing<'a> {
+pub(super) struct JoinRequest<'a> {
     /// The join: its rows are the pairs, or rows that go on, to expect.
     pub(super) of: &'a RelRef,
     pub(super) build: &'a Side<'a>,
@@ -50,24 +50,24 @@ pub(super) struct Pairing<'a> {
 
 impl Lowerer<'_> {
     /// Choose for one join.
-    pub(super) fn algorithm(&self, pairing: &Pairing<'_>) -> Algorithm {
-        if pairing.build.keys.is_empty() {
+    pub(super) fn algorithm(&self, request: &JoinRequest<'_>) -> Algorithm {
+        if request.build.keys.is_empty() {
             // Every row matches: there is nothing to partition or to sort by.
             return Algorithm::default();
         }
-        let workload = self.workload(pairing);
+        let workload = self.workload(request);
         let payload = workload.build_payload.iter().map(|bytes| f64::from(*bytes));
         let kept = self
             .input
             .estimator
-            .kept_cost(pairing.build.rel, &pairing.build.keys, Some(payload.sum()))
+            .kept_cost(request.build.rel, &request.build.keys, Some(payload.sum()))
             .is_some();
         if kept && self.input.join == JoinSetting::Auto {
             return Algorithm {
                 prefer_hash: false,
                 join: None,
                 reason: "kept for later queries".to_string(),
-                spills: false,
+                exceeds_room: false,
                 ms: 0.0,
             };
         }
@@ -86,7 +86,7 @@ impl Lowerer<'_> {
                 JoinAlgorithm::SmjUr => Some(MaterializedJoin::SmjUr),
                 JoinAlgorithm::SmjTr => Some(MaterializedJoin::SmjTr),
             },
-            spills: state_bytes(&workload, decision.algorithm, self.input.machine)
+            exceeds_room: state_bytes(&workload, decision.algorithm, self.input.machine)
                 > self.input.join_room,
             reason: decision.reason,
             ms: decision.price.ms,
@@ -98,14 +98,14 @@ impl Lowerer<'_> {
     /// place of a large join in memory. `None` where that does not pay.
     pub(super) fn reduced(
         &self,
-        pairing: &Pairing<'_>,
+        request: &JoinRequest<'_>,
         whole: &Algorithm,
     ) -> Option<(Algorithm, u64)> {
         /// Of the build rows at most this share is left.
         const SHARE: f64 = 0.25;
         /// Only for a price this much lower: it depends on one more estimate.
         const LEAVE_WHOLE: f64 = 0.8;
-        let (build, probe) = (pairing.build, pairing.probe);
+        let (build, probe) = (request.build, request.probe);
         let ([theirs], [ours]) = (build.keys.as_slice(), probe.keys.as_slice()) else {
             return None;
         };
@@ -120,7 +120,7 @@ impl Lowerer<'_> {
         }
         let estimator = self.input.estimator;
         let machine = self.input.machine;
-        let w = self.workload(pairing);
+        let w = self.workload(request);
         let keys = estimator.of_expr(probe.rel, ours).distinct;
         let of = estimator.of_expr(build.rel, theirs).distinct.max(1.0);
         let rows = w.build_rows * (keys / of).min(1.0);
@@ -157,7 +157,7 @@ impl Lowerer<'_> {
                 "about {rows:.0} rows have a key that probes, found by a bitmap in {filter:.2} ms, then {}; with all rows {:.2} ms",
                 decision.reason, whole.ms
             ),
-            spills: false,
+            exceeds_room: false,
             ms,
         };
         Some((algorithm, rows.ceil() as u64))
@@ -165,17 +165,17 @@ impl Lowerer<'_> {
 
     /// Choose for a join whose keys alone say what matches. A residual condition must be tested where an entry is looked
     /// up, when rows without a match count too: such a join has an index.
-    pub(super) fn algorithm_by_keys(&self, join: &Join, pairing: &Pairing<'_>) -> Algorithm {
+    pub(super) fn algorithm_by_keys(&self, join: &Join, request: &JoinRequest<'_>) -> Algorithm {
         if join.residual.is_empty() {
-            self.algorithm(pairing)
+            self.algorithm(request)
         } else {
             Algorithm::default()
         }
     }
 
-    pub(super) fn workload(&self, pairing: &Pairing<'_>) -> JoinWorkload {
+    pub(super) fn workload(&self, request: &JoinRequest<'_>) -> JoinWorkload {
         let estimator = self.input.estimator;
-        let (build, probe) = (pairing.build, pairing.probe);
+        let (build, probe) = (request.build, request.probe);
         let bits: u32 = build.keys.iter().map(|key| self.bits(build.rel, key)).sum();
         let key_domain = build.keys.iter().try_fold(1_u64, |domain, key| {
             let (low, high) = estimator.of_expr(build.rel, key).range?;
@@ -209,12 +209,12 @@ impl Lowerer<'_> {
                 _ => bits.div_ceil(8),
             },
             key_domain,
-            build_payload: pairing.payload.iter().map(|c| width(build, *c)).collect(),
+            build_payload: request.payload.iter().map(|c| width(build, *c)).collect(),
             probe_payload: probe.needed.iter().map(|c| width(probe, *c)).collect(),
-            matches: estimator.rows(pairing.of),
-            build_unique: pairing.unique,
+            matches: estimator.rows(request.of),
+            build_unique: request.unique,
             skew: estimator.skew(probe.rel, &probe.keys),
-            existence: pairing.existence,
+            existence: request.existence,
             // A bare scan is not written down: its columns are read where they are.
             probe_streams_from_scan: !matches!(probe.rel.kind, RelKind::Scan { .. }),
             build_in_place: matches!(build.rel.kind, RelKind::Scan { .. }),

@@ -8,14 +8,14 @@
 //! needed are ever written to memory.
 
 mod build;
-mod compared;
 mod join;
 mod materialize;
-mod narrow;
 mod outer;
 mod root;
 mod semi;
 mod sideways;
+mod verify_pairs;
+mod wide_keys;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -41,14 +41,14 @@ use crate::stats::Estimator;
 type Columns = BTreeSet<usize>;
 
 /// The scan and the column of it that column `i` of a `Scan` is.
-type Place<'a> = dyn Fn(&RelKind, usize) -> Option<(usize, usize)> + 'a;
+type ScanColumn<'a> = dyn Fn(&RelKind, usize) -> Option<(usize, usize)> + 'a;
 
 /// What lowering starts from.
 pub struct Lowering<'a> {
     /// The tables to scan.
     pub scans: &'a [ScanSource],
     /// Which scan serves a table, and where a column of the table is among the scan's.
-    pub place: &'a Place<'a>,
+    pub scan_column: &'a ScanColumn<'a>,
     /// Sizes.
     pub estimator: &'a Estimator<'a>,
     /// Builds that are known to have duplicate keys.
@@ -71,7 +71,7 @@ impl Lowering<'_> {
     /// The graph that computes `rel`, whose columns are those of `schema`.
     ///
     /// # Errors
-    /// The [`Reason`] why there is none, e.g. an expression that outgrows a kernel once projections
+    /// The [`Reason`] why there is none, e.g. an expression that exceeds_join_room a kernel once projections
     /// are substituted into it.
     pub fn graph(&self, rel: &RelRef, schema: SchemaRef) -> Result<Graph, Reason> {
         let mut lowerer = Lowerer {
@@ -81,7 +81,7 @@ impl Lowering<'_> {
             shared: HashMap::new(),
             builds: Vec::new(),
             names: HashMap::new(),
-            spills: false,
+            exceeds_room: false,
         };
         let output = lowerer.root(rel)?;
         let mut graph = Graph {
@@ -92,7 +92,7 @@ impl Lowering<'_> {
             schema,
             tree: self.shape.options,
             keep_indexes: self.keep_indexes,
-            parts: match (self.parts, lowerer.spills) {
+            parts: match (self.parts, lowerer.exceeds_room) {
                 (Parts::Never, true) => Parts::Large,
                 (parts, _) => parts,
             },
@@ -114,13 +114,13 @@ struct Lowerer<'a> {
     builds: Vec<build::Built>,
     /// How often each name has been given.
     names: HashMap<String, usize>,
-    /// The state of a join outgrows its room in device memory.
-    spills: bool,
+    /// The state of a join exceeds_join_room its room in device memory.
+    exceeds_room: bool,
 }
 
 /// A pipeline that has no sink yet.
 #[derive(Debug, Clone)]
-struct Open {
+struct OpenPipeline {
     source: Source,
     stages: Vec<Stage>,
     /// Each column of the relation over the scope; those that were not asked for refer to nothing.
@@ -129,7 +129,7 @@ struct Open {
     width: usize,
 }
 
-impl Open {
+impl OpenPipeline {
     /// All columns of a result, of which the relation's are the first.
     fn of_result(source: Source, columns: &[ResultColumn]) -> Self {
         Self {
@@ -163,7 +163,7 @@ fn scope(columns: &[ResultColumn], at: usize) -> Vec<Expr> {
 }
 
 /// Stands for a column that nobody asked for.
-fn absent(column: &ResultColumn) -> Expr {
+fn unused(column: &ResultColumn) -> Expr {
     Expr::column(usize::MAX, column.data_type.clone(), column.nullable)
 }
 
@@ -202,7 +202,7 @@ impl Lowerer<'_> {
         }
     }
 
-    fn close(&mut self, open: Open, sink: Sink) {
+    fn close(&mut self, open: OpenPipeline, sink: Sink) {
         self.steps.push(Step::Pipeline(Pipeline {
             source: open.source,
             stages: open.stages,
@@ -211,10 +211,10 @@ impl Lowerer<'_> {
     }
 
     /// The rows of `rel` with the columns `needed`, as they flow.
-    fn stream(&mut self, rel: &RelRef, needed: &Columns) -> Result<Open, Reason> {
+    fn stream(&mut self, rel: &RelRef, needed: &Columns) -> Result<OpenPipeline, Reason> {
         match &rel.kind {
             RelKind::Scan { columns, .. } => self.scan(rel, columns.len()),
-            RelKind::One => Ok(Open {
+            RelKind::One => Ok(OpenPipeline {
                 source: Source::One,
                 stages: vec![],
                 columns: vec![],
@@ -238,7 +238,7 @@ impl Lowerer<'_> {
                         if needed.contains(&i) {
                             substitute(e, &open.columns)
                         } else {
-                            Ok(absent(&rel.columns[i]))
+                            Ok(unused(&rel.columns[i]))
                         }
                     })
                     .collect::<Result<_, _>>()?;
@@ -247,15 +247,18 @@ impl Lowerer<'_> {
             RelKind::Join(join) => self.join(rel, join, needed),
             RelKind::Aggregate { input, aggregate } => {
                 let groups = self.aggregate(rel, input, aggregate)?;
-                Ok(Open::of_result(Source::Groups(groups), &rel.columns))
+                Ok(OpenPipeline::of_result(
+                    Source::Groups(groups),
+                    &rel.columns,
+                ))
             }
             RelKind::Sort { .. } => {
                 let sorted = self.sorted(rel)?;
-                Ok(Open::of_result(Source::Rows(sorted), &rel.columns))
+                Ok(OpenPipeline::of_result(Source::Rows(sorted), &rel.columns))
             }
             RelKind::Union(_) => {
                 let rows = self.materialize(rel)?;
-                Ok(Open::of_result(Source::Rows(rows), &rel.columns))
+                Ok(OpenPipeline::of_result(Source::Rows(rows), &rel.columns))
             }
             RelKind::Scalar { input, subquery } => {
                 let width = input.columns.len();
@@ -271,11 +274,11 @@ impl Lowerer<'_> {
         }
     }
 
-    fn scan(&mut self, rel: &RelRef, width: usize) -> Result<Open, Reason> {
+    fn scan(&mut self, rel: &RelRef, width: usize) -> Result<OpenPipeline, Reason> {
         let mut number = None;
         let mut found = Vec::with_capacity(width);
         for i in 0..width {
-            let Some((scan, place)) = (self.input.place)(&rel.kind, i) else {
+            let Some((scan, place)) = (self.input.scan_column)(&rel.kind, i) else {
                 return refuse("a table that the fragment does not scan");
             };
             number = Some(scan);
@@ -289,12 +292,12 @@ impl Lowerer<'_> {
         let scan = match number {
             Some(scan) => scan,
             // A table of which only the number of rows counts.
-            None => match (self.input.place)(&rel.kind, usize::MAX) {
+            None => match (self.input.scan_column)(&rel.kind, usize::MAX) {
                 Some((scan, _)) => scan,
                 None => return refuse("a table that the fragment does not scan"),
             },
         };
-        Ok(Open {
+        Ok(OpenPipeline {
             source: Source::Scan(scan),
             stages: vec![],
             columns: found,
@@ -396,7 +399,7 @@ impl Lowerer<'_> {
         else {
             return refuse("an order that is none");
         };
-        let rows = self.fresh_rows(input)?;
+        let rows = self.unsorted_rows(input)?;
         let name = self.unique_name(format!("sorted {}", rel.label()));
         let estimate = self.rows(rel);
         let into = self.result(ResultKind::Sorted(rel.columns.clone()), estimate, name);
@@ -413,7 +416,7 @@ impl Lowerer<'_> {
     }
 
     /// `rel` in a `Rows` result, never a `Sorted` one.
-    fn fresh_rows(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
+    fn unsorted_rows(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
         if !matches!(rel.kind, RelKind::Sort { .. }) {
             return self.materialize(rel);
         }
@@ -426,7 +429,7 @@ impl Lowerer<'_> {
 }
 
 /// A build that enters rows under keys.
-fn entered(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
+fn keyed_build(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
     Build {
         keys,
         payload,

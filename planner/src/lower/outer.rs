@@ -3,10 +3,10 @@
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{Probe, ProbeKind, ResultColumn, ResultKind, Sink, Source, Stage};
 
-use super::build::{Marked, Purpose};
+use super::build::{BuildSpec, MarkedBuild};
 use super::join::Side;
-use super::materialize::Pairing;
-use super::{Lowerer, Open, absent};
+use super::materialize::JoinRequest;
+use super::{Lowerer, OpenPipeline, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{null, substitute_all};
 use crate::rel::{Join, JoinKind, RelRef};
@@ -18,15 +18,15 @@ impl Lowerer<'_> {
         join: &Join,
         left: &Side<'_>,
         right: &Side<'_>,
-    ) -> Result<Open, Reason> {
-        let one = self.unique_beside(right, left);
-        if !one && (!join.residual.is_empty() || self.unique_beside(left, right)) {
+    ) -> Result<OpenPipeline, Reason> {
+        let one = self.is_unique_side(right, left);
+        if !one && (!join.residual.is_empty() || self.is_unique_side(left, right)) {
             return self.preserve_build(rel, join, left, right);
         }
         let payload: Vec<usize> = right.needed.iter().copied().collect();
         let algorithm = self.algorithm_by_keys(
             join,
-            &Pairing {
+            &JoinRequest {
                 of: rel,
                 build: right,
                 probe: left,
@@ -36,15 +36,15 @@ impl Lowerer<'_> {
             },
         );
         let materialized = algorithm.materialized();
-        let purpose = Purpose {
+        let spec = BuildSpec {
             null_equal: join.null_equal,
             algorithm,
-            ..Purpose::default()
+            ..BuildSpec::default()
         };
-        let (index, unique) = self.build(right, &payload, purpose, one)?;
+        let (index, unique) = self.build(right, &payload, spec, one)?;
         let open = self.stream_side(left)?;
         let keys = substitute_all(&left.keys, &open.columns)?;
-        let found = self.found(index, true);
+        let found = self.payload_columns(index, true);
         let mut probe = Probe {
             index,
             keys,
@@ -54,13 +54,13 @@ impl Lowerer<'_> {
         };
         if unique && !materialized {
             let mut after = open.clone();
-            self.beside(&mut after, join, (left, right), &payload, &found);
+            self.append_payload(&mut after, join, (left, right), &payload, &found);
             probe.residual = substitute_all(&join.residual, &after.columns)?;
             after.stages.push(Stage::Probe(probe));
             return Ok(after);
         }
         let mut open = self.pairs(open, probe, left, materialized)?;
-        self.beside(&mut open, join, (left, right), &payload, &found);
+        self.append_payload(&mut open, join, (left, right), &payload, &found);
         Ok(open)
     }
 
@@ -72,8 +72,8 @@ impl Lowerer<'_> {
         join: &Join,
         left: &Side<'_>,
         right: &Side<'_>,
-    ) -> Result<Open, Reason> {
-        let Marked {
+    ) -> Result<OpenPipeline, Reason> {
+        let MarkedBuild {
             index,
             unique,
             materialized,
@@ -90,8 +90,8 @@ impl Lowerer<'_> {
         let name = self.unique_name(rel.label());
         let estimate = self.rows(rel);
         let into = self.result(ResultKind::Rows(columns.clone()), estimate, name);
-        let found = self.found(index, materialized && full);
-        let probe = |open: &Open, kind, mark_entries| -> Result<Probe, Reason> {
+        let found = self.payload_columns(index, materialized && full);
+        let probe = |open: &OpenPipeline, kind, mark_entries| -> Result<Probe, Reason> {
             Ok(Probe {
                 index,
                 keys: substitute_all(&right.keys, &open.columns)?,
@@ -100,9 +100,9 @@ impl Lowerer<'_> {
                 mark_entries,
             })
         };
-        let over_payload = |this: &Self, open: &Open| -> Result<Vec<Expr>, Reason> {
+        let over_payload = |this: &Self, open: &OpenPipeline| -> Result<Vec<Expr>, Reason> {
             let mut after = open.clone();
-            this.beside(&mut after, join, (right, left), &payload, &found);
+            this.append_payload(&mut after, join, (right, left), &payload, &found);
             substitute_all(&join.residual, &after.columns)
         };
 
@@ -127,7 +127,7 @@ impl Lowerer<'_> {
             let probed = probe(&open, ProbeKind::Inner, false)?;
             self.pairs(open, probed, right, false)?
         };
-        self.beside(&mut pairs, join, (right, left), &payload, &found);
+        self.append_payload(&mut pairs, join, (right, left), &payload, &found);
         if !unique && !materialized {
             let residual = substitute_all(&join.residual, &pairs.columns)?;
             pairs.filter(residual);
@@ -162,7 +162,10 @@ impl Lowerer<'_> {
         }
 
         // Left rows without a match.
-        let unmatched = Open::of_result(Source::Entries(index, false), &self.found(index, false));
+        let unmatched = OpenPipeline::of_result(
+            Source::Entries(index, false),
+            &self.payload_columns(index, false),
+        );
         let columns = wanted
             .iter()
             .map(|i| match payload.iter().position(|p| p == i) {
@@ -172,12 +175,12 @@ impl Lowerer<'_> {
             .collect::<Result<_, _>>()?;
         self.close(unmatched, Sink::Rows { into, columns });
 
-        let mut result: Vec<Expr> = rel.columns.iter().map(absent).collect();
+        let mut result: Vec<Expr> = rel.columns.iter().map(unused).collect();
         for (place, i) in wanted.iter().enumerate() {
             let column = &rel.columns[*i];
             result[*i] = Expr::column(place, column.data_type.clone(), column.nullable);
         }
-        Ok(Open {
+        Ok(OpenPipeline {
             source: Source::Rows(into),
             stages: vec![],
             columns: result,

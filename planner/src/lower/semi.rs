@@ -3,24 +3,24 @@
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{Probe, ProbeKind, Sink, Source, Stage};
 
-use super::build::{Marked, Purpose};
+use super::build::{BuildSpec, MarkedBuild};
 use super::join::Side;
-use super::materialize::{Algorithm, Pairing};
-use super::{Columns, Lowerer, Open, absent, read_by, scope};
+use super::materialize::{Algorithm, JoinRequest};
+use super::{Columns, Lowerer, OpenPipeline, read_by, scope, unused};
 use crate::reason::Reason;
 use crate::rel::expr::substitute_all;
 use crate::rel::{Join, JoinKind, RelRef};
 
 impl Lowerer<'_> {
     /// Semi, anti and mark joins: look each left row up in an index over the right side.
-    pub(super) fn lookup(
+    pub(super) fn probe_right(
         &mut self,
         rel: &RelRef,
         join: &Join,
         left: &Side<'_>,
         right: &Side<'_>,
         kind: ProbeKind,
-    ) -> Result<Open, Reason> {
+    ) -> Result<OpenPipeline, Reason> {
         let residual = &join.residual;
         let n = right.at;
         let payload: Vec<usize> = read_by(residual)
@@ -28,12 +28,12 @@ impl Lowerer<'_> {
             .filter(|c| *c >= n)
             .map(|c| c - n)
             .collect();
-        let one = self.unique_beside(right, left);
+        let one = self.is_unique_side(right, left);
         // The other kinds have rows of their own to keep, or nothing to pair.
         let algorithm = match kind {
             ProbeKind::Semi | ProbeKind::Anti => self.algorithm_by_keys(
                 join,
-                &Pairing {
+                &JoinRequest {
                     of: rel,
                     build: right,
                     probe: left,
@@ -45,14 +45,14 @@ impl Lowerer<'_> {
             _ => Algorithm::default(),
         };
         let materialized = algorithm.materialized();
-        let purpose = Purpose {
+        let spec = BuildSpec {
             null_equal: join.null_equal,
             track_matches: false,
             existence: residual.is_empty(),
             algorithm,
             reduced: None,
         };
-        let (index, _) = self.build(right, &payload, purpose, one)?;
+        let (index, _) = self.build(right, &payload, spec, one)?;
         let mut open = self.stream_side(left)?;
         let mut probe = Probe {
             index,
@@ -66,8 +66,8 @@ impl Lowerer<'_> {
         }
         if !residual.is_empty() {
             let mut after = open.clone();
-            let found = self.found(index, false);
-            self.beside(&mut after, join, (left, right), &payload, &found);
+            let found = self.payload_columns(index, false);
+            self.append_payload(&mut after, join, (left, right), &payload, &found);
             probe.residual = substitute_all(residual, &after.columns)?;
         }
         open.stages.push(Stage::Probe(probe));
@@ -100,9 +100,9 @@ impl Lowerer<'_> {
         );
         // A set of dense keys costs a bit an entry, rows with a payload a good deal more.
         let marks_many = !self.input.shape.follows_matches()
-            && !self.unique_beside(left, right)
+            && !self.is_unique_side(left, right)
             && self.input.shape.repeats_much(self.repeats(left))
-            && self.unique_beside(right, left);
+            && self.is_unique_side(right, left);
         let factor = if marks_many {
             OF_A_TREE
         } else if !join.residual.is_empty() {
@@ -122,18 +122,18 @@ impl Lowerer<'_> {
         join: &Join,
         left: &Side<'_>,
         right: &Side<'_>,
-    ) -> Result<Open, Reason> {
-        let Marked {
+    ) -> Result<OpenPipeline, Reason> {
+        let MarkedBuild {
             index,
             unique,
             materialized,
             payload,
         } = self.build_marked(rel, join, (left, right), true)?;
         let mut marks = self.stream_side(right)?;
-        let found = self.found(index, false);
+        let found = self.payload_columns(index, false);
         let keys = substitute_all(&right.keys, &marks.columns)?;
         let mut after = marks.clone();
-        self.beside(&mut after, join, (right, left), &payload, &found);
+        self.append_payload(&mut after, join, (right, left), &payload, &found);
         let residual = substitute_all(&join.residual, &after.columns)?;
         let probe = Probe {
             index,
@@ -161,11 +161,11 @@ impl Lowerer<'_> {
             self.close(marks, Sink::Discard);
         }
         let matched = join.kind == JoinKind::Semi;
-        let mut columns: Vec<Expr> = left.rel.columns.iter().map(absent).collect();
+        let mut columns: Vec<Expr> = left.rel.columns.iter().map(unused).collect();
         for (i, expr) in payload.iter().zip(scope(&found, 0)) {
             columns[*i] = expr;
         }
-        Ok(Open {
+        Ok(OpenPipeline {
             source: Source::Entries(index, matched),
             stages: vec![],
             columns,

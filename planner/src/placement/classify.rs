@@ -17,7 +17,7 @@ use warpline_gpu::tables::TableCache;
 
 use super::PlacementReportExec;
 use crate::config::WarplineConfig;
-use crate::policy::FragmentPlanner;
+use crate::fragment::FragmentPlanner;
 use crate::reason::{Rank, Reason};
 use crate::rel::convert::{exchange, is_constant, own_reason, raw_aggregate};
 

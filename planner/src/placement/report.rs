@@ -12,7 +12,7 @@ use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
 };
-use warpline_gpu::exec::{Entry, boxed, indented};
+use warpline_gpu::exec::{Entry, TimeLimitExec, boxed, indented};
 
 use crate::error::PlannerError;
 
@@ -37,6 +37,11 @@ impl fmt::Display for CpuOperator {
             write!(f, "{}: {}", self.operator, self.reason)
         }
     }
+}
+
+/// Whether a plan node only reports on the plan below it, or limits its time.
+pub fn is_report(node: &Arc<dyn ExecutionPlan>) -> bool {
+    node.is::<PlacementReportExec>() || node.is::<TimeLimitExec>()
 }
 
 /// Root of a plan that [`crate::GpuPlacement`] has seen; rows, partitions and order are its input's.

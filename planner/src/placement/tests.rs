@@ -443,7 +443,7 @@ async fn device_and_cpu_answers_are_equal() {
             let totals = metrics::collect(&plan);
             assert_eq!(totals.fallbacks, Vec::<String>::new(), "{sql}");
             assert!(
-                totals.kernels > 0 && totals.bytes > 0 && totals.fragments > 0,
+                totals.counts.kernels > 0 && totals.counts.bytes > 0 && totals.fragments > 0,
                 "{sql}: {totals:?}"
             );
         }
@@ -459,7 +459,7 @@ async fn plan_time_fallbacks_reach_the_totals() {
         .await
         .unwrap();
     let totals = metrics::collect(&plan);
-    assert_eq!(totals.kernels, 0);
+    assert_eq!(totals.counts.kernels, 0);
     assert!(
         totals
             .fallbacks

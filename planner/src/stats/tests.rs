@@ -14,7 +14,7 @@ use warpline_gpu::column::{ColumnStatistics, StringPolicy, encode};
 use super::{Estimator, TableFacts};
 use crate::choose::zipf;
 use crate::config::IndexJoins;
-use crate::policy::FragmentPlanner;
+use crate::fragment::FragmentPlanner;
 use crate::rel::{JoinKind, RelKind, RelRef, ScanTable};
 use crate::tests::{plan, runtime};
 

@@ -2,7 +2,7 @@
 
 use super::warehouse::{fragment, graph, graph_with, session};
 use crate::config::IndexJoins;
-use crate::policy::FragmentPlanner;
+use crate::fragment::FragmentPlanner;
 
 /// The step whose text has all of `parts`.
 fn step<'a>(graph: &'a str, parts: &[&str]) -> &'a str {

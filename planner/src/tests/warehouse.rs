@@ -12,7 +12,7 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::column::ColumnStatistics;
 
 use crate::config::IndexJoins;
-use crate::policy::FragmentPlanner;
+use crate::fragment::FragmentPlanner;
 use crate::rel::ScanTable;
 use crate::stats::TableFacts;
 

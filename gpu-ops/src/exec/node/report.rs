@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
-use crate::exec::frame::trees::TreeMetrics;
+use crate::counters::{Counter, counters};
 use crate::memory::{LadderCounts, SpillDirectory};
 
 /// How a fragment behaves when it meets a limit.
@@ -32,50 +32,112 @@ pub struct FragmentOptions {
     pub spill: Option<Arc<SpillDirectory>>,
 }
 
-/// What the last run of a fragment did.
-#[derive(Debug, Clone, Default)]
-pub struct FragmentReport {
-    /// Making columns resident, in milliseconds.
-    pub load_ms: f64,
-    /// Generating and compiling kernels, in milliseconds.
-    pub compile_ms: f64,
-    /// Time between device events around the kernels, in milliseconds, less waits for rows that were still being read.
-    pub kernel_ms: f64,
-    /// Kernels launched.
-    pub kernels: usize,
-    /// Bytes of the columns that the kernels read, as they lie on the device.
-    pub bytes: usize,
-    /// Bytes of columns that came from host memory in strides.
-    pub streamed_bytes: u64,
-    /// Bytes of results that lay in host memory for want of room.
-    pub spilled_bytes: u64,
-    /// Parts that joins were done in: pairs of partitions, and strides of probing sides.
-    pub join_parts: u64,
-    /// Sides of joins that were partitioned without counting first: an earlier run found out how large partitions are.
-    pub sides_apart: u64,
-    /// Parts that group-bys were done in, each with all rows of its groups.
-    pub group_parts: u64,
-    /// Parts that sorts were done in: ranges of keys, and pieces of which only the first rows were kept.
-    pub sort_parts: u64,
-    /// Launches over rows of a table while later ones were still being read.
-    pub early_strides: u64,
-    /// Rows that left the device.
-    pub output_rows: usize,
-    /// Device memory that the run held at its height, in bytes: the columns that it read and all that it made.
-    pub peak_bytes: usize,
-    /// What was done for want of memory.
-    pub ladder: LadderCounts,
-    /// Why the CPU answered, wholly or in part.
-    pub fallback: Option<String>,
-    /// The chosen algorithms, each with its reason.
-    pub choices: Vec<String>,
-    /// Sizes were read between the steps, as in a first run over the resident columns.
-    pub sizes_read: bool,
-    /// What each step did, when profiling was asked for.
-    pub steps: Vec<StepReport>,
-    /// Milliseconds by kind of work, when profiling was asked for.
-    pub phases: Vec<(&'static str, f64)>,
+counters! {
+    /// What the last run of a fragment did.
+    #[derive(Debug, Clone, Default)]
+    pub struct FragmentReport {
+        /// Rows that left the device.
+        output_rows: usize = "output_rows", "rows", sum;
+        /// Making columns resident.
+        load_ms: f64 = "load_us", "µs", sum, json "load_ms";
+        /// Generating and compiling kernels.
+        compile_ms: f64 = "compile_us", "µs", sum, json "compile_ms";
+        /// Between device events around the kernels, less waits for rows that were still being read.
+        kernel_ms: f64 = "kernel_us", "µs", sum, json "kernel_ms";
+        /// Kernels launched.
+        kernels: usize = "kernels", "launches", sum, json "kernels";
+        /// Bytes of the columns that the kernels read, as they are encoded on the device.
+        bytes: usize = "bytes_read", "bytes", sum, json "bytes";
+        /// Bytes of columns that came from host memory in strides.
+        streamed_bytes: u64 = "bytes_streamed", "bytes", sum, json "bytes_streamed";
+        /// Bytes of results that were in host memory because device memory was full.
+        spilled_bytes: u64 = "bytes_spilled", "bytes", sum, json "bytes_spilled";
+        /// Parts that joins were done in: pairs of partitions, and strides of probe sides.
+        join_parts: u64 = "join_parts", "parts", sum;
+        /// Sides of joins partitioned without counting first, since an earlier run found the sizes of partitions.
+        sides_apart: u64 = "sides_apart", "sides", sum;
+        /// Parts that group-bys were done in, each with all rows of its groups.
+        group_parts: u64 = "group_parts", "parts", sum;
+        /// Parts that sorts were done in: ranges of keys, and pieces of which only the first rows were kept.
+        sort_parts: u64 = "sort_parts", "parts", sum;
+        /// Launches over rows of a table while later ones were still being read.
+        early_strides: u64 = "early_strides", "launches", sum;
+        /// Whether sizes were read between the steps, as in a first run over the resident columns.
+        sizes_read: bool = "sizes_read", "0 or 1", sum;
+        /// Peak device memory of a run: the columns that it read and all that it made.
+        peak_bytes: usize = "peak_device_bytes", "bytes", max, json "peak_device_bytes";
+    }
+    and {
+        /// What was done for want of memory.
+        pub ladder: LadderCounts,
+        /// Why the CPU answered, wholly or in part.
+        pub fallback: Option<String>,
+        /// The chosen algorithms, each with its reason.
+        pub choices: Vec<String>,
+        /// What each step did, when profiling was asked for.
+        pub steps: Vec<StepReport>,
+        /// Milliseconds by kind of work, when profiling was asked for.
+        pub phases: Vec<(&'static str, f64)>,
+    }
 }
+
+/// Counters that follow from others.
+pub const DERIVED: &[Counter<FragmentReport>] = &[Counter {
+    name: "gigabytes_per_second",
+    unit: "GB/s",
+    about: "bytes_read over kernel_us.",
+    json: None,
+    read: |report| {
+        let rate = report.bytes as f64 / report.kernel_ms / 1e6;
+        (report.kernel_ms > 0.0).then_some(rate as u64)
+    },
+}];
+
+/// Counters of a step of a profiled run, whose names follow `step NUMBER (LABEL)`.
+pub const STEP_COUNTERS: &[Counter<StepReport>] = &[
+    Counter {
+        name: "us",
+        unit: "µs",
+        about: "Between device events before and after the step; includes waits of the host when sizes are read between steps.",
+        json: None,
+        read: |step| Some((step.milliseconds * 1e3) as u64),
+    },
+    Counter {
+        name: "rows",
+        unit: "rows",
+        about: "Rows, entries or pairs in the step's result; not of groups and marks.",
+        json: None,
+        read: |step| step.rows,
+    },
+    Counter {
+        name: "warp_iterations",
+        unit: "iterations",
+        about: "Warp iterations of a tree-shaped pipeline, of all warps; this and what follows with warpline.metrics.",
+        json: None,
+        read: |step| Some(step.tree?.visits),
+    },
+    Counter {
+        name: "most_warp_iterations",
+        unit: "iterations",
+        about: "Those of the warp that had most.",
+        json: None,
+        read: |step| Some(step.tree?.most_visits),
+    },
+    Counter {
+        name: "iir_per_mille",
+        unit: "1/1000",
+        about: "Intra-warp idle ratio: idle lanes of a warp iteration over 32.",
+        json: None,
+        read: |step| Some((step.tree?.iir() * 1e3).round() as u64),
+    },
+    Counter {
+        name: "ilif_per_mille",
+        unit: "1/1000",
+        about: "Inter-warp load imbalance factor: busy cycles of the busiest warp over the mean.",
+        json: None,
+        read: |step| Some((step.tree?.ilif() * 1e3).round() as u64),
+    },
+];
 
 /// One step of a profiled run.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,6 +151,47 @@ pub struct StepReport {
     pub rows: Option<u64>,
     /// Of tree-shaped pipelines that count.
     pub tree: Option<TreeMetrics>,
+}
+
+/// How evenly the work of a tree-shaped pipeline was spread (Themis, section 8.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeMetrics {
+    /// Warps of the launch.
+    pub warps: u64,
+    /// Warp iterations, of all warps.
+    pub visits: u64,
+    /// Lanes without a node in them.
+    pub idle_lanes: u64,
+    /// Cycles that warps had work, of all warps.
+    pub busy_cycles: u64,
+    /// Cycles of the warp that had most.
+    pub most_busy_cycles: u64,
+    /// Warp iterations of the warp that had most.
+    pub most_visits: u64,
+}
+
+impl TreeMetrics {
+    /// Intra-warp idle ratio: the share of idle lanes in a warp iteration.
+    pub fn iir(&self) -> f64 {
+        if self.visits == 0 {
+            return 0.0;
+        }
+        self.idle_lanes as f64 / (self.visits as f64 * 32.0)
+    }
+
+    /// Inter-warp load imbalance factor: most busy cycles of a warp over the mean.
+    ///
+    /// The mean is that of the warps that could have had work, no more than there were warp iterations: the grid is as
+    /// large as the device holds, before anybody knows how many matches a row has. The authors' own mean is that of the
+    /// warps that had work, which is never less, so that this factor is never below theirs; a single warp that does
+    /// everything alone would be balanced by theirs.
+    pub fn ilif(&self) -> f64 {
+        if self.busy_cycles == 0 {
+            return 1.0;
+        }
+        let able = self.warps.min(self.visits).max(1);
+        self.most_busy_cycles as f64 * able as f64 / self.busy_cycles as f64
+    }
 }
 
 /// The counters of a node, each registered once however often the node runs.
@@ -105,7 +208,8 @@ impl fmt::Debug for Counters {
 }
 
 impl Counters {
-    fn add(&self, name: &str, value: usize) {
+    fn add(&self, name: &str, value: u64) {
+        let value = usize::try_from(value).unwrap_or(usize::MAX);
         let mut counts = self.counts.lock();
         if let Some(count) = counts.get(name) {
             count.add(value);
@@ -123,46 +227,22 @@ impl Counters {
 
     /// Put a report where EXPLAIN ANALYZE shows it.
     pub(in crate::exec) fn publish(&self, report: &FragmentReport) {
-        self.add("output_rows", report.output_rows);
-        self.add("load_us", (report.load_ms * 1e3) as usize);
-        self.add("compile_us", (report.compile_ms * 1e3) as usize);
-        self.add("kernel_us", (report.kernel_ms * 1e3) as usize);
-        self.add("kernels", report.kernels);
-        self.add("bytes_read", report.bytes);
-        self.add("bytes_streamed", report.streamed_bytes as usize);
-        self.add("bytes_spilled", report.spilled_bytes as usize);
-        self.add("join_parts", report.join_parts as usize);
-        self.add("sides_apart", report.sides_apart as usize);
-        self.add("group_parts", report.group_parts as usize);
-        self.add("sort_parts", report.sort_parts as usize);
-        self.add("early_strides", report.early_strides as usize);
-        if report.kernel_ms > 0.0 {
-            self.add(
-                "gigabytes_per_second",
-                (report.bytes as f64 / report.kernel_ms / 1e6) as usize,
-            );
+        for counter in FragmentReport::COUNTERS.iter().chain(DERIVED) {
+            if let Some(value) = (counter.read)(report) {
+                self.add(counter.name, value);
+            }
         }
-        self.add("sizes_read", usize::from(report.sizes_read));
-        self.add("peak_device_bytes", report.peak_bytes);
-        for (name, count) in report.ladder.named() {
-            if count > 0 {
-                self.add(name, usize::try_from(count).unwrap_or(usize::MAX));
+        for counter in LadderCounts::COUNTERS {
+            if let Some(value) = (counter.read)(&report.ladder).filter(|value| *value > 0) {
+                self.add(counter.name, value);
             }
         }
         for (number, step) in report.steps.iter().enumerate() {
-            let name = |unit: &str| format!("step {number} ({}) {unit}", step.label);
-            self.add(&name("us"), (step.milliseconds * 1e3) as usize);
-            if let Some(rows) = step.rows {
-                self.add(&name("rows"), rows as usize);
-            }
-            if let Some(tree) = &step.tree {
-                self.add(&name("warp_iterations"), tree.visits as usize);
-                self.add(&name("most_warp_iterations"), tree.most_visits as usize);
-                self.add(&name("iir_per_mille"), (tree.iir() * 1e3).round() as usize);
-                self.add(
-                    &name("ilif_per_mille"),
-                    (tree.ilif() * 1e3).round() as usize,
-                );
+            for counter in STEP_COUNTERS {
+                if let Some(value) = (counter.read)(step) {
+                    let name = format!("step {number} ({}) {}", step.label, counter.name);
+                    self.add(&name, value);
+                }
             }
         }
     }

@@ -4,6 +4,7 @@ use GroupAlgorithm::{Global, Hgb, PgbTr, PgbUr, Private, SgbDeTr, SgbTr, Shared}
 
 use super::*;
 use crate::choose::papers::a100;
+use crate::config::named;
 
 const N: f64 = (1u64 << 28) as f64;
 
@@ -289,7 +290,7 @@ fn forced_algorithms_are_taken_where_possible_and_explained_where_not() {
         ..maxima(8.0)
     };
     for algorithm in GroupAlgorithm::ALL {
-        let setting: GroupSetting = algorithm.name().parse().unwrap();
+        let setting = named::<GroupSetting>("warpline.group_by", algorithm.name()).unwrap();
         assert_eq!(setting.to_string(), algorithm.name());
         let decision = choose_group(setting, &w, &machine);
         assert_eq!(decision.algorithm, algorithm);
@@ -352,8 +353,7 @@ fn forced_algorithms_are_taken_where_possible_and_explained_where_not() {
         "32 bits",
     );
     assert!(
-        "fastest"
-            .parse::<GroupSetting>()
+        named::<GroupSetting>("warpline.group_by", "fastest")
             .unwrap_err()
             .to_string()
             .contains("sgb_de_tr")

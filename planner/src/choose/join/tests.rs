@@ -4,6 +4,7 @@ use JoinAlgorithm::{Nphj, Perfect, PhjTr, PhjUr, SmjTr, SmjUr};
 
 use super::*;
 use crate::choose::papers::a100;
+use crate::config::{JoinMode, named};
 
 const M: f64 = (1u64 << 27) as f64;
 
@@ -349,7 +350,8 @@ fn an_index_is_left_only_for_a_clear_gain() {
 fn forced_algorithms_are_taken_where_possible_and_explained_where_not() {
     let machine = Machine::h200();
     for algorithm in JoinAlgorithm::ALL {
-        let setting: JoinSetting = algorithm.name().to_uppercase().parse().unwrap();
+        let name = algorithm.name().to_uppercase();
+        let setting = named::<JoinMode>("warpline.join", &name).unwrap().algorithm;
         assert_eq!(setting.to_string(), algorithm.name());
         let decision = choose_join(setting, &wide(), &machine);
         assert_eq!(decision.algorithm, algorithm);
@@ -420,8 +422,7 @@ fn forced_algorithms_are_taken_where_possible_and_explained_where_not() {
         "half of device memory",
     );
     assert!(
-        "fastest"
-            .parse::<JoinSetting>()
+        named::<JoinMode>("warpline.join", "fastest")
             .unwrap_err()
             .to_string()
             .contains("smj_tr")

@@ -1,0 +1,201 @@
+//! What settings may hold: names from a list, each of which stands for a way of doing things.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use warpline_gpu::GpuError;
+use warpline_gpu::algorithm::{
+    Balance, GroupAlgorithm, JoinAlgorithm, Materialization, PipelineShape,
+};
+use warpline_gpu::names::by_name;
+use warpline_gpu::runtime::DeviceChoice;
+
+use crate::error::PlannerError;
+
+/// A value that is written as one of some names, which are what it prints as.
+pub trait Named: fmt::Display + Sized {
+    /// All values, in the order in which errors list them.
+    fn all() -> Vec<Self>;
+}
+
+/// The value of `setting` that `text` names.
+///
+/// # Errors
+/// [`PlannerError::Setting`] with the names there are.
+pub fn named<T: Named>(setting: &'static str, text: &str) -> Result<T, PlannerError> {
+    by_name(T::all(), text).ok_or_else(|| {
+        let names: Vec<String> = T::all().iter().map(T::to_string).collect();
+        PlannerError::Setting {
+            setting,
+            value: text.to_string(),
+            valid: names.join(", "),
+        }
+    })
+}
+
+/// The planner's choice, or one of the ways `A`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Setting<A> {
+    /// By decision tree and prices.
+    #[default]
+    Auto,
+    /// This way, wherever it is possible.
+    Force(A),
+}
+
+/// How grouped aggregations are done.
+pub type GroupSetting = Setting<GroupAlgorithm>;
+
+/// How joins are done.
+pub type JoinSetting = Setting<JoinAlgorithm>;
+
+/// How the warps of tree-shaped pipelines share work. To force a way is to make a tree of every pipeline in which rows have
+/// many matches.
+pub type LoadBalance = Setting<Balance>;
+
+impl<A: fmt::Display> fmt::Display for Setting<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Force(way) => way.fmt(f),
+        }
+    }
+}
+
+/// `auto`, and each of some ways.
+fn auto_or<A>(ways: impl IntoIterator<Item = A>) -> Vec<Setting<A>> {
+    let forced = ways.into_iter().map(Setting::Force);
+    [Setting::Auto].into_iter().chain(forced).collect()
+}
+
+impl Named for GroupSetting {
+    fn all() -> Vec<Self> {
+        auto_or(GroupAlgorithm::ALL)
+    }
+}
+
+impl Named for LoadBalance {
+    fn all() -> Vec<Self> {
+        auto_or(Balance::ALL)
+    }
+}
+
+impl Named for PipelineShape {
+    fn all() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+}
+
+impl Named for Materialization {
+    fn all() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+}
+
+/// `warpline.join`: how joins are done, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JoinMode {
+    /// How.
+    pub algorithm: JoinSetting,
+    /// Both sides are partitioned in host memory first, then joined pair by pair.
+    pub triton: bool,
+}
+
+impl JoinMode {
+    /// For joins of sides that device memory does not hold.
+    const TRITON: Self = Self {
+        algorithm: Setting::Force(JoinAlgorithm::PhjTr),
+        triton: true,
+    };
+}
+
+impl From<JoinSetting> for JoinMode {
+    fn from(algorithm: JoinSetting) -> Self {
+        Self {
+            algorithm,
+            triton: false,
+        }
+    }
+}
+
+impl fmt::Display for JoinMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.triton {
+            true => f.write_str("triton"),
+            false => self.algorithm.fmt(f),
+        }
+    }
+}
+
+impl Named for JoinMode {
+    fn all() -> Vec<Self> {
+        let ways = auto_or(JoinAlgorithm::ALL).into_iter().map(Self::from);
+        ways.chain([Self::TRITON]).collect()
+    }
+}
+
+/// Whether indexes over whole tables are kept and joined with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IndexJoins {
+    /// Kept, and joined with where that is cheaper.
+    #[default]
+    Auto,
+    /// Joined with wherever a table is joined by its columns.
+    On,
+    /// Neither.
+    Off,
+}
+
+impl fmt::Display for IndexJoins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
+impl Named for IndexJoins {
+    fn all() -> Vec<Self> {
+        vec![Self::Auto, Self::On, Self::Off]
+    }
+}
+
+/// How often a device was set, in all sessions together.
+static DEVICE_SET: AtomicU64 = AtomicU64::new(0);
+
+/// The device that a session asks for, as a setting. Setting the same one again opens it again if it is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceSetting {
+    /// The device.
+    pub choice: DeviceChoice,
+    /// How often a device had been set, in all sessions together, when this one was; 0 for one that was never set.
+    pub revision: u64,
+}
+
+impl From<DeviceChoice> for DeviceSetting {
+    fn from(choice: DeviceChoice) -> Self {
+        Self {
+            choice,
+            revision: 0,
+        }
+    }
+}
+
+impl fmt::Display for DeviceSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.choice.fmt(f)
+    }
+}
+
+impl FromStr for DeviceSetting {
+    type Err = GpuError;
+
+    fn from_str(text: &str) -> Result<Self, GpuError> {
+        let choice = text.parse()?;
+        let revision = DEVICE_SET.fetch_add(1, Ordering::Relaxed) + 1;
+        Ok(Self { choice, revision })
+    }
+}

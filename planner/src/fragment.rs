@@ -1,0 +1,444 @@
+//! The planner's side of a fragment: its relation, and the graph once its tables are resident.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use arrow::datatypes::SchemaRef;
+use datafusion::physical_plan::ExecutionPlan;
+use warpline_gpu::GpuError;
+use warpline_gpu::column::{ColumnStatistics, Encoding};
+use warpline_gpu::device::DeviceInfo;
+use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Parts, Policy};
+use warpline_gpu::machine::Machine;
+use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
+use warpline_gpu::tables::{LoadedTable, TableCache};
+
+use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
+use crate::choose::tree::TreeChoice;
+use crate::choose::{CostedPolicy, index};
+use crate::config::{IndexJoins, JoinSetting, WarplineConfig};
+use crate::lower::Lowering;
+use crate::order::optimize;
+use crate::reason::Reason;
+use crate::rel::codes::coded;
+use crate::rel::convert::{Refusal, convert};
+use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
+use crate::rel::unmatched::with_anti_joins;
+use crate::rel::{RelKind, RelRef, ScanTable};
+use crate::stats::{Estimator, TableFacts};
+use crate::translate::is_string;
+
+/// The share of device memory that what a join keeps may take: columns, rows at work and other results have the rest.
+const JOIN_SHARE: f64 = 0.5;
+
+/// A fragment as the planner knows it. Which steps it takes is decided when its tables are
+/// resident, with their exact statistics.
+#[derive(Debug)]
+pub struct FragmentPlanner {
+    rel: RelRef,
+    schema: SchemaRef,
+    /// The tables of `scans`.
+    tables: Vec<Arc<ScanTable>>,
+    scans: Vec<ScanSource>,
+    /// The same with more codes, once those of `scans` have turned out to be too few: those that the plan needs, then all.
+    reloaded: [OnceLock<Vec<ScanSource>>; 2],
+    groups: CostedPolicy,
+    join: JoinSetting,
+    parts: Parts,
+    shape: TreeChoice,
+    index_joins: IndexJoins,
+    /// The bound of device memory in bytes, when there is one.
+    device_memory: Option<f64>,
+    /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
+    machine: Arc<Machine>,
+}
+
+impl FragmentPlanner {
+    /// The fragment that computes what `plan` computes.
+    ///
+    /// # Errors
+    /// The operator that is in the way, with the reason.
+    pub fn try_new(
+        plan: &Arc<dyn ExecutionPlan>,
+        config: &WarplineConfig,
+    ) -> Result<Self, Refusal> {
+        let rel = convert(plan)?;
+        Self::of(rel, plan.schema(), config).map_err(|reason| Refusal {
+            at: Arc::clone(plan),
+            reason,
+        })
+    }
+
+    /// The fragment that computes `rel`.
+    ///
+    /// # Errors
+    /// The reason why no graph computes it.
+    pub fn of(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
+        let rel = without_inner_orders(&rel);
+        let anti = with_anti_joins(&rel);
+        // Not every function takes a constant NULL in place of a column.
+        match Self::over(anti, Arc::clone(&schema), config) {
+            Err(_) => Self::over(rel, schema, config),
+            planner => planner,
+        }
+    }
+
+    fn over(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
+        let rel = with_shared_tables(&rel);
+        let (tables, scans) = scans(&rel);
+        let planner = Self {
+            rel,
+            schema,
+            tables,
+            scans,
+            reloaded: Default::default(),
+            groups: CostedPolicy {
+                group_by: config.group_by,
+                slots: config.group_slots as u64,
+                ..CostedPolicy::default()
+            },
+            join: config.join.algorithm,
+            parts: match config.join.triton {
+                true => Parts::Always,
+                false => Parts::Never,
+            },
+            shape: TreeChoice::of(config),
+            index_joins: config.index_joins,
+            device_memory: (config.device_memory > 0).then_some(config.device_memory as f64),
+            machine: Arc::new(Machine::h200()),
+        };
+        // What cannot be lowered is known before anything is loaded.
+        planner.graph_with(&NoFacts, &HashSet::new())?;
+        Ok(planner)
+    }
+
+    /// The same, priced for a device.
+    #[must_use]
+    pub fn on(self, machine: Arc<Machine>) -> Self {
+        let groups = CostedPolicy {
+            machine: Arc::clone(&machine),
+            ..self.groups
+        };
+        Self {
+            groups,
+            machine,
+            ..self
+        }
+    }
+
+    /// The relation that the fragment computes.
+    pub fn rel(&self) -> &RelRef {
+        &self.rel
+    }
+
+    /// The schema of its rows.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// How joins are asked to be done, and the constants to price them with.
+    pub fn join_choice(&self) -> (JoinSetting, &Machine) {
+        (self.join, &self.machine)
+    }
+
+    /// Tables that the fragment scans.
+    pub fn tables(&self) -> usize {
+        self.tables.len()
+    }
+
+    /// Rows of all scanned tables together, as far as the plan's statistics know.
+    pub fn scanned_rows(&self) -> Option<usize> {
+        self.tables.iter().map(|table| table.rows).sum()
+    }
+
+    /// What the fragment takes on the device and on `cores` of the host, where that is a question of moving rows; `None` where it
+    /// joins, groups or orders. What is resident is known exactly, and need not be loaded.
+    pub(crate) fn prices(&self, resident: Option<&TableCache>, cores: usize) -> Option<Prices> {
+        let scans = self.scans.iter();
+        let loaded: Vec<Option<LoadedTable>> = scans
+            .map(|scan| resident?.peek(&scan.table, &scan.columns, &scan.needs_codes))
+            .collect();
+        let facts = PlanTimeFacts {
+            planner: self,
+            tables: &loaded,
+        };
+        let tables = self.tables.iter().zip(&self.scans).zip(&loaded);
+        let tables: Vec<Traffic> = tables
+            .map(|((table, scan), loaded)| {
+                let rows = facts.rows(table);
+                let widths = scan.fields.iter().map(|f| bytes_of(f.data_type()));
+                Traffic {
+                    rows,
+                    columns: scan.columns.len() as f64,
+                    bytes: match loaded {
+                        Some(table) => table.columns.iter().map(|c| c.bytes() as f64).sum(),
+                        None => rows * widths.sum::<f64>(),
+                    },
+                    resident: loaded.is_some(),
+                    kept: scan.table.is_cacheable(),
+                    files: scan.table.is_of_files(),
+                }
+            })
+            .collect();
+        prices(
+            &self.rel,
+            &Estimator::new(&facts),
+            &tables,
+            &self.machine,
+            cores,
+        )
+    }
+
+    /// Device memory for what a join keeps, in bytes.
+    fn join_room(&self) -> f64 {
+        let all = self.machine.memory;
+        self.device_memory.map_or(all, |bytes| bytes.min(all)) * JOIN_SHARE
+    }
+
+    /// The graph over tables of which `facts` are known.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub fn graph_with(
+        &self,
+        facts: &dyn TableFacts,
+        duplicates: &HashSet<String>,
+    ) -> Result<Graph, Reason> {
+        let estimator = Estimator::new(facts).with_kept_indexes(self.index_joins, u64::MAX);
+        let rel = optimize(&self.rel, &estimator)?;
+        self.lower(&rel, &estimator, duplicates)
+    }
+
+    /// The graph of the relation as it was optimized.
+    fn lower(
+        &self,
+        rel: &RelRef,
+        estimator: &Estimator<'_>,
+        duplicates: &HashSet<String>,
+    ) -> Result<Graph, Reason> {
+        let scan_column = |kind: &RelKind, column: usize| {
+            let RelKind::Scan { table, columns } = kind else {
+                return None;
+            };
+            let scan = self.tables.iter().position(|t| Arc::ptr_eq(t, table))?;
+            let Some(wanted) = columns.get(column) else {
+                return Some((scan, 0));
+            };
+            let scanned = &self.scans[scan].columns;
+            let position = scanned.iter().position(|c| c == wanted)?;
+            Some((scan, position))
+        };
+        Lowering {
+            scans: &self.scans,
+            scan_column: &scan_column,
+            estimator,
+            duplicates,
+            join: self.join,
+            parts: self.parts,
+            machine: &self.machine,
+            join_room: self.join_room(),
+            shape: self.shape,
+            keep_indexes: self.index_joins != IndexJoins::Off,
+        }
+        .graph(rel, Arc::clone(&self.schema))
+    }
+}
+
+impl FragmentPlanner {
+    /// Are there string columns without codes that `rel` needs codes of? From then on, scans ask for them.
+    fn needs_reload(&self, rel: &RelRef, tables: &[LoadedTable]) -> bool {
+        let needed = coded(rel, false);
+        let mut missing = false;
+        let mut scans = self.scans().to_vec();
+        for ((scan, table), loaded) in scans.iter_mut().zip(&self.tables).zip(tables) {
+            for (position, column) in scan.columns.iter().enumerate() {
+                let bytes = loaded
+                    .columns
+                    .get(position)
+                    .is_some_and(|c| matches!(c.encoding, Encoding::Bytes { .. }));
+                if bytes && needed.contains(&(Arc::as_ptr(table), *column)) {
+                    missing = true;
+                    if let Some(flag) = scan.needs_codes.get_mut(position) {
+                        *flag = true;
+                    }
+                }
+            }
+        }
+        // Over other columns the plan may become another, which needs others.
+        missing && (self.reloaded[0].set(scans).is_ok() || self.ask_for_codes())
+    }
+}
+
+/// One scan a table, of all columns that any part of `rel` reads.
+fn scans(rel: &RelRef) -> (Vec<Arc<ScanTable>>, Vec<ScanSource>) {
+    let mut tables: Vec<Arc<ScanTable>> = Vec::new();
+    let mut wanted: Vec<Vec<usize>> = Vec::new();
+    rel.for_each(&mut |rel| {
+        let RelKind::Scan { table, columns } = &rel.kind else {
+            return;
+        };
+        let at = tables
+            .iter()
+            .position(|t| Arc::ptr_eq(t, table))
+            .unwrap_or_else(|| {
+                tables.push(Arc::clone(table));
+                wanted.push(Vec::new());
+                tables.len() - 1
+            });
+        for column in columns {
+            if !wanted[at].contains(column) {
+                wanted[at].push(*column);
+            }
+        }
+    });
+    let coded = coded(rel, true);
+    let scans = tables
+        .iter()
+        .zip(wanted)
+        .map(|(table, columns)| {
+            let source = table.source.clone();
+            ScanSource {
+                fields: columns
+                    .iter()
+                    .map(|i| Arc::clone(&source.schema().fields()[*i]))
+                    .collect(),
+                name: source.name().to_string(),
+                needs_codes: columns
+                    .iter()
+                    .map(|i| coded.contains(&(Arc::as_ptr(table), *i)))
+                    .collect(),
+                columns,
+                table: source,
+            }
+        })
+        .collect();
+    (tables, scans)
+}
+
+/// What the plan itself knows of tables that are not resident.
+struct NoFacts;
+
+impl TableFacts for NoFacts {
+    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
+        table.rows.unwrap_or(1_000_000) as f64
+    }
+
+    fn column(&self, _: &Arc<ScanTable>, _: usize) -> Option<&ColumnStatistics> {
+        None
+    }
+}
+
+/// What is known when a query is planned: the statistics of tables that happen to be resident.
+struct PlanTimeFacts<'a> {
+    planner: &'a FragmentPlanner,
+    tables: &'a [Option<LoadedTable>],
+}
+
+impl PlanTimeFacts<'_> {
+    fn loaded(&self, table: &Arc<ScanTable>) -> Option<(usize, &LoadedTable)> {
+        let mut tables = self.planner.tables.iter();
+        let scan = tables.position(|t| Arc::ptr_eq(t, table))?;
+        Some((scan, self.tables.get(scan)?.as_ref()?))
+    }
+}
+
+impl TableFacts for PlanTimeFacts<'_> {
+    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
+        match self.loaded(table) {
+            Some((_, loaded)) => loaded.rows as f64,
+            None => NoFacts.rows(table),
+        }
+    }
+
+    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
+        let (scan, loaded) = self.loaded(table)?;
+        let mut columns = self.planner.scans[scan].columns.iter();
+        let position = columns.position(|c| *c == column)?;
+        Some(&loaded.columns.get(position)?.statistics)
+    }
+}
+
+/// The statistics of resident tables.
+struct ResidentFacts<'a> {
+    planner: &'a FragmentPlanner,
+    tables: &'a [LoadedTable],
+}
+
+impl TableFacts for ResidentFacts<'_> {
+    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
+        let scan = self
+            .planner
+            .tables
+            .iter()
+            .position(|t| Arc::ptr_eq(t, table));
+        let loaded = scan.and_then(|scan| self.tables.get(scan));
+        loaded.map_or(0.0, |loaded| loaded.rows as f64)
+    }
+
+    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
+        let scan = self
+            .planner
+            .tables
+            .iter()
+            .position(|t| Arc::ptr_eq(t, table))?;
+        let position = self.planner.scans[scan]
+            .columns
+            .iter()
+            .position(|c| *c == column)?;
+        Some(&self.tables.get(scan)?.columns.get(position)?.statistics)
+    }
+}
+
+impl PlacementPolicy for FragmentPlanner {
+    fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
+        self.groups.place_groups(profile, device)
+    }
+}
+
+impl Policy for FragmentPlanner {
+    fn scans(&self) -> &[ScanSource] {
+        let [needed, all] = &self.reloaded;
+        let scans = all.get().or_else(|| needed.get());
+        scans.unwrap_or(&self.scans)
+    }
+
+    fn ask_for_codes(&self) -> bool {
+        let mut scans = self.scans().to_vec();
+        let mut more = false;
+        for scan in &mut scans {
+            for (field, codes) in scan.fields.iter().zip(&mut scan.needs_codes) {
+                more |= is_string(field.data_type()) && !*codes;
+                *codes |= is_string(field.data_type());
+            }
+        }
+        more && self.reloaded[1].set(scans).is_ok()
+    }
+
+    fn graph(
+        &self,
+        tables: &[LoadedTable],
+        duplicates: &HashSet<String>,
+        index_room: u64,
+    ) -> warpline_gpu::Result<Graph> {
+        let facts = ResidentFacts {
+            planner: self,
+            tables,
+        };
+        let unsupported = |reason: Reason| GpuError::Unsupported(reason.to_string());
+        let estimator = Estimator::new(&facts).with_kept_indexes(self.index_joins, index_room);
+        let rel = optimize(&self.rel, &estimator).map_err(unsupported)?;
+        if self.needs_reload(&rel, tables) {
+            return Err(GpuError::ReloadScans);
+        }
+        self.lower(&rel, &estimator, duplicates)
+            .map_err(unsupported)
+    }
+
+    fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice {
+        index::place(self.join, profile, device)
+    }
+
+    fn describe(&self) -> String {
+        self.rel.to_string()
+    }
+}
