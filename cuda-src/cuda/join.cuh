@@ -1,5 +1,5 @@
 // What generated kernels of joins, DISTINCT sets and materialisation call: bitmaps, look-ups in
-// finished indexes, pairs of a many-to-many join, and places in an output that grows.
+// finished indexes, and pairs of a many-to-many join.
 //
 // An index is finished by an earlier kernel before any of these look-ups read it, so they use plain loads.
 #pragma once
@@ -7,6 +7,7 @@
 #include "primitives.cuh"
 #include "open_addressing.cuh"
 #include "pipeline.cuh"
+#include "reserve.cuh"
 
 // In place of an entry of an index: the row has none.
 static const u32 WL_NO_ENTRY = 0xFFFFFFFFu;
@@ -23,6 +24,15 @@ WL_DEVICE bool wl_set_bit(u32* bits, u64 i) {
   u32* word = bits + (i >> 5);
   if ((load_relaxed(word) & bit) != 0) return true;
   return (atomicOr(word, bit) & bit) != 0;
+}
+
+// Marks the entries of the rows in `mask`.
+template <u32 ROWS>
+WL_DEVICE void mark_entries(u32* marks, u32 mask, const u32 (&entry)[ROWS]) {
+  if (mask == 0) return;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k)
+    if ((mask >> k & 1) != 0) wl_set_bit(marks, entry[k]);
 }
 
 // Bits that one thread sets one after the other, with one atomic for a run of bits in the same word: rows of a table
@@ -122,48 +132,36 @@ WL_DEVICE u64 pair_parent_from(const u64* pairs, u64 rows, u64 i, u64 hint) {
   return pair_parent_between(pairs, low, high, i);
 }
 
-// ---- places in an output that grows -------------------------------------------------------------------
-
-// Shared memory of block_reserve.
-struct ReserveScratch {
-  BlockScratch<u32> scan;
-  u64 base;
-};
-
-// Reserves `mine` places (the block's sum below 2^32) at the end of an output of `*counter` rows and returns
-// the thread's first: one atomic a block. Places follow the order of the threads. Every thread of the
-// block calls it; the scratch serves the next call at once.
-WL_DEVICE u64 block_reserve(u32 mine, u64* counter, ReserveScratch& scratch) {
-  u32 total;
-  const u32 before = block_scan_exclusive_sum(mine, scratch.scan, total);
-  if (threadIdx.x == 0) scratch.base = total == 0 ? 0 : atomicAdd(counter, (u64)total);
-  __syncthreads();
-  // The next call writes `base` behind the barriers of its scan.
-  return scratch.base + before;
+// The rows and entries of a thread's pairs that have been listed one behind the other, from `rows` and `entries` on; the mask
+// of those with an entry.
+template <u32 ROWS>
+WL_DEVICE u32 listed_pairs(const u32* rows, const u32* entries, u32 live, u32 (&row)[ROWS], u32 (&entry)[ROWS]) {
+  if (live == 0) return 0;
+  load_vec_stream<u32, ROWS>(rows, row);
+  load_vec_stream<u32, ROWS>(entries, entry);
+  u32 found = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) found |= (u32)((live >> k & 1) && entry[k] != WL_NO_ENTRY) << k;
+  return found;
 }
 
-// Reserves a place for each set bit of `live`, the rows of this thread, and returns where the warp's places begin:
-// row k goes to the answer + place[k]. Places of row k of neighbouring lanes are neighbours, so that the stores of
-// a warp fill whole sectors however many rows a thread has. Called and scratch used as block_reserve.
+// The same for pairs of ranges: pair i is of the row p of `rows` with sums[p] <= i < sums[p + 1], and its entry is number
+// i - sums[p] of those from starts[p] on, of a list or (null) the entries themselves. `pair` is the thread's first.
 template <u32 ROWS>
-WL_DEVICE u64 block_reserve_rows(u32 live, u64* counter, ReserveScratch& scratch, u32 (&place)[ROWS]) {
-  const u32 lower = (1u << lane_id()) - 1u;
-  u32 rows = 0;
+WL_DEVICE u32 ranged_pairs(const u64* sums, u64 rows, const u32* starts, const u32* list, u64 pair, u32 live,
+                           u32 (&row)[ROWS], u32 (&entry)[ROWS]) {
+  u32 found = 0;
+  if (live == 0) return found;
   WL_UNROLL
   for (u32 k = 0; k < ROWS; ++k) {
-    const u32 votes = __ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0);
-    place[k] = rows + (u32)__popc(votes & lower);
-    rows += (u32)__popc(votes);
+    if ((live >> k & 1) == 0) continue;
+    const u64 parent = pair_parent(sums, rows, pair + k);
+    const u32 first = starts[parent];
+    row[k] = (u32)parent;
+    if (first == WL_NO_ENTRY) continue;
+    const u64 at = first + (pair + k - sums[parent]);
+    entry[k] = list == 0 ? (u32)at : list[at];
+    found |= 1u << k;
   }
-  // Lane 0 reserves for its warp.
-  const u64 first = block_reserve(lane_id() == 0 ? rows : 0, counter, scratch);
-  return __shfl_sync(WL_FULL_MASK, first, 0);
-}
-
-// The same as block_reserve for a warp whose 32 lanes call together.
-WL_DEVICE u64 warp_reserve(u32 mine, u64* counter) {
-  const u32 before = warp_scan_exclusive_sum(mine);
-  u64 base = 0;
-  if (lane_id() == WL_WARP - 1 && before + mine != 0) base = atomicAdd(counter, (u64)(before + mine));
-  return __shfl_sync(WL_FULL_MASK, base, WL_WARP - 1) + before;
+  return found;
 }

@@ -258,6 +258,37 @@ WL_DEVICE u32 load_bits(const u8* bits, u64 row) {
   return (byte >> (row & 7)) & ((1u << ROWS) - 1u);
 }
 
+// Reads what a thread's live rows have from `p` on. Past the last row, and at unused places of an index, there may be
+// anything: rows that are not live are 0.
+template <class T, int ROWS>
+WL_DEVICE void load_live(const T* p, u32 live, T (&out)[ROWS]) {
+  if (live == 0) return;
+  load_vec_stream<T, ROWS>(p, out);
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k)
+    if ((live >> k & 1) == 0) out[k] = 0;
+}
+
+// Which of a thread's live rows are not NULL, of a byte each.
+template <u32 ROWS>
+WL_DEVICE u32 valid_rows(const u8* valid, u32 live) {
+  u32 known = 0;
+  if (live == 0) return known;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k)
+    if ((live >> k & 1) != 0) known |= (u32)(valid[k] != 0) << k;
+  return known;
+}
+
+// Which of a thread's rows, from `row` on, lie between `begin` and `end`.
+template <u32 ROWS>
+WL_DEVICE u32 rows_within(u64 row, u64 begin, u64 end) {
+  u32 live = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) live |= (u32)(row + k >= begin && row + k < end) << k;
+  return live;
+}
+
 // Binary search in an ascending array: is `value` in `list`?
 WL_DEVICE bool contains_sorted(const i64* list, u32 length, i64 value) {
   u32 low = 0, high = length;

@@ -35,6 +35,7 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
             "open_addressing.cuh",
             include_str!("../cuda/open_addressing.cuh"),
         ),
+        ("reserve.cuh", include_str!("../cuda/reserve.cuh")),
         ("radix.cuh", RADIX_HEADER),
         ("segments.cuh", include_str!("../cuda/segments.cuh")),
         ("group.cuh", GROUP_HEADER),

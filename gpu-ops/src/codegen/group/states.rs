@@ -226,10 +226,7 @@ impl KernelWriter<'_> {
                 let bytes = layout_front * if t == "u32" { 4 } else { 8 };
                 self.share(&format!("u8 front[{bytes}]"), bytes as usize);
                 line!(self, "  {t}* const front = ({t}*)shared.front;");
-                line!(
-                    self,
-                    "  for (u32 i = threadIdx.x; i < {layout_front}; i += {threads}) front[i] = 0;"
-                );
+                line!(self, "  block_zero<{layout_front}>(front);");
             }
             if !self.is_partitioned() {
                 self.clear_arrays(&groups);
@@ -244,9 +241,8 @@ impl KernelWriter<'_> {
         let (_, bytes) = groups.arrays();
         line!(
             self,
-            "  for (u32 i = threadIdx.x; i < {}; i += {}) ((u64*)shared.states)[i] = 0;",
-            bytes.next_multiple_of(16).max(16) / 8,
-            groups.threads
+            "  block_zero<{}>((u64*)shared.states);",
+            bytes.next_multiple_of(16).max(16) / 8
         );
     }
 

@@ -75,22 +75,9 @@ impl KernelWriter<'_> {
         }
         line!(self, "      }}");
         line!(self, "      }}");
-        // A warp whose rows are of one run: a key with millions of rows would have them queue at its state.
         line!(
             self,
-            "      const u32 opened = __ballot_sync(WL_FULL_MASK, open);"
-        );
-        line!(
-            self,
-            "      const u32 leader = opened != 0 ? (u32)__ffs((int)opened) - 1 : 0u;"
-        );
-        line!(
-            self,
-            "      const u64 first_run = __shfl_sync(WL_FULL_MASK, run, (int)leader);"
-        );
-        line!(
-            self,
-            "      if (opened != 0 && __ballot_sync(WL_FULL_MASK, open && run == first_run) == opened) {{"
+            "      u32 leader;\n      if (warp_is_one_run(open, run, leader)) {{"
         );
         for (i, a) in accumulators.iter().enumerate() {
             line!(

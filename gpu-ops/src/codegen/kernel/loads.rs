@@ -26,26 +26,12 @@ impl KernelWriter<'_> {
                         continue;
                     };
                     self.declare(i, layout.storage(), layout.nullable);
-                    let t = layout.storage();
                     let data = self.column_pointer(*result, *of, layout);
-                    line!(self, "    if (live != 0) {{");
-                    line!(
-                        self,
-                        "      load_vec_stream<{t}, WL_ROWS>({data} + row, c{i});"
-                    );
-                    // Past the last row, and at unused places of an index, there may be anything.
-                    line!(
-                        self,
-                        "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if (((live >> k) & 1) == 0) c{i}[k] = 0;"
-                    );
+                    line!(self, "    load_live({data} + row, live, c{i});");
                     if layout.nullable {
                         let valid = self.valid_pointer(*result, *of);
-                        line!(
-                            self,
-                            "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) n{i} |= (u32)({valid}[row + k] != 0) << k;"
-                        );
+                        line!(self, "    n{i} = valid_rows<WL_ROWS>({valid} + row, live);");
                     }
-                    line!(self, "    }}");
                 }
                 Access::Gather {
                     result,
