@@ -23,7 +23,7 @@ mod build;
 #[cfg(test)]
 mod constants_tests;
 #[cfg(test)]
-mod golden_tests;
+mod golden;
 mod group;
 mod ir;
 mod join;
