@@ -1,3 +1,3 @@
-//! Orders: packed key words, and the gather of rows.
+//! Sorts: packed key words of every row, and the gather of rows in order.
 
 pub(in crate::codegen) mod kernels;
