@@ -10,7 +10,8 @@
 #include "strings.cuh"
 
 // Values of the fault word; they agree with `ArithmeticFault` on the host.
-enum : u32 { WL_FAULT_DIVIDE_BY_ZERO = 1, WL_FAULT_OVERFLOW = 2, WL_FAULT_CAST = 3, WL_FAULT_WIDE_SUM = 4 };
+enum : u32 { WL_FAULT_DIVIDE_BY_ZERO = 1, WL_FAULT_OVERFLOW = 2, WL_FAULT_CAST = 3, WL_FAULT_WIDE_SUM = 4,
+             WL_FAULT_DOMAIN = 5 };
 
 // ---- checked 128-bit arithmetic: decimals fault when they leave 128 bits ------------------------
 

@@ -21,6 +21,9 @@ pub const JOIN_HEADER: &str = include_str!("../cuda/join.cuh");
 /// Functions on strings that lie as bytes: search, comparison, patterns, packing.
 pub const STRINGS_HEADER: &str = include_str!("../cuda/strings.cuh");
 
+/// Functions of doubles.
+pub(crate) const MATH_HEADER: &str = include_str!("../cuda/math.cuh");
+
 /// Every header a kernel may include on the GPU, as (name in `#include "..."`, text): hand these to NVRTC as
 /// in-memory includes.
 pub fn headers() -> &'static [(&'static str, &'static str)] {
@@ -34,6 +37,7 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("pipeline.cuh", PIPELINE_HEADER),
         ("join.cuh", JOIN_HEADER),
         ("strings.cuh", STRINGS_HEADER),
+        ("math.cuh", MATH_HEADER),
         ("stop.cuh", include_str!("../cuda/stop.cuh")),
         ("tree.cuh", include_str!("../cuda/tree.cuh")),
         ("tree_share.cuh", include_str!("../cuda/tree_share.cuh")),

@@ -152,6 +152,8 @@ pub enum ArithmeticFault {
     Cast = 3,
     /// An average of decimals has a sum that 128 bits may not hold: DataFusion has more for it.
     WideSum = 4,
+    /// A function of floats met an operand for which it has no value.
+    Domain = 5,
 }
 
 impl std::fmt::Display for ArithmeticFault {
@@ -161,6 +163,7 @@ impl std::fmt::Display for ArithmeticFault {
             Self::Overflow => "arithmetic overflow",
             Self::Cast => "a cast out of range",
             Self::WideSum => "an average over decimals whose sum can leave 128 bits",
+            Self::Domain => "a function without a value for its operand (the root of a negative number, zero to a negative power)",
         })
     }
 }

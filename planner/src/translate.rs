@@ -8,6 +8,7 @@ mod arithmetic;
 mod cast;
 mod conditional;
 mod function;
+mod math;
 mod strings;
 
 use std::sync::Arc;
@@ -121,6 +122,10 @@ pub fn may_fault(expr: &Expr) -> bool {
                 || otherwise.as_deref().is_some_and(may_fault)
         }
         Node::Coalesce(list) => list.iter().any(may_fault),
+        Node::Math {
+            function,
+            arguments,
+        } => function.may_fault() || arguments.iter().any(may_fault),
     }
 }
 

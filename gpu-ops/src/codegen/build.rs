@@ -5,9 +5,9 @@ use super::ir::pipeline::{EmittedPipeline, EmittedSink};
 use super::ir::program::{BorrowProgram, Program, StepProgram};
 use super::ir::results::ResultLayout;
 use super::ir::state::Bases;
-use super::kernel::writer;
 use super::pipeline::collected;
-use super::pipeline::stages;
+use super::pipeline::sinks;
+use super::shape::kernel;
 use super::sort::kernels;
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
@@ -45,7 +45,7 @@ impl Program {
         for step in &graph.steps {
             let step = match step {
                 Step::Pipeline(pipeline) => {
-                    let mut plan = stages::pipeline(&mut context, pipeline)?;
+                    let mut plan = sinks::pipeline(&mut context, pipeline)?;
                     let label = label(graph, &plan);
                     if collected::is_wanted(&plan) {
                         let (rows, groups) = collected::pipelines(&mut context, pipeline, plan)?;
@@ -70,7 +70,7 @@ impl Program {
                 Emitted::Pipeline(mut plan, label) => match plan.sink.borrows() {
                     Some((into, _)) => StepProgram::Borrow(BorrowProgram { into, label }),
                     None => {
-                        StepProgram::Pipeline(Box::new(writer::write(&mut plan, &known, label)?))
+                        StepProgram::Pipeline(Box::new(kernel::write(&mut plan, &known, label)?))
                     }
                 },
                 Emitted::Sort(sort) => {

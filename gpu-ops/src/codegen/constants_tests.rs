@@ -1,8 +1,8 @@
 //! Constants that are written in Rust and in CUDA C++ are equal: the emulator compiles assertions of them.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use super::group::states::RESERVE_BYTES;
 use super::ir::program::{CLASSES, COUNTER_WORDS, QUEUE};
+use super::kernel::stores::RESERVE_BYTES;
 use crate::device::Device;
 use crate::device::emulated::EmulatedDevice;
 

@@ -45,9 +45,8 @@ mod sort;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-pub use frame::TreeMetrics;
 pub use node::{
     DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS, StepReport,
-    TimeLimit, TimeLimitExec, boxed, in_one_partition, indented,
+    TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, indented,
 };
 pub use output::{DeviceRows, DeviceValues};

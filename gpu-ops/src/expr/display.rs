@@ -139,6 +139,16 @@ impl fmt::Display for Named<'_> {
                 }
                 f.write_str(")")
             }
+            Node::Math {
+                function,
+                arguments,
+            } => {
+                write!(f, "{}(", function.name())?;
+                for (i, e) in arguments.iter().enumerate() {
+                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, self.child(e))?;
+                }
+                f.write_str(")")
+            }
             Node::DatePart { part, value } => {
                 write!(f, "date_part({}, {})", part.name(), self.child(value))
             }

@@ -5,8 +5,10 @@
 //! decided at code generation, from the ranges of the resident columns.
 
 mod display;
+mod math;
 
 pub use display::Named;
+pub use math::MathFunction;
 
 use std::sync::Arc;
 
@@ -80,6 +82,13 @@ pub enum Node {
         part: DatePart,
         /// Date32, Date64 or a timestamp without time zone.
         value: Box<Expr>,
+    },
+    /// A function of floats; every operand is a Float64 as the result is.
+    Math {
+        /// Which function.
+        function: MathFunction,
+        /// As many as [`MathFunction::arity`] says.
+        arguments: Vec<Expr>,
     },
     /// Any deterministic expression over exactly one string column, evaluated by DataFusion once
     /// per distinct value (and once for NULL) and looked up by dictionary code on the device.
@@ -205,7 +214,10 @@ impl Expr {
                     e.for_each_column(visit);
                 }
             }
-            Node::Coalesce(list) => list.iter().for_each(|e| e.for_each_column(visit)),
+            Node::Coalesce(list)
+            | Node::Math {
+                arguments: list, ..
+            } => list.iter().for_each(|e| e.for_each_column(visit)),
         }
     }
 }

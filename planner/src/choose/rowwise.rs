@@ -29,7 +29,9 @@ const DECODE_NS: f64 = 4.0;
 const FILTER_NS: f64 = 8.0;
 /// The cost of an operator on a value of a batch, in nanoseconds of one core: a pass over cached memory.
 const OPERATOR_NS: f64 = 2.0;
-/// The same for strings: a comparison through offsets, or a search.
+/// The cost of a function of floats on a value.
+const MATH_NS: f64 = 8.0;
+/// The cost of an operator on a string: a comparison through offsets, or a search.
 const STRING_NS: f64 = 40.0;
 /// Queries that share the cost of loading a column. Tables are loaded to be queried again, and a column that is
 /// scanned once is mostly scanned often; a query that would pay only after thousands of others stays on the CPU.
@@ -206,5 +208,6 @@ fn operators(expr: &Expr) -> f64 {
             branches.sum::<f64>() + otherwise.as_deref().map_or(0.0, operators)
         }
         Node::Coalesce(list) => list.iter().map(|e| OPERATOR_NS + operators(e)).sum(),
+        Node::Math { arguments, .. } => MATH_NS + arguments.iter().map(operators).sum::<f64>(),
     }
 }

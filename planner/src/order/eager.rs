@@ -4,7 +4,7 @@
 //! a second aggregation above:
 //!
 //! - [`pull_up`]: a table that only contributes values which follow from the grouping keys is joined to the groups
-//! instead of to the rows. It may still drop groups, all rows of which it would have dropped.
+//!   instead of to the rows. It may still drop groups, all rows of which it would have dropped.
 //! - [`group_join`]: `γ(L ⟕ R; k)` where `k` is unique in `L` and all calls are over `R` becomes
 //!   `L ⟕ γ(R)`: one group a left row, found by its key.
 

@@ -125,7 +125,10 @@ fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
                 operand(inputs, otherwise, found);
             }
         }
-        Node::Coalesce(list) => list.iter().for_each(|e| operand(inputs, e, found)),
+        Node::Coalesce(list)
+        | Node::Math {
+            arguments: list, ..
+        } => list.iter().for_each(|e| operand(inputs, e, found)),
     }
 }
 

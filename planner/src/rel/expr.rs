@@ -84,6 +84,59 @@ pub fn null(data_type: &DataType) -> Result<Expr, Reason> {
     Ok(Expr::literal(ScalarValue::try_from(data_type)?))
 }
 
+/// `left op right`, NULL where an operand is.
+pub fn binary(op: BinaryOp, left: Expr, right: Expr, data_type: DataType) -> Expr {
+    Expr {
+        nullable: left.nullable || right.nullable,
+        data_type,
+        node: Node::Binary {
+            op,
+            left: Box::new(left),
+            right: Box::new(right),
+        },
+    }
+}
+
+/// The conjunction of conditions; `None` of none.
+pub fn all_of(conditions: impl IntoIterator<Item = Expr>) -> Option<Expr> {
+    conditions
+        .into_iter()
+        .reduce(|left, right| binary(BinaryOp::And, left, right, DataType::Boolean))
+}
+
+/// Whether `value` is not NULL.
+pub fn is_not_null(value: Expr) -> Expr {
+    Expr {
+        node: Node::IsNotNull(Box::new(value)),
+        data_type: DataType::Boolean,
+        nullable: false,
+    }
+}
+
+/// CAST of `value`, which fails where it does not fit.
+pub fn cast(value: Expr, data_type: DataType) -> Expr {
+    Expr {
+        nullable: value.nullable,
+        data_type,
+        node: Node::Cast {
+            value: Box::new(value),
+            safe: false,
+        },
+    }
+}
+
+/// CASE WHEN `condition` THEN `then` ELSE `otherwise` END.
+pub fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
+    Expr {
+        nullable: then.nullable || otherwise.nullable,
+        data_type: then.data_type.clone(),
+        node: Node::Case {
+            branches: vec![(condition, then)],
+            otherwise: Some(Box::new(otherwise)),
+        },
+    }
+}
+
 /// The conjuncts of a tree of ANDs.
 pub fn split(expr: Expr, conjuncts: &mut Vec<Expr>) {
     match expr.node {
@@ -164,6 +217,16 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
         ) => negated == other_negated && list == others && same(value, other),
         (Node::Coalesce(a), Node::Coalesce(b)) => both(a, b),
         (
+            Node::Math {
+                function,
+                arguments,
+            },
+            Node::Math {
+                function: other,
+                arguments: others,
+            },
+        ) => function == other && both(arguments, others),
+        (
             Node::DatePart { part, value },
             Node::DatePart {
                 part: other_part,
@@ -208,7 +271,10 @@ fn for_each_child(expr: &mut Expr, visit: &mut impl FnMut(&mut Expr)) {
                 visit(e);
             }
         }
-        Node::Coalesce(list) => list.iter_mut().for_each(visit),
+        Node::Coalesce(list)
+        | Node::Math {
+            arguments: list, ..
+        } => list.iter_mut().for_each(visit),
     }
 }
 
@@ -231,7 +297,10 @@ pub fn children(expr: &Expr) -> Vec<&Expr> {
             let both = branches.iter().flat_map(|(when, then)| [when, then]);
             both.chain(otherwise.as_deref()).collect()
         }
-        Node::Coalesce(list) => list.iter().collect(),
+        Node::Coalesce(list)
+        | Node::Math {
+            arguments: list, ..
+        } => list.iter().collect(),
     }
 }
 

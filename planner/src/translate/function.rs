@@ -10,7 +10,7 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{DatePart, Expr, Node};
 
 use super::conditional::{branch, equals};
-use super::{Scope, boxed, is_string, node};
+use super::{Scope, boxed, is_string, math, node};
 use crate::reason::{Reason, refuse};
 
 pub(super) fn scalar_function(
@@ -39,6 +39,9 @@ pub(super) fn scalar_function(
             branches: vec![(condition, null)],
             otherwise: Some(Box::new(value)),
         });
+    }
+    if let Some(node) = math::function(expr, data_type, scope)? {
+        return Ok(node);
     }
     if is_string(data_type) {
         return refuse(format!(

@@ -19,8 +19,6 @@ use crate::pipeline::GroupPlacement;
 const PRIVATE_REGISTERS: u64 = 24;
 /// Most shared memory a block may take for them: two blocks a multiprocessor.
 const PRIVATE_BYTES: u64 = 104 << 10;
-/// Bytes of `ReserveScratch` of `join.cuh`.
-pub(in crate::codegen) const RESERVE_BYTES: usize = 136;
 /// What the text of the sink depends on.
 pub(in crate::codegen) struct Groups {
     pub(in crate::codegen) into: ResultId,
@@ -150,6 +148,21 @@ impl KernelWriter<'_> {
             private_bytes: if in_shared { bytes } else { 0 },
             layout: layout.as_ref().clone(),
         })
+    }
+
+    /// C++ address of the word that says that a hash table which the kernel fills was too small, if it fills one.
+    pub(in crate::codegen) fn overflow_word(&mut self) -> Result<Option<String>> {
+        let EmittedSink::Aggregate { into, layout, .. } = &self.pipeline.sink else {
+            return Ok(None);
+        };
+        if !layout.hashed() && layout.distinct_words.is_empty() {
+            return Ok(None);
+        }
+        let into = *into;
+        Ok(Some(format!(
+            "&{}",
+            self.control(into, ControlWord::Overflow)
+        )))
     }
 
     /// Shared memory, and the states that threads and blocks begin with.

@@ -4,7 +4,8 @@
 use arrow::datatypes::DataType;
 
 use super::collected_by_hash::hash_tables;
-use super::stages::{begin, read_by_call};
+use super::sinks::read_by_call;
+use super::stages::begin;
 use super::written_rows::{WrittenRows, collected_rows, separated};
 use crate::codegen::group::distinct::DistinctSets;
 use crate::codegen::group::sizes;

@@ -1,7 +1,8 @@
 //! Aggregations by keys of any width whose rows are written down: with a hash of their keys, by which they can be done in parts,
 //! and with the keys themselves, which a hash table of the groups of a part compares.
 
-use super::stages::{begin, read_by_call};
+use super::sinks::read_by_call;
+use super::stages::begin;
 use super::written_rows::{WrittenRows, collected_rows, separated};
 use crate::codegen::group::distinct::DistinctSets;
 use crate::codegen::group::sizes;

@@ -2,6 +2,8 @@
 
 pub(in crate::codegen) mod collected;
 pub(in crate::codegen) mod collected_by_hash;
+pub(in crate::codegen) mod settle;
+pub(in crate::codegen) mod sinks;
 pub(in crate::codegen) mod sources;
 pub(in crate::codegen) mod stages;
 pub(in crate::codegen) mod thread_rows;

@@ -1,33 +1,17 @@
-//! The sinks of a kernel that write rows: results, matches and indexes.
+//! The sinks of a kernel in every shape: which operator writes them, and those that only write rows.
 
 use std::fmt::Write as _;
 
-use crate::codegen::group::states::RESERVE_BYTES;
 use crate::codegen::ir::layout::ColumnLayout;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::results::{
-    Borrowed, CollectedLayout, ControlWord, IndexLayout, JoinedMatches, ResultLayout,
-};
+use crate::codegen::ir::results::{CollectedLayout, ControlWord, ResultLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::Value;
+use crate::codegen::join::entries::is_direct;
+use crate::codegen::kernel::stores::{Cell, RESERVE_BYTES};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
-use crate::graph::{IndexKind, ProbeKind, ResultId};
-
-/// What one array of a result gets of a row.
-struct Cell {
-    /// C++ text of the array.
-    pointer: String,
-    /// Its element type.
-    c_type: &'static str,
-    /// C++ text of the element.
-    text: String,
-}
-
-/// A perfect index that is complete once its pipeline has run.
-fn is_direct(layout: &IndexLayout) -> bool {
-    layout.kind == IndexKind::Perfect && (layout.unique || layout.existence)
-}
+use crate::graph::ResultId;
 
 impl KernelWriter<'_> {
     /// Shared memory and variables that the sink needs.
@@ -143,92 +127,6 @@ impl KernelWriter<'_> {
         }
     }
 
-    /// What the columns of a result get of a row; nothing for those that are `elsewhere`.
-    fn cells(
-        &mut self,
-        into: ResultId,
-        columns: &[ColumnLayout],
-        values: &[Value],
-        elsewhere: impl Fn(usize) -> bool,
-    ) -> Result<Vec<Cell>> {
-        let mut cells = Vec::new();
-        for (column, (layout, value)) in columns.iter().zip(values).enumerate() {
-            if elsewhere(column) {
-                continue;
-            }
-            cells.push(Cell {
-                pointer: self.column_pointer(into, column, layout),
-                c_type: layout.storage(),
-                text: self.stored(layout, value)?,
-            });
-            if layout.nullable {
-                cells.push(Cell {
-                    pointer: self.valid_pointer(into, column),
-                    c_type: "u8",
-                    text: format!("(u8)({})", value.valid_text()),
-                });
-            }
-        }
-        Ok(cells)
-    }
-
-    /// Give each live row a place and write its cells: a place at the end of the result, or `in_place` that which the row
-    /// has in the source, all rows of which are live.
-    fn write_rows(&mut self, into: ResultId, in_place: bool, lines: &[String], cells: &[Cell]) {
-        let count = self.control(into, ControlWord::Count);
-        if in_place {
-            let first = self.first_row().unwrap_or_else(|| "0".to_string());
-            line!(
-                self,
-                "    if (row == {first} && threadIdx.x == 0) {count} = rows;"
-            );
-        } else if self.pipeline.tree.is_some() {
-            line!(
-                self,
-                "    const u32 spot[WL_ROWS] = {{}}; const u64 first = warp_reserve(live & 1u, &{count});"
-            );
-        } else {
-            line!(
-                self,
-                "    u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &{count}, shared.reserve, spot);"
-            );
-        }
-        let needs = self.pipeline.sink_columns.clone();
-        self.load(&needs);
-        let capacity = self.size(Slot::Capacity(into));
-        if in_place {
-            line!(self, "    if (live != 0 && row < {capacity}) {{");
-            for (number, Cell { c_type, .. }) in cells.iter().enumerate() {
-                line!(self, "      {c_type} w{number}[WL_ROWS] = {{}};");
-            }
-        } else {
-            line!(self, "    if (live != 0) {{");
-        }
-        self.row_loop(lines, "live");
-        if in_place {
-            line!(self, "        if (alive) {{");
-            for (number, Cell { text, .. }) in cells.iter().enumerate() {
-                line!(self, "          w{number}[k] = {text};");
-            }
-        } else {
-            line!(
-                self,
-                "        const u64 at = first + spot[k]; if (alive && at < {capacity}) {{"
-            );
-            for Cell { pointer, text, .. } in cells {
-                line!(self, "          {pointer}[at] = {text};");
-            }
-        }
-        line!(self, "        }}\n      }}");
-        if in_place {
-            // Every part has room for whole vectors.
-            for (number, Cell { pointer, .. }) in cells.iter().enumerate() {
-                line!(self, "      store_vec({pointer} + row, w{number});");
-            }
-        }
-        line!(self, "    }}");
-    }
-
     /// Rows with their packed keys.
     fn collect(
         &mut self,
@@ -258,166 +156,6 @@ impl KernelWriter<'_> {
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
         let in_place = in_place && self.pipeline.tree.is_none();
         self.write_rows(into, in_place, &lines, &cells);
-        Ok(())
-    }
-
-    /// Probing rows with the keys that probe `p` made of them, to be joined in memory.
-    fn rows_to_join(
-        &mut self,
-        into: ResultId,
-        (columns, values): (&[ColumnLayout], &[Value]),
-        p: usize,
-        joined: &JoinedMatches,
-        (borrowed, twins): (Option<&Borrowed>, &[usize]),
-    ) -> Result<()> {
-        let elsewhere = |column| borrowed.is_some_and(|b| b.has(column)) || twins.contains(&column);
-        let mut cells = self.cells(into, columns, values, elsewhere)?;
-        if borrowed.is_none_or(|b| b.key.is_none()) {
-            cells.push(Cell {
-                pointer: self.pointer(Slot::Result(into, Part::KeyWord(0)), joined.keys.pointer()),
-                c_type: joined.keys.c_type(),
-                text: format!("j{p}[k]"),
-            });
-        }
-        let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        self.write_rows(into, borrowed.is_some(), &lines, &cells);
-        Ok(())
-    }
-
-    /// Probing rows with the ranges of entries that probe `p` found.
-    fn ranges(
-        &mut self,
-        into: ResultId,
-        (columns, values): (&[ColumnLayout], &[Value]),
-        p: usize,
-        kind: ProbeKind,
-    ) -> Result<()> {
-        let mut cells = self.cells(into, columns, values, |_| false)?;
-        let (start, length) = if !kind.appends_payload() {
-            // The row alone.
-            ("0xffffffffu".to_string(), "1u".to_string())
-        } else if kind == ProbeKind::Left {
-            // Without a match one pair without an entry.
-            (
-                format!("length{p}[k] != 0 ? first{p}[k] : 0xffffffffu"),
-                format!("length{p}[k] != 0 ? length{p}[k] : 1u"),
-            )
-        } else {
-            (format!("first{p}[k]"), format!("length{p}[k]"))
-        };
-        for (part, text) in [(Part::Start, start), (Part::Length, length)] {
-            cells.push(Cell {
-                pointer: self.pointer(Slot::Result(into, part), "u32*"),
-                c_type: "u32",
-                text,
-            });
-        }
-        let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        self.write_rows(into, false, &lines, &cells);
-        Ok(())
-    }
-
-    /// Rows of an index that is finished from its key words later.
-    fn build_rows(
-        &mut self,
-        into: ResultId,
-        layout: &IndexLayout,
-        has_key: Option<&str>,
-        codes: &[String],
-        values: &[Value],
-        keep_without_key: bool,
-    ) -> Result<()> {
-        let needs = self.pipeline.sink_columns.clone();
-        self.load(&needs);
-        let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        if let Some(has_key) = has_key {
-            let null_key = self.control(into, ControlWord::NullKey);
-            line!(self, "    u32 keyed = 0;");
-            line!(self, "    if (live != 0) {{");
-            self.row_loop(&lines, "live");
-            line!(self, "        keyed |= (u32)(alive && {has_key}) << k;");
-            line!(
-                self,
-                "      }}\n      if ((live & ~keyed) != 0) store_relaxed(&{null_key}, (u64)1);\n    }}"
-            );
-            if !keep_without_key {
-                line!(self, "    live &= keyed;");
-            }
-        }
-        let borrowed = layout.borrowed.as_ref();
-        let lent = |column| borrowed.is_some_and(|b| b.has(column));
-        let mut cells = self.cells(into, &layout.columns, values, lent)?;
-        if let Some(keys) = &layout.join_keys {
-            let (t, packed) = (keys.c_type(), keys.packed(codes));
-            if borrowed.is_none_or(|b| b.key.is_none()) {
-                cells.push(Cell {
-                    pointer: self.pointer(Slot::Result(into, Part::KeyWord(0)), keys.pointer()),
-                    c_type: t,
-                    text: match has_key.filter(|_| keep_without_key) {
-                        Some(has_key) => format!("{has_key} ? {packed} : ~({t})0"),
-                        None => packed,
-                    },
-                });
-            }
-        } else {
-            for (word, code) in codes.iter().enumerate() {
-                cells.push(Cell {
-                    pointer: self.pointer(Slot::Result(into, Part::KeyWord(word)), "u64*"),
-                    c_type: "u64",
-                    text: match has_key.filter(|_| keep_without_key) {
-                        // The first word says that there is no key.
-                        Some(has_key) => format!("{has_key} ? {code} : WL_EMPTY_KEY"),
-                        None => code.clone(),
-                    },
-                });
-            }
-        }
-        self.write_rows(into, borrowed.is_some(), &lines, &cells);
-        Ok(())
-    }
-
-    /// Enter rows into a perfect index at the place of their key.
-    fn build_direct(
-        &mut self,
-        into: ResultId,
-        layout: &IndexLayout,
-        has_key: Option<&str>,
-        code: &str,
-        values: &[Value],
-    ) -> Result<()> {
-        let needs = self.pipeline.sink_columns.clone();
-        self.load(&needs);
-        let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        let bits = self.pointer(Slot::Result(into, Part::Bits), "u32*");
-        line!(self, "    if (live != 0) {{\n      BitRun run = {{}};");
-        self.row_loop(&lines, "live");
-        match has_key {
-            None => line!(self, "        if (alive) {{"),
-            Some(has_key) => {
-                let null_key = self.control(into, ControlWord::NullKey);
-                line!(
-                    self,
-                    "        if (alive && !{has_key}) store_relaxed(&{null_key}, (u64)1);"
-                );
-                line!(self, "        if (alive && {has_key}) {{");
-            }
-        }
-        line!(self, "          const u64 place = {code};");
-        line!(self, "          bit_run_set(run, {bits}, place);");
-        line!(self, "          ++entered;");
-        for (column, (stored, value)) in layout.columns.iter().zip(values).enumerate() {
-            self.store(into, column, stored, value, "place")?;
-        }
-        line!(self, "        }}\n      }}");
-        line!(self, "      bit_run_flush(run, {bits});");
-        if layout.unique {
-            let duplicate = self.control(into, ControlWord::Duplicate);
-            line!(
-                self,
-                "      if (run.twice) store_relaxed(&{duplicate}, (u64)1);"
-            );
-        }
-        line!(self, "    }}");
         Ok(())
     }
 }

@@ -3,5 +3,7 @@
 pub(in crate::codegen) mod calendar;
 pub(in crate::codegen) mod cast;
 pub(in crate::codegen) mod columns;
+pub(in crate::codegen) mod filter;
+pub(in crate::codegen) mod math;
 pub(in crate::codegen) mod operators;
 pub(in crate::codegen) mod scalar;

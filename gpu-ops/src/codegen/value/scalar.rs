@@ -176,6 +176,10 @@ impl<'a> Emitter<'a> {
             } => self.in_list(value, list, *negated),
             Node::Coalesce(list) => self.coalesce(list, &expr.data_type),
             Node::DatePart { part, value } => self.date_part(*part, value),
+            Node::Math {
+                function,
+                arguments,
+            } => self.math(*function, arguments),
             Node::PerDistinct { column, function } => self.per_distinct(*column, function),
         }
     }

@@ -2,13 +2,11 @@
 
 use std::ops::Range;
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
-use crate::exec::frame::storage::Store;
-use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
+use crate::exec::prepare::part_sizes::PartSize;
 use crate::graph::ResultId;
 use crate::primitives::{self, Digits, Keys, Partitioning, Partitions, Payload, Rooms};
 
@@ -46,27 +44,9 @@ pub(in crate::exec) fn apart(offsets: DevicePtr, bits: usize) -> Partitions {
 }
 
 impl Run<'_> {
-    /// Memory for parts of a result.
-    pub(in crate::exec) fn extra(
-        &mut self,
-        result: ResultId,
-        parts: Vec<PartSize>,
-        temporary: bool,
-    ) -> Result<Store> {
-        let name = self.name(result);
-        let blocks = [BlockSizes {
-            parts,
-            fill: None,
-            temporary,
-        }];
-        let mut store = Store::default();
-        store.extend_rows(&blocks, &mut self.recycler, self.stream, name)?;
-        Ok(store)
-    }
-
     /// Partition or sort the rows of a result; its parts are those of the arrangement from here on.
     pub(in crate::exec) fn arrange(&mut self, result: ResultId, how: Arrangement) -> Result<()> {
-        let arranged = self.extra(result, how.parts.clone(), false)?;
+        let arranged = self.frame.extra(result, how.parts.clone(), false)?;
         let new = |part: Part| {
             arranged
                 .address(part)
@@ -79,14 +59,14 @@ impl Run<'_> {
             payloads.push(Payload {
                 from: match size.part {
                     Part::Numbers => None,
-                    column => Some(self.address(result, column)?),
+                    column => Some(self.frame.address(result, column)?),
                 },
                 to: new(size.part)?,
                 width: size.unit as u32,
             });
         }
         let keys = Keys {
-            ptr: self.address(result, how.by)?,
+            ptr: self.frame.address(result, how.by)?,
             width,
         };
         let (to, offsets) = (new(how.by)?, arranged.address(Part::Offsets));
@@ -94,12 +74,12 @@ impl Run<'_> {
             keys,
             to,
             payloads: &payloads,
-            rows: self.count(result),
+            rows: self.frame.count(result),
             digits: how.digits,
             bits: how.bits,
         };
-        self.kernels += 1;
-        let (runtime, stream) = (self.runtime, self.stream);
+        self.reports.kernels += 1;
+        let (runtime, stream) = (self.frame.runtime, self.frame.stream);
         // SAFETY: the new store has room for the result's capacity in each part, or for the rooms of all partitions, and
         // offsets for as many partitions as the bits make; the old one, or the table it borrows from, has as many rows as
         // are counted, of these widths.
@@ -107,7 +87,10 @@ impl Run<'_> {
             match (how.order, offsets) {
                 (Order::Apart(rooms), Some(offsets)) => {
                     let places = apart(offsets, of.bits.len());
-                    let overflow = self.control.word_address(result, ControlWord::Overflow);
+                    let overflow = self
+                        .frame
+                        .control
+                        .word_address(result, ControlWord::Overflow);
                     primitives::radix_partition_apart(
                         runtime, stream, &of, rooms, places, overflow,
                     )?;
@@ -123,8 +106,8 @@ impl Run<'_> {
                 }
             }
         }
-        if let Some(store) = &mut self.stores[result] {
-            store.replace(arranged, &mut self.recycler);
+        if let Some(store) = &mut self.frame.results[result].store {
+            store.replace(arranged, &mut self.frame.recycler);
         }
         self.mark("transform")
     }

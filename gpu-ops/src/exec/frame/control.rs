@@ -113,7 +113,8 @@ impl Control {
                 Some(1) => ArithmeticFault::DivideByZero,
                 Some(2) => ArithmeticFault::Overflow,
                 Some(3) => ArithmeticFault::Cast,
-                Some(_) => ArithmeticFault::WideSum,
+                Some(4) => ArithmeticFault::WideSum,
+                Some(_) => ArithmeticFault::Domain,
             },
         ))
     }

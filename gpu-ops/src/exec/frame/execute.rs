@@ -1,32 +1,22 @@
 //! Runs a prepared fragment and brings its rows to the host.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
-
 use crate::codegen::ControlWord;
-use crate::codegen::Part;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
+use crate::exec::frame::results::Frame;
 use crate::exec::frame::run::Run;
 use crate::exec::node::report::StepReport;
-use crate::exec::output::decode::{as_type, decode};
-use crate::exec::output::text::gather;
-use crate::exec::prepare::prepared::{Hint, OutputColumn, Prepared};
+use crate::exec::output::host::Host;
+use crate::exec::prepare::hints::Hint;
+use crate::exec::prepare::prepared::Prepared;
 use crate::graph::ResultId;
-use crate::memory::BatchFile;
 use crate::runtime::Runtime;
 
-/// Control words and output up to this many bytes come back in one copy, whatever part of it is in use.
-const ONE_COPY: usize = 1 << 20;
-/// Values from which on columns are decoded on several threads.
-const PARALLEL_VALUES: usize = 1 << 18;
-
 /// What becomes of the rows of a run while they are on the device.
-pub(in crate::exec) type Deliver<'d, T> = &'d dyn Fn(&Run<'_>, &Host) -> Result<T>;
+pub(in crate::exec) type Deliver<'d, T> = &'d dyn Fn(&Frame<'_>, &Host) -> Result<T>;
 
 /// What became of the rows of a run, and what it took.
 #[derive(Debug)]
@@ -97,8 +87,8 @@ fn attempt<T>(
     let mut run = Run::new(runtime, stream, prepared, hints)?;
     run.steps(profile)?;
 
-    let host = Host::read(&run)?;
-    if !run.kept_within(&host.control) {
+    let host = Host::read(&run.frame)?;
+    if !run.frame.kept_within(&host.control) {
         return Ok(None);
     }
     Control::check(&host.control)?;
@@ -111,32 +101,32 @@ fn attempt<T>(
     if prepared.scalars.iter().any(many) {
         return Err(GpuError::ScalarSubqueryRows);
     }
-    run.keep_indexes(&host.control);
+    run.frame.keep_indexes(&host.control);
     // Of rows that came in parts there are no sizes for a run that does not read them.
-    if careful && !run.in_parts {
-        *prepared.hints.lock() = Some(Arc::new(run.learned(&host.control)));
+    if careful && !run.schedule.in_parts {
+        *prepared.hints.lock() = Some(Arc::new(run.frame.learned(&host.control)));
     }
 
     if let Some(early) = &prepared.early {
         // Nobody sees rows of a table that turns out otherwise.
         early.arrival.confirm(stream)?;
     }
-    let output = deliver(&run, &host)?;
+    let output = deliver(&run.frame, &host)?;
     let (streamed_bytes, spilled_bytes) = run.link_bytes();
     let (kernel_ms, steps) = times(&run, &host.control, profile)?;
     Ok(Some(Finished {
         output,
-        rows: host.rows(&run),
-        kernels: run.kernels,
-        kernel_ms: (kernel_ms - run.waited.as_secs_f64() * 1e3).max(0.0),
+        rows: host.rows(&run.frame),
+        kernels: run.reports.kernels,
+        kernel_ms: (kernel_ms - run.reports.waited.as_secs_f64() * 1e3).max(0.0),
         steps,
         phases: phases(&run)?,
         careful,
-        parts: run.parts,
-        sides_apart: run.sides_apart,
-        group_parts: run.group_parts,
-        sort_parts: run.sort_parts,
-        early_strides: run.early_strides,
+        parts: run.reports.join_parts,
+        sides_apart: run.reports.sides_apart,
+        group_parts: run.reports.group_parts,
+        sort_parts: run.reports.sort_parts,
+        early_strides: run.reports.early_strides,
         streamed_bytes,
         spilled_bytes,
     }))
@@ -144,23 +134,30 @@ fn attempt<T>(
 
 /// Time of all steps, and what each one did.
 fn times(run: &Run<'_>, control: &[u64], profile: bool) -> Result<(f64, Vec<StepReport>)> {
-    let device = run.runtime.device();
-    let events = &run.events;
+    let device = run.frame.runtime.device();
+    let events = &run.reports.events;
     let total = match (events.first(), events.last()) {
         (Some(first), Some(last)) if events.len() > 1 => device.elapsed_ms(first, last)?,
         _ => 0.0,
     };
     let mut steps = Vec::new();
     if profile {
-        for (number, (step, pair)) in run.prepared.steps.iter().zip(events.windows(2)).enumerate() {
-            let counted = |r: &ResultId| run.prepared.shapes[*r].appends();
+        for (number, (step, pair)) in run
+            .frame
+            .prepared
+            .steps
+            .iter()
+            .zip(events.windows(2))
+            .enumerate()
+        {
+            let counted = |r: &ResultId| run.frame.prepared.shapes[*r].appends();
             let rows = |r| Control::word(control, r, ControlWord::Count);
             steps.push(StepReport {
                 label: step.label().to_string(),
                 milliseconds: device.elapsed_ms(&pair[0], &pair[1])?,
                 rows: step.into().filter(counted).map(rows),
-                tree: match run.trees.iter().rev().find(|(of, _)| *of == number) {
-                    Some((_, memory)) => memory.metrics(run)?,
+                tree: match run.reports.trees.iter().rev().find(|(of, _)| *of == number) {
+                    Some((_, memory)) => memory.metrics(run.frame.stream)?,
                     None => None,
                 },
             });
@@ -171,10 +168,10 @@ fn times(run: &Run<'_>, control: &[u64], profile: bool) -> Result<(f64, Vec<Step
 
 /// Time by kind of work, as far as it was marked.
 fn phases(run: &Run<'_>) -> Result<Vec<(&'static str, f64)>> {
-    let device = run.runtime.device();
+    let device = run.frame.runtime.device();
     let mut phases: Vec<(&'static str, f64)> = Vec::new();
-    let mut last = run.events.first();
-    for (name, event) in &run.marks {
+    let mut last = run.reports.events.first();
+    for (name, event) in &run.reports.marks {
         if let Some(last) = last {
             let ms = device.elapsed_ms(last, event)?;
             match phases.iter_mut().find(|(known, _)| known == name) {
@@ -185,194 +182,4 @@ fn phases(run: &Run<'_>) -> Result<Vec<(&'static str, f64)>> {
         last = Some(event);
     }
     Ok(phases)
-}
-
-/// The rows of a fragment on the host.
-#[derive(Debug)]
-pub(in crate::exec) enum Delivered {
-    Batch(RecordBatch),
-    /// Memory had no room for them.
-    File(Arc<BatchFile>),
-}
-
-impl Delivered {
-    /// All of the rows.
-    pub(in crate::exec) fn rows(&self) -> usize {
-        match self {
-            Self::Batch(batch) => batch.num_rows(),
-            Self::File(file) => file.rows(),
-        }
-    }
-}
-
-/// Control words and as much of the output as came with them.
-#[derive(Default)]
-pub(in crate::exec) struct Host {
-    control: Vec<u64>,
-    /// What lies from the control words on in their buffer.
-    head: Vec<u8>,
-}
-
-impl Host {
-    fn read(run: &Run<'_>) -> Result<Self> {
-        let control = &run.control;
-        let (buffer, start) = control.location();
-        let bytes = buffer.len().saturating_sub(start);
-        if bytes > ONE_COPY {
-            let control = buffer.download_values(run.stream, start, control.words())?;
-            let head = Vec::new();
-            return Ok(Self { control, head });
-        }
-        let head: Vec<u8> = buffer.download_values(run.stream, start, bytes)?;
-        let words = head.as_chunks::<8>().0.iter().take(control.words());
-        Ok(Self {
-            control: words.map(|w| u64::from_le_bytes(*w)).collect(),
-            head,
-        })
-    }
-
-    /// The first `bytes` bytes of a part of the output.
-    fn part(&self, run: &Run<'_>, part: Part, bytes: usize) -> Result<Cow<'_, [u8]>> {
-        let (buffer, offset) = run.output_part(part)?;
-        let (head, start) = run.control.location();
-        if std::ptr::eq(buffer, head)
-            && let Some(at) = offset.checked_sub(start)
-            && let Some(here) = self.head.get(at..at + bytes)
-        {
-            return Ok(Cow::Borrowed(here));
-        }
-        let values = buffer.download_values::<u8>(run.stream, offset, bytes)?;
-        Ok(Cow::Owned(values))
-    }
-
-    /// Rows of the output.
-    pub(in crate::exec) fn rows(&self, run: &Run<'_>) -> u64 {
-        Control::word(&self.control, run.prepared.graph.output, ControlWord::Count)
-    }
-
-    /// The output as Arrow arrays of the schema's types, or the file where it lies.
-    pub(in crate::exec) fn delivered(
-        &self,
-        run: &Run<'_>,
-        schema: &SchemaRef,
-    ) -> Result<Delivered> {
-        match &run.written {
-            Some(file) => Ok(Delivered::File(Arc::clone(file))),
-            None => self.batch(run, schema).map(Delivered::Batch),
-        }
-    }
-
-    /// The output as Arrow arrays of the schema's types.
-    pub(in crate::exec) fn batch(&self, run: &Run<'_>, schema: &SchemaRef) -> Result<RecordBatch> {
-        let rows = self.rows(run);
-        let rows = usize::try_from(rows).map_err(|_| GpuError::Internal("output rows".into()))?;
-        self.rows_as_batch(run, schema, rows)
-    }
-
-    /// The same of the first `rows` rows.
-    pub(in crate::exec) fn rows_as_batch(
-        &self,
-        run: &Run<'_>,
-        schema: &SchemaRef,
-        rows: usize,
-    ) -> Result<RecordBatch> {
-        let prepared = run.prepared;
-        if schema.fields().len() != prepared.output.len() {
-            return Err(GpuError::Internal(
-                "a fragment's output has other columns than its schema".into(),
-            ));
-        }
-        // Strings first: they are gathered on the device, which the other columns only wait for.
-        let mut raw = Vec::with_capacity(prepared.output.len());
-        for (index, column) in prepared.output.iter().enumerate() {
-            raw.push(self.raw(run, index, column, rows)?);
-        }
-        let work = |(index, raw): (usize, Raw<'_>)| -> Result<ArrayRef> {
-            let array = match raw {
-                Raw::Array(array) => array,
-                Raw::Codes(codes, valid) => decode(
-                    &prepared.output[index].layout,
-                    &codes,
-                    valid.as_deref(),
-                    rows,
-                )?,
-            };
-            as_type(array, schema.field(index).data_type())
-        };
-        let values = rows.saturating_mul(raw.len());
-        let columns = if values < PARALLEL_VALUES {
-            raw.into_iter()
-                .enumerate()
-                .map(work)
-                .collect::<Result<Vec<_>>>()?
-        } else {
-            in_parallel(raw.into_iter().enumerate().collect(), work)?
-        };
-        let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        Ok(RecordBatch::try_new_with_options(
-            Arc::clone(schema),
-            columns,
-            &options,
-        )?)
-    }
-
-    fn raw(
-        &self,
-        run: &Run<'_>,
-        index: usize,
-        column: &OutputColumn,
-        rows: usize,
-    ) -> Result<Raw<'_>> {
-        let layout = &column.layout;
-        let valid = match layout.nullable {
-            true => Some(self.part(run, Part::Valid(index), rows)?),
-            false => None,
-        };
-        if let Some(base) = &column.text {
-            let base = base.upgrade().ok_or_else(|| {
-                GpuError::Internal("a string column was evicted during a run".into())
-            })?;
-            let array = gather(run, index, layout, &base, valid.as_deref(), rows)?;
-            return Ok(Raw::Array(array));
-        }
-        let bytes = rows.saturating_mul(usize::from(layout.width));
-        Ok(Raw::Codes(
-            self.part(run, Part::Column(index), bytes)?,
-            valid,
-        ))
-    }
-}
-
-/// A column on the host.
-enum Raw<'a> {
-    /// As it lay on the device.
-    Codes(Cow<'a, [u8]>, Option<Cow<'a, [u8]>>),
-    /// Decoded.
-    Array(ArrayRef),
-}
-
-/// Apply `work` to every item, each on a thread of its own.
-fn in_parallel<T: Send, R: Send>(
-    items: Vec<T>,
-    work: impl Fn(T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
-    let work = &work;
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = items
-            .into_iter()
-            .map(|item| scope.spawn(move || work(item)))
-            .collect();
-        // All are joined, also after an error.
-        let results: Vec<_> = workers
-            .into_iter()
-            .map(|worker| {
-                worker.join().unwrap_or_else(|_| {
-                    Err(GpuError::Internal(
-                        "a thread decoding a column panicked".into(),
-                    ))
-                })
-            })
-            .collect();
-        results.into_iter().collect()
-    })
 }

@@ -1,15 +1,15 @@
 //! What follows a pipeline so that later steps can read its result: sums of matches, indexes, orders.
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
-use crate::exec::frame::provide::with_slack;
-use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run, cut};
+use crate::exec::frame::results::cut;
+use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
 use crate::exec::frame::storage::Store;
+use crate::exec::prepare::hints::with_slack;
+use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
-use crate::exec::prepare::prepared::PreparedSort;
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::ResultId;
 use crate::primitives::{self, HashTable, RowCount};
@@ -17,7 +17,7 @@ use crate::primitives::{self, HashTable, RowCount};
 impl Run<'_> {
     /// What follows a pipeline so that others can read its result.
     pub(in crate::exec) fn finish(&mut self, result: ResultId) -> Result<()> {
-        match &self.prepared.shapes[result] {
+        match &self.frame.prepared.shapes[result] {
             Shape::Matches(_, None) => self.sum_pairs(result)?,
             Shape::Matches(columns, Some(join)) => self.list_pairs(result, columns, join)?,
             Shape::Collected(rows) => self.regroup(result, rows)?,
@@ -27,56 +27,37 @@ impl Run<'_> {
             }
             _ => {}
         }
-        if let Some(store) = &mut self.stores[result] {
-            store.drop_temporary(&mut self.recycler);
+        if let Some(store) = &mut self.frame.results[result].store {
+            store.drop_temporary(&mut self.frame.recycler);
         }
         Ok(())
     }
 
-    /// How many rows a result has: known, or on the device.
-    pub(in crate::exec) fn count(&self, result: ResultId) -> RowCount {
-        if self.careful() {
-            RowCount::Known(self.rows[result])
-        } else {
-            RowCount::Device {
-                count: self.control.word_address(result, ControlWord::Count),
-                most: self.sizes[result].capacity,
-            }
-        }
-    }
-
-    pub(in crate::exec) fn address(&self, result: ResultId, part: Part) -> Result<DevicePtr> {
-        self.find(result, part)
-            .ok_or_else(|| GpuError::Internal(format!("{} has no {part:?}", self.name(result))))
-    }
-
-    /// Where a part of a result lies by now, if it has it.
-    pub(in crate::exec) fn find(&self, result: ResultId, part: Part) -> Option<DevicePtr> {
-        let part = match self.prepared.shapes.get(result)?.is_twin(part) {
-            true => Part::KeyWord(0),
-            false => part,
-        };
-        self.stores.get(result)?.as_ref()?.address(part)
-    }
-
     fn sum_pairs(&mut self, result: ResultId) -> Result<()> {
-        let lengths = self.address(result, Part::Length)?;
-        let pairs = self.address(result, Part::Pairs)?;
-        let rows = self.count(result);
-        self.kernels += 1;
+        let lengths = self.frame.address(result, Part::Length)?;
+        let pairs = self.frame.address(result, Part::Pairs)?;
+        let rows = self.frame.count(result);
+        self.reports.kernels += 1;
         // SAFETY: the store has a length a row of the capacity and one sum more.
         unsafe {
-            primitives::exclusive_sum(self.runtime, self.stream, lengths, pairs, rows, true)?;
+            primitives::exclusive_sum(
+                self.frame.runtime,
+                self.frame.stream,
+                lengths,
+                pairs,
+                rows,
+                true,
+            )?;
         }
-        self.pairs[result] = match self.hint(result) {
+        self.frame.results[result].pairs = match self.frame.hint(result) {
             Some(hint) => with_slack(hint.pairs),
             None => {
-                let store = self.stores[result].as_ref();
+                let store = self.frame.results[result].store.as_ref();
                 let Some((buffer, offset)) = store.and_then(|s| s.location(Part::Pairs)) else {
                     return Err(GpuError::Internal("matches without sums".into()));
                 };
-                let last = offset + self.rows[result] as usize * 8;
-                let total = buffer.download_values::<u64>(self.stream, last, 1)?;
+                let last = offset + self.frame.results[result].rows as usize * 8;
+                let total = buffer.download_values::<u64>(self.frame.stream, last, 1)?;
                 total.first().copied().unwrap_or(0)
             }
         };
@@ -84,58 +65,65 @@ impl Run<'_> {
     }
 
     fn finish_index(&mut self, result: ResultId, index: &IndexShape) -> Result<()> {
-        let shape = &self.prepared.shapes[result];
+        let shape = &self.frame.prepared.shapes[result];
         if index.is_hash() {
-            self.sizes[result].slots = match self.hint(result) {
+            self.frame.results[result].sizes.slots = match self.frame.hint(result) {
                 Some(hint) => hint.slots,
-                None => primitives::slots_for(self.rows[result]),
+                None => primitives::slots_for(self.frame.results[result].rows),
             };
         } else if !index.has_ranges() {
             return Ok(());
         }
         for _ in 0..MOST_ATTEMPTS {
-            let blocks = shape.finishing(&self.sizes[result]);
-            let name = self.name(result);
+            let blocks = shape.finishing(&self.frame.results[result].sizes);
+            let name = self.frame.name(result);
             let mut extra = Store::default();
-            extra.extend(&blocks, &mut self.recycler, self.stream, name)?;
+            extra.extend(&blocks, &mut self.frame.recycler, self.frame.stream, name)?;
             self.enter(result, index, &extra)?;
             self.mark("build")?;
-            let fitted = if self.careful() && index.is_hash() {
-                let words = self.control.read(self.stream)?;
-                self.check_unique(&words, result)?;
+            let fitted = if self.frame.careful() && index.is_hash() {
+                let words = self.frame.control.read(self.frame.stream)?;
+                self.frame.check_unique(&words, result)?;
                 Control::word(&words, result, ControlWord::Overflow) == 0
             } else {
                 true
             };
             if fitted {
-                if let Some(store) = &mut self.stores[result] {
+                if let Some(store) = &mut self.frame.results[result].store {
                     store.join(extra);
                 }
                 return Ok(());
             }
-            extra.release(&mut self.recycler);
-            self.sizes[result].slots *= 2;
-            self.control
-                .set(self.stream, result, ControlWord::Overflow, 0)?;
+            extra.release(&mut self.frame.recycler);
+            self.frame.results[result].sizes.slots *= 2;
+            self.frame
+                .control
+                .set(self.frame.stream, result, ControlWord::Overflow, 0)?;
         }
-        Err(self.hopeless(result))
+        Err(self.frame.hopeless(result))
     }
 
     /// Enter the materialised rows of an index into its table or ranges, which lie in `extra`.
     fn enter(&mut self, result: ResultId, index: &IndexShape, extra: &Store) -> Result<()> {
         let words = (0..index.key_words)
-            .map(|w| self.address(result, Part::KeyWord(w)))
+            .map(|w| self.frame.address(result, Part::KeyWord(w)))
             .collect::<Result<Vec<_>>>()?;
         let new = |part: Part| {
             extra
                 .address(part)
                 .ok_or_else(|| GpuError::Internal(format!("an index has no {part:?}")))
         };
-        let rows = self.count(result);
-        let (runtime, stream) = (self.runtime, self.stream);
-        let duplicate = self.control.word_address(result, ControlWord::Duplicate);
-        let overflow = self.control.word_address(result, ControlWord::Overflow);
-        self.kernels += 1;
+        let rows = self.frame.count(result);
+        let (runtime, stream) = (self.frame.runtime, self.frame.stream);
+        let duplicate = self
+            .frame
+            .control
+            .word_address(result, ControlWord::Duplicate);
+        let overflow = self
+            .frame
+            .control
+            .word_address(result, ControlWord::Overflow);
+        self.reports.kernels += 1;
         if !index.is_hash() {
             let [word] = words[..] else {
                 return Err(GpuError::Internal(
@@ -143,7 +131,7 @@ impl Run<'_> {
                 ));
             };
             let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
-            self.kernels += 2;
+            self.reports.kernels += 2;
             // SAFETY: the store has a word for every row of the capacity; offsets and entries were made
             // for this domain and capacity.
             return unsafe {
@@ -159,7 +147,7 @@ impl Run<'_> {
             };
         }
         let table = HashTable {
-            slots: self.sizes[result].slots,
+            slots: self.frame.results[result].sizes.slots,
             keys: new(Part::Keys)?,
             states: extra.address(Part::States).unwrap_or(DevicePtr::NULL),
         };
@@ -175,7 +163,7 @@ impl Run<'_> {
                 )
             } else {
                 let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
-                self.kernels += 2;
+                self.reports.kernels += 2;
                 primitives::build_ranges(
                     runtime, stream, &words, rows, table, offsets, entries, overflow,
                 )
@@ -187,29 +175,29 @@ impl Run<'_> {
         if self.sort_in_parts(sort)? {
             return Ok(());
         }
-        let fetch = cut(self.rows[sort.rows], sort);
+        let fetch = cut(self.frame.results[sort.rows].rows, sort);
         self.sort_here(sort, (sort.skip, fetch))
     }
 
     /// Sort the rows of a result where they lie; the output gets those of `cut`, skip and fetch.
     pub(in crate::exec) fn sort_here(&mut self, sort: &PreparedSort, cut: Cut) -> Result<()> {
         let (skip, fetch) = cut;
-        let input = self.rows[sort.rows];
-        self.check_numbered(sort.into, input)?;
-        if self.stores[sort.into].is_none() {
-            self.sizes[sort.into].capacity = fetch;
-            self.make(sort.into)?;
+        let input = self.frame.results[sort.rows].rows;
+        self.frame.check_numbered(sort.into, input)?;
+        if self.frame.results[sort.into].store.is_none() {
+            self.frame.results[sort.into].sizes.capacity = fetch;
+            self.frame.make(sort.into)?;
         }
-        let fetch = fetch.min(self.sizes[sort.into].capacity);
+        let fetch = fetch.min(self.frame.results[sort.into].sizes.capacity);
         if sort.keys.is_some() {
             self.key_words(sort, input)?;
             self.order_rows(sort, input)?;
         }
-        self.rows[sort.into] = fetch;
-        let bound = self.bound(sort.gather.source);
+        self.frame.results[sort.into].rows = fetch;
+        let bound = self.frame.bound(sort.gather.source);
         self.launch(&sort.gather, bound, (skip, fetch))?;
-        if let Some(store) = &mut self.stores[sort.into] {
-            store.drop_temporary(&mut self.recycler);
+        if let Some(store) = &mut self.frame.results[sort.into].store {
+            store.drop_temporary(&mut self.frame.recycler);
         }
         Ok(())
     }
@@ -225,9 +213,14 @@ impl Run<'_> {
             fill: None,
             temporary: true,
         }];
-        let purpose = self.name(sort.into);
-        let store = self.stores[sort.into].get_or_insert_default();
-        store.extend(&blocks, &mut self.recycler, self.stream, purpose)?;
+        let purpose = self.frame.name(sort.into);
+        let store = self.frame.results[sort.into].store.get_or_insert_default();
+        store.extend(
+            &blocks,
+            &mut self.frame.recycler,
+            self.frame.stream,
+            purpose,
+        )?;
         self.launch(keys, input, (0, 0))
     }
 
@@ -235,15 +228,15 @@ impl Run<'_> {
     pub(in crate::exec) fn words(&self, sort: &PreparedSort) -> Result<Vec<DevicePtr>> {
         let words = 0..sort.word_bits.len();
         words
-            .map(|w| self.address(sort.into, Part::KeyWord(w)))
+            .map(|w| self.frame.address(sort.into, Part::KeyWord(w)))
             .collect()
     }
 
     /// Order `input` rows by their key words.
     pub(in crate::exec) fn order_rows(&mut self, sort: &PreparedSort, input: u64) -> Result<()> {
         let words = self.words(sort)?;
-        let order = self.address(sort.into, Part::Order)?;
-        let rows = match self.count(sort.rows) {
+        let order = self.frame.address(sort.into, Part::Order)?;
+        let rows = match self.frame.count(sort.rows) {
             // The input may have been sized for more rows than were promised to this sort.
             RowCount::Device { count, most } => RowCount::Device {
                 count,
@@ -251,12 +244,12 @@ impl Run<'_> {
             },
             known => known,
         };
-        self.kernels += 1;
+        self.reports.kernels += 1;
         // SAFETY: every word array and the order have room for `input` rows.
         unsafe {
             primitives::sort_rows(
-                self.runtime,
-                self.stream,
+                self.frame.runtime,
+                self.frame.stream,
                 &words,
                 &sort.word_bits,
                 rows,

@@ -2,8 +2,8 @@
 //! room.
 
 use std::ops::Range;
+use std::time::Instant;
 
-use crate::codegen::Part;
 use crate::codegen::{ControlWord, Slot};
 use crate::device::LaunchConfig;
 use crate::error::{GpuError, Result};
@@ -11,14 +11,10 @@ use crate::exec::frame::control::Control;
 use crate::exec::frame::run::{Cut, MOST_ATTEMPTS, Run};
 use crate::exec::frame::trees::{TreeMemory, blocks_of};
 use crate::exec::portions::strides::{Scan, Span};
-use crate::exec::prepare::prepared::PreparedKernel;
+use crate::exec::prepare::kernel::PreparedKernel;
 use crate::graph::ResultId;
-
-/// May a kernel be launched over some rows of its source?
-pub(in crate::exec) fn in_strides(kernel: &PreparedKernel) -> bool {
-    let mut slots = kernel.template.slots();
-    slots.any(|slot| slot == Slot::FirstRow)
-}
+use crate::tables::Arrival;
+use crate::trace::Work;
 
 impl Run<'_> {
     pub(in crate::exec) fn launch(
@@ -37,41 +33,49 @@ impl Run<'_> {
         (skip, fetch): Cut,
     ) -> Result<()> {
         let complete = self.await_rows(kernel, span.end)?;
-        self.early_strides += u64::from(!complete);
+        self.reports.early_strides += u64::from(!complete);
         let blocks = blocks_of(kernel, span.rows());
         let tree = match &kernel.tree {
-            Some(layout) => Some(self.tree_memory(kernel, *layout, blocks)?),
+            Some(layout) => Some(TreeMemory::new(
+                kernel,
+                *layout,
+                blocks,
+                &mut self.frame.recycler,
+                self.frame.stream,
+            )?),
             None => None,
         };
-        let stop = self.stream.stop_place();
+        let stop = self.frame.stream.stop_place();
         let arguments = kernel.template.bytes(span.addresses(), |slot| match slot {
             Slot::Tree => tree.as_ref().map(TreeMemory::words),
             Slot::TreeBuffers => tree.as_ref().map(TreeMemory::buffers),
             Slot::StopWord => Some(stop.word.0),
             Slot::StopNumber => Some(stop.number),
-            Slot::Control => Some(self.control.address().0),
+            Slot::Control => Some(self.frame.control.address().0),
             Slot::SourceRows => Some(span.end),
             Slot::FirstRow => Some(span.first),
             Slot::Skip => Some(skip),
             Slot::Fetch => Some(fetch),
             Slot::Capacity(result) => {
                 let first = self.first_place(kernel, span, result);
-                self.sizes
+                self.frame
+                    .results
                     .get(result)
-                    .map(|s| s.capacity.saturating_add(first))
+                    .map(|r| r.sizes.capacity.saturating_add(first))
             }
-            Slot::TableSlots(result) => self.sizes.get(result).map(|s| s.slots),
-            Slot::Pairs(result) => self.sizes.get(result).map(|s| s.pairs),
+            Slot::TableSlots(result) => self.frame.results.get(result).map(|r| r.sizes.slots),
+            Slot::Pairs(result) => self.frame.results.get(result).map(|r| r.sizes.pairs),
             Slot::DistinctSlots(result, set) => {
-                self.sizes.get(result)?.distinct_slots.get(set).copied()
+                let sizes = &self.frame.results.get(result)?.sizes;
+                sizes.distinct_slots.get(set).copied()
             }
             Slot::Result(result, part) => {
                 let first = self.first_place(kernel, span, result);
-                let address = self.find(result, part)?.0;
+                let address = self.frame.find(result, part)?.0;
                 // The rows' own numbers bring a wrapped address back.
                 Some(match first {
                     0 => address,
-                    _ => address.wrapping_sub(first * self.unit(result, part)?),
+                    _ => address.wrapping_sub(first * self.frame.unit(result, part)?),
                 })
             }
             // Bound already: no run changes them.
@@ -82,43 +86,44 @@ impl Run<'_> {
             block: kernel.block_threads,
             shared_bytes: kernel.shared_bytes,
         };
-        self.kernels += 1;
+        self.reports.kernels += 1;
         // Held while the kernel runs, and for what it counts.
         if let Some(memory) = tree {
             // The strides of a step do not add up: of the last one there are counts.
-            self.trees.retain(|(step, _)| *step != self.step);
-            self.trees.push((self.step, memory));
+            self.reports
+                .trees
+                .retain(|(step, _)| *step != self.schedule.step);
+            self.reports.trees.push((self.schedule.step, memory));
         }
         // SAFETY: the bytes were laid out for this kernel; what they point to are results of this run with
         // the sizes that their layouts ask for, and columns and tables that the caller of the run holds. The
         // pool and the recycler hand out memory again only behind this launch.
         unsafe {
-            self.runtime
-                .device()
-                .launch(self.stream, &kernel.kernel, config, &arguments)
+            self.frame.runtime.device().launch(
+                self.frame.stream,
+                &kernel.kernel,
+                config,
+                &arguments,
+            )
         }
     }
 
     /// The number of the first row that a result has room for: of pieces that a kernel writes in place, that of the piece.
     fn first_place(&self, kernel: &PreparedKernel, span: &Span, result: ResultId) -> u64 {
-        match kernel.in_place && kernel.into == Some(result) && self.piecewise {
+        match kernel.in_place && kernel.into == Some(result) && self.schedule.piecewise {
             true => span.first,
             false => 0,
         }
     }
 
-    /// Bytes of a row of a part.
-    fn unit(&self, result: ResultId, part: Part) -> Option<u64> {
-        let mut sizes = self.stores.get(result)?.as_ref()?.parts();
-        sizes
-            .find(|size| size.part == part)
-            .map(|size| size.unit as u64)
-    }
-
     /// The scan of a kernel whose columns come in strides.
     pub(in crate::exec) fn scan<'k>(&self, kernel: &'k PreparedKernel) -> Option<Scan<'k>> {
         let streamed = !kernel.streamed.is_empty();
-        self.strides.as_ref().filter(|_| streamed)?.scan(kernel)
+        self.frame
+            .strides
+            .as_ref()
+            .filter(|_| streamed)?
+            .scan(kernel)
     }
 
     /// The scan of a kernel that goes over its source stride by stride: the columns, or the rows of the table, come so.
@@ -143,13 +148,13 @@ impl Run<'_> {
             return self.launch_over(kernel, &Span::some(kernel, first..end), (0, 0));
         }
         self.await_rows(kernel, end)?;
-        let Some(strides) = &mut self.strides else {
+        let Some(strides) = &mut self.frame.strides else {
             return Err(GpuError::Internal("strides without memory".into()));
         };
-        let span = strides.fetch(scan, number, self.runtime, self.stream)?;
+        let span = strides.fetch(scan, number, self.frame.runtime, self.frame.stream)?;
         self.launch_over(kernel, &span, (0, 0))?;
-        match &mut self.strides {
-            Some(strides) => strides.done(number, self.runtime, self.stream),
+        match &mut self.frame.strides {
+            Some(strides) => strides.done(number, self.frame.runtime, self.frame.stream),
             None => Ok(()),
         }
     }
@@ -173,17 +178,17 @@ impl Run<'_> {
         rows: u64,
         before: u64,
     ) -> Result<()> {
-        let shape = &self.prepared.shapes[into];
+        let shape = &self.frame.prepared.shapes[into];
         let mut scan = self.in_turn(kernel);
         let strides = scan.as_ref().map_or(1, Scan::count);
         let (mut number, mut before) = (0, before);
         let mut attempts = 0;
         while attempts < MOST_ATTEMPTS {
             self.launch_stride(kernel, rows, scan.as_mut(), number)?;
-            let words = self.control.read(self.stream)?;
+            let words = self.frame.control.read(self.frame.stream)?;
             if Control::word(&words, into, ControlWord::Overflow) != 0 {
-                self.check_growth(into)?;
-                self.grow_groups(into)?;
+                self.frame.check_growth(into)?;
+                self.frame.grow_groups(into)?;
                 if let Some(scan) = &mut scan {
                     scan.restart();
                 }
@@ -192,12 +197,13 @@ impl Run<'_> {
                 continue;
             }
             let count = Control::word(&words, into, ControlWord::Count);
-            if shape.appends() && count > self.sizes[into].capacity {
+            if shape.appends() && count > self.frame.results[into].sizes.capacity {
                 // As many rows of every stride as of those so far.
                 let all = (count / (number + 1)).saturating_mul(strides);
-                self.make_room(into, count, all.max(count), before)?;
-                self.control
-                    .set(self.stream, into, ControlWord::Count, before)?;
+                self.frame.make_room(into, count, all.max(count), before)?;
+                self.frame
+                    .control
+                    .set(self.frame.stream, into, ControlWord::Count, before)?;
                 attempts += 1;
                 continue;
             }
@@ -207,13 +213,13 @@ impl Run<'_> {
                 continue;
             }
             if !shape.appends() {
-                self.rows[into] = self.sizes[into].capacity;
-                return self.check_unique(&words, into);
+                self.frame.results[into].rows = self.frame.results[into].sizes.capacity;
+                return self.frame.check_unique(&words, into);
             }
-            self.rows[into] = count;
+            self.frame.results[into].rows = count;
             return Ok(());
         }
-        Err(self.hopeless(into))
+        Err(self.frame.hopeless(into))
     }
 
     /// Launch over some rows of a table; what comes of them, as there are at most so many, finds room.
@@ -235,24 +241,54 @@ impl Run<'_> {
         scan: Option<&mut Scan<'_>>,
         number: u64,
     ) -> Result<()> {
-        self.launch_stride(kernel, self.bound(kernel.source), scan, number)?;
+        self.launch_stride(kernel, self.frame.bound(kernel.source), scan, number)?;
         self.check_filled(kernel, into)
     }
 
     /// How many rows a launch made, for which there must have been room.
     fn check_filled(&mut self, kernel: &PreparedKernel, into: ResultId) -> Result<()> {
-        let words = self.control.read(self.stream)?;
-        self.rows[into] = match kernel.in_place && self.piecewise {
+        let words = self.frame.control.read(self.frame.stream)?;
+        self.frame.results[into].rows = match kernel.in_place && self.schedule.piecewise {
             // All rows of the piece; the count is the number of the row behind them.
-            true => self.sizes[into].capacity,
+            true => self.frame.results[into].sizes.capacity,
             false => Control::word(&words, into, ControlWord::Count),
         };
-        if self.rows[into] > self.sizes[into].capacity {
+        if self.frame.results[into].rows > self.frame.results[into].sizes.capacity {
             return Err(GpuError::Internal(format!(
                 "a stride gave {} more rows than it has",
-                self.name(into)
+                self.frame.name(into)
             )));
         }
         Ok(())
+    }
+
+    /// Wait until all rows before row `end` of the table that a kernel goes over have come. False when others are still to come.
+    pub(in crate::exec) fn await_rows(
+        &mut self,
+        kernel: &PreparedKernel,
+        end: u64,
+    ) -> Result<bool> {
+        match &kernel.arrival {
+            None => Ok(true),
+            Some(arrival) => self.await_arrival(arrival, end),
+        }
+    }
+
+    /// Wait until all tables have come.
+    pub(in crate::exec) fn await_tables(&mut self) -> Result<()> {
+        match &self.frame.prepared.early {
+            None => Ok(()),
+            Some(early) => self.await_arrival(&early.arrival, early.rows).map(|_| ()),
+        }
+    }
+
+    fn await_arrival(&mut self, arrival: &Arrival, end: u64) -> Result<bool> {
+        let begin = Instant::now();
+        let trace = self.frame.runtime.trace().filter(|_| !arrival.has(end));
+        let _waits = trace.map(|trace| trace.thread(Work::Wait, "rows to come"));
+        let device = self.frame.runtime.device();
+        let complete = arrival.wait(end, device.as_ref(), self.frame.stream)?;
+        self.reports.waited += begin.elapsed();
+        Ok(complete)
     }
 }

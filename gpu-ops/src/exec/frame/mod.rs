@@ -5,10 +5,10 @@ pub(super) mod control;
 pub(super) mod execute;
 pub(super) mod finish;
 pub(super) mod head;
+pub(super) mod kept_indexes;
 pub(super) mod launch;
 pub(super) mod provide;
+pub(super) mod results;
 pub(super) mod run;
 pub(super) mod storage;
 pub(super) mod trees;
-
-pub use trees::TreeMetrics;

@@ -1,13 +1,14 @@
 //! Room for results: before a pipeline as much as it may need, later as much as it turned out to need.
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::error::{GpuError, Result};
+use crate::exec::frame::results::Frame;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::node::replan::Outgrown;
 use crate::exec::prepare::blocks::slots_of_sets;
-use crate::exec::prepare::prepared::{Hint, Lent};
+use crate::exec::prepare::hints::sizes_by;
+use crate::exec::prepare::prepared::Lent;
+use crate::exec::prepare::replan::Outgrown;
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
 use crate::primitives::slots_for;
@@ -22,8 +23,8 @@ const MOST_NUMBERED: u64 = u32::MAX as u64 - 1;
 impl<'a> Run<'a> {
     /// Make room for up to `rows` more rows of a result, or for its table.
     pub(in crate::exec) fn provide(&mut self, into: ResultId, rows: u64) -> Result<()> {
-        let shape = &self.prepared.shapes[into];
-        let present = self.stores[into].is_some();
+        let shape = &self.frame.prepared.shapes[into];
+        let present = self.frame.results[into].store.is_some();
         if let Shape::Groups {
             slots,
             distinct_words,
@@ -35,14 +36,14 @@ impl<'a> Run<'a> {
             if present {
                 return Ok(());
             }
-            self.sizes[into] = match self.hint(into) {
+            self.frame.results[into].sizes = match self.frame.hint(into) {
                 Some(hint) => sizes_by(shape, hint),
                 None => Sizes {
                     distinct_slots: slots_of_sets(
                         distinct_words,
                         rows,
-                        self.prepared.graph.results[into].estimate,
-                        self.recycler.pool().available(),
+                        self.frame.prepared.graph.results[into].estimate,
+                        self.frame.recycler.pool().available(),
                     ),
                     ..match regrouped {
                         Some(of) => self.room_for_groups(*of, *slots, rows),
@@ -56,39 +57,40 @@ impl<'a> Run<'a> {
                     }
                 },
             };
-            if let (Some(outgrown), None) = (self.outgrown(into), regrouped) {
-                outgrown.raise(&mut self.sizes[into]);
+            if let (Some(outgrown), None) = (self.frame.outgrown(into), regrouped) {
+                outgrown.raise(&mut self.frame.results[into].sizes);
             }
-            return self.make(into);
+            return self.frame.make(into);
         }
         if let (Shape::Index(index), false) = (shape, shape.appends()) {
             if present {
                 return Ok(());
             }
-            self.sizes[into].capacity = index.domain;
-            return self.make(into);
+            self.frame.results[into].sizes.capacity = index.domain;
+            return self.frame.make(into);
         }
-        if let Some(lent) = self.lent(into) {
-            self.check_numbered(into, lent.rows)?;
-            self.sizes[into].capacity = lent.rows;
-            return self.make(into);
+        if let Some(lent) = self.frame.lent(into) {
+            self.frame.check_numbered(into, lent.rows)?;
+            self.frame.results[into].sizes.capacity = lent.rows;
+            return self.frame.make(into);
         }
-        if let Some(hint) = self.hint(into) {
+        if let Some(hint) = self.frame.hint(into) {
             if present {
                 return Ok(());
             }
-            self.sizes[into] = sizes_by(shape, hint);
-            self.check_numbered(into, self.sizes[into].capacity)?;
-            return self.make(into);
+            self.frame.results[into].sizes = sizes_by(shape, hint);
+            self.frame
+                .check_numbered(into, self.frame.results[into].sizes.capacity)?;
+            return self.frame.make(into);
         }
-        let before = self.rows[into];
+        let before = self.frame.results[into].rows;
         let all = before.saturating_add(rows);
-        let share = (self.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
+        let share = (self.frame.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
         let roomy = share / (shape.row_bytes() as u64).max(1);
         let mut wanted = if all <= roomy {
             all
         } else {
-            let estimate = self.prepared.graph.results[into].estimate;
+            let estimate = self.frame.prepared.graph.results[into].estimate;
             let expected = estimate.saturating_add(estimate / 2);
             all.min(expected.max(LEAST_ROWS.min(roomy)))
         };
@@ -96,22 +98,24 @@ impl<'a> Run<'a> {
             wanted = wanted.min(MOST_NUMBERED);
         }
         if !present {
-            self.sizes[into].capacity = wanted;
-            self.make(into)
-        } else if wanted > self.sizes[into].capacity {
-            if self.in_parts {
+            self.frame.results[into].sizes.capacity = wanted;
+            self.frame.make(into)
+        } else if wanted > self.frame.results[into].sizes.capacity {
+            if self.schedule.in_parts {
                 // More parts follow: rows are not to be moved for each.
-                wanted = wanted.max(self.sizes[into].capacity.saturating_mul(2));
+                wanted = wanted.max(self.frame.results[into].sizes.capacity.saturating_mul(2));
             }
             if shape.numbers_rows() {
                 wanted = wanted.min(MOST_NUMBERED);
             }
-            self.resize(into, wanted, before)
+            self.frame.resize(into, wanted, before)
         } else {
             Ok(())
         }
     }
+}
 
+impl<'a> Frame<'a> {
     pub(in crate::exec) fn check_numbered(&self, result: ResultId, rows: u64) -> Result<()> {
         if rows <= MOST_NUMBERED || !self.prepared.shapes[result].numbers_rows() {
             return Ok(());
@@ -124,7 +128,7 @@ impl<'a> Run<'a> {
 
     /// Allocate what a result needs before its pipeline.
     pub(in crate::exec) fn make(&mut self, result: ResultId) -> Result<()> {
-        let mut blocks = self.prepared.shapes[result].filling(&self.sizes[result]);
+        let mut blocks = self.prepared.shapes[result].filling(&self.results[result].sizes);
         let name = self.name(result);
         let mut store = Store::default();
         if let Some(Lent { parts, .. }) = self.lent(result) {
@@ -152,7 +156,7 @@ impl<'a> Run<'a> {
                 }
             }
         }
-        self.stores[result] = Some(store);
+        self.results[result].store = Some(store);
         Ok(())
     }
 
@@ -164,12 +168,12 @@ impl<'a> Run<'a> {
         keep: u64,
     ) -> Result<()> {
         self.check_numbered(result, capacity)?;
-        let old = self.stores[result].take();
-        self.sizes[result].capacity = capacity;
+        let old = self.results[result].store.take();
+        self.results[result].sizes.capacity = capacity;
         match old {
             Some(old) if keep > 0 => {
                 self.make(result)?;
-                if let Some(new) = &self.stores[result] {
+                if let Some(new) = &self.results[result].store {
                     new.copy_rows(&old, keep, self.stream)?;
                 }
                 old.release(&mut self.recycler);
@@ -192,7 +196,7 @@ impl<'a> Run<'a> {
     /// May a table that overflowed be made anew, larger and empty? Not when rows of an earlier part were in it, and once
     /// not when it would be too large for device memory: then rows had better be aggregated in parts.
     pub(in crate::exec) fn check_growth(&self, result: ResultId) -> Result<()> {
-        let sizes = &self.sizes[result];
+        let sizes = &self.results[result].sizes;
         let room = self.prepared.graph.group_room;
         let beyond = match (&self.prepared.shapes[result], room) {
             (
@@ -211,7 +215,7 @@ impl<'a> Run<'a> {
             }
             _ => false,
         };
-        if !self.added[result] && (!beyond || self.outgrown(result).is_some()) {
+        if !self.results[result].added && (!beyond || self.outgrown(result).is_some()) {
             return Ok(());
         }
         Err(GpuError::GroupsOutgrown {
@@ -233,7 +237,7 @@ impl<'a> Run<'a> {
             return 2;
         };
         let slot = (slot_bytes + key_words * 8) as u64;
-        let bytes = self.sizes[result].slots.saturating_mul(4 * slot);
+        let bytes = self.results[result].sizes.slots.saturating_mul(4 * slot);
         let share = (self.recycler.pool().available() / SHARE_OF_MEMORY) as u64;
         let room = self.prepared.graph.group_room;
         match bytes <= room.map_or(share, |room| room.states.min(share)) {
@@ -258,14 +262,14 @@ impl<'a> Run<'a> {
             return Err(GpuError::Internal("a dense group table overflowed".into()));
         }
         let growth = self.growth(result);
-        let sizes = &mut self.sizes[result];
+        let sizes = &mut self.results[result].sizes;
         if hashed {
             sizes.slots = sizes.slots.saturating_mul(growth);
         }
         for slots in &mut sizes.distinct_slots {
             *slots = slots.saturating_mul(4);
         }
-        if let Some(old) = self.stores[result].take() {
+        if let Some(old) = self.results[result].store.take() {
             old.release(&mut self.recycler);
         }
         self.make(result)?;
@@ -294,32 +298,4 @@ impl<'a> Run<'a> {
         let wanted = if fits { wanted.min(most) } else { count };
         self.resize(into, wanted, keep)
     }
-}
-
-/// The sizes that a result gets for what an earlier run found out; slots of indexes follow once their rows are there.
-pub(in crate::exec) fn sizes_by(shape: &Shape, hint: &Hint) -> Sizes {
-    match shape {
-        Shape::Groups { regrouped, .. } => Sizes {
-            capacity: match regrouped {
-                Some(_) => with_slack(hint.rows),
-                None => 0,
-            },
-            slots: hint.slots,
-            distinct_slots: hint.distinct_slots.clone(),
-            ..Sizes::default()
-        },
-        Shape::Index(index) if !index.appends() => Sizes {
-            capacity: index.domain,
-            ..Sizes::default()
-        },
-        _ => Sizes {
-            capacity: with_slack(hint.rows),
-            ..Sizes::default()
-        },
-    }
-}
-
-/// A little more than last time; counts cannot change over the same columns, but nothing relies on it.
-pub(in crate::exec) fn with_slack(rows: u64) -> u64 {
-    rows.saturating_add(rows / 8).saturating_add(64)
 }

@@ -465,7 +465,8 @@ mod tests {
     use super::*;
     use crate::device::Device;
     use crate::device::emulated::EmulatedDevice;
-    use crate::exec::prepare::shapes::{ColumnShape, Shape, Sizes};
+    use crate::exec::prepare::part_sizes::ColumnShape;
+    use crate::exec::prepare::shapes::{Shape, Sizes};
 
     #[test]
     fn dead_blocks_are_used_again_and_rows_move() {

@@ -1,7 +1,6 @@
 //! Collected rows of an aggregation: numbered, sorted or partitioned by key before they are added up.
 
-use crate::codegen::Part;
-use crate::codegen::{ControlWord, RegroupedLayout};
+use crate::codegen::{ControlWord, Part, RegroupedLayout};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order};
 use crate::exec::frame::control::Control;
@@ -25,7 +24,7 @@ impl Run<'_> {
         result: ResultId,
         rows: &CollectedShape,
     ) -> Result<()> {
-        self.sizes[result].pairs = self.sizes[result].capacity;
+        self.frame.results[result].sizes.pairs = self.frame.results[result].sizes.capacity;
         if rows.how.numbers() {
             self.number(result, rows)?;
             self.mark("find")?;
@@ -35,23 +34,30 @@ impl Run<'_> {
         }
         if rows.how.sorts_keys() {
             let keys = Keys {
-                ptr: self.address(result, Part::KeyWord(0))?,
+                ptr: self.frame.address(result, Part::KeyWord(0))?,
                 width: rows.key_bytes,
             };
-            let starts = self.address(result, Part::Starts)?;
-            let groups = self.control.word_address(result, ControlWord::Pairs);
-            let count = self.count(result);
-            self.kernels += 1;
+            let starts = self.frame.address(result, Part::Starts)?;
+            let groups = self.frame.control.word_address(result, ControlWord::Pairs);
+            let count = self.frame.count(result);
+            self.reports.kernels += 1;
             // SAFETY: the store has a key a row of the capacity and one start more.
             unsafe {
-                primitives::run_lengths(self.runtime, self.stream, keys, count, starts, groups)?;
+                primitives::run_lengths(
+                    self.frame.runtime,
+                    self.frame.stream,
+                    keys,
+                    count,
+                    starts,
+                    groups,
+                )?;
             }
         }
-        self.pairs[result] = match self.hint(result) {
+        self.frame.results[result].pairs = match self.frame.hint(result) {
             Some(hint) => hint.pairs,
             None if rows.how.partitions() || rows.how == Regroup::Table => 0,
             None => {
-                let words = self.control.read(self.stream)?;
+                let words = self.frame.control.read(self.frame.stream)?;
                 Control::word(&words, result, ControlWord::Pairs)
             }
         };
@@ -60,19 +66,21 @@ impl Run<'_> {
 
     /// Give each row the number of its group, in a table that grows until all groups fit.
     fn number(&mut self, result: ResultId, rows: &CollectedShape) -> Result<()> {
-        let capacity = self.sizes[result].capacity;
-        self.sizes[result].slots = match self.hint(result) {
+        let capacity = self.frame.results[result].sizes.capacity;
+        self.frame.results[result].sizes.slots = match self.frame.hint(result) {
             Some(hint) => hint.slots,
             None => rows
                 .slots
-                .min(primitives::slots_for(self.rows[result]).max(32)),
+                .min(primitives::slots_for(self.frame.results[result].rows).max(32)),
         };
-        let ids = self.extra(result, vec![PartSize::new(Part::Ids, 4, capacity)], false)?;
+        let ids = self
+            .frame
+            .extra(result, vec![PartSize::new(Part::Ids, 4, capacity)], false)?;
         for _ in 0..MOST_ATTEMPTS {
-            let slots = self.sizes[result].slots;
+            let slots = self.frame.results[result].sizes.slots;
             let [table, groups] = rows.table_parts(slots);
-            let table = self.extra(result, table, true)?;
-            let groups = self.extra(result, groups, false)?;
+            let table = self.frame.extra(result, table, true)?;
+            let groups = self.frame.extra(result, groups, false)?;
             let part = |store: &Store, part: Part| {
                 store.address(part).ok_or_else(|| {
                     GpuError::Internal(format!("numbers of groups without {part:?}"))
@@ -85,45 +93,49 @@ impl Run<'_> {
                 numbers: part(&table, Part::Ids)?,
                 dense: part(&groups, Part::GroupKeys)?,
                 room: slots,
-                count: self.control.word_address(result, ControlWord::Pairs),
-                overflow: self.control.word_address(result, ControlWord::Overflow),
+                count: self.frame.control.word_address(result, ControlWord::Pairs),
+                overflow: self
+                    .frame
+                    .control
+                    .word_address(result, ControlWord::Overflow),
             };
             let keys = Keys {
-                ptr: self.address(result, Part::KeyWord(0))?,
+                ptr: self.frame.address(result, Part::KeyWord(0))?,
                 width: rows.key_bytes,
             };
-            let count = self.count(result);
-            self.kernels += 1;
+            let count = self.frame.count(result);
+            self.reports.kernels += 1;
             // SAFETY: the stores have room for these slots and for the result's capacity.
             unsafe {
                 primitives::number_groups(
-                    self.runtime,
-                    self.stream,
+                    self.frame.runtime,
+                    self.frame.stream,
                     keys,
                     count,
                     &numbers,
                     part(&ids, Part::Ids)?,
                 )?;
             }
-            let full = self.careful() && {
-                let words = self.control.read(self.stream)?;
+            let full = self.frame.careful() && {
+                let words = self.frame.control.read(self.frame.stream)?;
                 Control::word(&words, result, ControlWord::Overflow) != 0
             };
-            table.release(&mut self.recycler);
+            table.release(&mut self.frame.recycler);
             if !full {
-                self.sizes[result].pairs = slots;
-                if let Some(store) = &mut self.stores[result] {
+                self.frame.results[result].sizes.pairs = slots;
+                if let Some(store) = &mut self.frame.results[result].store {
                     store.join(ids);
                     store.join(groups);
                 }
                 return Ok(());
             }
-            groups.release(&mut self.recycler);
-            self.sizes[result].slots = slots.saturating_mul(4);
-            self.control
-                .set(self.stream, result, ControlWord::Overflow, 0)?;
+            groups.release(&mut self.frame.recycler);
+            self.frame.results[result].sizes.slots = slots.saturating_mul(4);
+            self.frame
+                .control
+                .set(self.frame.stream, result, ControlWord::Overflow, 0)?;
         }
-        Err(self.hopeless(result))
+        Err(self.frame.hopeless(result))
     }
 
     /// Sort or partition the rows.
@@ -131,10 +143,10 @@ impl Run<'_> {
         let (digits, bits) = if rows.how.partitions() {
             (Digits::Hash, 0..rows.bits)
         } else if rows.how == Regroup::SortNumbers {
-            let groups = match self.hint(result) {
+            let groups = match self.frame.hint(result) {
                 Some(hint) => hint.pairs,
                 None => {
-                    let words = self.control.read(self.stream)?;
+                    let words = self.frame.control.read(self.frame.stream)?;
                     Control::word(&words, result, ControlWord::Pairs)
                 }
             };
@@ -144,7 +156,7 @@ impl Run<'_> {
             (Digits::Key, 0..rows.key_bits)
         };
         let how = Arrangement {
-            parts: rows.arranged_parts(self.sizes[result].capacity),
+            parts: rows.arranged_parts(self.frame.results[result].sizes.capacity),
             by: match rows.how {
                 Regroup::SortNumbers => Part::Ids,
                 _ => Part::KeyWord(0),
@@ -166,9 +178,9 @@ impl Run<'_> {
         groups: u64,
         rows: u64,
     ) -> Sizes {
-        let known = self.pairs[of.rows].max(1);
+        let known = self.frame.results[of.rows].pairs.max(1);
         // A part of the rows has its share of the groups.
-        let all = self.spread_rows[of.rows];
+        let all = self.frame.results[of.rows].all_rows;
         let groups = match all > 0 {
             true => (u128::from(groups) * u128::from(rows) / u128::from(all)) as u64,
             false => groups,

@@ -10,15 +10,14 @@
 //! A row of `w` bytes, key and arguments, crosses the link twice: `2^30` rows of a key of 4 and an argument of 4 bytes are 8.6 GB
 //! each way, 0.31 s at 55 GB/s. A table in host memory would take a read and a write of a sector of 32 bytes a row at random.
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::loops::Loop;
-use crate::exec::portions::partitions::{BITS, Spread, SpreadBy};
-use crate::exec::prepare::prepared::PreparedKernel;
+use crate::exec::portions::spread::{BITS, Spread, SpreadBy};
+use crate::exec::prepare::kernel::PreparedKernel;
 use crate::exec::prepare::shapes::{CollectedShape, Shape};
 use crate::graph::ResultId;
 use crate::primitives::{Digits, Keys};
@@ -39,7 +38,7 @@ struct Groups<'l> {
 impl Run<'_> {
     /// The collected rows' shape and their groups, when these can be made part by part, and the loop that does it.
     fn grouping(&self, rows: ResultId) -> Option<(&CollectedShape, ResultId, Loop)> {
-        let shapes = &self.prepared.shapes;
+        let shapes = &self.frame.prepared.shapes;
         let Shape::Collected(collected) = &shapes[rows] else {
             return None;
         };
@@ -52,7 +51,7 @@ impl Run<'_> {
             _ => false,
         };
         let states = shapes.iter().position(adds_up)?;
-        let plan = Loop::over(self.prepared, self.step, &[rows, states])?;
+        let plan = Loop::over(self.frame.prepared, self.schedule.step, &[rows, states])?;
         Some((collected, states, plan))
     }
 
@@ -73,8 +72,14 @@ impl Run<'_> {
         for number in 0..pieces.count() {
             let filled = self.fill_piece(into, &mut pieces, number)?;
             let by = self.by_hash(into, &filled, 0)?;
-            self.spread_piece(into, &filled, self.rows[into], &by, &mut spread)?;
-            filled.release(&mut self.recycler);
+            self.spread_piece(
+                into,
+                &filled,
+                self.frame.results[into].rows,
+                &by,
+                &mut spread,
+            )?;
+            filled.release(&mut self.frame.recycler);
         }
         self.mark("transform")?;
         self.aggregate_spread(into, spread)?;
@@ -83,22 +88,22 @@ impl Run<'_> {
 
     /// Aggregate rows that have been collected in parts, when they are too many; whether that was done.
     pub(in crate::exec) fn regroup_in_parts(&mut self, into: ResultId) -> Result<bool> {
-        let rows = self.rows[into];
-        if !self.exceeds_part(into, rows) || self.grouping(into).is_none() {
+        let rows = self.frame.results[into].rows;
+        if !self.frame.exceeds_part(into, rows) || self.grouping(into).is_none() {
             return Ok(false);
         }
         let mut spread = Spread::default();
-        let most = self.piece_rows(into);
+        let most = self.frame.piece_rows(into);
         let mut first = 0;
         while first < rows {
             let end = (first + most).min(rows);
             let piece = self.load_piece(into, first..end)?;
             let by = self.by_hash(into, &piece, 0)?;
             self.spread_piece(into, &piece, end - first, &by, &mut spread)?;
-            piece.release(&mut self.recycler);
+            piece.release(&mut self.frame.recycler);
             first = end;
         }
-        self.let_go(into);
+        self.frame.let_go(into);
         self.mark("transform")?;
         self.aggregate_spread(into, spread)?;
         Ok(true)
@@ -106,7 +111,7 @@ impl Run<'_> {
 
     /// By the hash bits of a piece's keys: the highest at level 0.
     fn by_hash(&self, rows: ResultId, piece: &Store, level: u32) -> Result<SpreadBy> {
-        let Shape::Collected(collected) = &self.prepared.shapes[rows] else {
+        let Shape::Collected(collected) = &self.frame.prepared.shapes[rows] else {
             return Err(GpuError::Internal("parts of no collected rows".into()));
         };
         let width = collected.key_bytes;
@@ -129,8 +134,8 @@ impl Run<'_> {
             ));
         };
         let plan = self.begin_loop(&[rows, states])?;
-        self.spread_rows[rows] = spread.rows();
-        let copies = self.runtime.lease_stream()?;
+        self.frame.results[rows].all_rows = spread.rows();
+        let copies = self.frame.runtime.lease_stream()?;
         let groups = Groups {
             rows,
             states,
@@ -175,13 +180,15 @@ impl Run<'_> {
             self.take_part(groups.rows, staged)?;
             self.finish(groups.rows)?;
             for word in [ControlWord::Count, ControlWord::Overflow] {
-                self.control.set(self.stream, groups.states, word, 0)?;
+                self.frame
+                    .control
+                    .set(self.frame.stream, groups.states, word, 0)?;
             }
-            self.rows[groups.states] = 0;
+            self.frame.results[groups.states].rows = 0;
             self.run_inside(groups.plan)?;
-            self.group_parts += 1;
-            self.let_go(groups.rows);
-            self.let_go(groups.states);
+            self.reports.group_parts += 1;
+            self.frame.let_go(groups.rows);
+            self.frame.let_go(groups.states);
         }
         Ok(())
     }
@@ -189,8 +196,8 @@ impl Run<'_> {
     /// Rows of a part: where a hash table has their groups, no more than a table of this share of the budget has room for.
     fn part_rows(&self, groups: &Groups<'_>) -> u64 {
         const SHARE_FOR_TABLE: u64 = 4;
-        let most = self.piece_rows(groups.rows);
-        match &self.prepared.shapes[groups.states] {
+        let most = self.frame.piece_rows(groups.rows);
+        match &self.frame.prepared.shapes[groups.states] {
             Shape::Groups {
                 collected: Some(_),
                 slot_bytes,
@@ -198,7 +205,7 @@ impl Run<'_> {
                 ..
             } => {
                 let slot = (slot_bytes + key_words * 8 + 4) as u64;
-                let table = self.recycler.pool().budget() as u64 / SHARE_FOR_TABLE;
+                let table = self.frame.recycler.pool().budget() as u64 / SHARE_FOR_TABLE;
                 // Between two and four slots a row.
                 most.min(table / (4 * slot)).max(LEAST_ROWS)
             }
@@ -208,7 +215,7 @@ impl Run<'_> {
 
     /// Has the keys' hash bits for another level?
     fn has_level(&self, rows: ResultId, level: u32) -> bool {
-        match &self.prepared.shapes[rows] {
+        match &self.frame.prepared.shapes[rows] {
             Shape::Collected(collected) => hash_bits(collected.key_bytes) >= (level + 1) * BITS,
             _ => false,
         }
@@ -225,7 +232,7 @@ impl Run<'_> {
     ) -> Result<Spread> {
         let mut finer = Spread::default();
         let partition = partition..partition + 1;
-        let (all, most) = (spread.rows_of(&partition), self.piece_rows(rows));
+        let (all, most) = (spread.rows_of(&partition), self.frame.piece_rows(rows));
         let mut first = 0;
         while first < all {
             let end = (first + most).min(all);
@@ -233,7 +240,7 @@ impl Run<'_> {
             let piece = self.staged(staged)?;
             let by = self.by_hash(rows, &piece, level)?;
             self.spread_piece(rows, &piece, end - first, &by, &mut finer)?;
-            piece.release(&mut self.recycler);
+            piece.release(&mut self.frame.recycler);
             first = end;
         }
         self.settle(&mut finer)?;

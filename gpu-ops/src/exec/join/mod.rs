@@ -2,5 +2,6 @@
 
 pub(super) mod pairs;
 pub(super) mod partitioned;
+pub(super) mod sides;
 pub(super) mod spill;
 pub(super) mod split;

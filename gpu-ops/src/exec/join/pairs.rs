@@ -1,85 +1,17 @@
 //! Joins of two sides that lie in memory: their rows are partitioned or sorted, then paired.
 
-use crate::codegen::Part;
-use crate::codegen::{ControlWord, JoinKeys};
-use crate::device::DeviceInfo;
+use crate::codegen::{ControlWord, JoinKeys, Part};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order, apart};
 use crate::exec::frame::control::Control;
-use crate::exec::frame::provide::with_slack;
 use crate::exec::frame::run::{MOST_ATTEMPTS, Run};
 use crate::exec::frame::storage::Store;
-use crate::exec::prepare::part_sizes::{PartSize, arranged_parts, pair_parts};
-use crate::exec::prepare::shapes::{ColumnShape, IndexShape, JoinShape, Shape};
+use crate::exec::prepare::hints::with_slack;
+use crate::exec::prepare::join_bits::{JoinBits, digits, moved};
+use crate::exec::prepare::part_sizes::{ColumnShape, arranged_parts, pair_parts};
+use crate::exec::prepare::shapes::{IndexShape, JoinShape, Shape};
 use crate::graph::{ProbeKind, ResultId};
 use crate::primitives::{self, Digits, Keys, PairKind, PairList, Partitions, Rooms, Side};
-
-/// Most bits that a dense partition leaves of a code: its array has as many places, of two bytes each.
-const MOST_ARRAY_BITS: u32 = 13;
-/// An array over the codes of a partition has fewer than so many places for each row. Codes with larger gaps are apt to have
-/// them at regular distances (every fourth number, eight of 32), so that some partitions by their lowest bits would be
-/// empty and others so much larger; hashes know no such distances.
-const PLACES_FOR_A_ROW: u64 = 2;
-
-/// By which hash bits two sides are partitioned to be joined.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::exec) struct JoinBits {
-    /// So many of the lowest are the same for all rows at hand, which are one of `2^known` parts of their sides.
-    pub(in crate::exec) known: u32,
-    /// By so many above these.
-    pub(in crate::exec) bits: u32,
-    /// Not of hashes but of the codes themselves, which are so dense that an array over those of a partition takes the place
-    /// of its hash table.
-    pub(in crate::exec) dense: bool,
-}
-
-impl JoinBits {
-    /// Hash bits of all rows of the sides.
-    pub(in crate::exec) fn of_all(bits: u32) -> Self {
-        Self {
-            bits,
-            ..Self::default()
-        }
-    }
-
-    /// The bits for so many build rows, of which `known` hash bits are the same. Rows that were split by hash are never
-    /// dense: they are spread over all arrays.
-    pub(in crate::exec) fn of_rows(
-        rows: u64,
-        keys: JoinKeys,
-        known: u32,
-        device: &DeviceInfo,
-    ) -> Self {
-        let bits = primitives::partition_bits(rows, keys.width, device);
-        let codes = 1u64.checked_shl(keys.bits);
-        let filled = codes.is_some_and(|codes| codes < rows.saturating_mul(PLACES_FOR_A_ROW));
-        let fits = keys.width <= 8 && keys.bits <= bits + MOST_ARRAY_BITS;
-        Self {
-            known,
-            bits,
-            dense: !keys.join.sorts() && known == 0 && fits && filled,
-        }
-    }
-}
-
-/// What the keys of a side with these columns are partitioned by, or sorted by, to be joined then.
-pub(in crate::exec) fn digits(columns: &[ColumnShape], keys: JoinKeys, bits: JoinBits) -> Digits {
-    let parts = || arranged_parts(columns, keys, bits.bits, 0, false);
-    // Unless a column is read from the keys, the join is all that looks at them from here on.
-    let only_joined = !columns.iter().any(|column| column.twin);
-    if keys.join.sorts() || bits.dense {
-        Digits::Key
-    } else if only_joined && primitives::keeps_hashes(keys.width, moved(&parts()), bits.bits) {
-        Digits::KeptHash
-    } else {
-        Digits::Hash
-    }
-}
-
-/// How many parts move with the keys.
-fn moved(parts: &[PartSize]) -> usize {
-    parts.iter().filter(|size| size.part.moves()).count()
-}
 
 impl Run<'_> {
     /// Bring the entries of an index into the order in which they are joined.
@@ -91,11 +23,12 @@ impl Run<'_> {
         let Some(keys) = index.join else {
             return Err(GpuError::Internal("an index that is not joined".into()));
         };
-        let device = self.runtime.device().info();
+        let device = self.frame.runtime.device().info();
         // As the run before: what it learned holds for the same bits.
         let rows = self
+            .frame
             .hint(result)
-            .map_or(self.rows[result], |hint| hint.rows);
+            .map_or(self.frame.results[result].rows, |hint| hint.rows);
         let bits = JoinBits::of_rows(rows, keys, 0, device);
         if self.split_index(result, index)? {
             return Ok(());
@@ -121,10 +54,10 @@ impl Run<'_> {
         const PLACES: u64 = 5;
         /// Partitions begin at multiples of so many rows, with their values at whole sectors.
         const STEP: u32 = 8;
-        let hint = self.hint(result)?;
+        let hint = self.frame.hint(result)?;
         let parts = arranged_parts(columns, keys, bits.bits, 0, true);
         if keys.join.sorts()
-            || self.ahead
+            || self.schedule.ahead
             || bits.known != 0
             || hint.bits != bits
             || hint.largest.last == 0
@@ -152,47 +85,47 @@ impl Run<'_> {
         join: &JoinShape,
     ) -> Result<()> {
         let keys = join.matches.keys;
-        let bits = self.sizes[join.index].bits;
+        let bits = self.frame.results[join.index].sizes.bits;
         let rooms = self.rooms(result, columns, keys, bits);
         self.arrange_side(result, columns, keys, bits, rooms)?;
-        let unique = match &self.prepared.shapes[join.index] {
+        let unique = match &self.frame.prepared.shapes[join.index] {
             Shape::Index(index) => index.unique,
             _ => false,
         };
         // Enough at the first attempt when no row has several pairs.
-        let mut room = match self.hint(result) {
+        let mut room = match self.frame.hint(result) {
             Some(hint) => with_slack(hint.pairs),
             // Parts differ in rows, but not in room: what one had is right for the next.
-            None if self.ahead => self.sizes[result].capacity,
-            None => self.rows[result],
+            None if self.schedule.ahead => self.frame.results[result].sizes.capacity,
+            None => self.frame.results[result].rows,
         };
         let once = unique || matches!(join.matches.kind, ProbeKind::Semi | ProbeKind::Anti);
         for _ in 0..MOST_ATTEMPTS {
-            self.sizes[result].pairs = room;
-            let list = self.extra(result, pair_parts(room), false)?;
+            self.frame.results[result].sizes.pairs = room;
+            let list = self.frame.extra(result, pair_parts(room), false)?;
             self.pair(result, columns, join, unique, bits, &list)?;
             self.mark("match")?;
-            let pairs = if self.ahead && once {
+            let pairs = if self.schedule.ahead && once {
                 // Keys that are not unique after all are found in the end.
-                self.rows[result]
-            } else if self.careful() {
-                let words = self.control.read(self.stream)?;
-                self.check_unique(&words, join.index)?;
+                self.frame.results[result].rows
+            } else if self.frame.careful() {
+                let words = self.frame.control.read(self.frame.stream)?;
+                self.frame.check_unique(&words, join.index)?;
                 Control::word(&words, result, ControlWord::Pairs)
             } else {
                 room
             };
             if pairs <= room {
-                self.pairs[result] = pairs;
-                if let Some(store) = &mut self.stores[result] {
+                self.frame.results[result].pairs = pairs;
+                if let Some(store) = &mut self.frame.results[result].store {
                     store.join(list);
                 }
                 return Ok(());
             }
-            list.release(&mut self.recycler);
+            list.release(&mut self.frame.recycler);
             room = pairs;
         }
-        Err(self.hopeless(result))
+        Err(self.frame.hopeless(result))
     }
 
     /// Partition or sort a side: its keys and, by kind, its columns or the numbers of its rows.
@@ -204,10 +137,10 @@ impl Run<'_> {
         bits: JoinBits,
         rooms: Option<Rooms>,
     ) -> Result<()> {
-        self.sides_apart += u64::from(rooms.is_some());
+        self.reports.sides_apart += u64::from(rooms.is_some());
         let places = self.places(result, bits, rooms);
-        self.sizes[result].bits = bits;
-        self.sizes[result].rooms = rooms;
+        self.frame.results[result].sizes.bits = bits;
+        self.frame.results[result].sizes.rooms = rooms;
         let digits = digits(columns, keys, bits);
         let how = Arrangement {
             parts: arranged_parts(columns, keys, bits.bits, places, rooms.is_some()),
@@ -225,7 +158,7 @@ impl Run<'_> {
             },
         };
         self.arrange(result, how)?;
-        match self.careful() && bits.known == 0 && !keys.join.sorts() {
+        match self.frame.careful() && bits.known == 0 && !keys.join.sorts() {
             true => self.note_largest(result, keys.width, digits, bits),
             false => Ok(()),
         }
@@ -235,7 +168,7 @@ impl Run<'_> {
     fn places(&self, result: ResultId, bits: JoinBits, rooms: Option<Rooms>) -> u64 {
         match rooms {
             Some(rooms) => u64::from(rooms.last) << bits.bits,
-            None => self.sizes[result].capacity,
+            None => self.frame.results[result].sizes.capacity,
         }
     }
 
@@ -247,13 +180,13 @@ impl Run<'_> {
         digits: Digits,
         bits: JoinBits,
     ) -> Result<()> {
-        let offsets = self.address(result, Part::Offsets)?;
-        let largest = self.control.largest_address(result);
+        let offsets = self.frame.address(result, Part::Offsets)?;
+        let largest = self.frame.control.largest_address(result);
         // SAFETY: the side was partitioned by these bits, with offsets; the control words live as long as the run.
         unsafe {
             primitives::largest_partitions(
-                self.runtime,
-                self.stream,
+                self.frame.runtime,
+                self.frame.stream,
                 key_width,
                 digits,
                 bits.bits,
@@ -275,9 +208,9 @@ impl Run<'_> {
     ) -> Result<()> {
         let keys = join.matches.keys;
         let side = |id: ResultId, columns: &[ColumnShape]| -> Result<Side> {
-            let store = self.stores[id].as_ref();
+            let store = self.frame.results[id].store.as_ref();
             let optional = |part| store.and_then(|s| s.address(part));
-            let rooms = self.sizes[id].rooms;
+            let rooms = self.frame.results[id].sizes.rooms;
             let partitions = match (optional(Part::Offsets), rooms) {
                 (None, _) => Partitions::NONE,
                 (Some(offsets), None) => Partitions::side_by_side(offsets),
@@ -286,16 +219,16 @@ impl Run<'_> {
             Ok(Side {
                 hashed: digits(columns, keys, bits) == Digits::KeptHash,
                 keys: Keys {
-                    ptr: self.address(id, Part::KeyWord(0))?,
+                    ptr: self.frame.address(id, Part::KeyWord(0))?,
                     width: keys.width,
                 },
-                rows: self.count(id),
+                rows: self.frame.count(id),
                 numbers: optional(Part::Numbers),
                 places: self.places(id, bits, rooms),
                 partitions,
             })
         };
-        let Shape::Index(index) = &self.prepared.shapes[join.index] else {
+        let Shape::Index(index) = &self.frame.prepared.shapes[join.index] else {
             return Err(GpuError::Internal("a join without an index".into()));
         };
         let (build, probe) = (side(join.index, &index.columns)?, side(result, columns)?);
@@ -315,18 +248,19 @@ impl Run<'_> {
         let pairs = PairList {
             entries: new(Part::PairEntry)?,
             rows: new(Part::PairRow)?,
-            capacity: self.sizes[result].pairs,
-            count: self.control.word_address(result, ControlWord::Pairs),
+            capacity: self.frame.results[result].sizes.pairs,
+            count: self.frame.control.word_address(result, ControlWord::Pairs),
         };
         let marks = match join.matches.marks {
-            true => Some(self.address(join.index, Part::Marks)?),
+            true => Some(self.frame.address(join.index, Part::Marks)?),
             false => None,
         };
         let duplicate = self
+            .frame
             .control
             .word_address(join.index, ControlWord::Duplicate);
-        self.kernels += 1;
-        let (runtime, stream) = (self.runtime, self.stream);
+        self.reports.kernels += 1;
+        let (runtime, stream) = (self.frame.runtime, self.frame.stream);
         // SAFETY: both sides lie in memory as `arrange` left them, for as many rows as are counted; the list has
         // room for its capacity, the marks for every entry; the control word lives as long as the run.
         unsafe {

@@ -13,12 +13,12 @@ use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::join::pairs::JoinBits;
-use crate::exec::join::spill::{Split, room_for};
+use crate::exec::join::sides::{Split, room_for};
 use crate::exec::portions::chunks::{Chunk, Runs, rows_within};
 use crate::exec::portions::loops::{Loop, reads_of};
 use crate::exec::portions::strides::Scan;
-use crate::exec::prepare::prepared::PreparedKernel;
+use crate::exec::prepare::join_bits::JoinBits;
+use crate::exec::prepare::kernel::PreparedKernel;
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
 
@@ -85,7 +85,7 @@ fn pairs_of(partitions: usize, rows: impl Fn(usize) -> u64, most: u64) -> Vec<Pa
 impl Run<'_> {
     /// Join the rows of a `Matches` result with an index that is split, pair of partitions by pair.
     pub(in crate::exec) fn join_partitions(&mut self, into: ResultId) -> Result<()> {
-        let prepared = self.prepared;
+        let prepared = self.frame.prepared;
         let Shape::Matches(columns, Some(join)) = &prepared.shapes[into] else {
             return Err(GpuError::Internal("a join of no matches".into()));
         };
@@ -93,8 +93,11 @@ impl Run<'_> {
             return Err(GpuError::Internal("a join with no index".into()));
         };
         let lost = || GpuError::Internal("a split side was lost".into());
-        let build = self.splits[join.index].take().ok_or_else(lost)?;
-        let probe = match self.splits[into].take() {
+        let build = self.frame.results[join.index]
+            .split
+            .take()
+            .ok_or_else(lost)?;
+        let probe = match self.frame.results[into].split.take() {
             Some(split) => split,
             None => Split {
                 bits: build.bits,
@@ -109,14 +112,14 @@ impl Run<'_> {
         };
         self.mark("transform")?;
         let keys = index.join.ok_or_else(lost)?;
-        let device = self.runtime.device().info();
+        let device = self.frame.runtime.device().info();
         let largest = build.largest();
         let bits = JoinBits::of_rows(largest, keys, build.bits, device);
         let plan = self.begin_loop(&[join.index, into])?;
         let sides = [(join.index, &build), (into, &probe)];
-        let copies = self.runtime.lease_stream()?;
+        let copies = self.frame.runtime.lease_stream()?;
         // Rows without a match and rows of a frequent key lie in one partition, however many they are.
-        let most = (self.side_room() / 2 / self.bytes_of(into, 1).max(1)).max(LEAST_PIECE);
+        let most = (self.side_room() / 2 / self.frame.bytes_of(into, 1).max(1)).max(LEAST_PIECE);
         let by_entries = self.reads_entries_alone(&plan, into);
         let probing = |number| probe.rows_of(number);
         let pairs = pairs_of(1 << build.bits, probing, most);
@@ -124,7 +127,7 @@ impl Run<'_> {
             .iter()
             .map(|pair| pair.probing.end - pair.probing.start);
         let largest = [largest, probing.max().unwrap_or(0)];
-        self.ahead = true;
+        self.schedule.ahead = true;
         let mut next = match pairs.first() {
             Some(first) => Some(self.stage(sides, largest, first, &copies)?),
             None => None,
@@ -145,26 +148,26 @@ impl Run<'_> {
             // Marks are complete when all probing rows have come.
             let later: &[usize] = if pair.last { &[] } else { &by_entries };
             self.run_inside_but(&plan, later)?;
-            self.parts += 1;
-            self.let_go(into);
+            self.reports.join_parts += 1;
+            self.frame.let_go(into);
             if pair.last {
-                self.let_go(join.index);
+                self.frame.let_go(join.index);
             }
             if (number + 1).is_multiple_of(PAIRS_AHEAD) || number + 1 == pairs.len() {
-                let words = self.control.read(self.stream)?;
-                self.check_unique(&words, join.index)?;
+                let words = self.frame.control.read(self.frame.stream)?;
+                self.frame.check_unique(&words, join.index)?;
             }
         }
-        self.ahead = false;
+        self.schedule.ahead = false;
         for chunk in build.chunks.into_iter().chain(probe.chunks) {
-            chunk.release(&mut self.recycler);
+            chunk.release(&mut self.frame.recycler);
         }
         self.end_loop(&plan)
     }
 
     /// The steps of a loop that read the entries of a part and not its probing rows.
     fn reads_entries_alone(&self, plan: &Loop, into: ResultId) -> Vec<usize> {
-        let (steps, shapes) = (&self.prepared.steps, &self.prepared.shapes);
+        let (steps, shapes) = (&self.frame.prepared.steps, &self.frame.prepared.shapes);
         let reads = |step: &&usize| !reads_of(&steps[**step], shapes).contains(&into);
         plan.inside.iter().filter(reads).copied().collect()
     }
@@ -186,8 +189,8 @@ impl Run<'_> {
         let rows = pair.probing.end - pair.probing.start;
         let probing = self.room_for_side(into, rows, largest[1])?;
         // Memory that is used again may still be read by what was queued before.
-        let device = self.runtime.device();
-        let free = device.record_event(self.stream)?;
+        let device = self.frame.runtime.device();
+        let free = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &free)?;
         let mut runs = Runs::default();
         if let Some(side) = &made {
@@ -211,7 +214,7 @@ impl Run<'_> {
         )?;
         // SAFETY: the chunks have the rows, the new stores room for them; both live until the loop over the pairs has waited
         // for the copies.
-        unsafe { runs.copy(self.runtime, copies)? };
+        unsafe { runs.copy(self.frame.runtime, copies)? };
         Ok(Staged {
             build: made,
             probe: probing,
@@ -224,12 +227,12 @@ impl Run<'_> {
         let capacity = room_for(rows, largest);
         let sizes = Sizes {
             capacity,
-            ..self.sizes[result].clone()
+            ..self.frame.results[result].sizes.clone()
         };
-        let blocks = self.prepared.shapes[result].filling(&sizes);
-        let name = self.name(result);
+        let blocks = self.frame.prepared.shapes[result].filling(&sizes);
+        let name = self.frame.name(result);
         let mut store = Store::default();
-        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        store.extend(&blocks, &mut self.frame.recycler, self.frame.stream, name)?;
         Ok(StagedSide {
             store,
             rows,
@@ -251,7 +254,7 @@ impl Run<'_> {
         for (number, range, at) in rows_within(&split.chunks, &partition, wanted) {
             let chunk = &split.chunks[number];
             if chunk.is_away() {
-                self.pair_bytes += self.bytes_of(result, range.end - range.start);
+                self.reports.pair_bytes += self.frame.bytes_of(result, range.end - range.start);
             }
             chunk.bring(range, &to.store, at, copies, runs)?;
         }
@@ -260,11 +263,14 @@ impl Run<'_> {
 
     /// Let a pair stand for all rows of its results, [index, matches].
     fn take_up(&mut self, [index, into]: [ResultId; 2], pair: Staged) -> Result<()> {
-        self.runtime.device().wait_event(self.stream, &pair.come)?;
+        self.frame
+            .runtime
+            .device()
+            .wait_event(self.frame.stream, &pair.come)?;
         let sides = pair.build.map(|side| (index, side));
         for (result, side) in sides.into_iter().chain([(into, pair.probe)]) {
-            self.stand_for(result, side.store, side.rows)?;
-            self.sizes[result].capacity = side.capacity;
+            self.frame.stand_for(result, side.store, side.rows)?;
+            self.frame.results[result].sizes.capacity = side.capacity;
         }
         Ok(())
     }
@@ -275,14 +281,14 @@ impl Run<'_> {
         kernel: &PreparedKernel,
         into: ResultId,
     ) -> bool {
-        matches!(self.prepared.shapes[into], Shape::Matches(..))
+        matches!(self.frame.prepared.shapes[into], Shape::Matches(..))
             && kernel.tree.is_none()
             && !self.probes_split(into)
             // Rows that stay in their table have places there.
-            && self.prepared.borrowed[into].is_none()
+            && self.frame.prepared.borrowed[into].is_none()
             && self.split_bits(into, self.expected(kernel, into)).is_some()
             && self.scan(kernel).is_some_and(|scan| scan.count() > 1)
-            && Loop::over(self.prepared, self.step, &[into]).is_some()
+            && Loop::over(self.frame.prepared, self.schedule.step, &[into]).is_some()
     }
 
     /// Probe stride by stride: what reads the matches of one runs before those of the next replace them.
@@ -299,9 +305,9 @@ impl Run<'_> {
             self.fill_stride(kernel, into, scan.as_mut(), number)?;
             self.finish(into)?;
             self.run_inside(&plan)?;
-            self.parts += 1;
-            if let Some(store) = self.stores[into].take() {
-                store.release(&mut self.recycler);
+            self.reports.join_parts += 1;
+            if let Some(store) = self.frame.results[into].store.take() {
+                store.release(&mut self.frame.recycler);
             }
         }
         self.end_loop(&plan)

@@ -13,8 +13,7 @@ use crate::error::Result;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along};
-use crate::exec::prepare::part_sizes::{PartSize, side_parts};
-use crate::exec::prepare::shapes::ColumnShape;
+use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, side_parts};
 use crate::graph::ResultId;
 
 /// Chunks that lie on the device while a side is split: the rows of a stride, the same rows in partitions, those that leave,
@@ -25,39 +24,8 @@ const CHUNKS_AT_WORK: u64 = 4;
 const PAIRS_AT_WORK: u64 = 4;
 /// This share of the budget stays free for what the steps behind the join make.
 const SHARE_FOR_OTHERS: u64 = 16;
-/// Room for the rows of a partition comes in so many sizes.
-const SIZES: u64 = 8;
 /// A chunk stays where it is on the device with up to this share more room than rows; with more it is copied.
 const SHARE_UNUSED: u64 = 8;
-
-/// A side of a join in partitions of equal hash bits, each in several chunks.
-pub(in crate::exec) struct Split {
-    pub(in crate::exec) bits: u32,
-    pub(in crate::exec) chunks: Vec<Chunk>,
-    /// The share of both sides that may stay on the device.
-    pub(in crate::exec) kept: f64,
-}
-
-impl Split {
-    /// Rows of a partition.
-    pub(in crate::exec) fn rows_of(&self, partition: usize) -> u64 {
-        let rows = |chunk: &Chunk| chunk.rows_of(&(partition..partition + 1));
-        self.chunks.iter().map(rows).map(|r| r.end - r.start).sum()
-    }
-
-    /// Rows of the largest partition.
-    pub(in crate::exec) fn largest(&self) -> u64 {
-        let rows = (0..1 << self.bits).map(|number| self.rows_of(number));
-        rows.max().unwrap_or(0)
-    }
-}
-
-/// Rows to make room for where `rows` are to lie together, when at most `largest` do: sets of about the same size get the same,
-/// so that each takes the memory of one before it.
-pub(in crate::exec) fn room_for(rows: u64, largest: u64) -> u64 {
-    let step = largest.div_ceil(SIZES).max(1);
-    rows.max(1).next_multiple_of(step)
-}
 
 /// The chunks of a side on their way to where they stay.
 pub(in crate::exec) struct Spill {
@@ -90,8 +58,8 @@ impl Run<'_> {
     /// `chunk` bytes and there are `pairs` pairs of partitions.
     pub(in crate::exec) fn kept_share(&self, bytes: u64, chunk: u64, pairs: u64) -> f64 {
         let at_work = (CHUNKS_AT_WORK * chunk).max(PAIRS_AT_WORK * (bytes / pairs.max(1)));
-        let others = self.recycler.pool().budget() as u64 / SHARE_FOR_OTHERS;
-        let room = self.recycler.room().saturating_sub(at_work + others);
+        let others = self.frame.recycler.pool().budget() as u64 / SHARE_FOR_OTHERS;
+        let room = self.frame.recycler.room().saturating_sub(at_work + others);
         room as f64 / bytes.max(1) as f64
     }
 
@@ -101,7 +69,7 @@ impl Run<'_> {
             share,
             kept: 0,
             seen: 0,
-            copies: self.runtime.lease_stream()?,
+            copies: self.frame.runtime.lease_stream()?,
             leaving: None,
         })
     }
@@ -118,15 +86,15 @@ impl Run<'_> {
         let bits = offsets.len().saturating_sub(1).max(1).ilog2();
         let parts = side_parts(columns, keys, bits, rows);
         let bytes = Store::bytes_within(&parts)? as u64;
-        let name = self.name(result);
+        let name = self.frame.name(result);
         let mut kept = Store::default();
         if spill.keeps(bytes) {
             if made.bytes() as u64 <= bytes + bytes / SHARE_UNUSED && !made.is_on_host() {
                 return Ok(Chunk::here((made, offsets)));
             }
-            kept.extend_on_device(parts, &mut self.recycler, name)?;
-            kept.copy_range(&made, 0..rows, 0, moves_along, self.stream)?;
-            made.release(&mut self.recycler);
+            kept.extend_on_device(parts, &mut self.frame.recycler, name)?;
+            kept.copy_range(&made, 0..rows, 0, moves_along, self.frame.stream)?;
+            made.release(&mut self.frame.recycler);
             return Ok(Chunk::here((kept, offsets)));
         }
         let (there, fits) = self.host_room(&parts, name)?;
@@ -138,14 +106,14 @@ impl Run<'_> {
                 .copied()
                 .collect();
             if let Some(file) = self.write_to_file(&made, &moved, &offsets)? {
-                made.release(&mut self.recycler);
+                made.release(&mut self.frame.recycler);
                 return Ok(file);
             }
             // Device memory may still have room; the error says what to set.
-            kept.extend_on_device(parts, &mut self.recycler, name)?;
+            kept.extend_on_device(parts, &mut self.frame.recycler, name)?;
         }
-        let device = self.runtime.device();
-        let partitioned = device.record_event(self.stream)?;
+        let device = self.frame.runtime.device();
+        let partitioned = device.record_event(self.frame.stream)?;
         device.wait_event(&spill.copies, &partitioned)?;
         kept.copy_range(&made, 0..rows, 0, moves_along, &spill.copies)?;
         let left = device.record_event(&spill.copies)?;
@@ -165,8 +133,11 @@ impl Run<'_> {
 
     /// Use the memory of a chunk again once it has left.
     pub(in crate::exec) fn has_left(&mut self, (rows, left): (Store, Event)) -> Result<()> {
-        self.runtime.device().wait_event(self.stream, &left)?;
-        rows.release(&mut self.recycler);
+        self.frame
+            .runtime
+            .device()
+            .wait_event(self.frame.stream, &left)?;
+        rows.release(&mut self.frame.recycler);
         Ok(())
     }
 }
@@ -200,27 +171,5 @@ mod tests {
         assert_eq!(turns(0.75), "hddd".repeat(3));
         assert_eq!(turns(1.0), "dddddddddddd");
         assert_eq!(turns(7.0), "dddddddddddd");
-    }
-
-    #[test]
-    fn partitions_of_about_the_same_size_get_the_same_room() {
-        let chunk = |offsets: &[u32]| Chunk::here((Store::default(), offsets.to_vec()));
-        let split = Split {
-            bits: 2,
-            chunks: vec![
-                chunk(&[0, 400, 795, 795, 800]),
-                chunk(&[0, 395, 805, 810, 810]),
-            ],
-            kept: 0.0,
-        };
-        assert_eq!(
-            [0, 1, 2, 3].map(|number| split.rows_of(number)),
-            [795, 805, 5, 5]
-        );
-        assert_eq!(split.largest(), 805);
-        assert_eq!(
-            [795, 805, 5, 0].map(|rows| room_for(rows, split.largest())),
-            [808, 808, 101, 101]
-        );
     }
 }

@@ -3,19 +3,18 @@
 //! This is the first pass of the Triton join (Lutz et al., SIGMOD 2022): rows are partitioned by the lowest hash bits while
 //! they are read, stride by stride. Where the partitions lie until [`crate::exec::join::partitioned`] joins them is for [`crate::exec::join::spill`] to say.
 
-use crate::codegen::Part;
-use crate::codegen::{ControlWord, JoinKeys};
+use crate::codegen::{ControlWord, JoinKeys, Part};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::join::spill::Split;
+use crate::exec::join::sides::Split;
 use crate::exec::portions::chunks::Chunk;
 use crate::exec::portions::loops::Loop;
 use crate::exec::portions::strides::Scan;
-use crate::exec::prepare::part_sizes::side_parts;
-use crate::exec::prepare::prepared::{PreparedKernel, PreparedStep};
-use crate::exec::prepare::shapes::{ColumnShape, IndexShape, Shape};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedStep};
+use crate::exec::prepare::part_sizes::{ColumnShape, side_parts};
+use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::{Parts, ResultId};
 use crate::primitives::Digits;
 
@@ -31,36 +30,31 @@ const LEAST_BITS: u32 = 2;
 impl Run<'_> {
     /// Bytes that the rows of a join's side may take together.
     pub(in crate::exec) fn side_room(&self) -> u64 {
-        self.recycler.pool().budget() as u64 / SHARE_OF_BUDGET
-    }
-
-    /// Bytes of so many rows of a join's side.
-    pub(in crate::exec) fn bytes_of(&self, result: ResultId, rows: u64) -> u64 {
-        rows.saturating_mul(self.prepared.shapes[result].row_bytes() as u64)
+        self.frame.recycler.pool().budget() as u64 / SHARE_OF_BUDGET
     }
 
     /// Bytes of the rows that are thought to probe an index.
     fn probing_bytes(&self, index: ResultId) -> u64 {
         let step = self.probing_step(index);
-        match step.map(|step| &self.prepared.steps[step]) {
-            Some(PreparedStep::Pipeline(kernel)) => kernel
-                .into
-                .map_or(0, |into| self.bytes_of(into, self.expected(kernel, into))),
-            Some(PreparedStep::Borrow { into, .. }) => {
-                self.bytes_of(*into, self.lent(*into).map_or(0, |lent| lent.rows))
-            }
+        match step.map(|step| &self.frame.prepared.steps[step]) {
+            Some(PreparedStep::Pipeline(kernel)) => kernel.into.map_or(0, |into| {
+                self.frame.bytes_of(into, self.expected(kernel, into))
+            }),
+            Some(PreparedStep::Borrow { into, .. }) => self
+                .frame
+                .bytes_of(*into, self.frame.lent(*into).map_or(0, |lent| lent.rows)),
             _ => 0,
         }
     }
 
     /// The hash bits of partitions of a side of `rows` rows, where it is to be joined in parts.
     pub(in crate::exec) fn split_bits(&self, result: ResultId, rows: u64) -> Option<u32> {
-        if !self.recycler.spills() || !self.careful() {
+        if !self.frame.recycler.spills() || !self.frame.careful() {
             return None;
         }
-        let bytes = self.bytes_of(result, rows);
-        let forced = self.prepared.graph.parts == Parts::Always;
-        let partition = self.recycler.pool().budget() as u64 / PARTITION_SHARE;
+        let bytes = self.frame.bytes_of(result, rows);
+        let forced = self.frame.prepared.graph.parts == Parts::Always;
+        let partition = self.frame.recycler.pool().budget() as u64 / PARTITION_SHARE;
         let parts = bytes.div_ceil(partition.max(1));
         let bits = parts.max(1).next_power_of_two().ilog2();
         (bytes > self.side_room() || forced)
@@ -70,21 +64,26 @@ impl Run<'_> {
     /// Rows that a pipeline is thought to give: twice the estimate, at most all that it goes over.
     pub(in crate::exec) fn expected(&self, kernel: &PreparedKernel, into: ResultId) -> u64 {
         let estimate = self
+            .frame
             .prepared
             .graph
             .results
             .get(into)
             .map_or(u64::MAX, |r| r.estimate);
-        self.bound(kernel.source).min(estimate.saturating_mul(2))
+        self.frame
+            .bound(kernel.source)
+            .min(estimate.saturating_mul(2))
     }
 
     /// The step that probes an index, when it is the only one.
     fn probing_step(&self, index: ResultId) -> Option<usize> {
-        let probes = |step: &PreparedStep| match step.into().map(|r| &self.prepared.shapes[r]) {
+        let probes = |step: &PreparedStep| match step.into().map(|r| &self.frame.prepared.shapes[r])
+        {
             Some(Shape::Matches(_, Some(join))) => join.index == index,
             _ => false,
         };
-        let mut found = (0..self.prepared.steps.len()).filter(|s| probes(&self.prepared.steps[*s]));
+        let mut found =
+            (0..self.frame.prepared.steps.len()).filter(|s| probes(&self.frame.prepared.steps[*s]));
         match (found.next(), found.next()) {
             (Some(step), None) => Some(step),
             _ => None,
@@ -94,8 +93,10 @@ impl Run<'_> {
     /// Can an index be joined in partitions? One that is sorted keeps its order.
     fn can_split(&self, result: ResultId, index: &IndexShape) -> bool {
         let joinable = |step: usize| {
-            let into = PreparedStep::into(&self.prepared.steps[step]);
-            into.is_some_and(|into| Loop::over(self.prepared, step, &[result, into]).is_some())
+            let into = PreparedStep::into(&self.frame.prepared.steps[step]);
+            into.is_some_and(|into| {
+                Loop::over(self.frame.prepared, step, &[result, into]).is_some()
+            })
         };
         index.join.is_some_and(|keys| !keys.join.sorts())
             && self.probing_step(result).is_some_and(joinable)
@@ -110,11 +111,11 @@ impl Run<'_> {
         let Some(keys) = index.join.filter(|_| self.can_split(result, index)) else {
             return Ok(false);
         };
-        let Some(bits) = self.split_bits(result, self.rows[result]) else {
+        let Some(bits) = self.split_bits(result, self.frame.results[result].rows) else {
             return Ok(false);
         };
         let chunk = self.split_rows(result, &index.columns, keys, bits)?;
-        self.splits[result] = Some(Split {
+        self.frame.results[result].split = Some(Split {
             bits,
             chunks: vec![Chunk::here(chunk)],
             // What is there already takes room.
@@ -132,21 +133,26 @@ impl Run<'_> {
         bits: u32,
     ) -> Result<(Store, Vec<u32>)> {
         let how = Arrangement {
-            parts: side_parts(columns, keys, bits, self.sizes[result].capacity),
+            parts: side_parts(
+                columns,
+                keys,
+                bits,
+                self.frame.results[result].sizes.capacity,
+            ),
             by: Part::KeyWord(0),
             digits: Digits::Hash,
             bits: 0..bits,
             order: Order::Any,
         };
         self.arrange(result, how)?;
-        let Some(rows) = self.stores[result].take() else {
+        let Some(rows) = self.frame.results[result].store.take() else {
             return Err(GpuError::Internal("a side of a join without rows".into()));
         };
         let Some((buffer, at)) = rows.location(Part::Offsets) else {
             return Err(GpuError::Internal("partitions without offsets".into()));
         };
-        let offsets = buffer.download_values(self.stream, at, (1 << bits) + 1)?;
-        self.in_parts = true;
+        let offsets = buffer.download_values(self.frame.stream, at, (1 << bits) + 1)?;
+        self.schedule.in_parts = true;
         Ok((rows, offsets))
     }
 
@@ -157,11 +163,13 @@ impl Run<'_> {
         into: ResultId,
     ) -> Option<u32> {
         let scanned = kernel.tree.is_none()
-            && self.prepared.borrowed[into].is_none()
+            && self.frame.prepared.borrowed[into].is_none()
             && self.scan(kernel).is_some_and(|scan| scan.count() > 1);
-        match &self.prepared.shapes[into] {
+        match &self.frame.prepared.shapes[into] {
             _ if !scanned => None,
-            Shape::Matches(_, Some(join)) => Some(self.splits[join.index].as_ref()?.bits),
+            Shape::Matches(_, Some(join)) => {
+                Some(self.frame.results[join.index].split.as_ref()?.bits)
+            }
             Shape::Index(index) => {
                 let bits = self.split_bits(into, self.expected(kernel, into))?;
                 self.can_split(into, index).then_some(bits)
@@ -177,7 +185,7 @@ impl Run<'_> {
         into: ResultId,
         bits: u32,
     ) -> Result<()> {
-        let prepared = self.prepared;
+        let prepared = self.frame.prepared;
         let (columns, keys) = match &prepared.shapes[into] {
             Shape::Matches(columns, Some(join)) => (columns, Some(join.matches.keys)),
             Shape::Index(index) => (&index.columns, index.join),
@@ -187,17 +195,18 @@ impl Run<'_> {
         let mut scan = self.scan(kernel);
         let strides = scan.as_ref().map_or(1, Scan::count);
         let kept = match &prepared.shapes[into] {
-            Shape::Matches(_, Some(join)) => {
-                self.splits[join.index].as_ref().map_or(0.0, |s| s.kept)
-            }
+            Shape::Matches(_, Some(join)) => self.frame.results[join.index]
+                .split
+                .as_ref()
+                .map_or(0.0, |s| s.kept),
             _ => {
-                let both =
-                    self.bytes_of(into, self.expected(kernel, into)) + self.probing_bytes(into);
+                let both = self.frame.bytes_of(into, self.expected(kernel, into))
+                    + self.probing_bytes(into);
                 let stride = scan.as_ref().map_or(0, |scan| scan.rows_of(0));
                 let probing = self.probing_step(into);
                 let probing = probing.and_then(|step| PreparedStep::into(&prepared.steps[step]));
-                let probing = probing.map_or(0, |result| self.bytes_of(result, stride));
-                let chunk = self.bytes_of(into, stride).max(probing);
+                let probing = probing.map_or(0, |result| self.frame.bytes_of(result, stride));
+                let chunk = self.frame.bytes_of(into, stride).max(probing);
                 self.kept_share(both, chunk, 1 << bits)
             }
         };
@@ -207,11 +216,11 @@ impl Run<'_> {
         for number in 0..strides {
             self.begin_stride(kernel, into, scan.as_ref(), number)?;
             self.fill_stride(kernel, into, scan.as_mut(), number)?;
-            let rows = self.rows[into];
+            let rows = self.frame.results[into].rows;
             all += rows;
             if rows == 0 {
-                if let Some(store) = self.stores[into].take() {
-                    store.release(&mut self.recycler);
+                if let Some(store) = self.frame.results[into].store.take() {
+                    store.release(&mut self.frame.recycler);
                 }
                 continue;
             }
@@ -220,9 +229,9 @@ impl Run<'_> {
             chunks.push(chunk);
         }
         self.end_spill(spill)?;
-        self.rows[into] = all;
-        self.check_numbered(into, all)?;
-        self.splits[into] = Some(Split { bits, chunks, kept });
+        self.frame.results[into].rows = all;
+        self.frame.check_numbered(into, all)?;
+        self.frame.results[into].split = Some(Split { bits, chunks, kept });
         self.mark("transform")
     }
 
@@ -234,20 +243,20 @@ impl Run<'_> {
         scan: Option<&Scan<'_>>,
         number: u64,
     ) -> Result<()> {
-        let all = self.bound(kernel.source);
-        self.rows[into] = 0;
-        self.sizes[into].capacity = scan.map_or(all, |scan| scan.rows_of(number));
-        self.make(into)?;
+        let all = self.frame.bound(kernel.source);
+        self.frame.results[into].rows = 0;
+        self.frame.results[into].sizes.capacity = scan.map_or(all, |scan| scan.rows_of(number));
+        self.frame.make(into)?;
         for word in [ControlWord::Count, ControlWord::Pairs] {
-            self.control.set(self.stream, into, word, 0)?;
+            self.frame.control.set(self.frame.stream, into, word, 0)?;
         }
         Ok(())
     }
 
     /// Is the index that a `Matches` result probes split?
     pub(in crate::exec) fn probes_split(&self, into: ResultId) -> bool {
-        match &self.prepared.shapes[into] {
-            Shape::Matches(_, Some(join)) => self.splits[join.index].is_some(),
+        match &self.frame.prepared.shapes[into] {
+            Shape::Matches(_, Some(join)) => self.frame.results[join.index].split.is_some(),
             _ => false,
         }
     }

@@ -6,12 +6,12 @@ use std::time::Instant;
 use datafusion::execution::TaskContext;
 
 use crate::error::{GpuError, Result};
-use crate::exec::frame::execute::Host;
-use crate::exec::frame::run::Run;
-use crate::exec::node::fragment::Shared;
+use crate::exec::frame::results::Frame;
 use crate::exec::node::ladder::{Ladder, Rung};
 use crate::exec::node::report::FragmentReport;
 use crate::exec::node::room::TIGHTENINGS;
+use crate::exec::node::shared::Shared;
+use crate::exec::output::host::Host;
 use crate::exec::prepare::compile::warm_up;
 use crate::memory::Turn;
 use crate::query::{Query, StopOnDrop};
@@ -58,7 +58,7 @@ impl FragmentRun {
     /// tried again on the next rung of the ladder.
     pub(in crate::exec) async fn run<T: Send + 'static>(
         &mut self,
-        deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static,
+        deliver: impl Fn(&Frame<'_>, &Host) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, FragmentReport)> {
         warm_up(&self.shared.runtime);
         let mut turn = self.begin(false).await?;
@@ -105,7 +105,7 @@ impl FragmentRun {
     /// Load and run once, with the columns in the encodings that the policy asks for.
     async fn attempt<T: Send + 'static>(
         &mut self,
-        deliver: &(impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static),
+        deliver: &(impl Fn(&Frame<'_>, &Host) -> Result<T> + Clone + Send + 'static),
         columns: &mut Vec<Arc<LoadedTable>>,
     ) -> Result<(T, FragmentReport)> {
         for _ in 0..MOST_RELOADS {

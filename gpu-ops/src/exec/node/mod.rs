@@ -9,13 +9,16 @@ pub(super) mod fragment;
 pub(super) mod ladder;
 pub(super) mod lines;
 pub(super) mod overlap;
-pub(super) mod replan;
 pub(super) mod report;
 pub(super) mod room;
+pub(super) mod shared;
 pub(super) mod time_limit;
 
 pub use boxes::{Entry, boxed};
-pub use fragment::{GpuFragmentExec, in_one_partition};
+pub use fragment::GpuFragmentExec;
 pub use lines::indented;
-pub use report::{DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport};
+pub use report::{
+    DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport, TreeMetrics,
+};
+pub use shared::in_one_partition;
 pub use time_limit::{TimeLimit, TimeLimitExec};

@@ -7,37 +7,22 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::exec::frame::execute::Host;
-use crate::exec::frame::launch::in_strides;
-use crate::exec::frame::run::Run;
+use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
-use crate::exec::portions::strides::Scan;
-use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
+use crate::exec::output::host::Host;
+use crate::exec::prepare::bind::EarlyScan;
 use crate::tables::{Arrival, LoadFor, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
 
-/// Strides of a table that comes while kernels go over it, if it has rows for so many: what is left to do when the last row has
-/// come is one of them.
-const STRIDES: u64 = 16;
-
 /// Plans are trees: whoever makes pipelines of them goes down as deep as they are.
 const STACK_BYTES: usize = 32 << 20;
-
-/// The scan whose table is still coming.
-#[derive(Debug, Clone)]
-pub(in crate::exec) struct EarlyScan {
-    /// Its number.
-    pub(in crate::exec) scan: usize,
-    pub(in crate::exec) arrival: Arc<Arrival>,
-}
 
 /// What a run made of the tables before they were loaded; `None` when there was none, or when it is worth nothing.
 type Outcome<T> = Option<Result<(T, FragmentReport)>>;
@@ -47,7 +32,7 @@ impl FragmentRun {
     pub(in crate::exec) async fn load<T: Send + 'static>(
         &mut self,
         stream: &Stream,
-        deliver: &(impl Fn(&Run<'_>, &Host) -> Result<T> + Clone + Send + 'static),
+        deliver: &(impl Fn(&Frame<'_>, &Host) -> Result<T> + Clone + Send + 'static),
     ) -> Result<(Vec<Arc<LoadedTable>>, Outcome<T>)> {
         let shared = Arc::clone(&self.shared);
         let scans = shared.policy.scans();
@@ -115,7 +100,7 @@ impl FragmentRun {
         &self,
         early: EarlyScan,
         tables: Vec<Arc<LoadedTable>>,
-        deliver: impl Fn(&Run<'_>, &Host) -> Result<T> + Send + 'static,
+        deliver: impl Fn(&Frame<'_>, &Host) -> Result<T> + Send + 'static,
     ) -> Outcome<T> {
         let (shared, query) = (Arc::clone(&self.shared), Arc::clone(&self.query));
         let (profile, executor) = (self.profile, Handle::current());
@@ -149,57 +134,5 @@ impl FragmentRun {
                 "a run over rows that come ended early".into(),
             ))
         }))
-    }
-}
-
-impl PreparedKernel {
-    /// The strides of a table that is still coming, as far as this kernel goes over one in strides.
-    pub(in crate::exec) fn coming(&self) -> Option<Scan<'_>> {
-        let (Some(arrival), PreparedSource::Exactly(rows)) = (&self.arrival, self.source) else {
-            return None;
-        };
-        if !in_strides(self) || arrival.has(rows) {
-            return None;
-        }
-        Some(Scan::in_place(rows, self.early_stride(rows)))
-    }
-
-    /// Rows of a stride of a table of `rows` rows that is still coming.
-    pub(in crate::exec) fn early_stride(&self, rows: u64) -> u64 {
-        rows.div_ceil(STRIDES)
-            .next_multiple_of(self.stride_rows())
-            .max(1)
-    }
-}
-
-impl Run<'_> {
-    /// Wait until all rows before row `end` of the table that a kernel goes over have come. False when others are still to come.
-    pub(in crate::exec) fn await_rows(
-        &mut self,
-        kernel: &PreparedKernel,
-        end: u64,
-    ) -> Result<bool> {
-        match &kernel.arrival {
-            None => Ok(true),
-            Some(arrival) => self.await_arrival(arrival, end),
-        }
-    }
-
-    /// Wait until all tables have come.
-    pub(in crate::exec) fn await_tables(&mut self) -> Result<()> {
-        match &self.prepared.early {
-            None => Ok(()),
-            Some(early) => self.await_arrival(&early.arrival, early.rows).map(|_| ()),
-        }
-    }
-
-    fn await_arrival(&mut self, arrival: &Arrival, end: u64) -> Result<bool> {
-        let begin = Instant::now();
-        let trace = self.runtime.trace().filter(|_| !arrival.has(end));
-        let _waits = trace.map(|trace| trace.thread(Work::Wait, "rows to come"));
-        let device = self.runtime.device();
-        let complete = arrival.wait(end, device.as_ref(), self.stream)?;
-        self.waited += begin.elapsed();
-        Ok(complete)
     }
 }

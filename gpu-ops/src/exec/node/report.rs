@@ -8,7 +8,6 @@ use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricB
 use parking_lot::Mutex;
 
 use crate::counters::{Counter, counters};
-use crate::exec::frame::trees::TreeMetrics;
 use crate::memory::{LadderCounts, SpillDirectory};
 
 /// How a fragment behaves when it meets a limit.
@@ -152,6 +151,47 @@ pub struct StepReport {
     pub rows: Option<u64>,
     /// Of tree-shaped pipelines that count.
     pub tree: Option<TreeMetrics>,
+}
+
+/// How evenly the work of a tree-shaped pipeline was spread (Themis, section 8.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeMetrics {
+    /// Warps of the launch.
+    pub warps: u64,
+    /// Warp iterations, of all warps.
+    pub visits: u64,
+    /// Lanes without a node in them.
+    pub idle_lanes: u64,
+    /// Cycles that warps had work, of all warps.
+    pub busy_cycles: u64,
+    /// Cycles of the warp that had most.
+    pub most_busy_cycles: u64,
+    /// Warp iterations of the warp that had most.
+    pub most_visits: u64,
+}
+
+impl TreeMetrics {
+    /// Intra-warp idle ratio: the share of idle lanes in a warp iteration.
+    pub fn iir(&self) -> f64 {
+        if self.visits == 0 {
+            return 0.0;
+        }
+        self.idle_lanes as f64 / (self.visits as f64 * 32.0)
+    }
+
+    /// Inter-warp load imbalance factor: most busy cycles of a warp over the mean.
+    ///
+    /// The mean is that of the warps that could have had work, no more than there were warp iterations: the grid is as
+    /// large as the device holds, before anybody knows how many matches a row has. The authors' own mean is that of the
+    /// warps that had work, which is never less, so that this factor is never below theirs; a single warp that does
+    /// everything alone would be balanced by theirs.
+    pub fn ilif(&self) -> f64 {
+        if self.busy_cycles == 0 {
+            return 1.0;
+        }
+        let able = self.warps.min(self.visits).max(1);
+        self.most_busy_cycles as f64 * able as f64 / self.busy_cycles as f64
+    }
 }
 
 /// The counters of a node, each registered once however often the node runs.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use parking_lot::Mutex;
 
 use crate::column::{Column, ColumnRoom};
-use crate::exec::portions::partitions::part_bytes;
+use crate::exec::portions::spread::part_bytes;
 use crate::exec::portions::strides::SHARE_OF_MEMORY;
 use crate::pipeline::GroupRoom;
 

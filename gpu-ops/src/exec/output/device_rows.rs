@@ -2,12 +2,11 @@
 
 use std::fmt;
 
-use crate::codegen::ColumnLayout;
-use crate::codegen::Part;
+use crate::codegen::{ColumnLayout, Part};
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
-use crate::exec::frame::execute::Host;
-use crate::exec::frame::run::Run;
+use crate::exec::frame::results::Frame;
+use crate::exec::output::host::Host;
 use crate::runtime::Runtime;
 
 /// What a fragment computed, before its memory is used again.
@@ -41,29 +40,29 @@ impl fmt::Debug for DeviceRows<'_> {
 }
 
 impl<'a> DeviceRows<'a> {
-    pub(in crate::exec) fn of(run: &'a Run<'_>, host: &Host) -> Result<Self> {
-        if run.written.is_some() {
+    pub(in crate::exec) fn of(frame: &'a Frame<'_>, host: &Host) -> Result<Self> {
+        if frame.written.is_some() {
             return Err(GpuError::Unsupported(
                 "rows in a file among rows that stay on the device".into(),
             ));
         }
-        let columns = run.prepared.output.iter().enumerate();
+        let columns = frame.prepared.output.iter().enumerate();
         let columns = columns.map(|(number, column)| {
             if column.text.is_some() {
                 return Err(GpuError::Unsupported(
                     "strings by row among rows that stay on the device".into(),
                 ));
             }
-            let (buffer, offset) = run.output_part(Part::Column(number))?;
+            let (buffer, offset) = frame.output_part(Part::Column(number))?;
             Ok(DeviceValues {
                 data: buffer.ptr().offset(offset as u64),
                 layout: &column.layout,
             })
         });
         Ok(Self {
-            runtime: run.runtime,
-            stream: run.stream,
-            rows: host.rows(run),
+            runtime: frame.runtime,
+            stream: frame.stream,
+            rows: host.rows(frame),
             columns: columns.collect::<Result<_>>()?,
         })
     }

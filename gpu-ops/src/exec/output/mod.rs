@@ -2,6 +2,7 @@
 
 pub(super) mod decode;
 pub(super) mod device_rows;
+pub(super) mod host;
 pub(super) mod text;
 
 pub use device_rows::{DeviceRows, DeviceValues};

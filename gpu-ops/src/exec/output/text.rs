@@ -3,12 +3,11 @@
 use arrow::array::ArrayRef;
 use arrow::buffer::BooleanBuffer;
 
-use crate::codegen::ColumnLayout;
-use crate::codegen::Part;
+use crate::codegen::{ColumnLayout, Part};
 use crate::column::{Column, Encoding, decode_bytes};
 use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
-use crate::exec::frame::run::Run;
+use crate::exec::frame::results::Frame;
 use crate::exec::output::decode::numbers;
 use crate::primitives::{RowCount, gather_strings};
 
@@ -18,7 +17,7 @@ use crate::primitives::{RowCount, gather_strings};
 /// # Errors
 /// [`GpuError::OutOfDeviceMemory`] for the gathered strings, [`GpuError::Device`], [`GpuError::Internal`] for a base without strings.
 pub(in crate::exec) fn gather(
-    run: &Run<'_>,
+    frame: &Frame<'_>,
     index: usize,
     layout: &ColumnLayout,
     base: &Column,
@@ -31,7 +30,7 @@ pub(in crate::exec) fn gather(
         ));
     };
     let address = |part: Part| -> Result<DevicePtr> {
-        let (buffer, offset) = run.output_part(part)?;
+        let (buffer, offset) = frame.output_part(part)?;
         buffer.ptr_at(offset)
     };
     let mut ids = address(Part::Column(index))?;
@@ -39,14 +38,14 @@ pub(in crate::exec) fn gather(
     // Small tables have narrow row numbers, and codes may count from a base: widened on the host.
     let mut widened = None;
     if !matches!(id_width, 4 | 8) || layout.base != 0 {
-        let (buffer, offset) = run.output_part(Part::Column(index))?;
+        let (buffer, offset) = frame.output_part(Part::Column(index))?;
         let bytes = rows.saturating_mul(usize::from(layout.width));
-        let codes = buffer.download_values::<u8>(run.stream, offset, bytes)?;
+        let codes = buffer.download_values::<u8>(frame.stream, offset, bytes)?;
         let wide = numbers(&codes, layout)?;
         let bytes = (wide.len() * 8).max(8);
         let purpose = "row numbers of strings";
-        let buffer = run.runtime.working_memory(run.stream, bytes, purpose)?;
-        buffer.upload_values(run.stream, 0, &wide)?;
+        let buffer = frame.runtime.working_memory(frame.stream, bytes, purpose)?;
+        buffer.upload_values(frame.stream, 0, &wide)?;
         ids = buffer.ptr();
         id_width = 8;
         widened = Some(buffer);
@@ -59,8 +58,8 @@ pub(in crate::exec) fn gather(
     // are not NULL have numbers of rows of the base.
     let (ends, data) = unsafe {
         gather_strings(
-            run.runtime,
-            run.stream,
+            frame.runtime,
+            frame.stream,
             offsets.ptr(),
             base.data.ptr(),
             ids,
@@ -69,10 +68,10 @@ pub(in crate::exec) fn gather(
             RowCount::Known(rows as u64),
         )?
     };
-    let ends = ends.download_values::<u64>(run.stream, 0, rows + 1)?;
+    let ends = ends.download_values::<u64>(frame.stream, 0, rows + 1)?;
     let total = ends.last().copied().unwrap_or(0);
     let total = usize::try_from(total).map_err(|_| GpuError::Internal("gathered bytes".into()))?;
-    let bytes = data.download_values::<u8>(run.stream, 0, total)?;
+    let bytes = data.download_values::<u8>(frame.stream, 0, total)?;
     drop(widened);
     let bits = valid.map(|v| BooleanBuffer::collect_bool(rows, |row| v[row] != 0));
     let bits = bits.as_ref().map(BooleanBuffer::values);

@@ -9,7 +9,6 @@ use std::ops::Range;
 use crate::codegen::Part;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::{Recycler, Store};
 use crate::exec::prepare::part_sizes::PartSize;
 use crate::memory::SpillFile;
@@ -20,8 +19,6 @@ use crate::runtime::Runtime;
 /// 2.6 microseconds a run; a kernel carries 51.2 in runs of 128 KiB and more (measured on an H200: at 1 MiB 48.2 and 51.2, at
 /// 4 MiB 53.3 and 51.3).
 const LONG_RUN: u64 = 2 << 20;
-/// This share of host memory is left to results where chunks may go to files.
-const SHARE_FOR_RESULTS: usize = 8;
 
 /// Some rows in partitions.
 pub(in crate::exec) struct Chunk {
@@ -45,6 +42,23 @@ impl Chunk {
             rows: Rows::Here(rows),
             offsets,
         }
+    }
+
+    /// Rows in a file, whose columns are these parts, and where their partitions begin.
+    pub(in crate::exec) fn in_file(
+        file: SpillFile,
+        parts: Vec<PartSize>,
+        offsets: Vec<u32>,
+    ) -> Self {
+        Self {
+            rows: Rows::File(Box::new(file), parts),
+            offsets,
+        }
+    }
+
+    /// The first row of each partition, and the number of rows.
+    pub(in crate::exec) fn offsets(&self) -> &[u32] {
+        &self.offsets
     }
 
     /// Rows of some neighbouring partitions.
@@ -210,85 +224,7 @@ pub(in crate::exec) fn rows_within(
     found
 }
 
-impl Run<'_> {
-    /// Write rows that lie in `made` to a file, these parts of them, and wait until they are there; `None` when the user names
-    /// no directory.
-    ///
-    /// # Errors
-    /// [`GpuError::Spill`] when it cannot be written, [`GpuError::Device`].
-    pub(in crate::exec) fn write_to_file(
-        &mut self,
-        made: &Store,
-        parts: &[PartSize],
-        offsets: &[u32],
-    ) -> Result<Option<Chunk>> {
-        let prepared = self.prepared;
-        let Some(directory) = &prepared.spill else {
-            return Ok(None);
-        };
-        let mut columns = Vec::with_capacity(parts.len());
-        let mut bytes = 0;
-        for part in parts {
-            let Some((buffer, start)) = made.location(part.part) else {
-                return Err(lost(part.part));
-            };
-            let mut values = vec![0; part.rows as usize * part.unit];
-            buffer.download(self.stream, start, &mut values)?;
-            bytes += values.len() as u64;
-            columns.push((part.unit, values));
-        }
-        let ranges = offsets.windows(2).map(|w| w[0] as usize..w[1] as usize);
-        let file = directory.write(columns, ranges)?;
-        log::debug!("{bytes} bytes of rows went to {} of a file", file.bytes());
-        self.recycler.note_spilled(bytes);
-        Ok(Some(Chunk {
-            rows: Rows::File(Box::new(file), parts.to_vec()),
-            offsets: offsets.to_vec(),
-        }))
-    }
-}
-
 /// Does a part of a result go with its rows into partitions?
 pub(in crate::exec) fn moves_along(part: Part) -> bool {
     part.moves() || part == Part::KeyWord(0)
-}
-
-impl Run<'_> {
-    /// A block of host memory for these parts, if there is room for it; where files take what it has no room for, some is left
-    /// to results.
-    pub(in crate::exec) fn host_room(
-        &mut self,
-        parts: &[PartSize],
-        purpose: &str,
-    ) -> Result<(Store, bool)> {
-        let mut store = Store::default();
-        if !store.extends_on_host(parts, &mut self.recycler, purpose)? {
-            return Ok((store, false));
-        }
-        let pool = self.runtime.host_pool();
-        if self.prepared.spill.is_some() && pool.available() < pool.budget() / SHARE_FOR_RESULTS {
-            self.recycler.forget_spilled(store.bytes() as u64);
-            store.release(&mut self.recycler);
-            return Ok((Store::default(), false));
-        }
-        Ok((store, true))
-    }
-
-    /// The same rows in a file; `None` when the user names no directory.
-    pub(in crate::exec) fn chunk_as_file(&mut self, chunk: &Chunk) -> Result<Option<Chunk>> {
-        let Some(store) = chunk.store() else {
-            return Ok(None);
-        };
-        let rows = chunk.offsets.last().copied().map_or(0, u64::from);
-        let parts: Vec<PartSize> = store
-            .parts()
-            .filter(|part| moves_along(part.part))
-            .map(|part| PartSize { rows, ..part })
-            .collect();
-        self.write_to_file(store, &parts, &chunk.offsets)
-    }
-}
-
-fn lost(part: Part) -> GpuError {
-    GpuError::Internal(format!("a chunk without {part:?}"))
 }

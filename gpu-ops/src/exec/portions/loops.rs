@@ -10,7 +10,8 @@ use std::collections::HashSet;
 use crate::codegen::Slot;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
-use crate::exec::prepare::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource, PreparedStep};
+use crate::exec::prepare::prepared::Prepared;
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::ResultId;
 
@@ -114,12 +115,12 @@ pub(in crate::exec) fn reads_of(step: &PreparedStep, shapes: &[Shape]) -> HashSe
 impl Run<'_> {
     /// Run what comes before the first part.
     pub(in crate::exec) fn begin_loop(&mut self, replaced: &[ResultId]) -> Result<Loop> {
-        let plan = Loop::over(self.prepared, self.step, replaced)
+        let plan = Loop::over(self.frame.prepared, self.schedule.step, replaced)
             .ok_or_else(|| GpuError::Internal("a join in parts that does not go".into()))?;
-        self.in_parts = true;
+        self.schedule.in_parts = true;
         for step in &plan.before {
             self.run_step(*step)?;
-            self.ran.push(*step);
+            self.schedule.ran.push(*step);
         }
         Ok(plan)
     }
@@ -136,10 +137,10 @@ impl Run<'_> {
         left_out: &[usize],
     ) -> Result<()> {
         for step in plan.inside.iter().filter(|s| !left_out.contains(s)) {
-            if let PreparedStep::Pipeline(kernel) = &self.prepared.steps[*step] {
+            if let PreparedStep::Pipeline(kernel) = &self.frame.prepared.steps[*step] {
                 self.fill_result(kernel)?;
                 if let Some(into) = kernel.into {
-                    self.added[into] = !plan.replaced.contains(&into);
+                    self.frame.results[into].added = !plan.replaced.contains(&into);
                 }
             }
         }
@@ -148,23 +149,23 @@ impl Run<'_> {
 
     /// All parts have been read: their sinks are complete.
     pub(in crate::exec) fn end_loop(&mut self, plan: &Loop) -> Result<()> {
-        self.ran.extend(&plan.inside);
-        let outer = self.step;
+        self.schedule.ran.extend(&plan.inside);
+        let outer = self.schedule.step;
         let mut finished: Vec<ResultId> = Vec::new();
         for step in &plan.inside {
-            let Some(result) = PreparedStep::into(&self.prepared.steps[*step]) else {
+            let Some(result) = PreparedStep::into(&self.frame.prepared.steps[*step]) else {
                 continue;
             };
             if finished.contains(&result) {
                 continue;
             }
             finished.push(result);
-            self.step = *step;
+            self.schedule.step = *step;
             if !plan.replaced.contains(&result) {
                 self.complete(result)?;
             }
         }
-        self.step = outer;
+        self.schedule.step = outer;
         Ok(())
     }
 }

@@ -7,55 +7,21 @@
 
 use std::ops::Range;
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
-use crate::device::{Event, Stream, StreamLease};
+use crate::codegen::{ControlWord, Part};
+use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::exec::frame::launch::in_strides;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along, rows_within};
+use crate::exec::portions::spread::{BITS, Spread, SpreadBy, Staged};
 use crate::exec::portions::strides::Scan;
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
-use crate::exec::prepare::shapes::Sizes;
 use crate::graph::ResultId;
-use crate::primitives::{self, Digits, Keys, Partitioning, Payload, RowCount};
+use crate::primitives::{self, Partitioning, Payload, RowCount};
 
-/// The share of the budget of device memory that a piece, or the rows of a part, may take. Rows lie on the device twice while
-/// they are partitioned or sorted, those of the next part come meanwhile, and there is what is made of them.
-const SHARE_OF_BUDGET: u64 = 12;
 /// Rows stay where they were made with up to this share more room than they take.
 const SHARE_UNUSED: usize = 8;
-/// A piece has whole vectors of every column.
-const VECTOR: u64 = 1024;
-/// Hash or key bits of partitions: one reading of the rows.
-pub(in crate::exec) const BITS: u32 = 8;
-
-/// Bytes that a piece, or the rows of a part, may take of a budget.
-pub(in crate::exec) fn part_bytes(budget: usize) -> u64 {
-    budget as u64 / SHARE_OF_BUDGET
-}
-
-/// Rows of a result in `2^BITS` partitions, or all of them in the first one.
-#[derive(Default)]
-pub(in crate::exec) struct Spread {
-    chunks: Vec<Chunk>,
-    /// Chunks leave the device on this stream, while the next piece comes.
-    away: Option<StreamLease>,
-    /// The last one that left, and when it will have left.
-    leaving: Option<(Store, Event)>,
-}
-
-/// What rows are partitioned by.
-pub(in crate::exec) struct SpreadBy {
-    pub(in crate::exec) keys: Keys,
-    pub(in crate::exec) digits: Digits,
-    /// The lowest of the bits.
-    pub(in crate::exec) shift: u32,
-    /// The keys are a part of the rows and move with them.
-    pub(in crate::exec) kept: bool,
-}
 
 /// How a pipeline over a table is run piece by piece.
 pub(in crate::exec) struct Pieces<'k> {
@@ -86,85 +52,7 @@ impl Pieces<'_> {
     }
 }
 
-/// Some partitions on their way to the device.
-pub(in crate::exec) struct Staged {
-    store: Store,
-    rows: u64,
-    come: Event,
-}
-
-impl Staged {
-    /// How many rows come.
-    pub(in crate::exec) fn rows(&self) -> u64 {
-        self.rows
-    }
-}
-
-impl Spread {
-    /// Rows of some partitions.
-    pub(in crate::exec) fn rows_of(&self, partitions: &Range<usize>) -> u64 {
-        let of = |chunk: &Chunk| chunk.rows_of(partitions);
-        self.chunks.iter().map(of).map(|r| r.end - r.start).sum()
-    }
-
-    /// All rows.
-    pub(in crate::exec) fn rows(&self) -> u64 {
-        self.rows_of(&(0..1 << BITS))
-    }
-
-    /// Where the rows lie.
-    pub(in crate::exec) fn chunks(&self) -> &[Chunk] {
-        &self.chunks
-    }
-
-    /// The same, one after the other, to be let go of.
-    pub(in crate::exec) fn into_chunks(self) -> Vec<Chunk> {
-        self.chunks
-    }
-
-    /// Rows of the largest partition.
-    pub(in crate::exec) fn largest(&self) -> u64 {
-        let rows = (0..1 << BITS).map(|p| self.rows_of(&(p..p + 1)));
-        rows.max().unwrap_or(0)
-    }
-
-    /// Neighbouring partitions together, as long as they have at most `most` rows; at least one part, and none without
-    /// rows beside others.
-    pub(in crate::exec) fn parts(&self, most: u64) -> Vec<Range<usize>> {
-        let mut parts: Vec<(Range<usize>, u64)> = Vec::new();
-        for partition in 0..1 << BITS {
-            let one = partition..partition + 1;
-            let rows = self.rows_of(&one);
-            match parts.last_mut() {
-                Some((part, sum)) if *sum + rows <= most || rows == 0 => {
-                    part.end = one.end;
-                    *sum += rows;
-                }
-                Some((part, sum)) if *sum == 0 => (*part, *sum) = (one, rows),
-                _ => parts.push((one, rows)),
-            }
-        }
-        parts.into_iter().map(|(part, _)| part).collect()
-    }
-}
-
 impl Run<'_> {
-    /// Bytes of a piece, and of the rows of a part.
-    pub(in crate::exec) fn part_room(&self) -> u64 {
-        part_bytes(self.recycler.pool().budget())
-    }
-
-    /// Rows of a result in a piece or a part.
-    pub(in crate::exec) fn piece_rows(&self, result: ResultId) -> u64 {
-        let bytes = self.prepared.shapes[result].row_bytes().max(1) as u64;
-        (self.part_room() / bytes).max(VECTOR) / VECTOR * VECTOR
-    }
-
-    /// Are so many rows of a result more than a part may have, and can they be done in parts?
-    pub(in crate::exec) fn exceeds_part(&self, result: ResultId, rows: u64) -> bool {
-        self.recycler.spills() && self.careful() && rows > self.piece_rows(result)
-    }
-
     /// How a pipeline is run piece by piece whose rows, if all find their way to its result, are too many for a part;
     /// `None` when they are few, or it does not go over a table in order.
     pub(in crate::exec) fn pieces<'k>(
@@ -175,12 +63,13 @@ impl Run<'_> {
         let PreparedSource::Exactly(all) = kernel.source else {
             return None;
         };
-        let whole = kernel.tree.is_some() || self.lent(into).is_some() || !in_strides(kernel);
-        if whole || !self.exceeds_part(into, all) {
+        let whole =
+            kernel.tree.is_some() || self.frame.lent(into).is_some() || !kernel.goes_in_strides();
+        if whole || !self.frame.exceeds_part(into, all) {
             return None;
         }
         let tiles = kernel.stride_rows();
-        let rows = (self.piece_rows(into) / tiles).max(1) * tiles;
+        let rows = (self.frame.piece_rows(into) / tiles).max(1) * tiles;
         Some(Pieces {
             kernel,
             // Rows may be wider than what they are computed from.
@@ -198,19 +87,21 @@ impl Run<'_> {
         number: u64,
     ) -> Result<Store> {
         let rows = pieces.rows_of(number);
-        self.rows[into] = 0;
-        self.sizes[into].capacity = rows.end - rows.start;
-        self.make(into)?;
-        self.control.set(self.stream, into, ControlWord::Count, 0)?;
+        self.frame.results[into].rows = 0;
+        self.frame.results[into].sizes.capacity = rows.end - rows.start;
+        self.frame.make(into)?;
+        self.frame
+            .control
+            .set(self.frame.stream, into, ControlWord::Count, 0)?;
         let kernel = pieces.kernel;
-        self.piecewise = true;
+        self.schedule.piecewise = true;
         let filled = match &mut pieces.scan {
             Some(scan) => self.fill_stride(kernel, into, Some(scan), number),
             None => self.fill_rows(kernel, into, rows),
         };
-        self.piecewise = false;
+        self.schedule.piecewise = false;
         filled?;
-        let filled = self.stores[into].take();
+        let filled = self.frame.results[into].store.take();
         filled.ok_or_else(|| GpuError::Internal("a piece without rows".into()))
     }
 
@@ -221,11 +112,11 @@ impl Run<'_> {
         rows: Range<u64>,
     ) -> Result<Store> {
         let count = rows.end - rows.start;
-        let store = self.room_for_rows(result, count)?;
-        let device = self.runtime.device();
+        let store = self.frame.room_for_rows(result, count)?;
+        let device = self.frame.runtime.device();
         for size in store.parts().collect::<Vec<_>>() {
             let unit = size.unit as u64;
-            let from = self.address(result, size.part)?;
+            let from = self.frame.address(result, size.part)?;
             let from = from.offset(rows.start * unit);
             let Some(to) = store.address(size.part) else {
                 return Err(lost(size.part));
@@ -233,22 +124,9 @@ impl Run<'_> {
             // SAFETY: the result has the rows, in its own memory or in a table that the caller of the run holds; the piece
             // has room for them.
             unsafe {
-                device.copy_on_device(self.stream, from, to, (count * unit) as usize)?;
+                device.copy_on_device(self.frame.stream, from, to, (count * unit) as usize)?;
             }
         }
-        Ok(store)
-    }
-
-    /// Memory for rows of a result as its pipeline writes them.
-    pub(in crate::exec) fn room_for_rows(&mut self, result: ResultId, rows: u64) -> Result<Store> {
-        let sizes = Sizes {
-            capacity: rows,
-            ..Sizes::default()
-        };
-        let blocks = self.prepared.shapes[result].filling(&sizes);
-        let name = self.name(result);
-        let mut store = Store::default();
-        store.extend(&blocks, &mut self.recycler, self.stream, name)?;
         Ok(store)
     }
 
@@ -280,10 +158,10 @@ impl Run<'_> {
         if !by.kept {
             rest.push(keys);
         }
-        let name = self.name(result);
+        let name = self.frame.name(result);
         let mut arranged = Store::default();
         let blocks = [block(kept.clone()), block(rest)];
-        arranged.extend(&blocks, &mut self.recycler, self.stream, name)?;
+        arranged.extend(&blocks, &mut self.frame.recycler, self.frame.stream, name)?;
         let new = |part: Part| arranged.address(part).ok_or_else(|| lost(part));
         let mut payloads = Vec::new();
         for size in &moved {
@@ -302,14 +180,16 @@ impl Run<'_> {
             bits: by.shift..by.shift + BITS,
         };
         let offsets = new(Part::Offsets)?;
-        self.kernels += 1;
+        self.reports.kernels += 1;
         // SAFETY: the new store has room for the rows of each part and for the offsets; the piece has as many rows, and the
         // caller vouches for the keys beside them.
-        unsafe { primitives::radix_partition(self.runtime, self.stream, &of, Some(offsets))? };
+        unsafe {
+            primitives::radix_partition(self.frame.runtime, self.frame.stream, &of, Some(offsets))?
+        };
         let Some((buffer, at)) = arranged.location(Part::Offsets) else {
             return Err(lost(Part::Offsets));
         };
-        let offsets = buffer.download_values(self.stream, at, partitions as usize + 1)?;
+        let offsets = buffer.download_values(self.frame.stream, at, partitions as usize + 1)?;
         self.keep_chunk(result, (arranged, offsets), kept, spread)
     }
 
@@ -322,7 +202,7 @@ impl Run<'_> {
         spread: &mut Spread,
     ) -> Result<()> {
         if rows == 0 {
-            piece.release(&mut self.recycler);
+            piece.release(&mut self.frame.recycler);
             return Ok(());
         }
         let kept: Vec<PartSize> = piece
@@ -334,13 +214,13 @@ impl Run<'_> {
             .map_err(|_| GpuError::Internal(format!("a piece of {rows} rows")))?;
         let bytes = Store::bytes_within(&kept)?;
         let mut made = piece;
-        if made.bytes() > bytes + bytes / SHARE_UNUSED && self.recycler.has_plenty() {
+        if made.bytes() > bytes + bytes / SHARE_UNUSED && self.frame.recycler.has_plenty() {
             // Few rows passed: the room for the others is not kept.
             let mut dense = Store::default();
-            let name = self.name(result);
-            dense.extend_on_device(kept.clone(), &mut self.recycler, name)?;
-            dense.copy_range(&made, 0..rows, 0, moves_along, self.stream)?;
-            made.release(&mut self.recycler);
+            let name = self.frame.name(result);
+            dense.extend_on_device(kept.clone(), &mut self.frame.recycler, name)?;
+            dense.copy_range(&made, 0..rows, 0, moves_along, self.frame.stream)?;
+            made.release(&mut self.frame.recycler);
             made = dense;
         }
         self.keep_chunk(result, (made, vec![0, end]), kept, spread)
@@ -354,30 +234,30 @@ impl Run<'_> {
         kept: Vec<PartSize>,
         spread: &mut Spread,
     ) -> Result<()> {
-        if self.recycler.has_plenty() {
+        if self.frame.recycler.has_plenty() {
             spread.chunks.push(Chunk::here((made, offsets)));
             return Ok(());
         }
         let rows = offsets.last().copied().map_or(0, u64::from);
-        let name = self.name(result);
+        let name = self.frame.name(result);
         let (mut away, there) = self.host_room(&kept, name)?;
         if !there {
             if let Some(file) = self.write_to_file(&made, &kept, &offsets)? {
-                made.release(&mut self.recycler);
+                made.release(&mut self.frame.recycler);
                 spread.chunks.push(file);
                 // What is at work finds no room elsewhere either: it gets that of the first chunks.
-                while !self.recycler.is_nearly_free() && self.chunk_to_file(spread, false)? {}
+                while !self.frame.recycler.is_nearly_free() && self.chunk_to_file(spread, false)? {}
                 return Ok(());
             }
             // Device memory may still have room; the error says what to set.
-            away.extend_on_device(kept, &mut self.recycler, name)?;
+            away.extend_on_device(kept, &mut self.frame.recycler, name)?;
         }
         let copies = match &mut spread.away {
             Some(copies) => copies,
-            none => none.insert(self.runtime.lease_stream()?),
+            none => none.insert(self.frame.runtime.lease_stream()?),
         };
-        let device = self.runtime.device();
-        let made_there = device.record_event(self.stream)?;
+        let device = self.frame.runtime.device();
+        let made_there = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &made_there)?;
         away.copy_range(&made, 0..rows, 0, moves_along, copies)?;
         let left = device.record_event(copies)?;
@@ -405,7 +285,7 @@ impl Run<'_> {
             return Ok(false);
         };
         let before = std::mem::replace(&mut spread.chunks[number], file);
-        before.release(&mut self.recycler);
+        before.release(&mut self.frame.recycler);
         Ok(true)
     }
 
@@ -440,16 +320,16 @@ impl Run<'_> {
         copies: &Stream,
     ) -> Result<Staged> {
         let rows = wanted.end - wanted.start;
-        let store = self.room_for_rows(result, rows)?;
+        let store = self.frame.room_for_rows(result, rows)?;
         // Memory that is used again may still be read by what was queued before, and what was kept last is still written.
-        let device = self.runtime.device();
-        let free = device.record_event(self.stream)?;
+        let device = self.frame.runtime.device();
+        let free = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &free)?;
         for (number, range, at) in rows_within(&spread.chunks, partitions, wanted) {
             spread.chunks[number].copy(range, &store, at, copies)?;
         }
         if spread.chunks.iter().any(Chunk::is_away) {
-            self.pair_bytes += store.bytes() as u64;
+            self.reports.pair_bytes += store.bytes() as u64;
         }
         Ok(Staged {
             store,
@@ -467,13 +347,13 @@ impl Run<'_> {
     ) -> Result<Staged> {
         let has = chunk.rows_of(&chunk.partitions());
         let rows = has.end - has.start;
-        let store = self.room_for_rows(result, rows)?;
-        let device = self.runtime.device();
-        let free = device.record_event(self.stream)?;
+        let store = self.frame.room_for_rows(result, rows)?;
+        let device = self.frame.runtime.device();
+        let free = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &free)?;
         chunk.copy(has, &store, 0, copies)?;
         if chunk.is_away() {
-            self.pair_bytes += store.bytes() as u64;
+            self.reports.pair_bytes += store.bytes() as u64;
         }
         Ok(Staged {
             store,
@@ -484,71 +364,32 @@ impl Run<'_> {
 
     /// The memory of staged rows, once they are there for what is queued from now on.
     pub(in crate::exec) fn staged(&self, part: Staged) -> Result<Store> {
-        self.runtime.device().wait_event(self.stream, &part.come)?;
+        self.frame
+            .runtime
+            .device()
+            .wait_event(self.frame.stream, &part.come)?;
         Ok(part.store)
     }
 
     /// Let staged rows stand for all rows of their result.
     pub(in crate::exec) fn take_part(&mut self, result: ResultId, part: Staged) -> Result<()> {
         let rows = part.rows;
-        self.rows[result] = rows;
-        self.sizes[result].capacity = rows;
-        self.stores[result] = Some(self.staged(part)?);
-        let control = &self.control;
-        control.set(self.stream, result, ControlWord::Count, rows)?;
-        control.set(self.stream, result, ControlWord::Pairs, 0)
+        self.frame.results[result].rows = rows;
+        self.frame.results[result].sizes.capacity = rows;
+        self.frame.results[result].store = Some(self.staged(part)?);
+        let control = &self.frame.control;
+        control.set(self.frame.stream, result, ControlWord::Count, rows)?;
+        control.set(self.frame.stream, result, ControlWord::Pairs, 0)
     }
 
     /// Nobody needs the rows any more.
     pub(in crate::exec) fn drop_spread(&mut self, spread: Spread) {
         for chunk in spread.chunks {
-            chunk.release(&mut self.recycler);
-        }
-    }
-
-    /// Let go of what a result has.
-    pub(in crate::exec) fn let_go(&mut self, result: ResultId) {
-        if let Some(store) = self.stores[result].take() {
-            store.release(&mut self.recycler);
+            chunk.release(&mut self.frame.recycler);
         }
     }
 }
 
 fn lost(part: Part) -> GpuError {
     GpuError::Internal(format!("rows in pieces have no {part:?}"))
-}
-
-#[cfg(test)]
-#[allow(clippy::unwrap_used)]
-mod tests {
-    use super::*;
-
-    fn spread(partitions: &[(usize, u32)]) -> Spread {
-        let mut offsets = vec![0u32; (1 << BITS) + 1];
-        for (partition, rows) in partitions {
-            for offset in &mut offsets[partition + 1..] {
-                *offset += rows;
-            }
-        }
-        Spread {
-            chunks: vec![Chunk::here((Store::default(), offsets))],
-            ..Spread::default()
-        }
-    }
-
-    #[test]
-    fn neighbouring_partitions_make_a_part() {
-        let rows = spread(&[(0, 5), (1, 5), (3, 6), (200, 100), (201, 1)]);
-        assert_eq!((rows.rows(), rows.largest()), (117, 100));
-        let parts = rows.parts(10);
-        let counts: Vec<u64> = parts.iter().map(|p| rows.rows_of(p)).collect();
-        assert_eq!(counts, [10, 6, 100, 1]);
-        assert_eq!(parts.last().unwrap().end, 256);
-        assert_eq!(rows.parts(1000).len(), 1);
-        // A part without rows stands alone only.
-        assert_eq!(spread(&[]).parts(10).len(), 1);
-        let late = spread(&[(255, 30)]);
-        let counts: Vec<u64> = late.parts(10).iter().map(|p| late.rows_of(p)).collect();
-        assert_eq!(counts, [30]);
-    }
 }

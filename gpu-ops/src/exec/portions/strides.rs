@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use crate::codegen::ColumnPart;
-use crate::column::{Column, Encoding};
 use crate::device::{Device, DevicePtr, Event, Stream, StreamLease};
 use crate::error::Result;
-use crate::exec::prepare::prepared::{Prepared, PreparedKernel, PreparedSource, PreparedStep};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource, PreparedStep};
+use crate::exec::prepare::prepared::Prepared;
+use crate::exec::prepare::streamed::{ALIGNMENT, StreamedPart};
 use crate::memory::DeviceBuffer;
 use crate::runtime::Runtime;
 use crate::tables::Arrival;
@@ -28,94 +28,6 @@ pub(in crate::exec) const SHARE_OF_MEMORY: u64 = 4;
 const LEAST_SHARE: u64 = 16;
 /// Blocks of more bytes are whole pages of the device.
 const PAGE: u64 = 2 << 20;
-/// Copies of columns begin at multiples of this, as columns do; what is behind the last row of a table has as many bytes at
-/// most.
-const ALIGNMENT: u64 = 256;
-
-/// A buffer of a column that lies in host memory. It stays there as long as the table, which a run's caller holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::exec) struct StreamedPart {
-    /// Where it begins.
-    source: DevicePtr,
-    /// Bytes, zeros behind the last row included.
-    bytes: u64,
-    /// Rows of the table.
-    rows: u64,
-    kind: PartKind,
-}
-
-/// Where the rows of a part lie.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum PartKind {
-    /// Codes or bits of so many bits.
-    Codes(u64),
-    /// One offset of eight bytes a row, and one more.
-    Offsets,
-    /// Strings, which lie where these offsets say.
-    Text(DevicePtr),
-}
-
-impl StreamedPart {
-    /// A part of a column, when it lies in host memory and a stride of rows is a range of its bytes.
-    pub(in crate::exec) fn of(column: &Column, part: ColumnPart) -> Option<Self> {
-        let (buffer, kind) = match (part, &column.encoding) {
-            (ColumnPart::Validity, _) => (column.validity.as_ref()?, PartKind::Codes(1)),
-            (ColumnPart::Data, Encoding::Bits) => (&column.data, PartKind::Codes(1)),
-            (
-                ColumnPart::Data,
-                Encoding::Integer { width, .. }
-                | Encoding::Float { width }
-                | Encoding::Dictionary { width, .. },
-            ) => (&column.data, PartKind::Codes(u64::from(*width) * 8)),
-            (ColumnPart::Offsets, Encoding::Bytes { offsets }) => (offsets, PartKind::Offsets),
-            // The host looks up where the strings of a stride begin.
-            (ColumnPart::Data, Encoding::Bytes { offsets }) if offsets.is_host() => {
-                (&column.data, PartKind::Text(offsets.ptr()))
-            }
-            _ => return None,
-        };
-        buffer.is_host().then(|| Self {
-            source: buffer.ptr(),
-            bytes: buffer.len() as u64,
-            rows: column.rows as u64,
-            kind,
-        })
-    }
-
-    /// Bytes of the part that the rows from `first` to before `end` lie in; `first` is a multiple of eight.
-    fn range(&self, first: u64, end: u64) -> (u64, u64) {
-        let (from, to) = match self.kind {
-            PartKind::Codes(bits) => (first / 8 * bits, (end * bits).div_ceil(8)),
-            PartKind::Offsets => (first * 8, (end + 1) * 8),
-            PartKind::Text(_) if first >= end => (0, 0),
-            PartKind::Text(offsets) => {
-                let offset = |row: u64| {
-                    let at = std::ptr::with_exposed_provenance::<u64>(offsets.0 as usize);
-                    // SAFETY: offsets in host memory, one more than rows, which do not change after loading.
-                    unsafe { at.add(row.min(self.rows) as usize).read() }
-                };
-                (offset(first), offset(end))
-            }
-        };
-        // What is behind the last row is read too: vectors are.
-        let to = if end >= self.rows { self.bytes } else { to };
-        let from = from / ALIGNMENT * ALIGNMENT;
-        (from, to.next_multiple_of(ALIGNMENT).min(self.bytes))
-    }
-
-    /// Bytes that a slot has for `rows` rows of it; of strings, a quarter more than they are long on average.
-    fn room(&self, rows: u64) -> u64 {
-        let bytes = match self.kind {
-            PartKind::Codes(bits) => (rows * bits).div_ceil(8),
-            PartKind::Offsets => (rows + 1) * 8,
-            PartKind::Text(_) => {
-                let mean = self.bytes.div_ceil(self.rows.max(1));
-                rows * (mean + mean / 4 + 1)
-            }
-        };
-        bytes.min(self.bytes).next_multiple_of(ALIGNMENT) + 2 * ALIGNMENT
-    }
-}
 
 /// Rows that one launch goes over, and the addresses of the streamed columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -410,23 +322,14 @@ impl Scan<'_> {
 }
 
 impl PreparedKernel {
-    /// Rows of its table.
-    fn source_rows(&self) -> u64 {
-        match self.source {
-            PreparedSource::Exactly(rows) => rows,
-            _ => 0,
+    /// The strides of a table that is still coming, as far as this kernel goes over one in strides.
+    pub(in crate::exec) fn coming(&self) -> Option<Scan<'_>> {
+        let (Some(arrival), PreparedSource::Exactly(rows)) = (&self.arrival, self.source) else {
+            return None;
+        };
+        if !self.goes_in_strides() || arrival.has(rows) {
+            return None;
         }
-    }
-
-    /// Strides begin at multiples of this many rows: whole tiles, whole bytes of bitmaps, whole vectors.
-    pub(in crate::exec) fn stride_rows(&self) -> u64 {
-        const VECTORS: u64 = 1024;
-        match self.tile_rows >= VECTORS {
-            true => self.tile_rows,
-            // The least common multiple.
-            false => {
-                self.tile_rows * (VECTORS >> self.tile_rows.trailing_zeros().min(VECTORS.ilog2()))
-            }
-        }
+        Some(Scan::in_place(rows, self.early_stride(rows)))
     }
 }

@@ -4,21 +4,29 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::codegen::ColumnPart;
-use crate::codegen::{KernelProgram, LookupTable, Program, ResultLayout, Slot, SourceRows};
+use crate::codegen::{
+    ColumnPart, KernelProgram, LookupTable, Program, ResultLayout, Slot, SourceRows,
+};
 use crate::column::Encoding;
 use crate::device::{Kernel, Stream};
 use crate::error::{GpuError, Result};
-use crate::exec::node::overlap::EarlyScan;
-use crate::exec::portions::strides::StreamedPart;
 use crate::exec::prepare::covering::Covering;
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::places::{Field, Template};
-use crate::exec::prepare::prepared::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::shapes::Shape;
+use crate::exec::prepare::streamed::StreamedPart;
 use crate::graph::Graph;
 use crate::memory::DeviceBuffer;
 use crate::runtime::Runtime;
-use crate::tables::LoadedTable;
+use crate::tables::{Arrival, LoadedTable};
+
+/// The scan whose table is still coming.
+#[derive(Debug, Clone)]
+pub(in crate::exec) struct EarlyScan {
+    /// Its number.
+    pub(in crate::exec) scan: usize,
+    pub(in crate::exec) arrival: Arc<Arrival>,
+}
 
 /// Lookup tables begin at multiples of this in their buffer.
 const LOOKUP_ALIGNMENT: usize = 256;

@@ -9,9 +9,9 @@ use warpline_cuda::kernels;
 use crate::codegen::{JoinKeys, KernelProgram};
 use crate::device::{DeviceInfo, Kernel};
 use crate::error::{GpuError, Result};
-use crate::exec::join::pairs::{JoinBits, digits};
-use crate::exec::prepare::part_sizes::{PartSize, arranged_parts, side_parts};
-use crate::exec::prepare::shapes::{ColumnShape, Shape};
+use crate::exec::prepare::join_bits::{JoinBits, digits};
+use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, arranged_parts, side_parts};
+use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ProbeKind};
 use crate::primitives::{
     Digits, PartitionJoin, UnorderedPart, compile_merge_join, compile_partition,

@@ -8,11 +8,9 @@
 use std::sync::{Arc, Weak};
 
 use crate::column::Column;
-use crate::exec::frame::storage::Store;
-use crate::exec::prepare::shapes::{IndexShape, Shape, Sizes};
+use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::expr::{Expr, Node};
 use crate::graph::{Build, Graph, Pipeline, ResultId, Sink, Source, Step};
-use crate::memory::{KeptResult, KeptResults};
 use crate::tables::LoadedTable;
 
 /// Bytes that one index may take that is kept on a device whose pool has a budget of so many.
@@ -27,35 +25,6 @@ pub(in crate::exec) struct Covering {
     payload: Vec<Weak<Column>>,
     null_equal: bool,
     shape: IndexShape,
-}
-
-/// A finished index.
-#[derive(Debug, Clone)]
-pub(in crate::exec) struct Finished {
-    pub(in crate::exec) store: Store,
-    pub(in crate::exec) sizes: Sizes,
-    /// Entries.
-    pub(in crate::exec) count: u64,
-    /// Some row had a NULL key.
-    pub(in crate::exec) null_key: bool,
-}
-
-/// One index that is kept.
-#[derive(Debug)]
-struct Kept {
-    what: Covering,
-    index: Finished,
-    bytes: usize,
-}
-
-impl KeptResult for Kept {
-    fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn is_idle(&self) -> bool {
-        self.index.store.is_idle()
-    }
 }
 
 impl Covering {
@@ -118,7 +87,7 @@ impl Covering {
         })
     }
 
-    fn is(&self, other: &Self) -> bool {
+    pub(in crate::exec) fn is(&self, other: &Self) -> bool {
         let same = |a: &[Weak<Column>], b: &[Weak<Column>]| {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.ptr_eq(b))
         };
@@ -129,26 +98,8 @@ impl Covering {
     }
 
     /// Are all of its columns resident still?
-    fn lives(&self) -> bool {
+    pub(in crate::exec) fn lives(&self) -> bool {
         let mut columns = self.keys.iter().chain(&self.payload);
         columns.all(|column| column.strong_count() > 0)
     }
-}
-
-/// The index, if it is there.
-pub(in crate::exec) fn find(indexes: &KeptResults, what: &Covering) -> Option<Finished> {
-    indexes.find(|kept: &Kept| (kept.what.is(what) && what.lives()).then(|| kept.index.clone()))
-}
-
-/// Keep an index that all queued work has finished with, unless it takes too much of `budget` bytes.
-pub(in crate::exec) fn keep(indexes: &KeptResults, what: Covering, index: Finished, budget: usize) {
-    let bytes = index.store.bytes();
-    if bytes > index_room(budget) {
-        return;
-    }
-    let stays = {
-        let what = what.clone();
-        move |kept: &Kept| kept.what.lives() && !kept.what.is(&what)
-    };
-    indexes.keep(Kept { what, index, bytes }, stays);
 }

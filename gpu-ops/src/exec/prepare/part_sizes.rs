@@ -1,9 +1,7 @@
 //! Parts of results with their sizes, and how they come together in blocks of memory.
 
-use crate::codegen::JoinKeys;
-use crate::codegen::Part;
+use crate::codegen::{JoinKeys, Part};
 use crate::error::{GpuError, Result};
-use crate::exec::prepare::shapes::ColumnShape;
 
 /// Parts of a block begin at multiples of this, and end there: kernels may load whole vectors.
 pub(in crate::exec) const ALIGNMENT: usize = 256;
@@ -28,6 +26,25 @@ impl PartSize {
             .and_then(|rows| rows.checked_mul(self.unit))
             .and_then(|bytes| bytes.checked_next_multiple_of(ALIGNMENT))
             .ok_or_else(|| GpuError::Unsupported("a result of more than 2^63 bytes".into()))
+    }
+}
+
+/// Bytes of a column's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) struct ColumnShape {
+    pub(in crate::exec) width: usize,
+    pub(in crate::exec) nullable: bool,
+    /// The packed keys are this column.
+    pub(in crate::exec) twin: bool,
+}
+
+impl ColumnShape {
+    /// Bytes of a row in memory of its own.
+    pub(in crate::exec) fn row_bytes(&self) -> usize {
+        match self.twin {
+            true => 0,
+            false => self.width + usize::from(self.nullable),
+        }
     }
 }
 

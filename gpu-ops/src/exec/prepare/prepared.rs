@@ -6,26 +6,21 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::codegen::Part;
 use crate::codegen::{
-    ColumnLayout, KernelProgram, Meaning, Program, ResultLayout, Slot, SourceRows, StepProgram,
-    TreeLayout,
+    ColumnLayout, KernelProgram, Meaning, Part, Program, ResultLayout, Slot, SourceRows,
+    StepProgram,
 };
 use crate::column::Column;
-use crate::device::{DevicePtr, Kernel, Stream};
+use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
-use crate::exec::join::pairs::JoinBits;
-use crate::exec::node::overlap::EarlyScan;
-use crate::exec::node::replan::Found;
-use crate::exec::portions::strides::StreamedPart;
-use crate::exec::prepare::bind::{Builder, upload_lookups};
+use crate::exec::prepare::bind::{Builder, EarlyScan, upload_lookups};
 use crate::exec::prepare::compile::{Builtins, compile};
-use crate::exec::prepare::covering::Covering;
-use crate::exec::prepare::places::Template;
+use crate::exec::prepare::hints::Hint;
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep};
+use crate::exec::prepare::replan::Found;
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ResultId, Stage, Step};
 use crate::memory::{DeviceBuffer, SpillDirectory};
-use crate::primitives::Rooms;
 use crate::runtime::Runtime;
 use crate::tables::{Arrival, LoadedTable};
 
@@ -77,23 +72,6 @@ pub(in crate::exec) struct Early {
     pub(in crate::exec) rows: u64,
 }
 
-/// What a run found out about a result.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::exec) struct Hint {
-    /// Rows or entries.
-    pub(in crate::exec) rows: u64,
-    /// Pairs of a `Matches` result.
-    pub(in crate::exec) pairs: u64,
-    /// Slots that were enough.
-    pub(in crate::exec) slots: u64,
-    /// Slots that were enough for the set of each DISTINCT call.
-    pub(in crate::exec) distinct_slots: Vec<u64>,
-    /// The bits that a side of a join was partitioned by, …
-    pub(in crate::exec) bits: JoinBits,
-    /// … and the rows of its largest partitions; zeros of what was not.
-    pub(in crate::exec) largest: Rooms,
-}
-
 /// Columns of a table that are parts of a result. As kernels do, it has their addresses without keeping them.
 #[derive(Debug)]
 pub(in crate::exec) struct Lent {
@@ -109,73 +87,6 @@ pub(in crate::exec) struct Lent {
 struct TableIdentity {
     rows: usize,
     columns: Vec<Weak<Column>>,
-}
-
-/// One step.
-#[derive(Debug)]
-pub(in crate::exec) enum PreparedStep {
-    /// One kernel.
-    Pipeline(Box<PreparedKernel>),
-    /// Keys, order, gather.
-    Sort(Box<PreparedSort>),
-    /// A result that needs no kernel.
-    Borrow {
-        /// The result.
-        into: ResultId,
-        /// For profiles.
-        label: String,
-    },
-}
-
-/// A sort.
-#[derive(Debug)]
-pub(in crate::exec) struct PreparedSort {
-    pub(in crate::exec) rows: ResultId,
-    pub(in crate::exec) into: ResultId,
-    pub(in crate::exec) keys: Option<PreparedKernel>,
-    pub(in crate::exec) word_bits: Vec<u32>,
-    pub(in crate::exec) gather: PreparedKernel,
-    pub(in crate::exec) skip: u64,
-    pub(in crate::exec) fetch: Option<u64>,
-}
-
-/// A kernel ready to be launched.
-#[derive(Debug)]
-pub(in crate::exec) struct PreparedKernel {
-    pub(in crate::exec) kernel: Kernel,
-    pub(in crate::exec) template: Template,
-    pub(in crate::exec) shared_bytes: usize,
-    pub(in crate::exec) block_threads: u32,
-    /// Blocks that the device holds at once.
-    pub(in crate::exec) most_blocks: u64,
-    /// Rows of one tile.
-    pub(in crate::exec) tile_rows: u64,
-    /// Parts of the scanned columns that lie in host memory; its rows come in strides then.
-    pub(in crate::exec) streamed: Vec<StreamedPart>,
-    /// Of a tree-shaped kernel.
-    pub(in crate::exec) tree: Option<TreeLayout>,
-    /// Rows of the table that it goes over are still to come.
-    pub(in crate::exec) arrival: Option<Arc<Arrival>>,
-    /// It fills an index that may be there already.
-    pub(in crate::exec) covering: Option<Covering>,
-    /// Rows of its result lie where they have their numbers in the source.
-    pub(in crate::exec) in_place: bool,
-    pub(in crate::exec) source: PreparedSource,
-    pub(in crate::exec) into: Option<ResultId>,
-    pub(in crate::exec) label: String,
-}
-
-/// Where the rows of a kernel come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::exec) enum PreparedSource {
-    /// This many.
-    Exactly(u64),
-    /// Rows of a result.
-    Rows(ResultId),
-    /// Slots of a result.
-    Slots(ResultId),
-    /// Pairs of a result.
-    Pairs(ResultId),
 }
 
 /// How a column of the output becomes an Arrow array.
@@ -544,24 +455,4 @@ fn bytes_read(program: &Program, tables: &[Arc<LoadedTable>]) -> usize {
         }
     }
     bytes
-}
-
-impl PreparedStep {
-    /// The result that the step fills.
-    pub(in crate::exec) fn into(&self) -> Option<ResultId> {
-        match self {
-            Self::Pipeline(kernel) => kernel.into,
-            Self::Sort(sort) => Some(sort.into),
-            Self::Borrow { into, .. } => Some(*into),
-        }
-    }
-
-    /// Short text for profiles.
-    pub(in crate::exec) fn label(&self) -> &str {
-        match self {
-            Self::Pipeline(kernel) => &kernel.label,
-            Self::Sort(sort) => &sort.gather.label,
-            Self::Borrow { label, .. } => label,
-        }
-    }
 }

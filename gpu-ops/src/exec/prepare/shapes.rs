@@ -1,31 +1,11 @@
 //! The layouts of results as far as memory goes; [`crate::exec::prepare::blocks`] says what memory they ask for.
 
-use crate::codegen::Part;
-use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, RegroupedLayout, ResultLayout};
-use crate::exec::join::pairs::JoinBits;
-use crate::exec::prepare::part_sizes::{PartSize, column_parts, offsets_part};
+use crate::codegen::{ColumnLayout, JoinKeys, JoinedMatches, Part, RegroupedLayout, ResultLayout};
+use crate::exec::prepare::join_bits::JoinBits;
+use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, column_parts, offsets_part};
 use crate::graph::{IndexKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::Rooms;
-
-/// Bytes of a column's rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::exec) struct ColumnShape {
-    pub(in crate::exec) width: usize,
-    pub(in crate::exec) nullable: bool,
-    /// The packed keys are this column.
-    pub(in crate::exec) twin: bool,
-}
-
-impl ColumnShape {
-    /// Bytes of a row in memory of its own.
-    fn row_bytes(&self) -> usize {
-        match self.twin {
-            true => 0,
-            false => self.width + usize::from(self.nullable),
-        }
-    }
-}
 
 /// A result's layout as far as memory goes. Unlike [`ResultLayout`] it holds no resident column.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use crate::error::{GpuError, Result};
-use crate::exec::frame::execute::Host;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
+use crate::exec::output::host::Host;
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::partitions::Spread;
+use crate::exec::portions::spread::Spread;
+use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::PartSize;
-use crate::exec::prepare::prepared::PreparedSort;
 use crate::graph::ResultId;
 use crate::memory::BatchWriter;
 
@@ -30,14 +30,18 @@ impl Run<'_> {
         sort: &PreparedSort,
         spread: &mut Spread,
     ) -> Result<Output> {
-        let blocks = self.prepared.shapes[sort.into].filling(&self.sizes[sort.into]);
+        let blocks =
+            self.frame.prepared.shapes[sort.into].filling(&self.frame.results[sort.into].sizes);
         let parts: Vec<PartSize> = blocks.into_iter().flat_map(|block| block.parts).collect();
         let bytes = Store::bytes_within(&parts)?;
-        let large = bytes as u64 > self.part_room();
-        let hopeless = large && bytes > self.runtime.host_pool().budget();
-        let name = self.name(sort.into);
+        let large = bytes as u64 > self.frame.part_room();
+        let hopeless = large && bytes > self.frame.runtime.host_pool().budget();
+        let name = self.frame.name(sort.into);
         let mut output = Store::default();
-        while large && !hopeless && !output.extends_on_host(&parts, &mut self.recycler, name)? {
+        while large
+            && !hopeless
+            && !output.extends_on_host(&parts, &mut self.frame.recycler, name)?
+        {
             if !self.chunk_to_file(spread, true)? {
                 break;
             }
@@ -46,14 +50,14 @@ impl Run<'_> {
             if large && let Some(file) = self.output_file(sort.into)? {
                 return Ok(Output::File(Box::new(file)));
             }
-            output.extend_on_device(parts, &mut self.recycler, name)?;
+            output.extend_on_device(parts, &mut self.frame.recycler, name)?;
         }
         Ok(Output::Memory(output))
     }
 
     /// A file for rows that leave the fragment and that nobody else reads; `None` when the user names no directory.
     fn output_file(&self, into: ResultId) -> Result<Option<BatchWriter>> {
-        let prepared = self.prepared;
+        let prepared = self.frame.prepared;
         let (graph, shapes) = (&prepared.graph, &prepared.shapes);
         let mut steps = prepared.steps.iter();
         let leaves = graph.output == into && !steps.any(|s| reads_of(s, shapes).contains(&into));
@@ -74,15 +78,18 @@ impl Run<'_> {
         at: u64,
     ) -> Result<()> {
         match output {
-            Output::Memory(output) => match &self.stores[into] {
-                Some(part) => output.copy_range(part, 0..rows, at, |_| true, self.stream),
+            Output::Memory(output) => match &self.frame.results[into].store {
+                Some(part) => output.copy_range(part, 0..rows, at, |_| true, self.frame.stream),
                 None => Ok(()),
             },
             Output::File(file) => {
                 let rows = usize::try_from(rows)
                     .map_err(|_| GpuError::Internal(format!("a range of {rows} rows")))?;
-                let batch =
-                    Host::default().rows_as_batch(self, &self.prepared.graph.schema, rows)?;
+                let batch = Host::default().rows_as_batch(
+                    &self.frame,
+                    &self.frame.prepared.graph.schema,
+                    rows,
+                )?;
                 file.write(&batch)
             }
         }
@@ -91,11 +98,11 @@ impl Run<'_> {
     /// All ranges have been appended.
     pub(in crate::exec) fn end_output(&mut self, into: ResultId, output: Output) -> Result<()> {
         match output {
-            Output::Memory(store) => self.stores[into] = Some(store),
+            Output::Memory(store) => self.frame.results[into].store = Some(store),
             Output::File(file) => {
                 let file = file.finish()?;
-                self.recycler.note_spilled(file.bytes());
-                self.written = Some(Arc::new(file));
+                self.frame.recycler.note_spilled(file.bytes());
+                self.frame.written = Some(Arc::new(file));
             }
         }
         Ok(())

@@ -14,15 +14,15 @@
 
 use std::ops::Range;
 
-use crate::codegen::ControlWord;
-use crate::codegen::Part;
+use crate::codegen::{ControlWord, Part};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-use crate::exec::frame::run::{Run, cut};
+use crate::exec::frame::results::cut;
+use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::partitions::{Spread, SpreadBy, Staged};
-use crate::exec::prepare::prepared::{PreparedKernel, PreparedSort, PreparedStep};
+use crate::exec::portions::spread::{Spread, SpreadBy, Staged};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep};
 use crate::exec::prepare::shapes::Shape;
 use crate::exec::sort::output::Output;
 use crate::exec::sort::sample::Splitters;
@@ -43,35 +43,35 @@ struct Sorted<'s> {
 impl<'a> Run<'a> {
     /// Sort in parts, when the rows are too many; whether that was done.
     pub(in crate::exec) fn sort_in_parts(&mut self, sort: &PreparedSort) -> Result<bool> {
-        if let Some(heap) = self.heaps[sort.rows].take() {
+        if let Some(heap) = self.frame.results[sort.rows].heap.take() {
             self.sort_heap(sort, heap)?;
             return Ok(true);
         }
-        let rows = self.rows[sort.rows];
-        if !by_keys(sort) || !self.exceeds_part(sort.rows, rows) {
+        let rows = self.frame.results[sort.rows].rows;
+        if !by_keys(sort) || !self.frame.exceeds_part(sort.rows, rows) {
             return Ok(false);
         }
-        self.in_parts = true;
+        self.schedule.in_parts = true;
         let fetch = cut(rows, sort);
         // Somebody else may read the rows as they were.
-        let Some(mut input) = self.stores[sort.rows].clone() else {
+        let Some(mut input) = self.frame.results[sort.rows].store.clone() else {
             return Err(GpuError::Internal("a sort without rows".into()));
         };
-        let capacity = self.sizes[sort.rows].capacity;
-        let most = self.piece_rows(sort.rows);
+        let capacity = self.frame.results[sort.rows].sizes.capacity;
+        let most = self.frame.piece_rows(sort.rows);
         if sort.skip.saturating_add(fetch) <= most / 2 {
             let mut first: Option<(Store, u64)> = None;
             for begin in (0..rows).step_by(most as usize) {
                 let end = (begin + most).min(rows);
-                self.stores[sort.rows] = Some(input.clone());
+                self.frame.results[sort.rows].store = Some(input.clone());
                 let piece = self.load_piece(sort.rows, begin..end)?;
                 first = Some(self.first_of(sort, first, piece, end - begin)?);
             }
             let (store, kept) = first.unwrap_or_default();
-            self.stand_for(sort.rows, store, kept)?;
-            self.let_go(sort.into);
+            self.frame.stand_for(sort.rows, store, kept)?;
+            self.frame.let_go(sort.into);
             self.sort_here(sort, (sort.skip, fetch))?;
-            self.let_go(sort.rows);
+            self.frame.let_go(sort.rows);
         } else {
             let mut sample = self.begin_sample(sort, rows)?;
             self.add_to_sample(&mut sample, &input, 0..rows)?;
@@ -79,19 +79,19 @@ impl<'a> Run<'a> {
             let mut spread = Spread::default();
             for begin in (0..rows).step_by(most as usize) {
                 let end = (begin + most).min(rows);
-                self.stores[sort.rows] = Some(input.clone());
+                self.frame.results[sort.rows].store = Some(input.clone());
                 let piece = self.load_piece(sort.rows, begin..end)?;
                 self.spread_ranges(sort, piece, end - begin, &splitters, &mut spread)?;
             }
-            self.let_go(sort.rows);
-            if self.prepared.dead_after[self.step].contains(&sort.rows) {
+            self.frame.let_go(sort.rows);
+            if self.frame.prepared.dead_after[self.schedule.step].contains(&sort.rows) {
                 // Host memory for the output, and no copy of the rows that nobody reads.
-                input.release(&mut self.recycler);
+                input.release(&mut self.frame.recycler);
                 input = Store::default();
             }
             self.write_ranges(sort, spread)?;
         }
-        self.stores[sort.rows] = Some(input);
+        self.frame.results[sort.rows].store = Some(input);
         self.sorted(sort, (rows, capacity), fetch)?;
         Ok(true)
     }
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
     fn sort_heap(&mut self, sort: &PreparedSort, heap: Spread) -> Result<()> {
         let rows = heap.rows();
         let splitters = self.splitters_of(sort, heap.chunks(), rows)?;
-        let copies = self.runtime.lease_stream()?;
+        let copies = self.frame.runtime.lease_stream()?;
         let mut spread = Spread::default();
         let mut chunks = heap.into_chunks().into_iter();
         let mut next = match chunks.next() {
@@ -114,7 +114,7 @@ impl<'a> Run<'a> {
             }
             let count = staged.rows();
             let piece = self.staged(staged)?;
-            chunk.release(&mut self.recycler);
+            chunk.release(&mut self.frame.recycler);
             self.spread_ranges(sort, piece, count, &splitters, &mut spread)?;
         }
         self.write_ranges(sort, spread)?;
@@ -125,15 +125,15 @@ impl<'a> Run<'a> {
     fn write_ranges(&mut self, sort: &PreparedSort, mut spread: Spread) -> Result<()> {
         self.settle(&mut spread)?;
         self.mark("transform")?;
-        self.let_go(sort.into);
-        self.sizes[sort.into].capacity = cut(spread.rows(), sort);
+        self.frame.let_go(sort.into);
+        self.frame.results[sort.into].sizes.capacity = cut(spread.rows(), sort);
         let output = self.output_of(sort, &mut spread)?;
         let mut sorted = Sorted {
             sort,
             output,
             before: 0,
         };
-        let copies = self.runtime.lease_stream()?;
+        let copies = self.frame.runtime.lease_stream()?;
         self.sort_ranges(&mut sorted, &spread, &copies)?;
         self.drop_spread(spread);
         self.end_output(sort.into, sorted.output)
@@ -142,14 +142,15 @@ impl<'a> Run<'a> {
     /// A sort in parts is over: of so many rows, for which there was so much room, these are in its output.
     fn sorted(&mut self, sort: &PreparedSort, input: (u64, u64), fetch: u64) -> Result<()> {
         let (rows, capacity) = input;
-        self.rows[sort.rows] = rows;
-        self.sizes[sort.rows].capacity = capacity;
-        self.rows[sort.into] = fetch;
-        self.sizes[sort.into].capacity = fetch;
+        self.frame.results[sort.rows].rows = rows;
+        self.frame.results[sort.rows].sizes.capacity = capacity;
+        self.frame.results[sort.into].rows = fetch;
+        self.frame.results[sort.into].sizes.capacity = fetch;
         let counts = [(sort.rows, rows), (sort.into, fetch)];
         for (result, count) in counts {
-            self.control
-                .set(self.stream, result, ControlWord::Count, count)?;
+            self.frame
+                .control
+                .set(self.frame.stream, result, ControlWord::Count, count)?;
         }
         Ok(())
     }
@@ -167,28 +168,29 @@ impl<'a> Run<'a> {
         if !self.only_sort(into).is_some_and(by_keys) {
             return Ok(false);
         }
-        self.in_parts = true;
+        self.schedule.in_parts = true;
         let mut heap = Spread::default();
         for number in 0..pieces.count() {
             let piece = self.fill_piece(into, &mut pieces, number)?;
-            self.keep_piece(into, piece, self.rows[into], &mut heap)?;
+            self.keep_piece(into, piece, self.frame.results[into].rows, &mut heap)?;
         }
         self.settle(&mut heap)?;
         self.mark("write")?;
         let rows = heap.rows();
-        if self.exceeds_part(into, rows) {
-            self.rows[into] = rows;
-            self.sizes[into].capacity = rows;
-            self.control
-                .set(self.stream, into, ControlWord::Count, rows)?;
-            self.heaps[into] = Some(heap);
+        if self.frame.exceeds_part(into, rows) {
+            self.frame.results[into].rows = rows;
+            self.frame.results[into].sizes.capacity = rows;
+            self.frame
+                .control
+                .set(self.frame.stream, into, ControlWord::Count, rows)?;
+            self.frame.results[into].heap = Some(heap);
             return Ok(true);
         }
-        let copies = self.runtime.lease_stream()?;
+        let copies = self.frame.runtime.lease_stream()?;
         let staged = self.stage_part(into, &heap, &(0..1), &copies)?;
         let store = self.staged(staged)?;
         self.drop_spread(heap);
-        self.stand_for(into, store, rows)?;
+        self.frame.stand_for(into, store, rows)?;
         Ok(true)
     }
 
@@ -206,25 +208,25 @@ impl<'a> Run<'a> {
             return Ok(false);
         };
         let wanted = sort.skip.saturating_add(sort.fetch.unwrap_or(u64::MAX));
-        if sort.word_bits.is_empty() || wanted > self.piece_rows(into) / 2 {
+        if sort.word_bits.is_empty() || wanted > self.frame.piece_rows(into) / 2 {
             return Ok(false);
         }
-        self.in_parts = true;
+        self.schedule.in_parts = true;
         let mut first: Option<(Store, u64)> = None;
         for number in 0..pieces.count() {
             let piece = self.fill_piece(into, &mut pieces, number)?;
-            first = Some(self.first_of(sort, first, piece, self.rows[into])?);
+            first = Some(self.first_of(sort, first, piece, self.frame.results[into].rows)?);
         }
         let (store, rows) = first.unwrap_or_default();
-        self.stand_for(into, store, rows)?;
-        self.let_go(sort.into);
+        self.frame.stand_for(into, store, rows)?;
+        self.frame.let_go(sort.into);
         Ok(true)
     }
 
     /// The sort that reads the rows of a result, when that alone does and one pipeline alone makes them.
     fn only_sort(&self, rows: ResultId) -> Option<&'a PreparedSort> {
-        let prepared = self.prepared;
-        if !matches!(self.prepared.shapes[rows], Shape::Rows(_)) {
+        let prepared = self.frame.prepared;
+        if !matches!(self.frame.prepared.shapes[rows], Shape::Rows(_)) {
             return None;
         }
         let steps = &prepared.steps;
@@ -253,28 +255,28 @@ impl<'a> Run<'a> {
     ) -> Result<(Store, u64)> {
         let (all, total) = match kept {
             Some((kept, before)) => {
-                let all = self.room_for_rows(sort.rows, before + rows)?;
-                all.copy_range(&kept, 0..before, 0, |_| true, self.stream)?;
-                all.copy_range(&piece, 0..rows, before, |_| true, self.stream)?;
-                kept.release(&mut self.recycler);
-                piece.release(&mut self.recycler);
+                let all = self.frame.room_for_rows(sort.rows, before + rows)?;
+                all.copy_range(&kept, 0..before, 0, |_| true, self.frame.stream)?;
+                all.copy_range(&piece, 0..rows, before, |_| true, self.frame.stream)?;
+                kept.release(&mut self.frame.recycler);
+                piece.release(&mut self.frame.recycler);
                 (all, before + rows)
             }
             None => (piece, rows),
         };
-        self.sort_parts += 1;
+        self.reports.sort_parts += 1;
         let wanted = sort.skip.saturating_add(sort.fetch.unwrap_or(u64::MAX));
         if total <= wanted {
             return Ok((all, total));
         }
-        self.stand_for(sort.rows, all, total)?;
-        self.let_go(sort.into);
+        self.frame.stand_for(sort.rows, all, total)?;
+        self.frame.let_go(sort.into);
         self.key_words(sort, total)?;
         self.order_rows(sort, total)?;
-        let order = self.address(sort.into, Part::Order)?;
-        let first = self.room_for_rows(sort.rows, wanted)?;
+        let order = self.frame.address(sort.into, Part::Order)?;
+        let first = self.frame.room_for_rows(sort.rows, wanted)?;
         for size in first.parts().collect::<Vec<_>>() {
-            let from = self.address(sort.rows, size.part)?;
+            let from = self.frame.address(sort.rows, size.part)?;
             let to = first
                 .address(size.part)
                 .ok_or_else(|| GpuError::Internal("first rows without a part".into()))?;
@@ -282,8 +284,8 @@ impl<'a> Run<'a> {
             // SAFETY: the order has the numbers of more rows than are wanted; the first rows have room for as many.
             unsafe {
                 primitives::gather(
-                    self.runtime,
-                    self.stream,
+                    self.frame.runtime,
+                    self.frame.stream,
                     from,
                     order,
                     to,
@@ -292,23 +294,9 @@ impl<'a> Run<'a> {
                 )?;
             }
         }
-        self.let_go(sort.rows);
-        self.let_go(sort.into);
+        self.frame.let_go(sort.rows);
+        self.frame.let_go(sort.into);
         Ok((first, wanted))
-    }
-
-    /// Let rows in memory of their own stand for all rows of a result.
-    pub(in crate::exec) fn stand_for(
-        &mut self,
-        result: ResultId,
-        store: Store,
-        rows: u64,
-    ) -> Result<()> {
-        self.stores[result] = Some(store);
-        self.rows[result] = rows;
-        self.sizes[result].capacity = rows;
-        self.control
-            .set(self.stream, result, ControlWord::Count, rows)
     }
 
     /// Partition the rows of a piece by range.
@@ -320,18 +308,18 @@ impl<'a> Run<'a> {
         splitters: &Splitters,
         spread: &mut Spread,
     ) -> Result<()> {
-        self.stand_for(sort.rows, piece, rows)?;
-        self.let_go(sort.into);
+        self.frame.stand_for(sort.rows, piece, rows)?;
+        self.frame.let_go(sort.into);
         self.key_words(sort, rows)?;
         // The order is not needed: its place is as large.
-        let numbers = self.address(sort.into, Part::Order)?;
+        let numbers = self.frame.address(sort.into, Part::Order)?;
         let words = self.words(sort)?;
-        self.kernels += 1;
+        self.reports.kernels += 1;
         // SAFETY: the words and the order have room for the rows, the splitters for their words.
         unsafe {
             primitives::number_ranges(
-                self.runtime,
-                self.stream,
+                self.frame.runtime,
+                self.frame.stream,
                 &words,
                 &sort.word_bits,
                 splitters.words.ptr(),
@@ -349,11 +337,11 @@ impl<'a> Run<'a> {
             shift: 0,
             kept: false,
         };
-        if let Some(piece) = self.stores[sort.rows].take() {
+        if let Some(piece) = self.frame.results[sort.rows].store.take() {
             self.spread_piece(sort.rows, &piece, rows, &by, spread)?;
-            piece.release(&mut self.recycler);
+            piece.release(&mut self.frame.recycler);
         }
-        self.let_go(sort.into);
+        self.frame.let_go(sort.into);
         Ok(())
     }
 
@@ -365,7 +353,7 @@ impl<'a> Run<'a> {
         copies: &Stream,
     ) -> Result<()> {
         let rows = sorted.sort.rows;
-        let most = self.piece_rows(rows);
+        let most = self.frame.piece_rows(rows);
         let oversize = |part: &Range<usize>| spread.rows_of(part) > OVERSIZE * most;
         let behind = sorted.before + spread.rows();
         // What is left out is not brought to the device: ranges before the first and behind the last row that is wanted.
@@ -411,7 +399,7 @@ impl<'a> Run<'a> {
         let sort = sorted.sort;
         let equal = part.start % 2 == 1;
         let all = spread.rows_of(part);
-        let most = self.piece_rows(sort.rows) as usize;
+        let most = self.frame.piece_rows(sort.rows) as usize;
         let splitters = match equal {
             true => None,
             false => Some(self.splitters_within(sort, spread.chunks(), part, all)?),
@@ -444,16 +432,16 @@ impl<'a> Run<'a> {
         sorted.before += rows;
         let fetch = wanted.end - wanted.start;
         if fetch == 0 {
-            store.release(&mut self.recycler);
+            store.release(&mut self.frame.recycler);
             return Ok(());
         }
-        self.stand_for(sort.rows, store, rows)?;
-        self.let_go(sort.into);
+        self.frame.stand_for(sort.rows, store, rows)?;
+        self.frame.let_go(sort.into);
         self.sort_here(sort, (wanted.start, fetch))?;
         self.append_to_output(sort.into, &mut sorted.output, fetch, at)?;
-        self.sort_parts += 1;
-        self.let_go(sort.rows);
-        self.let_go(sort.into);
+        self.reports.sort_parts += 1;
+        self.frame.let_go(sort.rows);
+        self.frame.let_go(sort.into);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::Chunk;
-use crate::exec::prepare::prepared::PreparedSort;
+use crate::exec::prepare::kernel::PreparedSort;
 use crate::memory::DeviceBuffer;
 use crate::primitives::{self, RowCount};
 
@@ -48,9 +48,9 @@ impl Run<'_> {
         sort: &PreparedSort,
         total: u64,
     ) -> Result<Sample> {
-        let most = total.min(ROWS).min(self.piece_rows(sort.rows));
+        let most = total.min(ROWS).min(self.frame.piece_rows(sort.rows));
         Ok(Sample {
-            store: self.room_for_rows(sort.rows, most)?,
+            store: self.frame.room_for_rows(sort.rows, most)?,
             most,
             total,
             before: 0,
@@ -76,10 +76,11 @@ impl Run<'_> {
             .map(|i| u32::try_from(step(i)))
             .collect::<std::result::Result<_, _>>()
             .map_err(|_| GpuError::Unsupported("a sort of 2^32 rows".into()))?;
-        let map = self
-            .runtime
-            .working_memory(self.stream, numbers.len() * 4, "a sample")?;
-        map.upload_values(self.stream, 0, &numbers)?;
+        let map =
+            self.frame
+                .runtime
+                .working_memory(self.frame.stream, numbers.len() * 4, "a sample")?;
+        map.upload_values(self.frame.stream, 0, &numbers)?;
         for size in sample.store.parts().collect::<Vec<_>>() {
             let unit = size.unit as u64;
             let to = sample.store.address(size.part);
@@ -91,8 +92,8 @@ impl Run<'_> {
             // SAFETY: the numbers are those of rows of the store; the sample has room for as many as it is made for.
             unsafe {
                 primitives::gather(
-                    self.runtime,
-                    self.stream,
+                    self.frame.runtime,
+                    self.frame.stream,
                     from,
                     map.ptr(),
                     to,
@@ -133,10 +134,10 @@ impl Run<'_> {
                 None if sample.wanted(count) == 0 => sample.before += count,
                 None => {
                     // The rows of a chunk are as many as may lie on the device.
-                    let here = self.room_for_rows(sort.rows, count)?;
-                    chunk.copy(rows, &here, 0, self.stream)?;
+                    let here = self.frame.room_for_rows(sort.rows, count)?;
+                    chunk.copy(rows, &here, 0, self.frame.stream)?;
                     self.add_to_sample(&mut sample, &here, 0..count)?;
-                    here.release(&mut self.recycler);
+                    here.release(&mut self.frame.recycler);
                 }
             }
         }
@@ -150,17 +151,18 @@ impl Run<'_> {
         sample: Sample,
     ) -> Result<Splitters> {
         let most = sample.most;
-        self.stand_for(sort.rows, sample.store, most)?;
-        self.let_go(sort.into);
+        self.frame.stand_for(sort.rows, sample.store, most)?;
+        self.frame.let_go(sort.into);
         self.key_words(sort, most)?;
         let keys = self.downloaded_keys(sort, most)?;
-        self.let_go(sort.rows);
-        self.let_go(sort.into);
+        self.frame.let_go(sort.rows);
+        self.frame.let_go(sort.into);
         let words: Vec<u64> = chosen(keys).concat();
-        let buffer = self
-            .runtime
-            .working_memory(self.stream, words.len() * 8, "splitters")?;
-        buffer.upload_values(self.stream, 0, &words)?;
+        let buffer =
+            self.frame
+                .runtime
+                .working_memory(self.frame.stream, words.len() * 8, "splitters")?;
+        buffer.upload_values(self.frame.stream, 0, &words)?;
         Ok(Splitters {
             words: buffer,
             count: (words.len() / sort.word_bits.len()) as u32,
@@ -170,13 +172,13 @@ impl Run<'_> {
     /// The key words of rows, row by row.
     fn downloaded_keys(&self, sort: &PreparedSort, rows: u64) -> Result<Vec<Vec<u64>>> {
         let mut keys = vec![Vec::with_capacity(sort.word_bits.len()); rows as usize];
-        let store = self.stores[sort.into].as_ref();
+        let store = self.frame.results[sort.into].store.as_ref();
         for (w, bits) in sort.word_bits.iter().enumerate() {
             let Some((buffer, at)) = store.and_then(|s| s.location(Part::KeyWord(w))) else {
                 return Err(GpuError::Internal("a sample without keys".into()));
             };
             let mask = u64::MAX.checked_shr(64 - bits).unwrap_or(0);
-            let words: Vec<u64> = buffer.download_values(self.stream, at, rows as usize)?;
+            let words: Vec<u64> = buffer.download_values(self.frame.stream, at, rows as usize)?;
             for (key, word) in keys.iter_mut().zip(words) {
                 key.push(word & mask);
             }

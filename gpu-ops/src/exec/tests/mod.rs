@@ -18,8 +18,9 @@ use crate::column::{StringPolicy, encode};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::faulty::FaultyDevice;
 use crate::error::Result;
-use crate::exec::frame::execute::{Finished, Host, execute};
-use crate::exec::frame::run::Run;
+use crate::exec::frame::execute::{Finished, execute};
+use crate::exec::frame::results::Frame;
+use crate::exec::output::host::Host;
 use crate::exec::prepare::prepared::Prepared;
 use crate::graph::{Graph, ResultColumn, ResultId, ResultKind, ResultSpec};
 use crate::pipeline::ScanSource;
@@ -190,7 +191,7 @@ impl Case {
     pub(super) fn run(&self) -> Result<Finished<RecordBatch>> {
         assert!(self.prepared.fits(&self.tables));
         let stream = self.runtime.lease_stream().unwrap();
-        let to_host = |run: &Run<'_>, host: &Host| host.batch(run, &schema());
+        let to_host = |frame: &Frame<'_>, host: &Host| host.batch(frame, &schema());
         execute(&self.runtime, &stream, &self.prepared, &to_host, true)
     }
 

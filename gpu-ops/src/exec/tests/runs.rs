@@ -13,8 +13,9 @@ use crate::codegen::{
 };
 use crate::column::{StringPolicy, encode};
 use crate::error::{ArithmeticFault, GpuError};
-use crate::exec::frame::execute::{Host, execute};
-use crate::exec::frame::run::Run;
+use crate::exec::frame::execute::execute;
+use crate::exec::frame::results::Frame;
+use crate::exec::output::host::Host;
 use crate::exec::prepare::prepared::Prepared;
 use crate::graph::{Graph, IndexKind, ResultKind};
 use crate::pipeline::GroupPlacement;
@@ -438,7 +439,7 @@ fn strings_by_row_are_fetched() {
         .collect();
     let expected = StringViewArray::from(expected);
     for _ in 0..2 {
-        let to_host = |run: &Run<'_>, host: &Host| host.batch(run, &schema);
+        let to_host = |frame: &Frame<'_>, host: &Host| host.batch(frame, &schema);
         let finished = execute(&runtime, &stream, &prepared, &to_host, false).unwrap();
         assert_eq!(finished.output.column(0).as_ref(), &expected);
         assert!(finished.steps.is_empty());

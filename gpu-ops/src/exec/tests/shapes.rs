@@ -1,8 +1,8 @@
 //! What shapes of results ask of memory.
 
 use crate::codegen::Part;
-use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::exec::prepare::shapes::{ColumnShape, IndexShape, Shape, Sizes};
+use crate::exec::prepare::part_sizes::{BlockSizes, ColumnShape, PartSize};
+use crate::exec::prepare::shapes::{IndexShape, Shape, Sizes};
 use crate::graph::IndexKind;
 
 fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {

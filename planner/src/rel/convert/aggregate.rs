@@ -15,12 +15,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::scalar::ScalarValue;
-use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::expr::{BinaryOp, Expr};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
-use super::{Converter, exchange};
+use super::moments::{self, MomentCall};
+use super::{Converter, exchange, grouping_sets};
 use crate::reason::{Reason, refuse};
-use crate::rel::expr::is_true;
+use crate::rel::expr::{binary, cast, is_not_null, is_true};
 use crate::rel::{Rel, RelRef};
 use crate::translate::{Scope, is_decimal, is_string, is_value, may_fault, translate};
 
@@ -31,45 +32,95 @@ pub(super) fn aggregate(
     converter: &Converter,
 ) -> Result<RelRef, Reason> {
     let raw = raw_aggregate(root)?;
-    if raw.group_expr().has_grouping_set() || raw.group_expr().groups().len() > 1 {
-        return refuse("GROUPING SETS, CUBE and ROLLUP run on the CPU");
-    }
-    let functions = raw
-        .aggr_expr()
-        .iter()
-        .map(|call| function(call))
-        .collect::<Result<Vec<_>, _>>()?;
-    let keys: Vec<_> = raw
-        .group_expr()
-        .expr()
-        .iter()
-        .map(|(key, _)| Arc::clone(key))
-        .collect();
-    let names: Vec<String> = raw
-        .group_expr()
-        .expr()
-        .iter()
-        .map(|(_, name)| name.clone())
-        .collect();
+    let by = raw.group_expr();
+    let keys: Vec<_> = by.expr().iter().map(|(key, _)| Arc::clone(key)).collect();
+    let names: Vec<String> = by.expr().iter().map(|(_, name)| name.clone()).collect();
     let (input, keys) = converter.translate_all(input, &keys)?;
     for (key, name) in keys.iter().zip(&names) {
         check_key(key, name)?;
     }
+    let calls = calls(raw.aggr_expr(), raw.filter_expr(), &input)?;
+    let grouping = Grouping { input, keys, names };
+    if by.has_grouping_set() {
+        let number = raw.schema();
+        let number = number.field(grouping.keys.len()).data_type().clone();
+        return grouping_sets::grouped(&grouping, by.groups(), &number, &calls);
+    }
+    grouped(&grouping, &calls)
+}
+
+/// Rows and what they are grouped by.
+#[derive(Debug, Clone)]
+pub(super) struct Grouping {
+    /// Rows.
+    pub(super) input: RelRef,
+    /// Over the columns of the rows.
+    pub(super) keys: Vec<Expr>,
+    /// Names of the keys.
+    pub(super) names: Vec<String>,
+}
+
+/// A call of a select list.
+#[derive(Debug, Clone)]
+pub(super) enum Call {
+    /// One that pipelines compute.
+    Plain(AggregateCall),
+    /// Computed as numbers 0 and 1.
+    Truth(AggregateCall),
+    /// Computed in two passes.
+    Moment(MomentCall),
+}
+
+/// What calls compute over rows with the columns of `input`.
+pub(super) fn calls(
+    calls: &[Arc<AggregateFunctionExpr>],
+    filters: &[Option<Arc<dyn PhysicalExpr>>],
+    input: &RelRef,
+) -> Result<Vec<Call>, Reason> {
     let schema = input.schema();
     let mut scope = Scope::whole(&schema);
-    let mut calls = Vec::new();
-    for ((call, function), filter) in raw.aggr_expr().iter().zip(functions).zip(raw.filter_expr()) {
-        calls.push(aggregate_call(call, function, filter.as_ref(), &mut scope)?);
+    let mut found = Vec::with_capacity(calls.len());
+    for (call, filter) in calls.iter().zip(filters) {
+        if !call.order_bys().is_empty() {
+            let name = call.fun().name();
+            return refuse(format!("{name}(… ORDER BY …) runs on the CPU"));
+        }
+        if let Some(moment) = moments::call(call, filter.as_ref(), &mut scope)? {
+            found.push(Call::Moment(moment));
+            continue;
+        }
+        let of = aggregate_call(call, function(call)?, filter.as_ref(), &mut scope)?;
+        found.push(match of.return_type == *call.field().data_type() {
+            true => Call::Plain(of),
+            false => Call::Truth(of),
+        });
     }
-    let first = keys.len();
-    let truths: Vec<usize> = calls
-        .iter()
-        .zip(raw.aggr_expr())
-        .enumerate()
-        .filter(|(_, (call, of))| call.return_type != *of.field().data_type())
-        .map(|(i, _)| first + i)
-        .collect();
-    let groups = Rel::aggregate(input, Aggregate { keys, calls }, &names);
+    Ok(found)
+}
+
+/// The groups: keys, then what the calls compute.
+pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Reason> {
+    if calls.iter().any(|call| matches!(call, Call::Moment(_))) {
+        return moments::grouped(grouping, calls);
+    }
+    let first = grouping.keys.len();
+    let mut plain = Vec::with_capacity(calls.len());
+    let mut truths = Vec::new();
+    for call in calls {
+        match call {
+            Call::Plain(call) => plain.push(call.clone()),
+            Call::Truth(call) => {
+                truths.push(first + plain.len());
+                plain.push(call.clone());
+            }
+            Call::Moment(_) => {}
+        }
+    }
+    let aggregate = Aggregate {
+        keys: grouping.keys.clone(),
+        calls: plain,
+    };
+    let groups = Rel::aggregate(Arc::clone(&grouping.input), aggregate, &grouping.names);
     Ok(as_truths(groups, &truths))
 }
 
@@ -88,17 +139,6 @@ fn as_truths(groups: RelRef, truths: &[usize]) -> RelRef {
     let named = groups.columns.iter().enumerate();
     let exprs = named.map(|(i, of)| (column(i), of.name.clone())).collect();
     Rel::project(Arc::clone(&groups), exprs)
-}
-
-fn cast(value: Expr, data_type: DataType) -> Expr {
-    Expr {
-        nullable: value.nullable,
-        data_type,
-        node: Node::Cast {
-            value: Box::new(value),
-            safe: false,
-        },
-    }
 }
 
 /// The aggregation that reads rows: `root` itself, or the partial phase below a final one.
@@ -167,9 +207,6 @@ fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
     } else {
         return refuse(format!("{name} is not a device aggregate"));
     };
-    if !call.order_bys().is_empty() {
-        return refuse(format!("{name}(… ORDER BY …) runs on the CPU"));
-    }
     Ok(function)
 }
 
@@ -241,22 +278,10 @@ fn counted_if(
     if may_fault(&argument) {
         return refuse("COUNT of several arguments that can fail runs on the CPU");
     }
-    let known = Expr {
-        node: Node::IsNotNull(Box::new(argument)),
-        data_type: DataType::Boolean,
-        nullable: false,
-    };
+    let known = is_not_null(argument);
     Ok(match filter {
         None => known,
-        Some(filter) => Expr {
-            data_type: DataType::Boolean,
-            nullable: filter.nullable,
-            node: Node::Binary {
-                op: BinaryOp::And,
-                left: Box::new(filter),
-                right: Box::new(known),
-            },
-        },
+        Some(filter) => binary(BinaryOp::And, filter, known, DataType::Boolean),
     })
 }
 

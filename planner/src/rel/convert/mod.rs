@@ -4,7 +4,10 @@
 //! do inner sorts: rows on the device have no order until they are sorted at the end.
 
 mod aggregate;
+mod beside;
+mod grouping_sets;
 mod join;
+mod moments;
 mod order;
 mod scan;
 

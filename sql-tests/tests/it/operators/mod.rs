@@ -9,6 +9,7 @@ mod conditional;
 mod cpu;
 mod generated;
 mod logic;
+mod math;
 mod placement;
 mod sizes;
 mod strings;

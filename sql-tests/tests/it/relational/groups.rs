@@ -267,17 +267,3 @@ fn one_group_and_skew() {
         .map(String::from),
     );
 }
-
-#[test]
-fn grouping_sets() {
-    let fixture = Fixture::relaxed();
-    let fixture = with_tables(fixture);
-    check_all(
-        &fixture,
-        [
-            "SELECT z, b, count(*) AS n FROM l GROUP BY ROLLUP (z, b)",
-            "SELECT z, b, sum(x) AS s FROM l GROUP BY GROUPING SETS ((z), (b), ())",
-        ]
-        .map(String::from),
-    );
-}

@@ -1,0 +1,198 @@
+//! The sink of an aggregation: its keys and accumulators, and where the policy places its groups.
+
+use super::distinct::DistinctSets;
+use super::sizes;
+use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW};
+use crate::codegen::ir::aggregates::{AccumulatorPlan, Existence};
+use crate::codegen::ir::context::Context;
+use crate::codegen::ir::pipeline::EmittedSink;
+use crate::codegen::ir::refusal::unsupported;
+use crate::codegen::ir::results::{GroupsLayout, ResultLayout};
+use crate::codegen::ir::scope::Shape;
+use crate::codegen::key::codes::{dense_strides, group_keys, pack_keys, packed_width};
+use crate::codegen::value::scalar::Emitter;
+use crate::device::DeviceInfo;
+use crate::error::Result;
+use crate::expr::{Expr, Node};
+use crate::graph::{ResultId, Source};
+use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile, rows_queue};
+
+pub(in crate::codegen) fn aggregate_sink(
+    context: &mut Context<'_>,
+    emitter: &mut Emitter<'_>,
+    into: ResultId,
+    aggregate: &Aggregate,
+    device: &DeviceInfo,
+    source: &Source,
+    (bound, rows_a_thread, in_place): (u64, u64, bool),
+) -> Result<EmittedSink> {
+    let mut keys = group_keys(emitter, &aggregate.keys)?;
+    let mut aggregates = AccumulatorPlan::default();
+    if !keys.is_empty() {
+        aggregates.grouped = true;
+        // Tells the groups that exist from empty slots of dense placements.
+        aggregates.seen(EVERY_ROW);
+    }
+    let mut sets = DistinctSets::new(into, &keys);
+    for call in &aggregate.calls {
+        aggregates.call(emitter, call, bound, rows_a_thread, &mut sets)?;
+    }
+    let dense_domain = dense_strides(&mut keys);
+    let key_words = pack_keys(&mut keys);
+    let domain = keys
+        .iter()
+        .try_fold(1u128, |p, k| p.checked_mul(k.domain))
+        .unwrap_or(u128::MAX);
+    let dense = aggregates.finished(Existence::OfCopies);
+    let profile = GroupProfile {
+        rows: bound,
+        arriving: context.graph.results[into].input.clamp(1, bound.max(1)),
+        dense_domain,
+        max_groups: u64::try_from(domain.min(u128::from(bound))).unwrap_or(bound),
+        estimate: context.graph.results[into].estimate.max(1),
+        state_bytes: dense.bytes,
+        state_registers: dense.accumulators.iter().map(|a| a.registers()).sum(),
+        key_bytes: packed_width(&keys, key_words).unwrap_or(8 * key_words as u32),
+        key_words,
+        payload: aggregates
+            .arguments
+            .iter()
+            .map(|(_, bytes)| *bytes)
+            .collect(),
+        adds: dense.accumulators.iter().map(Accumulator::adds).sum(),
+        words: dense.accumulators.iter().map(Accumulator::words).sum(),
+        tests: tests(&dense),
+        telling: tests(&dense).saturating_sub(tests(&aggregates.finished(Existence::Known))),
+        in_place,
+        distinct: !sets.words.is_empty(),
+        clustered: clustered(emitter, aggregate),
+        collisions: collisions(emitter, aggregate),
+        hot: is_hot(emitter, aggregate, context.graph.results[into].estimate),
+        room: context.graph.group_room,
+        registers_possible: true,
+        shared_possible: true,
+    };
+    let name = &context.graph.results[into].name;
+    let mut placement = GroupPlacement::Registers;
+    let mut slots = 1;
+    if !keys.is_empty() {
+        let choice = context.policy.place_groups(&profile, device);
+        placement = choice.placement;
+        slots = match placement {
+            GroupPlacement::GlobalHash { capacity } => capacity,
+            GroupPlacement::Regrouped { groups, .. } => groups,
+            _ => match dense_domain {
+                Some(domain) => domain,
+                None => {
+                    return unsupported("a dense group placement for keys without a small domain");
+                }
+            },
+        };
+        context.choices.push(format!(
+            "groups of {name} in {placement}: {}",
+            choice.reason
+        ));
+    }
+    let mut layout =
+        GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
+    // Rows in the order of the key are added up in runs, which do not queue.
+    let clustered = profile.clustered || of_one_match_row(context, aggregate, source, into);
+    if !clustered {
+        let groups = profile.estimate.min(profile.max_groups);
+        // Rows of few groups queue as those of a hot one do.
+        let queues = profile.hot || rows_queue(profile.arriving, bound, groups);
+        layout.front = sizes::front_slots(&layout, device, queues, groups);
+    }
+    Ok(EmittedSink::Aggregate {
+        into,
+        layout: Box::new(layout),
+        clustered,
+        profile,
+    })
+}
+
+/// Cells that a row of a group reads and seldom writes.
+fn tests(aggregates: &AccumulatorPlan) -> u32 {
+    aggregates.accumulators.iter().map(Accumulator::tests).sum()
+}
+
+/// The probability that two rows have equal keys, taken to be independent of each other.
+fn collisions(emitter: &Emitter<'_>, aggregate: &Aggregate) -> Option<f64> {
+    let of = |key: &crate::expr::Expr| {
+        let Node::Column(index) = &key.node else {
+            return None;
+        };
+        match &emitter.columns.get(*index)?.shape {
+            Shape::Resident(column) => {
+                let known = &column.statistics;
+                let sampled = known.sketch.as_ref().and_then(|s| s.collisions());
+                sampled.or_else(|| Some(1.0 / known.distinct_estimate?.max(1) as f64))
+            }
+            _ => None,
+        }
+    };
+    aggregate.keys.iter().map(of).product()
+}
+
+/// Is one group so much larger than the others that its rows would queue at one place in memory?
+fn is_hot(emitter: &Emitter<'_>, aggregate: &Aggregate, groups: u64) -> bool {
+    /// Two rows are of the same group more often than this: a group has more than 1 % of the rows, or nearly.
+    const LEAST: f64 = 5e-5;
+    /// … and this much more often than with groups of one size.
+    const TIMES: f64 = 4.0;
+    let collisions = |key: &crate::expr::Expr| {
+        let Node::Column(index) = &key.node else {
+            return None;
+        };
+        match emitter.columns.get(*index).map(|c| &c.shape) {
+            Some(Shape::Resident(column)) => column.statistics.sketch.as_ref()?.collisions(),
+            _ => None,
+        }
+    };
+    // All keys together tell more rows apart than any of them.
+    let all: Option<Vec<f64>> = aggregate.keys.iter().map(collisions).collect();
+    let together = match all {
+        Some(all) if all.len() == 1 => all[0],
+        _ => return false,
+    };
+    together > LEAST && together * groups.max(1) as f64 > TIMES
+}
+
+/// Does each group's rows' key come from a column in order? Then they follow each other.
+fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
+    let [key] = aggregate.keys.as_slice() else {
+        return false;
+    };
+    let Node::Column(index) = &key.node else {
+        return false;
+    };
+    matches!(
+        emitter.columns.get(*index).map(|c| &c.shape),
+        Some(Shape::Resident(column)) if column.statistics.sorted
+    )
+}
+
+/// Are rows pairs, those of one probing row one behind the other, and about as many groups as probing rows wanted, by columns
+/// of these alone? Then the rows of a group follow each other, however many a frequent key has.
+fn of_one_match_row(
+    context: &Context<'_>,
+    aggregate: &Aggregate,
+    source: &Source,
+    into: ResultId,
+) -> bool {
+    let Source::Pairs(matches) = source else {
+        return false;
+    };
+    let Some(ResultLayout::Matches {
+        columns,
+        joined: None,
+        ..
+    }) = context.known(*matches).ok().map(|known| &known.layout)
+    else {
+        return false;
+    };
+    let of_row = |key: &Expr| matches!(key.node, Node::Column(index) if index < columns.len());
+    let results = &context.graph.results;
+    aggregate.keys.iter().all(of_row)
+        && results[into].estimate.saturating_mul(2) >= results[*matches].estimate
+}

@@ -1,0 +1,115 @@
+//! A probe of an index: the codes of its keys, and its payload in the scope.
+
+use crate::codegen::ir::context::Context;
+use crate::codegen::ir::pipeline::EmittedProbe;
+use crate::codegen::ir::scope::{Access, ScopeColumn, Shape, columns_of};
+use crate::codegen::ir::state::KernelState;
+use crate::codegen::key::codes::{dense_code, packed_words, probe_key};
+use crate::codegen::value::filter::test;
+use crate::codegen::value::scalar::Emitter;
+use crate::error::{GpuError, Result};
+use crate::expr::Expr;
+use crate::graph::{IndexKind, Probe, ProbeKind};
+
+pub(in crate::codegen) fn emit_probe(
+    context: &Context<'_>,
+    probe: &Probe,
+    number: usize,
+    scope: &mut Vec<ScopeColumn>,
+    state: &mut KernelState,
+) -> Result<EmittedProbe> {
+    let layout = context.index(probe.index)?;
+    if layout.keys.len() != probe.keys.len() {
+        return Err(GpuError::Internal(
+            "a probe with another number of keys than its index".into(),
+        ));
+    }
+    let mut emitter = Emitter::new(scope, state);
+    let mut possible = Vec::new();
+    let mut known = Vec::new();
+    let mut codes = Vec::new();
+    for (key, built) in probe.keys.iter().zip(&layout.keys) {
+        let value = emitter.emit(key)?;
+        known.extend(value.valid.clone());
+        let probing = probe_key(&mut emitter, value, built, layout.null_equal)?;
+        possible.extend(probing.possible);
+        codes.push(probing.code);
+    }
+    let lines = std::mem::take(&mut emitter.lines);
+    let codes = match layout.kind {
+        IndexKind::Perfect => vec![dense_code(&layout.keys, &codes)],
+        IndexKind::Hash if layout.keys.is_empty() => vec![],
+        IndexKind::Hash | IndexKind::Materialized(_) => {
+            packed_words(&layout.keys, &codes, layout.key_words)
+        }
+    };
+    let possible = if possible.is_empty() {
+        "true".to_string()
+    } else {
+        possible.join(" && ")
+    };
+    let known = if known.is_empty() {
+        "true".to_string()
+    } else {
+        known.join(" && ")
+    };
+    let columns = columns_of(&probe.keys);
+    let existence_only = matches!(
+        probe.kind,
+        ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark | ProbeKind::NullAwareAnti
+    ) && probe.residual.is_empty()
+        && !probe.mark_entries;
+    let ranges = !layout.unique && !layout.existence && !existence_only;
+
+    // The payload follows the scope while the residual is tested, and stays for Inner and Left.
+    let first = scope.len();
+    let mask = format!("h{number}");
+    let outer = probe.kind == ProbeKind::Left;
+    for (column, stored) in layout.columns.iter().enumerate() {
+        scope.push(ScopeColumn {
+            shape: Shape::Stored(stored.clone()),
+            access: Access::Gather {
+                result: probe.index,
+                column,
+                entry: format!("e{number}"),
+                mask: mask.clone(),
+            },
+            nullable: stored.nullable || outer,
+        });
+    }
+    let payload = (first, layout.columns.len());
+    let residual = if probe.residual.is_empty() {
+        None
+    } else {
+        let conjuncts: Vec<&Expr> = probe.residual.iter().collect();
+        Some(test(&conjuncts, scope, state)?)
+    };
+    let mut hidden = Vec::new();
+    match probe.kind {
+        ProbeKind::Inner | ProbeKind::Left => {}
+        ProbeKind::Mark => {
+            hidden = scope.split_off(first);
+            scope.push(ScopeColumn {
+                shape: Shape::Mask(mask),
+                access: Access::None,
+                nullable: false,
+            });
+        }
+        _ => hidden = scope.split_off(first),
+    }
+    Ok(EmittedProbe {
+        hidden,
+        number,
+        index: probe.index,
+        kind: probe.kind,
+        columns,
+        lines,
+        possible,
+        known,
+        codes,
+        ranges,
+        residual,
+        payload,
+        mark_entries: probe.mark_entries,
+    })
+}

@@ -1,0 +1,135 @@
+//! A whole pipeline: its stages, and then its sink.
+
+use super::settle::settle;
+use super::stages::begin;
+use super::thread_rows::held_rows;
+use crate::codegen::group::placement::aggregate_sink;
+use crate::codegen::group::sizes;
+use crate::codegen::ir::context::Context;
+use crate::codegen::ir::layout::layout_of;
+use crate::codegen::ir::pipeline::{EmittedPipeline, EmittedSink};
+use crate::codegen::ir::scope::columns_of;
+use crate::codegen::ir::value::Value;
+use crate::codegen::join::index::build_sink;
+use crate::codegen::join::matches::matches_sink;
+use crate::codegen::kernel::writer::BLOCK_THREADS;
+use crate::codegen::key::zero_copy;
+use crate::codegen::value::scalar::Emitter;
+use crate::error::Result;
+use crate::expr::Expr;
+use crate::graph::{Graph, Pipeline, ResultId, Sink, Source, Step};
+use crate::pipeline::AggregateCall;
+
+/// Threads of a block of a tree-shaped kernel: four warps, as in the paper.
+const TREE_THREADS: u32 = 128;
+
+/// Shared memory that its groups may take at most.
+const TREE_GROUP_BYTES: usize = 24 << 10;
+
+/// Rows of a thread that are written as vectors have this many bytes at most: they wait in registers.
+const IN_PLACE_BYTES: u32 = 256;
+
+/// Emit one pipeline.
+pub(in crate::codegen) fn pipeline(
+    context: &mut Context<'_>,
+    pipeline: &Pipeline,
+) -> Result<EmittedPipeline> {
+    let mut begun = begin(context, pipeline)?;
+    let bound = begun.bound;
+    let (state, scope, steps) = (&mut begun.state, &mut begun.scope, &mut begun.steps);
+    let mut sink_lines = Vec::new();
+    let mut sink_columns = Vec::new();
+    // Queues take shared memory as well: smaller blocks, and less for groups.
+    let tree = begun.tree.is_some();
+    let mut device = context.device.clone();
+    if tree {
+        device.shared_memory_per_block = device.shared_memory_per_block.min(TREE_GROUP_BYTES);
+    }
+    let mut block_threads = if tree { TREE_THREADS } else { BLOCK_THREADS };
+    let sink = match &pipeline.sink {
+        Sink::Rows { into, columns } => {
+            let mut emitter = Emitter::new(scope, state);
+            let values = emit_all(&mut emitter, columns)?;
+            sink_lines = std::mem::take(&mut emitter.lines);
+            sink_columns = columns_of(columns.iter());
+            let widths = values.iter().zip(columns);
+            let bytes = widths.map(|(v, c)| u32::from(layout_of(v, &c.data_type).width));
+            let few = bytes.sum::<u32>() * begun.thread_rows <= IN_PLACE_BYTES;
+            EmittedSink::Rows {
+                into: *into,
+                values,
+                in_place: few && steps.is_empty() && keeps_all(context.graph, pipeline, *into),
+            }
+        }
+        Sink::Matches {
+            into,
+            probe,
+            columns,
+        } => {
+            let (sink, kept) = matches_sink(context, &mut begun, *into, probe, columns)?;
+            (sink_lines, sink_columns) = kept;
+            sink
+        }
+        Sink::Aggregate { into, aggregate } => {
+            let mut emitter = Emitter::new(scope, state);
+            let in_place = zero_copy::bare_scan(begun.source_rows, steps.len())
+                .is_some_and(|_| zero_copy::lends(scope));
+            let sink = aggregate_sink(
+                context,
+                &mut emitter,
+                *into,
+                aggregate,
+                &device,
+                &pipeline.source,
+                (bound, begun.rows_a_thread, in_place),
+            )?;
+            sink_lines = std::mem::take(&mut emitter.lines);
+            if !tree {
+                block_threads = sizes::block_threads(&sink, context.device);
+            }
+            sink_columns = columns_of(
+                aggregate
+                    .keys
+                    .iter()
+                    .chain(aggregate.calls.iter().flat_map(read_by_call)),
+            );
+            begun.thread_rows = held_rows(scope, &sink_columns, begun.thread_rows);
+            sink
+        }
+        Sink::Build { into, build } => {
+            let mut emitter = Emitter::new(scope, state);
+            let scan = zero_copy::bare_scan(begun.source_rows, steps.len())
+                .filter(|_| zero_copy::lends(scope));
+            let (sink, read) = build_sink(context, &mut emitter, *into, build, bound, scan)?;
+            sink_lines = std::mem::take(&mut emitter.lines);
+            sink_columns = read;
+            sink
+        }
+        Sink::Discard => EmittedSink::Discard,
+    };
+    settle(context, &sink, bound)?;
+    Ok(begun.ended(sink, sink_lines, sink_columns, block_threads))
+}
+
+/// Is a pipeline without steps the only one that fills `into`, from a source that leaves out none of its rows?
+fn keeps_all(graph: &Graph, pipeline: &Pipeline, into: ResultId) -> bool {
+    let fills = |step: &&Step| matches!(step, Step::Pipeline(Pipeline { sink: Sink::Rows { into: of, .. }, .. }) if *of == into);
+    let whole = match pipeline.source {
+        Source::Scan(_) | Source::Rows(_) => true,
+        Source::Pairs(_) => !graph.parts.allowed(),
+        _ => false,
+    };
+    whole && graph.steps.iter().filter(fills).count() == 1
+}
+
+/// The expressions of a call.
+pub(in crate::codegen) fn read_by_call(call: &AggregateCall) -> impl Iterator<Item = &Expr> {
+    call.argument.iter().chain(&call.filter)
+}
+
+pub(in crate::codegen) fn emit_all(
+    emitter: &mut Emitter<'_>,
+    columns: &[Expr],
+) -> Result<Vec<Value>> {
+    columns.iter().map(|column| emitter.emit(column)).collect()
+}

@@ -1,0 +1,63 @@
+//! The sides of a join that is done in parts: where their rows lie.
+
+use crate::exec::portions::chunks::Chunk;
+
+/// Room for the rows of a partition comes in so many sizes.
+const SIZES: u64 = 8;
+
+/// A side of a join in partitions of equal hash bits, each in several chunks.
+pub(in crate::exec) struct Split {
+    pub(in crate::exec) bits: u32,
+    pub(in crate::exec) chunks: Vec<Chunk>,
+    /// The share of both sides that may stay on the device.
+    pub(in crate::exec) kept: f64,
+}
+
+impl Split {
+    /// Rows of a partition.
+    pub(in crate::exec) fn rows_of(&self, partition: usize) -> u64 {
+        let rows = |chunk: &Chunk| chunk.rows_of(&(partition..partition + 1));
+        self.chunks.iter().map(rows).map(|r| r.end - r.start).sum()
+    }
+
+    /// Rows of the largest partition.
+    pub(in crate::exec) fn largest(&self) -> u64 {
+        let rows = (0..1 << self.bits).map(|number| self.rows_of(number));
+        rows.max().unwrap_or(0)
+    }
+}
+
+/// Rows to make room for where `rows` are to lie together, when at most `largest` do: sets of about the same size get the same,
+/// so that each takes the memory of one before it.
+pub(in crate::exec) fn room_for(rows: u64, largest: u64) -> u64 {
+    let step = largest.div_ceil(SIZES).max(1);
+    rows.max(1).next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::frame::storage::Store;
+
+    #[test]
+    fn partitions_of_about_the_same_size_get_the_same_room() {
+        let chunk = |offsets: &[u32]| Chunk::here((Store::default(), offsets.to_vec()));
+        let split = Split {
+            bits: 2,
+            chunks: vec![
+                chunk(&[0, 400, 795, 795, 800]),
+                chunk(&[0, 395, 805, 810, 810]),
+            ],
+            kept: 0.0,
+        };
+        assert_eq!(
+            [0, 1, 2, 3].map(|number| split.rows_of(number)),
+            [795, 805, 5, 5]
+        );
+        assert_eq!(split.largest(), 805);
+        assert_eq!(
+            [795, 805, 5, 0].map(|rows| room_for(rows, split.largest())),
+            [808, 808, 101, 101]
+        );
+    }
+}

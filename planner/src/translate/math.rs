@@ -1,0 +1,217 @@
+//! Functions of numbers. Only those of DataFusion: a user's function may bear the name of one.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use datafusion::functions::math;
+use datafusion::logical_expr::ScalarUDF;
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::scalar::ScalarValue;
+use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node};
+
+use super::{Scope, is_decimal, node};
+use crate::reason::{Reason, refuse};
+use crate::rel::expr::{binary, cast};
+
+/// The device's form of a call; `None` for what is no function of numbers.
+pub(super) fn function(
+    expr: &ScalarFunctionExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Option<Node>, Reason> {
+    if is(expr, &math::log()) {
+        return logarithm(expr, scope).map(Some);
+    }
+    let named = MathFunction::ALL.into_iter();
+    let mut named = named.filter(|function| function.name() == expr.fun().name());
+    let Some(function) = named
+        .next()
+        .filter(|function| is(expr, &built_in(*function)))
+    else {
+        return Ok(None);
+    };
+    match function {
+        MathFunction::Abs if *data_type != DataType::Float64 => absolute(expr, data_type, scope),
+        MathFunction::Round | MathFunction::Trunc => rounded(function, expr, data_type, scope),
+        _ => floats(function, expr.args(), scope),
+    }
+    .map(Some)
+}
+
+fn is(expr: &ScalarFunctionExpr, function: &Arc<ScalarUDF>) -> bool {
+    expr.fun() == function.as_ref()
+}
+
+/// DataFusion's function.
+fn built_in(function: MathFunction) -> Arc<ScalarUDF> {
+    match function {
+        MathFunction::Abs => math::abs(),
+        MathFunction::Acos => math::acos(),
+        MathFunction::Acosh => math::acosh(),
+        MathFunction::Asin => math::asin(),
+        MathFunction::Asinh => math::asinh(),
+        MathFunction::Atan => math::atan(),
+        MathFunction::Atan2 => math::atan2(),
+        MathFunction::Atanh => math::atanh(),
+        MathFunction::Cbrt => math::cbrt(),
+        MathFunction::Ceil => math::ceil(),
+        MathFunction::Cos => math::cos(),
+        MathFunction::Cosh => math::cosh(),
+        MathFunction::Cot => math::cot(),
+        MathFunction::Degrees => math::degrees(),
+        MathFunction::Exp => math::exp(),
+        MathFunction::Floor => math::floor(),
+        MathFunction::Ln => math::ln(),
+        MathFunction::Log10 => math::log10(),
+        MathFunction::Log2 => math::log2(),
+        MathFunction::Nanvl => math::nanvl(),
+        MathFunction::Power => math::power(),
+        MathFunction::Radians => math::radians(),
+        MathFunction::Round => math::round(),
+        MathFunction::Signum => math::signum(),
+        MathFunction::Sin => math::sin(),
+        MathFunction::Sinh => math::sinh(),
+        MathFunction::Sqrt => math::sqrt(),
+        MathFunction::Tan => math::tan(),
+        MathFunction::Tanh => math::tanh(),
+        MathFunction::Trunc => math::trunc(),
+    }
+}
+
+/// A call whose operands are all Float64.
+fn floats(
+    function: MathFunction,
+    arguments: &[Arc<dyn PhysicalExpr>],
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let name = function.name();
+    let mut translated = Vec::with_capacity(arguments.len());
+    for argument in arguments {
+        let argument = node(argument, scope)?;
+        if argument.data_type != DataType::Float64 {
+            return refuse(format!("{name} of {} runs on the CPU", argument.data_type));
+        }
+        translated.push(argument);
+    }
+    if translated.len() != function.arity() {
+        return refuse(format!(
+            "{name} of {} arguments runs on the CPU",
+            translated.len()
+        ));
+    }
+    Ok(Node::Math {
+        function,
+        arguments: translated,
+    })
+}
+
+/// abs of integers and decimals: the least integer has none, which negating it finds out.
+fn absolute(
+    expr: &ScalarFunctionExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let [argument] = expr.args() else {
+        return refuse("abs without one argument");
+    };
+    let value = node(argument, scope)?;
+    let signed = data_type.is_signed_integer() || is_decimal(data_type);
+    if value.data_type != *data_type || !(signed || data_type.is_unsigned_integer()) {
+        return refuse(format!("abs of {data_type} runs on the CPU"));
+    }
+    if !signed {
+        return Ok(value.node);
+    }
+    let zero = Expr::literal(ScalarValue::new_zero(data_type)?);
+    let negative = binary(BinaryOp::Lt, value.clone(), zero, DataType::Boolean);
+    let negated = Expr {
+        node: Node::Negate(Box::new(value.clone())),
+        ..value.clone()
+    };
+    Ok(Node::Case {
+        branches: vec![(negative, negated)],
+        otherwise: Some(Box::new(value)),
+    })
+}
+
+/// round and trunc to a constant number of decimal places.
+fn rounded(
+    function: MathFunction,
+    expr: &ScalarFunctionExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let name = function.name();
+    let (value, places) = match expr.args() {
+        [value] => (value, 0),
+        [value, places] => match constant(places) {
+            Some(places) => (value, places),
+            None => {
+                return refuse(format!(
+                    "{name} to a number of places that is not constant runs on the CPU"
+                ));
+            }
+        },
+        _ => return refuse(format!("{name} without one or two arguments")),
+    };
+    let value = node(value, scope)?;
+    if value.data_type == DataType::Float64 && *data_type == DataType::Float64 {
+        let factor = 10_f64.powi(places);
+        return Ok(Node::Math {
+            function,
+            arguments: vec![value, Expr::literal(ScalarValue::Float64(Some(factor)))],
+        });
+    }
+    let rounds = function == MathFunction::Round;
+    if rounds && places >= 0 && data_type.is_integer() && value.data_type == *data_type {
+        return Ok(value.node);
+    }
+    if let (true, DataType::Decimal128(precision, scale), DataType::Decimal128(..)) =
+        (rounds && places >= 0, &value.data_type, data_type)
+    {
+        let (precision, scale) = (i32::from(*precision), i32::from(*scale));
+        if places >= scale {
+            return Ok(cast(value, data_type.clone()).node);
+        }
+        // A cast rounds halves away from zero, as round does. Rounding up can take one digit more.
+        let digits = precision - scale + places + 1;
+        if let (Ok(digits @ 1..=38), Ok(places)) = (u8::try_from(digits), i8::try_from(places)) {
+            let rounded = cast(value, DataType::Decimal128(digits, places));
+            return Ok(cast(rounded, data_type.clone()).node);
+        }
+    }
+    refuse(format!("{name} of {} runs on the CPU", value.data_type))
+}
+
+/// The value of an integer constant.
+fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<i32> {
+    match expr.downcast_ref::<Literal>()?.value() {
+        ScalarValue::Int32(value) => *value,
+        ScalarValue::Int64(value) => i32::try_from((*value)?).ok(),
+        _ => None,
+    }
+}
+
+/// log of a number to the base 10, or to a base that comes first.
+fn logarithm(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
+    match expr.args() {
+        [_] => floats(MathFunction::Log10, expr.args(), scope),
+        [base, value] => {
+            let mut ln = |argument: &Arc<dyn PhysicalExpr>| -> Result<Expr, Reason> {
+                let node = floats(MathFunction::Ln, std::slice::from_ref(argument), scope)?;
+                let Node::Math { arguments, .. } = &node else {
+                    return refuse("log without an argument");
+                };
+                Ok(Expr {
+                    nullable: arguments.iter().any(|argument| argument.nullable),
+                    data_type: DataType::Float64,
+                    node,
+                })
+            };
+            let (base, value) = (ln(base)?, ln(value)?);
+            Ok(binary(BinaryOp::Divide, value, base, DataType::Float64).node)
+        }
+        _ => refuse("log without one or two arguments"),
+    }
+}
