@@ -10,13 +10,13 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
-use super::arrival::{Arrival, Coming, Offer};
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
 use super::load::{LoadFor, Units, unexpected};
 use super::loaded::LoadedTable;
 use super::pin::is_pinned;
+use super::progress::{Coming, LoadProgress, Offer};
 use super::source::{Kind, TableSource};
 use crate::column::{Column, ColumnRoom, StringPolicy};
 use crate::device::Stream;
@@ -155,7 +155,7 @@ impl TableCache {
         columns: &[usize],
         needs_codes: &[bool],
         room: &ColumnRoom,
-        arrival: Option<&Arc<Arrival>>,
+        arrival: Option<&Arc<LoadProgress>>,
         ctx: Arc<TaskContext>,
         work: &LoadFor,
     ) -> Result<Arc<LoadedTable>> {
@@ -301,8 +301,8 @@ impl TableCache {
         }
         let table = state.table(key, source, anchor);
         let found = columns.iter().map(|wanted| {
-            let place = table.place(*wanted)?;
-            let resident = table.columns.get_mut(&place)?;
+            let at = table.column_key(*wanted)?;
+            let resident = table.columns.get_mut(&at)?;
             resident.last_used = now;
             Some((Arc::clone(&resident.column), is_pinned(&resident.pin)))
         });
@@ -320,8 +320,8 @@ impl TableCache {
         let mut state = self.state.lock();
         if let Some(table) = state.tables.get_mut(key) {
             for wanted in columns {
-                let place = table.place(*wanted);
-                if let Some(resident) = place.and_then(|place| table.columns.get_mut(&place)) {
+                let at = table.column_key(*wanted);
+                if let Some(resident) = at.and_then(|at| table.columns.get_mut(&at)) {
                     resident.hits += 1;
                 }
             }
@@ -379,7 +379,7 @@ impl TableCache {
         })?;
         let resident = |wanted: Wanted| {
             Some(Arc::clone(
-                &table.columns.get(&table.place(wanted)?)?.column,
+                &table.columns.get(&table.column_key(wanted)?)?.column,
             ))
         };
         let wanted = wanted(source, columns, needs_codes);

@@ -40,13 +40,13 @@ pub(super) struct Table {
     pub(super) schema: SchemaRef,
     pub(super) anchor: Anchor,
     pub(super) rows: Option<usize>,
-    pub(super) columns: BTreeMap<Place, Resident>,
+    pub(super) columns: BTreeMap<ColumnKey, Resident>,
     /// Held while columns of the table are loaded, so that each is loaded once.
     pub(super) loading: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Where a column is kept: its number in the table, and which of its forms it is.
-pub(super) type Place = (usize, Form);
+pub(super) type ColumnKey = (usize, Form);
 
 /// A string column can be resident twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,7 +94,7 @@ impl Found {
 
 impl Table {
     /// The resident form of a column that serves the request.
-    pub(super) fn place(&self, (column, codes): Wanted) -> Option<Place> {
+    pub(super) fn column_key(&self, (column, codes): Wanted) -> Option<ColumnKey> {
         let plain = (column, Form::Plain);
         let serves = |resident: &Resident| {
             !codes || !matches!(resident.column.encoding, Encoding::Bytes { .. })
@@ -110,13 +110,13 @@ impl Table {
 /// The request, with codes asked for only where there are strings, and for all or none of a column's
 /// mentions.
 pub(super) fn wanted(source: &TableSource, columns: &[usize], needs_codes: &[bool]) -> Vec<Wanted> {
-    let needs = |place: usize| needs_codes.get(place).copied().unwrap_or(false);
+    let needs = |at: usize| needs_codes.get(at).copied().unwrap_or(false);
     let text = |column: usize| {
         let field = source.schema.fields().get(column);
         field.is_some_and(|field| is_text(field.data_type()))
     };
     let codes = |column: usize| {
-        text(column) && (0..columns.len()).any(|place| columns[place] == column && needs(place))
+        text(column) && (0..columns.len()).any(|at| columns[at] == column && needs(at))
     };
     columns
         .iter()

@@ -12,25 +12,25 @@
 //! The rows of all columns of a table lie in one canonical order, however the scan was split: files
 //! by path and ranges by position, the batches of memory tables as the cache first saw them.
 
-mod arrival;
 mod cache;
 mod entries;
 mod files;
-mod homes;
 mod load;
 mod loaded;
 mod memory;
+mod migrate;
 mod pin;
-mod places;
+mod preallocated;
+mod progress;
 mod read;
 mod resident;
 mod row_groups;
 mod source;
 
-pub(crate) use arrival::{Arrival, WithdrawOnDrop};
 pub use cache::{ResidentColumn, TableCache};
 pub(crate) use load::LoadFor;
 pub use loaded::LoadedTable;
 pub use pin::PinnedTable;
+pub(crate) use progress::{LoadProgress, WithdrawOnDrop};
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use source::{ScanAnalysis, TableSource};

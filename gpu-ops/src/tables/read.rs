@@ -8,16 +8,16 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::TaskContext;
 
-use super::arrival::Offer;
 use super::cache::TableCache;
 use super::entries::{Wanted, numbers};
 use super::files::FileTable;
-use super::load::{LoadFor, Place, Reader, Units, stopped, unexpected};
+use super::load::{LoadFor, Reader, Units, WriteUnit, stopped, unexpected};
 use super::loaded::LoadedTable;
-use super::places::{Homes, Places, purpose};
+use super::preallocated::{PreallocatedTable, SharedPools, purpose};
+use super::progress::Offer;
 use super::row_groups::Layout;
 use super::source::TableSource;
-use crate::column::{ColumnAssembler, ColumnRoom, Laid, StringPolicy};
+use crate::column::{ColumnAssembler, ColumnRoom, StringPolicy, Written};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::query::Query;
@@ -101,7 +101,7 @@ impl TableCache {
             })
             .collect();
         let types = fields.iter().map(|field| field.data_type().clone());
-        let homes = Homes {
+        let pools = SharedPools {
             device: Arc::clone(&self.pool),
             host: self.host.clone(),
             room: room.clone(),
@@ -111,9 +111,9 @@ impl TableCache {
             None => None,
             Some(layout) => {
                 let (fields, policies) = (fields.clone(), policies.clone());
-                let (homes, name) = (homes.clone(), source.name().to_owned());
+                let (pools, name) = (pools.clone(), source.name().to_owned());
                 let made = blocking(work, move |stream| {
-                    Places::new(&layout, &fields, &policies, &name, &homes, stream)
+                    PreallocatedTable::new(&layout, &fields, &policies, &name, &pools, stream)
                 });
                 made.await?.map(Arc::new)
             }
@@ -122,23 +122,23 @@ impl TableCache {
             units: Arc::new(units),
             encodings: types.zip(policies.iter().copied()).collect(),
             ctx: Arc::clone(ctx),
-            place: places.as_ref().map(|places| {
-                let (places, homes) = (Arc::clone(places), homes.clone());
+            write: places.as_ref().map(|places| {
+                let (places, pools) = (Arc::clone(places), pools.clone());
                 let (work, trace) = (work.clone(), trace.clone());
-                let place: Place = Arc::new(move |unit| {
+                let write: WriteUnit = Arc::new(move |unit| {
                     let LoadFor { stream, query } = &work;
                     let _entered = query.as_ref().map(Query::enter);
                     let _span = trace
                         .as_ref()
                         .map(|trace| trace.thread(Work::Load, "encode"));
-                    let laid = places.place(unit, &homes, stream)?;
+                    let laid = places.place(unit, &pools, stream)?;
                     if let Some(offer) = &offer {
-                        let device = homes.device.device();
+                        let device = pools.device.device();
                         offer.note(unit.unit, laid, &places, device.as_ref(), stream)?;
                     }
-                    Ok(laid != Laid::Otherwise)
+                    Ok(laid != Written::Mismatch)
                 });
-                place
+                write
             }),
             trace: trace.clone(),
             query: work.query.as_ref().map_or(0, |query| query.number()),
@@ -158,7 +158,7 @@ impl TableCache {
             let _span = trace
                 .as_ref()
                 .map(|trace| trace.thread(Work::Load, "finish columns"));
-            let home = homes.home();
+            let home = pools.column_pools();
             let mut uploaded = Vec::with_capacity(fields.len());
             let described = fields.iter().zip(policies).zip(packed.columns).zip(early);
             for (((field, policy), segments), early) in described {
@@ -170,7 +170,7 @@ impl TableCache {
                 }
             }
             // Other sessions use the columns on streams of their own.
-            homes.device.device().synchronize(stream)?;
+            pools.device.device().synchronize(stream)?;
             Ok(Some(uploaded))
         });
         let Some(uploaded) = uploaded.await? else {

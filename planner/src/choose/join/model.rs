@@ -363,7 +363,7 @@ impl Model<'_> {
             Transform::Sort => machine.partition(rows, key, &payload(columns), bits),
             // Joins do not ask for an order within partitions.
             Transform::Partition => {
-                machine.partition_unordered(rows, key, &payload(columns), bits, moved)
+                machine.partition_unstable(rows, key, &payload(columns), bits, moved)
             }
         };
         let written = |rows: f64, columns: &[u32]| rows * (key + widths(columns).sum::<f64>());

@@ -78,7 +78,7 @@ impl ColumnRoom {
 }
 
 /// The pools that hold columns, and how much of the first may be taken.
-pub struct Home<'a> {
+pub struct ColumnPools<'a> {
     /// Device memory.
     pub device: &'a Arc<MemoryPool>,
     /// Host memory that the device reaches; `None`: columns that device memory does not hold are an error.
@@ -87,7 +87,7 @@ pub struct Home<'a> {
     pub room: &'a ColumnRoom,
 }
 
-impl Home<'_> {
+impl ColumnPools<'_> {
     /// A buffer of `bytes` bytes whose contents are still to come, with zeros behind them up to the padding.
     pub(super) fn allocate(
         &self,

@@ -21,8 +21,8 @@ use super::assemble::Rows;
 use super::build::string_array;
 use super::chunk::{ChunkEncoder, Codes, Segment, Values};
 use super::distinct::{Count, Counter, expected_distinct};
-use super::home::{ColumnRoom, Home};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
+use super::pools::{ColumnPools, ColumnRoom};
 use super::sketch::Sketch;
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
@@ -35,7 +35,7 @@ const MOST_STRINGS: usize = 1 << 12;
 const WINDOW: usize = 8 << 20;
 
 /// A column of which shares are laid in their place as they come, in any order and on any threads.
-pub(crate) struct EarlyColumn {
+pub(crate) struct PreallocatedColumn {
     name: String,
     data_type: DataType,
     /// Rows of the table.
@@ -59,13 +59,13 @@ pub(crate) struct Expectation {
 
 /// What became of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Laid {
+pub(crate) enum Written {
     /// Its rows lie in their place, as was expected of them.
-    Here,
+    InPlace,
     /// Not all there is to know of its rows lies there: it is laid out at the end.
-    Later,
+    AtEnd,
     /// It is not what was expected: the column cannot be finished.
-    Otherwise,
+    Mismatch,
 }
 
 enum Kind {
@@ -79,7 +79,7 @@ struct Numbers {
     width: usize,
     base: i128,
     range: Option<(i128, i128)>,
-    place: EarlyBuffer,
+    place: PreallocatedBuffer,
     counter: Counter,
     sample: Mutex<Vec<i128>>,
     shown: Mutex<Shown>,
@@ -108,19 +108,19 @@ enum Text {
 struct KnownText {
     codes: HashMap<Vec<u8>, u32>,
     width: usize,
-    place: EarlyBuffer,
+    place: PreallocatedBuffer,
     /// Rows that have been laid out.
     laid: AtomicUsize,
 }
 
 /// Memory for the data of a whole column.
-pub(super) struct EarlyBuffer {
+pub(super) struct PreallocatedBuffer {
     buffer: Arc<DeviceBuffer>,
     /// What it takes of the room for columns, unless it stays.
     taken: Option<(ColumnRoom, usize)>,
 }
 
-impl Drop for EarlyBuffer {
+impl Drop for PreallocatedBuffer {
     fn drop(&mut self) {
         if let Some((room, bytes)) = &self.taken {
             room.give(*bytes);
@@ -128,8 +128,8 @@ impl Drop for EarlyBuffer {
     }
 }
 
-impl EarlyBuffer {
-    fn new(bytes: usize, name: &str, home: &Home<'_>, stream: &Stream) -> Result<Self> {
+impl PreallocatedBuffer {
+    fn new(bytes: usize, name: &str, home: &ColumnPools<'_>, stream: &Stream) -> Result<Self> {
         let buffer = home.allocate(bytes, name, stream)?;
         let taken = home.host.is_some() && !buffer.is_host();
         Ok(Self {
@@ -173,7 +173,7 @@ impl EarlyBuffer {
 }
 
 /// What is left of a column once all shares have come.
-pub(super) enum Early {
+pub(super) enum Preallocated {
     /// Its data, and what its values are.
     Numbers {
         encoding: Encoding,
@@ -185,13 +185,13 @@ pub(super) enum Early {
     /// Its codes, by this dictionary.
     Text {
         codes: HashMap<Vec<u8>, u32>,
-        place: EarlyBuffer,
+        place: PreallocatedBuffer,
     },
     /// Nothing: it is to be laid out as if nothing had been expected.
     Nothing,
 }
 
-impl EarlyColumn {
+impl PreallocatedColumn {
     /// Room for `rows` rows of which this is expected; `None` when the column is better laid out once all of it is there. Blocks
     /// where memory is short.
     ///
@@ -205,7 +205,7 @@ impl EarlyColumn {
         name: &str,
         rows: usize,
         expected: Expectation,
-        home: &Home<'_>,
+        home: &ColumnPools<'_>,
         stream: &Stream,
     ) -> Result<Option<Self>> {
         let range = expected.range;
@@ -214,7 +214,7 @@ impl EarlyColumn {
             let floats = matches!(encoding, Encoding::Float { .. });
             let range = range.filter(|_| !floats);
             Ok(Kind::Numbers(Box::new(Numbers {
-                place: EarlyBuffer::new(rows * width, name, home, stream)?,
+                place: PreallocatedBuffer::new(rows * width, name, home, stream)?,
                 counter: Counter::new(range, rows),
                 sample: Mutex::default(),
                 shown: Mutex::new(Shown {
@@ -260,11 +260,11 @@ impl EarlyColumn {
         &self,
         first: usize,
         segment: &mut Segment,
-        home: &Home<'_>,
+        home: &ColumnPools<'_>,
         stream: &Stream,
-    ) -> Result<Laid> {
+    ) -> Result<Written> {
         if first + segment.rows > self.rows {
-            return Ok(Laid::Otherwise);
+            return Ok(Written::Mismatch);
         }
         // Validity is laid out at the end.
         let nulls = segment.chunks.iter().any(|chunk| chunk.null_count > 0);
@@ -273,7 +273,7 @@ impl EarlyColumn {
             Kind::Text(text) => self.place_text(text, first, segment, home, stream)?,
         };
         Ok(match laid {
-            Laid::Here if nulls => Laid::Later,
+            Written::InPlace if nulls => Written::AtEnd,
             laid => laid,
         })
     }
@@ -326,7 +326,7 @@ impl EarlyColumn {
     fn column(
         &self,
         encoding: Encoding,
-        place: &EarlyBuffer,
+        place: &PreallocatedBuffer,
         statistics: ColumnStatistics,
     ) -> Column {
         Column {
@@ -344,15 +344,20 @@ impl EarlyColumn {
         text: &Mutex<Text>,
         first: usize,
         segment: &Segment,
-        home: &Home<'_>,
+        home: &ColumnPools<'_>,
         stream: &Stream,
-    ) -> Result<Laid> {
+    ) -> Result<Written> {
         let known = {
             let mut state = text.lock();
             if matches!(*state, Text::Waiting) {
                 *state = match KnownText::of(segment, self.rows) {
                     Some((codes, width)) => Text::Known(Arc::new(KnownText {
-                        place: EarlyBuffer::new(self.rows * width, &self.name, home, stream)?,
+                        place: PreallocatedBuffer::new(
+                            self.rows * width,
+                            &self.name,
+                            home,
+                            stream,
+                        )?,
                         codes,
                         width,
                         laid: AtomicUsize::new(0),
@@ -362,7 +367,7 @@ impl EarlyColumn {
             }
             match &*state {
                 Text::Known(known) => Arc::clone(known),
-                _ => return Ok(Laid::Later),
+                _ => return Ok(Written::AtEnd),
             }
         };
         let numbers = 0..segment.interner.len() as u32;
@@ -375,11 +380,11 @@ impl EarlyColumn {
                     .place
                     .write(first, known.width, &rows, Some(&vec![remap]), 0, stream)?;
                 known.laid.fetch_add(rows.len(), Ordering::Relaxed);
-                Ok(Laid::Here)
+                Ok(Written::InPlace)
             }
             _ => {
                 *text.lock() = Text::Late;
-                Ok(Laid::Later)
+                Ok(Written::AtEnd)
             }
         }
     }
@@ -388,7 +393,7 @@ impl EarlyColumn {
     ///
     /// # Errors
     /// [`crate::GpuError::Internal`] when a thread panics.
-    pub(super) fn finish(self, range: Option<(i128, i128)>) -> Result<Option<Early>> {
+    pub(super) fn finish(self, range: Option<(i128, i128)>) -> Result<Option<Preallocated>> {
         match self.kind {
             Kind::Numbers(numbers) => {
                 if let Encoding::Integer { width, base } = numbers.encoding
@@ -397,7 +402,7 @@ impl EarlyColumn {
                     return Ok(None);
                 }
                 let (count, sketch) = numbers.counter.finish()?;
-                Ok(Some(Early::Numbers {
+                Ok(Some(Preallocated::Numbers {
                     encoding: numbers.encoding,
                     data: numbers.place.keep(),
                     count,
@@ -412,11 +417,11 @@ impl EarlyColumn {
                 };
                 let all = |known: &KnownText| known.laid.load(Ordering::Relaxed) == self.rows;
                 Ok(Some(match known.filter(all) {
-                    Some(known) => Early::Text {
+                    Some(known) => Preallocated::Text {
                         codes: known.codes,
                         place: known.place,
                     },
-                    None => Early::Nothing,
+                    None => Preallocated::Nothing,
                 }))
             }
         }
@@ -430,13 +435,13 @@ impl Numbers {
         first: usize,
         segment: &mut Segment,
         stream: &Stream,
-    ) -> Result<Laid> {
+    ) -> Result<Written> {
         let within =
             |(min, max): (i128, i128)| self.range.is_some_and(|r| r.0 <= min && max <= r.1);
         let integers = matches!(self.encoding, Encoding::Integer { .. });
         for chunk in &segment.chunks {
             if integers && !chunk.range.is_none_or(within) {
-                return Ok(Laid::Otherwise);
+                return Ok(Written::Mismatch);
             }
         }
         {
@@ -449,9 +454,9 @@ impl Numbers {
         }
         self.counter.add(&segment.chunks.iter().collect::<Vec<_>>());
         for chunk in &mut segment.chunks {
-            chunk.values = Values::Laid;
+            chunk.values = Values::Written;
         }
-        Ok(Laid::Here)
+        Ok(Written::InPlace)
     }
 
     /// What is expected of a column of `rows` rows without nulls.

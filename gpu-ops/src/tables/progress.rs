@@ -11,8 +11,8 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::loaded::LoadedTable;
-use super::places::Places;
-use crate::column::{Column, Laid};
+use super::preallocated::PreallocatedTable;
+use crate::column::{Column, Written};
 use crate::device::{Device, Event, Stream};
 use crate::error::{GpuError, Result};
 
@@ -20,7 +20,7 @@ use crate::error::{GpuError, Result};
 const LOOK: Duration = Duration::from_millis(10);
 
 /// How far a load has come. Nothing of it holds the table's memory once it is settled.
-pub(crate) struct Arrival {
+pub(crate) struct LoadProgress {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,13 +53,13 @@ pub(super) enum Coming {
 
 /// What a load has to offer, and to whom.
 pub(super) struct Offer {
-    pub(super) arrival: Arc<Arrival>,
+    pub(super) arrival: Arc<LoadProgress>,
     /// By column of the request.
     pub(super) columns: Vec<Coming>,
 }
 
 /// Withdraws the offer of a load when it is dropped: nobody goes on with it.
-pub(crate) struct WithdrawOnDrop(pub(crate) Arc<Arrival>);
+pub(crate) struct WithdrawOnDrop(pub(crate) Arc<LoadProgress>);
 
 impl Drop for WithdrawOnDrop {
     fn drop(&mut self) {
@@ -67,7 +67,7 @@ impl Drop for WithdrawOnDrop {
     }
 }
 
-impl Arrival {
+impl LoadProgress {
     /// Of a load that is to begin, and where its offer goes. The receiver is told of an error when there is none, at the latest
     /// when it is settled.
     pub(crate) fn new() -> (Arc<Self>, oneshot::Receiver<Arc<LoadedTable>>) {
@@ -161,12 +161,12 @@ impl Offer {
     pub(super) fn note(
         &self,
         unit: usize,
-        laid: Laid,
-        places: &Places,
+        laid: Written,
+        places: &PreallocatedTable,
         device: &dyn Device,
         stream: &Stream,
     ) -> Result<()> {
-        if laid != Laid::Here {
+        if laid != Written::InPlace {
             self.arrival.withdraw();
             return Ok(());
         }
@@ -207,7 +207,7 @@ impl Offer {
     }
 
     /// The table as it is going to be; `None` when that is not known of all columns.
-    fn table(&self, places: &Places) -> Result<Option<LoadedTable>> {
+    fn table(&self, places: &PreallocatedTable) -> Result<Option<LoadedTable>> {
         let rows = places.all_rows();
         let Some(expected) = places.expected()? else {
             return Ok(None);
@@ -241,10 +241,10 @@ fn keeps(loaded: &LoadedTable, expected: &LoadedTable) -> bool {
             .all(|(loaded, expected)| Arc::ptr_eq(loaded, expected) || loaded.keeps(expected))
 }
 
-impl std::fmt::Debug for Arrival {
+impl std::fmt::Debug for LoadProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.state.lock();
-        f.debug_struct("Arrival")
+        f.debug_struct("LoadProgress")
             .field("rows", &state.rows)
             .field("kept", &state.kept)
             .finish_non_exhaustive()
