@@ -1,4 +1,4 @@
-//! What accesses, atomics and passes cost on one device: the constants behind the planner's prices.
+//! Cost constants of one device, behind the planner's prices: accesses, atomics, passes.
 //!
 //! Times are picoseconds *of the whole device* an access: `n` accesses that cost `p` each take
 //! `n * p * 1e-9` milliseconds. Where the cost depends on how much memory the accesses spread over, it is a

@@ -1,4 +1,4 @@
-//! Turns the encoded segments of a column into one device column.
+//! Assembly of one device column from the encoded segments of its readers.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub struct ColumnAssembler {
     name: String,
 }
 
-/// A chunk at its place in the column.
+/// A chunk and its position in the column.
 pub(super) struct PositionedChunk<'a> {
     start: usize,
     pub(super) chunk: &'a Chunk,

@@ -1,4 +1,4 @@
-//! Lays the strings of a column one after the other: where each chunk's begin, their offsets and their bytes.
+//! Strings as offsets and bytes: the offsets of each chunk in the column.
 
 use std::borrow::Cow;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Packs Arrow arrays, one after the other, into narrow host chunks with local frames and dictionaries.
+//! Packing of Arrow arrays into narrow host chunks with local frames of reference and dictionaries.
 
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::buffer::NullBuffer;

@@ -1,12 +1,13 @@
-//! Lays the values of a column in their place while the rest of its table is still read.
+//! Columns preallocated before their table is read: each unit of rows is written at its final position while others
+//! are decoded.
 //!
-//! Where a share of the rows goes, and how wide its codes are, has to be known before the share comes. Of numbers the metadata
-//! of files says so: the number of rows and the range of the values. Of strings that repeat, the first share that comes shows
-//! a dictionary. Both are only expected to hold: every share is compared with them, and the whole column in the end. A column
-//! that turns out otherwise is laid out anew, so that nothing depends on what files say of themselves.
+//! The position of a unit and the width of its codes must be known before the unit is read. For numbers, the metadata
+//! of files has the number of rows and the range of values; for repeating strings, the first unit provides a
+//! dictionary. Both are expectations: every unit is checked against them, and the whole column at the end. A column
+//! that differs is built again, so nothing depends on what files claim.
 //!
-//! Once a share lies in its place, the column can be shown as it is expected to be: kernels may go over the rows that are there
-//! while others are read. What they rely on is compared with each share before its rows count, and in the end with the column.
+//! Once a unit is written, the expected column can be used: kernels may process the rows in place while others are
+//! read. Its properties are checked for each unit before its rows count, and at the end for the column.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,12 +30,12 @@ use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::DeviceBuffer;
 
-/// A dictionary of a first share with more strings than this is not expected to be that of the column.
+/// A dictionary of the first unit with more strings than this is not expected to be complete.
 const MOST_STRINGS: usize = 1 << 12;
-/// Bytes that are encoded before they are copied to device memory.
+/// Bytes encoded before they are copied to device memory.
 const WINDOW: usize = 8 << 20;
 
-/// A column of which shares are laid in their place as they come, in any order and on any threads.
+/// A column whose units are written at their final positions, in any order and on any threads.
 pub(crate) struct PreallocatedColumn {
     name: String,
     data_type: DataType,
@@ -44,27 +45,27 @@ pub(crate) struct PreallocatedColumn {
     kind: Kind,
 }
 
-/// What is said of a column before any of its rows is read.
+/// What is known of a column before any of its rows is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Expectation {
-    /// Of numbers: where those that are not null lie.
+    /// Of numbers: the range of those that are not NULL.
     pub(crate) range: Option<(i128, i128)>,
     /// No row is NULL.
     pub(crate) whole: bool,
-    /// Of numbers: those of a share are not less than those of the share before, …
+    /// Of numbers: each unit begins at the largest value of the unit before, …
     pub(crate) sorted: bool,
-    /// … but greater.
+    /// … or above it.
     pub(crate) unique: bool,
 }
 
-/// What became of a share.
+/// The outcome of writing a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
-    /// Its rows lie in their place, as was expected of them.
+    /// Its rows are in place, as expected.
     InPlace,
-    /// Not all there is to know of its rows lies there: it is laid out at the end.
+    /// Some property of the rows is only known at the end: the column is built then.
     AtEnd,
-    /// It is not what was expected: the column cannot be finished.
+    /// It contradicts the expectation: the column cannot be finished.
     Mismatch,
 }
 
@@ -85,11 +86,11 @@ struct Numbers {
     shown: Mutex<Shown>,
 }
 
-/// What the rows that lie in their place show of all of them.
+/// Properties of the rows in place.
 struct Shown {
     rows: usize,
     range: Option<(i128, i128)>,
-    /// All shares are said to be in order, and these are, …
+    /// All units are expected in order, and these are, …
     sorted: bool,
     /// … and repeat no value.
     unique: bool,
@@ -97,11 +98,11 @@ struct Shown {
 
 /// Strings.
 enum Text {
-    /// No share has come.
+    /// No unit has been read.
     Waiting,
-    /// A share showed this dictionary, and none had another string since.
+    /// A unit provided this dictionary, and none since had another string.
     Known(Arc<KnownText>),
-    /// Nothing is laid out before all of them are there.
+    /// Nothing is written before all units are read.
     Late,
 }
 
@@ -109,14 +110,14 @@ struct KnownText {
     codes: HashMap<Vec<u8>, u32>,
     width: usize,
     place: PreallocatedBuffer,
-    /// Rows that have been laid out.
+    /// Rows written so far.
     laid: AtomicUsize,
 }
 
 /// Memory for the data of a whole column.
 pub(super) struct PreallocatedBuffer {
     buffer: Arc<DeviceBuffer>,
-    /// What it takes of the room for columns, unless it stays.
+    /// Its share of the room for columns, returned unless the buffer is kept.
     taken: Option<(ColumnRoom, usize)>,
 }
 
@@ -138,13 +139,13 @@ impl PreallocatedBuffer {
         })
     }
 
-    /// The data of the column that it is for.
+    /// The buffer, now the data of its column.
     pub(super) fn keep(mut self) -> Arc<DeviceBuffer> {
         self.taken = None;
         Arc::clone(&self.buffer)
     }
 
-    /// Write the codes of `rows` from row `first` of the column on.
+    /// Write the codes of `rows` from row `first` of the column.
     fn write(
         &self,
         first: usize,
@@ -172,9 +173,9 @@ impl PreallocatedBuffer {
     }
 }
 
-/// What is left of a column once all shares have come.
+/// A column after all units are read.
 pub(super) enum Preallocated {
-    /// Its data, and what its values are.
+    /// Its data and encoding.
     Numbers {
         encoding: Encoding,
         data: Arc<DeviceBuffer>,
@@ -182,20 +183,20 @@ pub(super) enum Preallocated {
         sketch: Sketch,
         sample: Vec<i128>,
     },
-    /// Its codes, by this dictionary.
+    /// Its codes and dictionary.
     Text {
         codes: HashMap<Vec<u8>, u32>,
         place: PreallocatedBuffer,
     },
-    /// Nothing: it is to be laid out as if nothing had been expected.
+    /// Nothing: the column is built without expectations.
     Nothing,
 }
 
 impl PreallocatedColumn {
-    /// Room for `rows` rows of which this is expected; `None` when the column is better laid out once all of it is there. Blocks
-    /// where memory is short.
+    /// Memory for `rows` rows with these expectations; `None` when the column is better built at the end. Blocks
+    /// while memory is short.
     ///
-    /// Host memory until the column is finished: as [`Counter`] for numbers; strings keep what readers have made of them.
+    /// Host memory until the column is finished: as [`Counter`] for numbers; strings keep what readers have encoded.
     ///
     /// # Errors
     /// [`crate::GpuError::OutOfDeviceMemory`]; [`crate::GpuError::Unsupported`] for types without a device encoding.
@@ -249,9 +250,9 @@ impl PreallocatedColumn {
         }))
     }
 
-    /// Lay out the rows of a share, which begin at row `first` of the table. Numbers are let go of then.
+    /// Write the rows of a unit, which begin at row `first` of the table, and release its numbers.
     ///
-    /// Each row may be laid out once. Blocks for the copies, and where memory is short.
+    /// Each row may be written once. Blocks for the copies, and while memory is short.
     ///
     /// # Errors
     /// [`crate::GpuError::OutOfDeviceMemory`] of strings, [`crate::GpuError::Device`] of the copies, and
@@ -278,9 +279,9 @@ impl PreallocatedColumn {
         })
     }
 
-    /// The column as it is expected to be, with the memory in which its rows are laid out; `None` while not enough is known of
-    /// it. What costs depend on is concluded from the shares that lie there. All of it is to be compared with the column in the
-    /// end ([`Column::keeps`]).
+    /// The expected column, over the memory in which its rows are written; `None` while too little is known.
+    /// Statistics are extrapolated from the units in place. The final column must be compared with it
+    /// ([`Column::keeps`]).
     ///
     /// # Errors
     /// [`crate::GpuError::Unsupported`] when a dictionary outgrows its Arrow type.
@@ -389,7 +390,7 @@ impl PreallocatedColumn {
         }
     }
 
-    /// What came of it, once every share was laid out; `None` when it is not as expected after all.
+    /// The final column, once every unit is written; `None` when it differs from the expectation.
     ///
     /// # Errors
     /// [`crate::GpuError::Internal`] when a thread panics.
@@ -459,7 +460,7 @@ impl Numbers {
         Ok(Written::InPlace)
     }
 
-    /// What is expected of a column of `rows` rows without nulls.
+    /// The expected statistics of a column of `rows` rows without NULLs.
     fn expected(&self, rows: usize) -> ColumnStatistics {
         let shown = self.shown.lock();
         let (sorted, unique) = (shown.sorted, shown.sorted && shown.unique);
@@ -485,7 +486,7 @@ impl Numbers {
 }
 
 impl Shown {
-    /// Another share lies there.
+    /// Another unit is in place.
     fn add(&mut self, rows: usize, share: &ColumnStatistics) {
         if rows == 0 {
             return;
@@ -501,7 +502,7 @@ impl Shown {
 }
 
 impl Column {
-    /// Is it what this expected column said: the same memory, the same encoding, no facts that do not hold?
+    /// Does the column match the expected one: same memory, same encoding, no expected property violated?
     pub(crate) fn keeps(&self, expected: &Self) -> bool {
         let encoded = match (&self.encoding, &expected.encoding) {
             (Encoding::Integer { width, base }, Encoding::Integer { width: w, base: b }) => {
@@ -534,7 +535,7 @@ impl Column {
 }
 
 impl KnownText {
-    /// The sorted dictionary of a share with the width of its codes, if it may be that of a column of `rows` rows.
+    /// The sorted dictionary of a unit with the width of its codes, if it may be that of a column of `rows` rows.
     fn of(segment: &Segment, rows: usize) -> Option<(HashMap<Vec<u8>, u32>, usize)> {
         let few = segment.interner.len() <= MOST_STRINGS.min(rows / 2);
         let chunks = &segment.chunks;
@@ -553,7 +554,7 @@ impl KnownText {
     }
 }
 
-/// Numbers that do not descend and of which none is null: the first, the last, and whether they all differ.
+/// The first and last of numbers that ascend and have no NULL, and whether they are all different.
 ///
 /// # Errors
 /// As [`range_of`].

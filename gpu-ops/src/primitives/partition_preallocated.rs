@@ -1,4 +1,4 @@
-//! Radix partitions in any order whose partitions have room of their own, so that nothing is counted before.
+//! Unstable radix partitions with preallocated room for each partition, so that nothing is counted first.
 
 use warpline_cuda::kernels::{
     CURSOR_STEP, Hashing, PartitionEndsArgs, PartitionLargestArgs, PartitionTileArgs,
@@ -12,7 +12,7 @@ use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
-/// Where the rows of partitions lie.
+/// The extents of partitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Partitions {
     /// `u32*`: the first place of each.

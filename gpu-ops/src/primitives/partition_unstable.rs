@@ -1,4 +1,4 @@
-//! Radix partitions of keys with payload columns, in any order within a partition.
+//! Unstable radix partitions of keys with payload columns: rows of a partition are in any order.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Reads the columns of a table on all cores, packs each batch as it comes, and hands on what is packed while the rest is read.
+//! Parallel reader of a table: decodes and packs batches on all cores, and hands on packed units while others are
+//! read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

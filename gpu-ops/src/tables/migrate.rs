@@ -1,4 +1,4 @@
-//! Columns that move between device and host memory: evicted, pushed out by a query's other needs, brought back.
+//! Migration of columns between device and host memory: eviction, demotion for other needs of a query, promotion.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where the columns of a table go while it is still read.
+//! Tables whose columns are preallocated: the memory of each column, and the position of each unit's rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::MemoryPool;
 
-/// The memory that columns may take, for threads that outlive whoever asked for them.
+/// The pools for columns, owned, for threads that outlive the request.
 #[derive(Clone)]
 pub(super) struct SharedPools {
     pub(super) device: Arc<MemoryPool>,
@@ -30,17 +30,17 @@ impl SharedPools {
     }
 }
 
-/// Memory for the columns whose layout is expected, and where the rows of each unit go.
+/// Preallocated columns, and the rows of each unit.
 pub(super) struct PreallocatedTable {
-    /// By column: `None` for those that are laid out at the end.
+    /// By column: `None` for those that are built at the end.
     columns: Vec<Option<PreallocatedColumn>>,
     /// By unit.
     rows: Vec<Range<usize>>,
 }
 
 impl PreallocatedTable {
-    /// Room for columns of these fields, as far as their layout is expected; `None` when it is for none of them. Blocks where
-    /// memory is short.
+    /// Memory for columns of these fields, as far as their layout is expected; `None` when it is for none. Blocks
+    /// while memory is short.
     ///
     /// # Errors
     /// As [`PreallocatedColumn::new`].
@@ -85,12 +85,12 @@ impl PreallocatedTable {
         self.rows.last().map_or(0, |rows| rows.end)
     }
 
-    /// By unit: where its rows go.
+    /// By unit: its rows.
     pub(super) fn units(&self) -> &[Range<usize>] {
         &self.rows
     }
 
-    /// The columns as they are expected to be; `None` while one of them is not known, or when it is laid out at the end.
+    /// The expected columns; `None` while one of them is unknown, or when it is built at the end.
     ///
     /// # Errors
     /// As [`PreallocatedColumn::expected`].
@@ -103,7 +103,7 @@ impl PreallocatedTable {
         columns.collect()
     }
 
-    /// Lay out a unit, with whatever all of its columns have in common. Each unit once.
+    /// Write all columns of a unit; returns the outcome that they have in common. Each unit once.
     ///
     /// # Errors
     /// As [`PreallocatedColumn::place`].
@@ -133,13 +133,13 @@ impl PreallocatedTable {
         Ok(laid)
     }
 
-    /// By column: what was laid out.
+    /// By column: what was written.
     pub(super) fn into_columns(self) -> Vec<Option<PreallocatedColumn>> {
         self.columns
     }
 }
 
-/// What a column's memory is for.
+/// The purpose of a column's memory, for errors.
 pub(super) fn purpose(field: &FieldRef, table: &str) -> String {
     format!("column {} of {table}", field.name())
 }

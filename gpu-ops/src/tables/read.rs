@@ -1,5 +1,5 @@
-//! Makes columns of what readers bring: of files row group by row group while others are decoded, where their metadata tells how
-//! the columns are going to lie, else when all of a table is there.
+//! Loading of columns: files with known layouts unit by unit while others are decoded, other tables when all rows are
+//! read.
 
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ use crate::query::Query;
 use crate::trace::Work;
 
 impl TableCache {
-    /// Read files: each row group goes to its place while the next ones are decoded, where their metadata tells its place.
+    /// Read files: each row group is written at its final position while later ones are decoded, where the metadata
+    /// determines it.
     #[allow(
         clippy::too_many_arguments,
         reason = "what a request has, and its files"
@@ -72,8 +73,8 @@ impl TableCache {
         load.await?.ok_or_else(unexpected)
     }
 
-    /// Read, encode and upload, the one while the other where there is a `layout`; `None` when it does not hold. The columns are
-    /// offered before all of their rows have come.
+    /// Read, encode and upload, overlapped where there is a `layout`; `None` when the layout does not hold. The
+    /// columns are offered before all of their rows are read.
     #[allow(
         clippy::too_many_arguments,
         reason = "what a request has, and what is read for it"
@@ -191,7 +192,7 @@ impl TableCache {
     }
 }
 
-/// Steps of a load that block, in the name of its query.
+/// Blocking steps of a load, on behalf of its query.
 async fn blocking<T: Send + 'static>(
     work: &LoadFor,
     steps: impl FnOnce(&Stream) -> Result<T> + Send + 'static,
