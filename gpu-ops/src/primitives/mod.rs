@@ -18,6 +18,7 @@ mod runs;
 mod scan;
 mod sort;
 mod strings;
+mod window;
 mod write_combine;
 
 pub use columns::{gather, histogram, run_lengths, scatter};
@@ -41,6 +42,7 @@ pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
+pub use window::{RunningCombine, RunningValue, WindowNumbers, number_windows, running};
 pub use write_combine::{Combine, KeyValues, partition_across_link};
 
 use warpline_cuda::KernelArgs;

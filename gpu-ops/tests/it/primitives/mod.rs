@@ -14,6 +14,7 @@ mod runs;
 mod scan;
 mod sort;
 mod strings;
+mod window;
 
 use std::sync::Arc;
 
