@@ -12,7 +12,8 @@ pub(crate) fn forms(query: &Query, draw: &mut Draw<'_>) -> Vec<Query> {
     let Body::Select(select) = &query.body else {
         return vec![];
     };
-    if select.sources.is_empty() {
+    // A window of a part of the rows is another one.
+    if select.sources.is_empty() || select.items.iter().any(Expr::has_window) {
         return vec![];
     }
     let leaves = visible(select, draw.tables, &query.ctes);
@@ -83,6 +84,7 @@ fn grouped(select: &Select, leaves: &[Leaf], condition: &Expr) -> Option<Select>
     let rows = Select {
         items: columns.clone(),
         group: None,
+        rollup: false,
         having: vec![],
         distinct: false,
         ..select.clone()

@@ -57,6 +57,8 @@ pub struct Select {
     pub filter: Vec<Expr>,
     /// Grouping keys; empty for one group of all rows, `None` without aggregation.
     pub group: Option<Vec<Expr>>,
+    /// `ROLLUP` of the keys.
+    pub rollup: bool,
     /// Conditions on groups.
     pub having: Vec<Expr>,
 }
@@ -273,6 +275,11 @@ impl Expr {
     /// Whether there is an aggregate in it.
     pub fn has_aggregate(&self) -> bool {
         self.any(&|e| matches!(e.node, Node::Aggregate { .. }))
+    }
+
+    /// Whether there is a window function in it.
+    pub fn has_window(&self) -> bool {
+        self.any(&|e| matches!(&e.node, Node::Call { form, .. } if form.contains(" OVER (")))
     }
 
     /// Whether there is a subquery in it.

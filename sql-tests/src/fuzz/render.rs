@@ -67,7 +67,11 @@ fn select(of: &Select) -> String {
         let _ = write!(text, " WHERE {}", all(&of.filter));
     }
     if let Some(keys) = of.group.as_ref().filter(|keys| !keys.is_empty()) {
-        let _ = write!(text, " GROUP BY {}", list(keys.iter().map(expr)));
+        let keys = list(keys.iter().map(expr));
+        let _ = match of.rollup {
+            true => write!(text, " GROUP BY ROLLUP ({keys})"),
+            false => write!(text, " GROUP BY {keys}"),
+        };
     }
     if !of.having.is_empty() {
         let _ = write!(text, " HAVING {}", all(&of.having));

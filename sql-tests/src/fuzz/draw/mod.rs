@@ -7,6 +7,7 @@ mod expression;
 pub(crate) mod forms;
 mod relation;
 mod subquery;
+mod window;
 
 use arrow::datatypes::DataType;
 

@@ -52,6 +52,11 @@ impl Draw<'_> {
                 if ask.depth > 0 && self.random.chance(4) {
                     return self.scalar(*class, ask, &leaves);
                 }
+                if self.random.chance(6)
+                    && let Some(window) = self.windowed(*class, &leaves)
+                {
+                    return window;
+                }
                 let depth = *self.random.one(&[0, 0, 0, 0, 1, 1, 2]);
                 self.expr(*class, depth, exact, &leaves)
             })
@@ -62,6 +67,7 @@ impl Draw<'_> {
             sources,
             filter,
             group: None,
+            rollup: false,
             having: vec![],
         }
     }
@@ -129,6 +135,7 @@ impl Draw<'_> {
             items,
             sources,
             filter,
+            rollup: !keys.is_empty() && self.random.chance(12),
             group: Some(keys),
             having,
         }
