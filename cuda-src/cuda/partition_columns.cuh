@@ -1,5 +1,5 @@
 // How a tile of a radix partition moves, once each row has its place in the order of digits: through shared memory, column by
-// column, so that rows of one digit are written side by side. `partition.cu` and `partition_unordered.cu` say who finds the
+// column, so that rows of one digit are written side by side. `partition.cu` and `partition_unstable.cu` say who finds the
 // places, and what compiles this.
 #include "simt.cuh"
 #include "primitives.cuh"

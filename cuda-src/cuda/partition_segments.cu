@@ -1,4 +1,4 @@
-// What a radix partition in any order counts before, between and after its passes; see `partition_unordered.cu`.
+// What a radix partition in any order counts before, between and after its passes; see `partition_unstable.cu`.
 //
 // Compiled per WL_KEY (u32, u64, u128) and WL_HASHED (digits of the hash).
 #include "simt.cuh"

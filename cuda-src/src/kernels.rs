@@ -6,8 +6,8 @@ use crate::kernel_args;
 mod calibrate;
 mod copy_runs;
 mod partition;
+mod partition_unstable;
 mod synthetic;
-mod unordered;
 mod window;
 mod write_combine;
 
@@ -19,14 +19,14 @@ pub use partition::{
     PartitionOffsetsArgs, PartitionPassArgs, PartitionShape, RUN_SHARED_BYTES, RUN_TILE,
     RunStartsArgs, columns, partition_histogram, run_lengths, unsigned,
 };
-pub use synthetic::{
-    SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
-    SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
-};
-pub use unordered::{
+pub use partition_unstable::{
     CURSOR_STEP, Hashing, PartitionEndsArgs, PartitionLargestArgs, PartitionTileArgs,
     SEGMENT_PLAN_THREADS, SEGMENT_SHARED_BYTES, SEGMENT_THREADS, SEGMENT_TILE, SegmentDigitsArgs,
     SegmentPlanArgs, TileShape, partition_segments,
+};
+pub use synthetic::{
+    SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
+    SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
 pub use window::{
     RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs, RunningCombine, RunningValue,
@@ -563,6 +563,6 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("smj_16", smj(16, false)),
     ];
     all.extend(partition::all());
-    all.extend(unordered::all());
+    all.extend(partition_unstable::all());
     all
 }

@@ -1,4 +1,4 @@
-//! Plans with device fragments as bytes, for engines that send plans to other machines.
+//! Serialisation of plans with device fragments, for engines that send plans to other machines.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ use crate::device::Device;
 /// Writes plans with Warpline's nodes as protobuf messages of `datafusion-proto`, and reads them on another session, which may
 /// have another device or none.
 ///
-/// A fragment travels as the CPU plan that it stands for, with the settings under `warpline.*` that say how a query is done. Where
-/// it arrives, it is placed again on the device there; without one, the CPU runs the plan. Settings of machine and session
-/// (`warpline.device`, `warpline.device_memory` …) stay where they are.
+/// A fragment travels as the CPU plan that it replaces, with the settings under `warpline.*` that belong to a query.
+/// The receiver places it again on its own device; without one, the CPU runs the plan. Settings of machine and
+/// session (`warpline.device`, `warpline.device_memory` …) stay where they are.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -63,8 +63,8 @@ impl WarplineCodec {
         }
     }
 
-    /// The same with the codec of other extensions, which writes and reads their nodes, functions and expressions, also those
-    /// inside fragments. Both sides must have it.
+    /// The same with the codec of other extensions for their nodes, functions and expressions, also those inside
+    /// fragments. Both sides must have it.
     #[must_use]
     pub fn with_codec(self, others: Arc<dyn PhysicalExtensionCodec>) -> Self {
         Self { others, ..self }
@@ -107,7 +107,7 @@ impl WarplineCodec {
     }
 }
 
-/// A node of Warpline's or, in its own codec's words, of another extension.
+/// A node of Warpline, or of another extension in its own codec's encoding.
 #[derive(Clone, PartialEq, Message)]
 struct Node {
     #[prost(oneof = "Kind", tags = "1, 2, 3, 4")]
@@ -129,7 +129,7 @@ enum Kind {
 
 #[derive(Clone, PartialEq, Message)]
 struct Fragment {
-    /// A message of its own: what is inside a message is nested only so deep.
+    /// A message of its own, since protobuf limits the depth of nesting.
     #[prost(bytes = "vec", tag = "1")]
     original: Vec<u8>,
     #[prost(btree_map = "string, string", tag = "2")]

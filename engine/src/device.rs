@@ -1,4 +1,4 @@
-//! The device of a session; the only module here that knows the device crates.
+//! The device of a session: opening, calibration, memory, and the metrics of fragments.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,13 +27,13 @@ pub(crate) const DEVICE_SETTING: &str = "warpline.device";
 /// The setting that bounds its memory pool, in bytes; 0 is no bound.
 pub(crate) const MEMORY_SETTING: &str = "warpline.device_memory";
 
-/// An opened device, or the CPU. Clones share it.
+/// An open device, or the CPU. Clones share it.
 ///
-/// `SET warpline.device = …` opens another one with the next query; answers that are under way keep the old one.
+/// `SET warpline.device = …` opens another one with the next query; running queries keep the old one.
 #[derive(Clone)]
 pub struct Device(Arc<Mutex<Opened>>);
 
-/// A device that is open, and the rule that places plans on it.
+/// An open device, and the rule that places plans on it.
 struct Opened {
     options: RuntimeOptions,
     runtime: Option<Arc<Runtime>>,
@@ -61,8 +61,8 @@ impl Opened {
 }
 
 impl Device {
-    /// Opens a device; `memory` bounds its pool, which otherwise takes what is free but for a reserve. `auto` without a
-    /// usable GPU, and `cpu`, mean that DataFusion answers.
+    /// Opens a device; `memory` limits its pool, which otherwise takes all free memory but a reserve. With `auto` and
+    /// no usable GPU, and with `cpu`, DataFusion answers.
     ///
     /// Open one and share it: each has memory, resident columns and compiled kernels of its own.
     ///
@@ -79,7 +79,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Device`] when a device was asked for by name and cannot be used; it says why and what to install.
+    /// [`Error::Device`] when a device that was named cannot be used; it says why and what to install.
     pub fn open(choice: DeviceChoice, memory: Option<ByteSize>) -> Result<Self> {
         let options = RuntimeOptions {
             device: choice,
@@ -89,7 +89,7 @@ impl Device {
         Ok(Self(Arc::new(Mutex::new(Opened::open(options)?))))
     }
 
-    /// Whether anything but the CPU answers.
+    /// Whether a device is in use, and not the CPU alone.
     pub fn is_in_use(&self) -> bool {
         self.0.lock().runtime.is_some()
     }
@@ -114,8 +114,8 @@ impl Device {
         }
     }
 
-    /// Bytes per second, read plus written, of a plain copy on the device, measured at the first call; `None` when the
-    /// CPU answers or the copy fails.
+    /// Bytes per second, read plus written, of a plain copy on the device, measured at the first call; `None` when
+    /// the CPU answers or the copy fails.
     pub fn copy_bandwidth(&self) -> Option<f64> {
         let runtime = self.0.lock().runtime.clone()?;
         let measured = runtime.copy_bandwidth();
@@ -124,8 +124,7 @@ impl Device {
             .ok()
     }
 
-    /// What accesses, atomics and passes cost on the device, as plans are priced with, in lines of text; `None` when
-    /// the CPU answers.
+    /// The device's cost constants as text; `None` when the CPU answers.
     pub fn constants(&self) -> Option<String> {
         let opened = self.0.lock();
         opened
@@ -134,8 +133,8 @@ impl Device {
             .map(|runtime| runtime.machine().to_string())
     }
 
-    /// Measures the constants now and keeps them for the sessions to come, on disk, for all devices of the name: the
-    /// constants in lines of text, and the file. The emulator's are measured and not kept: its times mean nothing.
+    /// Measures the constants and stores them on disk for later sessions, for all devices of this name. Returns the
+    /// constants as text, and the file. The emulator's are measured but not stored: its times mean nothing.
     ///
     /// # Errors
     /// [`Error::NothingToMeasure`] when the CPU answers, [`Error::Device`] when a measurement fails or the file cannot be
@@ -154,13 +153,13 @@ impl Device {
         Ok((machine.to_string(), path))
     }
 
-    /// What its memory holds, and what was done when there was too little; `None` when the CPU answers.
+    /// The state of the device's memory, and what was done when it was short; `None` when the CPU answers.
     pub fn memory(&self) -> Option<DeviceMemory> {
         let runtime = self.0.lock().runtime.clone()?;
         Some(DeviceMemory::of(&runtime))
     }
 
-    /// Lets go of all columns and indexes that are kept for later queries and that no query uses; returns their bytes.
+    /// Evicts all cached columns and indexes that no query uses; returns their bytes.
     ///
     /// # Errors
     /// [`Error::Gpu`] when earlier work on the device failed.
@@ -169,8 +168,9 @@ impl Device {
         Ok(runtime.map_or(Ok(0), |runtime| runtime.evict())?)
     }
 
-    /// The rule for the device that the settings name. It is opened if it is another one than before, or if it was lost and
-    /// the setting was set since; its memory and its failures are as the settings say, if the session of `seen` changed them.
+    /// The rule for the device that the settings name. Opens the device if it is another one, or if it was lost and
+    /// the setting was set since; applies the limits of memory and the failures if the session of `seen` changed
+    /// them.
     pub(crate) fn placement_for(
         &self,
         settings: &WarplineConfig,
@@ -215,13 +215,13 @@ impl Device {
         Ok(Arc::clone(&opened.placement))
     }
 
-    /// The rule for the device as it is open.
+    /// The rule for the open device.
     pub(crate) fn placement(&self) -> Arc<GpuPlacement> {
         Arc::clone(&self.0.lock().placement)
     }
 
-    /// The settings under `warpline.*` of a session on the device as it is open: its name and the bounds of its memory, and the
-    /// defaults of all others.
+    /// The settings under `warpline.*` of a session on the open device: its name and memory limits, and defaults for
+    /// all others.
     pub fn config(&self) -> WarplineConfig {
         let options = self.0.lock().options;
         let mut settings = WarplineConfig::default();
@@ -238,7 +238,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// One line for each device that was looked for: what it is, or why it cannot be used and what to install.
+/// One line for each kind of device: what it is, or why it cannot be used and what to install.
 pub fn device_reports() -> Vec<String> {
     let mut lines: Vec<String> = probe::probe().iter().map(ToString::to_string).collect();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
@@ -250,7 +250,7 @@ pub fn device_reports() -> Vec<String> {
     lines
 }
 
-/// Whether a plan node is a part that runs on the device.
+/// Whether a plan node is a fragment on the device.
 pub(crate) fn is_fragment(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<GpuFragmentExec>()
 }
@@ -268,7 +268,7 @@ pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionP
     fragments
 }
 
-/// The fragments of a plan take over what those of an earlier plan of the same query know: kernels, and sizes of results.
+/// Moves kernels and result sizes from the fragments of an earlier plan of the same query to those of `plan`.
 pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &[Arc<dyn ExecutionPlan>]) {
     let fragments = fragments(plan);
     if fragments.len() != earlier.len() {
@@ -283,7 +283,7 @@ pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &[Arc<dyn Execut
     }
 }
 
-/// Most plans that a session keeps; 0 when it keeps none, by its settings or because the CPU answers all.
+/// Capacity of a session's plan cache; 0 when it is off, or when the CPU answers all.
 pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
     let state = context.state_ref();
     let state = state.read();
@@ -293,10 +293,10 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
     }
 }
 
-/// What the parts of an executed plan that ran on a device measured in its last run; all zero for a plan of which none did.
+/// The sum of what a plan's fragments measured in their last run; all zero for a plan without fragments.
 ///
-/// The plan's nodes have the same figures as `metrics()`, which `EXPLAIN ANALYZE` shows. The time to plan is not among them:
-/// `plan_ms` is 0.
+/// The plan's nodes have the same figures as `metrics()`, which `EXPLAIN ANALYZE` shows. Planning time is not
+/// included: `plan_ms` is 0.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]

@@ -1,4 +1,4 @@
-//! What a report says of the machine, the versions and the settings.
+//! The environment section of reports: machine, versions and settings.
 
 use std::collections::HashMap;
 use std::fs;
@@ -11,7 +11,7 @@ use warpline_tpch::environment::{DeviceFacts, Environment, Host, Setting, Versio
 
 use crate::session::WarplineSession;
 
-/// The circumstances of what the session ran, now.
+/// The current environment of a session.
 pub fn environment(session: &WarplineSession) -> Environment {
     Environment {
         date: now(),
@@ -70,7 +70,7 @@ fn device(session: &WarplineSession) -> Option<DeviceFacts> {
     })
 }
 
-/// All settings of Warpline, and those of DataFusion that are not as usual.
+/// All settings of Warpline, and those of DataFusion that differ from their defaults.
 fn settings(session: &WarplineSession) -> Vec<Setting> {
     let mut defaults = ConfigOptions::new();
     defaults.extensions.insert(WarplineConfig::default());

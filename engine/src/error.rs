@@ -91,7 +91,7 @@ pub enum Error {
     /// DataFusion refused a statement or setting.
     #[error("{}", describe(.0))]
     DataFusion(#[from] Box<DataFusionError>),
-    /// Something below the session broke a promise of its own; the session goes on.
+    /// A panic below the session; the session remains usable.
     #[error(
         "the query ended in a panic: {0}; please report this with the query, and with the file if it reads one"
     )]

@@ -1,4 +1,4 @@
-//! Adds Warpline to a DataFusion session that somebody else builds or has built.
+//! The extension trait that adds Warpline to any DataFusion session.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use crate::rule::WarplineRule;
 
 /// Makes the plans of any DataFusion session run on a device, in one line.
 ///
-/// Tables, object stores, functions and rules of others stay as they are: what the device does not run, the CPU runs as before,
-/// and `EXPLAIN` says why. Where no device is usable ([`crate::DeviceChoice::Auto`] without a GPU), plans are DataFusion's own.
+/// Tables, object stores, functions and rules of others stay as they are: the CPU runs what the device does not, and
+/// `EXPLAIN` says why. Without a usable device ([`crate::DeviceChoice::Auto`] without a GPU), plans are DataFusion's
+/// own.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -39,11 +40,11 @@ use crate::rule::WarplineRule;
 /// # Ok(()) }
 /// ```
 pub trait WarplineExt: Sized {
-    /// Adds the settings under `warpline.*` and, as the last physical optimizer rule, a [`WarplineRule`]. The settings begin
-    /// with the device as it is open; what an earlier call had added is replaced.
+    /// Adds the settings under `warpline.*` and, as the last physical optimizer rule, a [`WarplineRule`]. The
+    /// settings start with those of the open device; anything added by an earlier call is replaced.
     ///
-    /// Rules of others should come before: while a session is built, call this last. A context keeps its session's id,
-    /// tables and settings; its clones have the rule as well, while what `PREPARE` made is forgotten.
+    /// Rules of others must come before: while a session is built, call this last. A context keeps its session's id,
+    /// tables and settings; its clones have the rule as well, but prepared statements are forgotten.
     #[must_use]
     fn with_warpline(self, device: &Device) -> Self;
 }

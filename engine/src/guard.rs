@@ -1,4 +1,4 @@
-//! Errors that say which files they are about, and panics that end a query and not the session.
+//! Error context: adds file names to errors of readers, and turns panics into errors of the query.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -13,8 +13,8 @@ use futures::FutureExt;
 
 use crate::error::Error;
 
-/// Waits for what is done for a statement. A panic below, such as that of a reader over a file that was damaged in a way it does
-/// not expect, is an error; and errors of readers get the names of the files that the statement reads, where they name none.
+/// Runs the work of a statement. A panic, such as that of a reader over a damaged file, becomes an error; errors of
+/// readers get the names of the files that the statement reads, where they name none.
 ///
 /// # Errors
 /// Those of the work.
@@ -40,7 +40,7 @@ pub(crate) async fn guarded<T>(
     Err(error.context(format!("{doing} {}", files.join(", "))))
 }
 
-/// The error that a panic counts as.
+/// The error that represents a panic.
 fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -48,8 +48,8 @@ fn panicked(panic: &(dyn Any + Send)) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// What was done with files when the error came up, as far as it tells: values that cannot be converted or computed may be
-/// those of a file or of an expression over it. None when files have nothing to do with it.
+/// What was done with files when the error occurred, as far as it tells: a value that cannot be converted may come
+/// from a file or from an expression over it. None when files are not involved.
 fn doing_with_files(error: &DataFusionError) -> Option<&'static str> {
     match error.find_root() {
         DataFusionError::ArrowError(error, _) => match error.as_ref() {
@@ -67,7 +67,7 @@ fn doing_with_files(error: &DataFusionError) -> Option<&'static str> {
     }
 }
 
-/// The locations that a statement reads: those that it names, or those of its tables.
+/// The locations that a statement reads: those it names, or those of its tables.
 async fn files_of(context: &SessionContext, sql: &str) -> Vec<String> {
     let state = context.state();
     let dialect = state.config_options().sql_parser.dialect;

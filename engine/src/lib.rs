@@ -1,4 +1,4 @@
-//! Warpline's front door: sessions that answer SQL through DataFusion and, where there is one, a GPU.
+//! Warpline's public API: sessions that answer SQL through DataFusion and, if there is one, a GPU.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), warpline::Error> {
@@ -10,7 +10,7 @@
 //! # Ok(()) }
 //! ```
 //!
-//! In a DataFusion session of your own, which keeps its tables, functions, rules and settings:
+//! In your own DataFusion session, which keeps its tables, functions, rules and settings:
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,8 +24,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The `datafusion` of the program that embeds Warpline must be of Warpline's minor version ([`datafusion::DATAFUSION_VERSION`]
-//! is what this was built with): plans and rows pass between the two as they are.
+//! A program that embeds Warpline must use the same minor version of `datafusion` ([`datafusion::DATAFUSION_VERSION`]
+//! is the one this was built with), since plans and rows are shared.
 //!
 //! - [`WarplineSession`]: a DataFusion `SessionContext` whose plans run on a device, and a plain one beside it.
 //! - [`WarplineExt`]: adds the same to somebody else's `SessionStateBuilder` or `SessionContext`; [`WarplineRule`] and

@@ -1,4 +1,4 @@
-//! What the memory of a device holds, and what was done when there was too little.
+//! Statistics of a device's memory: usage, cached columns and indexes, and the relief ladder.
 
 use std::fmt;
 
@@ -10,32 +10,32 @@ use warpline_tpch::MemoryLadder;
 
 use crate::device::Device;
 
-/// A device's memory at one moment, and all that was done for want of it since the device was opened. Sizes are in bytes.
+/// The state of a device's memory at one moment, and counts since the device was opened. Sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// The most that may be held.
+    /// The limit.
     pub budget: usize,
-    /// Held now, by columns, indexes and running queries.
+    /// In use by columns, indexes and running queries.
     pub in_use: usize,
-    /// The most that was held so far.
+    /// Peak usage.
     pub peak: usize,
-    /// Free blocks that wait for the next allocation.
+    /// Free blocks, ready for reuse.
     pub cached: usize,
-    /// Columns that are kept for later queries.
+    /// Cached columns.
     pub columns: usize,
     /// Their bytes.
     pub column_bytes: usize,
-    /// Indexes that are kept for later queries.
+    /// Cached indexes.
     pub indexes: usize,
     /// Their bytes.
     pub index_bytes: usize,
     /// Queries that run on the device.
     pub queries: usize,
-    /// Allocations that were refused in the end.
+    /// Allocations that were refused.
     pub refusals: u64,
-    /// What was done for want of memory.
+    /// What was done when memory was short.
     pub ladder: MemoryLadder,
-    /// Why the device can do nothing more.
+    /// Why the device is lost.
     pub lost: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl DeviceMemory {
 }
 
 impl Device {
-    /// The columns that are kept for later queries, by table and name, with their encodings; none when the CPU answers.
+    /// The cached columns, by table and name, with their encodings; none when the CPU answers.
     pub fn resident_columns(&self) -> Vec<ResidentColumn> {
         let runtime = self.runtime();
         runtime.map_or(vec![], |runtime| runtime.tables().resident())
@@ -112,7 +112,7 @@ impl fmt::Display for DeviceMemory {
     }
 }
 
-/// The counts in the words of reports.
+/// The counts by the names of reports.
 pub(crate) fn ladder_of(counts: LadderCounts) -> MemoryLadder {
     MemoryLadder {
         memory_waits: counts.waits,

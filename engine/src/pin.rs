@@ -1,4 +1,4 @@
-//! Tables that stay in device memory.
+//! Tables pinned in device memory.
 
 use std::fmt;
 
@@ -55,10 +55,10 @@ impl fmt::Debug for PinnedTable {
 }
 
 impl Device {
-    /// Loads a table of a session into device memory, where it stays until the answer is dropped: its columns make no room for
-    /// others, and the first query over them does not wait for them. `None` when the CPU answers.
+    /// Loads a table of a session into device memory and pins it until the result is dropped: its columns are not
+    /// evicted, and the first query over them does not wait. `None` when the CPU answers.
     ///
-    /// A file that changes is loaded anew by the next query, and that load is not pinned: pin the table again.
+    /// A file that changes is loaded again by the next query without being pinned: pin the table again.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -77,8 +77,9 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`crate::Error::DataFusion`] when there is no such table, it cannot be read, or it is a view; [`crate::Error::Gpu`] when
-    /// device memory does not hold it, and for sources that every query reads anew: others than files and memory tables.
+    /// [`crate::Error::DataFusion`] when there is no such table, it cannot be read, or it is a view;
+    /// [`crate::Error::Gpu`] when device memory is too small, and for sources other than files and memory tables,
+    /// which every query reads again.
     pub async fn pin(
         &self,
         context: &SessionContext,

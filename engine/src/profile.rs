@@ -1,4 +1,4 @@
-//! Profiles of a query: what host and device did when, in the format that Perfetto and `chrome://tracing` open.
+//! Profiles of a query: a timeline of host and device in the format of Perfetto and `chrome://tracing`.
 //!
 //! The format is the Trace Event Format's JSON object: complete events (`"ph": "X"`) with times in microseconds, on
 //! threads of two processes, the host and the device, whose threads are streams.
@@ -22,14 +22,14 @@ use crate::session::WarplineSession;
 const HOST: u64 = 1;
 const DEVICE: u64 = 2;
 
-/// What was recorded while a query ran.
+/// The recorded timeline of a query.
 #[derive(Debug, Clone)]
 pub struct Profile {
     sql: String,
     environment: Environment,
-    /// By their beginning.
+    /// By start time.
     spans: Vec<Span>,
-    /// Spans that found no room.
+    /// Spans that exceeded the capacity of the record.
     dropped: u64,
     /// Rows of the answer.
     pub rows: usize,
@@ -54,8 +54,8 @@ pub struct RunTimes {
     pub compiled: usize,
 }
 
-/// Runs a query once as it comes and `hot` times more, and records all of it. Events around every kernel and copy cost
-/// some microseconds each, so the runs take longer than unobserved ones.
+/// Runs a query once cold and `hot` times more, and records all of it. Events around every kernel and copy cost some
+/// microseconds each, so the runs take longer than without recording.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -177,7 +177,7 @@ impl Profile {
         .collect()
     }
 
-    /// Spans that found no room in the record; 0 unless there were very many.
+    /// Spans that exceeded the capacity of the record; 0 unless there were very many.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -221,7 +221,7 @@ impl Profile {
     }
 }
 
-/// Where spans are drawn. Fragments that run one after the other share a lane.
+/// Positions of spans in the timeline. Fragments that do not overlap share a lane.
 struct Lanes {
     /// By the fragment's number.
     of_fragments: HashMap<u64, u64>,

@@ -54,7 +54,7 @@ async fn run_unguarded(
     })
 }
 
-/// A query that is planned, for callers that read its answer as a stream.
+/// A planned query, for callers that stream its rows.
 #[derive(Debug)]
 pub struct PreparedQuery<'a> {
     cache: &'a PlanCache,
@@ -77,12 +77,12 @@ impl<'a> PreparedQuery<'a> {
         self.planned.plan.schema()
     }
 
-    /// Whether an earlier query had the plan made.
+    /// Whether the plan came from the cache.
     pub fn is_cached(&self) -> bool {
         self.planned.cached
     }
 
-    /// Starts to run.
+    /// Starts execution.
     ///
     /// # Errors
     /// What the plan reports before its first row.
@@ -93,8 +93,7 @@ impl<'a> PreparedQuery<'a> {
         )
     }
 
-    /// Gives the plan back for later queries, once its stream has been read to the end without an error, and says what its
-    /// parts cost.
+    /// Returns the plan to the cache, after its stream was read to the end without an error, and returns its metrics.
     pub fn finish(self) -> QueryMetrics {
         let mut metrics = device::metrics_of(&self.planned.plan);
         metrics.plan_ms = self.plan_ms;

@@ -1,4 +1,4 @@
-//! The physical optimizer rule of a session: it places plans on the device that the session's settings name.
+//! The physical optimizer rule of a session: places plans on the device that the session's settings name.
 
 use datafusion::config::ConfigOptions;
 use datafusion::error::DataFusionError;
@@ -12,13 +12,13 @@ use warpline_planner::config::Failures;
 use crate::device::{DEVICE_SETTING, Device};
 use crate::error::Error;
 
-/// Puts the parts of a plan that a device runs better on a [`Device`]; everything else stays as DataFusion and other
+/// Places the parts of a plan that a device runs better on a [`Device`]; the rest stays as DataFusion and other
 /// extensions planned it, and `EXPLAIN` says why.
 ///
-/// For those who assemble a session's rules themselves; [`crate::WarplineExt::with_warpline`] does it otherwise. It wants to be
-/// the last rule, since it looks at finished plans, and one of its own in each session, since it remembers the session's
-/// settings. The settings under `warpline.*` are those of the [`WarplineConfig`] among the session's options; without one
-/// the device is used as it was opened, with the defaults.
+/// For those who assemble a session's rules themselves; otherwise use [`crate::WarplineExt::with_warpline`]. It must
+/// be the last rule, since it processes finished plans, and each session needs its own, since it remembers the
+/// session's settings. The settings under `warpline.*` are those of the [`WarplineConfig`] among the session's
+/// options; without one, the device is used as it was opened, with default settings.
 ///
 /// ```
 /// # fn main() -> Result<(), warpline::Error> {
@@ -46,7 +46,7 @@ pub struct WarplineRule {
     seen: Mutex<Seen>,
 }
 
-/// Settings of a session as they were at its last plan: what others set on a device that they share stays until this session
+/// Settings of a session at its last plan: changes of other sessions to a shared device stay until this session
 /// changes its own.
 #[derive(Debug)]
 pub(crate) struct Seen {
@@ -59,7 +59,7 @@ impl WarplineRule {
     /// The rule's name among a session's rules.
     pub const NAME: &'static str = "warpline_placement";
 
-    /// A rule for one session on a device that others may use as well.
+    /// A rule for one session; other sessions may share the device.
     pub fn new(device: &Device) -> Self {
         let config = device.config();
         Self {

@@ -1,4 +1,4 @@
-//! Names of the algorithms that a plan can choose between, for settings, planner and executor alike.
+//! The algorithms that a plan chooses between: joins, group-bys, kernel shapes, load balancing.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Measures a device's constants: what random accesses, atomics, copies and passes of a radix partition cost.
+//! Calibration: measures a device's constants (random accesses, atomics, copies, passes of a radix partition).
 //!
 //! Each figure is the median of a few runs of a small kernel (`calibrate.cu`) or of a primitive, timed by events on
 //! the device. A GPU takes about two seconds and half of its free memory, at most 16 GiB. Figures that no kernel

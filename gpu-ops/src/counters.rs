@@ -121,7 +121,7 @@ macro_rules! counters {
             pub fn plus(self, other: &Self) -> Self {
                 Self {
                     $($field: $crate::counters::Figure::$fold(self.$field, other.$field),)+
-                    ..self
+                    $($($other: self.$other,)+)?
                 }
             }
         }

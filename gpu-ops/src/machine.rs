@@ -1,4 +1,4 @@
-//! What accesses, atomics and passes cost on one device: the constants behind the planner's prices.
+//! Cost constants of one device, behind the planner's prices: accesses, atomics, passes.
 //!
 //! Times are picoseconds *of the whole device* an access: `n` accesses that cost `p` each take
 //! `n * p * 1e-9` milliseconds. Where the cost depends on how much memory the accesses spread over, it is a
@@ -339,10 +339,10 @@ impl Machine {
         self.partition_at(self.partition_copy, ALL_PASSES, rows, key, payload, bits)
     }
 
-    /// The same in any order within partitions (`partition_unordered.cu`), which comes nearer to the speed of a copy: the more
+    /// The same in any order within partitions (`partition_unstable.cu`), which comes nearer to the speed of a copy: the more
     /// so where whole rows are `moved` and not row numbers alone. (Medians of the transforms of 95 joins drawn at random on
     /// an H200: 0.84 and 0.97 of the stable partition's price.)
-    pub fn partition_unordered(
+    pub fn partition_unstable(
         &self,
         rows: f64,
         key: f64,

@@ -1,4 +1,4 @@
-//! Values of settings by their names.
+//! Enum values by name.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! One query on a device: whether it goes on, and how much of the device's memory it holds.
+//! The state of one query on a device: its cancel flag, and its share of the device's memory.
 //!
 //! Streams carry the flag of the query that they work for ([`crate::device::Stream`]), so a query that was stopped queues
 //! nothing more, however deep the code that tries. Threads that work for a query enter it: buffers that they allocate count

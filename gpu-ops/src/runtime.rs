@@ -1,4 +1,4 @@
-//! One open device with everything that sessions share: memory pool, resident tables, compiled kernels.
+//! One open device and what sessions share on it: memory pool, resident tables, compiled kernels.
 
 mod choice;
 mod modules;

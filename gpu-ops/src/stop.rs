@@ -1,5 +1,5 @@
-//! How kernels that run for long learn that their query was stopped: words in page-locked host memory, which they look at now
-//! and then (`stop.cuh`).
+//! Stop words for long kernels: page-locked host memory that they poll to see whether their query was stopped
+//! (`stop.cuh`).
 //!
 //! A query that is stopped has its number written to the word that it shares with few others. Numbers are given once, so
 //! nothing is reset and nobody has to know when the last kernel of a query has ended. Of two queries of one word that are

@@ -1,4 +1,4 @@
-//! A record of what the host and each stream of a device did when, for timelines.
+//! Traces: what the host and each stream of a device did when, for timelines.
 //!
 //! While a trace is taken, each kernel, copy and fill has an event of the device before and behind it. Events of a stream
 //! are read one after the other, so that what lies within something else on the stream stays within it. Host and

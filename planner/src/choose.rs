@@ -1,17 +1,18 @@
-//! Which algorithm joins and groups: decision trees, prices, and where states and build sides live.
+//! Choice of algorithms for joins and group-bys: decision trees, prices, and the memory for states and build sides.
 //!
 //! # Trees and prices
 //! [`join`] and [`group`] have the decision trees of Wu et al. ("Efficiently Processing Joins and Grouped
 //! Aggregations on GPUs", SIGMOD 2025: §5.1.10 and Figure 21) as code, and a price for every algorithm: bytes and passes
 //! over the calibrated constants of a [`Machine`], for any number of rows, key width, payload, match ratio, number of
 //! groups and skew. A tree proposes; prices decide among what it proposes, and override it where another algorithm is
-//! 5 % cheaper. What the pipeline itself can do is left only for something clearly cheaper (looking into an index 15 %, into
-//! one of repeated keys 5 %, aggregating on the way 5 %, behind filters 25 %): it saves what no model sees, such as later
-//! stages in the same kernel, and its rivals depend on more estimates.
+//! A tree proposes; prices decide among its proposals, and override it where another algorithm is 5 % cheaper. Work
+//! fused into a pipeline is given up only for something clearly cheaper (an index probe 15 %, one with repeated keys
+//! 5 %, fused aggregation 5 %, behind filters 25 %): fusion saves what no model sees, such as later stages in the
+//! same kernel, and its rivals depend on more estimates.
 //!
-//! Misestimates are caught at run time: a table that overflows grows and the pipeline runs again, a partition that does
-//! not fit its table is joined in pieces, a list of pairs without room is made anew, a build whose keys are not unique is
-//! planned again.
+//! Misestimates are caught at run time: a table that overflows grows and the pipeline runs again, a partition that
+//! does not fit its table is joined in pieces, a list of pairs without room is made again, a build whose keys are not
+//! unique is planned again.
 //!
 //! # Where Hopper differs
 //! The papers' constants are an A100's and a Titan's. What one H200 showed (CUDA 13.0, 2^26 accesses; [`Machine::h200`]):
@@ -143,7 +144,7 @@ use warpline_gpu::pipeline::{
 
 use crate::config::GroupSetting;
 
-/// The constants of the decision.
+/// The constants of the choice.
 mod limits {
     /// Most groups whose states a thread keeps in registers: every row updates them all, so the
     /// work grows with their number (the paper crosses over at six groups; registers of today hold eight).
@@ -177,14 +178,14 @@ mod limits {
     pub(super) const TLB_REACH: u64 = 2 << 30;
 }
 
-/// Chooses by the number of groups, the size of their states, the device's memories, and prices.
+/// Chooses by the number of groups, the size of their states, the sizes of the device's memories, and prices.
 #[derive(Debug, Clone)]
 pub struct CostedPolicy {
-    /// What `warpline.group_by` asks for.
+    /// The setting `warpline.group_by`.
     pub group_by: GroupSetting,
     /// The device's constants.
     pub machine: Arc<Machine>,
-    /// What `warpline.group_slots` asks for: slots that hash tables begin with, 0 by their rules.
+    /// The setting `warpline.group_slots`: initial slots of hash tables, 0 by the sizing rules.
     pub slots: u64,
 }
 
@@ -227,7 +228,7 @@ struct On<'a> {
 }
 
 impl CostedPolicy {
-    /// The same without what `warpline.group_slots` asks for.
+    /// The same without `warpline.group_slots`.
     fn placed_groups(&self, profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
         let algorithm = match self.group_by {
             GroupSetting::Auto => {
@@ -259,7 +260,7 @@ impl CostedPolicy {
     }
 }
 
-/// Where the constants behind prices come from, for EXPLAIN.
+/// The origin of the constants behind prices, for EXPLAIN.
 fn constants(machine: &Machine) -> String {
     match machine.origin {
         Origin::Measured => format!("constants measured on {}", machine.device),
@@ -267,7 +268,7 @@ fn constants(machine: &Machine) -> String {
     }
 }
 
-/// By tree and prices; the placement by limits alone where what they choose has an obstacle that only exact figures show.
+/// The choice by tree and prices; by limits alone where only exact figures show an obstacle.
 fn priced(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
     let decision = group::choose_group(GroupSetting::Auto, &workload(profile, on), on.machine);
     let placed = placed(decision.algorithm, profile, on);
@@ -278,7 +279,7 @@ fn priced(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
     }
 }
 
-/// What an algorithm means for these groups, or why it is impossible.
+/// The placement that an algorithm means for these groups, or why it is impossible.
 fn placed(
     algorithm: GroupAlgorithm,
     profile: &GroupProfile,
@@ -413,7 +414,7 @@ fn global(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
     hash(profile, on)
 }
 
-/// Rows written down with their packed keys, brought together, then added up.
+/// Rows materialised with their packed keys, then sorted or partitioned, then aggregated.
 fn regrouped(profile: &GroupProfile, how: Regroup) -> Result<PlacementChoice, String> {
     if profile.key_bytes > limits::WIDEST_KEY {
         return Err(format!(
@@ -443,10 +444,10 @@ fn regrouped(profile: &GroupProfile, how: Regroup) -> Result<PlacementChoice, St
     })
 }
 
-/// Rows in parts, where memory is short and the states of a choice would be too many for it.
+/// Group-by in parts, where the states of a choice exceed device memory.
 ///
-/// States in host memory are accessed at random across the link. Rows in parts cross it twice, one after the other, and the
-/// groups of a part lie in device memory.
+/// States in host memory are accessed at random across the link. Rows in parts cross it twice, sequentially, and the
+/// groups of a part fit in device memory.
 fn in_parts(profile: &GroupProfile, choice: &PlacementChoice) -> Option<PlacementChoice> {
     let room = profile.room?;
     let state = profile.state_bytes as u64;
@@ -496,7 +497,7 @@ fn in_parts(profile: &GroupProfile, choice: &PlacementChoice) -> Option<Placemen
     })
 }
 
-/// Groups to make room for: a quarter more than the estimate, within the bounds.
+/// Groups to allocate: a quarter more than the estimate, within the bounds.
 fn expected(profile: &GroupProfile) -> u64 {
     let most = profile.max_groups.min(profile.rows).max(1);
     profile

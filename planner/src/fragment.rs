@@ -1,4 +1,4 @@
-//! The planner's side of a fragment: its relation, and the graph once its tables are resident.
+//! The planner of one fragment: its relation, and its graph once the tables are resident.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -21,16 +21,15 @@ use crate::config::{IndexJoins, JoinSetting, WarplineConfig};
 use crate::lower::Lowering;
 use crate::order::optimize;
 use crate::reason::Reason;
+use crate::rel::anti_joins::with_anti_joins;
 use crate::rel::codes::coded;
 use crate::rel::convert::{Refusal, convert};
 use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
-use crate::rel::unmatched::with_anti_joins;
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
 use crate::translate::is_string;
 
-/// A fragment as the planner knows it. Which steps it takes is decided when its tables are
-/// resident, with their exact statistics.
+/// The plan of a fragment. Its graph is made when its tables are resident, from their exact statistics.
 #[derive(Debug)]
 pub struct FragmentPlanner {
     rel: RelRef,
@@ -38,7 +37,8 @@ pub struct FragmentPlanner {
     /// The tables of `scans`.
     tables: Vec<Arc<ScanTable>>,
     scans: Vec<ScanSource>,
-    /// The same with more codes, once those of `scans` have turned out to be too few: those that the plan needs, then all.
+    /// The same with more dictionary codes, once those of `scans` turned out too few: first those that the plan
+    /// needs, then all.
     reloaded: [OnceLock<Vec<ScanSource>>; 2],
     groups: CostedPolicy,
     join: JoinSetting,
@@ -47,7 +47,7 @@ pub struct FragmentPlanner {
     index_joins: IndexJoins,
     /// The limit of device memory in bytes, when there is one.
     device_memory: Option<u64>,
-    /// The device's constants, for prices; those of an H200 until [`Self::on`] names another.
+    /// The device's constants, for prices; those of an H200 until [`Self::on`] sets others.
     machine: Arc<Machine>,
 }
 
@@ -55,7 +55,7 @@ impl FragmentPlanner {
     /// The fragment that computes what `plan` computes.
     ///
     /// # Errors
-    /// The operator that is in the way, with the reason.
+    /// The operator that prevents it, with the reason.
     pub fn try_new(
         plan: &Arc<dyn ExecutionPlan>,
         config: &WarplineConfig,
@@ -112,7 +112,7 @@ impl FragmentPlanner {
         Ok(planner)
     }
 
-    /// The same, priced for a device.
+    /// The same with the prices of a device.
     #[must_use]
     pub fn on(self, machine: Arc<Machine>) -> Self {
         let machine = within(machine, self.device_memory);
@@ -137,7 +137,7 @@ impl FragmentPlanner {
         &self.schema
     }
 
-    /// How joins are asked to be done, and the constants to price them with.
+    /// The setting of joins, and the constants to price them with.
     pub fn join_choice(&self) -> (JoinSetting, &Machine) {
         (self.join, &self.machine)
     }
@@ -147,13 +147,13 @@ impl FragmentPlanner {
         self.tables.len()
     }
 
-    /// Rows of all scanned tables together, as far as the plan's statistics know.
+    /// Rows of all scanned tables together, as far as their statistics are known.
     pub fn scanned_rows(&self) -> Option<usize> {
         self.tables.iter().map(|table| table.rows).sum()
     }
 
-    /// What the fragment takes on the device and on `cores` of the host, where that is a question of moving rows; `None` where it
-    /// joins, groups or orders. What is resident is known exactly, and need not be loaded.
+    /// The price of a fragment that only filters and computes, on the device and on `cores` of the host; `None` where
+    /// it joins, groups or sorts. Resident tables have exact statistics and need not be loaded.
     pub(crate) fn prices(&self, resident: Option<&TableCache>, cores: usize) -> Option<Prices> {
         let scans = self.scans.iter();
         let loaded: Vec<Option<LoadedTable>> = scans
@@ -190,7 +190,7 @@ impl FragmentPlanner {
         )
     }
 
-    /// The graph over tables of which `facts` are known.
+    /// The graph over tables with the statistics `facts`.
     ///
     /// # Errors
     /// The reason why there is none.
@@ -204,7 +204,7 @@ impl FragmentPlanner {
         self.lower(&rel, &estimator, duplicates)
     }
 
-    /// The graph of the relation as it was optimized.
+    /// The graph of the optimised relation.
     fn lower(
         &self,
         rel: &RelRef,
@@ -240,7 +240,7 @@ impl FragmentPlanner {
 }
 
 impl FragmentPlanner {
-    /// Are there string columns without codes that `rel` needs codes of? From then on, scans ask for them.
+    /// Does `rel` need dictionary codes of string columns that have none? If so, later scans ask for them.
     fn needs_reload(&self, rel: &RelRef, tables: &[LoadedTable]) -> bool {
         let needed = coded(rel, false);
         let mut missing = false;
@@ -264,7 +264,7 @@ impl FragmentPlanner {
     }
 }
 
-/// One scan a table, of all columns that any part of `rel` reads.
+/// One scan for each table, of all columns that any part of `rel` reads.
 fn scans(rel: &RelRef) -> (Vec<Arc<ScanTable>>, Vec<ScanSource>) {
     let mut tables: Vec<Arc<ScanTable>> = Vec::new();
     let mut wanted: Vec<Vec<usize>> = Vec::new();
@@ -322,7 +322,7 @@ fn within(machine: Arc<Machine>, limit: Option<u64>) -> Arc<Machine> {
     }
 }
 
-/// What the plan itself knows of tables that are not resident.
+/// The statistics of the plan alone, for tables that are not resident.
 struct NoFacts;
 
 impl TableFacts for NoFacts {
@@ -335,7 +335,7 @@ impl TableFacts for NoFacts {
     }
 }
 
-/// What is known when a query is planned: the statistics of tables that happen to be resident.
+/// The statistics at planning time: exact for tables that are already resident.
 struct PlanTimeFacts<'a> {
     planner: &'a FragmentPlanner,
     tables: &'a [Option<LoadedTable>],
@@ -365,7 +365,7 @@ impl TableFacts for PlanTimeFacts<'_> {
     }
 }
 
-/// The statistics of resident tables.
+/// The exact statistics of resident tables.
 struct ResidentFacts<'a> {
     planner: &'a FragmentPlanner,
     tables: &'a [LoadedTable],

@@ -1,4 +1,4 @@
-//! The physical optimiser rule: fragments take the place of the subtrees they stand for.
+//! The physical optimiser rule that replaces subtrees by device fragments.
 
 mod causes;
 mod classify;
@@ -24,14 +24,13 @@ use classify::{Classification, Surroundings};
 
 pub use report::{CpuOperator, PlacementReportExec, is_report};
 
-/// Most rows that may leave a fragment for operators above it without counting as a fallback.
+/// Most rows that operators above a fragment may receive without counting as a fallback.
 pub const MAX_TAIL_ROWS: usize = 8192;
 
-/// Places fragments on the device of a runtime; must be the last rule, since nothing after it may
-/// look into a fragment.
+/// Places fragments on the device of a runtime. It must be the last rule: later rules must not look into a fragment.
 ///
-/// Without a runtime plans stay as they are. What `warpline.require_gpu` refuses has a plan that says why in EXPLAIN and is
-/// an error as soon as it is executed.
+/// Without a runtime plans stay as they are. A plan that `warpline.require_gpu` refuses shows the reason in EXPLAIN
+/// and returns the error when it is executed.
 #[derive(Debug)]
 pub struct GpuPlacement {
     runtime: Option<Arc<Runtime>>,
@@ -73,7 +72,7 @@ impl PhysicalOptimizerRule for GpuPlacement {
 }
 
 impl GpuPlacement {
-    /// The plan with fragments in the place of what the device runs.
+    /// The plan, with fragments in place of the subtrees that the device runs.
     fn place(
         &self,
         plan: Arc<dyn ExecutionPlan>,

@@ -4,19 +4,19 @@ use std::fmt;
 
 use datafusion::error::DataFusionError;
 
-/// A short clause such as `joins run on the CPU`; shown by EXPLAIN and by `require_gpu` errors.
+/// A short clause such as `joins run on the CPU`, for EXPLAIN and for errors under `require_gpu`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reason {
     text: String,
     rank: Rank,
 }
 
-/// How near a reason is to the cause, nearest first: reports list reasons in this order.
+/// How close a reason is to the root cause, closest first: reports list reasons in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// The device does not run the operator.
     Incapable,
-    /// The device could, but the CPU is thought to be faster.
+    /// The device could, but the CPU is estimated to be faster.
     Chosen,
     /// Another operator, elsewhere in the plan, stays on the CPU.
     Consequence,
@@ -41,7 +41,7 @@ impl Reason {
         &self.text
     }
 
-    /// How near it is to the cause.
+    /// How close it is to the root cause.
     pub fn rank(&self) -> Rank {
         self.rank
     }

@@ -1,4 +1,4 @@
-//! DataFusion's physical expressions as expressions of the device, or the reason why not.
+//! Translation of DataFusion's physical expressions to device expressions, or the reason why not.
 //!
 //! Types and coercions are DataFusion's; nothing is re-derived. An expression over exactly one
 //! string column becomes a [`Node::PerDistinct`], which DataFusion itself evaluates once per
@@ -26,7 +26,7 @@ use warpline_gpu::expr::{Expr, Node};
 
 use crate::reason::{Reason, refuse};
 
-/// Most nodes of one expression: substituting projections into one another can multiply them.
+/// Most nodes of one expression: substituting projections can multiply them.
 pub(crate) const MAX_NODES: usize = 4096;
 
 /// The columns of a scan and which of them a pipeline reads.

@@ -1,4 +1,4 @@
-//! Which benchmark is run: its data, its queries, its name.
+//! The benchmark to run, TPC-H or JCC-H: its data, queries and name.
 
 use crate::error::Result;
 use crate::jcch::{Binding, Bindings, Seed};

@@ -1,4 +1,4 @@
-//! A report beside an earlier one of the same benchmark, read from its JSON.
+//! Comparison with an earlier report of the same benchmark, read from its JSON.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What a benchmark ran on: when, on which machine, with which versions and settings.
+//! The environment of a benchmark run: date, machine, versions and settings.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Writes tables as parquet, CSV or dbgen's `.tbl` files: in parallel, in bounded memory, and all or nothing.
+//! Writes tables as parquet, CSV or dbgen's `.tbl` files: in parallel, in bounded memory, and atomically.
 //!
 //! The result is `DIR/<table>/part-NNN.<format>`. Files are made in a hidden directory inside `DIR` and moved when all
 //! of them are complete, so a reader never sees half a table.

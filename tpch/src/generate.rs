@@ -1,4 +1,4 @@
-//! Makes tables in memory, in parallel, and registers them with an engine.
+//! Generates tables in memory, in parallel, and registers them with an engine.
 //!
 //! Each part of a table is a contiguous range of its keys, so that the partitions of a table are in key order.
 

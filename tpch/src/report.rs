@@ -1,4 +1,4 @@
-//! The outcome of a benchmark run: one JSON object for tools, an aligned table for people.
+//! The report of a benchmark run: one JSON object for tools, an aligned table for people.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The scale factor: a number that is known to be usable.
+//! The scale factor, validated.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The eight tables: names, schemas, row counts and the generators of their rows, as TPC-H or JCC-H has them.
+//! The eight tables: names, schemas, row counts and row generators, of TPC-H and JCC-H.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

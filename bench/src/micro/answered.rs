@@ -1,4 +1,5 @@
-//! Queries whose rows stay on the device: their time, what was chosen for them and at which price, and whether they are right.
+//! Queries whose result stays on the device: their time, the chosen algorithm and its price, and a check of the
+//! result.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A report of micro-benchmarks beside an earlier one, read from its JSON.
+//! Comparison with an earlier report of micro-benchmarks, read from its JSON.
 
 use std::fmt::Write as _;
 use std::path::Path;

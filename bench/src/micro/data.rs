@@ -1,4 +1,4 @@
-//! Keys and columns that repeat from their row numbers, made and checked on all cores.
+//! Reproducible keys and columns, generated from row numbers and checked on all cores.
 
 use std::ops::Range;
 use std::thread;

@@ -1,4 +1,5 @@
-//! Joins as queries whose result stays on the device, all of it materialised, by each algorithm and by the planner's choice.
+//! Joins as queries whose result stays on the device, fully materialised, by each algorithm and by the planner's
+//! choice.
 //!
 //! Both sides have a key and some columns; the result has the key and the columns of both. Both tables are made on the
 //! device ([`warpline_gpu::synthetic`]), with the statistics that loading them would have brought: ranges and uniqueness

@@ -1,4 +1,4 @@
-//! What was measured: a table for people, JSON for tools, charts for papers.
+//! Reports of micro-benchmarks: a table for people, JSON for tools, charts for papers.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Orders of rows by a key.
+//! Sorts of rows by a key.
 
 use futures::FutureExt;
 use warpline_gpu::primitives::{RowCount, sort_rows};

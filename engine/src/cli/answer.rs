@@ -1,4 +1,4 @@
-//! Prints what statements answer: tables for people, whose rows are limited, and for programs every row as it comes.
+//! Prints the result of a statement: tables with limited rows for people, all rows for programs.
 
 use std::io::{self, ErrorKind};
 

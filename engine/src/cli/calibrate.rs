@@ -1,4 +1,4 @@
-//! `warpline calibrate`: measures the device's constants, which plans are priced with.
+//! `warpline calibrate`: measures and stores the device's cost constants.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The line editor's helper: datafusion-cli's, which takes Warpline's own statements for complete as well.
+//! Line editing: datafusion-cli's helper, extended by Warpline's own statements.
 
 use std::borrow::Cow;
 

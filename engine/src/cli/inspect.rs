@@ -1,4 +1,4 @@
-//! What the shell shows of the device: what it is, and what its memory holds.
+//! `\device` and `\memory`: the device's properties, and the contents of its memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

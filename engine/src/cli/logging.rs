@@ -1,4 +1,4 @@
-//! What the library logs, on standard error: warnings, or what `--log` or `RUST_LOG` asks for.
+//! Logging to standard error: warnings, or what `--log` or `RUST_LOG` selects.
 
 use std::io::{IsTerminal, Write};
 use std::time::Instant;

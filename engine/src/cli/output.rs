@@ -1,4 +1,4 @@
-//! Files that a command writes its report to.
+//! Output files of reports, written atomically.
 
 use std::fs::{self, File};
 use std::io::Write;

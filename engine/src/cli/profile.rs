@@ -1,4 +1,4 @@
-//! `warpline profile`: runs a query cold and hot and writes what host and device did when.
+//! `warpline profile`: runs a query cold and hot and writes a timeline.
 
 use std::fs;
 use std::path::Path;

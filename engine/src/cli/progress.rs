@@ -1,4 +1,4 @@
-//! Tells a person at a terminal that a statement still runs, for how long, and what the device holds meanwhile.
+//! Progress of a long statement on a terminal: elapsed time and device memory.
 //!
 //! The line is written by hand: a library's bar fills the line, and the `^C` that the terminal echoes would begin another
 //! one, below what is to be erased.

@@ -1,4 +1,4 @@
-//! Rows for programs: csv, tsv, json and nd-json, written as they come.
+//! Streaming row output for programs: csv, tsv, json and nd-json.
 
 use std::io::{self, Write};
 

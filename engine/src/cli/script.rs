@@ -1,4 +1,4 @@
-//! Splits what a person or a file enters into SQL statements and backslash commands.
+//! Splits input into SQL statements and backslash commands.
 
 /// One thing to run.
 #[derive(Debug, Clone, PartialEq, Eq)]

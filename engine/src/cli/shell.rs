@@ -1,4 +1,4 @@
-//! The SQL shell, on the pieces of datafusion-cli: its editor, highlighter, printer and file catalog, our session.
+//! The SQL shell, on datafusion-cli's editor, highlighter, printer and file catalog, with Warpline's session.
 
 use std::fs;
 use std::io::{BufRead, IsTerminal};

@@ -1,4 +1,4 @@
-//! What answered a query and where the time went, in one line.
+//! `\timing`: one line with the device that answered and where the time went.
 
 use warpline::{ByteSize, QueryMetrics};
 

@@ -1,4 +1,4 @@
-//! Which queries give the same plan whenever they are planned, and which plans can run more than once.
+//! Eligibility for the plan cache: queries whose plan is deterministic, and plans that can run more than once.
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;

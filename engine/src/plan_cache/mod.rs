@@ -1,4 +1,4 @@
-//! Physical plans of queries that ran before, so that a hot query does not spend milliseconds in planning.
+//! Plan cache: physical plans of earlier queries, so that hot queries do not spend milliseconds in planning.
 //!
 //! A plan is found by the query's text and used only if planning anew would give the same plan:
 //! - the session has the same settings, functions, rules, catalogs and object stores ([`snapshot`]);

@@ -1,4 +1,4 @@
-//! What of a session decides about plans beside the tables.
+//! Snapshot of the session state that plans depend on, except tables.
 
 use std::collections::HashMap;
 use std::fmt;

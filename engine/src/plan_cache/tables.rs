@@ -1,4 +1,4 @@
-//! The tables that a plan was made over, and whether they still are what they were.
+//! The tables of a cached plan, and whether they are unchanged.
 
 use std::sync::Arc;
 use std::time::SystemTime;

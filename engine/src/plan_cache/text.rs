@@ -1,4 +1,4 @@
-//! Brings texts that mean the same query to one form.
+//! Normalisation of query texts.
 
 /// The text without space around it, without a last semicolon, and with every other run of white space as one space.
 ///

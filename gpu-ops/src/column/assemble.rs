@@ -1,4 +1,4 @@
-//! Turns the encoded segments of a column into one device column.
+//! Assembly of one device column from the encoded segments of its readers.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,9 +13,9 @@ use super::bytes::Strings;
 use super::chunk::{Chunk, Codes, Segment, Values};
 use super::dictionary::Texts;
 use super::distinct::{self, Count, value_at};
-use super::early::{Early, EarlyBuffer, EarlyColumn};
-use super::home::{ColumnRoom, Home};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
+use super::pools::{ColumnPools, ColumnRoom};
+use super::preallocated::{Preallocated, PreallocatedBuffer, PreallocatedColumn};
 use super::rewrite::{mixed, put, write_dictionary, write_integers};
 use super::sketch::{Sketch, sampled_rows};
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
@@ -30,8 +30,8 @@ pub struct ColumnAssembler {
     name: String,
 }
 
-/// A chunk at its place in the column.
-pub(super) struct Placed<'a> {
+/// A chunk and its position in the column.
+pub(super) struct PositionedChunk<'a> {
     start: usize,
     pub(super) chunk: &'a Chunk,
     pub(super) segment: usize,
@@ -39,7 +39,7 @@ pub(super) struct Placed<'a> {
 
 /// All chunks in row order.
 pub(super) struct Rows<'a> {
-    pub(super) placed: Vec<Placed<'a>>,
+    pub(super) placed: Vec<PositionedChunk<'a>>,
     rows: usize,
 }
 
@@ -73,7 +73,7 @@ impl ColumnAssembler {
         pool: &Arc<MemoryPool>,
         stream: &Stream,
     ) -> Result<Column> {
-        let home = Home {
+        let home = ColumnPools {
             device: pool,
             host: None,
             room: &ColumnRoom::unlimited(),
@@ -87,7 +87,7 @@ impl ColumnAssembler {
     /// As [`ColumnAssembler::finish`].
     pub fn finish_in(
         &self,
-        home: &Home<'_>,
+        home: &ColumnPools<'_>,
         segments: &[Segment],
         stream: &Stream,
     ) -> Result<Column> {
@@ -102,22 +102,22 @@ impl ColumnAssembler {
     /// As [`ColumnAssembler::finish`].
     pub(crate) fn finish_early(
         &self,
-        early: Option<EarlyColumn>,
-        home: &Home<'_>,
+        early: Option<PreallocatedColumn>,
+        home: &ColumnPools<'_>,
         segments: &[Segment],
         stream: &Stream,
     ) -> Result<Option<Column>> {
         let all = Rows::new(segments);
         let mut statistics = all.statistics();
         let early = match early {
-            None => Early::Nothing,
+            None => Preallocated::Nothing,
             Some(early) => match early.finish(statistics.range)? {
                 None => return Ok(None),
                 Some(early) => early,
             },
         };
         let (laid, text) = match early {
-            Early::Numbers {
+            Preallocated::Numbers {
                 encoding,
                 data,
                 count,
@@ -127,8 +127,8 @@ impl ColumnAssembler {
                 all.note_distinct(&mut statistics, count, sketch, || sample);
                 (Some((encoding, data)), None)
             }
-            Early::Text { codes, place } => (None, Some((codes, place))),
-            Early::Nothing => {
+            Preallocated::Text { codes, place } => (None, Some((codes, place))),
+            Preallocated::Nothing => {
                 all.count_distinct(&mut statistics)?;
                 (None, None)
             }
@@ -218,7 +218,8 @@ impl ColumnAssembler {
         all: &Rows<'_>,
         statistics: &ColumnStatistics,
     ) -> Result<Option<(Dictionary, Remaps)>> {
-        let is_bytes = |placed: &Placed<'_>| matches!(placed.chunk.values, Values::Bytes { .. });
+        let is_bytes =
+            |placed: &PositionedChunk<'_>| matches!(placed.chunk.values, Values::Bytes { .. });
         if self.policy == StringPolicy::AlwaysBytes || all.placed.iter().any(is_bytes) {
             return Ok(None);
         }
@@ -245,7 +246,7 @@ impl<'a> Rows<'a> {
         let mut placed = Vec::new();
         for (segment, chunks) in segments.iter().enumerate() {
             for chunk in &chunks.chunks {
-                placed.push(Placed {
+                placed.push(PositionedChunk {
                     start: rows,
                     chunk,
                     segment,
@@ -354,7 +355,7 @@ impl<'a> Rows<'a> {
             while placed.peek().is_some_and(|p| row >= p.start + p.chunk.rows) {
                 placed.next();
             }
-            let Some(Placed {
+            let Some(PositionedChunk {
                 start,
                 chunk,
                 segment,
@@ -465,7 +466,7 @@ impl<'a> Rows<'a> {
                 }
                 Values::Float4(values) => put(&values[rows.clone()], out, |v| v.to_le_bytes()),
                 Values::Float8(values) => put(&values[rows.clone()], out, |v| v.to_le_bytes()),
-                Values::Bits(_) | Values::Bytes { .. } | Values::Laid => {
+                Values::Bits(_) | Values::Bytes { .. } | Values::Written => {
                     return Err(mixed("bits or bytes"));
                 }
             }
@@ -517,7 +518,7 @@ impl<'a> Rows<'a> {
 
 /// The codes that were laid out before, if they are those of this dictionary.
 fn text_in_place(
-    text: Option<(HashMap<Vec<u8>, u32>, EarlyBuffer)>,
+    text: Option<(HashMap<Vec<u8>, u32>, PreallocatedBuffer)>,
     dictionary: &Dictionary,
 ) -> Result<Option<Arc<DeviceBuffer>>> {
     let Some((codes, place)) = text else {

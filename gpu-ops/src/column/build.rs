@@ -1,4 +1,4 @@
-//! Builds the sorted dictionary of a whole column from the numbered strings of its segments, on all cores.
+//! Parallel construction of the sorted dictionary of a column from the numbered strings of its segments.
 //!
 //! Every step is cut into even shares: the numbers of each segment into runs that are sorted apart (runs that
 //! ascend already are only read), the value range into parts by sampled splitters that are merged

@@ -1,9 +1,9 @@
-//! Lays the strings of a column one after the other: where each chunk's begin, their offsets and their bytes.
+//! Strings as offsets and bytes: the offsets of each chunk in the column.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::assemble::{Placed, Rows};
+use super::assemble::{PositionedChunk, Rows};
 use super::chunk::{Codes, Segment, Values};
 use super::parallel::map;
 use crate::error::Result;
@@ -40,17 +40,20 @@ impl<'a> Strings<'a> {
     /// # Errors
     /// [`crate::GpuError::Internal`] when a thread panics.
     pub(super) fn new(rows: &'a Rows<'a>, segments: &'a [Segment]) -> Result<Self> {
-        let ends = map(rows.placed.iter().collect(), |placed: &'a Placed<'a>| {
-            if let Values::Bytes { ends, .. } = &placed.chunk.values {
-                return Cow::Borrowed(&ends[..]);
-            }
-            let mut end = 0;
-            let ends = (0..placed.chunk.rows).map(|row| {
-                end += string(placed, segments, row).len();
-                end
-            });
-            Cow::Owned(ends.collect())
-        })?;
+        let ends = map(
+            rows.placed.iter().collect(),
+            |placed: &'a PositionedChunk<'a>| {
+                if let Values::Bytes { ends, .. } = &placed.chunk.values {
+                    return Cow::Borrowed(&ends[..]);
+                }
+                let mut end = 0;
+                let ends = (0..placed.chunk.rows).map(|row| {
+                    end += string(placed, segments, row).len();
+                    end
+                });
+                Cow::Owned(ends.collect())
+            },
+        )?;
         let mut start = 0;
         let texts = ends.into_iter().map(|ends| {
             let text = ChunkText { start, ends };
@@ -114,7 +117,7 @@ impl<'a> Strings<'a> {
 }
 
 /// The bytes of one row of a chunk that holds numbers of strings; empty for nulls.
-fn string<'a>(placed: &Placed<'a>, segments: &'a [Segment], row: usize) -> &'a [u8] {
+fn string<'a>(placed: &PositionedChunk<'a>, segments: &'a [Segment], row: usize) -> &'a [u8] {
     if !placed.chunk.is_valid(row) {
         return &[];
     }

@@ -1,4 +1,4 @@
-//! Packs Arrow arrays, one after the other, into narrow host chunks with local frames and dictionaries.
+//! Packing of Arrow arrays into narrow host chunks with local frames of reference and dictionaries.
 
 use arrow::array::{Array, ArrayRef, AsArray, StringViewArray};
 use arrow::buffer::NullBuffer;
@@ -38,7 +38,7 @@ pub(super) enum Values {
     /// Ends of the rows' strings in `data`.
     Bytes { ends: Vec<usize>, data: Vec<u8> },
     /// Numbers that are in their place in the column already.
-    Laid,
+    Written,
 }
 
 /// The rows of one pushed array. Null rows hold code 0, 0.0 or the empty string.

@@ -1,4 +1,4 @@
-//! Turns device codes back into Arrow arrays of the logical type.
+//! Decoding of device codes to Arrow arrays of the logical type.
 
 use std::sync::Arc;
 

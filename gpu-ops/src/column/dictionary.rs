@@ -1,4 +1,4 @@
-//! Sorted dictionaries as lists of byte strings: reading them, merging two, translating codes.
+//! Sorted dictionaries as lists of byte strings: reading, merging two, translating codes.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -43,7 +43,7 @@ pub(super) fn count<'a>(
     for chunk in chunks {
         if matches!(
             chunk.values,
-            Values::Dictionary(_) | Values::Bytes { .. } | Values::Laid
+            Values::Dictionary(_) | Values::Bytes { .. } | Values::Written
         ) {
             return Ok(None);
         }
@@ -248,7 +248,7 @@ pub(super) fn for_each_value(chunk: &Chunk, mut visit: impl FnMut(i128)) {
         }
         Values::Float4(values) => each!(values, |value: f32| i128::from(value.to_bits())),
         Values::Float8(values) => each!(values, |value: f64| i128::from(value.to_bits())),
-        Values::Dictionary(_) | Values::Bytes { .. } | Values::Laid => {}
+        Values::Dictionary(_) | Values::Bytes { .. } | Values::Written => {}
     }
 }
 
@@ -272,7 +272,7 @@ pub(super) fn value_at(chunk: &Chunk, row: usize) -> Option<i128> {
         Values::Bits(bits) => Some(i128::from(bits.get(row / 8)? >> (row % 8) & 1)),
         Values::Float4(values) => values.get(row).map(|v| i128::from(v.to_bits())),
         Values::Float8(values) => values.get(row).map(|v| i128::from(v.to_bits())),
-        Values::Bytes { .. } | Values::Laid => None,
+        Values::Bytes { .. } | Values::Written => None,
     }
 }
 

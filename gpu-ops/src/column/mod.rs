@@ -6,9 +6,9 @@
 //!    own and a dictionary of its own, so that host memory never holds the column at Arrow width;
 //! 2. a [`ColumnAssembler`] takes the [`Segment`]s of all readers in row order, computes the range,
 //!    width, base and sorted dictionary of the whole column, and re-encodes the chunks in parallel
-//!    straight into the upload, to device memory or, where that has no room, to host memory ([`Home`]);
+//!    straight into the upload, to device memory or, where that has no room, to host memory ([`ColumnPools`]);
 //!    Where the range is known before, from the metadata of files, or a dictionary is expected to be that of the first segment, an
-//!    `EarlyColumn` re-encodes and uploads each segment while the next ones are read, and the assembler checks in the end that
+//!    `PreallocatedColumn` re-encodes and uploads each segment while the next ones are read, and the assembler checks in the end that
 //!    what was expected holds;
 //! 3. [`decode`], [`decode_codes`] and [`Column::to_arrow`] lead back to the logical Arrow type.
 
@@ -19,11 +19,11 @@ mod chunk;
 mod decode;
 mod dictionary;
 mod distinct;
-mod early;
-mod home;
 mod interner;
 mod native;
 mod parallel;
+mod pools;
+mod preallocated;
 mod rewrite;
 mod sketch;
 mod types;
@@ -36,11 +36,11 @@ pub use chunk::{ChunkEncoder, Segment};
 pub use decode::{decode, decode_bytes, decode_codes};
 pub use dictionary::{merge_dictionaries, translate_codes};
 pub(crate) use distinct::mix;
-pub(crate) use early::{EarlyColumn, Expectation, Laid, order_of, range_of};
-pub use home::{ColumnRoom, Home};
 pub use native::check_type;
 pub(crate) use native::{is_number, is_storable, is_text};
 pub(crate) use parallel::map;
+pub use pools::{ColumnPools, ColumnRoom};
+pub(crate) use preallocated::{Expectation, PreallocatedColumn, Written, order_of, range_of};
 pub use sketch::Sketch;
 pub(crate) use sketch::{HASHES, SAMPLE};
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};

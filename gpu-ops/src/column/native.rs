@@ -1,4 +1,4 @@
-//! Which device representation a logical Arrow type has.
+//! The device representation of each logical Arrow type.
 
 use arrow::datatypes::DataType;
 

@@ -1,4 +1,4 @@
-//! Fills a device buffer from host chunks: threads encode one window while the last one is copied.
+//! Parallel upload of host chunks: threads encode one window while the previous one is copied.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Codes of a chunk as those of its column: of another width, from another base, by another dictionary.
+//! Re-encoding of a chunk's codes to those of its column: another width, base or dictionary.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What a device column is: its encoding, its buffers and what is known about its values.
+//! The device column: encoding, buffers and statistics.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which sources NVRTC takes: each is compiled once and the outcome kept on disk, for nothing runs what comes out.
+//! Cache of sources that NVRTC accepted: each is compiled once, and only the outcome is kept on disk.
 //!
 //! The emulator asks this of every kernel when `WARPLINE_EMULATOR_NVRTC` is set. Processes and runs share the answers;
 //! refusals are not kept, so that their logs are seen again.

@@ -1,4 +1,4 @@
-//! The flag by which streams and kernels learn that the work they do is not wanted any more.
+//! The cancel flag that streams and kernels check.
 
 use std::fmt;
 use std::sync::Arc;

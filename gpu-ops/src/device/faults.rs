@@ -1,4 +1,4 @@
-//! Failures on demand: which calls of a device are to fail, as text, and the counting that finds them.
+//! Failure plans: which calls of a device fail, as text, and the counters that find them.
 //!
 //! A plan is a list of rules, separated by commas: `allocate:17, launch:random:7:0.01`. A rule names what fails
 //! and, after a colon, which calls: `N` (the N-th from the moment the plan is set), `N:COUNT` (that many from the N-th on),

@@ -1,4 +1,4 @@
-//! The device that the runtime works with: passes every call on, unless it was told to let it fail or the device is lost.
+//! The device wrapper that injects failures and detects a lost device; otherwise it passes every call on.
 //!
 //! Without failures to inject it costs an atomic addition and two atomic reads a call, of tens of nanoseconds at most
 //! before calls that take microseconds. So it is always there, and what tests find holds for the program that users run.

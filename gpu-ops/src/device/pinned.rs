@@ -1,4 +1,4 @@
-//! Page-locked host memory as the memory of a device: what a second pool hands out where the first is too small.
+//! Page-locked host memory as a device's memory: the second pool, where device memory is too small.
 //!
 //! Kernels read and write it across the link at the address that the host has, so a buffer there may stand wherever one
 //! in device memory may; only speed differs. Everything but memory is the wrapped device's.

@@ -1,4 +1,4 @@
-//! What devices this machine has, and in one line each why one is not usable.
+//! Probing of the machine's devices, and the reason why one is not usable, in one line each.
 
 use std::fmt;
 

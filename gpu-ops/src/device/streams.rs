@@ -1,4 +1,4 @@
-//! Streams of a device that are lent to one user at a time and used again.
+//! Leases of a device's streams, which are reused.
 
 use std::fmt;
 use std::ops::Deref;

@@ -1,4 +1,4 @@
-//! A device that notes what it does while a trace is taken; otherwise it passes every call on.
+//! The device wrapper that records a trace; otherwise it passes every call on.
 //!
 //! Without a trace that costs an atomic read a call.
 

@@ -1,4 +1,4 @@
-//! What the planner decides once the figures are known.
+//! Decisions of the planner at run time, once the statistics are exact.
 
 use std::collections::HashSet;
 use std::fmt;

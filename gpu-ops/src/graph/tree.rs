@@ -1,4 +1,4 @@
-//! Tree-shaped pipelines: how their warps share work, and what a node of the tree carries.
+//! Options of tree-shaped pipelines: load balancing, and what a node carries.
 
 use crate::algorithm::{Balance, Materialization};
 

@@ -1,4 +1,5 @@
-//! Measured constants on disk: one JSON file a kind of device, `calibration/<name>.json` in Warpline's cache folder.
+//! Calibrated constants on disk: one JSON file for each kind of device, `calibration/<name>.json` in Warpline's cache
+//! folder.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Batches in a file of the directory for spilled rows: the output of a sort that memory has no room for.
+//! Files of record batches in the spill directory: the output of a sort that does not fit in memory.
 //!
 //! As other spilled rows they lie in an Arrow IPC file compressed with LZ4, which goes when nobody will read it any more.
 

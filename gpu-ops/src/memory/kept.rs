@@ -1,4 +1,4 @@
-//! Results kept in device memory between queries, and let go of when memory is short: least recently used first.
+//! Results kept in device memory between queries, with least-recently-used eviction.
 
 use std::any::Any;
 use std::fmt;

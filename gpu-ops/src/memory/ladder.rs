@@ -1,4 +1,4 @@
-//! Counts of what was done when memory was short.
+//! Counters of the relief ladder: what was done when memory was short.
 
 use crate::counters::counters;
 

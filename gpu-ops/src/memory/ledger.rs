@@ -1,4 +1,4 @@
-//! Who holds a pool's memory: told when an allocation is refused.
+//! The holders of a pool's memory, for errors when an allocation is refused.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What the system says of the machine's memory.
+//! The system's memory sizes.
 
 /// Bytes by their name in `/proc/meminfo`, such as `MemTotal`, if the system has that file and says so.
 pub(crate) fn memory_of_machine(name: &str) -> Option<usize> {

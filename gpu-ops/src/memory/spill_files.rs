@@ -1,4 +1,4 @@
-//! Files that take what neither device memory nor host memory has room for, in a directory that the user names.
+//! Spill files: partitions that fit neither in device nor in host memory, in a directory that the user names.
 //!
 //! A file is an Arrow IPC file compressed with LZ4, with one record batch a partition, so that partitions are read by
 //! themselves. It lives as long as its [`SpillFile`], also when a query fails. What a process that crashed has left behind is

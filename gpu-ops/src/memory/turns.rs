@@ -1,4 +1,4 @@
-//! Whose turn it is when memory is short: queries wait for others to end, the oldest first, for a bounded time.
+//! Scheduling of queries when memory is short: they wait for others to end, oldest first, for a bounded time.
 //!
 //! A query that finds no memory, while others run, waits until some is returned. Should all that run wait, nobody would return
 //! any: then the youngest of them is refused and gives back what it holds, so that the older ones go on. This is the order of

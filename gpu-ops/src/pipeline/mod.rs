@@ -1,4 +1,4 @@
-//! What steps of a fragment are made of: scanned columns, aggregations, and where group states live.
+//! Building blocks of steps: scanned columns, aggregations, and the placement of group states.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Columns by row number, counts of digits, and runs of equal keys.
+//! Gathers of columns by row number, digit counts, and runs of equal keys.
 
 use warpline_cuda::kernels::{
     self, COLUMN_VALUES, MoveColumnArgs, RUN_SHARED_BYTES, RUN_TILE, RunStartsArgs,

@@ -1,4 +1,4 @@
-//! Numbers of groups: dense codes for the keys of rows.
+//! Group numbers: dense codes for the keys of rows.
 
 use warpline_cuda::kernels::{self, GROUP_PROBES, NumberGroupsArgs};
 

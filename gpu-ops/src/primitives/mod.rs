@@ -7,21 +7,20 @@
 //! Addresses come in as [`DevicePtr`]s, because the data are often parts of larger buffers; hence the functions
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
 
-mod apart;
 mod columns;
 mod groups;
 mod index;
 mod pairs;
 mod partition;
+mod partition_preallocated;
+mod partition_unstable;
 mod runs;
 mod scan;
 mod sort;
 mod strings;
-mod unordered;
 mod window;
 mod write_combine;
 
-pub use apart::{Partitions, Rooms, largest_partitions, parts_apart, radix_partition_apart};
 pub use columns::{gather, histogram, run_lengths, scatter};
 pub use groups::{GroupNumbers, number_groups};
 pub use index::{
@@ -32,13 +31,16 @@ pub use pairs::{
     join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
 pub use partition::{Digits, Keys, Partitioning, Payload, compile_partition, radix_partition};
+pub use partition_preallocated::{
+    Partitions, Rooms, can_preallocate, largest_partitions, radix_partition_preallocated,
+};
+pub use partition_unstable::{
+    UnstablePart, compile_partition_unstable, keeps_hashes, radix_partition_unstable,
+};
 pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
-pub use unordered::{
-    UnorderedPart, compile_partition_unordered, keeps_hashes, radix_partition_unordered,
-};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use window::{RunningCombine, RunningValue, WindowNumbers, number_windows, running};
 pub use write_combine::{Combine, KeyValues, partition_across_link};

@@ -1,4 +1,4 @@
-//! Many runs of bytes copied at once.
+//! Copies of many runs of bytes in one kernel.
 
 use warpline_cuda::kernels::{self, COPY_RUN_WORDS, COPY_RUNS_THREADS, CopyRunsArgs};
 

@@ -1,4 +1,4 @@
-//! Exclusive sums.
+//! Exclusive prefix sums.
 
 use warpline_cuda::kernels::{self, SCAN_SHARED_BYTES, SCAN_TILE, ScanArgs};
 

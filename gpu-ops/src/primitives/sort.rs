@@ -1,4 +1,4 @@
-//! The order of rows by packed key words.
+//! Sort permutations by packed key words.
 
 use warpline_cuda::kernels::{
     self, MOST_SORT_WORDS, RangeNumbersArgs, SORT_SMALL_ROWS, SORT_SMALL_SHARED_BYTES,

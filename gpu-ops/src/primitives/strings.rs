@@ -1,4 +1,4 @@
-//! Strings of chosen rows.
+//! Gathers of strings by row number.
 
 use warpline_cuda::kernels::{self, GatherStringsArgs};
 

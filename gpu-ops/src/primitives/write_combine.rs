@@ -1,4 +1,4 @@
-//! Partitions that are written straight to host memory, and ways of gathering rows so that the link carries whole lines.
+//! Partitions written straight to host memory, with write combining so that the link carries whole lines.
 
 use warpline_cuda::kernels::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 

@@ -1,4 +1,4 @@
-//! Which device a session asks for, by its name.
+//! The choice of a device, by name.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Compiled kernels in memory: each source is compiled at most once, whoever asks for it.
+//! Compiled kernels in memory: each source is compiled at most once, for all callers.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};

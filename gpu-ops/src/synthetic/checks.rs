@@ -1,4 +1,4 @@
-//! Sums over the rows of answers, as they must be and as they are.
+//! Checksums of answers, expected and actual.
 
 use warpline_cuda::kernels::{
     SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticStatesArgs, SyntheticSumArgs,

@@ -1,4 +1,4 @@
-//! Columns resident on a device, shared by all sessions, least recently used out first.
+//! Cache of resident columns, shared by all sessions, with least-recently-used eviction.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,13 +10,13 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
-use super::arrival::{Arrival, Coming, Offer};
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
 use super::load::{LoadFor, Units, unexpected};
 use super::loaded::LoadedTable;
 use super::pin::is_pinned;
+use super::progress::{Coming, LoadProgress, Offer};
 use super::source::{Kind, TableSource};
 use crate::column::{Column, ColumnRoom, StringPolicy};
 use crate::device::Stream;
@@ -31,7 +31,7 @@ pub struct ResidentColumn {
     pub table: String,
     /// The column's name.
     pub column: String,
-    /// How the values lie, e.g. `integer(2 bytes, base 19000)`.
+    /// The encoding, e.g. `integer(2 bytes, base 19000)`.
     pub encoding: String,
     /// Rows.
     pub rows: usize,
@@ -48,10 +48,10 @@ pub struct ResidentColumn {
 /// Keeps loaded columns between queries; see the module's documentation.
 pub struct TableCache {
     pub(super) pool: Arc<MemoryPool>,
-    /// For columns that device memory does not hold.
+    /// For columns that do not fit in device memory.
     pub(super) host: Option<Arc<MemoryPool>>,
     pub(super) policy: StringPolicy,
-    /// Tells what is loaded when, if a trace is taken.
+    /// Records loads while a trace is taken.
     pub(super) traced: Option<Arc<TracedDevice>>,
     pub(super) state: Mutex<State>,
 }
@@ -63,7 +63,7 @@ impl TableCache {
         Self::with_string_policy(pool, StringPolicy::Auto)
     }
 
-    /// An empty cache with a layout for the strings of which no codes are needed.
+    /// An empty cache with a policy for strings that need no codes.
     pub fn with_string_policy(pool: Arc<MemoryPool>, policy: StringPolicy) -> Self {
         Self {
             pool,
@@ -74,7 +74,7 @@ impl TableCache {
         }
     }
 
-    /// The same with a pool of host memory, where columns lie that device memory does not hold.
+    /// The same with a pool of host memory for columns that do not fit in device memory.
     #[must_use]
     pub fn with_host_memory(self, host: Arc<MemoryPool>) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl TableCache {
             .await
     }
 
-    /// [`TableCache::get_or_load`] with at most `room` of device memory: columns beyond that lie in host memory, where
+    /// [`TableCache::get_or_load`] with at most `room` of device memory: columns beyond that are in host memory, if
     /// there is a pool of it, and move there if they were resident.
     ///
     /// # Errors
@@ -140,8 +140,8 @@ impl TableCache {
             .await
     }
 
-    /// [`TableCache::get_within`] that tells `arrival` how far it has come. What becomes of the load is not told: the caller
-    /// settles the arrival.
+    /// [`TableCache::get_within`] that reports the progress of the load. The outcome is not reported: the caller
+    /// settles it.
     ///
     /// # Errors
     /// As [`TableCache::get_or_load`].
@@ -155,7 +155,7 @@ impl TableCache {
         columns: &[usize],
         needs_codes: &[bool],
         room: &ColumnRoom,
-        arrival: Option<&Arc<Arrival>>,
+        arrival: Option<&Arc<LoadProgress>>,
         ctx: Arc<TaskContext>,
         work: &LoadFor,
     ) -> Result<Arc<LoadedTable>> {
@@ -278,14 +278,14 @@ impl TableCache {
         }))
     }
 
-    /// The anchor of a table that is known, and its key as it is kept here.
+    /// The anchor of a known table, and its key in the cache.
     fn anchor(&self, key: &TableKey) -> Option<(TableKey, Anchor)> {
         let state = self.state.lock();
         let (key, table) = state.tables.get_key_value(key)?;
         Some((key.clone(), table.anchor.clone()))
     }
 
-    /// Look the columns up, noting their use; a table seen for the first time gets an entry.
+    /// Look the columns up and note their use; a new table gets an entry.
     fn find(
         &self,
         key: &TableKey,
@@ -301,8 +301,8 @@ impl TableCache {
         }
         let table = state.table(key, source, anchor);
         let found = columns.iter().map(|wanted| {
-            let place = table.place(*wanted)?;
-            let resident = table.columns.get_mut(&place)?;
+            let at = table.column_key(*wanted)?;
+            let resident = table.columns.get_mut(&at)?;
             resident.last_used = now;
             Some((Arc::clone(&resident.column), is_pinned(&resident.pin)))
         });
@@ -320,8 +320,8 @@ impl TableCache {
         let mut state = self.state.lock();
         if let Some(table) = state.tables.get_mut(key) {
             for wanted in columns {
-                let place = table.place(*wanted);
-                if let Some(resident) = place.and_then(|place| table.columns.get_mut(&place)) {
+                let at = table.column_key(*wanted);
+                if let Some(resident) = at.and_then(|at| table.columns.get_mut(&at)) {
                     resident.hits += 1;
                 }
             }
@@ -379,7 +379,7 @@ impl TableCache {
         })?;
         let resident = |wanted: Wanted| {
             Some(Arc::clone(
-                &table.columns.get(&table.place(wanted)?)?.column,
+                &table.columns.get(&table.column_key(wanted)?)?.column,
             ))
         };
         let wanted = wanted(source, columns, needs_codes);
@@ -414,7 +414,7 @@ impl TableCache {
         all
     }
 
-    /// Let go of every column that no query uses; returns the bytes let go of.
+    /// Evict every column that no query uses; returns the freed bytes.
     pub fn clear(&self) -> usize {
         let taken = self.take_idle(usize::MAX, |column| {
             column.budget_bytes(false) + column.budget_bytes(true)

@@ -1,4 +1,4 @@
-//! What the cache knows of tables: their names, which of their columns are resident in which form, and who used them when.
+//! Entries of the cache: tables, their resident columns by form, and their last use.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -12,7 +12,7 @@ use super::pin::Pin;
 use super::source::TableSource;
 use crate::column::{Column, Encoding, is_text};
 
-/// All tables that somebody asked for, until none can ask for them any more.
+/// All tables that were requested and can be requested again.
 #[derive(Default)]
 pub(super) struct State {
     pub(super) tables: HashMap<TableKey, Table>,
@@ -20,14 +20,14 @@ pub(super) struct State {
     pub(super) requests: u64,
 }
 
-/// What tells a table, in the state that its files or batches have, from all others.
+/// The identity of a table and of the state of its files or batches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum TableKey {
     Files(FileKey),
     Memory(MemoryKey),
 }
 
-/// What makes a key's addresses last.
+/// Keeps the addresses in a key valid.
 #[derive(Clone)]
 pub(super) enum Anchor {
     Files(#[allow(dead_code, reason = "held, not read")] Arc<FileTable>),
@@ -40,24 +40,24 @@ pub(super) struct Table {
     pub(super) schema: SchemaRef,
     pub(super) anchor: Anchor,
     pub(super) rows: Option<usize>,
-    pub(super) columns: BTreeMap<Place, Resident>,
+    pub(super) columns: BTreeMap<ColumnKey, Resident>,
     /// Held while columns of the table are loaded, so that each is loaded once.
     pub(super) loading: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// Where a column is kept: its number in the table, and which of its forms it is.
-pub(super) type Place = (usize, Form);
+/// The key of a cached column: its number in the table, and its form.
+pub(super) type ColumnKey = (usize, Form);
 
-/// A string column can be resident twice.
+/// The form of a column; a string column can be resident in both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    /// As the cache's policy encodes it; a dictionary serves those who need codes as well.
+    /// Encoded by the cache's policy; a dictionary also serves requests for codes.
     Plain,
     /// Dictionary codes although the policy prefers bytes.
     Codes,
 }
 
-/// A column as a request wants it: its number, and whether its strings must be dictionary codes.
+/// A requested column: its number, and whether its strings must be dictionary codes.
 pub(super) type Wanted = (usize, bool);
 
 /// A column in the cache.
@@ -65,22 +65,22 @@ pub(super) struct Resident {
     pub(super) column: Arc<Column>,
     pub(super) hits: u64,
     pub(super) last_used: u64,
-    /// Held by those who want it to stay in device memory.
+    /// Held while the column is pinned in device memory.
     pub(super) pin: Weak<Pin>,
 }
 
-/// A table's state at one look.
+/// The result of one look-up.
 pub(super) struct Found {
     pub(super) rows: Option<usize>,
     pub(super) columns: Vec<Option<Arc<Column>>>,
-    /// Which of them stay where they are.
+    /// Which of them are pinned.
     pub(super) pinned: Vec<bool>,
     pub(super) loading: Arc<tokio::sync::Mutex<()>>,
     pub(super) anchor: Anchor,
 }
 
 impl Found {
-    /// The answer, if nothing is left to load.
+    /// The table, if nothing is left to load.
     pub(super) fn complete(&self) -> Option<LoadedTable> {
         Some(LoadedTable {
             rows: self.rows?,
@@ -93,8 +93,8 @@ impl Found {
 }
 
 impl Table {
-    /// The resident form of a column that serves the request.
-    pub(super) fn place(&self, (column, codes): Wanted) -> Option<Place> {
+    /// The key of the form that serves the request.
+    pub(super) fn column_key(&self, (column, codes): Wanted) -> Option<ColumnKey> {
         let plain = (column, Form::Plain);
         let serves = |resident: &Resident| {
             !codes || !matches!(resident.column.encoding, Encoding::Bytes { .. })
@@ -107,16 +107,15 @@ impl Table {
     }
 }
 
-/// The request, with codes asked for only where there are strings, and for all or none of a column's
-/// mentions.
+/// The request, with codes only for strings, and the same form for all mentions of a column.
 pub(super) fn wanted(source: &TableSource, columns: &[usize], needs_codes: &[bool]) -> Vec<Wanted> {
-    let needs = |place: usize| needs_codes.get(place).copied().unwrap_or(false);
+    let needs = |at: usize| needs_codes.get(at).copied().unwrap_or(false);
     let text = |column: usize| {
         let field = source.schema.fields().get(column);
         field.is_some_and(|field| is_text(field.data_type()))
     };
     let codes = |column: usize| {
-        text(column) && (0..columns.len()).any(|place| columns[place] == column && needs(place))
+        text(column) && (0..columns.len()).any(|at| columns[at] == column && needs(at))
     };
     columns
         .iter()
@@ -147,7 +146,8 @@ impl State {
         })
     }
 
-    /// Drop tables that no scan can ask for any more, now that `key` appears: older states of its
+    /// Drop tables that no scan can request any more, now that `key` appears: older states of its files, and memory
+    /// tables whose arrays are gone.
     /// files, and memory tables whose arrays are gone.
     pub(super) fn drop_stale(&mut self, key: &TableKey) {
         self.tables
@@ -159,7 +159,7 @@ impl State {
     }
 }
 
-/// How values lie, for people.
+/// The encoding, for people.
 pub(super) fn describe(encoding: &Encoding) -> String {
     match encoding {
         Encoding::Bits => "bits".into(),

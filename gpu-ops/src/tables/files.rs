@@ -1,4 +1,4 @@
-//! Tables of files, told apart by store, paths, sizes and times.
+//! Tables of files, identified by store, paths, sizes and times.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Reads the columns of a table on all cores, packs each batch as it comes, and hands on what is packed while the rest is read.
+//! Parallel reader of a table: decodes and packs batches on all cores, and hands on packed units while others are
+//! read.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -121,7 +122,7 @@ impl Units {
 }
 
 /// What is done with a unit once it is packed, on a thread that may block. False: it is not what was expected.
-pub(super) type Place = Arc<dyn Fn(&mut PackedUnit) -> Result<bool> + Send + Sync>;
+pub(super) type WriteUnit = Arc<dyn Fn(&mut PackedUnit) -> Result<bool> + Send + Sync>;
 
 /// How a table is read.
 pub(super) struct Reader {
@@ -130,7 +131,7 @@ pub(super) struct Reader {
     pub(super) encodings: Arc<[(DataType, StringPolicy)]>,
     pub(super) ctx: Arc<TaskContext>,
     /// What is done with each unit while the next ones are read.
-    pub(super) place: Option<Place>,
+    pub(super) write: Option<WriteUnit>,
     /// Notes which unit was read when, if a trace is taken.
     pub(super) trace: Option<Arc<Trace>>,
     /// The query for which it is read, by its number.
@@ -164,12 +165,12 @@ impl Reader {
             while work.placing.len() < readers
                 && let Some(mut unit) = work.packed.pop_front()
             {
-                let Some(place) = self.place.clone() else {
+                let Some(write) = self.write.clone() else {
                     packed.push(unit);
                     continue;
                 };
                 work.placing
-                    .spawn_blocking(move || Ok(place(&mut unit)?.then_some(unit)));
+                    .spawn_blocking(move || Ok(write(&mut unit)?.then_some(unit)));
             }
             // Where one reads, it goes on while what it has read is placed.
             while begun < count

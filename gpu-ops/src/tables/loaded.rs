@@ -1,4 +1,4 @@
-//! The columns of a table as a query gets them.
+//! The loaded columns of a table, as queries use them.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tables of record batches in memory, told apart by the addresses of their arrays.
+//! Tables of record batches in memory, identified by the addresses of their arrays.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};

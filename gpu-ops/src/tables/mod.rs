@@ -5,32 +5,32 @@
 //! always the whole column. [`TableCache::get_or_load`] makes columns resident, each once for all
 //! sessions, and lets go of the least recently used ones under memory pressure, but for those of a [`PinnedTable`].
 //!
-//! Files are read by several readers at a time, in units. Of parquet each unit has whole row groups, whose place in the columns
-//! their metadata tells (`row_groups`), so that a unit is encoded and copied while the next ones are decoded (`load`, `places`), and
-//! kernels go over the rows that are there while others come (`arrival`).
+//! Files are read by several readers at a time, in units. The units of parquet are whole row groups, whose metadata
+//! determines their position in the columns (`row_groups`), so that a unit is encoded and copied while later ones are
+//! decoded (`load`, `preallocated`), and kernels process the rows in place while others are read (`progress`).
 //!
-//! The rows of all columns of a table lie in one canonical order, however the scan was split: files
-//! by path and ranges by position, the batches of memory tables as the cache first saw them.
+//! All columns of a table have one canonical row order, however the scan was split: files by path and ranges by
+//! position, the batches of memory tables as the cache first saw them.
 
-mod arrival;
 mod cache;
 mod entries;
 mod files;
-mod homes;
 mod load;
 mod loaded;
 mod memory;
+mod migrate;
 mod pin;
-mod places;
+mod preallocated;
+mod progress;
 mod read;
 mod resident;
 mod row_groups;
 mod source;
 
-pub(crate) use arrival::{Arrival, WithdrawOnDrop};
 pub use cache::{ResidentColumn, TableCache};
 pub(crate) use load::LoadFor;
 pub use loaded::LoadedTable;
 pub use pin::PinnedTable;
+pub(crate) use progress::{LoadProgress, WithdrawOnDrop};
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use source::{ScanAnalysis, TableSource};

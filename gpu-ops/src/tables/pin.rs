@@ -1,4 +1,4 @@
-//! Tables that stay in device memory for as long as somebody says so.
+//! Tables pinned in device memory.
 
 use std::collections::HashSet;
 use std::fmt;

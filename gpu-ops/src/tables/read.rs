@@ -1,5 +1,5 @@
-//! Makes columns of what readers bring: of files row group by row group while others are decoded, where their metadata tells how
-//! the columns are going to lie, else when all of a table is there.
+//! Loading of columns: files with known layouts unit by unit while others are decoded, other tables when all rows are
+//! read.
 
 use std::sync::Arc;
 
@@ -8,23 +8,24 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::TaskContext;
 
-use super::arrival::Offer;
 use super::cache::TableCache;
 use super::entries::{Wanted, numbers};
 use super::files::FileTable;
-use super::load::{LoadFor, Place, Reader, Units, stopped, unexpected};
+use super::load::{LoadFor, Reader, Units, WriteUnit, stopped, unexpected};
 use super::loaded::LoadedTable;
-use super::places::{Homes, Places, purpose};
+use super::preallocated::{PreallocatedTable, SharedPools, purpose};
+use super::progress::Offer;
 use super::row_groups::Layout;
 use super::source::TableSource;
-use crate::column::{ColumnAssembler, ColumnRoom, Laid, StringPolicy};
+use crate::column::{ColumnAssembler, ColumnRoom, StringPolicy, Written};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::query::Query;
 use crate::trace::Work;
 
 impl TableCache {
-    /// Read files: each row group goes to its place while the next ones are decoded, where their metadata tells its place.
+    /// Read files: each row group is written at its final position while later ones are decoded, where the metadata
+    /// determines it.
     #[allow(
         clippy::too_many_arguments,
         reason = "what a request has, and its files"
@@ -72,8 +73,8 @@ impl TableCache {
         load.await?.ok_or_else(unexpected)
     }
 
-    /// Read, encode and upload, the one while the other where there is a `layout`; `None` when it does not hold. The columns are
-    /// offered before all of their rows have come.
+    /// Read, encode and upload, overlapped where there is a `layout`; `None` when the layout does not hold. The
+    /// columns are offered before all of their rows are read.
     #[allow(
         clippy::too_many_arguments,
         reason = "what a request has, and what is read for it"
@@ -101,7 +102,7 @@ impl TableCache {
             })
             .collect();
         let types = fields.iter().map(|field| field.data_type().clone());
-        let homes = Homes {
+        let pools = SharedPools {
             device: Arc::clone(&self.pool),
             host: self.host.clone(),
             room: room.clone(),
@@ -111,9 +112,9 @@ impl TableCache {
             None => None,
             Some(layout) => {
                 let (fields, policies) = (fields.clone(), policies.clone());
-                let (homes, name) = (homes.clone(), source.name().to_owned());
+                let (pools, name) = (pools.clone(), source.name().to_owned());
                 let made = blocking(work, move |stream| {
-                    Places::new(&layout, &fields, &policies, &name, &homes, stream)
+                    PreallocatedTable::new(&layout, &fields, &policies, &name, &pools, stream)
                 });
                 made.await?.map(Arc::new)
             }
@@ -122,23 +123,23 @@ impl TableCache {
             units: Arc::new(units),
             encodings: types.zip(policies.iter().copied()).collect(),
             ctx: Arc::clone(ctx),
-            place: places.as_ref().map(|places| {
-                let (places, homes) = (Arc::clone(places), homes.clone());
+            write: places.as_ref().map(|places| {
+                let (places, pools) = (Arc::clone(places), pools.clone());
                 let (work, trace) = (work.clone(), trace.clone());
-                let place: Place = Arc::new(move |unit| {
+                let write: WriteUnit = Arc::new(move |unit| {
                     let LoadFor { stream, query } = &work;
                     let _entered = query.as_ref().map(Query::enter);
                     let _span = trace
                         .as_ref()
                         .map(|trace| trace.thread(Work::Load, "encode"));
-                    let laid = places.place(unit, &homes, stream)?;
+                    let laid = places.place(unit, &pools, stream)?;
                     if let Some(offer) = &offer {
-                        let device = homes.device.device();
+                        let device = pools.device.device();
                         offer.note(unit.unit, laid, &places, device.as_ref(), stream)?;
                     }
-                    Ok(laid != Laid::Otherwise)
+                    Ok(laid != Written::Mismatch)
                 });
-                place
+                write
             }),
             trace: trace.clone(),
             query: work.query.as_ref().map_or(0, |query| query.number()),
@@ -158,7 +159,7 @@ impl TableCache {
             let _span = trace
                 .as_ref()
                 .map(|trace| trace.thread(Work::Load, "finish columns"));
-            let home = homes.home();
+            let home = pools.column_pools();
             let mut uploaded = Vec::with_capacity(fields.len());
             let described = fields.iter().zip(policies).zip(packed.columns).zip(early);
             for (((field, policy), segments), early) in described {
@@ -170,7 +171,7 @@ impl TableCache {
                 }
             }
             // Other sessions use the columns on streams of their own.
-            homes.device.device().synchronize(stream)?;
+            pools.device.device().synchronize(stream)?;
             Ok(Some(uploaded))
         });
         let Some(uploaded) = uploaded.await? else {
@@ -191,7 +192,7 @@ impl TableCache {
     }
 }
 
-/// Steps of a load that block, in the name of its query.
+/// Blocking steps of a load, on behalf of its query.
 async fn blocking<T: Send + 'static>(
     work: &LoadFor,
     steps: impl FnOnce(&Stream) -> Result<T> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Tables whose columns were made on the device: nothing to load, and to be scanned like any other table.
+//! Tables whose columns were made on the device, scanned like any other table.
 
 use std::fmt;
 use std::sync::Arc;

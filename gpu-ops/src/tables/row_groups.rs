@@ -1,5 +1,4 @@
-//! What the metadata of parquet files says of a table before any of it is decoded: how many rows each row group has, and the
-//! range of the numbers in each column.
+//! Layout of a table from parquet metadata: rows of each row group, and the range of each column of numbers.
 
 use std::sync::Arc;
 
@@ -21,8 +20,8 @@ use crate::error::{GpuError, Result};
 /// Files whose metadata is asked for at a time.
 const FILES_AT_ONCE: usize = 32;
 
-/// A table in units of whole row groups, and what is expected of them. It says what files say of themselves: whoever relies on
-/// it compares what is read with it.
+/// A table in units of whole row groups, and what is expected of them. Files may claim anything: users of a layout
+/// check what is read.
 pub(super) struct Layout {
     /// In canonical order: one or more row groups each.
     pub(super) units: Vec<PartitionedFile>,
@@ -32,16 +31,16 @@ pub(super) struct Layout {
     pub(super) columns: Vec<Expectation>,
 }
 
-/// How row groups follow each other that do not overlap.
+/// The order of row groups that do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Order {
-    /// Each begins behind the last number of the one before.
+    /// Each begins above the last number of the one before.
     Strict,
     /// Some may begin with it.
     Repeating,
 }
 
-/// Smallest and largest number so far, while all row groups tell theirs.
+/// Smallest and largest number so far, while all row groups have statistics.
 #[derive(Clone, Copy)]
 enum Range {
     Known(Option<(i128, i128)>),
@@ -49,8 +48,8 @@ enum Range {
 }
 
 impl FileTable {
-    /// The row groups of `files`, with the ranges of table columns `columns`; `None` where there is nothing to gain from knowing
-    /// them: for other formats than parquet, and for one unit.
+    /// The row groups of `files`, with the ranges of table columns `columns`; `None` where a layout does not help:
+    /// for other formats than parquet, and for one unit.
     ///
     /// # Errors
     /// When metadata cannot be read. Reading the files says so with their names.
@@ -124,7 +123,7 @@ impl FileTable {
         Ok(metadata.fetch_metadata().await?)
     }
 
-    /// How the row groups of a column of numbers follow each other, over all files; `None` when they overlap.
+    /// The order of the row groups of a column of numbers, over all files; `None` when they overlap.
     fn order(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Option<Order> {
         let schema = self.config.file_source().table_schema().table_schema();
         let field = schema.fields().get(column)?;
@@ -145,7 +144,7 @@ impl FileTable {
         Some(order)
     }
 
-    /// Has a column no NULL in any file?
+    /// Does no file have a NULL in the column?
     fn is_whole(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> bool {
         let schema = self.config.file_source().table_schema().table_schema();
         let Some(field) = schema.fields().get(column) else {
@@ -194,7 +193,7 @@ fn all_bounds(
     interleave(&[&mins, &maxes], &pairs.collect::<Vec<_>>()).ok()
 }
 
-/// Do all of these row groups tell that they have no NULL?
+/// Do the statistics of all these row groups exclude NULLs?
 fn without_nulls(converter: &StatisticsConverter<'_>, groups: &[RowGroupMetaData]) -> bool {
     let told = converter.row_group_null_counts(groups);
     told.is_ok_and(|nulls| {
@@ -237,8 +236,8 @@ fn bounds(
     Some(low.zip(high).map(|(low, high)| (low.0, high.1)))
 }
 
-/// A file in units of whole row groups that have `least` bytes at least, save the last, and the rows of each; `None` when the
-/// row groups do not lie one behind the other.
+/// A file in units of whole row groups of at least `least` bytes, except the last, and the rows of each; `None` when
+/// row groups are not contiguous.
 fn units_of(
     file: &PartitionedFile,
     groups: &[RowGroupMetaData],

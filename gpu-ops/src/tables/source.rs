@@ -1,4 +1,4 @@
-//! What a scan reads: a table with an identity, and how its columns are found in it.
+//! Sources of scans: a table with an identity, and the mapping of its columns.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::memory::MemoryTable;
 use super::resident::{ResidentExec, ResidentTable};
 use crate::error::Result;
 
-/// A scan taken apart into the table it reads and what it does to the table's rows.
+/// A scan, split into its table and the operations on the table's rows.
 #[derive(Debug, Clone)]
 pub struct ScanAnalysis {
     /// The table.
@@ -52,7 +52,7 @@ pub(super) enum Kind {
 }
 
 impl TableSource {
-    /// Take a leaf of a physical plan apart.
+    /// Split a leaf of a physical plan.
     ///
     /// Scans of files and of memory tables get an identity, so that their columns can be cached;
     /// every other plan, and a scan with a limit, is anonymous.

@@ -1,4 +1,4 @@
-//! What trees leave and prices decide, whatever the algorithms are for.
+//! The choice among the algorithms that a decision tree proposes, by price.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use warpline_gpu::machine::Machine;
 
 use super::price::{Price, ms};
 
-/// What the tree leaves is left only for a price this much lower.
+/// Another algorithm must be cheaper by this factor than the tree's proposal.
 pub(super) const LEAVE_TREE: f64 = 0.95;
 
-/// What a decision tree leaves: the algorithms at a leaf and the answers on the way.
+/// A leaf of a decision tree: its algorithms, and the answers on the path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf<A> {
-    /// To be priced.
+    /// The algorithms to price.
     pub algorithms: Vec<A>,
     /// Answers from the root on.
     pub path: Vec<&'static str>,
@@ -25,7 +25,7 @@ impl<A: fmt::Display> fmt::Display for Leaf<A> {
     }
 }
 
-/// What was chosen, and what it would have cost otherwise.
+/// The chosen algorithm and the prices of all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision<A> {
     /// The algorithm.
@@ -61,7 +61,7 @@ pub(super) fn cheapest<A: Copy>(priced: &Priced<A>, of: &dyn Fn(A) -> bool) -> O
         .min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
-/// The choice of `algorithm`, because of `why`, beside its rivals.
+/// The choice of `algorithm` for the reason `why`, with its rivals.
 pub(super) fn decision<A: Copy + PartialEq + fmt::Display>(
     algorithm: A,
     priced: &Priced<A>,

@@ -1,4 +1,4 @@
-//! Which algorithm groups and aggregates: the decision tree of the paper, and prices where it leaves a choice.
+//! Choice of the group-by algorithm: the decision tree of the paper, and prices where it leaves a choice.
 //!
 //! The algorithms: states of a handful of groups in each thread's registers ([`GroupAlgorithm::Private`]), a
 //! table of states a block in shared memory ([`GroupAlgorithm::Shared`]), one in device memory
@@ -39,12 +39,12 @@ use crate::config::GroupSetting;
 pub use self::model::encoding_saves;
 use self::model::{Model, widths};
 
-/// What is to be grouped. Widths in bytes; rows and groups are estimates.
+/// A group-by to choose an algorithm for. Widths in bytes; rows and groups are estimates.
 #[derive(Debug, Clone, Default)]
 pub struct GroupWorkload {
     /// Rows that reach the aggregation, by estimate.
     pub rows: f64,
-    /// Rows that may reach it at most; the estimate again where this is less.
+    /// Upper bound of those rows; the estimate where it is less.
     pub most_rows: f64,
     /// Groups.
     pub groups: f64,
@@ -52,7 +52,7 @@ pub struct GroupWorkload {
     pub key_bytes: u32,
     /// 64-bit words of the packed key in a hash table.
     pub key_words: u32,
-    /// Product of the key domains when all are small integer ranges or codes: groups have numbers without a table.
+    /// Product of the key domains when all are small integer ranges or codes: groups are numbered without a table.
     pub dense_domain: Option<u64>,
     /// Bytes of one group's states.
     pub state_bytes: u32,
@@ -61,25 +61,25 @@ pub struct GroupWorkload {
     /// 64-bit words that a row adds to (a sum of 128 bits has two, a count of 32 bits none); with neither `adds` nor
     /// `tests`, one a payload column.
     pub words: u32,
-    /// States of a row that are read and seldom written: extremes, and that there was a row.
+    /// States that a row reads and seldom writes: extremes, and whether there was a row.
     pub tests: u32,
-    /// Of those, cells that only tell whether a group has rows.
+    /// Of those, states that only tell whether a group has rows.
     pub telling: u32,
-    /// In device memory, keys are looked up in a hash table although they have a domain.
+    /// In device memory, a hash table is used although the keys have a domain.
     pub hashed: bool,
-    /// Some keys are so frequent that a table in shared memory stands in front of the one in device memory.
+    /// Some keys are so frequent that a table in shared memory precedes the one in device memory.
     pub hot: bool,
-    /// The rows lie in memory already and need not be written down, but for keys that are not packed there.
+    /// The rows are materialised already, except keys that are not packed there.
     pub in_place: bool,
     /// Width of each aggregated column.
     pub payload: Vec<u32>,
     /// Zipf exponent of the key; 0 for uniform keys.
     pub skew: f64,
-    /// The groups are wanted in the order of the keys.
+    /// The groups are needed in the order of the keys.
     pub must_sort: bool,
-    /// An aggregate takes each value of its argument once a group.
+    /// Some aggregate is DISTINCT.
     pub distinct: bool,
-    /// Rows come in the order of the key: runs are added up before they reach a table.
+    /// Rows arrive in key order: runs are combined before they reach a table.
     pub clustered: bool,
     /// Rows that are too many for device memory come in parts.
     pub in_parts: bool,
@@ -119,7 +119,7 @@ pub fn price(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine) ->
     })
 }
 
-/// Most groups whose states a thread keeps in registers when that is asked for.
+/// Most groups whose states a thread keeps in registers when the setting forces it.
 const FORCED_PRIVATE_GROUPS: u64 = 16;
 /// … and 32-bit registers for them.
 const FORCED_PRIVATE_REGISTERS: u64 = 160;
@@ -180,7 +180,7 @@ pub fn obstacle(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine)
     }
 }
 
-/// Bits by which rows are partitioned so that the groups of a partition fit a table in shared memory.
+/// Bits to partition rows by, so that the groups of a partition fit a table in shared memory.
 pub fn partition_bits(groups: f64) -> f64 {
     /// Groups of a partition to aim at.
     const GROUPS: f64 = 1024.0;
@@ -251,11 +251,11 @@ pub fn decision_tree(w: &GroupWorkload, machine: &Machine) -> Leaf<GroupAlgorith
     Leaf { algorithms, path }
 }
 
-/// Aggregation by the pipeline itself is left only for a price this much lower: what it saves is certain, the
-/// estimates are not.
+/// An algorithm must be cheaper by this factor than fused aggregation, whose savings are certain while estimates are
+/// not.
 const LEAVE_FUSED: f64 = 0.95;
 
-/// The same for rows that have passed filters and joins: how many those are is an estimate as well.
+/// The same for rows that have passed filters and joins, whose number is an estimate as well.
 const LEAVE_FUSED_BEHIND_FILTERS: f64 = 0.75;
 
 /// Chooses the algorithm for `w`.
@@ -289,7 +289,7 @@ pub fn choose_group(
     decision(algorithm, &priced, &why, machine)
 }
 
-/// What the tree and prices come to, and the path.
+/// The choice of tree and prices, and the path.
 fn by_tree_and_price(
     fused: Option<GroupAlgorithm>,
     w: &GroupWorkload,

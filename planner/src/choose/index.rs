@@ -1,4 +1,4 @@
-//! What stands behind the build side of a join: an array over all possible keys, or a hash table.
+//! Choice of the index of a join's build side: an array over all possible keys, or a hash table.
 //!
 //! A perfect index (one place a possible key) answers a probe with one access and no comparison,
 //! and its bitmap of keys often stays in the L2 cache; it pays as long as the key range is not much
@@ -16,8 +16,8 @@ const TIMES_HASH: u64 = 16;
 /// … and this many bytes always.
 const ALWAYS: u64 = 64 << 20;
 
-/// The index for a build side. Where an algorithm without an index is asked for, a stage that looks rows up
-/// one by one still needs one: the one that `auto` takes.
+/// The index for a build side. Where the setting forces an algorithm without an index, a stage that probes row by row
+/// still needs one: the one that `auto` chooses.
 pub fn place(asked: JoinSetting, profile: &IndexProfile, budget: Budget) -> IndexChoice {
     let forced = match asked {
         JoinSetting::Force(algorithm) if algorithm.is_index() => Some(algorithm),
@@ -55,7 +55,7 @@ pub fn place(asked: JoinSetting, profile: &IndexProfile, budget: Budget) -> Inde
     }
 }
 
-/// Entries to expect; the bound is exact for an unfiltered table and loose for the rest.
+/// Expected entries; the bound is exact for an unfiltered table and loose otherwise.
 fn entries(profile: &IndexProfile) -> u64 {
     let expected = profile.estimate.saturating_add(profile.estimate / 2);
     expected.min(profile.max_entries).max(1)

@@ -1,4 +1,4 @@
-//! Which algorithm joins two relations: the decision tree of the paper, and prices where it leaves a choice.
+//! Choice of the join algorithm: the decision tree of the paper, and prices where it leaves a choice.
 //!
 //! The algorithms (Wu et al., "Efficiently Processing Joins and Grouped Aggregations on GPUs", SIGMOD 2025):
 //! an index over the build side that the probing pipeline looks into ([`JoinAlgorithm::Perfect`],
@@ -35,7 +35,7 @@ use super::decision::{Decision, LEAVE_TREE, Leaf, cheapest, decision, priced};
 use super::price::Price;
 use crate::config::JoinSetting;
 
-/// What is to be joined. Widths in bytes; rows and matches are estimates.
+/// A join to choose an algorithm for. Widths in bytes; rows and matches are estimates.
 #[derive(Debug, Clone, Default)]
 pub struct JoinWorkload {
     /// Rows of the build side, after its filters.
@@ -46,34 +46,34 @@ pub struct JoinWorkload {
     pub key_bytes: u32,
     /// Possible keys, when they are integers (or codes) of a known range.
     pub key_domain: Option<u64>,
-    /// Width of each column wanted of the build side.
+    /// Width of each column that consumers read of the build side.
     pub build_payload: Vec<u32>,
-    /// Width of each column kept of the probing side.
+    /// Width of each column that consumers read of the probe side.
     pub probe_payload: Vec<u32>,
-    /// Pairs to expect; of semi and anti joins, probing rows that go on.
+    /// Expected pairs; of semi and anti joins, probe rows that pass.
     pub matches: f64,
-    /// No two build rows have equal keys.
+    /// The build keys are unique.
     pub build_unique: bool,
     /// Zipf exponent of the probing side's key; 0 for uniform keys.
     pub skew: f64,
-    /// Only whether there is a match is wanted (semi, anti).
+    /// Only the existence of a match matters (semi, anti).
     pub existence: bool,
-    /// The probing rows come out of a pipeline, so that looking into an index on the way saves writing them down.
+    /// The probe rows come out of a pipeline, so that probing an index there saves materialising them.
     pub probe_streams_from_scan: bool,
-    /// The build rows lie in memory already: they need not be written down to be transformed.
+    /// The build rows are materialised already.
     pub build_in_place: bool,
-    /// The probing rows come in the order of the key: neighbours look into neighbouring places.
+    /// The probe rows arrive in key order: neighbours access neighbouring entries.
     pub probe_clustered: bool,
-    /// The build rows come in the order of the key: neighbours are entered at neighbouring places.
+    /// The build rows arrive in key order: neighbours are inserted at neighbouring places.
     pub build_clustered: bool,
-    /// Device memory for what the join keeps, in bytes. What has no room lies in host memory; partitioned sides are joined
-    /// pair by pair then. `None`: as much as the device has, and no way beyond.
+    /// Device memory for the state of the join, in bytes. The rest is in host memory; partitioned sides are then
+    /// joined pair by pair. `None`: all of the device's, without a limit.
     pub room: Option<f64>,
 }
 
-/// What of the shorter of two kinds of work that go on side by side does not hide behind the longer.
+/// Of two kinds of work that overlap, the share of the shorter one that is not hidden by the longer.
 const SHOWN: f64 = 0.4;
-/// … where a row looks for its slot first.
+/// … where a row first searches for its slot.
 const SHOWN_HASHED: f64 = 0.8;
 
 /// An algorithm's price for `w`; `None` when it is impossible ([`obstacle`] says why).
@@ -112,7 +112,7 @@ pub fn price(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> O
     })
 }
 
-/// Bytes that an algorithm keeps for `w` until all rows are joined: the index, or both sides.
+/// Bytes of the state of an algorithm for `w` until all rows are joined: the index, or both sides.
 pub fn state_bytes(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -> f64 {
     Model { w, machine }.state_bytes(algorithm)
 }
@@ -284,11 +284,11 @@ pub fn turning_ratio(passes: &[&[f64]], columns: f64, machine: &Machine) -> f64 
     extra / (columns * (unclustered - clustered)).max(f64::MIN_POSITIVE)
 }
 
-/// An index that is probed on the way is left only for a price this much lower: what it saves beyond the
-/// model (fused stages, no intermediate result) is certain, the estimates are not.
+/// A materialised join must be cheaper by this factor than an index that is probed in the pipeline: fusion saves what
+/// the model does not see, while estimates are uncertain.
 const LEAVE_INDEX: f64 = 0.85;
 
-/// The same where keys repeat in the index: its pairs are an intermediate result as well.
+/// The same where keys repeat in the index, whose pairs are an intermediate result as well.
 const LEAVE_PAIRS: f64 = 0.95;
 
 /// Chooses the algorithm for `w`.

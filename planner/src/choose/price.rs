@@ -1,4 +1,4 @@
-//! Prices: milliseconds by part, and what the parts are made of.
+//! Prices: milliseconds by phase, and their building blocks.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use warpline_gpu::machine::Machine;
 
 use super::zipf;
 
-/// What an algorithm is expected to take.
+/// The expected time of an algorithm.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Price {
     /// Milliseconds in all.
@@ -24,7 +24,7 @@ impl Price {
         self
     }
 
-    /// The same with two kinds of phases that go on side by side: of the shorter kind only `shown` counts.
+    /// The same with two phases that overlap: of the shorter one only the share `shown` counts.
     #[must_use]
     pub(super) fn side_by_side(mut self, one: &[&str], other: &[&str], shown: f64) -> Self {
         let sum = |names: &[&str]| names.iter().map(|name| self.part(name)).sum::<f64>();

@@ -1,9 +1,8 @@
-//! Where rows that are only filtered, computed and cut off are better off.
+//! Prices of fragments that only filter, compute and limit rows, on the device and on the CPU.
 //!
-//! Joins, groups and orders cost the CPU tens of nanoseconds for every row that they read, which is more than moving a row
-//! over the link ever costs: they go to the device whatever leaves it. A filter or an expression costs the CPU a few, so
-//! that what is left of the rows decides: the device scans at the speed of its memory, but brings back every row of the
-//! answer.
+//! Joins, groups and sorts cost the CPU tens of nanoseconds a row, more than moving a row over the link: they always
+//! go to the device. A filter or an expression costs the CPU a few nanoseconds, so the rows that remain decide: the
+//! device scans at the speed of its memory, but returns every row of the answer.
 
 use std::fmt;
 
@@ -16,41 +15,40 @@ use super::price::ms;
 use crate::rel::{RelKind, RelRef};
 use crate::stats::Estimator;
 
-/// A launch, the copy of its answer, the stream's synchronisation and the way through the plan's nodes, in milliseconds: as
-/// [`crate::config::DEFAULT_MIN_ROWS`] has it.
+/// A launch, the copy of its result, the stream's synchronisation and the overhead of plan nodes, in milliseconds:
+/// the same as for [`crate::config::DEFAULT_MIN_ROWS`].
 const RUN_MS: f64 = 0.1;
-/// Making a value of a column an Arrow value again on the host, from what the copy brought, in nanoseconds: one thread
-/// reads and writes it.
+/// Making an Arrow value on the host from the copied bytes, in nanoseconds of one core.
 const RETURN_NS: f64 = 3.0;
-/// Reading, encoding and copying a value into page-locked memory to make a column resident, in nanoseconds of one core.
+/// Reading, encoding and copying a value into page-locked memory, in nanoseconds of one core.
 const ENCODE_NS: f64 = 5.0;
-/// Decoding a value of a file, in nanoseconds of one core; batches in memory are there.
+/// Decoding a value of a file, in nanoseconds of one core; batches in memory need none.
 const DECODE_NS: f64 = 4.0;
-/// What each row costs DataFusion in a filter, in nanoseconds of one core: batches of 8,192 rows handed on, their selection made and
-/// the selected rows copied.
+/// The cost of a row in a filter of DataFusion, in nanoseconds of one core: passing batches of 8,192 rows, making the
+/// selection and copying the selected rows.
 const FILTER_NS: f64 = 8.0;
-/// An operator of an expression over a value in a batch, in nanoseconds of one core: a pass over memory that is in the caches.
+/// The cost of an operator on a value of a batch, in nanoseconds of one core: a pass over cached memory.
 const OPERATOR_NS: f64 = 2.0;
-/// A value through a function of floats.
+/// The cost of a function of floats on a value.
 const MATH_NS: f64 = 8.0;
-/// An operator that looks into a string: a comparison through offsets, or a search.
+/// The cost of an operator on a string: a comparison through offsets, or a search.
 const STRING_NS: f64 = 40.0;
-/// Queries that share the price of loading a column. Tables are loaded to be queried again, and a column that is scanned once
-/// is mostly scanned often; but a query that would pay only after thousands of others is left where it is.
+/// Queries that share the cost of loading a column. Tables are loaded to be queried again, and a column that is
+/// scanned once is mostly scanned often; a query that would pay only after thousands of others stays on the CPU.
 const QUERIES: f64 = 10.0;
 
-/// What one table of a fragment is to the device.
+/// The input of a fragment from one table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Traffic {
     /// Rows.
     pub(crate) rows: f64,
     /// Columns that are read.
     pub(crate) columns: f64,
-    /// Bytes of these columns as they lie, or would lie, on the device.
+    /// Bytes of these columns in the device's encoding.
     pub(crate) bytes: f64,
     /// They are resident.
     pub(crate) resident: bool,
-    /// They stay when the query is over.
+    /// They stay resident after the query.
     pub(crate) kept: bool,
     /// They come from files.
     pub(crate) files: bool,
@@ -66,7 +64,7 @@ pub(crate) struct Prices {
 }
 
 impl Prices {
-    /// Is the device the place?
+    /// Is the device cheaper?
     pub(crate) fn pays(&self) -> bool {
         self.device.ms < self.cpu
     }
@@ -83,8 +81,8 @@ impl fmt::Display for Prices {
     }
 }
 
-/// The prices of `rel` over tables of this traffic, on a host with `cores`. `None` where it joins, groups or orders: that is
-/// worth the way to the device.
+/// The prices of `rel` over these tables, on a host with `cores`. `None` where it joins, groups or sorts: that always
+/// goes to the device.
 pub(crate) fn prices(
     rel: &RelRef,
     estimator: &Estimator<'_>,
@@ -136,7 +134,7 @@ pub(crate) fn prices(
     })
 }
 
-/// Bytes of a value of a type as it leaves the device; of strings about.
+/// Bytes of a value of a type as it leaves the device; an estimate for strings.
 pub(crate) fn bytes_of(data_type: &arrow::datatypes::DataType) -> f64 {
     const STRING: f64 = 24.0;
     data_type
@@ -144,7 +142,7 @@ pub(crate) fn bytes_of(data_type: &arrow::datatypes::DataType) -> f64 {
         .map_or(STRING, |bytes| bytes as f64)
 }
 
-/// The share of its input that a limit without an order reads until it has its rows.
+/// The share of its input that a limit without an order reads.
 fn share_of_limit(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
     match &rel.kind {
         RelKind::Sort {
@@ -169,7 +167,7 @@ fn share_read(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
     below * share_of_limit(rel, estimator)
 }
 
-/// Nanoseconds of one core for what is computed, where `share` of the rows are wanted.
+/// Nanoseconds of one core for the computed columns, where `share` of the rows remain.
 fn computing(rel: &RelRef, estimator: &Estimator<'_>, share: f64) -> f64 {
     let share = share * share_of_limit(rel, estimator);
     let below: f64 = rel

@@ -1,9 +1,9 @@
-//! Tile or tree: the shape of the pipelines in which rows have many matches.
+//! Choice of the kernel shape, tile or tree, where a row can have many matches.
 //!
-//! Where an index is looked up and a row can have many matches, there are two ways on. *Tile*: the rows are written down
-//! with the ranges of their matches, the lengths of the ranges are summed up, and a second pipeline goes over the
-//! pairs, each of which finds its row by a binary search in the sums. *Tree*: the ranges stay in queues of warps, which
-//! balance them ([`TreeOptions`]); nothing is written down. Both are even however skewed the matches are.
+//! *Tile*: rows are materialised with the ranges of their matches, prefix sums number the matches, and a second
+//! pipeline runs over the pairs, each of which finds its row by binary search. *Tree*: the ranges stay in queues of
+//! warps, which balance them ([`TreeOptions`]); nothing is materialised. Both are balanced however skewed the matches
+//! are.
 //!
 //! On an H200 tiles win by a little: kernels of the 22 queries of JCC-H at scale 10 with skewed bindings take 19.5 ms with
 //! them and 22.3 ms with trees (`nifs_aws`) for every such join (at scale 30 Q18 is faster so), whose queues in shared memory
@@ -16,20 +16,20 @@ use warpline_gpu::graph::TreeOptions;
 
 use crate::config::{LoadBalance, WarplineConfig};
 
-/// Entries of a key, on average over entries, that a thread had better not go over alone.
+/// Average entries of a key, over entries, from which on a single thread should not visit them all.
 const MANY_ENTRIES: f64 = 64.0;
 
-/// How pipelines with many matches a row are asked to run.
+/// The setting of pipelines in which a row has many matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeChoice {
-    /// The setting `warpline.pipeline`, or what `warpline.load_balance` makes of it.
+    /// The setting `warpline.pipeline`, or the shape that `warpline.load_balance` implies.
     pub shape: PipelineShape,
-    /// How those run that are trees.
+    /// Options of trees.
     pub options: TreeOptions,
 }
 
 impl TreeChoice {
-    /// What the settings ask for.
+    /// The shape that the settings ask for.
     pub fn of(config: &WarplineConfig) -> Self {
         let (shape, balance) = match (config.pipeline, config.load_balance) {
             // To balance the work of trees in one way is to want trees.
@@ -48,13 +48,13 @@ impl TreeChoice {
         }
     }
 
-    /// Are the matches of a row to be followed in a tree, where going over pairs would do as well?
+    /// Should a tree follow the matches of a row, where pairs would do as well?
     pub fn follows_matches(&self) -> bool {
         self.shape == PipelineShape::Tree
     }
 
-    /// Are entries of which a key has `repeats`, on average over entries, to be gone over in a tree, where one thread
-    /// would go over all of a key?
+    /// Should a tree visit the entries of keys that repeat so often, where one thread would otherwise visit all
+    /// entries of a key?
     pub fn spreads(&self, repeats: f64) -> bool {
         match self.shape {
             PipelineShape::Tile => false,
@@ -63,7 +63,7 @@ impl TreeChoice {
         }
     }
 
-    /// Would one thread that goes over all entries of a key hold up the others?
+    /// Would one thread that visits all entries of a key delay the others?
     pub fn repeats_much(&self, repeats: f64) -> bool {
         repeats > MANY_ENTRIES
     }

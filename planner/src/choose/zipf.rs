@@ -1,4 +1,4 @@
-//! What a Zipf distribution does to caches and to counters: shares and collisions in closed form.
+//! Effects of a Zipf distribution on caches and counters: shares and collisions in closed form.
 //!
 //! Key `i` of `n` (from 1) has probability `i^-z / H(n, z)` with the generalised harmonic number
 //! `H(n, z) = sum of i^-z`, which is summed for the first keys and integrated for the rest.
@@ -34,8 +34,8 @@ fn tail(after: f64, to: f64, z: f64) -> f64 {
     }
 }
 
-/// What draws of `n` keys cost on average when one of the `k` most frequent that is not more frequent costs `cost(k)`; keys of
-/// about equal frequency are taken together.
+/// The average cost of a draw of `n` keys, when a draw of the `k`-th most frequent key costs `cost(k)`; keys of
+/// similar frequency are taken together.
 pub fn average(n: f64, z: f64, cost: impl Fn(f64) -> f64) -> f64 {
     const GROWTH: f64 = 4.0;
     let n = n.max(1.0);
@@ -62,15 +62,15 @@ pub fn hottest(n: f64, z: f64) -> f64 {
     1.0 / harmonic(n.max(1.0), z)
 }
 
-/// As many equally frequent keys would collide as often: the inverse of the sum of squared probabilities.
+/// The number of equally frequent keys that would collide as often: the inverse of the sum of squared probabilities.
 pub fn equal_keys(n: f64, z: f64) -> f64 {
     let n = n.max(1.0);
     let h = harmonic(n, z);
     (h * h / harmonic(n, 2.0 * z)).clamp(1.0, n)
 }
 
-/// The exponent with which two draws of `n` keys are equal with probability `collisions`, between 0 and 3; 0 as
-/// long as they are not twice as often as draws of equally frequent keys.
+/// The exponent, between 0 and 3, with which two draws of `n` keys are equal with probability `collisions`; 0 unless
+/// they are equal twice as often as draws of equally frequent keys.
 pub fn exponent(n: f64, collisions: f64) -> f64 {
     const MOST: f64 = 3.0;
     if n <= 1.0 || collisions * n < 2.0 {

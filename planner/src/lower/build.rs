@@ -1,4 +1,5 @@
-//! The build side of a join: an index over its rows, or rows for a join in memory, and the pairs that a probe finds.
+//! The build side of a join: an index, or rows for a partitioned or sort-merge join, and the pairs that a probe
+//! yields.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::rel::expr::{as_column, same, substitute_all};
 use crate::rel::{Join, RelKind, RelRef};
 use crate::stats::Proof;
 
-/// An index that has been built, and from what.
+/// An index that the graph has already, and what it was built from: joins of equal build sides share it.
 #[derive(Debug)]
 pub(super) struct Built {
     rel: RelRef,
@@ -30,31 +31,31 @@ pub(super) struct Built {
     unique: bool,
 }
 
-/// What an index is built for.
+/// How an index is built.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BuildSpec {
     pub(super) null_equal: bool,
     pub(super) track_matches: bool,
     pub(super) existence: bool,
     pub(super) algorithm: Algorithm,
-    /// Only rows with a key in this set are keyed_build, about so many.
+    /// Only rows with a key in this set are inserted, about so many.
     pub(super) reduced: Option<(ResultId, u64)>,
 }
 
-/// A left side whose entries are marked where the right side finds them.
+/// A build side whose entries the probe side marks.
 #[derive(Debug)]
 pub(super) struct MarkedBuild {
     pub(super) index: ResultId,
     /// No two entries have equal keys.
     pub(super) unique: bool,
-    /// Joined in memory.
+    /// Joined by partitions or by sorting, not by an index.
     pub(super) materialized: bool,
-    /// What entries have of the side's columns.
+    /// The columns of the side that entries carry.
     pub(super) payload: Vec<usize>,
 }
 
 impl Lowerer<'_> {
-    /// What it costs to build `build` and to probe it with `probe`, in units of a row streamed.
+    /// The cost of building `build` and probing it with `probe`, in units of a streamed row.
     pub(super) fn build_cost(&self, build: &Side<'_>, probe: &Side<'_>) -> f64 {
         let estimator = self.input.estimator;
         let rows = estimator
@@ -77,7 +78,8 @@ impl Lowerer<'_> {
                 .unique(side.rel, &keys, Proof::Plausible)
     }
 
-    /// As [`Self::assumed_unique`], in doubt about the side whose tables are larger: it refers to the other.
+    /// As [`Self::assumed_unique`]; if both sides could be unique, the one over smaller tables is, since foreign keys
+    /// are in the larger.
     pub(super) fn is_unique_side(&self, side: &Side<'_>, other: &Side<'_>) -> bool {
         if side.keys.is_empty() || !self.assumed_unique(side) {
             return false;
@@ -89,7 +91,7 @@ impl Lowerer<'_> {
             || estimator.base_rows(side.rel) < estimator.base_rows(other.rel)
     }
 
-    /// Has a run seen equal keys in a build of this name? Builds of one name share the verdict.
+    /// Has a run found duplicate keys in a build of this name? Builds of one name share the verdict.
     fn disproved(&self, side: &Side<'_>) -> bool {
         let name = build_name(side);
         self.input.duplicates.iter().any(|seen| {
@@ -104,8 +106,8 @@ impl Lowerer<'_> {
         self.stream(side.rel, &needed)
     }
 
-    /// Build the left side with a mark an entry, for the right side to set; `existence`: the marks are all that is wanted of
-    /// the pairs.
+    /// Build the left side with a mark for each entry, which the right side sets; with `existence` only the marks are
+    /// needed.
     pub(super) fn build_marked(
         &mut self,
         rel: &RelRef,
@@ -142,7 +144,7 @@ impl Lowerer<'_> {
         })
     }
 
-    /// An index over a side; true when it is taken to be unique.
+    /// An index over a side; true when its keys are assumed unique.
     pub(super) fn build(
         &mut self,
         side: &Side<'_>,
@@ -215,7 +217,7 @@ impl Lowerer<'_> {
         Ok((into, unique))
     }
 
-    /// The columns that a probe of `index` appends.
+    /// The columns that a probe of `index` appends: its payload.
     pub(super) fn payload_columns(&self, index: ResultId, outer: bool) -> Vec<ResultColumn> {
         self.results[index]
             .kind
@@ -228,8 +230,8 @@ impl Lowerer<'_> {
             .collect()
     }
 
-    /// Go on with every match of a probe: in the same pipeline, which becomes a tree, or by ending it and going over
-    /// the pairs. With `joined` both sides are joined in memory.
+    /// Continue with every match of a probe: in the same pipeline, which becomes a tree, or in a new pipeline over
+    /// the materialised pairs. `joined`: both sides are materialised anyway.
     pub(super) fn pairs(
         &mut self,
         mut open: OpenPipeline,
@@ -274,7 +276,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Names a build by what it holds and by its keys.
+/// Names a build after its relation and keys.
 fn build_name(side: &Side<'_>) -> String {
     let keys: Vec<_> = side
         .keys

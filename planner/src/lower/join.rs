@@ -16,13 +16,13 @@ use crate::stats::Proof;
 pub(super) struct Side<'a> {
     pub(super) rel: &'a RelRef,
     pub(super) keys: Vec<Expr>,
-    /// Columns that are needed above or by the residual condition.
+    /// Columns that operators above or the residual condition read.
     pub(super) needed: Columns,
-    /// Where its columns begin among those of the join.
+    /// Position of its first column in the join's output.
     pub(super) at: usize,
 }
 
-/// The sides of a join of which these columns are wanted.
+/// The sides of a join whose consumers read the columns `needed`.
 pub(super) fn sides<'j>(join: &'j Join, needed: &Columns) -> (Side<'j>, Side<'j>) {
     let n = join.left.columns.len();
     let mut all: Columns = needed.clone();
@@ -180,8 +180,8 @@ impl Lowerer<'_> {
         Ok(open)
     }
 
-    /// Give `open`, which has the columns of the probing side and now a payload behind its scope, the
-    /// columns of the join.
+    /// Turn the columns of `open`, those of the probe side, into the columns of the join, with the payload of the
+    /// build side appended to the scope.
     pub(super) fn append_payload(
         &self,
         open: &mut OpenPipeline,

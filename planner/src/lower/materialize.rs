@@ -1,4 +1,4 @@
-//! Which algorithm a join gets: its workload from the estimates, and what the choice means for the graph.
+//! Choice of the algorithm of each join: its workload from the estimates, and the effect of the choice on the graph.
 
 use arrow::datatypes::DataType;
 use warpline_gpu::algorithm::{JoinAlgorithm, MaterializedJoin};
@@ -11,18 +11,18 @@ use crate::config::JoinSetting;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef};
 
-/// A hash table takes the place of a perfect index for a price this much lower.
+/// A hash table replaces a perfect index when its price is lower by this factor.
 const CLEARLY: f64 = 0.8;
 
-/// The outcome of a choice: `join` when both sides are materialised, an index otherwise.
+/// The chosen algorithm: `join` when both sides are materialised, an index otherwise.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Algorithm {
     pub(super) join: Option<MaterializedJoin>,
-    /// Of the two indexes a hash table is clearly cheaper.
+    /// Of the two kinds of index, a hash table is clearly cheaper.
     pub(super) prefer_hash: bool,
     /// For EXPLAIN.
     pub(super) reason: String,
-    /// What it keeps exceeds_join_room the room in device memory.
+    /// Its state exceeds the join's share of device memory.
     pub(super) exceeds_room: bool,
     /// The price in milliseconds.
     ms: f64,
@@ -34,22 +34,22 @@ impl Algorithm {
     }
 }
 
-/// What is to be joined.
+/// A join to choose an algorithm for.
 pub(super) struct JoinRequest<'a> {
-    /// The join: its rows are the pairs, or rows that go on, to expect.
+    /// The join; its estimated rows are the pairs, or the rows that pass.
     pub(super) of: &'a RelRef,
     pub(super) build: &'a Side<'a>,
     pub(super) probe: &'a Side<'a>,
-    /// Columns wanted of the build side.
+    /// Columns of the build side that consumers read.
     pub(super) payload: &'a [usize],
-    /// No two build rows have equal keys.
+    /// The build keys are unique.
     pub(super) unique: bool,
-    /// Only whether there is a match is wanted.
+    /// Only the existence of a match matters.
     pub(super) existence: bool,
 }
 
 impl Lowerer<'_> {
-    /// Choose for one join.
+    /// Choose the algorithm of a join.
     pub(super) fn algorithm(&self, request: &JoinRequest<'_>) -> Algorithm {
         if request.build.keys.is_empty() {
             // Every row matches: there is nothing to partition or to sort by.
@@ -93,17 +93,17 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Where few different keys probe many build rows: the algorithm for those rows alone that have one of them, and how
-    /// many that are. A bitmap of the probing keys, made first, leaves out the others; what remains is a small index in
-    /// place of a large join in memory. `None` where that does not pay.
+    /// Reduce the build side by the probe keys: where few distinct keys probe many build rows, a bitmap of those keys
+    /// filters the build side first, and a small index replaces a large materialised join. The algorithm for the
+    /// remaining rows and how many they are; `None` where that does not pay.
     pub(super) fn reduced(
         &self,
         request: &JoinRequest<'_>,
         whole: &Algorithm,
     ) -> Option<(Algorithm, u64)> {
-        /// Of the build rows at most this share is left.
+        /// At most this share of the build rows remains.
         const SHARE: f64 = 0.25;
-        /// Only for a price this much lower: it depends on one more estimate.
+        /// The reduction must be cheaper by this factor, since it depends on one more estimate.
         const LEAVE_WHOLE: f64 = 0.8;
         let (build, probe) = (request.build, request.probe);
         let ([theirs], [ours]) = (build.keys.as_slice(), probe.keys.as_slice()) else {
@@ -163,8 +163,8 @@ impl Lowerer<'_> {
         Some((algorithm, rows.ceil() as u64))
     }
 
-    /// Choose for a join whose keys alone say what matches. A residual condition must be tested where an entry is looked
-    /// up, when rows without a match count too: such a join has an index.
+    /// Choose for a join that matches by keys alone. With a residual condition, outer and semi joins must test it
+    /// while an entry is probed, so they use an index.
     pub(super) fn algorithm_by_keys(&self, join: &Join, request: &JoinRequest<'_>) -> Algorithm {
         if join.residual.is_empty() {
             self.algorithm(request)

@@ -1,11 +1,10 @@
-//! From relational algebra to a graph of pipelines.
+//! Lowering of relational algebra to a graph of pipelines.
 //!
-//! Rows stream through filters, projections and probes of unique indexes; a pipeline is cut where
-//! rows must wait for all others: at the build side of a join, at groups, orders and unions, and
-//! where a row can have many matches (its matches are counted first, then enumerated).
+//! Rows stream through filters, projections and probes of unique indexes. A pipeline ends where rows must wait for
+//! all others: at the build side of a join, at groups, sorts and unions, and where a row can have many matches (they
+//! are counted first, then enumerated).
 //!
-//! What a projection computes is substituted into whatever reads it, so that only columns that are
-//! needed are ever written to memory.
+//! Projections are substituted into the expressions that read them, so only needed columns are ever materialised.
 
 mod build;
 mod join;
@@ -41,30 +40,30 @@ use crate::stats::Estimator;
 /// Positions of columns.
 type Columns = BTreeSet<usize>;
 
-/// The scan and the column of it that column `i` of a `Scan` is.
+/// Maps column `i` of a `Scan` to the scan that serves it and the column of that scan.
 type ScanColumn<'a> = dyn Fn(&RelKind, usize) -> Option<(usize, usize)> + 'a;
 
-/// What lowering starts from.
+/// The input of lowering.
 pub struct Lowering<'a> {
     /// The tables to scan.
     pub scans: &'a [ScanSource],
-    /// Which scan serves a table, and where a column of the table is among the scan's.
+    /// Which scan serves a table, and the position of a column among the scan's.
     pub scan_column: &'a ScanColumn<'a>,
-    /// Sizes.
+    /// Cardinalities.
     pub estimator: &'a Estimator<'a>,
     /// Builds that are known to have duplicate keys.
     pub duplicates: &'a HashSet<String>,
     /// The setting `warpline.join`.
     pub join: JoinSetting,
-    /// What prices are computed from.
+    /// The device's constants, for prices.
     pub machine: &'a Machine,
-    /// How rows with many matches are joined where an index is looked up.
+    /// How rows with many matches are processed where an index is probed.
     pub shape: TreeChoice,
     /// Indexes over whole tables are kept.
     pub keep_indexes: bool,
-    /// Joins in memory come in parts.
+    /// Whether materialised joins run in parts.
     pub parts: Parts,
-    /// Device memory for what a join keeps, in bytes.
+    /// Device memory for the state of one join, in bytes.
     pub join_room: f64,
 }
 
@@ -72,8 +71,8 @@ impl Lowering<'_> {
     /// The graph that computes `rel`, whose columns are those of `schema`.
     ///
     /// # Errors
-    /// The [`Reason`] why there is none, e.g. an expression that exceeds_join_room a kernel once projections
-    /// are substituted into it.
+    /// The [`Reason`] why there is none, e.g. an expression that becomes too large for a kernel once projections are
+    /// substituted into it.
     pub fn graph(&self, rel: &RelRef, schema: SchemaRef) -> Result<Graph, Reason> {
         let mut lowerer = Lowerer {
             input: self,
@@ -104,18 +103,18 @@ impl Lowering<'_> {
     }
 }
 
-/// The graph so far.
+/// The graph under construction.
 struct Lowerer<'a> {
     input: &'a Lowering<'a>,
     results: Vec<ResultSpec>,
     steps: Vec<Step>,
-    /// Relations that have been computed, by address; held so that the address stays theirs.
+    /// Relations that are computed already, by address; held so that no other relation takes the address.
     shared: HashMap<*const Rel, (RelRef, ResultId)>,
-    /// Indexes that have been built.
+    /// Indexes that are built already.
     builds: Vec<build::Built>,
-    /// How often each name has been given.
+    /// How often each name is in use.
     names: HashMap<String, usize>,
-    /// The state of a join exceeds_join_room its room in device memory.
+    /// The state of some join exceeds its share of device memory.
     exceeds_room: bool,
 }
 
@@ -124,14 +123,14 @@ struct Lowerer<'a> {
 struct OpenPipeline {
     source: Source,
     stages: Vec<Stage>,
-    /// Each column of the relation over the scope; those that were not asked for refer to nothing.
+    /// Each column of the relation over the scope; columns that no consumer reads refer to nothing.
     columns: Vec<Expr>,
     /// Columns of the scope.
     width: usize,
 }
 
 impl OpenPipeline {
-    /// All columns of a result, of which the relation's are the first.
+    /// All columns of a result, in its order.
     fn of_result(source: Source, columns: &[ResultColumn]) -> Self {
         Self {
             source,
@@ -154,7 +153,7 @@ impl OpenPipeline {
     }
 }
 
-/// References to columns that begin at `at` in a scope.
+/// References to columns whose scope begins at `at`.
 fn scope(columns: &[ResultColumn], at: usize) -> Vec<Expr> {
     columns
         .iter()
@@ -163,7 +162,7 @@ fn scope(columns: &[ResultColumn], at: usize) -> Vec<Expr> {
         .collect()
 }
 
-/// Stands for a column that nobody asked for.
+/// Stands for a column that no consumer reads.
 fn unused(column: &ResultColumn) -> Expr {
     Expr::column(usize::MAX, column.data_type.clone(), column.nullable)
 }
@@ -181,7 +180,7 @@ impl Lowerer<'_> {
         self.result_of(estimate, kind, estimate, name)
     }
 
-    /// A result of `estimate` rows that is made of `input` rows.
+    /// A result of `estimate` rows, made from `input` rows.
     fn result_of(&mut self, input: u64, kind: ResultKind, estimate: u64, name: String) -> ResultId {
         self.results.push(ResultSpec {
             kind,
@@ -192,7 +191,7 @@ impl Lowerer<'_> {
         self.results.len() - 1
     }
 
-    /// `name`, told apart from earlier ones.
+    /// `name`, made unique by a number.
     fn unique_name(&mut self, name: String) -> String {
         let count = self.names.entry(name.clone()).or_default();
         *count += 1;
@@ -211,7 +210,7 @@ impl Lowerer<'_> {
         }));
     }
 
-    /// The rows of `rel` with the columns `needed`, as they flow.
+    /// The pipeline that yields the rows of `rel` with the columns `needed`.
     fn stream(&mut self, rel: &RelRef, needed: &Columns) -> Result<OpenPipeline, Reason> {
         match &rel.kind {
             RelKind::Scan { columns, .. } => self.scan(rel, columns.len()),
@@ -351,7 +350,7 @@ impl Lowerer<'_> {
         Ok(into)
     }
 
-    /// All rows and columns of `rel` in a `Rows` or `Sorted` result, made once.
+    /// All rows and columns of `rel` in a `Rows` or `Sorted` result, computed once.
     fn materialize(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
         if let Some((_, id)) = self.shared.get(&Arc::as_ptr(rel))
             && !matches!(rel.kind, RelKind::Aggregate { .. })
@@ -379,7 +378,7 @@ impl Lowerer<'_> {
         Ok(into)
     }
 
-    /// All rows of `rel` into a `Rows` result.
+    /// Append all rows of `rel` to a `Rows` result.
     fn append(&mut self, rel: &RelRef, into: ResultId) -> Result<(), Reason> {
         // A union of unions appends to one result.
         if let RelKind::Union(inputs) = &rel.kind {
@@ -421,7 +420,7 @@ impl Lowerer<'_> {
         Ok(into)
     }
 
-    /// `rel` in a `Rows` result, never a `Sorted` one.
+    /// `rel` in a `Rows` result, never in a `Sorted` one.
     fn unsorted_rows(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
         if !matches!(rel.kind, RelKind::Sort { .. }) {
             return self.materialize(rel);
@@ -434,7 +433,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// A build that enters rows under keys.
+/// A build that inserts rows by their keys.
 fn keyed_build(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
     Build {
         keys,

@@ -64,8 +64,8 @@ impl Lowerer<'_> {
         Ok(open)
     }
 
-    /// Outer joins whose preserved left side is built: the right side probes and marks, and entries
-    /// without a mark follow. For a full join, right rows without a match follow too.
+    /// Outer joins that build the preserved left side: the right side probes and marks entries; unmarked entries
+    /// follow. In a full join, right rows without a match follow too.
     pub(super) fn preserve_build(
         &mut self,
         rel: &RelRef,

@@ -1,4 +1,4 @@
-//! The last steps: the fragment's rows with the columns of its schema, in its order.
+//! The last steps of a fragment: its rows with the columns of its schema, in its order.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl Lowerer<'_> {
         Ok(into)
     }
 
-    /// Projections over an order: the projected columns and the keys go into rows, which are sorted.
+    /// A projection over a sort: projected columns and sort keys become rows, which are sorted.
     fn ordered(
         &mut self,
         rel: &RelRef,

@@ -12,7 +12,7 @@ use crate::rel::expr::substitute_all;
 use crate::rel::{Join, JoinKind, RelRef};
 
 impl Lowerer<'_> {
-    /// Semi, anti and mark joins: look each left row up in an index over the right side.
+    /// Semi, anti and mark joins that probe an index over the right side with each left row.
     pub(super) fn probe_right(
         &mut self,
         rel: &RelRef,
@@ -79,20 +79,20 @@ impl Lowerer<'_> {
         Ok(open)
     }
 
-    /// Do keys of a side repeat so often, or is it asked for, that its entries are to be gone over in a tree?
+    /// Are keys of a side repeated so often, or a tree forced, that a tree visits its entries?
     fn spreads(&self, side: &Side<'_>) -> bool {
         self.input.shape.spreads(self.repeats(side))
     }
 
-    /// Entries of a key, on average over entries.
+    /// Average number of entries with the key of an entry.
     fn repeats(&self, side: &Side<'_>) -> f64 {
         self.input.estimator.repeats(side.rel, &side.keys)
     }
 
-    /// Is it cheaper to enter the left rows of a semi or anti join and to let the right ones mark them?
+    /// Is it cheaper to build the left side of a semi or anti join and to let the right side mark it?
     pub(super) fn left_is_smaller(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> bool {
-        /// Entering a row whose key repeats, and marking it in a tree, costs this many times what looking a unique key up
-        /// and having entered that does (on an H200 620 to 20 picoseconds); without a tree it is more.
+        /// Inserting a row whose key repeats and marking it in a tree costs this many times a probe of a unique key
+        /// (on an H200, 620 to 20 picoseconds); without a tree it is more.
         const OF_A_TREE: f64 = 32.0;
         let (l, r) = (
             self.input.estimator.rows(&join.left),
@@ -115,7 +115,7 @@ impl Lowerer<'_> {
         !join.on.is_empty() && l * factor < r
     }
 
-    /// Semi and anti joins from the small left side: the right side marks its entries.
+    /// Semi and anti joins that build the smaller left side: the right side marks its entries.
     pub(super) fn mark_left(
         &mut self,
         rel: &RelRef,

@@ -1,22 +1,22 @@
-//! Sideways information passing: filters of a build side reach the rows that probe it.
+//! Sideways information passing: filters of a build side are applied to the probe side.
 //!
-//! A build with several keys is a hash table that most probing rows miss at the price of a random access
-//! each. Where one of its keys was itself looked up in a small set while the build was made, as in
+//! A build with several keys is a hash table, and most probes that miss it cost a random access each. Where one of
+//! its keys was itself probed in a small set while the build was made, as in
 //!
 //! ```text
 //! index(partkey, suppkey) := scan partsupp | probe part*(partkey) on (ps_partkey) | build (ps_partkey, ps_suppkey)
 //! rows                    := scan lineitem | probe index on (l_partkey, l_suppkey)
 //! ```
 //!
-//! the same set is asked first on the probing side: `semi part* on (l_partkey)`. It drops only rows that
-//! the probe would drop, and for a dense key it is a bitmap that mostly lies in the cache.
+//! the probe side tests the same set first: `semi part* on (l_partkey)`. It drops only rows that the probe would
+//! drop, and for a dense key it is a bitmap that mostly stays in the cache.
 
 use warpline_gpu::expr::{Expr, Node};
 use warpline_gpu::graph::{
     Build, Graph, Pipeline, Probe, ProbeKind, ResultId, Sink, Source, Stage, Step,
 };
 
-/// Put semi probes in front of probes that they make cheaper.
+/// Insert semi probes before probes that they make cheaper.
 pub(super) fn pass_filters(graph: &mut Graph) {
     let mut changed = Vec::new();
     for (at, step) in graph.steps.iter().enumerate() {
@@ -44,7 +44,7 @@ pub(super) fn pass_filters(graph: &mut Graph) {
     }
 }
 
-/// The sets that the rows of `probe`, in step `at`, can be asked for first.
+/// The sets that the rows of `probe`, in step `at`, can be tested against first.
 fn filters(graph: &Graph, at: usize, probe: &Probe) -> Vec<Probe> {
     let drops_misses = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
     if !drops_misses || probe.keys.len() < 2 {
@@ -107,7 +107,7 @@ fn builder(graph: &Graph, at: usize, index: ResultId) -> Option<(&Pipeline, &Bui
     })
 }
 
-/// Does the set leave out some of the table it was made from: by a condition, or by looking up a set that does?
+/// Is the set a proper subset of its table, by a condition or by a probe of such a set?
 fn is_selective(graph: &Graph, at: usize, index: ResultId) -> bool {
     builder(graph, at, index).is_some_and(|(pipeline, _)| {
         !matches!(pipeline.source, Source::Scan(_))

@@ -1,9 +1,9 @@
-//! Joins in which rows without a match count and whose keys alone do not say what matches: conditions beside the keys, or keys of
-//! more bytes than partitions are made by.
+//! Outer, semi, anti and mark joins that test a condition on each pair: residual conditions, or keys too wide to
+//! partition.
 //!
-//! An index has such conditions tested where an entry is looked up. Where it exceeds_join_room its room, both sides are joined in
-//! memory by the keys, in parts if need be; the conditions are tested on the pairs, and those that pass mark the entries of the
-//! side whose rows are to be told apart. That is the left one; a full join does the same once more for the right one.
+//! An index tests such a condition while an entry is probed. Where the index exceeds its share of memory, both sides
+//! are joined by the keys, in parts if need be; the condition is tested on the pairs, and pairs that pass mark the
+//! entries of the left side. A full join does the same again for the right side.
 
 use datafusion::common::ScalarValue;
 use warpline_gpu::expr::Expr;
@@ -19,15 +19,15 @@ use crate::reason::Reason;
 use crate::rel::expr::{null, substitute_all};
 use crate::rel::{Join, JoinKind, RelRef};
 
-/// A join whose pairs are verified, and how they are found.
+/// A join that verifies pairs, and the algorithm that finds them.
 pub(super) struct VerifiedJoin {
-    /// By keys that partitions are made by.
+    /// The join by keys that can be partitioned.
     join: Join,
     algorithm: Algorithm,
 }
 
 impl Lowerer<'_> {
-    /// The join as one whose pairs are verified, where that is the way to do it in parts.
+    /// The join as one that verifies pairs, where that is the way to run it in parts.
     pub(super) fn verified_join(
         &self,
         rel: &RelRef,
@@ -75,7 +75,7 @@ impl Lowerer<'_> {
         in_parts.then_some(VerifiedJoin { join, algorithm })
     }
 
-    /// The rows of a join whose pairs are verified.
+    /// The rows of a join that verifies pairs.
     pub(super) fn verify_pairs(
         &mut self,
         rel: &RelRef,
@@ -142,7 +142,7 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Join two sides and mark those rows of the first that have a match; the pairs go to the result, if there is one.
+    /// Join two sides and mark the rows of the first that have a match; the pairs go to the result, if there is one.
     fn join_and_mark(
         &mut self,
         verified: &VerifiedJoin,
@@ -184,7 +184,7 @@ impl Lowerer<'_> {
         Ok(index)
     }
 
-    /// The rows of a side that were marked, or those that were not.
+    /// The rows of a side that are marked, or those that are not.
     fn entries(&self, index: ResultId, matched: bool, side: &Side<'_>) -> OpenPipeline {
         let found = self.payload_columns(index, false);
         let mut open = OpenPipeline::of_result(Source::Entries(index, matched), &found);

@@ -1,9 +1,8 @@
-//! Joins by keys of more bytes than partitions are made by: where their hash table exceeds_join_room its room, some of the keys
-//! are joined by, and the others verified on the pairs that these find. Joins in which rows without a match count go on in
-//! [`super::verified`].
+//! Joins whose packed key is too wide to partition: join on some keys, test the rest on each pair. Outer, semi, anti
+//! and mark joins continue in [`super::verify_pairs`].
 //!
-//! Those with most values are taken first, as many as fit: pairs that the others then leave out are few when keys name rows
-//! together (order and line, account and day). Where they would be many, the hash table stays.
+//! The keys with most distinct values are taken first, as many as fit, so that few pairs fail the test when keys
+//! identify rows together (order and line, account and day). Where many would fail, the join keeps its hash table.
 
 use arrow::datatypes::DataType;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
@@ -17,13 +16,13 @@ use crate::rel::expr::renumber;
 use crate::rel::{Join, RelRef};
 use warpline_gpu::algorithm::JoinAlgorithm;
 
-/// Bits of all keys that are partitioned: two words, less the codes that stand for no key.
+/// Bits of packed keys that can be partitioned: two words, less the codes reserved for NULL.
 const MOST_BITS: u32 = 126;
-/// Pairs that the taken keys may find for each row of both sides together.
+/// Pairs that the taken keys may yield for each row of both sides together.
 const MOST_PAIRS: f64 = 4.0;
 
 impl Lowerer<'_> {
-    /// The same inner join by fewer keys, where that is the way to do it in partitions.
+    /// The same inner join by fewer keys, where that is the way to run it in partitions.
     pub(super) fn wide_key_join(
         &self,
         rel: &RelRef,
@@ -41,17 +40,17 @@ impl Lowerer<'_> {
             .flatten()
     }
 
-    /// Does the user ask for look-ups in an index?
+    /// Does the setting force an index?
     pub(super) fn index_is_forced(&self) -> bool {
         matches!(self.input.join, JoinSetting::Force(how) if how.is_index())
     }
 
-    /// Have the keys more bits than partitions are made by?
+    /// Is the packed key too wide to partition?
     pub(super) fn is_wide(&self, left: &Side<'_>, right: &Side<'_>) -> bool {
         self.key_bits(left, right).iter().sum::<u32>() > MOST_BITS
     }
 
-    /// Bits of each key, on the side where it has more.
+    /// Bits of each key: those of the side where it is wider.
     fn key_bits(&self, left: &Side<'_>, right: &Side<'_>) -> Vec<u32> {
         let of = |(l, r)| self.bits(left.rel, l).max(self.bits(right.rel, r));
         left.keys.iter().zip(&right.keys).map(of).collect()
@@ -61,7 +60,7 @@ impl Lowerer<'_> {
         self.input.estimator.rows(side.rel)
     }
 
-    /// A join that takes each of its keys' pairs: by as many keys as fit, with the others as conditions beside them.
+    /// The join by as many keys as fit, with the others as residual conditions; for joins that yield all pairs.
     pub(super) fn join_on_some_keys(
         &self,
         join: &Join,
@@ -86,7 +85,7 @@ impl Lowerer<'_> {
         Some(partitionable)
     }
 
-    /// Does a hash table of the build side outgrow what a join may keep?
+    /// Does a hash table of the build side exceed the join's share of memory?
     pub(super) fn exceeds_join_room(
         &self,
         rel: &RelRef,
@@ -106,7 +105,7 @@ impl Lowerer<'_> {
         state > self.input.join_room
     }
 
-    /// The keys that are joined by, unless they would find too many pairs.
+    /// The keys to join on, unless they would yield too many pairs.
     fn keys_that_fit(&self, join: &Join, left: &Side<'_>, right: &Side<'_>) -> Option<Vec<usize>> {
         let bits = self.key_bits(left, right);
         let estimator = self.input.estimator;
@@ -138,7 +137,7 @@ impl Lowerer<'_> {
         (!taken.is_empty() && self.few_pairs(left, right, values)).then_some(taken)
     }
 
-    /// Does a join by keys of so many values find few enough pairs for others to be verified on each?
+    /// Do keys of so many distinct values yield few enough pairs to test each?
     fn few_pairs(&self, left: &Side<'_>, right: &Side<'_>, values: f64) -> bool {
         let (l, r) = (self.side_rows(left), self.side_rows(right));
         l * r / values.min(l.max(r)).max(1.0) <= MOST_PAIRS * (l + r)
@@ -154,7 +153,7 @@ impl Lowerer<'_> {
     }
 }
 
-/// Is equality of these keys what `=` says of their values?
+/// Is equality of the encoded keys the same as `=` of their values?
 fn comparable((left, right): &(Expr, Expr)) -> bool {
     let plain = |data_type: &DataType| {
         data_type.is_integer()

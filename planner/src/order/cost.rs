@@ -1,16 +1,15 @@
-//! What joins cost on the device, in bytes of memory traffic.
+//! Cost of joins on the device, in bytes of memory traffic.
 //!
-//! A random access beyond the L2 cache moves one sector of 32 bytes; one in the cache costs about as
-//! much as four bytes of a stream. A perfect index is asked for a bit first, and only keys that exist
-//! read their payload; a hash table reads the key and then the payload. Probes in the order of the
-//! keys read both in order.
+//! A random access beyond the L2 cache moves one sector of 32 bytes; one in the cache costs about as much as four
+//! streamed bytes. A perfect index tests a bit first, and only existing keys read their payload; a hash table reads
+//! the key and then the payload. Probes in key order read both sequentially.
 
 use crate::rel::RelRef;
 use crate::rel::expr::as_column;
 use crate::stats::{ColumnEstimate, Estimator};
 use warpline_gpu::expr::Expr;
 
-/// The L2 cache, less what streams through it.
+/// The L2 cache, less the share of streaming data.
 const CACHE: f64 = 40e6;
 /// Bytes of a sector.
 const SECTOR: f64 = 32.0;
@@ -33,7 +32,7 @@ pub(super) struct Index {
     unique: bool,
     /// Rows come in the order of the key.
     in_order: bool,
-    /// What building it costs when it is there already.
+    /// The cost of building it when it is kept already.
     kept: Option<f64>,
 }
 

@@ -3,8 +3,8 @@
 //! Two shapes of Yan and Larson's "Eager aggregation and lazy aggregation" (VLDB 1995), both without
 //! a second aggregation above:
 //!
-//! - [`pull_up`]: a table that only contributes values which follow from the grouping keys is joined to
-//!   the groups instead of to the rows. It may still drop groups, all rows of which it would have dropped.
+//! - [`pull_up`]: a table that only contributes values which follow from the grouping keys is joined to the groups
+//!   instead of to the rows. It may still drop groups, all rows of which it would have dropped.
 //! - [`group_join`]: `γ(L ⟕ R; k)` where `k` is unique in `L` and all calls are over `R` becomes
 //!   `L ⟕ γ(R)`: one group a left row, found by its key.
 

@@ -1,8 +1,8 @@
-//! EXISTS with a comparison: asked of the smallest and largest value of each key, not of every row.
+//! Rewrites EXISTS with a comparison to a join with the smallest and largest value of each key.
 //!
-//! `EXISTS (SELECT … FROM R WHERE R.k = L.k AND R.b <> L.a)` goes over the rows of `R` with the key of a row of `L` until
-//! one differs, or over the rows of `L` for each one of `R`. When a key has very many rows on both sides, that is their
-//! product. Some `b` of a group differs from `a` exactly when the smallest or the largest does:
+//! `EXISTS (SELECT … FROM R WHERE R.k = L.k AND R.b <> L.a)` visits the rows of `R` with the key of a row of `L`
+//! until one differs, or the rows of `L` for each one of `R`. When a key has very many rows on both sides, that is
+//! their product. Some `b` of a group differs from `a` exactly when the smallest or the largest does:
 //!
 //! ```text
 //! L ⋉ R on k where a <> b   =   L ⋉ γ(R; k; min(b), max(b)) on k where a <> min or a <> max
@@ -22,12 +22,12 @@ use crate::rel::expr::{columns, renumber};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
-/// Rows with the key of a row, on average over rows, from which on groups pay.
+/// Average rows with the key of a row from which on groups pay.
 const MANY: f64 = 64.0;
-/// … when rows that ask have keys in common.
+/// … when probe rows share keys.
 const SEVERAL: f64 = 2.0;
 
-/// `rel` with such joins asked of groups where keys repeat often.
+/// `rel` with such joins rewritten where keys repeat often.
 pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
     let inputs = rel
         .inputs()
@@ -44,7 +44,7 @@ pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
     }
 }
 
-/// Do the keys of both sides repeat so often that their rows had better not be gone over?
+/// Do the keys of both sides repeat so often that visiting their rows is too expensive?
 fn repeats(join: &Join, estimator: &Estimator<'_>) -> bool {
     let (ours, theirs): (Vec<Expr>, Vec<Expr>) = join.on.iter().cloned().unzip();
     // Rows of a key on one side only are gone over once.

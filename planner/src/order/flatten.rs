@@ -1,4 +1,4 @@
-//! Trees of inner joins as join graphs.
+//! Join graphs: trees of inner joins flattened to relations, equivalence classes and conditions.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ pub(super) struct Semi {
     pub(super) null_equal: bool,
 }
 
-/// A tree on its way: outputs and conditions over the leaves gathered so far.
+/// A tree being flattened: outputs and conditions over the leaves so far.
 #[derive(Default)]
 struct Gathered {
     leaves: Vec<RelRef>,
@@ -194,7 +194,7 @@ impl JoinGraph {
         renumber(expr, &|i| i - start)
     }
 
-    /// Put conditions where they belong: into relations, classes or the rest.
+    /// Assign conditions to relations, to classes, or to the rest.
     fn sort_conditions(&mut self, conditions: Vec<(Expr, bool)>) {
         let mut into: Vec<Vec<Expr>> = vec![Vec::new(); self.leaves.len()];
         for (condition, alone) in conditions {
@@ -275,7 +275,7 @@ impl JoinGraph {
         }
     }
 
-    /// Columns that something other than keys and single relations reads.
+    /// Columns read by anything but join keys and single relations.
     pub(super) fn read_outside(&self) -> BTreeSet<usize> {
         let semis = self
             .semis

@@ -1,8 +1,8 @@
-//! Grouping keys that follow from other keys.
+//! Functional dependencies among grouping keys: drops keys that follow from others.
 //!
-//! `GROUP BY o_orderkey, o_orderdate` has the groups of `GROUP BY o_orderkey` when `o_orderkey` is
-//! unique in its table: the rest is the same for all rows of a group and is carried along as "any
-//! value". Hashing and comparing fewer and narrower keys is what high-cardinality groups live on.
+//! `GROUP BY o_orderkey, o_orderdate` has the groups of `GROUP BY o_orderkey` when `o_orderkey` is unique in its
+//! table: the other keys are constant within a group and become ANY_VALUE aggregates. Fewer and narrower keys make
+//! high-cardinality groups cheaper.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! The order of joins, by cost.
+//! Join ordering by cost.
 //!
-//! Trees of inner joins are flattened into a join graph (`flatten`): relations, classes of equal
-//! columns, and conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones
-//! included (`search`); beyond ten relations a greedy search does. Semi and anti joins above such a
-//! tree move down to the relation whose rows they drop when they drop many.
+//! Trees of inner joins are flattened into a join graph (`flatten`): relations, classes of equal columns, and
+//! conditions. Dynamic programming over its subsets finds the cheapest tree, bushy ones included (`search`); beyond
+//! ten relations the search is greedy. Semi and anti joins above such a tree move down to the relation whose rows
+//! they drop when they drop many.
 //!
-//! What a tree costs is what the device does for it (`cost`): every relation is streamed once
-//! whatever the order, so only builds, probes and the expansion of many matches count.
+//! The cost of a tree is its work on the device (`cost`): every relation is streamed once in any order, so only
+//! builds, probes and the expansion of many matches count.
 
 mod cost;
 mod eager;
@@ -23,17 +23,17 @@ use crate::rel::rewrite::interned;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
-/// `rel` rewritten to what costs least: reduced aggregations, joins in a good order, few grouping keys.
+/// `rel` rewritten to the cheapest form: reduced aggregations, ordered joins, few grouping keys.
 ///
 /// # Errors
-/// When an expression outgrows a kernel once projections are substituted into it.
+/// When an expression becomes too large for a kernel once projections are substituted into it.
 pub fn optimize(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
     let rel = extremes::by_extremes(rel, estimator);
     let reduced = reduce::reduce(&rel, estimator);
     Ok(interned(&order(&reduced, estimator)?))
 }
 
-/// `rel` with its joins in a good order.
+/// `rel` with its joins ordered.
 fn order(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
     if let Some(graph) = flatten::flatten(rel)? {
         return graph.ordered(estimator);

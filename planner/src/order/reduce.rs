@@ -1,4 +1,4 @@
-//! Semi-join reduction of aggregations: groups that no row asks for are not computed.
+//! Semi-join reduction of aggregations: groups that no probe row needs are not computed.
 //!
 //! In `X ⋈ γ(R; k)` on `k`, where the groups are not preserved, only groups whose key occurs in `X`
 //! matter. When some small filtered table bounds the keys of `X`, a semi join with it goes below the
@@ -12,7 +12,7 @@ use crate::rel::expr::as_column;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
-/// Groups left, as a share of all, at which the semi join pays.
+/// Share of remaining groups at which the semi join pays.
 const PAYS: f64 = 0.5;
 
 /// `rel` with aggregations reduced.

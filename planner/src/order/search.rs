@@ -14,17 +14,17 @@ use crate::rel::expr::{as_column, columns, renumber};
 use crate::rel::{BuildSide, Join, JoinKind, Rel, RelRef};
 use crate::stats::{Estimator, Proof};
 
-/// Most relations for which all subsets are looked at.
+/// Most relations for exhaustive search.
 const MOST_EXHAUSTIVE: usize = 10;
 /// A semi join moves down when it keeps less than this share of the rows.
 const SELECTIVE: f64 = 0.7;
 
-/// Most relations of a graph in which builds are reduced, and most reductions that are tried.
+/// Most relations of a graph in which builds are reduced, and most reductions tried.
 const MOST_REDUCED: usize = 9;
 const MOST_TRIED: usize = 6;
 /// A relation that keeps less than this share of its table may reduce others.
 const FILTERED: f64 = 0.3;
-/// A reduction must save this much, for estimates are estimates.
+/// A reduction must save this much, since estimates are uncertain.
 const PAYS: f64 = 0.8;
 /// Bytes that streaming a filtered relation once more reads of a row.
 const STREAMED: f64 = 16.0;
@@ -420,7 +420,7 @@ impl Search<'_> {
         }
     }
 
-    /// What the last join of a tree costs.
+    /// The cost of the last join of a tree.
     fn cost(
         &self,
         (probe, p): (Set, &Plan),
@@ -455,8 +455,8 @@ impl Search<'_> {
             + index.expand(p.rows, pairs, self.bytes((p, probe), &[]))
     }
 
-    /// May the build side be taken to have no equal keys? When both sides could, it is the one whose
-    /// tables are smaller: the other refers to it.
+    /// May the build side be assumed unique? When both sides could be, the one over smaller tables is: foreign keys
+    /// are in the larger.
     fn unique(&self, (p, _): (&Plan, Set), (b, _): (&Plan, Set), on: &[(Expr, Expr)]) -> bool {
         let keys = |side: &Plan, build: bool| -> Option<BTreeSet<usize>> {
             let of = |pair: &(Expr, Expr)| {

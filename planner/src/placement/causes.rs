@@ -1,4 +1,4 @@
-//! What stays on the CPU and why, the cause before its consequences.
+//! Reasons why operators stay on the CPU, root causes before consequences.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use super::classify::{Classification, Kind};
 use super::report::CpuOperator;
 use crate::reason::{Rank, Reason};
 
-/// An operator with a reason of its own, and how deep in the plan it is.
+/// An operator with a reason of its own, and its depth in the plan.
 #[derive(Clone, Copy)]
 struct Cause<'a> {
     operator: &'a str,
@@ -15,8 +15,8 @@ struct Cause<'a> {
     depth: usize,
 }
 
-/// Every operator of a plan that stays on the CPU, equal ones counted together: first those that the device does not run,
-/// then those that it could run, then those that follow others; in each class the deepest in front.
+/// Every operator that stays on the CPU, equal ones counted together: first operators that the device does not run,
+/// then those that it could run, then consequences; within each class the deepest first.
 pub(super) fn cpu_operators(plan: &Classification) -> Vec<CpuOperator> {
     let mut found = Vec::new();
     let whole = cause(plan, 0);
@@ -28,14 +28,15 @@ pub(super) fn cpu_operators(plan: &Classification) -> Vec<CpuOperator> {
     found.into_iter().map(|f| f.operator).collect()
 }
 
-/// A line of the report and its place in it.
+/// A line of the report and its position.
 struct Found {
     rank: Rank,
     depth: usize,
     operator: CpuOperator,
 }
 
-/// The deepest operator of `node` and below that is a cause: one that the device does not run, else one that is not worth it.
+/// The deepest operator of `node` and below that is a root cause: one that the device does not run, else one that
+/// does not pay.
 fn cause(node: &Classification, depth: usize) -> Option<Cause<'_>> {
     let own = node.reason().map(|reason| Cause {
         operator: node.plan.name(),
@@ -88,7 +89,7 @@ fn collect(node: &Classification, depth: usize, whole: Option<Cause<'_>>, found:
     add(found, name, &reason, depth, true);
 }
 
-/// The scans whose rows reach the result as they are.
+/// The scans whose rows reach the result unchanged.
 fn scans(node: &Classification, depth: usize, found: &mut Vec<Found>) {
     if let Kind::Scan(reason) = &node.kind {
         add(found, node.plan.name(), reason, depth, true);

@@ -1,4 +1,4 @@
-//! What each operator of a plan is to the placement: fragment, tail, fallback or mere plumbing.
+//! Classification of each operator of a plan: fragment, tail, fallback or pass-through.
 
 use std::sync::Arc;
 
@@ -21,12 +21,12 @@ use crate::fragment::FragmentPlanner;
 use crate::reason::{Rank, Reason};
 use crate::rel::convert::{exchange, is_constant, own_reason, raw_aggregate};
 
-/// Where a plan is placed.
+/// What classification depends on beside the plan.
 pub(super) struct Surroundings<'a> {
     pub(super) config: &'a WarplineConfig,
     /// The device's constants, for prices.
     pub(super) machine: Arc<Machine>,
-    /// What is on the device.
+    /// The columns that are resident.
     pub(super) tables: Option<&'a TableCache>,
     /// Threads that DataFusion runs a query on.
     pub(super) cores: usize,
@@ -39,31 +39,31 @@ pub(super) enum Kind {
     Fragment(Arc<FragmentPlanner>),
     /// Moves, renames or concatenates rows.
     Plumbing,
-    /// Computes row by row or orders: harmless over a few rows that have left the device. Why the device does not, unless
-    /// that is for an operator below to say.
+    /// Computes row by row or sorts: cheap over the few rows that have left the device. The reason why the device
+    /// does not, unless an operator below is the cause.
     Tail(Option<Reason>),
-    /// Does real work. Why it is done on the CPU, unless that is for an operator below to say.
+    /// Does real work. The reason why the CPU does it, unless an operator below is the cause.
     Heavy(Option<Reason>),
-    /// Reads a table. Why the device does not, whatever is done with the rows.
+    /// Reads a table. The reason why the device does not.
     Scan(Reason),
     /// Yields constants or facts about the session.
     Constant,
 }
 
-/// An operator, what it is and what its rows are made of.
+/// An operator, its kind and the origin of its rows.
 #[derive(Debug)]
 pub(super) struct Classification {
     pub(super) plan: Arc<dyn ExecutionPlan>,
     pub(super) kind: Kind,
     pub(super) children: Vec<Classification>,
-    /// Rows of a table come out without having been on the device.
+    /// Yields rows of a table that have not been on the device.
     pub(super) table_rows: bool,
-    /// Rows of a fragment come out.
+    /// Yields rows of a fragment.
     pub(super) device_rows: bool,
 }
 
 impl Classification {
-    /// Classify `plan` from the root down; nothing below a fragment is looked at.
+    /// Classify `plan` from the root down; nothing below a fragment is visited.
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Self {
         let kind = kind_of(plan, at);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
@@ -94,8 +94,7 @@ impl Classification {
         }
     }
 
-    /// Why the operator cannot be on the device, or is better off where it is. What is done with the rows of a scan decides
-    /// whether that is worth it.
+    /// The reason why the operator is not on the device. For a scan, its consumers decide whether the device pays.
     pub(super) fn reason(&self) -> Option<&Reason> {
         match &self.kind {
             Kind::Tail(reason) | Kind::Heavy(reason) => reason.as_ref(),
@@ -170,8 +169,8 @@ fn kind_of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Kind {
     }
 }
 
-/// The fragment that computes what `plan` computes; otherwise the operator's own reason to stay on
-/// the CPU, none when an operator below it is in the way.
+/// The fragment that computes `plan`; otherwise the operator's own reason to stay on the CPU, or none when an
+/// operator below it is the cause.
 fn placed(
     plan: &Arc<dyn ExecutionPlan>,
     at: &Surroundings<'_>,

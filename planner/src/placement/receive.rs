@@ -1,4 +1,4 @@
-//! Fragments that another session has placed, placed again on the device at hand.
+//! Fragments of other sessions, placed again on the local device.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::error::PlannerError;
 use crate::fragment::FragmentPlanner;
 
 impl GpuPlacement {
-    /// Places a fragment that another session made of `original`, whatever the size of its tables: that session had reasons.
-    /// `tail` names the operators above it that run on the CPU.
+    /// Places a fragment that another session made of `original`, whatever the size of its tables, since that session
+    /// has decided. `tail` names the operators above it that run on the CPU.
     ///
-    /// The plan has one partition, as the operators above expect it of a fragment. Without a device it is the CPU's; what this
-    /// device does not run is as well, below a [`PlacementReportExec`] that says why.
+    /// The plan has one partition, as the operators above expect of a fragment. Without a device the CPU runs it; a
+    /// subtree that this device does not run stays on the CPU too, below a [`PlacementReportExec`] with the reason.
     ///
     /// # Errors
     /// [`PlannerError::NoDevice`] and [`PlannerError::Fallback`] where `config` requires a GPU; [`GpuError::DeviceLost`] then

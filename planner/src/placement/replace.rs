@@ -1,4 +1,5 @@
-//! Building the placed plan: fragment nodes in, with what operators above them rely on kept.
+//! Construction of the placed plan: fragment nodes are inserted, and partitioning and order that operators above rely
+//! on are restored.
 
 use std::sync::Arc;
 
@@ -31,10 +32,10 @@ pub(super) fn replace(
     .node(classification, &mut Vec::new(), false)
 }
 
-/// How fragments behave that are planned with `config`.
+/// The options of fragments planned with `config`.
 ///
 /// # Errors
-/// When the directory for spilled rows is none.
+/// When the directory for spilled rows cannot be used.
 pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
     Ok(FragmentOptions {
         require_gpu: config.require_gpu,
@@ -49,13 +50,13 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
 
 struct Replacement<'a> {
     runtime: &'a Arc<Runtime>,
-    /// Of a fragment that has no operators above it.
+    /// Options of a fragment without operators above it.
     options: FragmentOptions,
 }
 
 impl Replacement<'_> {
-    /// `tail`: operators between here and the root, or the next operator that is a fallback anyway.
-    /// `partitioned`: an operator above relies on the number of partitions.
+    /// `tail`: the operators between here and the root, or up to the next fallback. `partitioned`: an operator above
+    /// relies on the number of partitions.
     fn node(
         &self,
         node: Classification,
@@ -120,8 +121,8 @@ fn fragment_free(children: &[Classification]) -> bool {
         .all(|c| !matches!(c.kind, Kind::Fragment(_)) && fragment_free(&c.children))
 }
 
-/// `plan` with each descendant in `targets` exchanged for its replacement. Targets are children or,
-/// for two-phase aggregations, what lies below the partial phase.
+/// `plan` with each descendant in `targets` replaced. Targets are children or, for two-phase aggregations, the input
+/// of the partial phase.
 fn graft(
     plan: Arc<dyn ExecutionPlan>,
     targets: &[Arc<dyn ExecutionPlan>],
@@ -142,7 +143,7 @@ fn graft(
     replace_children_if_necessary(plan, children)
 }
 
-/// Does anything rely on how many partitions the children of `plan` have?
+/// Does anything rely on the number of partitions of the children of `plan`?
 fn relies_on_partitions(plan: &Arc<dyn ExecutionPlan>, above: bool) -> bool {
     let gathers = plan.is::<RepartitionExec>()
         || plan.is::<CoalescePartitionsExec>()
@@ -154,13 +155,13 @@ fn relies_on_partitions(plan: &Arc<dyn ExecutionPlan>, above: bool) -> bool {
     has_siblings(plan) || above
 }
 
-/// May `plan` take partitions of the same number of several children together?
+/// Does `plan` combine partitions of the same number of several children?
 fn has_siblings(plan: &Arc<dyn ExecutionPlan>) -> bool {
     plan.children().len() > 1 && !plan.is::<UnionExec>()
 }
 
-/// Siblings with keys in the same partition of each, where fragments have taken the place of some of their operators: those are
-/// partitioned by hash, and so must be the others.
+/// Repartition siblings that must agree on the partition of each key. Fragments in them are partitioned by hash, so
+/// the others must be too.
 fn together(
     before: &[Arc<dyn ExecutionPlan>],
     children: Vec<Arc<dyn ExecutionPlan>>,
@@ -180,9 +181,9 @@ fn together(
     children.into_iter().map(hashed).collect()
 }
 
-/// Are the rows in the partitions in which their table has them? DataFusion calls those of a directory for each value of a
-/// column hash partitions (`datafusion.optimizer.preserve_file_partitions`): of one key they are together, but not where its
-/// hash says.
+/// Do the rows keep the partitions of their files? DataFusion treats directories by column value as hash partitions
+/// (`datafusion.optimizer.preserve_file_partitions`): rows of one key are in one partition, but not in the one that
+/// the hash says.
 fn is_partitioned_by_source(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let children = plan.children();
     // Nobody relies on keys that are gone.
@@ -192,7 +193,7 @@ fn is_partitioned_by_source(plan: &Arc<dyn ExecutionPlan>) -> bool {
         && (children.is_empty() || children.into_iter().any(is_partitioned_by_source))
 }
 
-/// Give the fragment's one partition the partitioning of the operator it stands for; it has the order.
+/// Restore the partitioning of the replaced operator, since a fragment has one partition; the order is kept.
 fn restore(
     fragment: Arc<dyn ExecutionPlan>,
     original: &Arc<dyn ExecutionPlan>,
@@ -211,8 +212,8 @@ fn restore(
     Ok(Arc::new(RepartitionExec::try_new(fragment, partitioning)?))
 }
 
-/// Can the key still be computed? DataFusion leaves an [`UnKnownColumn`] where a projection dropped a column: rows are
-/// partitioned by it, but it satisfies no requirement and has no value.
+/// Can the key still be computed? DataFusion leaves an [`UnKnownColumn`] where a projection dropped a column: it
+/// describes the partitioning, but has no value.
 fn is_computable(key: &Arc<dyn PhysicalExpr>) -> bool {
     key.downcast_ref::<UnKnownColumn>().is_none() && key.children().into_iter().all(is_computable)
 }

@@ -1,4 +1,4 @@
-//! The node at the root of a placed plan that tells what runs where, and passes everything on.
+//! The root node of a placed plan: reports what runs where, and passes rows through.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct CpuOperator {
     pub reason: String,
     /// How many operators of the plan share name and reason.
     pub count: usize,
-    /// False for operators over a few rows that have left the device already.
+    /// False for operators over few rows that have left the device.
     pub fallback: bool,
 }
 
@@ -44,18 +44,18 @@ pub fn is_report(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<PlacementReportExec>() || node.is::<TimeLimitExec>()
 }
 
-/// Root of a plan that [`crate::GpuPlacement`] has seen; rows, partitions and order are its input's.
+/// Root of a plan that [`crate::GpuPlacement`] has processed; rows, partitions and order are its input's.
 #[derive(Debug)]
 pub struct PlacementReportExec {
     input: Arc<dyn ExecutionPlan>,
     device: String,
     cpu: Vec<CpuOperator>,
-    /// Why the plan may not run.
+    /// Why the plan must not run.
     refusal: Option<PlannerError>,
 }
 
 impl PlacementReportExec {
-    /// Report on `input`, of which `cpu` stays on the CPU and the rest runs on `device`.
+    /// Report on `input`, of which the operators `cpu` stay on the CPU and the rest runs on `device`.
     pub fn new(input: Arc<dyn ExecutionPlan>, device: String, cpu: Vec<CpuOperator>) -> Self {
         Self {
             input,
@@ -65,7 +65,7 @@ impl PlacementReportExec {
         }
     }
 
-    /// Report on `input`, which is not to run: EXPLAIN shows it, and executing it is the error.
+    /// Report on `input`, which must not run: EXPLAIN shows it, executing it returns the error.
     pub(super) fn refused(
         input: Arc<dyn ExecutionPlan>,
         device: String,
@@ -78,7 +78,7 @@ impl PlacementReportExec {
         })
     }
 
-    /// Why the plan may not run, with the settings that it was planned with.
+    /// Why the plan must not run, with the settings that it was planned with.
     pub fn refusal(&self) -> Option<&PlannerError> {
         self.refusal.as_ref()
     }

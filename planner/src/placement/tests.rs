@@ -1,4 +1,4 @@
-//! Placed plans: what stands where, what operators above rely on, and the report.
+//! Placed plans: positions of fragments, restored partitioning and order, and the report.
 
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::physical_plan::{ExecutionPlanProperties, collect};

@@ -1,4 +1,4 @@
-//! Which string columns of tables must come as dictionary codes.
+//! String columns that must be loaded as dictionary codes.
 //!
 //! Functions of one string column that the device runs on its bytes ([`bytes_supported`]) need none, and the
 //! short strings that some of them return can be grouped and ordered as they are. Everything else that
@@ -19,10 +19,10 @@ use crate::translate::is_string;
 /// Columns by table (its address) and position in the table.
 pub type Coded = HashSet<(*const ScanTable, usize)>;
 
-/// What a string is needed for.
+/// The use of a string.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
-    /// Grouped or ordered by: a short string that a function returns will do.
+    /// As a grouping or sort key: a short string that a function returns will do.
     Order,
     /// Codes of a dictionary.
     Codes,

@@ -1,16 +1,16 @@
-//! Relational algebra over device expressions: what a fragment computes, before anyone decides how.
+//! Relational algebra over device expressions: what a fragment computes, independent of algorithms.
 //!
 //! A [`Rel`] is made from a physical plan ([`convert`]), rewritten, put into a good order of joins
 //! with the statistics of the resident tables, and lowered to a graph of pipelines. Expressions of
 //! an operator refer to the columns of its input by position; those of a join to the columns of its
 //! left input, then of its right.
 
+pub mod anti_joins;
 pub mod codes;
 pub mod convert;
 pub mod display;
 pub mod expr;
 pub mod rewrite;
-pub mod unmatched;
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Rewrites that need no statistics: orders that nobody sees, tables that are scanned twice, and
-//! relations that occur twice.
+//! Rewrites without statistics: remove inner sorts, share scans of one table, share common subexpressions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,7 +8,7 @@ use warpline_gpu::pipeline::{Aggregate, AggregateCall};
 use super::expr::same;
 use super::{Join, Rel, RelKind, RelRef, ScanTable};
 
-/// `rel` without orders below its top: rows are in no order until they leave.
+/// `rel` without sorts below its top: rows have no order until they leave.
 pub fn without_inner_orders(rel: &RelRef) -> RelRef {
     match &rel.kind {
         RelKind::Project { input, .. } => rel.with_inputs(vec![without_inner_orders(input)]),
@@ -85,14 +84,14 @@ fn replaced(rel: &RelRef, replace: &impl Fn(&RelRef) -> Option<RelRef>) -> RelRe
     rel.with_inputs(inputs.collect())
 }
 
-/// `rel` with equal parts made one, so that they are computed once.
+/// `rel` with common subtrees shared, so that they are computed once.
 pub fn interned(rel: &RelRef) -> RelRef {
     Interner::default().intern(rel)
 }
 
 #[derive(Default)]
 struct Interner {
-    /// What has been seen, by a cheap fingerprint.
+    /// Relations seen so far, by a cheap fingerprint.
     seen: HashMap<(usize, usize), Vec<RelRef>>,
     /// By address, what each relation became; held so that addresses stay.
     known: HashMap<*const Rel, (RelRef, RelRef)>,

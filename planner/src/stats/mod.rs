@@ -1,4 +1,4 @@
-//! How many rows a relation has, and what its columns hold: estimates from resident tables.
+//! Cardinality estimation: rows of a relation and statistics of its columns, from resident tables.
 //!
 //! Base figures (rows, ranges, NULLs, distinct values) are exact; everything above them assumes
 //! uniform values, independent columns and keys that find their partners (Selinger et al., 1979,
@@ -24,15 +24,15 @@ use crate::config::IndexJoins;
 use crate::rel::expr::{as_column, columns};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
-/// The share of rows without a match where all are thought to have one.
+/// Minimum share of rows without a match, where all are estimated to have one.
 const LEAST_UNMATCHED: f64 = 0.05;
 
-/// What is known of the tables of a fragment.
+/// Statistics of the tables of a fragment.
 pub trait TableFacts {
     /// Rows of the table.
     fn rows(&self, table: &Arc<ScanTable>) -> f64;
 
-    /// Facts about a column, by its position in the table.
+    /// Statistics of a column, by its position in the table.
     fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics>;
 }
 
@@ -54,9 +54,9 @@ pub struct ColumnEstimate {
     pub range: Option<(f64, f64)>,
     /// Share of NULLs.
     pub nulls: f64,
-    /// Mean, of sums and counts of groups.
+    /// Mean, for sums and counts of groups.
     pub mean: Option<f64>,
-    /// Zipf exponent of how often values repeat; 0 for equally often.
+    /// Zipf exponent of value frequencies; 0 for uniform.
     pub skew: f64,
 }
 
@@ -72,12 +72,12 @@ impl ColumnEstimate {
     }
 }
 
-/// Computes estimates, each relation's once.
+/// Computes estimates, once for each relation.
 pub struct Estimator<'a> {
     facts: &'a dyn TableFacts,
-    /// Whether indexes over whole tables are there already.
+    /// Whether indexes over whole tables are kept.
     kept: IndexJoins,
-    /// Bytes that one of them may take.
+    /// Upper bound of bytes of one of them.
     index_room: u64,
     /// By address; the relation is held so that its address stays its own.
     known: RefCell<HashMap<*const Rel, (RelRef, Arc<Estimate>)>>,
@@ -94,8 +94,8 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// With indexes over whole tables there already, or made once for all queries to come, unless that is off; those
-    /// that take more than about `index_room` bytes are not kept.
+    /// With indexes over whole tables that exist already or are built once for later queries, unless the setting is
+    /// off; those of more than about `index_room` bytes are not kept.
     #[must_use]
     pub fn with_kept_indexes(self, kept: IndexJoins, index_room: u64) -> Self {
         Self {
@@ -105,9 +105,9 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// What building an index over `rel` by `keys` costs, with columns of `payload` bytes a row if they are known, when it is
-    /// one that is there already: nothing, or, where such indexes are to be used whatever they cost, less than anything else.
-    /// `None` when it must be built: also where one would take more than those that are kept may, whatever the setting.
+    /// The cost of building an index over `rel` by `keys`, with `payload` bytes a row if they are known, when it is a
+    /// kept one: nothing, or less than anything else where the setting forces kept indexes. `None` when it must be
+    /// built, also where it would be too large to keep, whatever the setting.
     pub fn kept_cost(&self, rel: &RelRef, keys: &[Expr], payload: Option<f64>) -> Option<f64> {
         /// Below any sum of costs.
         const PREFERRED: f64 = -1e18;
@@ -123,14 +123,14 @@ impl<'a> Estimator<'a> {
         (kept && fits()).then_some(cost)
     }
 
-    /// About the bytes of an index over `rel` by the columns `keys`: an array over all possible keys where these are few, else
-    /// a hash table, and its entries with columns of `payload` bytes.
+    /// Approximate bytes of an index over `rel` by the columns `keys`: an array over all possible keys where these
+    /// are few, else a hash table, and entries with `payload` bytes.
     fn index_bytes(&self, rel: &RelRef, keys: &[Expr], payload: Option<f64>) -> f64 {
         /// Bytes of a key, and of an entry's columns where they are not known yet.
         const ENTRY: f64 = 8.0;
         /// A place by key or a number of an entry.
         const NUMBER: f64 = 4.0;
-        /// Possible keys for each row up to which there is an array.
+        /// Possible keys for each row up to which the index is an array.
         const SPARSE: f64 = 16.0;
         let rows = self.rows(rel);
         let payload = payload.unwrap_or(ENTRY);
@@ -152,8 +152,8 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    /// Rows of `rel` that have the keys of a row, on average over its rows: what a look-up with a key that was drawn
-    /// from them finds. Much more than rows over distinct keys when some keys are frequent.
+    /// Average number of rows with the key of a row: the matches of a probe with a key drawn from the rows. Much more
+    /// than rows over distinct keys when some keys are frequent.
     pub fn repeats(&self, rel: &RelRef, keys: &[Expr]) -> f64 {
         let equal = keys.iter().map(|key| {
             let key = self.of_expr(rel, key);
@@ -196,7 +196,7 @@ impl<'a> Estimator<'a> {
         most
     }
 
-    /// True when rows of `rel` are streamed in the order of a column: its table is, and only probes follow.
+    /// True when rows of `rel` arrive in the order of a column: its table is sorted by it, and only probes follow.
     pub fn clustered(&self, rel: &RelRef, column: usize) -> bool {
         match &rel.kind {
             RelKind::Scan { table, columns } => columns

@@ -1,4 +1,4 @@
-//! Keys of two relations against each other: how skewed they are, and how many of one side's the other side has.
+//! Key overlap of two relations: skew, and the share of one side's keys that the other side has.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef, ScanTable};
 
 impl Estimator<'_> {
-    /// The Zipf exponent of a key: that of its most skewed column, 0 for keys of which nothing is known.
+    /// The Zipf exponent of a key: that of its most skewed column, 0 without statistics.
     pub fn skew(&self, rel: &RelRef, keys: &[Expr]) -> f64 {
         keys.iter()
             .map(|key| self.of_expr(rel, key).skew)

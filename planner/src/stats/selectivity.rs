@@ -1,4 +1,4 @@
-//! What share of the rows a condition keeps.
+//! Selectivity of conditions: the share of rows that pass.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::{ColumnEstimate, Estimate, of_expr};
 
-/// A comparison of which nothing is known (a third, as always).
+/// A comparison without statistics (a third, as usual).
 const UNKNOWN: f64 = 1.0 / 3.0;
-/// A pattern that is searched for in strings.
+/// A pattern match on strings.
 const LIKE: f64 = 0.1;
 /// Distinct values of a function of strings.
 const FEW: f64 = 30.0;

@@ -1,4 +1,4 @@
-//! Which columns tell the rows of a relation apart.
+//! Uniqueness of columns: functional keys of a relation.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::{Estimator, base};
 use crate::rel::expr::as_column;
 use crate::rel::{Join, JoinKind, RelKind, RelRef};
 
-/// How sure one must be that no two rows are equal in some columns.
+/// How certain a proof of uniqueness must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     /// It follows from exact facts.

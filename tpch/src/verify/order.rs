@@ -1,4 +1,4 @@
-//! What a query says about the order of its answer, and whether an answer obeys.
+//! The order that a query requires of its answer, and whether an answer obeys it.
 
 use arrow::array::{DynComparator, RecordBatch, make_comparator};
 use arrow::compute::SortOptions;

@@ -1,4 +1,4 @@
-//! Rows in a form that can be sorted and paired: exact columns as bytes, float columns as numbers.
+//! Comparable rows: exact columns as bytes, float columns as numbers.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! How good the planner's choice is: workloads drawn at random, each run by every algorithm that can and by `auto`.
+//! Quality of the planner's choices: random workloads, each run by every possible algorithm and by `auto`.
 //!
 //! `auto` is the planner's own choice, with the statistics that a load would have brought (see the benchmark `join`). The loss of a
 //! workload is the time of `auto` over that of the fastest run, less one. Recorded measurements can be judged again with

@@ -1,4 +1,4 @@
-//! Recorded measurements judged again, by what the present model would have chosen.
+//! Replay of recorded measurements: what the present model would have chosen.
 
 use warpline_gpu::machine::Machine;
 use warpline_gpu::synthetic::Returned;

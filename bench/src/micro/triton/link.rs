@@ -1,4 +1,4 @@
-//! What the link carries: one way, both ways at once, and in runs of few bytes.
+//! Bandwidth of the link: one way, both ways at once, and in short runs.
 
 use warpline_gpu::device::Stream;
 use warpline_gpu::memory::DeviceBuffer;

@@ -91,12 +91,12 @@ impl Run<'_> {
                         .frame
                         .control
                         .word_address(result, ControlWord::Overflow);
-                    primitives::radix_partition_apart(
+                    primitives::radix_partition_preallocated(
                         runtime, stream, &of, rooms, places, overflow,
                     )?;
                 }
                 (Order::Any, _) => {
-                    primitives::radix_partition_unordered(runtime, stream, &of, offsets)?;
+                    primitives::radix_partition_unstable(runtime, stream, &of, offsets)?;
                 }
                 (Order::Apart(rooms), None) => {
                     return Err(GpuError::Internal(format!("{rooms:?} without begins")));

@@ -13,7 +13,7 @@ use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::strides::{Scan, Span, Stride};
 use crate::exec::prepare::kernel::PreparedKernel;
 use crate::graph::ResultId;
-use crate::tables::Arrival;
+use crate::tables::LoadProgress;
 use crate::trace::Work;
 
 impl Run<'_> {
@@ -324,7 +324,7 @@ impl Run<'_> {
         }
     }
 
-    fn await_arrival(&mut self, arrival: &Arrival, end: u64) -> Result<bool> {
+    fn await_arrival(&mut self, arrival: &LoadProgress, end: u64) -> Result<bool> {
         let begin = Instant::now();
         let trace = self.frame.runtime.trace().filter(|_| !arrival.has(end));
         let _waits = trace.map(|trace| trace.thread(Work::Wait, "rows to come"));

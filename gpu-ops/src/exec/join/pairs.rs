@@ -58,7 +58,7 @@ impl Run<'_> {
             || bits.known != 0
             || hint.bits != bits
             || hint.largest.last == 0
-            || !primitives::parts_apart(moved(&parts), bits.bits)
+            || !primitives::can_preallocate(moved(&parts), bits.bits)
         {
             return None;
         }

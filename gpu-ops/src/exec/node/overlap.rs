@@ -1,7 +1,7 @@
 //! Runs over a table of which the first rows have come, while others are read.
 //!
 //! The tables of a fragment are loaded, the largest one last. When the loader offers that one as it is going to be
-//! ([`Arrival`]), the fragment is planned, compiled and run on a stream of its own: kernels go over it in strides, each as soon as
+//! ([`LoadProgress`]), the fragment is planned, compiled and run on a stream of its own: kernels go over it in strides, each as soon as
 //! its rows lie in their place. Before any row is delivered the run waits for the table, and is worth nothing when that turns
 //! out otherwise: then the fragment is run as if there had been no offer.
 
@@ -18,7 +18,7 @@ use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::bind::EarlyScan;
-use crate::tables::{Arrival, LoadFor, LoadedTable, WithdrawOnDrop};
+use crate::tables::{LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
 
 /// Plans are trees: whoever makes pipelines of them goes down as deep as they are.
@@ -47,7 +47,7 @@ impl FragmentRun {
             stream: stream.clone(),
             query: Some(Arc::clone(&self.query)),
         };
-        let load = async |scan: usize, arrival: Option<&Arc<Arrival>>| {
+        let load = async |scan: usize, arrival: Option<&Arc<LoadProgress>>| {
             let source = &scans[scan];
             let context = Arc::clone(&self.context);
             let (table, columns, codes) = (&source.table, &source.columns, &source.needs_codes);
@@ -64,7 +64,7 @@ impl FragmentRun {
         let Some(scan) = largest else {
             return Ok((tables, None));
         };
-        let (arrival, offer) = Arrival::new();
+        let (arrival, offer) = LoadProgress::new();
         let _withdraw = WithdrawOnDrop(Arc::clone(&arrival));
         let loading = async {
             let loaded = load(scan, Some(&arrival)).await;

@@ -13,7 +13,7 @@ use crate::exec::prepare::prepared::Prepared;
 use crate::exec::prepare::streamed::{ALIGNMENT, StreamedPart};
 use crate::memory::DeviceBuffer;
 use crate::runtime::Runtime;
-use crate::tables::Arrival;
+use crate::tables::LoadProgress;
 
 /// Strides on the device at a time, where memory is plenty: one is read, one has come, one is on its way.
 const SLOTS: u64 = 3;
@@ -101,7 +101,7 @@ pub(in crate::exec) struct Scan<'k> {
     rows: u64,
     stride: u64,
     /// Rows that are still to come.
-    arrival: Option<&'k Arrival>,
+    arrival: Option<&'k LoadProgress>,
 }
 
 /// Bytes of a slot for `rows` rows.

@@ -18,14 +18,14 @@ use crate::exec::prepare::streamed::StreamedPart;
 use crate::graph::Graph;
 use crate::memory::DeviceBuffer;
 use crate::runtime::Runtime;
-use crate::tables::{Arrival, LoadedTable};
+use crate::tables::{LoadProgress, LoadedTable};
 
 /// The scan whose table is still coming.
 #[derive(Debug, Clone)]
 pub(in crate::exec) struct EarlyScan {
     /// Its number.
     pub(in crate::exec) scan: usize,
-    pub(in crate::exec) arrival: Arc<Arrival>,
+    pub(in crate::exec) arrival: Arc<LoadProgress>,
 }
 
 /// Lookup tables begin at multiples of this in their buffer.

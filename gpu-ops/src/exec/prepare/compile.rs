@@ -14,8 +14,8 @@ use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, arranged_parts, si
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ProbeKind};
 use crate::primitives::{
-    Digits, PartitionJoin, UnorderedPart, compile_merge_join, compile_partition,
-    compile_partition_join, compile_partition_unordered,
+    Digits, PartitionJoin, UnstablePart, compile_merge_join, compile_partition,
+    compile_partition_join, compile_partition_unstable,
 };
 use crate::runtime::Runtime;
 
@@ -76,7 +76,7 @@ enum Builtin {
         digits: Digits,
         columns: Vec<u32>,
         bits: u32,
-        part: UnorderedPart,
+        part: UnstablePart,
     },
     /// Pairs of partitioned sides.
     PartitionJoin {
@@ -208,9 +208,9 @@ impl Builtins {
     /// What partitions keys and columns of these widths by `bits` bits in any order.
     fn of_unordered(&mut self, width: u32, digits: Digits, columns: Vec<u32>, bits: u32) {
         for part in [
-            UnorderedPart::Pass(0),
-            UnorderedPart::Pass(1),
-            UnorderedPart::Segments,
+            UnstablePart::Pass(0),
+            UnstablePart::Pass(1),
+            UnstablePart::Segments,
         ] {
             self.add(Builtin::Unordered {
                 width,
@@ -283,7 +283,7 @@ impl Builtin {
                 bits,
                 part,
             } => {
-                return compile_partition_unordered(runtime, width, digits, columns, bits, part);
+                return compile_partition_unstable(runtime, width, digits, columns, bits, part);
             }
             Self::PartitionJoin {
                 keys,

@@ -8,7 +8,7 @@ use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::places::Template;
 use crate::exec::prepare::streamed::StreamedPart;
 use crate::graph::ResultId;
-use crate::tables::Arrival;
+use crate::tables::LoadProgress;
 
 /// Strides of a table that comes while kernels go over it, if it has rows for so many: what is left to do when the last row has
 /// come is one of them.
@@ -67,7 +67,7 @@ pub(in crate::exec) struct PreparedKernel {
     /// Of a tree-shaped kernel.
     pub(in crate::exec) tree: Option<TreeLayout>,
     /// Rows of the table that it goes over are still to come.
-    pub(in crate::exec) arrival: Option<Arc<Arrival>>,
+    pub(in crate::exec) arrival: Option<Arc<LoadProgress>>,
     /// It fills an index that may be there already.
     pub(in crate::exec) covering: Option<Covering>,
     /// Rows of its result lie where they have their numbers in the source.

@@ -22,7 +22,7 @@ use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ResultId, Stage, Step};
 use crate::memory::{DeviceBuffer, SpillDirectory};
 use crate::runtime::Runtime;
-use crate::tables::{Arrival, LoadedTable};
+use crate::tables::{LoadProgress, LoadedTable};
 
 /// A compiled fragment. It refers to the resident columns by address but does not keep them: each
 /// run holds them, and asks [`Prepared::fits`] first.
@@ -67,7 +67,7 @@ pub(in crate::exec) struct Prepared {
 /// A table that is still coming.
 #[derive(Debug)]
 pub(in crate::exec) struct Early {
-    pub(in crate::exec) arrival: Arc<Arrival>,
+    pub(in crate::exec) arrival: Arc<LoadProgress>,
     /// Its rows.
     pub(in crate::exec) rows: u64,
 }

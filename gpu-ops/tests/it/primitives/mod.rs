@@ -1,6 +1,5 @@
 //! Hand-written kernels against host code, under every schedule of the emulator and on a GPU when asked.
 
-mod apart;
 mod calibrate;
 mod columns;
 mod groups;
@@ -9,12 +8,13 @@ mod join;
 mod large;
 mod pairs;
 mod partition;
+mod partition_preallocated;
+mod partition_unstable;
 mod runs;
 mod scan;
 mod sort;
 mod strings;
 mod tables;
-mod unordered;
 mod window;
 
 use std::sync::Arc;

@@ -9,10 +9,12 @@ use warpline_gpu::device::{DevicePtr, LaunchConfig};
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
     Digits, Keys, Partitioning, Payload, RowCount, keeps_hashes, radix_partition,
-    radix_partition_unordered,
+    radix_partition_unstable,
 };
 
-use super::{Machine, Numbers, SIZES, apart, assert_untouched, machines, unordered};
+use super::{
+    Machine, Numbers, SIZES, assert_untouched, machines, partition_preallocated, partition_unstable,
+};
 
 /// What is partitioned by what.
 #[derive(Clone)]
@@ -196,14 +198,14 @@ fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
         assert_untouched(machine, &offsets, (partitions + 1) * 4);
     }
     if case.keep_keys && case.bits.len() <= 17 {
-        unordered::check(machine, case, count);
-        apart::check(machine, case, count);
+        partition_unstable::check(machine, case, count);
+        partition_preallocated::check(machine, case, count);
         let bits = case.bits.len() as u32;
         if case.digits == Digits::Hash && keeps_hashes(case.width, case.payloads.len(), bits) {
             let mut kept = case.clone();
             kept.digits = Digits::KeptHash;
-            unordered::check(machine, &kept, count);
-            apart::check(machine, &kept, count);
+            partition_unstable::check(machine, &kept, count);
+            partition_preallocated::check(machine, &kept, count);
         }
     }
 }
@@ -469,7 +471,7 @@ fn what_does_not_exist_is_refused() {
             digits: Digits::KeptHash,
             bits: 0..1,
         };
-        unsafe { radix_partition_unordered(&machine.runtime, &machine.stream, &of, offsets) }
+        unsafe { radix_partition_unstable(&machine.runtime, &machine.stream, &of, offsets) }
     };
     for (width, offsets) in [(16, some), (8, None)] {
         let error = kept(width, offsets).unwrap_err();

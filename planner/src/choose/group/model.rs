@@ -1,4 +1,4 @@
-//! What grouping costs: milliseconds of each algorithm from rows, groups, widths, skew, and a device's constants.
+//! Price of each group-by algorithm from rows, groups, widths, skew, and the device's constants.
 
 mod regrouped;
 

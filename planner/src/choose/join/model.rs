@@ -1,4 +1,4 @@
-//! What joining costs: milliseconds of each algorithm from rows, matches, widths, skew, and a device's constants.
+//! Price of each join algorithm from rows, matches, widths, skew, and the device's constants.
 
 use warpline_gpu::machine::Machine;
 
@@ -13,13 +13,13 @@ pub(super) enum Transform {
     Sort,
 }
 
-/// Bytes written down cost this many bytes copied: a tile's rows are counted before they have a place.
+/// Cost of materialising a byte, in bytes copied: a tile counts its rows before it writes them.
 const WRITTEN: f64 = 1.3;
 
-/// Launches and waits of a pipeline that looks into an index.
+/// Launches and waits of a pipeline that probes an index.
 const LOOKING: f64 = 1.75;
 
-/// Bytes that memory moves at least.
+/// Smallest transfer of memory, in bytes.
 const SECTOR: f64 = 32.0;
 
 pub(super) struct Model<'a> {
@@ -87,7 +87,7 @@ impl Model<'_> {
         w.probe_rows * (warps - matched) * WAITS * 1e-9
     }
 
-    /// Bytes that stay until all rows are joined: the index, or both sides.
+    /// Bytes of state until all rows are joined: the index, or both sides.
     pub(super) fn state_bytes(&self, algorithm: JoinAlgorithm) -> f64 {
         match algorithm {
             JoinAlgorithm::Perfect => self.perfect_bytes(self.w.key_domain.unwrap_or(1) as f64),
@@ -103,15 +103,16 @@ impl Model<'_> {
         }
     }
 
-    /// What crosses the link because the state has only `room` bytes of device memory.
+    /// Traffic over the link when the state has only `room` bytes of device memory.
     ///
-    /// An access across the link costs as much as the 128 bytes that it could have carried (Lutz et al., SIGMOD 2022, section
-    /// 3.4: bandwidth grows with the bytes of an access up to a line); one that must come back before it goes on, as an
-    /// insertion does, some of these. Partitions are written and read back, but for those that stay on the device.
+    /// A random access across the link costs as much as the 128 bytes that it could have carried (Lutz et al., SIGMOD
+    /// 2022, section 3.4: bandwidth grows with the bytes of an access up to a line); one that must return before it
+    /// continues, as an insertion, several of these. Partitions are written and read back, except those that stay on
+    /// the device.
     pub(super) fn link(&self, algorithm: JoinAlgorithm, room: f64) -> f64 {
         const LINE: f64 = 128.0;
         const INSERTED: f64 = 4.0;
-        /// Of the room, the share of partitions that stay there; rows at work take the rest.
+        /// The share of the room for partitions that stay on the device; streaming rows take the rest.
         const KEPT: f64 = 0.7;
         /// Bits of a pass of a sort.
         const PASS: f64 = 8.0;
@@ -362,7 +363,7 @@ impl Model<'_> {
             Transform::Sort => machine.partition(rows, key, &payload(columns), bits),
             // Joins do not ask for an order within partitions.
             Transform::Partition => {
-                machine.partition_unordered(rows, key, &payload(columns), bits, moved)
+                machine.partition_unstable(rows, key, &payload(columns), bits, moved)
             }
         };
         let written = |rows: f64, columns: &[u32]| rows * (key + widths(columns).sum::<f64>());

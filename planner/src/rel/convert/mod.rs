@@ -1,8 +1,7 @@
-//! From a physical plan to relational algebra, or the operator that is in the way and why.
+//! Conversion of a physical plan to relational algebra, or the operator that prevents it and why.
 //!
-//! Every relation has the columns of the plan node that it stands for, in the same order. Exchanges
-//! between CPU threads vanish, and so do orders that nobody sees: rows on the device have none until
-//! they are sorted at the end.
+//! Every relation has the columns of its plan node, in the same order. Exchanges between CPU threads vanish, and so
+//! do inner sorts: rows on the device have no order until they are sorted at the end.
 
 mod aggregate;
 mod beside;
@@ -51,7 +50,7 @@ use crate::translate::{Scope, is_string, is_value, may_fault, translate};
 pub(crate) use aggregate::raw_aggregate;
 pub(crate) use scan::is_constant;
 
-/// The operator that keeps a plan off the device.
+/// The operator that prevents a fragment.
 #[derive(Debug, Clone)]
 pub struct Refusal {
     /// The operator.

@@ -1,4 +1,4 @@
-//! Orders and limits.
+//! Sorts and limits.
 
 use std::sync::Arc;
 

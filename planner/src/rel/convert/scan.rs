@@ -1,4 +1,4 @@
-//! Leaves of a plan: which tables a device can scan, and what a scan does besides.
+//! Scans: tables that the device can read, with the filters and projections pushed into them.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use warpline_gpu::tables::TableSource;
 use crate::reason::{Reason, refuse};
 use crate::rel::ScanTable;
 
-/// A leaf taken apart.
+/// A scan and the operators inside it.
 #[derive(Debug)]
 pub(super) struct TakenApart {
     /// The table.

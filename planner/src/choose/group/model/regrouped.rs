@@ -1,4 +1,4 @@
-//! What it costs to write rows down, to bring those of a group together, and to aggregate them then.
+//! Price of materialising rows, sorting or partitioning them by group, and aggregating them.
 
 use warpline_gpu::machine::Machine;
 

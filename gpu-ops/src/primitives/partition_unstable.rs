@@ -1,4 +1,4 @@
-//! Radix partitions of keys with payload columns, in any order within a partition.
+//! Unstable radix partitions of keys with payload columns: rows of a partition are in any order.
 
 use std::ops::Range;
 
@@ -26,14 +26,14 @@ const MOST_PASSES: u32 = 2;
 ///
 /// Up to 16 bits and 8 payload columns this takes a fifth less time than keeping the order; beyond, it is the stable
 /// partition, as it is without `offsets` (`u32`, `2^bits + 1`), which get the first place of every partition and the number
-/// of rows. Costs: see `partition_unordered.cu`.
+/// of rows. Costs: see `partition_unstable.cu`.
 ///
 /// # Errors
 /// As [`radix_partition`].
 ///
 /// # Safety
 /// As [`radix_partition`].
-pub unsafe fn radix_partition_unordered(
+pub unsafe fn radix_partition_unstable(
     runtime: &Runtime,
     stream: &Stream,
     of: &Partitioning<'_>,
@@ -87,27 +87,27 @@ pub(super) fn hashing(digits: Digits, width: u32, passes: usize) -> Vec<Hashing>
     }
 }
 
-/// What of [`radix_partition_unordered`] is compiled ahead, one at a time.
+/// What of [`radix_partition_unstable`] is compiled ahead, one at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UnorderedPart {
+pub enum UnstablePart {
     /// A pass, the first or the second.
     Pass(usize),
     /// What counts digits between the passes.
     Segments,
 }
 
-/// Compile a part of what [`radix_partition_unordered`] needs for `bits` bits of keys and payloads of these widths ahead of
+/// Compile a part of what [`radix_partition_unstable`] needs for `bits` bits of keys and payloads of these widths ahead of
 /// its use.
 ///
 /// # Errors
 /// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
-pub fn compile_partition_unordered(
+pub fn compile_partition_unstable(
     runtime: &Runtime,
     width: u32,
     digits: Digits,
     widths: &[u32],
     bits: u32,
-    part: UnorderedPart,
+    part: UnstablePart,
 ) -> Result<()> {
     if !applies(widths.len(), &(0..bits)) {
         return super::compile_partition(
@@ -116,12 +116,12 @@ pub fn compile_partition_unordered(
             digits,
             widths,
             0,
-            part != UnorderedPart::Segments,
+            part != UnstablePart::Segments,
         );
     }
     let passes = hashing(digits, width, split(&(0..bits)).len());
     match part {
-        UnorderedPart::Pass(pass) => {
+        UnstablePart::Pass(pass) => {
             let Some(hashing) = passes.get(pass) else {
                 return Ok(());
             };
@@ -134,7 +134,7 @@ pub fn compile_partition_unordered(
             };
             tile_kernel(runtime, shape).map(drop)
         }
-        UnorderedPart::Segments => {
+        UnstablePart::Segments => {
             let counted = counted_hashed(digits, width, passes.len());
             segment_kernel(runtime, "segment_digits", width, counted)?;
             super::compile_partition(runtime, width, digits, &[], 0, false)
@@ -242,7 +242,7 @@ impl<'a> Plan<'a> {
     /// All passes.
     ///
     /// # Safety
-    /// As [`radix_partition_unordered`].
+    /// As [`radix_partition_unstable`].
     unsafe fn run(&self, to: DevicePtr, offsets: DevicePtr) -> Result<()> {
         let (runtime, stream) = (self.runtime, self.stream);
         let hashing = hashing(self.by, self.width, self.digits.len());
@@ -418,7 +418,7 @@ impl<'a> Plan<'a> {
     /// One pass over all rows, which are in `segments` segments that may each end in a tile of their own.
     ///
     /// # Safety
-    /// As [`radix_partition_unordered`]; the arguments are those of the shape.
+    /// As [`radix_partition_unstable`]; the arguments are those of the shape.
     pub(super) unsafe fn pass(
         &self,
         hashing: Hashing,

@@ -1,9 +1,9 @@
-//! Columns that move between device and host memory: evicted, pushed out by a query's other needs, brought back.
+//! Migration of columns between device and host memory: eviction, demotion for other needs of a query, promotion.
 
 use std::sync::Arc;
 
 use super::cache::TableCache;
-use super::entries::{Place, Resident, TableKey, Wanted};
+use super::entries::{ColumnKey, Resident, TableKey, Wanted};
 use super::loaded::LoadedTable;
 use crate::column::{Column, ColumnRoom};
 use crate::device::Stream;
@@ -11,32 +11,32 @@ use crate::error::{GpuError, Result};
 use crate::memory::PressureHandler;
 
 /// A column taken out of the cache, where it was, and what it freed, in bytes.
-type Taken = (TableKey, Place, Resident, usize);
+type Taken = (TableKey, ColumnKey, Resident, usize);
 
 impl TableCache {
     /// Take columns out that nobody uses, least recently used first, until they make `bytes` bytes as `size` counts them.
     pub(super) fn take_idle(&self, bytes: usize, size: impl Fn(&Column) -> usize) -> Vec<Taken> {
         let mut state = self.state.lock();
-        let mut idle: Vec<(u64, TableKey, Place)> = Vec::new();
+        let mut idle: Vec<(u64, TableKey, ColumnKey)> = Vec::new();
         for (key, table) in &state.tables {
-            for (place, resident) in &table.columns {
+            for (at, resident) in &table.columns {
                 if is_idle(&resident.column) && size(&resident.column) > 0 {
-                    idle.push((resident.last_used, key.clone(), *place));
+                    idle.push((resident.last_used, key.clone(), *at));
                 }
             }
         }
-        idle.sort_by_key(|(last_used, _, place)| (*last_used, *place));
+        idle.sort_by_key(|(last_used, _, at)| (*last_used, *at));
         let mut taken = Vec::new();
         let mut freed = 0usize;
-        for (_, key, place) in idle {
+        for (_, key, at) in idle {
             if freed >= bytes {
                 break;
             }
             let table = state.tables.get_mut(&key);
-            if let Some(resident) = table.and_then(|table| table.columns.remove(&place)) {
+            if let Some(resident) = table.and_then(|table| table.columns.remove(&at)) {
                 let bytes = size(&resident.column);
                 freed += bytes;
-                taken.push((key, place, resident, bytes));
+                taken.push((key, at, resident, bytes));
             }
         }
         taken
@@ -69,7 +69,7 @@ impl TableCache {
                 return;
             }
         };
-        for (key, place, resident, bytes) in taken {
+        for (key, at, resident, bytes) in taken {
             if bytes > host.available() {
                 continue;
             }
@@ -77,7 +77,7 @@ impl TableCache {
                 Ok(column) => {
                     let mut state = self.state.lock();
                     if let Some(table) = state.tables.get_mut(&key) {
-                        table.columns.entry(place).or_insert(Resident {
+                        table.columns.entry(at).or_insert(Resident {
                             column: Arc::new(column),
                             ..resident
                         });
@@ -180,8 +180,8 @@ impl TableCache {
             else {
                 continue;
             };
-            if let Some(place) = table.place(*wanted)
-                && let Some(resident) = table.columns.get_mut(&place)
+            if let Some(at) = table.column_key(*wanted)
+                && let Some(resident) = table.columns.get_mut(&at)
             {
                 resident.column = Arc::clone(column);
             }

@@ -2,8 +2,8 @@
 
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Keys, Partitioning, Partitions, Payload, Rooms, RowCount, largest_partitions, parts_apart,
-    radix_partition_apart,
+    Keys, Partitioning, Partitions, Payload, Rooms, RowCount, can_preallocate, largest_partitions,
+    radix_partition_preallocated,
 };
 
 use super::partition::{Case, Column, columns, digit, keys_out, pack};
@@ -12,10 +12,10 @@ use super::{Machine, assert_untouched};
 /// Most places that a case is tried with.
 const MOST_PLACES: u64 = 1 << 16;
 
-/// What [`radix_partition_apart`] makes of a case that keeps its keys, and [`largest_partitions`] of its offsets.
+/// What [`radix_partition_preallocated`] makes of a case that keeps its keys, and [`largest_partitions`] of its offsets.
 pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let bits = case.bits.len() as u32;
-    if !parts_apart(case.payloads.len(), bits) || case.keys.is_empty() {
+    if !can_preallocate(case.payloads.len(), bits) || case.keys.is_empty() {
         return;
     }
     let label = format!(
@@ -167,7 +167,7 @@ fn make(machine: &Machine, case: &Case<'_>, count: RowCount, rooms: Rooms) -> Ma
     };
     let (runtime, stream) = (&machine.runtime, &machine.stream);
     let overflow = made.overflow.ptr();
-    unsafe { radix_partition_apart(runtime, stream, &of, rooms, places, overflow) }.unwrap();
+    unsafe { radix_partition_preallocated(runtime, stream, &of, rooms, places, overflow) }.unwrap();
     made
 }
 

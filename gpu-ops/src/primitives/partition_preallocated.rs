@@ -1,4 +1,4 @@
-//! Radix partitions in any order whose partitions have room of their own, so that nothing is counted before.
+//! Unstable radix partitions with preallocated room for each partition, so that nothing is counted first.
 
 use warpline_cuda::kernels::{
     CURSOR_STEP, Hashing, PartitionEndsArgs, PartitionLargestArgs, PartitionTileArgs,
@@ -6,13 +6,13 @@ use warpline_cuda::kernels::{
 };
 
 use super::partition::{Partitioning, check};
-use super::unordered::{DIGITS, Plan, applies, hashing};
+use super::partition_unstable::{DIGITS, Plan, applies, hashing};
 use super::{Digits, Keys, RowCount, fill, grid, launch, scratch};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
-/// Where the rows of partitions lie.
+/// The extents of partitions.
 #[derive(Debug, Clone, Copy)]
 pub struct Partitions {
     /// `u32*`: the first place of each.
@@ -46,7 +46,7 @@ pub struct Rooms {
     pub last: u32,
 }
 
-/// [`super::radix_partition_unordered`] for who knows from a time before how many rows the largest partitions have
+/// [`super::radix_partition_unstable`] for who knows from a time before how many rows the largest partitions have
 /// ([`largest_partitions`]): nothing is counted, which saves an eighth of the time (3.2 ms in place of 3.7 for both sides of
 /// 2^27 rows with row numbers, on an H200).
 ///
@@ -60,7 +60,7 @@ pub struct Rooms {
 /// # Safety
 /// As [`super::radix_partition`], with as many places in the targets as said above, and `2^bits` words in both arrays of
 /// `places`.
-pub unsafe fn radix_partition_apart(
+pub unsafe fn radix_partition_preallocated(
     runtime: &Runtime,
     stream: &Stream,
     of: &Partitioning<'_>,
@@ -81,11 +81,11 @@ pub unsafe fn radix_partition_apart(
         )));
     }
     // SAFETY: as above.
-    unsafe { plan.run_apart(of.to, rooms, places, overflow) }
+    unsafe { plan.run_preallocated(of.to, rooms, places, overflow) }
 }
 
 /// Raise `largest` (`u32[2]`) to the rows that the largest of `2^bits` partitions has, and the largest of the first pass of
-/// [`radix_partition_apart`]; `offsets` as of [`super::radix_partition`], by keys of `key_width` bytes.
+/// [`radix_partition_preallocated`]; `offsets` as of [`super::radix_partition`], by keys of `key_width` bytes.
 ///
 /// # Errors
 /// [`GpuError::Compile`], [`GpuError::Device`].
@@ -140,8 +140,8 @@ pub unsafe fn largest_partitions(
     }
 }
 
-/// Can [`radix_partition_apart`] split rows with so many columns by these bits?
-pub fn parts_apart(columns: usize, bits: u32) -> bool {
+/// Can [`radix_partition_preallocated`] split rows with so many columns by these bits?
+pub fn can_preallocate(columns: usize, bits: u32) -> bool {
     applies(columns, &(0..bits))
 }
 
@@ -149,8 +149,8 @@ impl Plan<'_> {
     /// All passes, each partition with room of its own.
     ///
     /// # Safety
-    /// As [`radix_partition_apart`].
-    unsafe fn run_apart(
+    /// As [`radix_partition_preallocated`].
+    unsafe fn run_preallocated(
         &self,
         to: DevicePtr,
         rooms: Rooms,

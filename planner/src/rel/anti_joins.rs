@@ -1,7 +1,8 @@
-//! Left joins of which only the rows without a match are wanted, written `… LEFT JOIN r ON l.k = r.k WHERE r.k IS NULL`: anti joins.
+//! Rewrites left joins of which only rows without a match remain (`… LEFT JOIN r ON l.k = r.k WHERE r.k IS NULL`) to
+//! anti joins.
 //!
-//! An anti join asks an index whether a key is there and carries nothing of the right side, and the order of joins knows where to put
-//! it, while a condition above a left join is tested on rows that the join has made.
+//! An anti join tests an index for the key and carries no columns of the right side, and join ordering can move it; a
+//! condition above a left join is tested on rows that the join has made.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where the buffers of columns lie: in device memory while there is room for them, else in host memory.
+//! Memory pools of columns: device memory while there is room, else host memory.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::memory::{DeviceBuffer, MemoryPool};
 
-/// Bytes of device memory that the columns of one query may take; what is beyond lies in host memory. Clones share them.
+/// Device memory that the columns of one query may take; columns beyond it are in host memory. Clones share the room.
 #[derive(Debug, Clone)]
 pub struct ColumnRoom {
     left: Arc<AtomicUsize>,
-    /// Columns in device memory that have their room already.
+    /// Columns in device memory that are counted already.
     held: Arc<[Arc<Column>]>,
 }
 
 impl ColumnRoom {
-    /// As much as the pool gives.
+    /// No limit but the pool's.
     pub fn unlimited() -> Self {
         Self::of(usize::MAX)
     }
@@ -32,9 +32,9 @@ impl ColumnRoom {
         }
     }
 
-    /// So many bytes, of which those of `columns` that lie in device memory get theirs first, in this order, as far as they go: they
-    /// stay where they are, and no other column is given their room. Others come only as long as columns take at most `most` bytes
-    /// together.
+    /// Room of `bytes` bytes, of which `columns` in device memory are counted first, in this order, as far as they
+    /// fit: they stay, and no other column takes their room. Other columns are admitted while all take at most `most`
+    /// bytes together.
     pub(crate) fn holding(
         bytes: usize,
         columns: impl IntoIterator<Item = Arc<Column>>,
@@ -56,12 +56,12 @@ impl ColumnRoom {
         }
     }
 
-    /// Has this column its room already?
+    /// Is this column counted already?
     pub(crate) fn holds(&self, column: &Arc<Column>) -> bool {
         self.held.iter().any(|held| Arc::ptr_eq(held, column))
     }
 
-    /// Take `bytes` bytes; false when there are fewer, which are left then.
+    /// Take `bytes` bytes; false, without effect, when fewer are left.
     pub(crate) fn take(&self, bytes: usize) -> bool {
         let order = Ordering::Relaxed;
         let taken = |left: usize| left.checked_sub(bytes);
@@ -77,18 +77,18 @@ impl ColumnRoom {
     }
 }
 
-/// The pools that hold columns, and how much of the first may be taken.
-pub struct Home<'a> {
+/// The pools for columns, and the room in device memory.
+pub struct ColumnPools<'a> {
     /// Device memory.
     pub device: &'a Arc<MemoryPool>,
-    /// Host memory that the device reaches; `None`: columns that device memory does not hold are an error.
+    /// Host memory that the device can access; `None`: columns that do not fit in device memory are an error.
     pub host: Option<&'a Arc<MemoryPool>>,
-    /// What may be taken of device memory.
+    /// The room in device memory.
     pub room: &'a ColumnRoom,
 }
 
-impl Home<'_> {
-    /// A buffer of `bytes` bytes whose contents are still to come, with zeros behind them up to the padding.
+impl ColumnPools<'_> {
+    /// A buffer of `bytes` bytes to be filled, zeroed behind them up to the padding.
     pub(super) fn allocate(
         &self,
         bytes: usize,
@@ -133,18 +133,18 @@ fn on_host(purpose: &str) -> String {
 }
 
 impl Column {
-    /// Does any of it lie in host memory?
+    /// Is any of it in host memory?
     pub fn is_in_host_memory(&self) -> bool {
         self.buffers().any(|buffer| buffer.is_host())
     }
 
-    /// Bytes that it takes of the budget of device memory, or of host memory.
+    /// Bytes charged to the budget of device memory, or of host memory.
     pub(crate) fn budget_bytes(&self, host: bool) -> usize {
         let mine = self.buffers().filter(|buffer| buffer.is_host() == host);
         mine.map(|buffer| buffer.capacity()).sum()
     }
 
-    /// A copy whose buffers all lie in `pool`, those that are there already shared. Waits for the copies.
+    /// A copy with all buffers in `pool`; buffers already there are shared. Waits for the copies.
     ///
     /// # Errors
     /// [`GpuError::OutOfDeviceMemory`] when the pool does not hold it; [`GpuError::Device`] from the copies.

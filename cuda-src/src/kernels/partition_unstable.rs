@@ -5,7 +5,7 @@ use crate::DevicePtr;
 use crate::kernel_args;
 
 kernel_args! {
-    /// Arguments of `partition_tile` (`partition_unordered.cu`).
+    /// Arguments of `partition_tile` (`partition_unstable.cu`).
     pub struct PartitionTileArgs {
         /// Keys, segment by segment.
         pub keys_in: DevicePtr as "const void*",
@@ -195,7 +195,7 @@ impl TileShape<'_> {
             flag(Hashing::In),
             flag(Hashing::Out),
             PartitionTileArgs::CUDA,
-            include_str!("../../cuda/partition_unordered.cu")
+            include_str!("../../cuda/partition_unstable.cu")
         )
     }
 }

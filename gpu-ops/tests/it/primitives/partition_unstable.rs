@@ -1,11 +1,11 @@
 //! Radix partitions in any order: the rows of each partition as a set, and where partitions begin.
 
-use warpline_gpu::primitives::{Keys, Partitioning, Payload, RowCount, radix_partition_unordered};
+use warpline_gpu::primitives::{Keys, Partitioning, Payload, RowCount, radix_partition_unstable};
 
 use super::partition::{Case, Column, columns, digit, keys_out, pack};
 use super::{Machine, assert_untouched};
 
-/// What `radix_partition_unordered` makes of a case that keeps its keys.
+/// What `radix_partition_unstable` makes of a case that keeps its keys.
 pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
     let rows = case.keys.len();
     let label = format!(
@@ -31,7 +31,7 @@ pub(super) fn check(machine: &Machine, case: &Case<'_>, count: RowCount) {
         bits: case.bits.clone(),
     };
     let (runtime, stream) = (&machine.runtime, &machine.stream);
-    unsafe { radix_partition_unordered(runtime, stream, &of, Some(offsets.ptr())) }.unwrap();
+    unsafe { radix_partition_unstable(runtime, stream, &of, Some(offsets.ptr())) }.unwrap();
 
     // Rows as bytes, one column behind the other.
     let whole = |sources: &[(&[u8], u32)]| -> Vec<Vec<u8>> {

@@ -1,12 +1,13 @@
-//! Lays the values of a column in their place while the rest of its table is still read.
+//! Columns preallocated before their table is read: each unit of rows is written at its final position while others
+//! are decoded.
 //!
-//! Where a share of the rows goes, and how wide its codes are, has to be known before the share comes. Of numbers the metadata
-//! of files says so: the number of rows and the range of the values. Of strings that repeat, the first share that comes shows
-//! a dictionary. Both are only expected to hold: every share is compared with them, and the whole column in the end. A column
-//! that turns out otherwise is laid out anew, so that nothing depends on what files say of themselves.
+//! The position of a unit and the width of its codes must be known before the unit is read. For numbers, the metadata
+//! of files has the number of rows and the range of values; for repeating strings, the first unit provides a
+//! dictionary. Both are expectations: every unit is checked against them, and the whole column at the end. A column
+//! that differs is built again, so nothing depends on what files claim.
 //!
-//! Once a share lies in its place, the column can be shown as it is expected to be: kernels may go over the rows that are there
-//! while others are read. What they rely on is compared with each share before its rows count, and in the end with the column.
+//! Once a unit is written, the expected column can be used: kernels may process the rows in place while others are
+//! read. Its properties are checked for each unit before its rows count, and at the end for the column.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,21 +22,21 @@ use super::assemble::Rows;
 use super::build::string_array;
 use super::chunk::{ChunkEncoder, Codes, Segment, Values};
 use super::distinct::{Count, Counter, expected_distinct};
-use super::home::{ColumnRoom, Home};
 use super::native::{Physical, frame, physical, unsigned_width, value_type};
+use super::pools::{ColumnPools, ColumnRoom};
 use super::sketch::Sketch;
 use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
 use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::DeviceBuffer;
 
-/// A dictionary of a first share with more strings than this is not expected to be that of the column.
+/// A dictionary of the first unit with more strings than this is not expected to be complete.
 const MOST_STRINGS: usize = 1 << 12;
-/// Bytes that are encoded before they are copied to device memory.
+/// Bytes encoded before they are copied to device memory.
 const WINDOW: usize = 8 << 20;
 
-/// A column of which shares are laid in their place as they come, in any order and on any threads.
-pub(crate) struct EarlyColumn {
+/// A column whose units are written at their final positions, in any order and on any threads.
+pub(crate) struct PreallocatedColumn {
     name: String,
     data_type: DataType,
     /// Rows of the table.
@@ -44,28 +45,28 @@ pub(crate) struct EarlyColumn {
     kind: Kind,
 }
 
-/// What is said of a column before any of its rows is read.
+/// What is known of a column before any of its rows is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Expectation {
-    /// Of numbers: where those that are not null lie.
+    /// Of numbers: the range of those that are not NULL.
     pub(crate) range: Option<(i128, i128)>,
     /// No row is NULL.
     pub(crate) whole: bool,
-    /// Of numbers: those of a share are not less than those of the share before, …
+    /// Of numbers: each unit begins at the largest value of the unit before, …
     pub(crate) sorted: bool,
-    /// … but greater.
+    /// … or above it.
     pub(crate) unique: bool,
 }
 
-/// What became of a share.
+/// The outcome of writing a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Laid {
-    /// Its rows lie in their place, as was expected of them.
-    Here,
-    /// Not all there is to know of its rows lies there: it is laid out at the end.
-    Later,
-    /// It is not what was expected: the column cannot be finished.
-    Otherwise,
+pub(crate) enum Written {
+    /// Its rows are in place, as expected.
+    InPlace,
+    /// Some property of the rows is only known at the end: the column is built then.
+    AtEnd,
+    /// It contradicts the expectation: the column cannot be finished.
+    Mismatch,
 }
 
 enum Kind {
@@ -79,17 +80,17 @@ struct Numbers {
     width: usize,
     base: i128,
     range: Option<(i128, i128)>,
-    place: EarlyBuffer,
+    place: PreallocatedBuffer,
     counter: Counter,
     sample: Mutex<Vec<i128>>,
     shown: Mutex<Shown>,
 }
 
-/// What the rows that lie in their place show of all of them.
+/// Properties of the rows in place.
 struct Shown {
     rows: usize,
     range: Option<(i128, i128)>,
-    /// All shares are said to be in order, and these are, …
+    /// All units are expected in order, and these are, …
     sorted: bool,
     /// … and repeat no value.
     unique: bool,
@@ -97,30 +98,30 @@ struct Shown {
 
 /// Strings.
 enum Text {
-    /// No share has come.
+    /// No unit has been read.
     Waiting,
-    /// A share showed this dictionary, and none had another string since.
+    /// A unit provided this dictionary, and none since had another string.
     Known(Arc<KnownText>),
-    /// Nothing is laid out before all of them are there.
+    /// Nothing is written before all units are read.
     Late,
 }
 
 struct KnownText {
     codes: HashMap<Vec<u8>, u32>,
     width: usize,
-    place: EarlyBuffer,
-    /// Rows that have been laid out.
+    place: PreallocatedBuffer,
+    /// Rows written so far.
     laid: AtomicUsize,
 }
 
 /// Memory for the data of a whole column.
-pub(super) struct EarlyBuffer {
+pub(super) struct PreallocatedBuffer {
     buffer: Arc<DeviceBuffer>,
-    /// What it takes of the room for columns, unless it stays.
+    /// Its share of the room for columns, returned unless the buffer is kept.
     taken: Option<(ColumnRoom, usize)>,
 }
 
-impl Drop for EarlyBuffer {
+impl Drop for PreallocatedBuffer {
     fn drop(&mut self) {
         if let Some((room, bytes)) = &self.taken {
             room.give(*bytes);
@@ -128,8 +129,8 @@ impl Drop for EarlyBuffer {
     }
 }
 
-impl EarlyBuffer {
-    fn new(bytes: usize, name: &str, home: &Home<'_>, stream: &Stream) -> Result<Self> {
+impl PreallocatedBuffer {
+    fn new(bytes: usize, name: &str, home: &ColumnPools<'_>, stream: &Stream) -> Result<Self> {
         let buffer = home.allocate(bytes, name, stream)?;
         let taken = home.host.is_some() && !buffer.is_host();
         Ok(Self {
@@ -138,13 +139,13 @@ impl EarlyBuffer {
         })
     }
 
-    /// The data of the column that it is for.
+    /// The buffer, now the data of its column.
     pub(super) fn keep(mut self) -> Arc<DeviceBuffer> {
         self.taken = None;
         Arc::clone(&self.buffer)
     }
 
-    /// Write the codes of `rows` from row `first` of the column on.
+    /// Write the codes of `rows` from row `first` of the column.
     fn write(
         &self,
         first: usize,
@@ -172,9 +173,9 @@ impl EarlyBuffer {
     }
 }
 
-/// What is left of a column once all shares have come.
-pub(super) enum Early {
-    /// Its data, and what its values are.
+/// A column after all units are read.
+pub(super) enum Preallocated {
+    /// Its data and encoding.
     Numbers {
         encoding: Encoding,
         data: Arc<DeviceBuffer>,
@@ -182,20 +183,20 @@ pub(super) enum Early {
         sketch: Sketch,
         sample: Vec<i128>,
     },
-    /// Its codes, by this dictionary.
+    /// Its codes and dictionary.
     Text {
         codes: HashMap<Vec<u8>, u32>,
-        place: EarlyBuffer,
+        place: PreallocatedBuffer,
     },
-    /// Nothing: it is to be laid out as if nothing had been expected.
+    /// Nothing: the column is built without expectations.
     Nothing,
 }
 
-impl EarlyColumn {
-    /// Room for `rows` rows of which this is expected; `None` when the column is better laid out once all of it is there. Blocks
-    /// where memory is short.
+impl PreallocatedColumn {
+    /// Memory for `rows` rows with these expectations; `None` when the column is better built at the end. Blocks
+    /// while memory is short.
     ///
-    /// Host memory until the column is finished: as [`Counter`] for numbers; strings keep what readers have made of them.
+    /// Host memory until the column is finished: as [`Counter`] for numbers; strings keep what readers have encoded.
     ///
     /// # Errors
     /// [`crate::GpuError::OutOfDeviceMemory`]; [`crate::GpuError::Unsupported`] for types without a device encoding.
@@ -205,7 +206,7 @@ impl EarlyColumn {
         name: &str,
         rows: usize,
         expected: Expectation,
-        home: &Home<'_>,
+        home: &ColumnPools<'_>,
         stream: &Stream,
     ) -> Result<Option<Self>> {
         let range = expected.range;
@@ -214,7 +215,7 @@ impl EarlyColumn {
             let floats = matches!(encoding, Encoding::Float { .. });
             let range = range.filter(|_| !floats);
             Ok(Kind::Numbers(Box::new(Numbers {
-                place: EarlyBuffer::new(rows * width, name, home, stream)?,
+                place: PreallocatedBuffer::new(rows * width, name, home, stream)?,
                 counter: Counter::new(range, rows),
                 sample: Mutex::default(),
                 shown: Mutex::new(Shown {
@@ -249,9 +250,9 @@ impl EarlyColumn {
         }))
     }
 
-    /// Lay out the rows of a share, which begin at row `first` of the table. Numbers are let go of then.
+    /// Write the rows of a unit, which begin at row `first` of the table, and release its numbers.
     ///
-    /// Each row may be laid out once. Blocks for the copies, and where memory is short.
+    /// Each row may be written once. Blocks for the copies, and while memory is short.
     ///
     /// # Errors
     /// [`crate::GpuError::OutOfDeviceMemory`] of strings, [`crate::GpuError::Device`] of the copies, and
@@ -260,11 +261,11 @@ impl EarlyColumn {
         &self,
         first: usize,
         segment: &mut Segment,
-        home: &Home<'_>,
+        home: &ColumnPools<'_>,
         stream: &Stream,
-    ) -> Result<Laid> {
+    ) -> Result<Written> {
         if first + segment.rows > self.rows {
-            return Ok(Laid::Otherwise);
+            return Ok(Written::Mismatch);
         }
         // Validity is laid out at the end.
         let nulls = segment.chunks.iter().any(|chunk| chunk.null_count > 0);
@@ -273,14 +274,14 @@ impl EarlyColumn {
             Kind::Text(text) => self.place_text(text, first, segment, home, stream)?,
         };
         Ok(match laid {
-            Laid::Here if nulls => Laid::Later,
+            Written::InPlace if nulls => Written::AtEnd,
             laid => laid,
         })
     }
 
-    /// The column as it is expected to be, with the memory in which its rows are laid out; `None` while not enough is known of
-    /// it. What costs depend on is concluded from the shares that lie there. All of it is to be compared with the column in the
-    /// end ([`Column::keeps`]).
+    /// The expected column, over the memory in which its rows are written; `None` while too little is known.
+    /// Statistics are extrapolated from the units in place. The final column must be compared with it
+    /// ([`Column::keeps`]).
     ///
     /// # Errors
     /// [`crate::GpuError::Unsupported`] when a dictionary outgrows its Arrow type.
@@ -326,7 +327,7 @@ impl EarlyColumn {
     fn column(
         &self,
         encoding: Encoding,
-        place: &EarlyBuffer,
+        place: &PreallocatedBuffer,
         statistics: ColumnStatistics,
     ) -> Column {
         Column {
@@ -344,15 +345,20 @@ impl EarlyColumn {
         text: &Mutex<Text>,
         first: usize,
         segment: &Segment,
-        home: &Home<'_>,
+        home: &ColumnPools<'_>,
         stream: &Stream,
-    ) -> Result<Laid> {
+    ) -> Result<Written> {
         let known = {
             let mut state = text.lock();
             if matches!(*state, Text::Waiting) {
                 *state = match KnownText::of(segment, self.rows) {
                     Some((codes, width)) => Text::Known(Arc::new(KnownText {
-                        place: EarlyBuffer::new(self.rows * width, &self.name, home, stream)?,
+                        place: PreallocatedBuffer::new(
+                            self.rows * width,
+                            &self.name,
+                            home,
+                            stream,
+                        )?,
                         codes,
                         width,
                         laid: AtomicUsize::new(0),
@@ -362,7 +368,7 @@ impl EarlyColumn {
             }
             match &*state {
                 Text::Known(known) => Arc::clone(known),
-                _ => return Ok(Laid::Later),
+                _ => return Ok(Written::AtEnd),
             }
         };
         let numbers = 0..segment.interner.len() as u32;
@@ -375,20 +381,20 @@ impl EarlyColumn {
                     .place
                     .write(first, known.width, &rows, Some(&vec![remap]), 0, stream)?;
                 known.laid.fetch_add(rows.len(), Ordering::Relaxed);
-                Ok(Laid::Here)
+                Ok(Written::InPlace)
             }
             _ => {
                 *text.lock() = Text::Late;
-                Ok(Laid::Later)
+                Ok(Written::AtEnd)
             }
         }
     }
 
-    /// What came of it, once every share was laid out; `None` when it is not as expected after all.
+    /// The final column, once every unit is written; `None` when it differs from the expectation.
     ///
     /// # Errors
     /// [`crate::GpuError::Internal`] when a thread panics.
-    pub(super) fn finish(self, range: Option<(i128, i128)>) -> Result<Option<Early>> {
+    pub(super) fn finish(self, range: Option<(i128, i128)>) -> Result<Option<Preallocated>> {
         match self.kind {
             Kind::Numbers(numbers) => {
                 if let Encoding::Integer { width, base } = numbers.encoding
@@ -397,7 +403,7 @@ impl EarlyColumn {
                     return Ok(None);
                 }
                 let (count, sketch) = numbers.counter.finish()?;
-                Ok(Some(Early::Numbers {
+                Ok(Some(Preallocated::Numbers {
                     encoding: numbers.encoding,
                     data: numbers.place.keep(),
                     count,
@@ -412,11 +418,11 @@ impl EarlyColumn {
                 };
                 let all = |known: &KnownText| known.laid.load(Ordering::Relaxed) == self.rows;
                 Ok(Some(match known.filter(all) {
-                    Some(known) => Early::Text {
+                    Some(known) => Preallocated::Text {
                         codes: known.codes,
                         place: known.place,
                     },
-                    None => Early::Nothing,
+                    None => Preallocated::Nothing,
                 }))
             }
         }
@@ -430,13 +436,13 @@ impl Numbers {
         first: usize,
         segment: &mut Segment,
         stream: &Stream,
-    ) -> Result<Laid> {
+    ) -> Result<Written> {
         let within =
             |(min, max): (i128, i128)| self.range.is_some_and(|r| r.0 <= min && max <= r.1);
         let integers = matches!(self.encoding, Encoding::Integer { .. });
         for chunk in &segment.chunks {
             if integers && !chunk.range.is_none_or(within) {
-                return Ok(Laid::Otherwise);
+                return Ok(Written::Mismatch);
             }
         }
         {
@@ -449,12 +455,12 @@ impl Numbers {
         }
         self.counter.add(&segment.chunks.iter().collect::<Vec<_>>());
         for chunk in &mut segment.chunks {
-            chunk.values = Values::Laid;
+            chunk.values = Values::Written;
         }
-        Ok(Laid::Here)
+        Ok(Written::InPlace)
     }
 
-    /// What is expected of a column of `rows` rows without nulls.
+    /// The expected statistics of a column of `rows` rows without NULLs.
     fn expected(&self, rows: usize) -> ColumnStatistics {
         let shown = self.shown.lock();
         let (sorted, unique) = (shown.sorted, shown.sorted && shown.unique);
@@ -480,7 +486,7 @@ impl Numbers {
 }
 
 impl Shown {
-    /// Another share lies there.
+    /// Another unit is in place.
     fn add(&mut self, rows: usize, share: &ColumnStatistics) {
         if rows == 0 {
             return;
@@ -496,7 +502,7 @@ impl Shown {
 }
 
 impl Column {
-    /// Is it what this expected column said: the same memory, the same encoding, no facts that do not hold?
+    /// Does the column match the expected one: same memory, same encoding, no expected property violated?
     pub(crate) fn keeps(&self, expected: &Self) -> bool {
         let encoded = match (&self.encoding, &expected.encoding) {
             (Encoding::Integer { width, base }, Encoding::Integer { width: w, base: b }) => {
@@ -529,7 +535,7 @@ impl Column {
 }
 
 impl KnownText {
-    /// The sorted dictionary of a share with the width of its codes, if it may be that of a column of `rows` rows.
+    /// The sorted dictionary of a unit with the width of its codes, if it may be that of a column of `rows` rows.
     fn of(segment: &Segment, rows: usize) -> Option<(HashMap<Vec<u8>, u32>, usize)> {
         let few = segment.interner.len() <= MOST_STRINGS.min(rows / 2);
         let chunks = &segment.chunks;
@@ -548,7 +554,7 @@ impl KnownText {
     }
 }
 
-/// Numbers that do not descend and of which none is null: the first, the last, and whether they all differ.
+/// The first and last of numbers that ascend and have no NULL, and whether they are all different.
 ///
 /// # Errors
 /// As [`range_of`].

@@ -1,4 +1,4 @@
-//! Where the columns of a table go while it is still read.
+//! Tables whose columns are preallocated: the memory of each column, and the position of each unit's rows.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use arrow::datatypes::FieldRef;
 
 use super::load::PackedUnit;
 use super::row_groups::Layout;
-use crate::column::{Column, ColumnRoom, EarlyColumn, Home, Laid, StringPolicy};
+use crate::column::{Column, ColumnPools, ColumnRoom, PreallocatedColumn, StringPolicy, Written};
 use crate::device::Stream;
 use crate::error::Result;
 use crate::memory::MemoryPool;
 
-/// The memory that columns may take, for threads that outlive whoever asked for them.
+/// The pools for columns, owned, for threads that outlive the request.
 #[derive(Clone)]
-pub(super) struct Homes {
+pub(super) struct SharedPools {
     pub(super) device: Arc<MemoryPool>,
     pub(super) host: Option<Arc<MemoryPool>>,
     pub(super) room: ColumnRoom,
 }
 
-impl Homes {
-    pub(super) fn home(&self) -> Home<'_> {
-        Home {
+impl SharedPools {
+    pub(super) fn column_pools(&self) -> ColumnPools<'_> {
+        ColumnPools {
             device: &self.device,
             host: self.host.as_ref(),
             room: &self.room,
@@ -30,26 +30,26 @@ impl Homes {
     }
 }
 
-/// Memory for the columns whose layout is expected, and where the rows of each unit go.
-pub(super) struct Places {
-    /// By column: `None` for those that are laid out at the end.
-    columns: Vec<Option<EarlyColumn>>,
+/// Preallocated columns, and the rows of each unit.
+pub(super) struct PreallocatedTable {
+    /// By column: `None` for those that are built at the end.
+    columns: Vec<Option<PreallocatedColumn>>,
     /// By unit.
     rows: Vec<Range<usize>>,
 }
 
-impl Places {
-    /// Room for columns of these fields, as far as their layout is expected; `None` when it is for none of them. Blocks where
-    /// memory is short.
+impl PreallocatedTable {
+    /// Memory for columns of these fields, as far as their layout is expected; `None` when it is for none. Blocks
+    /// while memory is short.
     ///
     /// # Errors
-    /// As [`EarlyColumn::new`].
+    /// As [`PreallocatedColumn::new`].
     pub(super) fn new(
         layout: &Layout,
         fields: &[FieldRef],
         policies: &[StringPolicy],
         table: &str,
-        homes: &Homes,
+        pools: &SharedPools,
         stream: &Stream,
     ) -> Result<Option<Self>> {
         let mut end = 0;
@@ -62,8 +62,8 @@ impl Places {
         let described = fields.iter().zip(policies).zip(&layout.columns);
         let columns = described.map(|((field, policy), expected)| {
             let purpose = purpose(field, table);
-            let home = homes.home();
-            EarlyColumn::new(
+            let home = pools.column_pools();
+            PreallocatedColumn::new(
                 field.data_type(),
                 *policy,
                 &purpose,
@@ -85,15 +85,15 @@ impl Places {
         self.rows.last().map_or(0, |rows| rows.end)
     }
 
-    /// By unit: where its rows go.
+    /// By unit: its rows.
     pub(super) fn units(&self) -> &[Range<usize>] {
         &self.rows
     }
 
-    /// The columns as they are expected to be; `None` while one of them is not known, or when it is laid out at the end.
+    /// The expected columns; `None` while one of them is unknown, or when it is built at the end.
     ///
     /// # Errors
-    /// As [`EarlyColumn::expected`].
+    /// As [`PreallocatedColumn::expected`].
     pub(super) fn expected(&self) -> Result<Option<Vec<Column>>> {
         let columns = self.columns.iter();
         let columns = columns.map(|column| match column {
@@ -103,41 +103,43 @@ impl Places {
         columns.collect()
     }
 
-    /// Lay out a unit, with whatever all of its columns have in common. Each unit once.
+    /// Write all columns of a unit; returns the outcome that they have in common. Each unit once.
     ///
     /// # Errors
-    /// As [`EarlyColumn::place`].
+    /// As [`PreallocatedColumn::place`].
     pub(super) fn place(
         &self,
         unit: &mut PackedUnit,
-        homes: &Homes,
+        pools: &SharedPools,
         stream: &Stream,
-    ) -> Result<Laid> {
+    ) -> Result<Written> {
         let rows = self.rows.get(unit.unit);
         let Some(rows) = rows.filter(|rows| rows.len() == unit.rows) else {
-            return Ok(Laid::Otherwise);
+            return Ok(Written::Mismatch);
         };
-        let mut laid = Laid::Here;
+        let mut laid = Written::InPlace;
         for (column, segment) in self.columns.iter().zip(&mut unit.segments) {
             laid = match column {
-                None => Laid::Later,
-                Some(column) => match column.place(rows.start, segment, &homes.home(), stream)? {
-                    Laid::Here => laid,
-                    Laid::Later => Laid::Later,
-                    Laid::Otherwise => return Ok(Laid::Otherwise),
-                },
+                None => Written::AtEnd,
+                Some(column) => {
+                    match column.place(rows.start, segment, &pools.column_pools(), stream)? {
+                        Written::InPlace => laid,
+                        Written::AtEnd => Written::AtEnd,
+                        Written::Mismatch => return Ok(Written::Mismatch),
+                    }
+                }
             };
         }
         Ok(laid)
     }
 
-    /// By column: what was laid out.
-    pub(super) fn into_columns(self) -> Vec<Option<EarlyColumn>> {
+    /// By column: what was written.
+    pub(super) fn into_columns(self) -> Vec<Option<PreallocatedColumn>> {
         self.columns
     }
 }
 
-/// What a column's memory is for.
+/// The purpose of a column's memory, for errors.
 pub(super) fn purpose(field: &FieldRef, table: &str) -> String {
     format!("column {} of {table}", field.name())
 }

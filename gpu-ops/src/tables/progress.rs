@@ -1,8 +1,8 @@
-//! A table whose rows come one after the other into memory that is theirs already, for kernels that go over those that are there.
+//! Progress of a table load: kernels may start on the rows already in place.
 //!
-//! While files are read, the loader notes which units lie in their place. Once the first does, and every column that was asked for
-//! is known as it is going to be, the table is offered as it is expected to be. Whoever takes the offer waits for the rows that
-//! it goes over, and at the end for what became of the load: only a table that kept to the offer makes its results good.
+//! While files are read, the loader notes which units are in place. Once the first one is, and every requested column
+//! has a known layout, the expected table is offered. A query that takes the offer waits for the rows it processes,
+//! and at the end for the outcome of the load: its results count only if the table matches the offer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,55 +11,55 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use super::loaded::LoadedTable;
-use super::places::Places;
-use crate::column::{Column, Laid};
+use super::preallocated::PreallocatedTable;
+use crate::column::{Column, Written};
 use crate::device::{Device, Event, Stream};
 use crate::error::{GpuError, Result};
 
-/// Whoever waits looks so often whether its query was stopped.
+/// How often a waiting thread checks whether its query was stopped.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How far a load has come. Nothing of it holds the table's memory once it is settled.
-pub(crate) struct Arrival {
+/// The progress of one load. It does not hold the table's memory once it is settled.
+pub(crate) struct LoadProgress {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// By unit: the row behind its last, and whether it lies in its place.
+    /// By unit: the end of its rows, and whether it is in place.
     units: Vec<(usize, bool)>,
-    /// Units that lie there with all before them, …
+    /// Units in place with all before them, …
     begun: usize,
     /// … and their rows.
     rows: usize,
-    /// Behind the copies of all that lies there.
+    /// An event behind the copies of all units in place.
     copied: Option<Event>,
-    /// Takes the offer.
+    /// Receives the offer.
     offer: Option<oneshot::Sender<Arc<LoadedTable>>>,
-    /// What was offered, until it is compared with what came.
+    /// The offer, until it is compared with the loaded table.
     expected: Option<Arc<LoadedTable>>,
-    /// Did the table keep to the offer?
+    /// Did the table match the offer?
     kept: Option<bool>,
 }
 
 /// A column of the offer.
 pub(super) enum Coming {
-    /// It has been there before.
+    /// It was resident before.
     Resident(Arc<Column>),
     /// It is the `n`-th of those that are loaded.
     Loaded(usize),
 }
 
-/// What a load has to offer, and to whom.
+/// The offer of a load, and its receiver.
 pub(super) struct Offer {
-    pub(super) arrival: Arc<Arrival>,
+    pub(super) arrival: Arc<LoadProgress>,
     /// By column of the request.
     pub(super) columns: Vec<Coming>,
 }
 
-/// Withdraws the offer of a load when it is dropped: nobody goes on with it.
-pub(crate) struct WithdrawOnDrop(pub(crate) Arc<Arrival>);
+/// Withdraws the offer of a load when it is dropped, since nobody continues it.
+pub(crate) struct WithdrawOnDrop(pub(crate) Arc<LoadProgress>);
 
 impl Drop for WithdrawOnDrop {
     fn drop(&mut self) {
@@ -67,9 +67,9 @@ impl Drop for WithdrawOnDrop {
     }
 }
 
-impl Arrival {
-    /// Of a load that is to begin, and where its offer goes. The receiver is told of an error when there is none, at the latest
-    /// when it is settled.
+impl LoadProgress {
+    /// The progress of a load that is about to begin, and the receiver of its offer, which gets an error if there is
+    /// none, at the latest when the load is settled.
     pub(crate) fn new() -> (Arc<Self>, oneshot::Receiver<Arc<LoadedTable>>) {
         let (sender, receiver) = oneshot::channel();
         let state = State {
@@ -83,12 +83,12 @@ impl Arrival {
         (Arc::new(arrival), receiver)
     }
 
-    /// What was offered is not going to come, or nobody is going to say whether it did.
+    /// The offered rows will not come, or nobody will confirm them.
     pub(crate) fn withdraw(&self) {
         self.end(|_| false);
     }
 
-    /// The load is over: its table, if there is one, has kept to the offer or not.
+    /// The load is over: its table, if there is one, matches the offer or not.
     pub(crate) fn settle(&self, loaded: Option<&LoadedTable>) {
         self.end(|expected| loaded.is_some_and(|loaded| keeps(loaded, expected)));
     }
@@ -104,21 +104,21 @@ impl Arrival {
         self.changed.notify_all();
     }
 
-    /// Is the load over, and did its table keep to the offer?
+    /// Is the load over, and did its table match the offer?
     pub(crate) fn has_kept(&self) -> bool {
         self.state.lock().kept == Some(true)
     }
 
-    /// Do all rows before row `end` lie in their place?
+    /// Are all rows before row `end` in place?
     pub(crate) fn has(&self, end: u64) -> bool {
         self.state.lock().rows as u64 >= end
     }
 
-    /// Wait until all rows before row `end` lie in their place. What is queued on `stream` from then on sees them. False when
-    /// rows behind them are still to come.
+    /// Wait until all rows before row `end` are in place. Work queued on `stream` afterwards sees them. False when
+    /// later rows are still to come.
     ///
     /// # Errors
-    /// [`GpuError::NotAsExpected`] when they are not going to come; [`GpuError::Stopped`]; [`GpuError::Device`].
+    /// [`GpuError::NotAsExpected`] when they will not come; [`GpuError::Stopped`]; [`GpuError::Device`].
     pub(crate) fn wait(&self, end: u64, device: &dyn Device, stream: &Stream) -> Result<bool> {
         let mut state = self.state.lock();
         loop {
@@ -136,10 +136,10 @@ impl Arrival {
         }
     }
 
-    /// Wait until it is known that the table kept to the offer.
+    /// Wait until the table is known to match the offer.
     ///
     /// # Errors
-    /// [`GpuError::NotAsExpected`] when it did not; [`GpuError::Stopped`].
+    /// [`GpuError::NotAsExpected`] when it does not; [`GpuError::Stopped`].
     pub(crate) fn confirm(&self, stream: &Stream) -> Result<()> {
         let mut state = self.state.lock();
         loop {
@@ -154,19 +154,19 @@ impl Arrival {
 }
 
 impl Offer {
-    /// A unit has been placed, by copies that are queued on `stream`.
+    /// A unit was written, by copies that are queued on `stream`.
     ///
     /// # Errors
     /// [`GpuError::Device`]; [`GpuError::Unsupported`] when a dictionary outgrows its Arrow type.
     pub(super) fn note(
         &self,
         unit: usize,
-        laid: Laid,
-        places: &Places,
+        laid: Written,
+        places: &PreallocatedTable,
         device: &dyn Device,
         stream: &Stream,
     ) -> Result<()> {
-        if laid != Laid::Here {
+        if laid != Written::InPlace {
             self.arrival.withdraw();
             return Ok(());
         }
@@ -206,8 +206,8 @@ impl Offer {
         Ok(())
     }
 
-    /// The table as it is going to be; `None` when that is not known of all columns.
-    fn table(&self, places: &Places) -> Result<Option<LoadedTable>> {
+    /// The expected table; `None` when some column is unknown.
+    fn table(&self, places: &PreallocatedTable) -> Result<Option<LoadedTable>> {
         let rows = places.all_rows();
         let Some(expected) = places.expected()? else {
             return Ok(None);
@@ -230,7 +230,7 @@ impl Offer {
     }
 }
 
-/// Is a table what was expected of it?
+/// Does a table match the expected one?
 fn keeps(loaded: &LoadedTable, expected: &LoadedTable) -> bool {
     loaded.rows == expected.rows
         && loaded.columns.len() == expected.columns.len()
@@ -241,10 +241,10 @@ fn keeps(loaded: &LoadedTable, expected: &LoadedTable) -> bool {
             .all(|(loaded, expected)| Arc::ptr_eq(loaded, expected) || loaded.keeps(expected))
 }
 
-impl std::fmt::Debug for Arrival {
+impl std::fmt::Debug for LoadProgress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.state.lock();
-        f.debug_struct("Arrival")
+        f.debug_struct("LoadProgress")
             .field("rows", &state.rows)
             .field("kept", &state.kept)
             .finish_non_exhaustive()
