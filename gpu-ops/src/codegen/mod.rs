@@ -6,7 +6,7 @@
 //! the same query with other constants reuses the same kernel.
 //!
 //! # Layers
-//! A folder a layer; each names those above it in this table, and none below. No two files name each other.
+//! A folder a layer; each names those above it in this table, and none below. There is no circle of files.
 //!
 //! | folder | |
 //! |---|---|

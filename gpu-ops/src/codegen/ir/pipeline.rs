@@ -141,6 +141,13 @@ impl EmittedSink {
     }
 }
 
+/// What the sink does with one row.
+pub(in crate::codegen) struct SinkStatements {
+    pub(in crate::codegen) lines: Vec<String>,
+    /// Scope columns that they read.
+    pub(in crate::codegen) columns: Vec<usize>,
+}
+
 /// A pipeline up to its sink.
 pub(in crate::codegen) struct Begun {
     pub(in crate::codegen) state: KernelState,

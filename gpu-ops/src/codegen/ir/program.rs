@@ -21,7 +21,7 @@ pub struct Program {
     pub results: Vec<ResultLayout>,
     /// In launch order.
     pub steps: Vec<StepProgram>,
-    /// String columns that results refer to by row ([`Meaning::Row`]).
+    /// String columns that results refer to by row ([`crate::codegen::Meaning::Row`]).
     pub bases: Vec<Arc<Column>>,
     /// Chosen algorithms with their reasons, for reports.
     pub choices: Vec<String>,

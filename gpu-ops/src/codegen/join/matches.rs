@@ -3,7 +3,7 @@
 use super::probe::emit_probe;
 use crate::codegen::ir::context::Context;
 use crate::codegen::ir::layout::ColumnLayout;
-use crate::codegen::ir::pipeline::{Begun, EmittedSink, EmittedStep};
+use crate::codegen::ir::pipeline::{Begun, EmittedSink, EmittedStep, SinkStatements};
 use crate::codegen::ir::results::{Borrowed, JoinedMatches};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::Value;
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::expr::Expr;
 use crate::graph::{Probe, ProbeKind, ResultId};
 
-/// The sink of matches, its statements for a row, and the scope columns that these read. The probe is a step of the
+/// The sink of matches, and its statements for a row. The probe is a step of the
 /// pipeline, unless the rows have their keys already.
 pub(in crate::codegen) fn matches_sink(
     context: &Context<'_>,
@@ -23,7 +23,7 @@ pub(in crate::codegen) fn matches_sink(
     into: ResultId,
     probe: &Probe,
     columns: &[Expr],
-) -> Result<(EmittedSink, (Vec<String>, Vec<usize>))> {
+) -> Result<(EmittedSink, SinkStatements)> {
     let (state, scope, steps) = (&mut begun.state, &mut begun.scope, &mut begun.steps);
     let kept = scope.len();
     let mut emitted = emit_probe(context, probe, begun.probes, scope, state)?;
@@ -89,7 +89,8 @@ pub(in crate::codegen) fn matches_sink(
         borrowed,
         twins,
     };
-    Ok((sink, (lines, kept.read)))
+    let columns = kept.read;
+    Ok((sink, SinkStatements { lines, columns }))
 }
 
 impl KernelWriter<'_> {

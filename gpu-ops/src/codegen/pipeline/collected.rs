@@ -125,8 +125,10 @@ pub(in crate::codegen) fn pipelines(
     let mut begun = collected_rows(context, &collected, regrouped, bound);
     let key_column = begun.scope.len() - 1;
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
-    let mut aggregates = AccumulatorPlan::default();
-    aggregates.grouped = true;
+    let mut aggregates = AccumulatorPlan {
+        grouped: true,
+        ..AccumulatorPlan::default()
+    };
     aggregates.seen(EVERY_ROW);
     // A group's packed key stands for all of its keys.
     let distinct = calls.iter().any(|c| c.distinct);

@@ -84,8 +84,10 @@ pub(in crate::codegen) fn hash_tables(
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
     let mut plans = group_keys(&mut emitter, &keys)?;
     let key_words = pack_keys(&mut plans);
-    let mut aggregates = AccumulatorPlan::default();
-    aggregates.grouped = true;
+    let mut aggregates = AccumulatorPlan {
+        grouped: true,
+        ..AccumulatorPlan::default()
+    };
     aggregates.seen(EVERY_ROW);
     let mut sets = DistinctSets::new(into, &plans);
     for call in &calls {

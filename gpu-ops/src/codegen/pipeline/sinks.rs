@@ -66,8 +66,8 @@ pub(in crate::codegen) fn pipeline(
             probe,
             columns,
         } => {
-            let (sink, kept) = matches_sink(context, &mut begun, *into, probe, columns)?;
-            (sink_lines, sink_columns) = kept;
+            let (sink, statements) = matches_sink(context, &mut begun, *into, probe, columns)?;
+            (sink_lines, sink_columns) = (statements.lines, statements.columns);
             sink
         }
         Sink::Aggregate { into, aggregate } => {

@@ -17,8 +17,10 @@ use crate::graph::{Pipeline, ProbeKind, ResultId, Source, Stage};
 
 /// Emit the source and the stages of a pipeline.
 pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) -> Result<Begun> {
-    let mut state = KernelState::default();
-    state.bases = context.bases.clone();
+    let mut state = KernelState {
+        bases: context.bases.clone(),
+        ..KernelState::default()
+    };
     let source = sources::source(context, &pipeline.source, &mut state)?;
     let mut scope = source.scope;
     let mut steps = Vec::new();

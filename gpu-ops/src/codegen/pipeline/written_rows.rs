@@ -122,8 +122,10 @@ pub(in crate::codegen) fn collected_rows(
     bound: u64,
 ) -> Begun {
     let RegroupedLayout { rows, how, .. } = regrouped;
-    let mut state = KernelState::default();
-    state.bases = context.bases.clone();
+    let mut state = KernelState {
+        bases: context.bases.clone(),
+        ..KernelState::default()
+    };
     let mut prologue = Vec::new();
     if how.gathers() {
         let numbers = state

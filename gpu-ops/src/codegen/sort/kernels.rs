@@ -11,10 +11,11 @@ use std::fmt::Write as _;
 
 use arrow::datatypes::DataType;
 
+use super::source::kernel;
 use crate::codegen::ir::arguments::Arguments;
 use crate::codegen::ir::context::Known;
 use crate::codegen::ir::layout::ColumnLayout;
-use crate::codegen::ir::program::{KernelProgram, SortProgram, SourceRows};
+use crate::codegen::ir::program::{KernelProgram, SortProgram};
 use crate::codegen::ir::refusal::needs_codes;
 use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord, ResultLayout};
 use crate::codegen::ir::slot::{Part, Slot};
@@ -229,32 +230,4 @@ fn gather_kernel(sort: &Sort, columns: &[ColumnLayout]) -> KernelProgram {
         count(sort.into),
     );
     kernel("sort_gather", sort, arguments, &text)
-}
-
-pub(super) fn kernel(
-    entry: &'static str,
-    sort: &Sort,
-    arguments: Arguments,
-    text: &str,
-) -> KernelProgram {
-    let source = format!(
-        "#define WL_BLOCK_THREADS {BLOCK_THREADS}\n#include \"simt.cuh\"\n#include \"primitives.cuh\"\n\
-         #include \"pipeline.cuh\"\n\n{}\nWL_KERNEL({entry}, Args, args) {{\n{text}}}\n",
-        arguments.declaration("Args"),
-    );
-    KernelProgram {
-        source,
-        entry,
-        arguments,
-        lookups: vec![],
-        shared_bytes: 0,
-        source_rows: SourceRows::Rows(sort.rows),
-        block_threads: BLOCK_THREADS,
-        tile_rows: u64::from(BLOCK_THREADS),
-        tree: None,
-        into: Some(sort.into),
-        in_place: false,
-        scan_columns: vec![],
-        label: entry.replace('_', " "),
-    }
 }

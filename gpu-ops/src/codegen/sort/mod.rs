@@ -1,4 +1,5 @@
-//! Sorts: packed key words of every row, and the gather of rows in order.
+//! Sorts: packed key words of every row, the gather of rows in order, and windows over them.
 
 pub(in crate::codegen) mod kernels;
+pub(in crate::codegen) mod source;
 pub(in crate::codegen) mod window;

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use arrow::datatypes::DataType;
 
-use super::kernels::kernel;
+use super::source::kernel;
 use crate::codegen::ir::arguments::Arguments;
 use crate::codegen::ir::layout::ColumnLayout;
 use crate::codegen::ir::program::{WindowFill, WindowProgram};
