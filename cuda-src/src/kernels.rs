@@ -8,6 +8,7 @@ mod copy_runs;
 mod partition;
 mod synthetic;
 mod unordered;
+mod window;
 mod write_combine;
 
 pub use calibrate::{CalibrateArgs, calibrate};
@@ -26,6 +27,10 @@ pub use unordered::{
     CURSOR_STEP, Hashing, PartitionEndsArgs, PartitionLargestArgs, PartitionTileArgs,
     SEGMENT_PLAN_THREADS, SEGMENT_SHARED_BYTES, SEGMENT_THREADS, SEGMENT_TILE, SegmentDigitsArgs,
     SegmentPlanArgs, TileShape, partition_segments,
+};
+pub use window::{
+    RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs, RunningCombine, RunningValue,
+    WindowArgs, window, window_running,
 };
 pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 
@@ -517,6 +522,19 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("synthetic", synthetic()),
         ("scan", scan()),
         ("copy_runs", copy_runs()),
+        ("window", window()),
+        (
+            "running_sum_i64",
+            window_running(RunningValue::I64, RunningCombine::Sum),
+        ),
+        (
+            "running_sum_i128",
+            window_running(RunningValue::I128, RunningCombine::Sum),
+        ),
+        (
+            "running_min_f64",
+            window_running(RunningValue::F64, RunningCombine::Min),
+        ),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),
         ("group_number_16", group_number(16)),

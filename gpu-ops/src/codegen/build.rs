@@ -8,7 +8,7 @@ use super::ir::state::Bases;
 use super::pipeline::collected;
 use super::pipeline::sinks;
 use super::shape::kernel;
-use super::sort::kernels;
+use super::sort::{kernels, window};
 use crate::device::DeviceInfo;
 use crate::error::{GpuError, Result};
 use crate::graph::{Graph, Policy, Sort, Step};
@@ -74,8 +74,18 @@ impl Program {
                     }
                 },
                 Emitted::Sort(sort) => {
-                    let kept = graph.results[sort.into].kind.columns().len();
-                    StepProgram::Sort(Box::new(kernels::program(&sort, &known, kept)?))
+                    let all = graph.results[sort.into].kind.columns().len();
+                    let kept = all
+                        - sort
+                            .window
+                            .as_ref()
+                            .map_or(0, |window| window.columns.len());
+                    let sorted = known.get(sort.into).and_then(Option::as_ref);
+                    let added = match sorted.map(|known| &known.layout) {
+                        Some(ResultLayout::Sorted(columns)) => columns.get(kept..).unwrap_or(&[]),
+                        _ => &[],
+                    };
+                    StepProgram::Sort(Box::new(kernels::program(&sort, &known, kept, added)?))
                 }
             });
         }
@@ -103,9 +113,18 @@ fn settle_sort(context: &mut Context<'_>, sort: &Sort) -> Result<()> {
     let ResultLayout::Rows(columns) = &known.layout else {
         return Err(GpuError::Internal("a sort of what is not rows".into()));
     };
-    let kept = context.graph.results[sort.into].kind.columns().len();
-    let layout = ResultLayout::Sorted(columns.iter().take(kept).cloned().collect());
+    let described = context.graph.results[sort.into].kind.columns();
     let bound = known.bound.min(sort.fetch.unwrap_or(u64::MAX));
+    let layout = match &sort.window {
+        None => columns.iter().take(described.len()).cloned().collect(),
+        Some(window) => {
+            let types = described.iter().skip(columns.len());
+            let types = types.map(|column| column.data_type.clone());
+            let added = window::layouts(window, types, columns, bound)?;
+            [columns.clone(), added].concat()
+        }
+    };
+    let layout = ResultLayout::Sorted(layout);
     context.known[sort.into] = Some(Known { layout, bound });
     Ok(())
 }

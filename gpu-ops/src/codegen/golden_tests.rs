@@ -706,6 +706,7 @@ fn sort() {
         keys: vec![key(0, true), key(1, false), key(2, false)],
         skip: 10,
         fetch: Some(100),
+        window: None,
         into,
     }));
     check("sort", case);

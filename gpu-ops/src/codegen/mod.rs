@@ -42,6 +42,7 @@ pub use ir::key::KeyPlan;
 pub use ir::layout::ColumnLayout;
 pub use ir::program::{
     BorrowProgram, KernelProgram, Program, SortProgram, SourceRows, StepProgram, TreeLayout,
+    WindowFill, WindowProgram,
 };
 pub use ir::range::Range;
 pub use ir::results::{

@@ -49,6 +49,18 @@ impl Graph {
                 if let Some(fetch) = sort.fetch {
                     text += &format!(" fetch {fetch}");
                 }
+                if let Some(window) = &sort.window {
+                    let results = self.results[sort.into].kind.columns().iter();
+                    let added = results
+                        .skip(columns.len())
+                        .map(|column| column.name.clone());
+                    let added: Vec<String> = added.collect();
+                    text += &format!(
+                        " in partitions by the first {}: {}",
+                        window.partition,
+                        added.join(", ")
+                    );
+                }
                 text
             }
         }

@@ -17,11 +17,13 @@
 mod display;
 mod policy;
 mod tree;
+mod window;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
 pub use policy::{IndexChoice, IndexKind, IndexProfile, Policy};
 pub use tree::TreeOptions;
+pub use window::{Window, WindowColumn};
 
 use crate::algorithm::MaterializedJoin;
 use crate::expr::Expr;
@@ -112,7 +114,7 @@ pub enum ResultKind {
     /// [`Source::Pairs`]. The columns are those of the probing rows alone.
     Matches(Vec<ResultColumn>),
     /// A `Rows` result in order; made by [`Step::Sort`]. It has the first columns of its input, as many as
-    /// are listed here: columns beyond these are there to order by.
+    /// are listed here: columns beyond these are there to order by. With a [`Window`] it has all of them, then the window's.
     Sorted(Vec<ResultColumn>),
 }
 
@@ -302,6 +304,8 @@ pub struct Sort {
     pub skip: u64,
     /// Most rows kept after that.
     pub fetch: Option<u64>,
+    /// Columns that are added for window functions, which go over all rows: nothing is left out then.
+    pub window: Option<Window>,
     /// The `Sorted` result.
     pub into: ResultId,
 }

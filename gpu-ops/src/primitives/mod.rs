@@ -18,6 +18,7 @@ mod scan;
 mod sort;
 mod strings;
 mod unordered;
+mod window;
 mod write_combine;
 
 pub use apart::{Partitions, Rooms, largest_partitions, parts_apart, radix_partition_apart};
@@ -39,6 +40,7 @@ pub use unordered::{
     UnorderedPart, compile_partition_unordered, keeps_hashes, radix_partition_unordered,
 };
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
+pub use window::{RunningCombine, RunningValue, WindowNumbers, number_windows, running};
 pub use write_combine::{Combine, KeyValues, partition_across_link};
 
 use warpline_cuda::KernelArgs;

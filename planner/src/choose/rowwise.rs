@@ -94,8 +94,10 @@ pub(crate) fn prices(
 ) -> Option<Prices> {
     let mut substantial = false;
     rel.for_each(&mut |rel| {
-        substantial |= matches!(rel.kind, RelKind::Join(_) | RelKind::Aggregate { .. })
-            || matches!(&rel.kind, RelKind::Sort { keys, .. } if !keys.is_empty());
+        substantial |= matches!(
+            rel.kind,
+            RelKind::Join(_) | RelKind::Aggregate { .. } | RelKind::Window { .. }
+        ) || matches!(&rel.kind, RelKind::Sort { keys, .. } if !keys.is_empty());
     });
     if substantial {
         return None;

@@ -16,6 +16,7 @@ mod semi;
 mod sideways;
 mod verify_pairs;
 mod wide_keys;
+mod window;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -256,6 +257,10 @@ impl Lowerer<'_> {
                 let sorted = self.sorted(rel)?;
                 Ok(OpenPipeline::of_result(Source::Rows(sorted), &rel.columns))
             }
+            RelKind::Window { .. } => {
+                let rows = self.window(rel)?;
+                Ok(OpenPipeline::of_result(Source::Rows(rows), &rel.columns))
+            }
             RelKind::Union(_) => {
                 let rows = self.materialize(rel)?;
                 Ok(OpenPipeline::of_result(Source::Rows(rows), &rel.columns))
@@ -408,6 +413,7 @@ impl Lowerer<'_> {
             keys: keys.clone(),
             skip: *skip,
             fetch: *fetch,
+            window: None,
             into,
         }));
         self.shared

@@ -110,6 +110,7 @@ impl Lowerer<'_> {
             keys: placed,
             skip,
             fetch,
+            window: None,
             into,
         }));
         Ok(into)

@@ -112,6 +112,11 @@ pub(super) fn determined(
             // A scalar subquery has one row.
             known.extend(inner..rel.columns.len());
         }
+        RelKind::Window { input, .. } => {
+            let inner = input.columns.len();
+            let below = known.iter().copied().filter(|c| *c < inner).collect();
+            known.extend(determined(input, below, estimator));
+        }
         RelKind::Project { input, exprs } => {
             let below = known
                 .iter()

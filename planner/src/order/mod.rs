@@ -104,7 +104,8 @@ impl Rel {
             RelKind::Filter { input, .. }
             | RelKind::Project { input, .. }
             | RelKind::Aggregate { input, .. }
-            | RelKind::Sort { input, .. } => {
+            | RelKind::Sort { input, .. }
+            | RelKind::Window { input, .. } => {
                 if let Some(new) = inputs.pop() {
                     *input = new;
                 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use warpline_gpu::codegen::bytes_supported;
 use warpline_gpu::expr::{Expr, Node};
+use warpline_gpu::graph::WindowColumn;
 use warpline_gpu::pipeline::AggregateFunction;
 
 use super::expr::{as_column, columns};
@@ -70,6 +71,20 @@ pub fn coded(rel: &RelRef, hopeful: bool) -> Coded {
         RelKind::Sort { input, keys, .. } => {
             for key in keys {
                 column(&[input], key.column, Use::Order, &mut found);
+            }
+        }
+        RelKind::Window {
+            input,
+            keys,
+            window,
+        } => {
+            for key in keys {
+                column(&[input], key.column, Use::Order, &mut found);
+            }
+            for added in &window.columns {
+                if let WindowColumn::Running(_, of) = added {
+                    column(&[input], *of, Use::Codes, &mut found);
+                }
             }
         }
         RelKind::Union(inputs) => {
@@ -160,6 +175,9 @@ fn is_computed(inputs: &[&RelRef], index: usize) -> bool {
         RelKind::Scan { .. } => false,
         RelKind::One | RelKind::Union(_) => true,
         RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => is_computed(&[input], index),
+        RelKind::Window { input, .. } => {
+            index >= input.columns.len() || is_computed(&[input], index)
+        }
         RelKind::Project { input, exprs } => match exprs.get(index).map(|expr| &expr.node) {
             Some(Node::Column(i)) => is_computed(&[input], *i),
             _ => true,
@@ -211,6 +229,14 @@ fn column(inputs: &[&RelRef], index: usize, wanted: Use, found: &mut Coded) {
         RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => {
             column(&[input], index, wanted, found);
         }
+        RelKind::Window { input, window, .. } => match index.checked_sub(input.columns.len()) {
+            None => column(&[input], index, wanted, found),
+            Some(added) => {
+                if let Some(WindowColumn::Running(_, of)) = window.columns.get(added) {
+                    column(&[input], *of, wanted, found);
+                }
+            }
+        },
         RelKind::Project { input, exprs } => computed(input, &exprs[index], wanted, found),
         RelKind::Join(join) => column(&[&join.left, &join.right], index, wanted, found),
         RelKind::Aggregate { input, aggregate } => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{Field, FieldRef};
 use warpline_gpu::expr::Expr;
+use warpline_gpu::graph::SortKey;
 
 use super::{Rel, RelKind, RelRef};
 
@@ -83,6 +84,17 @@ pub fn line(rel: &Rel) -> String {
                 text += &format!(" fetch {fetch}");
             }
             text
+        }
+        RelKind::Window { keys, window, .. } => {
+            let name = |key: &SortKey| rel.columns[key.column].name.clone();
+            let (partition, order) = keys.split_at(window.partition.min(keys.len()));
+            let partition: Vec<String> = partition.iter().map(name).collect();
+            let order: Vec<String> = order.iter().map(name).collect();
+            format!(
+                "window (partition {}, order {})",
+                partition.join(", "),
+                order.join(", ")
+            )
         }
         RelKind::Union(_) => "union".into(),
         RelKind::Scalar { .. } => "beside a scalar subquery".into(),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Schema};
 use warpline_gpu::expr::Expr;
-use warpline_gpu::graph::{ResultColumn, SortKey};
+use warpline_gpu::graph::{ResultColumn, SortKey, Window};
 use warpline_gpu::pipeline::Aggregate;
 use warpline_gpu::tables::TableSource;
 
@@ -87,6 +87,15 @@ pub enum RelKind {
         skip: u64,
         /// Most rows kept after that.
         fetch: Option<u64>,
+    },
+    /// The rows, and behind their columns where each lies in an order, in partitions.
+    Window {
+        /// Rows.
+        input: RelRef,
+        /// Partition, then order within it.
+        keys: Vec<SortKey>,
+        /// What is added.
+        window: Window,
     },
     /// All rows of all inputs.
     Union(Vec<RelRef>),
@@ -286,6 +295,28 @@ impl Rel {
         })
     }
 
+    /// Rows with the columns of a window, which have these names and types.
+    pub fn window(
+        input: RelRef,
+        keys: Vec<SortKey>,
+        window: Window,
+        added: Vec<(String, DataType)>,
+    ) -> RelRef {
+        let added = added.into_iter().map(|(name, data_type)| ResultColumn {
+            name,
+            data_type,
+            nullable: false,
+        });
+        Arc::new(Self {
+            columns: input.columns.iter().cloned().chain(added).collect(),
+            kind: RelKind::Window {
+                input,
+                keys,
+                window,
+            },
+        })
+    }
+
     /// All rows of at least one input; columns are those of the first, nullable where any is.
     pub fn union(inputs: Vec<RelRef>) -> RelRef {
         let mut columns = inputs.first().map_or(vec![], |r| r.columns.clone());
@@ -331,7 +362,8 @@ impl Rel {
             RelKind::Filter { input, .. }
             | RelKind::Project { input, .. }
             | RelKind::Aggregate { input, .. }
-            | RelKind::Sort { input, .. } => vec![input],
+            | RelKind::Sort { input, .. }
+            | RelKind::Window { input, .. } => vec![input],
             RelKind::Join(join) => vec![&join.left, &join.right],
             RelKind::Union(inputs) => inputs.iter().collect(),
             RelKind::Scalar { input, subquery } => vec![input, subquery],
@@ -366,6 +398,7 @@ impl Rel {
             RelKind::Filter { input, .. }
             | RelKind::Project { input, .. }
             | RelKind::Sort { input, .. }
+            | RelKind::Window { input, .. }
             | RelKind::Scalar { input, .. } => input.label(),
             RelKind::Aggregate { input, .. } => format!("groups of {}", input.label()),
             RelKind::Join(join) if join.kind.yields_right() => {

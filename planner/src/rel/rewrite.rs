@@ -161,6 +161,12 @@ fn equal(a: &Rel, b: &Rel) -> bool {
                     ..
                 },
             ) => keys == k && skip == s && fetch == f,
+            (
+                RelKind::Window { keys, window, .. },
+                RelKind::Window {
+                    keys: k, window: w, ..
+                },
+            ) => keys == k && window == w,
             _ => false,
         }
 }

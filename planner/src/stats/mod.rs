@@ -298,6 +298,12 @@ impl<'a> Estimator<'a> {
                 fewer(&mut result, input.rows);
                 result
             }
+            RelKind::Window { input, window, .. } => {
+                let mut result = (*self.estimate(input)).clone();
+                let added = ColumnEstimate::unknown(result.rows);
+                result.columns.extend(window.columns.iter().map(|_| added));
+                result
+            }
             RelKind::Union(inputs) => {
                 let inputs: Vec<_> = inputs.iter().map(|i| self.estimate(i)).collect();
                 let rows = inputs.iter().map(|i| i.rows).sum();

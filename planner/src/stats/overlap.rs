@@ -90,6 +90,8 @@ fn table_of(rel: &RelRef, column: usize) -> Option<(&Arc<ScanTable>, usize)> {
         RelKind::Filter { input, .. }
         | RelKind::Sort { input, .. }
         | RelKind::Scalar { input, .. } => table_of(input, column),
+        RelKind::Window { input, .. } if column < input.columns.len() => table_of(input, column),
+        RelKind::Window { .. } => None,
         RelKind::Project { input, exprs } => table_of(input, as_column(exprs.get(column)?)?),
         RelKind::Join(join) => {
             let n = join.left.columns.len();

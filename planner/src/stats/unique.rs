@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use warpline_gpu::graph::WindowColumn;
+
 use super::{Estimator, base};
 use crate::rel::expr::as_column;
 use crate::rel::{Join, JoinKind, RelKind, RelRef};
@@ -24,6 +26,12 @@ impl Estimator<'_> {
             | RelKind::Sort { input, .. }
             | RelKind::Scalar { input, .. } => {
                 column < input.columns.len() && self.unique_somewhere(input, column)
+            }
+            RelKind::Window { input, window, .. } => {
+                match column.checked_sub(input.columns.len()) {
+                    None => self.unique_somewhere(input, column),
+                    Some(added) => window.columns.get(added) == Some(&WindowColumn::Position),
+                }
             }
             RelKind::Project { input, exprs } => exprs
                 .get(column)
@@ -87,6 +95,15 @@ impl Estimator<'_> {
                 let inner = input.columns.len();
                 let below = columns.iter().copied().filter(|c| *c < inner).collect();
                 self.unique(input, &below, proof)
+            }
+            RelKind::Window { input, window, .. } => {
+                let inner = input.columns.len();
+                let numbered = |c: &usize| {
+                    let added = c.checked_sub(inner).and_then(|i| window.columns.get(i));
+                    added == Some(&WindowColumn::Position)
+                };
+                let below = columns.iter().copied().filter(|c| *c < inner).collect();
+                columns.iter().any(numbered) || self.unique(input, &below, proof)
             }
             RelKind::Project { input, exprs } => {
                 let below = columns

@@ -11,7 +11,8 @@ use super::results::ResultLayout;
 use super::state::LookupTable;
 use crate::algorithm::Balance;
 use crate::column::Column;
-use crate::graph::{ResultId, ResultSpec};
+use crate::graph::{ResultId, ResultSpec, WindowColumn};
+use crate::primitives::{RunningCombine, RunningValue};
 
 /// A compiled fragment.
 #[derive(Debug)]
@@ -117,6 +118,28 @@ pub struct SortProgram {
     pub skip: u64,
     /// Most rows kept.
     pub fetch: Option<u64>,
+    /// What the output has beyond the columns of the input.
+    pub window: Option<WindowProgram>,
+}
+
+/// The columns that a sort adds for window functions.
+#[derive(Debug, Clone)]
+pub struct WindowProgram {
+    /// Marks the rows of the output that begin a partition and peers, and writes values that are to run where their columns lie.
+    pub marks: KernelProgram,
+    /// The first column that is added.
+    pub first: usize,
+    /// What each gets.
+    pub fills: Vec<WindowFill>,
+}
+
+/// What a column of a window gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowFill {
+    /// Numbers of rows.
+    Number(WindowColumn),
+    /// Values that are there run.
+    Running(RunningValue, RunningCombine),
 }
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.

@@ -98,6 +98,10 @@ pub enum Part {
     TableKeys,
     /// `u32*`: permutation of a sort.
     Order,
+    /// `u32*`: which rows begin a partition, then partitions that begin before each row (rows + 1).
+    Partitions,
+    /// `u32*`: the same of peers.
+    Peers,
     /// Keys of the set of DISTINCT call `i`.
     DistinctKeys(usize),
     /// Slot states of the set of DISTINCT call `i`.
@@ -184,6 +188,8 @@ impl fmt::Display for Slot {
             Part::Starts => "starts",
             Part::TableKeys => "tablekeys",
             Part::Order => "order",
+            Part::Partitions => "partitions",
+            Part::Peers => "peers",
         })
     }
 }

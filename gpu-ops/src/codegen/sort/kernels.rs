@@ -29,11 +29,12 @@ struct KeyField {
     bits: u32,
 }
 
-/// The kernels of `sort`, whose output has the first `kept` columns of its input.
+/// The kernels of `sort`, whose output has the first `kept` columns of its input, then those that a window adds.
 pub(in crate::codegen) fn program(
     sort: &Sort,
     known: &[Option<Known>],
     kept: usize,
+    added: &[ColumnLayout],
 ) -> Result<SortProgram> {
     let columns = match known
         .get(sort.rows)
@@ -58,6 +59,10 @@ pub(in crate::codegen) fn program(
         gather: gather_kernel(sort, &columns[..kept.min(columns.len())]),
         skip: sort.skip,
         fetch: sort.fetch,
+        window: match &sort.window {
+            Some(window) => Some(super::window::program(sort, window, columns, added)?),
+            None => None,
+        },
     })
 }
 
@@ -226,7 +231,12 @@ fn gather_kernel(sort: &Sort, columns: &[ColumnLayout]) -> KernelProgram {
     kernel("sort_gather", sort, arguments, &text)
 }
 
-fn kernel(entry: &'static str, sort: &Sort, arguments: Arguments, text: &str) -> KernelProgram {
+pub(super) fn kernel(
+    entry: &'static str,
+    sort: &Sort,
+    arguments: Arguments,
+    text: &str,
+) -> KernelProgram {
     let source = format!(
         "#define WL_BLOCK_THREADS {BLOCK_THREADS}\n#include \"simt.cuh\"\n#include \"primitives.cuh\"\n\
          #include \"pipeline.cuh\"\n\n{}\nWL_KERNEL({entry}, Args, args) {{\n{text}}}\n",

@@ -173,6 +173,12 @@ impl Run<'_> {
     }
 
     pub(in crate::exec) fn sort(&mut self, sort: &PreparedSort) -> Result<()> {
+        let store = self.frame.results[sort.rows].store.as_ref();
+        if sort.window.is_some() && store.is_some_and(Store::is_on_host) {
+            return Err(GpuError::Unsupported(
+                "a window over more rows than device memory holds".into(),
+            ));
+        }
         let sorting = self.sorting(sort);
         self.note_strategy(sorting.portions());
         match sorting {
@@ -203,6 +209,9 @@ impl Run<'_> {
         self.frame.results[sort.into].rows = fetch;
         let bound = self.frame.bound(sort.gather.source);
         self.launch(&sort.gather, bound, (skip, fetch))?;
+        if let Some(window) = &sort.window {
+            self.window(sort, window, fetch)?;
+        }
         if let Some(store) = &mut self.frame.results[sort.into].store {
             store.drop_temporary(&mut self.frame.recycler);
         }

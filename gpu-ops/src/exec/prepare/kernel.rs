@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::codegen::{Slot, TreeLayout};
+use crate::codegen::{Slot, TreeLayout, WindowFill};
 use crate::device::Kernel;
 use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::places::Template;
@@ -40,6 +40,15 @@ pub(in crate::exec) struct PreparedSort {
     pub(in crate::exec) gather: PreparedKernel,
     pub(in crate::exec) skip: u64,
     pub(in crate::exec) fetch: Option<u64>,
+    pub(in crate::exec) window: Option<PreparedWindow>,
+}
+
+/// The columns that a sort adds for window functions.
+#[derive(Debug)]
+pub(in crate::exec) struct PreparedWindow {
+    pub(in crate::exec) marks: PreparedKernel,
+    pub(in crate::exec) first: usize,
+    pub(in crate::exec) fills: Vec<WindowFill>,
 }
 
 /// A kernel ready to be launched.

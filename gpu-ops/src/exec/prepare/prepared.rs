@@ -16,7 +16,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::prepare::bind::{Builder, EarlyScan, upload_lookups};
 use crate::exec::prepare::compile::{Builtins, compile};
 use crate::exec::prepare::hints::Hint;
-use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep};
+use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep, PreparedWindow};
 use crate::exec::prepare::replan::Found;
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ResultId, Stage, Step};
@@ -169,6 +169,14 @@ impl Prepared {
                     gather: next(&sort.gather)?,
                     skip: sort.skip,
                     fetch: sort.fetch,
+                    window: match &sort.window {
+                        None => None,
+                        Some(window) => Some(PreparedWindow {
+                            marks: next(&window.marks)?,
+                            first: window.first,
+                            fills: window.fills.clone(),
+                        }),
+                    },
                 })),
                 StepProgram::Borrow(step) => PreparedStep::Borrow {
                     into: step.into,
@@ -237,11 +245,15 @@ impl Prepared {
     pub(in crate::exec) fn limit_blocks(&mut self, most: u64) {
         for step in &mut self.steps {
             let kernels = match step {
-                PreparedStep::Pipeline(kernel) => [Some(kernel.as_mut()), None],
-                PreparedStep::Borrow { .. } => [None, None],
-                PreparedStep::Sort(sort) => [Some(&mut sort.gather), sort.keys.as_mut()],
+                PreparedStep::Pipeline(kernel) => vec![kernel.as_mut()],
+                PreparedStep::Borrow { .. } => vec![],
+                PreparedStep::Sort(sort) => {
+                    let marks = sort.window.as_mut().map(|window| &mut window.marks);
+                    let kernels = sort.keys.as_mut().into_iter().chain([&mut sort.gather]);
+                    kernels.chain(marks).collect()
+                }
             };
-            for kernel in kernels.into_iter().flatten() {
+            for kernel in kernels {
                 kernel.most_blocks = kernel.most_blocks.min(most);
             }
         }
@@ -323,7 +335,11 @@ impl OutputColumn {
 fn kernels_of(step: &StepProgram) -> Vec<&KernelProgram> {
     match step {
         StepProgram::Pipeline(kernel) => vec![kernel],
-        StepProgram::Sort(sort) => sort.keys.iter().chain([&sort.gather]).collect(),
+        StepProgram::Sort(sort) => {
+            let kernels = sort.keys.iter().chain([&sort.gather]);
+            let marks = sort.window.iter().map(|window| &window.marks);
+            kernels.chain(marks).collect()
+        }
         StepProgram::Borrow(_) => vec![],
     }
 }

@@ -4,3 +4,4 @@ pub(super) mod first;
 pub(super) mod output;
 pub(super) mod ranges;
 pub(super) mod sample;
+pub(super) mod window;

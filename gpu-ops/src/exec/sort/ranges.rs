@@ -204,7 +204,7 @@ impl<'a> Run<'a> {
                 _ => {}
             }
         }
-        found.filter(|_| makers.count() == 1)
+        found.filter(|sort| sort.window.is_none() && makers.count() == 1)
     }
 
     /// Partition the rows of a piece by range.
@@ -386,5 +386,5 @@ fn wanted_of(sort: &PreparedSort, before: u64, rows: u64) -> Range<u64> {
 
 /// Can ranges of its keys be told apart?
 pub(in crate::exec) fn by_keys(sort: &PreparedSort) -> bool {
-    (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
+    sort.window.is_none() && (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
 }

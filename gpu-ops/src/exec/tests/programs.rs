@@ -283,6 +283,7 @@ pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> S
         gather,
         skip,
         fetch,
+        window: None,
     }
 }
 

@@ -14,6 +14,7 @@ mod scan;
 mod sort;
 mod strings;
 mod unordered;
+mod window;
 
 use std::sync::Arc;
 

@@ -11,6 +11,7 @@ mod join;
 mod moments;
 mod order;
 mod scan;
+mod window;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -212,6 +213,12 @@ impl Converter {
                 exec.fetch().map(|f| f as u64),
             ));
         }
+        if let Some(exec) = plan.downcast_ref::<WindowAggExec>() {
+            return window::windows(exec.window_expr(), input, self);
+        }
+        if let Some(exec) = plan.downcast_ref::<BoundedWindowAggExec>() {
+            return window::windows(exec.window_expr(), input, self);
+        }
         if plan.is::<ScalarSubqueryExec>() {
             return Ok(input);
         }
@@ -409,12 +416,10 @@ fn known(plan: &Arc<dyn ExecutionPlan>) -> Result<(), Reason> {
     #[expect(deprecated)]
     use datafusion::physical_plan::coalesce_batches::CoalesceBatchesExec;
 
-    if plan.is::<WindowAggExec>() || plan.is::<BoundedWindowAggExec>() {
-        return refuse("window functions run on the CPU");
-    }
     #[expect(deprecated)]
     let known = plan.children().is_empty()
         || plan.is::<AggregateExec>()
+        || plan.is::<BoundedWindowAggExec>()
         || plan.is::<BufferExec>()
         || plan.is::<CoalesceBatchesExec>()
         || plan.is::<CoalescePartitionsExec>()
@@ -432,7 +437,8 @@ fn known(plan: &Arc<dyn ExecutionPlan>) -> Result<(), Reason> {
         || plan.is::<SortExec>()
         || plan.is::<SortMergeJoinExec>()
         || plan.is::<SortPreservingMergeExec>()
-        || plan.is::<UnionExec>();
+        || plan.is::<UnionExec>()
+        || plan.is::<WindowAggExec>();
     if known {
         return Ok(());
     }

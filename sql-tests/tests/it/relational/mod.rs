@@ -21,3 +21,4 @@ mod strings;
 mod subqueries;
 mod tables;
 pub(crate) mod tpch;
+mod windows;

@@ -1,0 +1,111 @@
+//! Kernels of windows: where rows lie in partitions of an order, and running values within them.
+
+use crate::DevicePtr;
+use crate::kernel_args;
+
+kernel_args! {
+    /// Arguments of `window_starts` and `window_numbers` (`window.cu`).
+    pub struct WindowArgs {
+        /// Partitions that begin before each row, one word more than rows.
+        pub partitions: DevicePtr as "const u32*",
+        /// Groups of peers that begin before each row, one word more than rows.
+        pub peers: DevicePtr as "const u32*",
+        /// First row of each partition, then the number of rows.
+        pub partition_starts: DevicePtr as "u32*",
+        /// First row of each group of peers, then the number of rows.
+        pub peer_starts: DevicePtr as "u32*",
+        /// Row numbers; this and what follows may be null.
+        pub position: DevicePtr as "u32*",
+        /// First row of the row's partition.
+        pub partition_start: DevicePtr as "u32*",
+        /// The row behind it.
+        pub partition_end: DevicePtr as "u32*",
+        /// First row of the row's peers.
+        pub peer_start: DevicePtr as "u32*",
+        /// The row behind them.
+        pub peer_end: DevicePtr as "u32*",
+        /// Groups of peers of the partition up to the row's, at least 1.
+        pub dense_rank: DevicePtr as "u32*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+    }
+
+    /// Arguments of `running_tiles`, `running_carries` and `running_scan` (`window_running.cu`).
+    pub struct RunningArgs {
+        /// Values, which become what they come to from the first of their partition on.
+        pub values: DevicePtr as "void*",
+        /// Partitions that begin before each row, one word more than rows.
+        pub partitions: DevicePtr as "const u32*",
+        /// 32 bytes a tile of [`RUNNING_TILE`] rows.
+        pub tiles: DevicePtr as "void*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+    }
+}
+
+/// Rows that a block of `window_running.cu` takes at a time.
+pub const RUNNING_TILE: u64 = 2048;
+/// Bytes of a tile's piece.
+pub const RUNNING_PIECE: u64 = 32;
+/// Dynamic shared memory of a block of `window_running.cu`, in bytes.
+pub const RUNNING_SHARED_BYTES: usize = 256 * RUNNING_PIECE as usize;
+
+/// What running values are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunningValue {
+    /// 64 bits, stored as what they are above the least number.
+    I64,
+    /// 128 bits.
+    I128,
+    /// Floats.
+    F64,
+}
+
+/// How running values are combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RunningCombine {
+    /// Added; integers modulo 2^n.
+    Sum,
+    /// The least.
+    Min,
+    /// The greatest.
+    Max,
+}
+
+impl RunningValue {
+    /// Bytes of a value.
+    pub fn width(self) -> u32 {
+        match self {
+            Self::I64 | Self::F64 => 8,
+            Self::I128 => 16,
+        }
+    }
+}
+
+/// Complete source of the module that numbers rows of an order.
+pub fn window() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}",
+        WindowArgs::CUDA,
+        include_str!("../../cuda/window.cu")
+    )
+}
+
+/// Complete source of the module that scans values within partitions.
+pub fn window_running(value: RunningValue, combine: RunningCombine) -> String {
+    let value = match value {
+        RunningValue::I64 => "i64",
+        RunningValue::I128 => "i128",
+        RunningValue::F64 => "f64",
+    };
+    let combine = combine as u32;
+    format!(
+        "#define WL_VALUE {value}\n#define WL_COMBINE {combine}\n#include \"simt.cuh\"\n{}{}",
+        RunningArgs::CUDA,
+        include_str!("../../cuda/window_running.cu")
+    )
+}

@@ -1,0 +1,130 @@
+//! Windows over ordered rows: in which partition and among which peers each row lies, and running values.
+
+use warpline_cuda::kernels::{
+    self, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs, WindowArgs,
+};
+pub use warpline_cuda::kernels::{RunningCombine, RunningValue};
+
+use super::{BLOCK, RowCount, check_numbered, grid, launch, scratch};
+use crate::device::{DevicePtr, LaunchConfig, Stream};
+use crate::error::Result;
+use crate::runtime::Runtime;
+
+/// Where the numbers of rows go, `u32*` each; null: not asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WindowNumbers {
+    /// The row's number, from 0.
+    pub position: DevicePtr,
+    /// First row of the row's partition.
+    pub partition_start: DevicePtr,
+    /// The row behind the partition.
+    pub partition_end: DevicePtr,
+    /// First row of the row's peers.
+    pub peer_start: DevicePtr,
+    /// The row behind the peers.
+    pub peer_end: DevicePtr,
+    /// Groups of peers of the partition up to the row's.
+    pub dense_rank: DevicePtr,
+}
+
+/// Number rows by the partitions and peers that begin before each (exclusive sums of marks, one word more than rows). Two kernels:
+/// see `window.cu`.
+///
+/// # Errors
+/// [`crate::GpuError::Unsupported`] beyond 2^32 - 2 rows, [`crate::GpuError::OutOfDeviceMemory`] for 8 bytes a row of scratch,
+/// [`crate::GpuError::Device`] from the driver.
+///
+/// # Safety
+/// `partitions` and `peers` have one word more than `rows.most()`, the first row begins both, and each of `numbers` that is not
+/// null has a word a row.
+pub unsafe fn number_windows(
+    runtime: &Runtime,
+    stream: &Stream,
+    partitions: DevicePtr,
+    peers: DevicePtr,
+    numbers: WindowNumbers,
+    rows: RowCount,
+) -> Result<()> {
+    check_numbered("a window of rows", rows.most())?;
+    let starts = scratch(
+        runtime,
+        stream,
+        (rows.most() + 1) * 2,
+        4,
+        "partitions of a window",
+    )?;
+    let args = WindowArgs {
+        partitions,
+        peers,
+        partition_starts: starts.ptr(),
+        peer_starts: starts.ptr().offset((rows.most() + 1) * 4),
+        position: numbers.position,
+        partition_start: numbers.partition_start,
+        partition_end: numbers.partition_end,
+        peer_start: numbers.peer_start,
+        peer_end: numbers.peer_end,
+        dense_rank: numbers.dense_rank,
+        count: rows.count(),
+        most: rows.most(),
+    };
+    let config = LaunchConfig {
+        grid: grid(runtime, rows.most() + 1, u64::from(BLOCK)),
+        block: BLOCK,
+        shared_bytes: 0,
+    };
+    for name in ["window_starts", "window_numbers"] {
+        let kernel = runtime.builtin(name, 0, kernels::window)?;
+        // SAFETY: the caller vouches for all but the scratch, which is reused only behind these launches.
+        unsafe { launch(runtime, stream, &kernel, config, &args)? };
+    }
+    Ok(())
+}
+
+/// Turn `values` into what they come to from the first row of their partition on. Three kernels: see `window_running.cu`.
+/// Results of 64-bit integers are stored as what they are above the least number.
+///
+/// # Errors
+/// [`crate::GpuError::OutOfDeviceMemory`] for 32 bytes a 2048 rows of scratch, [`crate::GpuError::Device`] from the driver.
+///
+/// # Safety
+/// There are `rows.most()` values, aligned to their width, and one word more of `partitions`: the sums of marks before each row.
+pub unsafe fn running(
+    runtime: &Runtime,
+    stream: &Stream,
+    (value, combine): (RunningValue, RunningCombine),
+    values: DevicePtr,
+    partitions: DevicePtr,
+    rows: RowCount,
+) -> Result<()> {
+    let tiles = rows.most().div_ceil(RUNNING_TILE).max(1);
+    let pieces = scratch(
+        runtime,
+        stream,
+        tiles,
+        RUNNING_PIECE,
+        "tiles of running values",
+    )?;
+    let args = RunningArgs {
+        values,
+        partitions,
+        tiles: pieces.ptr(),
+        count: rows.count(),
+        most: rows.most(),
+    };
+    let variant = value as usize * 3 + combine as usize;
+    for (name, blocks) in [
+        ("running_tiles", grid(runtime, tiles, 1)),
+        ("running_carries", 1),
+        ("running_scan", grid(runtime, tiles, 1)),
+    ] {
+        let kernel = runtime.builtin(name, variant, || kernels::window_running(value, combine))?;
+        let config = LaunchConfig {
+            grid: blocks,
+            block: BLOCK,
+            shared_bytes: RUNNING_SHARED_BYTES,
+        };
+        // SAFETY: as above.
+        unsafe { launch(runtime, stream, &kernel, config, &args)? };
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! Numbers of rows in partitions, and running values.
+
+use warpline_gpu::primitives::{
+    RowCount, RunningCombine, RunningValue, WindowNumbers, exclusive_sum, number_windows, running,
+};
+
+use super::{Machine, Numbers, SIZES, machines};
+
+/// Rows with random partitions and peers: the marks that begin them.
+fn marks(rows: usize, partition: u64, peers: u64, numbers: &mut Numbers) -> (Vec<u32>, Vec<u32>) {
+    let mut begin = Vec::new();
+    let mut among = Vec::new();
+    for row in 0..rows {
+        let new = row == 0 || numbers.draw() % partition == 0;
+        begin.push(u32::from(new));
+        among.push(u32::from(new || numbers.draw() % peers == 0));
+    }
+    (begin, among)
+}
+
+fn sums(machine: &Machine, marks: &[u32]) -> warpline_gpu::memory::DeviceBuffer {
+    let mut words = marks.to_vec();
+    words.push(0);
+    let buffer = machine.upload(&words);
+    let rows = RowCount::Known(marks.len() as u64);
+    let (runtime, stream) = (&machine.runtime, &machine.stream);
+    unsafe { exclusive_sum(runtime, stream, buffer.ptr(), buffer.ptr(), rows, false).unwrap() };
+    buffer
+}
+
+/// For each row the first row of its run and the row behind it.
+fn runs(marks: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let n = marks.len();
+    let (mut starts, mut ends) = (vec![0; n], vec![n as u32; n]);
+    for row in 0..n {
+        starts[row] = if marks[row] == 1 {
+            row as u32
+        } else {
+            starts[row - 1]
+        };
+    }
+    for row in (0..n.saturating_sub(1)).rev() {
+        ends[row] = if marks[row + 1] == 1 {
+            row as u32 + 1
+        } else {
+            ends[row + 1]
+        };
+    }
+    (starts, ends)
+}
+
+#[test]
+fn rows_know_their_partition_and_peers() {
+    for machine in machines() {
+        let mut numbers = Numbers(11);
+        for size in SIZES {
+            for (partition, peers) in [(1, 1), (u64::MAX, u64::MAX), (7, 2), (1000, 3)] {
+                let (begin, among) = marks(size, partition, peers, &mut numbers);
+                let (partitions, groups) = (sums(&machine, &begin), sums(&machine, &among));
+                let out: Vec<_> = (0..6).map(|_| machine.space(size.max(1) * 4)).collect();
+                let into = WindowNumbers {
+                    position: out[0].ptr(),
+                    partition_start: out[1].ptr(),
+                    partition_end: out[2].ptr(),
+                    peer_start: out[3].ptr(),
+                    peer_end: out[4].ptr(),
+                    dense_rank: out[5].ptr(),
+                };
+                let rows = RowCount::Known(size as u64);
+                let (runtime, stream) = (&machine.runtime, &machine.stream);
+                let (p, g) = (partitions.ptr(), groups.ptr());
+                unsafe { number_windows(runtime, stream, p, g, into, rows).unwrap() };
+                let (starts, ends) = runs(&begin);
+                let (peer_starts, peer_ends) = runs(&among);
+                let mut dense = Vec::new();
+                for row in 0..size {
+                    let before = if begin[row] == 1 { 0 } else { dense[row - 1] };
+                    dense.push(before + among[row]);
+                }
+                let positions: Vec<u32> = (0..size as u32).collect();
+                let expected = [positions, starts, ends, peer_starts, peer_ends, dense];
+                for (number, (out, expected)) in out.iter().zip(&expected).enumerate() {
+                    let found = machine.read::<u32>(out, size);
+                    assert!(
+                        found == *expected,
+                        "{}: {size} rows, number {number}",
+                        machine.name
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn values_run_within_partitions() {
+    for machine in machines() {
+        let mut numbers = Numbers(12);
+        for size in SIZES {
+            for partition in [1, 5, 3000, u64::MAX] {
+                let (begin, _) = marks(size, partition, 2, &mut numbers);
+                let partitions = sums(&machine, &begin);
+                let rows = RowCount::Known(size as u64);
+                let (runtime, stream) = (&machine.runtime, &machine.stream);
+                let run = |kind, buffer: &warpline_gpu::memory::DeviceBuffer| unsafe {
+                    let (values, partitions) = (buffer.ptr(), partitions.ptr());
+                    running(runtime, stream, kind, values, partitions, rows).unwrap();
+                };
+                let label = format!(
+                    "{}: {size} rows, about {partition} a partition",
+                    machine.name
+                );
+
+                let integers: Vec<i64> = (0..size).map(|_| numbers.draw() as i64).collect();
+                let combine: [(RunningCombine, fn(i64, i64) -> i64); 3] = [
+                    (RunningCombine::Sum, i64::wrapping_add),
+                    (RunningCombine::Min, i64::min),
+                    (RunningCombine::Max, i64::max),
+                ];
+                for (kind, of) in combine {
+                    let expected = expected(&integers, &begin, of);
+                    let expected: Vec<i64> = expected.iter().map(|v| v ^ i64::MIN).collect();
+                    let buffer = machine.upload(&integers);
+                    run((RunningValue::I64, kind), &buffer);
+                    assert!(
+                        machine.read::<i64>(&buffer, size) == expected,
+                        "{label} {kind:?}"
+                    );
+                }
+                let wide: Vec<i128> = integers.iter().map(|v| i128::from(*v) << 50).collect();
+                let buffer = machine.upload(&wide);
+                run((RunningValue::I128, RunningCombine::Sum), &buffer);
+                let sums = expected(&wide, &begin, i128::wrapping_add);
+                assert!(machine.read::<i128>(&buffer, size) == sums, "{label}");
+
+                let floats: Vec<f64> = integers.iter().map(|v| (v % 1000) as f64).collect();
+                for (kind, of) in [
+                    (RunningCombine::Sum, (|a, b| a + b) as fn(f64, f64) -> f64),
+                    (RunningCombine::Min, f64::min),
+                    (RunningCombine::Max, f64::max),
+                ] {
+                    let buffer = machine.upload(&floats);
+                    run((RunningValue::F64, kind), &buffer);
+                    let expected = expected(&floats, &begin, of);
+                    assert!(
+                        machine.read::<f64>(&buffer, size) == expected,
+                        "{label} {kind:?}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn expected<T: Copy>(values: &[T], begin: &[u32], combine: fn(T, T) -> T) -> Vec<T> {
+    let mut out: Vec<T> = Vec::with_capacity(values.len());
+    for (row, value) in values.iter().enumerate() {
+        out.push(match begin[row] == 1 {
+            true => *value,
+            false => combine(out[row - 1], *value),
+        });
+    }
+    out
+}

@@ -1,0 +1,160 @@
+//! Window functions against plain DataFusion: numbers, other rows, frames, whole partitions.
+//!
+//! Orders are total where a function tells peers apart: which of them comes first is nobody's promise.
+
+use super::tables::fixture;
+use crate::operators::support::check_all;
+
+const TABLES: [&str; 4] = ["l", "one", "e", "n"];
+
+/// Orders in which no two rows are peers.
+const TOTAL: [&str; 5] = [
+    "ORDER BY id",
+    "PARTITION BY z ORDER BY id DESC",
+    "PARTITION BY s, b ORDER BY x DESC NULLS LAST, id",
+    "PARTITION BY f ORDER BY w NULLS FIRST, d, id",
+    "PARTITION BY k % 3, upper(s) ORDER BY z + id, id",
+];
+
+/// Orders with peers.
+const PEERS: [&str; 4] = [
+    "ORDER BY z",
+    "PARTITION BY z ORDER BY s",
+    "PARTITION BY b ORDER BY f DESC, k",
+    "PARTITION BY w, x ORDER BY d NULLS FIRST",
+];
+
+fn each(orders: &[&str], functions: &[&str]) -> Vec<String> {
+    let mut queries = Vec::new();
+    for table in TABLES {
+        for order in orders {
+            let calls: Vec<String> = functions
+                .iter()
+                .enumerate()
+                .map(|(i, function)| match function.split_once('|') {
+                    Some((call, frame)) => format!("{call} OVER ({order} {frame}) AS v{i}"),
+                    None => format!("{function} OVER ({order}) AS v{i}"),
+                })
+                .collect();
+            queries.push(format!("SELECT id, {} FROM {table}", calls.join(", ")));
+        }
+    }
+    queries
+}
+
+#[test]
+fn numbers_of_rows() {
+    let total = ["row_number()", "ntile(3)", "ntile(7)", "ntile(1000)"];
+    check_all(&fixture(), each(&TOTAL, &total));
+    let peers = ["rank()", "dense_rank()", "percent_rank()", "cume_dist()"];
+    check_all(&fixture(), each(&PEERS, &peers));
+    check_all(&fixture(), each(&TOTAL, &peers));
+}
+
+#[test]
+fn other_rows() {
+    let functions = [
+        "lag(x)",
+        "lead(x, 2)",
+        "lag(k, 1, -7)",
+        "lead(s)",
+        "lag(f, 3, 0.5)",
+        "lead(d, 0)",
+        "first_value(s)",
+        "last_value(x)",
+        "nth_value(k, 2)",
+        "last_value(b)|ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+        "first_value(w)|ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+        "nth_value(z, 3)|ROWS BETWEEN 1 FOLLOWING AND 4 FOLLOWING",
+    ];
+    check_all(&fixture(), each(&TOTAL, &functions));
+}
+
+#[test]
+fn aggregates_from_the_first_row() {
+    let functions = [
+        "sum(x)", "count(*)", "count(k)", "avg(f)", "avg(z)", "sum(w)", "min(k)", "max(x)",
+        "min(f)", "max(d)", "max(s)", "sum(f)",
+    ];
+    check_all(&fixture(), each(&PEERS, &functions));
+    check_all(&fixture(), each(&TOTAL, &functions));
+    let rows: Vec<String> = functions
+        .iter()
+        .map(|f| format!("{f}|ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"))
+        .collect();
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    check_all(&fixture(), each(&TOTAL, &rows));
+}
+
+#[test]
+fn aggregates_over_sliding_frames() {
+    let functions = [
+        "sum(x)|ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
+        "count(k)|ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+        "avg(f)|ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING",
+        "sum(w)|ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+        "count(*)|ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING",
+        "sum(f)|ROWS BETWEEN 100 PRECEDING AND 100 FOLLOWING",
+        "max(k)|ROWS BETWEEN UNBOUNDED PRECEDING AND 2 FOLLOWING",
+    ];
+    check_all(&fixture(), each(&TOTAL, &functions));
+}
+
+#[test]
+fn whole_partitions() {
+    let mut queries = Vec::new();
+    for table in TABLES {
+        for partition in [
+            "",
+            "PARTITION BY z",
+            "PARTITION BY s, b",
+            "PARTITION BY k, w",
+        ] {
+            queries.push(format!(
+                "SELECT id, sum(x) OVER ({partition}) AS a, count(*) OVER ({partition}) AS b, avg(x) OVER ({partition}) AS c, \
+                 min(s) OVER ({partition}) AS d, count(k) OVER ({partition}) AS e, stddev(f) OVER ({partition}) AS g FROM {table}"
+            ));
+        }
+        queries.push(format!(
+            "SELECT id, sum(x) OVER (PARTITION BY z ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS a \
+             FROM {table}"
+        ));
+    }
+    check_all(&fixture(), queries);
+}
+
+#[test]
+fn several_windows_and_other_operators() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT id, rank() OVER (PARTITION BY z ORDER BY s) AS a, rank() OVER (PARTITION BY s ORDER BY z) AS b,              sum(x) OVER (PARTITION BY b) AS c FROM l",
+            "SELECT * FROM (SELECT z, s, rank() OVER (PARTITION BY z ORDER BY sum(x) DESC) AS r, sum(x) AS t              FROM l GROUP BY z, s) WHERE r <= 2",
+            "SELECT z, s, sum(sum(x)) OVER (PARTITION BY z) AS a, sum(x) * 100 / sum(sum(x)) OVER (PARTITION BY z) AS b              FROM l WHERE x > 0 GROUP BY z, s",
+            "SELECT l.id, r.id AS o, dense_rank() OVER (PARTITION BY l.k ORDER BY r.z) AS a FROM l JOIN r ON l.k = r.k",
+            "SELECT a.id, a.n, b.n AS m FROM (SELECT id, u, row_number() OVER (ORDER BY id) AS n FROM l) a              JOIN (SELECT id, u, row_number() OVER (ORDER BY u, id) AS n FROM r) b ON a.n = b.n",
+            "SELECT id, rank() OVER (ORDER BY n) AS a FROM (SELECT id, count(*) OVER (PARTITION BY k) AS n FROM l)",
+            "SELECT z, s, grouping(z) + grouping(s) AS g, rank() OVER (PARTITION BY grouping(z) + grouping(s) ORDER BY sum(x) DESC) AS r              FROM l GROUP BY ROLLUP (z, s)",
+            "SELECT id, row_number() OVER (ORDER BY id) AS n FROM l ORDER BY n DESC LIMIT 5",
+            "SELECT count(*) AS n, sum(a) AS s FROM (SELECT lag(id) OVER (ORDER BY id) AS a FROM l)",
+        ]
+        .map(String::from),
+    );
+}
+
+/// Many blocks; one partition that has nearly all rows, and many of one row.
+#[test]
+fn many_rows() {
+    let fixture = fixture().table_from(
+        "m",
+        "SELECT value AS id, CASE WHEN value % 50 = 0 THEN value ELSE 0 END AS k, value * 7919 % 1000 AS v,          cast(value % 17 AS double) / 4 AS f FROM generate_series(1, 40000)",
+    );
+    check_all(
+        &fixture,
+        [
+            "SELECT id, row_number() OVER (PARTITION BY k ORDER BY v, id) AS a, sum(v) OVER (PARTITION BY k ORDER BY v, id) AS b,              avg(f) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS c FROM m",
+            "SELECT id, rank() OVER (ORDER BY v) AS a, lag(v) OVER (ORDER BY id) AS b, sum(f) OVER (ORDER BY id) AS c,              max(v) OVER (ORDER BY id) AS d FROM m",
+        ]
+        .map(String::from),
+    );
+}
