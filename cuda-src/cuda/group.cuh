@@ -6,14 +6,17 @@
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
+#include "open_addressing.cuh"
+#include "pipeline.cuh"
 #include "radix.cuh"
+#include "reserve.cuh"
 
 static const u32 WL_NO_NUMBER = 0xFFFFFFFFu;
 
 // A hash table that numbers keys.
 template <class Key>
 struct NumberTable {
-  // Of each slot: 0 free, 1 being written, 2 readable; all 0 at first.
+  // Of each slot, all 0 at first.
   u32* states;
   Key* keys;
   u32* numbers;
@@ -26,35 +29,54 @@ struct NumberTable {
   u64 room;
 };
 
+// A key of a NumberTable; a new one gets the next number.
+template <class Key>
+struct NumberedKey {
+  const NumberTable<Key>& table;
+  Key key;
+  u32& number;
+  WL_METHOD SlotState visit(u64 slot, bool& inserted) const {
+    return claim_and_publish(
+        table.states + slot, SLOT_BUSY, SLOT_READY, inserted,
+        [&]() {
+          const u64 next = atomicAdd(table.count, (u64)1);
+          number = (u32)next;
+          table.keys[slot] = key;
+          table.numbers[slot] = number;
+          if (next < table.room) table.dense[next] = key;
+        },
+        [&](u32) {
+          if (table.keys[slot] != key) return false;
+          number = table.numbers[slot];
+          return true;
+        });
+  }
+};
+
 // The number of a key: 0, 1, 2 ... in the order of arrival; WL_NO_NUMBER after `limit` probes: the table is too full.
 // A row whose key is known reads the state, the key and the number of a slot.
 template <class Key>
 WL_DEVICE u32 number_key(const NumberTable<Key>& table, Key key, u32 limit) {
+  u32 number = WL_NO_NUMBER;
   // Rows of a partition have hashes alike in their low bits: a product spreads what is left over all.
-  u64 slot = (radix_hash(key) * 0x9e3779b97f4a7c15ull >> 20) & table.mask;
-  WL_NO_UNROLL
-  for (u32 probe = 0; probe < limit; ++probe) {
-    u32 state = load_acquire(table.states + slot);
-    if (state == 0) {
-      state = atomicCAS(table.states + slot, 0u, 1u);
-      if (state == 0) {
-        const u64 number = atomicAdd(table.count, (u64)1);
-        table.keys[slot] = key;
-        table.numbers[slot] = (u32)number;
-        if (number < table.room) table.dense[number] = key;
-        store_release(table.states + slot, 2u);
-        return (u32)number;
-      }
-    }
-    while (state != 2) {
-      spin_pause(20);
-      state = load_acquire(table.states + slot);
-    }
-    if (table.keys[slot] == key) return table.numbers[slot];
-    slot = (slot + 1) & table.mask;
-  }
-  return WL_NO_NUMBER;
+  const u64 hash = radix_hash(key) * 0x9e3779b97f4a7c15ull >> 20;
+  probe_slots<1>(linear_order(hash, table.mask), NumberedKey<Key>{table, key, number}, limit - 1, WL_NO_SLOT);
+  return number;
 }
+
+// The state of a key's group in device memory, where each number has STRIDE bytes; null when there is none for it:
+// `*overflow` is set where the table is too full, and the host sees from their number that there are more groups than states.
+template <u32 STRIDE, class Key>
+WL_DEVICE u8* numbered_state(const NumberTable<Key>& table, Key key, u32 limit, u8* states, u64* overflow) {
+  const u32 number = number_key<Key>(table, key, limit);
+  if (number == WL_NO_NUMBER) {
+    store_relaxed(overflow, (u64)1);
+    return 0;
+  }
+  return number < table.room ? states + (u64)number * STRIDE : (u8*)0;
+}
+
+// ---- runs of sorted keys ----------------------------------------------------------------------------------
 
 // Which run holds `row`: the last of `runs` starts that is not above it. starts[0] is 0.
 WL_DEVICE u32 run_of(const u32* starts, u64 runs, u64 row) {
@@ -67,74 +89,130 @@ WL_DEVICE u32 run_of(const u32* starts, u64 runs, u64 row) {
   return (u32)low;
 }
 
+// The numbers of the runs that a thread's live rows belong to, from `row` on; equal keys follow each other.
+template <class Key, int ROWS>
+WL_DEVICE void run_numbers(const u32* starts, u64 runs, const Key* keys, u64 row, u32 live, u32 (&number)[ROWS]) {
+  if (live == 0) return;
+  Key key[ROWS];
+  load_vec_stream<Key, ROWS>(keys + row, key);
+  u32 run = run_of(starts, runs, row);
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) {
+    if (k > 0 && (live >> k & 1) != 0 && key[k] != key[k - (k > 0)]) ++run;
+    number[k] = run;
+  }
+}
+
+// Are the runs that the lanes of a warp have open all of one group? `leader` is the first lane with one. A key with
+// millions of rows would have them queue at its state: a warp adds to it once. All 32 lanes call.
+WL_DEVICE bool warp_is_one_run(bool open, u64 run, u32& leader) {
+  const u32 opened = __ballot_sync(WL_FULL_MASK, open);
+  leader = opened != 0 ? (u32)__ffs((int)opened) - 1 : 0u;
+  const u64 first = __shfl_sync(WL_FULL_MASK, run, (int)leader);
+  return opened != 0 && __ballot_sync(WL_FULL_MASK, open && run == first) == opened;
+}
+
+// ---- a block's tables in shared memory ------------------------------------------------------------------
+
+// Clears WORDS words; the caller meets the block afterwards.
+template <u32 WORDS, class T>
+WL_DEVICE void block_zero(T* words) {
+  for (u32 i = threadIdx.x; i < WORDS; i += WL_BLOCK_THREADS) words[i] = 0;
+}
+
 // The slot of a key in a block's table of `slots` slots (a power of two), inserted when absent; WL_NO_NUMBER when the
 // table is full. Slots hold keys plus one, 0 when free. `used`: hash bits by which the block's rows are alike.
-WL_DEVICE u32 block_slot(u32* table, u32 slots, u32 key, u32 used) {
-  const u32 mine = key + 1;
-  u32 slot = (u32)(radix_hash(key) >> used) & (slots - 1);
-  for (u32 probe = 0; probe < slots; ++probe) {
-    u32 seen = *(volatile u32*)(table + slot);
-    if (seen == 0) seen = atomicCAS(table + slot, 0u, mine);
-    if (seen == 0 || seen == mine) return slot;
-    slot = (slot + 1) & (slots - 1);
-  }
-  return WL_NO_NUMBER;
+template <class Key>
+WL_DEVICE u32 block_slot(Key* table, u32 slots, Key key, u32 used) {
+  const WordTable<BlockLoad, Key> words = {table, 0, (Key)(key + 1)};
+  return probe_slots<4>(linear_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
 }
-WL_DEVICE u32 block_slot(u64* table, u32 slots, u64 key, u32 used) {
-  const u64 mine = key + 1;
-  u32 slot = (u32)(radix_hash(key) >> used) & (slots - 1);
-  for (u32 probe = 0; probe < slots; ++probe) {
-    u64 seen = *(volatile u64*)(table + slot);
-    if (seen == 0) seen = atomicCAS(table + slot, (u64)0, mine);
-    if (seen == 0 || seen == mine) return slot;
-    slot = (slot + 1) & (slots - 1);
-  }
-  return WL_NO_NUMBER;
-}
-// Keys of 16 bytes are claimed by their high word, which is below 2^63, and published with their low one: a slot's
-// high word is 0 when free, 2^63 while it is written, else the key's plus one.
 WL_DEVICE u32 block_slot(u128* table, u32 slots, u128 key, u32 used) {
-  const u64 busy = 1ull << 63;
-  const u64 low = (u64)key, high = (u64)(key >> 64) + 1;
-  u32 slot = (u32)(radix_hash(key) >> used) & (slots - 1);
-  for (u32 probe = 0; probe < slots; ++probe) {
-    u64* const words = (u64*)(table + slot);
-    u64 seen = load_acquire(words + 1);
-    if (seen == 0) {
-      seen = atomicCAS(words + 1, (u64)0, busy);
-      if (seen == 0) {
-        words[0] = low;
-        store_release(words + 1, high);
-        return slot;
-      }
-    }
-    while (seen == busy) {
-      spin_pause(20);
-      seen = load_acquire(words + 1);
-    }
-    if (seen == high && words[0] == low) return slot;
-    slot = (slot + 1) & (slots - 1);
-  }
-  return WL_NO_NUMBER;
+  const TwoWordTable words = {table, (u64)key, (u64)(key >> 64) + 1};
+  return probe_slots<1>(linear_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
 }
 
 // The slot of a key (plus one) in a block's table of `slots` slots (a power of two) in front of a larger one; WL_NO_NUMBER
-// when the few places where it could be are taken: first come, first served, so that frequent keys have one.
+// when the few places where it could be are taken: first come, first served, so that frequent keys have one. A table may
+// have fewer slots than probes.
 template <class T>
 WL_DEVICE u32 front_slot(T* table, u32 slots, T mine) {
-  const u32 first = (u32)(radix_hash(mine) >> 4);
-  WL_UNROLL
-  for (u32 probe = 0; probe < 4; ++probe) {
-    // Neighbours, in whatever order; a table may have fewer slots than probes.
-    const u32 slot = (first ^ probe) & (slots - 1);
-    T seen = *(volatile T*)(table + slot);
-    if (seen == 0) seen = atomicCAS(table + slot, (T)0, mine);
-    if (seen == 0 || seen == mine) return slot;
-  }
-  return WL_NO_NUMBER;
+  const WordTable<BlockLoad, T> words = {table, 0, mine};
+  return probe_slots<4>(neighbour_order((u32)(radix_hash(mine) >> 4), slots - 1), words, 3u, WL_NO_NUMBER);
 }
 
 // The key of an occupied slot of such a table.
 WL_DEVICE u32 block_key(const u32* table, u32 slot) { return table[slot] - 1; }
 WL_DEVICE u64 block_key(const u64* table, u32 slot) { return table[slot] - 1; }
 WL_DEVICE u128 block_key(const u128* table, u32 slot) { return table[slot] - ((u128)1 << 64); }
+
+// Numbers for the groups of a block's table of SLOTS slots, behind those of other blocks: `write(slot, number)` for each.
+// Every thread of the block calls it.
+template <u32 SLOTS, class Key, class Write>
+WL_DEVICE void block_number_groups(const Key* table, u64* count, ReserveScratch& scratch, const Write& write) {
+  // A share of the slots a warp.
+  const u32 share = SLOTS / (WL_BLOCK_THREADS / WL_WARP), start = warp_id() * share + lane_id();
+  u32 held = 0;
+  for (u32 s = 0; s < share; s += WL_WARP) held += (u32)__popc(__ballot_sync(WL_FULL_MASK, table[start + s] != 0));
+  u64 place = block_reserve(lane_id() == 0 ? held : 0u, count, scratch);
+  place = __shfl_sync(WL_FULL_MASK, place, 0);
+  for (u32 s = 0; s < share; s += WL_WARP) {
+    const u32 slot = start + s;
+    const u32 votes = __ballot_sync(WL_FULL_MASK, table[slot] != 0);
+    const u64 number = place + (u32)__popc(votes & ((1u << lane_id()) - 1u));
+    place += (u32)__popc(votes);
+    if (table[slot] != 0) write(slot, number);
+  }
+}
+
+// ---- partitions, a block each (PGB of Wu et al., SIGMOD 2025) ----------------------------------------------
+
+// A piece of a partition has at least this many rows.
+static const u64 WL_LEAST_PIECE = 1 << 14;
+// Partitions of this many times the mean are cut.
+static const u64 WL_CUT_ABOVE = 4;
+
+// The pieces that a block takes, one after the other. Partitions of at most `most` rows are tasks of their own (`whole`):
+// no other block has their groups. Larger ones are cut where windows of `most` rows end, each window a task.
+struct PartitionPieces {
+  const u32* offsets;
+  u64 partitions, total, most;
+  // The task at hand, its next partition, the end of its partitions, and its rows.
+  u64 task, part, last, low, high;
+  // The piece at hand: rows begin .. end - 1.
+  u64 begin, end;
+  bool whole;
+
+  // Goes on to the next piece, if there is one. All threads of a block call it.
+  WL_METHOD bool next() {
+    while (true) {
+      while (part < last) {
+        const u64 from = offsets[part], to = offsets[part + 1];
+        ++part;
+        if (from >= high) break;
+        if (whole != (to - from <= most)) continue;
+        begin = max_u64(from, low);
+        end = min_u64(to, high);
+        if (begin < end) return true;
+      }
+      task += gridDim.x;
+      if (task >= partitions + (total + most - 1) / most) return false;
+      whole = task < partitions;
+      low = whole ? 0 : (task - partitions) * most;
+      high = whole ? total : min_u64(total, low + most);
+      part = whole ? task : (u64)run_of(offsets, partitions, low);
+      last = whole ? task + 1 : partitions;
+    }
+  }
+};
+
+// Before the first piece of `total` rows in so many partitions: `offsets` has the first row of each, and `total`.
+WL_DEVICE PartitionPieces partition_pieces(const u32* offsets, u64 partitions, u64 total) {
+  PartitionPieces pieces = {};
+  pieces.offsets = offsets;
+  pieces.partitions = partitions;
+  pieces.total = total;
+  pieces.most = max_u64(WL_LEAST_PIECE, WL_CUT_ABOVE * (total / partitions + 1));
+  pieces.task = (u64)blockIdx.x - gridDim.x;
+  return pieces;
+}

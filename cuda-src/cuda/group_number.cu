@@ -1,19 +1,13 @@
 // Numbers of groups: each row's packed key becomes the number of its group (HGB and the dictionary of SGB-DE, Wu et al., SIGMOD 2025).
 //
-// WL_KEY_BYTES (defined in front of this file) is 4, 8 or 16. Launch: any grid of 256-thread blocks; grid-stride, one row a
+// WL_KEY (defined in front of this file) is the type of a key: u32, u64 or u128. Launch: any grid of 256-thread blocks; grid-stride, one row a
 // thread. Bytes moved: the key and the number of each row; the state, key and number of a slot, a sector of 32 bytes
 // each where the table does not fit the L2 cache: 2^28 rows of 4-byte keys over few groups take 2 GiB, 0.5 ms at 4.2 TB/s.
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "group.cuh"
 
-#if WL_KEY_BYTES == 4
-typedef u32 Key;
-#elif WL_KEY_BYTES == 8
-typedef u64 Key;
-#else
-typedef u128 Key;
-#endif
+typedef WL_KEY Key;
 
 WL_KERNEL(number_groups, NumberGroupsArgs, args) {
   const NumberTable<Key> table = {args.states, (Key*)args.table, args.numbers, args.mask, args.groups, (Key*)args.dense,

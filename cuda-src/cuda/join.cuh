@@ -1,11 +1,16 @@
 // What generated kernels of joins, DISTINCT sets and materialisation call: bitmaps, look-ups in
-// finished indexes, pairs of a many-to-many join, and places in an output that grows.
+// finished indexes, and pairs of a many-to-many join.
 //
 // An index is finished by an earlier kernel before any of these look-ups read it, so they use plain loads.
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
+#include "open_addressing.cuh"
 #include "pipeline.cuh"
+#include "reserve.cuh"
+
+// In place of an entry of an index: the row has none.
+static const u32 WL_NO_ENTRY = 0xFFFFFFFFu;
 
 // ---- bitmaps ----------------------------------------------------------------------------------------
 
@@ -19,6 +24,15 @@ WL_DEVICE bool wl_set_bit(u32* bits, u64 i) {
   u32* word = bits + (i >> 5);
   if ((load_relaxed(word) & bit) != 0) return true;
   return (atomicOr(word, bit) & bit) != 0;
+}
+
+// Marks the entries of the rows in `mask`.
+template <u32 ROWS>
+WL_DEVICE void mark_entries(u32* marks, u32 mask, const u32 (&entry)[ROWS]) {
+  if (mask == 0) return;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k)
+    if ((mask >> k & 1) != 0) wl_set_bit(marks, entry[k]);
 }
 
 // Bits that one thread sets one after the other, with one atomic for a run of bits in the same word: rows of a table
@@ -49,41 +63,18 @@ WL_DEVICE void bit_run_set(BitRun& run, u32* bits, u64 i) {
 
 // ---- look-ups in finished hash indexes --------------------------------------------------------------
 
-// The hash of a packed key; for one word it is hash64.
-template <u32 WORDS>
-WL_DEVICE u64 hash_words(const u64 (&key)[WORDS]) {
-  u64 hash = 0;
-  WL_UNROLL
-  for (u32 w = 0; w < WORDS; ++w) hash = hash64(hash ^ key[w]);
-  return hash;
-}
-
 // Slot of a key of one word in a table of `mask + 1` slots, or WL_NO_SLOT when it is absent.
 // WL_EMPTY_KEY (no key) is in no table. Expected probes at half load: 1.5 for a hit, 2.5 for a miss.
 WL_DEVICE u64 hash_find(const u64* keys, u64 mask, u64 key) {
-  u64 slot = hash64(key) & mask;
-  for (u64 probe = 0; probe <= mask; ++probe) {
-    const u64 seen = keys[slot];
-    if (seen == WL_EMPTY_KEY) return WL_NO_SLOT;
-    if (seen == key) return slot;
-    slot = (slot + 1) & mask;
-  }
-  return WL_NO_SLOT;
+  const FinishedKeys table = {keys, key};
+  return probe_slots<1>(linear_order(hash64(key), mask), table, mask, WL_NO_SLOT);
 }
 
 // The same for keys of WORDS words; `states` as find_or_insert_wide leaves them, `keys` slot after slot.
 template <u32 WORDS>
 WL_DEVICE u64 hash_find_wide(const u64* keys, const u32* states, u64 mask, const u64 (&key)[WORDS]) {
-  u64 slot = hash_words<WORDS>(key) & mask;
-  for (u64 probe = 0; probe <= mask; ++probe) {
-    if (states[slot] == 0) return WL_NO_SLOT;
-    bool same = true;
-    WL_UNROLL
-    for (u32 w = 0; w < WORDS; ++w) same = same && keys[slot * WORDS + w] == key[w];
-    if (same) return slot;
-    slot = (slot + 1) & mask;
-  }
-  return WL_NO_SLOT;
+  const FinishedWideKeys<WORDS> table = {keys, states, key};
+  return probe_slots<1>(linear_order(hash_words<WORDS>(key), mask), table, mask, WL_NO_SLOT);
 }
 
 // ---- inserting, and whether it was new --------------------------------------------------------------
@@ -95,22 +86,14 @@ template <u32 WORDS>
 WL_DEVICE u64 find_or_insert_new(u64* keys, u32* states, u64 mask, const u64 (&key)[WORDS], u32 limit,
                                  bool& inserted) {
   inserted = false;
-  u64 slot = hash_words<WORDS>(key) & mask;
-  for (u32 probe = 0; probe < limit; ++probe) {
-    if constexpr (WORDS == 1) {
-      u64 seen = load_relaxed(keys + slot);
-      if (seen == key[0]) return slot;
-      if (seen == WL_EMPTY_KEY) {
-        seen = atomicCAS(keys + slot, WL_EMPTY_KEY, key[0]);
-        inserted = seen == WL_EMPTY_KEY;
-        if (inserted || seen == key[0]) return slot;
-      }
-    } else {
-      if (settle_slot(states + slot, keys + slot * WORDS, key, inserted)) return slot;
-    }
-    slot = (slot + 1) & mask;
+  const LinearOrder<u64> order = linear_order(hash_words<WORDS>(key), mask);
+  if constexpr (WORDS == 1) {
+    const WordTable<DeviceLoad, u64> table = {keys, WL_EMPTY_KEY, key[0]};
+    return probe_slots<4>(order, table, limit - 1, WL_NO_SLOT, inserted);
+  } else {
+    const WideTable<WORDS> table = {states, keys, key};
+    return probe_slots<1>(order, table, limit - 1, WL_NO_SLOT, inserted);
   }
-  return WL_NO_SLOT;
 }
 
 // Adds a key to a set and returns whether it was new. After `limit` probes without a place `overflow`
@@ -149,48 +132,36 @@ WL_DEVICE u64 pair_parent_from(const u64* pairs, u64 rows, u64 i, u64 hint) {
   return pair_parent_between(pairs, low, high, i);
 }
 
-// ---- places in an output that grows -------------------------------------------------------------------
-
-// Shared memory of block_reserve.
-struct ReserveScratch {
-  BlockScratch<u32> scan;
-  u64 base;
-};
-
-// Reserves `mine` places (the block's sum below 2^32) at the end of an output of `*counter` rows and returns
-// the thread's first: one atomic a block. Places follow the order of the threads. Every thread of the
-// block calls it; the scratch serves the next call at once.
-WL_DEVICE u64 block_reserve(u32 mine, u64* counter, ReserveScratch& scratch) {
-  u32 total;
-  const u32 before = block_scan_exclusive_sum(mine, scratch.scan, total);
-  if (threadIdx.x == 0) scratch.base = total == 0 ? 0 : atomicAdd(counter, (u64)total);
-  __syncthreads();
-  // The next call writes `base` behind the barriers of its scan.
-  return scratch.base + before;
+// The rows and entries of a thread's pairs that have been listed one behind the other, from `rows` and `entries` on; the mask
+// of those with an entry.
+template <u32 ROWS>
+WL_DEVICE u32 listed_pairs(const u32* rows, const u32* entries, u32 live, u32 (&row)[ROWS], u32 (&entry)[ROWS]) {
+  if (live == 0) return 0;
+  load_vec_stream<u32, ROWS>(rows, row);
+  load_vec_stream<u32, ROWS>(entries, entry);
+  u32 found = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) found |= (u32)((live >> k & 1) && entry[k] != WL_NO_ENTRY) << k;
+  return found;
 }
 
-// Reserves a place for each set bit of `live`, the rows of this thread, and returns where the warp's places begin:
-// row k goes to the answer + place[k]. Places of row k of neighbouring lanes are neighbours, so that the stores of
-// a warp fill whole sectors however many rows a thread has. Called and scratch used as block_reserve.
+// The same for pairs of ranges: pair i is of the row p of `rows` with sums[p] <= i < sums[p + 1], and its entry is number
+// i - sums[p] of those from starts[p] on, of a list or (null) the entries themselves. `pair` is the thread's first.
 template <u32 ROWS>
-WL_DEVICE u64 block_reserve_rows(u32 live, u64* counter, ReserveScratch& scratch, u32 (&place)[ROWS]) {
-  const u32 lower = (1u << lane_id()) - 1u;
-  u32 rows = 0;
+WL_DEVICE u32 ranged_pairs(const u64* sums, u64 rows, const u32* starts, const u32* list, u64 pair, u32 live,
+                           u32 (&row)[ROWS], u32 (&entry)[ROWS]) {
+  u32 found = 0;
+  if (live == 0) return found;
   WL_UNROLL
   for (u32 k = 0; k < ROWS; ++k) {
-    const u32 votes = __ballot_sync(WL_FULL_MASK, (live >> k & 1u) != 0);
-    place[k] = rows + (u32)__popc(votes & lower);
-    rows += (u32)__popc(votes);
+    if ((live >> k & 1) == 0) continue;
+    const u64 parent = pair_parent(sums, rows, pair + k);
+    const u32 first = starts[parent];
+    row[k] = (u32)parent;
+    if (first == WL_NO_ENTRY) continue;
+    const u64 at = first + (pair + k - sums[parent]);
+    entry[k] = list == 0 ? (u32)at : list[at];
+    found |= 1u << k;
   }
-  // Lane 0 reserves for its warp.
-  const u64 first = block_reserve(lane_id() == 0 ? rows : 0, counter, scratch);
-  return __shfl_sync(WL_FULL_MASK, first, 0);
-}
-
-// The same as block_reserve for a warp whose 32 lanes call together.
-WL_DEVICE u64 warp_reserve(u32 mine, u64* counter) {
-  const u32 before = warp_scan_exclusive_sum(mine);
-  u64 base = 0;
-  if (lane_id() == WL_WARP - 1 && before + mine != 0) base = atomicAdd(counter, (u64)(before + mine));
-  return __shfl_sync(WL_FULL_MASK, base, WL_WARP - 1) + before;
+  return found;
 }

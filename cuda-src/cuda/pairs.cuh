@@ -1,14 +1,13 @@
 // What the joins of partitioned and of sorted sides share: keys of 4, 8 or 16 bytes, and writing lists of pairs.
 //
 // A pair is a build row and a probe row, each by number, in two arrays. What a join writes is told by `kind`:
-// rows with a match, rows without (their build row is PAIR_NONE), and whether a row comes once for each of its
-// matches with that build row, or once with PAIR_NONE.
+// rows with a match, rows without (their build row is WL_NO_ENTRY), and whether a row comes once for each of its
+// matches with that build row, or once with WL_NO_ENTRY.
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "join.cuh"
 
-static const u32 PAIR_NONE = 0xFFFFFFFFu;
 static const u32 PAIR_MATCHED = 1;
 static const u32 PAIR_UNMATCHED = 2;
 static const u32 PAIR_ENTRIES = 4;

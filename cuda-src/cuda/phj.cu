@@ -321,7 +321,7 @@ WL_DEVICE void phj_write(const PhjArgs& args, const PhjShared& shared, const u32
   const bool entries = (args.kind & PAIR_ENTRIES) != 0;
   auto write = [&](u32 k, u32 place) {
     const bool entry = found[k] != PHJ_ABSENT && entries;
-    write_pair(out, place, entry ? phj_number(args, first, found[k]) : PAIR_NONE,
+    write_pair(out, place, entry ? phj_number(args, first, found[k]) : WL_NO_ENTRY,
                number_of(args.probe_numbers, at + k * WL_WARP));
   };
   // Few pairs lie side by side in whatever order; of many, those of one item do, so that stores are whole sectors.
@@ -405,7 +405,7 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
     for (u32 k = 0; k < PHJ_ITEMS; ++k) {
       const bool hit = found[k] != PHJ_ABSENT;
       const bool lives = (live >> k & 1u) != 0;
-      const u32 run = hit ? shared.runs[found[k]] : PAIR_NONE;
+      const u32 run = hit ? shared.runs[found[k]] : WL_NO_ENTRY;
       const u32 mine = !lives ? 0 : hit ? run & 0xFFFFu : 1;
       const u32 total = __shfl_sync(WL_FULL_MASK, before[k] + mine, WL_WARP - 1);
       const u32 row = lives ? number_of(args.probe_numbers, at + k * WL_WARP) : 0;
@@ -416,8 +416,8 @@ WL_DEVICE void phj_probe(const PhjArgs& args, PhjShared& shared, u32 first, u32 
         const u32 its_run = __shfl_sync(WL_FULL_MASK, run, (int)lane);
         const u32 its_row = __shfl_sync(WL_FULL_MASK, row, (int)lane);
         if (j >= total) continue;
-        const u32 entry = its_run == PAIR_NONE
-                              ? PAIR_NONE
+        const u32 entry = its_run == WL_NO_ENTRY
+                              ? WL_NO_ENTRY
                               : phj_number(args, first, shared.order[(its_run >> 16) + (j - start)]);
         write_pair(out, place + j, entry, its_row);
       }
@@ -560,7 +560,7 @@ WL_KERNEL(phj_rest, PhjArgs, args) {
       }
       const u64 to = block_reserve(lives ? 1 : 0, args.pairs, shared.reserve);
       if (lives) {
-        write_pair(pair_span(args.entries, args.rows, args.capacity, to), 0, PAIR_NONE,
+        write_pair(pair_span(args.entries, args.rows, args.capacity, to), 0, WL_NO_ENTRY,
                    number_of(args.probe_numbers, (u32)at));
       }
     }

@@ -7,6 +7,7 @@
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
+#include "open_addressing.cuh"
 #include "strings.cuh"
 
 // Values of the fault word; they agree with `ArithmeticFault` on the host.
@@ -257,6 +258,37 @@ WL_DEVICE u32 load_bits(const u8* bits, u64 row) {
   return (byte >> (row & 7)) & ((1u << ROWS) - 1u);
 }
 
+// Reads what a thread's live rows have from `p` on. Past the last row, and at unused places of an index, there may be
+// anything: rows that are not live are 0.
+template <class T, int ROWS>
+WL_DEVICE void load_live(const T* p, u32 live, T (&out)[ROWS]) {
+  if (live == 0) return;
+  load_vec_stream<T, ROWS>(p, out);
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k)
+    if ((live >> k & 1) == 0) out[k] = 0;
+}
+
+// Which of a thread's live rows are not NULL, of a byte each.
+template <u32 ROWS>
+WL_DEVICE u32 valid_rows(const u8* valid, u32 live) {
+  u32 known = 0;
+  if (live == 0) return known;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k)
+    if ((live >> k & 1) != 0) known |= (u32)(valid[k] != 0) << k;
+  return known;
+}
+
+// Which of a thread's rows, from `row` on, lie between `begin` and `end`.
+template <u32 ROWS>
+WL_DEVICE u32 rows_within(u64 row, u64 begin, u64 end) {
+  u32 live = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) live |= (u32)(row + k >= begin && row + k < end) << k;
+  return live;
+}
+
 // Binary search in an ascending array: is `value` in `list`?
 WL_DEVICE bool contains_sorted(const i64* list, u32 length, i64 value) {
   u32 low = 0, high = length;
@@ -272,84 +304,25 @@ WL_DEVICE bool contains_sorted(const i64* list, u32 length, i64 value) {
 
 // ---- group tables (Karnagel et al., DaMoN 2015, sections 3 and 4) ---------------------------------------------------------------------
 
-static const u64 WL_EMPTY_KEY = 0xFFFFFFFFFFFFFFFFull;
-static const u64 WL_NO_SLOT = 0xFFFFFFFFFFFFFFFFull;
-
 // Slot of a key of one word in a linear-probing table of `mask + 1` slots; inserts it when absent.
 // Keys never equal WL_EMPTY_KEY. WL_NO_SLOT after `limit` probes: the table is too full.
 WL_DEVICE u64 find_or_insert(u64* keys, u64 mask, u64 key, u32 limit) {
-  u64 slot = hash64(key) & mask;
-  WL_NO_UNROLL
-  for (u32 probe = 0; probe < limit; ++probe) {
-    u64 seen = load_relaxed(keys + slot);
-    if (seen == key) return slot;
-    if (seen == WL_EMPTY_KEY) {
-      seen = atomicCAS(keys + slot, WL_EMPTY_KEY, key);
-      if (seen == WL_EMPTY_KEY || seen == key) return slot;
-    }
-    slot = (slot + 1) & mask;
-  }
-  return WL_NO_SLOT;
+  const WordTable<DeviceLoad, u64> table = {keys, WL_EMPTY_KEY, key};
+  return probe_slots<1>(linear_order(hash64(key), mask), table, limit - 1, WL_NO_SLOT);
 }
-
-// The hash of a key in a slot.
-WL_DEVICE u64 hash_of_key(u64 key) { return hash64(key); }
-WL_DEVICE u64 hash_of_key(u32 key) { return hash32(key); }
 
 // A table of `mask + 1` slots of STRIDE bytes, zeroed at first, with the key at byte KEY of a slot: u32 or u64, never 0.
 // The slot of `key`, inserted when absent; null after `limit` probes: the table is too full.
 template <u32 STRIDE, u32 KEY, class T>
 WL_DEVICE u8* find_or_insert_slot(u8* table, u64 mask, T key, u32 limit) {
-  u64 slot = hash_of_key(key) & mask;
-  WL_NO_UNROLL
-  for (u32 probe = 0; probe < limit; ++probe) {
-    u8* const at = table + slot * STRIDE;
-    T* const place = (T*)(at + KEY);
-    T seen = load_relaxed(place);
-    if (seen == key) return at;
-    if (seen == 0) {
-      seen = atomicCAS(place, (T)0, key);
-      if (seen == 0 || seen == key) return at;
-    }
-    slot = (slot + 1) & mask;
-  }
-  return 0;
+  const RecordTable<STRIDE, KEY, T> records = {table, key};
+  const u64 slot = probe_slots<1>(linear_order((u64)hash_of_key(key), mask), records, limit - 1, WL_NO_SLOT);
+  return slot == WL_NO_SLOT ? (u8*)0 : table + slot * STRIDE;
 }
 
-// Whether a slot has the key, or has it from now on: `inserted`, else unchanged. `state`: 0 free, 1 being written, 2 readable.
-// The lane that claims the slot writes the words and then publishes them; others wait for the publication.
-template <u32 WORDS>
-WL_DEVICE bool settle_slot(u32* state, u64* words, const u64 (&key)[WORDS], bool& inserted) {
-  u32 seen = load_acquire(state);
-  if (seen == 0) {
-    seen = atomicCAS(state, 0u, 1u);
-    if (seen == 0) {
-      for (u32 w = 0; w < WORDS; ++w) words[w] = key[w];
-      store_release(state, 2u);
-      inserted = true;
-      return true;
-    }
-  }
-  while (seen != 2) {
-    spin_pause(20);
-    seen = load_acquire(state);
-  }
-  bool same = true;
-  for (u32 w = 0; w < WORDS; ++w) same = same && load_relaxed(words + w) == key[w];
-  return same;
-}
-
-// The same as find_or_insert for keys of WORDS words, slot after slot; `states` has a word a slot, see settle_slot.
+// The same as find_or_insert for keys of WORDS words, slot after slot; `states` has a word a slot, all 0 at first.
 template <u32 WORDS>
 WL_DEVICE u64 find_or_insert_wide(u32* states, u64* keys, u64 mask, const u64 (&key)[WORDS], u32 limit) {
-  u64 hash = 0;
-  for (u32 w = 0; w < WORDS; ++w) hash = hash64(hash ^ key[w]);
-  u64 slot = hash & mask;
-  WL_NO_UNROLL
-  for (u32 probe = 0; probe < limit; ++probe) {
-    bool inserted = false;
-    if (settle_slot(states + slot, keys + slot * WORDS, key, inserted)) return slot;
-    slot = (slot + 1) & mask;
-  }
-  return WL_NO_SLOT;
+  const WideTable<WORDS> table = {states, keys, key};
+  return probe_slots<1>(linear_order(hash_words<WORDS>(key), mask), table, limit - 1, WL_NO_SLOT);
 }

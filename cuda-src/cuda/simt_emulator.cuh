@@ -9,6 +9,7 @@
 #define WL_UNROLL
 #define WL_UNROLL_4
 #define WL_NO_UNROLL
+#define WL_UNROLL_BY(n)
 #define __device__
 #define __host__
 #define __forceinline__ inline

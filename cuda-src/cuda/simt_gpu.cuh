@@ -10,6 +10,9 @@
 #define WL_UNROLL _Pragma("unroll")
 #define WL_UNROLL_4 _Pragma("unroll 4")
 #define WL_NO_UNROLL _Pragma("unroll 1")
+// `n` may be a template argument.
+#define WL_UNROLL_BY(n) WL_PRAGMA(unroll n)
+#define WL_PRAGMA(text) _Pragma(#text)
 
 #ifdef WL_MIN_BLOCKS
 #define WL_BOUNDS __launch_bounds__(WL_BLOCK_THREADS, WL_MIN_BLOCKS)

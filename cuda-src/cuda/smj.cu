@@ -113,7 +113,7 @@ WL_DEVICE void smj_expand(const SmjArgs& args, const PairSpan& out, u32 to, u32 
     const u32 its_begin = __shfl_sync(WL_FULL_MASK, begin, (int)lane);
     const u32 its_row = __shfl_sync(WL_FULL_MASK, row, (int)lane);
     if (j >= total) continue;
-    if (its_begin == SMJ_NONE) write_pair(out, to + j, PAIR_NONE, its_row);
+    if (its_begin == SMJ_NONE) write_pair(out, to + j, WL_NO_ENTRY, its_row);
     else smj_pair(args, out, to + j, its_begin + (j - start), its_row);
   }
 }
@@ -253,7 +253,7 @@ WL_KERNEL(smj_join, SmjArgs, args) {
           const u32 row = number_of(args.probe_numbers, (u32)at + k * WL_WARP);
           const u32 to = place + (u32)__popc(votes & ((1u << lane_id()) - 1u));
           if (entries && begin[k] != SMJ_NONE) smj_pair(args, out, to, begin[k], row);
-          else write_pair(out, to, PAIR_NONE, row);
+          else write_pair(out, to, WL_NO_ENTRY, row);
         }
         place += (u32)__popc(votes);
       }

@@ -4,7 +4,8 @@
 // A pipeline is a tree: the rows of its source are the nodes of level 0; what a visit of a node yields are nodes of the
 // next level. A node is a place in a range of entries and the numbers of the rows and entries above it. A warp keeps the
 // ranges of each level in a queue of WL_TREE_QUEUE entries in shared memory and visits up to 32 nodes of one level at a
-// time. A generated kernel declares one struct a level (`Level`, below) and one `switch` over the levels.
+// time. A generated kernel declares one struct a level (`Level`, below), a struct `Queues` of all of them, and one `switch`
+// over the levels.
 //
 // `Level` has: `RANGES`, whether an entry is a range of nodes (arrays `begin`, `end`) or one node; `WORDS`, its
 // size in u32 words; `save(slot, u32*)` and `load(slot, const u32*)`, which copy an entry from and to the queue.
@@ -18,6 +19,12 @@
 #define WL_TREE_IDLE 0xffffffffu
 // The range of a row of an outer probe that has no match begins here.
 #define WL_TREE_NO_MATCH 0xfffffffeu
+
+// Names level L, for the queue of it among those of all levels.
+template <u32 L>
+struct TreeLevel {
+  static const u32 NUMBER = L;
+};
 
 WL_METHOD u32 wl_lanes_below() { return (1u << lane_id()) - 1u; }
 

@@ -90,17 +90,17 @@ WL_DEVICE void tree_start(const TreeShare& share) {
   __threadfence();
 }
 
-// The next of `parts` partitions of `rows` rows, each a multiple of 32 rows but the last; false when none is left. A
-// warp that starts late finds none: nobody waits for blocks that the device cannot hold yet.
+// The next of `parts` partitions of `rows` rows from `start` on, each a multiple of 32 rows but the last; false when none is
+// left. A warp that starts late finds none: nobody waits for blocks that the device cannot hold yet.
 template <class Tree>
-WL_DEVICE bool tree_partition(const TreeShare& share, Tree& tree, u64 rows, u64 parts) {
+WL_DEVICE bool tree_partition(const TreeShare& share, Tree& tree, u64 start, u64 rows, u64 parts) {
   u32 part = 0;
   if (lane_id() == 0) part = load_relaxed(&share.counters->taken) < parts ? atomicAdd(&share.counters->taken, 1u) : (u32)parts;
   part = __shfl_sync(WL_FULL_MASK, part, 0);
   if (part >= parts) return false;
   const u64 each = ((rows + parts - 1) / parts + WL_WARP - 1) / WL_WARP * WL_WARP;
-  tree.next = min_u64(part * each, rows);
-  tree.last = min_u64(tree.next + each, rows);
+  tree.next = start + min_u64(part * each, rows);
+  tree.last = min_u64(tree.next + each, start + rows);
   return true;
 }
 
@@ -332,6 +332,77 @@ WL_DEVICE u32 tree_wait(const TreeShare& share, u32 workload) {
   return flag;
 }
 
+// The queue of one of the levels: `act(TreeLevel<L>{})` for L = `level`, if it is one of FROM .. LEVELS - 1. The queues of a
+// kernel are a struct with an operator [] for each TreeLevel.
+template <u32 FROM, u32 LEVELS, class Act>
+WL_DEVICE void tree_at_level(u32 level, const Act& act) {
+  if constexpr (FROM < LEVELS) {
+    if (level == FROM) act(TreeLevel<FROM>{});
+    else tree_at_level<FROM + 1, LEVELS>(level, act);
+  }
+}
+
+// What a warp knows of sharing between two visits: its workload size when it looked last, visits until it looks again, and
+// how many those were. It begins with one visit.
+struct TreeWork {
+  u32 workload, look, interval;
+};
+WL_DEVICE TreeWork tree_work() { return {0, 1, 0}; }
+
+// The busiest warps give parts of their work to idle ones; a warp looks only every few visits.
+template <u32 LEVELS, class Queues>
+WL_DEVICE void tree_give_work(const TreeShare& share, WarpTree<LEVELS>& tree, Queues& queues, TreeWork& work) {
+  if (--work.look != 0) return;
+  const u32 idle = __shfl_sync(WL_FULL_MASK, load_relaxed(&share.counters->idle), 0);
+  work.look = work.interval = tree_interval(share.warps, idle, work.interval);
+  if (idle == 0) return;
+  // The lowest level, that of the highest subtrees, of which there is more than a visit.
+  u32 give = 0;
+  u64 nodes = 0;
+  WL_UNROLL
+  for (u32 l = LEVELS - 1; l > 0; --l) {
+    if (tree.nodes[l] > WL_WARP) {
+      give = l;
+      nodes = tree.nodes[l];
+    }
+  }
+  if (tree.last - tree.next > WL_WARP) {
+    give = 0;
+    nodes = tree.last - tree.next;
+  }
+  const u32 mine = nodes == 0 ? 0u : (LEVELS - 1 - give) * WL_TREE_CLASSES + wl_warp_bits(nodes);
+  tree_resize(share, work.workload, mine);
+  work.workload = mine;
+  u32 first;
+  const u64 takers = tree_takers(share, mine, nodes, idle, first);
+  if (takers == 0) return;
+  if (give == 0) tree_give_rows(share, tree, first, takers);
+  tree_at_level<1, LEVELS>(
+      give, [&](auto level) { tree_give<decltype(level)::NUMBER>(share, tree, queues[level], first, takers); });
+  __syncwarp();
+  const u64 kept = tree_part(nodes, 1, (u32)__popcll((i64)takers) + 1);
+  const u32 less = kept <= WL_WARP ? 0u : mine - wl_warp_bits(nodes) + wl_warp_bits(kept);
+  tree_resize(share, work.workload, less);
+  work.workload = less;
+}
+
+// A warp without nodes waits for some; false when there are none any more.
+template <u32 LEVELS, class Queues>
+WL_DEVICE bool tree_take_work(const TreeShare& share, WarpTree<LEVELS>& tree, Queues& queues, TreeWork& work) {
+  const u32 flag = tree_wait(share, work.workload);
+  work = tree_work();
+  if (flag == 0) return false;
+  const u32* const from = share.buffer(share.number());
+  const u32 level = (flag & 255u) - 1u;
+  if (level == 0) {
+    tree.next = ((const u64*)from)[0];
+    tree.last = ((const u64*)from)[1];
+  }
+  tree_at_level<1, LEVELS>(
+      level, [&](auto l) { tree_receive<decltype(l)::NUMBER>(tree, queues[l], from, flag >> 8); });
+  return true;
+}
+
 // ---- sharing at a fixed granularity -------------------------------------------------------------------
 
 // Wait until the place of `position` in the queue is empty (`filled` 0) or filled (1) for its round; false when the
@@ -434,6 +505,19 @@ WL_DEVICE void tree_popped(const TreeShare& share, u64 position) {
   __syncwarp();
   if (lane_id() == 0)
     store_release(share.turns + (position & (share.room - 1)), 2 * (u32)(position / share.room) + 2);
+}
+
+// A warp without nodes waits for a piece of the queue; false when there are none any more.
+template <u32 LEVELS, class Queues>
+WL_DEVICE bool tree_take_piece(const TreeShare& share, WarpTree<LEVELS>& tree, Queues& queues) {
+  const u64 piece = tree_pop(share);
+  if (piece == ~0ull) return false;
+  const u32* const from = share.queued(piece);
+  tree_at_level<1, LEVELS>(from[0], [&](auto level) {
+    tree_receive<decltype(level)::NUMBER>(tree, queues[level], from + 1, 1);
+  });
+  tree_popped(share, piece);
+  return true;
 }
 
 // Words of an entry's field, to and from the memory between warps.

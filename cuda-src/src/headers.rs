@@ -31,6 +31,11 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("simt.cuh", SIMT_HEADER),
         ("simt_gpu.cuh", include_str!("../cuda/simt_gpu.cuh")),
         ("primitives.cuh", PRIMITIVES_HEADER),
+        (
+            "open_addressing.cuh",
+            include_str!("../cuda/open_addressing.cuh"),
+        ),
+        ("reserve.cuh", include_str!("../cuda/reserve.cuh")),
         ("radix.cuh", RADIX_HEADER),
         ("segments.cuh", include_str!("../cuda/segments.cuh")),
         ("group.cuh", GROUP_HEADER),

@@ -17,7 +17,7 @@ pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
     PARTITION_HISTOGRAM_SHARED_BYTES, PARTITION_HISTOGRAM_THREADS, PartitionHistogramArgs,
     PartitionOffsetsArgs, PartitionPassArgs, PartitionShape, RUN_SHARED_BYTES, RUN_TILE,
-    RunStartsArgs, columns, partition_histogram, run_lengths,
+    RunStartsArgs, columns, partition_histogram, run_lengths, unsigned,
 };
 pub use synthetic::{
     SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
@@ -375,10 +375,14 @@ pub fn hash_index(key_words: usize) -> String {
     )
 }
 
+/// Past this many probes a hash table of groups or of DISTINCT values counts as too full and is made larger.
+pub const GROUP_PROBES: u32 = 128;
+
 /// Complete source of the module that numbers the groups of keys of `key_bytes` bytes (4, 8 or 16).
 pub fn group_number(key_bytes: u32) -> String {
     format!(
-        "#define WL_KEY_BYTES {key_bytes}\n#include \"simt.cuh\"\n{}{}",
+        "#define WL_KEY {}\n#include \"simt.cuh\"\n{}{}",
+        unsigned(key_bytes),
         NumberGroupsArgs::CUDA,
         include_str!("../cuda/group_number.cu")
     )

@@ -156,6 +156,24 @@ pub enum ArithmeticFault {
     Domain = 5,
 }
 
+impl ArithmeticFault {
+    /// All of them, with their names in `pipeline.cuh`.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::DivideByZero, "WL_FAULT_DIVIDE_BY_ZERO"),
+        (Self::Overflow, "WL_FAULT_OVERFLOW"),
+        (Self::Cast, "WL_FAULT_CAST"),
+        (Self::WideSum, "WL_FAULT_WIDE_SUM"),
+        (Self::Domain, "WL_FAULT_DOMAIN"),
+    ];
+
+    /// What a fault word says; `None`: nothing went wrong. The largest fault wins, whatever rows it is of.
+    pub fn of_word(word: u64) -> Option<Self> {
+        let last = Self::ALL.len() as u64;
+        let place = word.min(last).checked_sub(1)?;
+        Self::ALL.get(place as usize).map(|(fault, _)| *fault)
+    }
+}
+
 impl std::fmt::Display for ArithmeticFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

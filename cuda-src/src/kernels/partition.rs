@@ -295,8 +295,8 @@ pub fn run_lengths(key_width: u32) -> String {
     )
 }
 
-/// The unsigned integer of so many bytes.
-pub(super) fn unsigned(width: u32) -> &'static str {
+/// The unsigned integer of so many bytes (1, 2, 4, 8 or 16): keys and codes of columns.
+pub fn unsigned(width: u32) -> &'static str {
     match width {
         1 => "u8",
         2 => "u16",

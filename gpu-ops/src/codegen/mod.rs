@@ -5,25 +5,41 @@
 //! ranges of the resident columns ([`Range`]). Literals become kernel arguments ([`Arguments`]), so
 //! the same query with other constants reuses the same kernel.
 //!
-//! A layer a folder; each names those above it in this list, and none below:
+//! # Layers
+//! A folder a layer; each names those above it in this table, and none below. No two files name each other.
 //!
 //! | folder | |
 //! |---|---|
-//! | `ir` | data of all others: ranges, values, argument slots, scopes, pipelines as statements ([`ir::pipeline`]), layouts of results, and the program that the executor reads ([`ir::program`]) |
-//! | `value` | scalar expressions as statements for one row |
+//! | `ir` | data, and nothing that decides: ranges, values, argument slots, scopes, a pipeline as statements (`ir::pipeline`), layouts of results (`ir::results`), and the program that the executor reads (`ir::program`) |
+//! | `value` | scalar expressions as statements for one row, by the methods of `Emitter` |
 //! | `string` | expressions over strings, by dictionary code or over bytes |
-//! | `key` | keys as packed codes; columns that serve as they are (zero-copy) |
-//! | `kernel` | what the text of every kernel is written with: arguments, shared memory, loads and stores of rows |
-//! | `group`, `join`, `sort` | the operators: what they settle before there is text (layouts, placements), and their part of a kernel's text |
+//! | `key` | keys as packed codes; columns of tables that serve as keys or results as they are (zero-copy) |
+//! | `kernel` | what the text of every kernel is written with, the methods of `KernelWriter`: arguments, shared memory, loads and stores of rows |
+//! | `group`, `join`, `sort` | the operators, which do not know each other: what they settle before there is text (layouts, placements), and their part of a kernel's text |
 //! | `pipeline` | from a pipeline of the graph to `ir`: source, stages, sink |
 //! | `shape` | from `ir` to the text of a kernel: how blocks and warps go over rows (`tile`, `tree`, `partition`) |
 //! | `build` | a graph and its tables to a [`Program`]: every pipeline through the two folders above |
+//!
+//! # A pipeline's way
+//! `pipeline::sinks` turns a pipeline of the graph into an `EmittedPipeline`: statements, the scope, a sink with the layout of its
+//! result. Every layout is final before the first text is written, since several pipelines may fill one result. Then
+//! `shape::kernel` chooses the shape, and the shape asks the operators for the text of steps and sink. What is the same in every
+//! kernel is a function in a header of `cuda-src/cuda`, and the text is a list of calls in the order of the plan; text is
+//! made here where it depends on the columns or the accumulators of a query.
+//!
+//! # Where a new operator goes
+//! A folder beside `group`, `join` and `sort`, with one file for what it settles and one for its text; a variant of
+//! `EmittedStep` or `EmittedSink` (`ir::pipeline`) for what is settled, and of [`ResultLayout`] for what it leaves in memory; an arm in
+//! `pipeline::stages` or `pipeline::sinks` that makes it and one in `shape::sinks` (or in each shape, for a step) that writes it. What
+//! reads its result is a source: `pipeline::sources`. Its algorithm is a header in `cuda-src/cuda`; hash tables are policies of
+//! `open_addressing.cuh`. A new shape is a file in `shape` and an arm in `shape::kernel`. `golden` has a kernel of each kind:
+//! add one, and see in its diff what a change does.
 
 mod build;
 #[cfg(test)]
 mod constants_tests;
 #[cfg(test)]
-mod golden_tests;
+mod golden;
 mod group;
 mod ir;
 mod join;

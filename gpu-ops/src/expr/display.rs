@@ -41,6 +41,7 @@ impl BinaryOp {
             Self::BitAnd => "&",
             Self::BitOr => "|",
             Self::BitXor => "^",
+            Self::ShiftRight => ">>",
         }
     }
 }

@@ -140,6 +140,8 @@ pub enum BinaryOp {
     BitOr,
     /// Bitwise exclusive or.
     BitXor,
+    /// `>>` by a constant below the type's width; copies the sign.
+    ShiftRight,
 }
 
 /// Calendar fields.

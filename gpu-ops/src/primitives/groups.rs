@@ -1,15 +1,12 @@
 //! Numbers of groups: dense codes for the keys of rows.
 
-use warpline_cuda::kernels::{self, NumberGroupsArgs};
+use warpline_cuda::kernels::{self, GROUP_PROBES, NumberGroupsArgs};
 
 use super::partition::Keys;
 use super::{BLOCK, RowCount, check_numbered, fill, grid, launch};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::Result;
 use crate::runtime::Runtime;
-
-/// Past this many probes a table counts as too full.
-const MOST_PROBES: u32 = 128;
 
 /// A hash table from keys to numbers of groups, and what comes out of it.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +64,7 @@ pub unsafe fn number_groups(
         room: table.room,
         out: numbers,
         overflow: table.overflow,
-        limit: u32::try_from(table.slots).map_or(MOST_PROBES, |slots| slots.min(MOST_PROBES)),
+        limit: u32::try_from(table.slots).map_or(GROUP_PROBES, |slots| slots.min(GROUP_PROBES)),
         padding: 0,
     };
     let kernel = runtime.builtin("number_groups", keys.width as usize, || {

@@ -103,7 +103,7 @@ WL_KERNEL(pipeline, Args, args) {
   if (blockIdx.x == 0 && threadIdx.x == 0) store_relaxed(&args.control[0], groups);
   u64* const p0 = (u64*)(shared.states + 0);
   u32* const p1 = (u32*)(shared.states + 16000);
-  for (u32 i = threadIdx.x; i < 3000; i += 512) ((u64*)shared.states)[i] = 0;
+  block_zero<3000>((u64*)shared.states);
   __syncthreads();
   const u64 rows = min_u64(args.control[10], args.rows);
   const u64 tiles = (rows + 4095) / 4096;
@@ -112,10 +112,7 @@ WL_KERNEL(pipeline, Args, args) {
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
     u32 group_of[WL_ROWS] = {}; if (live != 0) load_vec_stream<u32, WL_ROWS>(args.r2ids + row, group_of);
     u32 c0[WL_ROWS] = {};
-    if (live != 0) {
-      load_vec_stream<u32, WL_ROWS>(args.r2c0 + row, c0);
-      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if (((live >> k) & 1) == 0) c0[k] = 0;
-    }
+    load_live(args.r2c0 + row, live, c0);
     if (live != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;

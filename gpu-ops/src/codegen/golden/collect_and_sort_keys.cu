@@ -88,13 +88,7 @@ WL_KERNEL(pipeline, Args, args) {
     const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
     u32 from_row[WL_ROWS] = {}; if (live != 0) load_vec_stream<u32, WL_ROWS>(args.r2numbers + row, from_row);
-    u32 group_of[WL_ROWS] = {};
-    if (live != 0) { u64 run_key[WL_ROWS]; load_vec_stream<u64, WL_ROWS>(args.r2k0 + row, run_key);
-      u32 run = run_of(args.r2starts, groups, row);
-      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
-        if (k > 0 && (live >> k & 1) != 0 && run_key[k] != run_key[k - (k > 0)]) ++run;
-        group_of[k] = run;
-    } }
+    u32 group_of[WL_ROWS] = {}; run_numbers(args.r2starts, groups, args.r2k0, row, live, group_of);
     u32 c0[WL_ROWS] = {};
     if ((live & live) != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & live) >> k & 1) {
@@ -141,10 +135,8 @@ WL_KERNEL(pipeline, Args, args) {
         q2 = max_u64(q2, v3 ? key4 : (u64)0);
       }
       }
-      const u32 opened = __ballot_sync(WL_FULL_MASK, open);
-      const u32 leader = opened != 0 ? (u32)__ffs((int)opened) - 1 : 0u;
-      const u64 first_run = __shfl_sync(WL_FULL_MASK, run, (int)leader);
-      if (opened != 0 && __ballot_sync(WL_FULL_MASK, open && run == first_run) == opened) {
+      u32 leader;
+      if (warp_is_one_run(open, run, leader)) {
         const auto t0 = (u64)warp_sum((u64)(i64)q0);
         const auto t1 = warp_max(q1);
         const auto t2 = warp_max(q2);

@@ -37,8 +37,8 @@ WL_KERNEL(pipeline, Args, args) {
   u32* const p2 = (u32*)(shared.states + 12288);
   u64* const p3 = (u64*)(shared.states + 16384);
   u32* const front = (u32*)shared.front;
-  for (u32 i = threadIdx.x; i < 1024; i += 256) front[i] = 0;
-  for (u32 i = threadIdx.x; i < 3072; i += 256) ((u64*)shared.states)[i] = 0;
+  block_zero<1024>(front);
+  block_zero<3072>((u64*)shared.states);
   __syncthreads();
   const u64 rows = args.rows;
   const u64 tiles = (rows + 1023) / 1024;

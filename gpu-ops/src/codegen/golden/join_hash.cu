@@ -312,13 +312,8 @@ WL_KERNEL(pipeline, Args, args) {
     if (++unasked == WL_STOP_TILES) { unasked = 0; if (query_stopped_block(watch)) break; }
     const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
-    u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;
-    if (live != 0) { const u64 parents = min_u64(args.control[15], args.cap3); WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) {
-      const u64 parent = pair_parent(args.r3pairs, parents, row + k);
-      const u32 first = args.r3start[parent];
-      parent_row[k] = (u32)parent;
-      if (first != 0xffffffffu) { const u64 at = first + (row + k - args.r3pairs[parent]); pe[k] = args.r1rows[at]; pm |= 1u << k; }
-    } }
+    u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {};
+    const u32 pm = ranged_pairs(args.r3pairs, min_u64(args.control[15], args.cap3), args.r3start, args.r1rows, row, live, parent_row, pe);
     if (row == 0 && threadIdx.x == 0) args.control[20] = rows;
     u16 c0[WL_ROWS] = {};
     if ((live & live) != 0) {

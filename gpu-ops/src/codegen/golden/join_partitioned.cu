@@ -160,9 +160,8 @@ WL_KERNEL(pipeline, Args, args) {
     if (++unasked == WL_STOP_TILES) { unasked = 0; if (query_stopped_block(watch)) break; }
     const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
-    u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;
-    if (live != 0) { load_vec_stream<u32, WL_ROWS>(args.r1pairrow + row, parent_row); load_vec_stream<u32, WL_ROWS>(args.r1pairentry + row, pe);
-      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) pm |= (u32)((live >> k & 1) && pe[k] != 0xffffffffu) << k; }
+    u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {};
+    const u32 pm = listed_pairs(args.r1pairrow + row, args.r1pairentry + row, live, parent_row, pe);
     if (row == 0 && threadIdx.x == 0) args.control[10] = rows;
     u16 c0[WL_ROWS] = {};
     if ((live & live) != 0) {

@@ -109,31 +109,16 @@ WL_KERNEL(pipeline, Args, args) {
   const NumberTable<u64> numbering = {args.r0states, args.r0tablekeys, args.r0ids, args.slots0 - 1, &args.control[0], args.r0keys, cap};
   u64* const p0 = (u64*)(shared.states + 0);
   u32* const p1 = (u32*)(shared.states + 2048);
-  const u64 total = min_u64(args.control[10], args.rows);
-  const u64 most = max_u64(16384ull, 4ull * (total / 64ull + 1));
-  const u64 windows = (total + most - 1) / most;
-  for (u64 task = blockIdx.x; task < 64ull + windows; task += gridDim.x) {
-  const bool whole = task < 64ull;
-  const u64 low = whole ? 0 : (task - 64ull) * most, high = whole ? total : min_u64(total, low + most);
-  u64 part = whole ? task : (u64)run_of(args.r2offsets, 64ull, low);
-  for (const u64 last = whole ? task + 1 : 64ull; part < last; ++part) {
-    const u64 from = args.r2offsets[part], to = args.r2offsets[part + 1];
-    if (from >= high) break;
-    if (whole != (to - from <= most)) continue;
-    const u64 begin = max_u64(from, low), end = min_u64(to, high);
-    if (begin >= end) continue;
-    for (u32 i = threadIdx.x; i < 512; i += 256) ((u32*)shared.table)[i] = 0;
-  for (u32 i = threadIdx.x; i < 384; i += 256) ((u64*)shared.states)[i] = 0;
+  PartitionPieces pieces = partition_pieces(args.r2offsets, 64ull, min_u64(args.control[10], args.rows));
+  while (pieces.next()) {
+    block_zero<512>((u32*)shared.table);
+  block_zero<384>((u64*)shared.states);
     __syncthreads();
-  for (u64 first = begin / WL_ROWS * WL_ROWS; first < end; first += 1024) {
+  for (u64 first = pieces.begin / WL_ROWS * WL_ROWS; first < pieces.end; first += 1024) {
     const u64 row = first + threadIdx.x * WL_ROWS;
-    u32 live = 0;
-    WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) live |= (u32)(row + k >= begin && row + k < end) << k;
+    u32 live = rows_within<WL_ROWS>(row, pieces.begin, pieces.end);
     u32 c0[WL_ROWS] = {};
-    if (live != 0) {
-      load_vec_stream<u32, WL_ROWS>(args.r2c0 + row, c0);
-      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if (((live >> k) & 1) == 0) c0[k] = 0;
-    }
+    load_live(args.r2c0 + row, live, c0);
     i64 c1[WL_ROWS] = {};
     if (live != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) {
       c1[k] = (i64)args.r2k0[row + k];
@@ -148,50 +133,33 @@ WL_KERNEL(pipeline, Args, args) {
           if (slot != WL_NO_NUMBER) {
           atomicAdd((p0 + slot), (u64)(v0));
           atomicAdd((p1 + slot), (u32)(1));
-          } else {
-          const u32 number = number_key<u64>(numbering, key, 128);
-          if (number == WL_NO_NUMBER) store_relaxed(&args.control[1], (u64)1);
-          else if (number < cap) {
-          u8* const at = states + (u64)number * 16;
+          } else if (u8* const at = numbered_state<16>(numbering, key, 128, states, &args.control[1])) {
           atomicAdd((u64*)(at + 0), (u64)(v0));
           atomicAdd((u32*)(at + 8), (u32)(1));
-          }
           }
         }
       }
     }
   }
   __syncthreads();
-  if (whole) {
-    const u32 start = warp_id() * 32u + lane_id(); u32 held = 0;
-    for (u32 s = 0; s < 32u; s += 32) held += (u32)__popc(__ballot_sync(WL_FULL_MASK, table[start + s] != 0));
-    u64 place = block_reserve(lane_id() == 0 ? held : 0u, &args.control[0], shared.reserve);
-    place = __shfl_sync(WL_FULL_MASK, place, 0);
-    for (u32 s = 0; s < 32u; s += 32) {
-      const u32 slot = start + s;
-      const u32 votes = __ballot_sync(WL_FULL_MASK, table[slot] != 0);
-      const u64 number = place + (u32)__popc(votes & ((1u << lane_id()) - 1u));
-      place += (u32)__popc(votes);
-      if (table[slot] != 0 && number < cap) {
-        args.r0keys[number] = block_key(table, slot);
-        u8* const at = states + number * 16;
-        *((u64*)(at + 0)) = *((p0 + slot));
-        *((u32*)(at + 8)) = *((p1 + slot));
-      }
-    }
+  if (pieces.whole) {
+    block_number_groups<256>(table, &args.control[0], shared.reserve, [&](u32 slot, u64 number) {
+      if (number >= cap) return;
+      args.r0keys[number] = block_key(table, slot);
+      u8* const at = states + number * 16;
+      *((u64*)(at + 0)) = *((p0 + slot));
+      *((u32*)(at + 8)) = *((p1 + slot));
+    });
   } else {
     for (u32 slot = threadIdx.x; slot < 256u; slot += 256) {
       if (table[slot] == 0) continue;
-      const u32 number = number_key<u64>(numbering, block_key(table, slot), 128);
-      if (number == WL_NO_NUMBER) store_relaxed(&args.control[1], (u64)1);
-      if (number == WL_NO_NUMBER || number >= cap) continue;
-      u8* const at = states + (u64)number * 16;
+      u8* const at = numbered_state<16>(numbering, block_key(table, slot), 128, states, &args.control[1]);
+      if (at == 0) continue;
       if (*((p0 + slot)) != 0) { atomicAdd((u64*)(at + 0), (u64)(*((p0 + slot)))); }
       if (*((p1 + slot)) != 0) { atomicAdd((u32*)(at + 8), (u32)(*((p1 + slot)))); }
     }
   }
   __syncthreads();
-  }
   }
 }
 

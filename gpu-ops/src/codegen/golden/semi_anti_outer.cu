@@ -205,7 +205,7 @@ WL_KERNEL(pipeline, Args, args) {
         if (found) e3[k] = (u32)place;
       }
     }
-    if ((live & h3) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h3) >> k & 1) wl_set_bit(args.r1marks, e3[k]);
+    mark_entries(args.r1marks, live & h3, e3);
     u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &args.control[10], shared.reserve, spot);
     u16 c0[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
@@ -273,10 +273,7 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) live &= load_bits<WL_ROWS>((const u8*)args.r1bits, row);
     u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &args.control[15], shared.reserve, spot);
     u32 c0[WL_ROWS] = {};
-    if (live != 0) {
-      load_vec_stream<u32, WL_ROWS>(args.r1c0 + row, c0);
-      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if (((live >> k) & 1) == 0) c0[k] = 0;
-    }
+    load_live(args.r1c0 + row, live, c0);
     if (live != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;

@@ -186,8 +186,11 @@ struct Level3 {
 };
 struct alignas(16) Queues {
   Level1 level1;
+  WL_METHOD Level1& operator[](TreeLevel<1>) { return level1; }
   Level2 level2;
+  WL_METHOD Level2& operator[](TreeLevel<2>) { return level2; }
   Level3 level3;
+  WL_METHOD Level3& operator[](TreeLevel<3>) { return level3; }
 };
 struct Shared {
   alignas(16) u8 warp_states[96];
@@ -210,50 +213,15 @@ WL_KERNEL(pipeline, Args, args) {
   tree_start(share);
   const u64 parts = min_u64((u64)share.warps * 4, (rows + WL_WARP - 1) / WL_WARP);
   bool more = true;
-  u32 workload = 0, look = 1, interval = 0;
+  TreeWork work = tree_work();
   u32 unasked = 0; StopWatch watch = stop_watch(args.stopword, args.stopnumber);
   while (true) {
     if (++unasked == WL_STOP_VISITS) { unasked = 0; if (tree_stopped(share, watch)) break; }
-    if (more && !tree.fed() && !tree.full()) { more = tree_partition(share, tree, rows, parts);
-      if (more) { tree.next += args.first; tree.last += args.first; }
-    }
-    if (--look == 0) {
-      const u32 idle = __shfl_sync(WL_FULL_MASK, load_relaxed(&share.counters->idle), 0);
-      look = interval = tree_interval(share.warps, idle, interval);
-      if (idle != 0) {
-        u32 give = 0; u64 nodes = 0;
-        if (tree.nodes[3] > WL_WARP) { give = 3; nodes = tree.nodes[3]; }
-        if (tree.nodes[2] > WL_WARP) { give = 2; nodes = tree.nodes[2]; }
-        if (tree.nodes[1] > WL_WARP) { give = 1; nodes = tree.nodes[1]; }
-        if (tree.last - tree.next > WL_WARP) { give = 0; nodes = tree.last - tree.next; }
-        const u32 mine = nodes == 0 ? 0u : (3 - give) * WL_TREE_CLASSES + wl_warp_bits(nodes);
-        tree_resize(share, workload, mine); workload = mine;
-        u32 first; const u64 takers = tree_takers(share, mine, nodes, idle, first);
-        if (takers != 0) {
-          switch (give) {
-          case 0: tree_give_rows(share, tree, first, takers); break;
-          case 1: tree_give<1>(share, tree, queues.level1, first, takers); break;
-          case 2: tree_give<2>(share, tree, queues.level2, first, takers); break;
-          case 3: tree_give<3>(share, tree, queues.level3, first, takers); break;
-          }
-          __syncwarp();
-          const u64 kept = tree_part(nodes, 1, (u32)__popcll((i64)takers) + 1);
-          const u32 less = kept <= WL_WARP ? 0u : mine - wl_warp_bits(nodes) + wl_warp_bits(kept);
-          tree_resize(share, workload, less); workload = less;
-        }
-      }
-    }
+    if (more && !tree.fed() && !tree.full()) more = tree_partition(share, tree, args.first, rows, parts);
+    tree_give_work(share, tree, queues, work);
     const u32 level = tree.pick();
     if (level == WL_TREE_IDLE) {
-      const u32 flag = tree_wait(share, workload); workload = 0; look = 1; interval = 0;
-      if (flag == 0) break;
-      const u32* const from = share.buffer(share.number());
-      switch ((flag & 255u) - 1u) {
-      case 0: tree.next = ((const u64*)from)[0]; tree.last = ((const u64*)from)[1]; break;
-      case 1: tree_receive<1>(tree, queues.level1, from, flag >> 8); break;
-      case 2: tree_receive<2>(tree, queues.level2, from, flag >> 8); break;
-      case 3: tree_receive<3>(tree, queues.level3, from, flag >> 8); break;
-      }
+      if (!tree_take_work(share, tree, queues, work)) break;
       continue;
     }
     switch (level) {
@@ -342,7 +310,7 @@ WL_KERNEL(pipeline, Args, args) {
     case 3: {
     u32 slot, at; u32 live = tree.template take<3>(queues.level3, slot, at) ? 1u : 0u; (void)at;
     const u32 h1 = live != 0 && at != WL_TREE_NO_MATCH ? live : 0u; (void)h1;
-    u32 e1[1] = {h1 != 0 ? args.r1rows[at] : 0xffffffffu};
+    u32 e1[1] = {h1 != 0 ? args.r1rows[at] : WL_NO_ENTRY};
     u32 c9[WL_ROWS] = {};
     u32 n9 = 0;
     if ((live & h1) != 0) {

@@ -186,8 +186,11 @@ struct Level3 {
 };
 struct alignas(16) Queues {
   Level1 level1;
+  WL_METHOD Level1& operator[](TreeLevel<1>) { return level1; }
   Level2 level2;
+  WL_METHOD Level2& operator[](TreeLevel<2>) { return level2; }
   Level3 level3;
+  WL_METHOD Level3& operator[](TreeLevel<3>) { return level3; }
 };
 struct Shared {
   alignas(16) u8 warp_states[96];
@@ -213,19 +216,10 @@ WL_KERNEL(pipeline, Args, args) {
   u32 unasked = 0; StopWatch watch = stop_watch(args.stopword, args.stopnumber);
   while (true) {
     if (++unasked == WL_STOP_VISITS) { unasked = 0; if (tree_stopped(share, watch)) break; }
-    if (more && !tree.fed() && !tree.full()) { more = tree_partition(share, tree, rows, parts);
-      if (more) { tree.next += args.first; tree.last += args.first; }
-    }
+    if (more && !tree.fed() && !tree.full()) more = tree_partition(share, tree, args.first, rows, parts);
     const u32 level = tree.pick();
     if (level == WL_TREE_IDLE) {
-      const u64 piece = tree_pop(share);
-      if (piece == ~0ull) break;
-      const u32* const from = share.queued(piece);
-      switch (from[0]) {
-      case 2: tree_receive<2>(tree, queues.level2, from + 1, 1); break;
-      case 3: tree_receive<3>(tree, queues.level3, from + 1, 1); break;
-      }
-      tree_popped(share, piece);
+      if (!tree_take_piece(share, tree, queues)) break;
       continue;
     }
     switch (level) {
@@ -316,7 +310,7 @@ WL_KERNEL(pipeline, Args, args) {
     case 3: {
     u32 slot, at; u32 live = tree.template take<3>(queues.level3, slot, at) ? 1u : 0u; (void)at;
     const u32 h1 = live != 0 && at != WL_TREE_NO_MATCH ? live : 0u; (void)h1;
-    u32 e1[1] = {h1 != 0 ? args.r1rows[at] : 0xffffffffu};
+    u32 e1[1] = {h1 != 0 ? args.r1rows[at] : WL_NO_ENTRY};
     u32 c9[WL_ROWS] = {};
     u32 n9 = 0;
     if ((live & h1) != 0) {

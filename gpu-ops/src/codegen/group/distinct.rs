@@ -1,6 +1,7 @@
 //! Arguments of DISTINCT aggregates: each value of a group takes part once, which a hash set of (group, value) decides.
 
 use arrow::datatypes::DataType;
+use warpline_cuda::kernels::GROUP_PROBES;
 
 use crate::codegen::ir::key::KeyPlan;
 use crate::codegen::ir::range::Range;
@@ -11,9 +12,6 @@ use crate::codegen::key::codes::{code, key_plan, pack_keys, packed_words};
 use crate::codegen::value::scalar::Emitter;
 use crate::error::Result;
 use crate::graph::ResultId;
-
-/// Past this many probes a set counts as overflowing and is made larger.
-pub(in crate::codegen) const PROBES: u32 = 128;
 
 /// The sets of one aggregation.
 #[derive(Debug)]
@@ -78,7 +76,7 @@ impl DistinctSets {
             format!("if ({condition}) {{"),
             format!("  const u64 member[{words}] = {{{packed}}}; bool full = false;"),
             format!(
-                "  {first} = insert_new<{words}>({states}, {table}, {slots} - 1, member, {PROBES}, full);"
+                "  {first} = insert_new<{words}>({states}, {table}, {slots} - 1, member, {GROUP_PROBES}, full);"
             ),
             format!("  if (full) store_relaxed({control} + {overflow}, (u64)1);"),
             "}".to_string(),

@@ -97,11 +97,7 @@ pub(in crate::codegen) fn source(
 /// C++ text of the packed key of group `row + k` of collected rows.
 fn packed_keys(result: ResultId, of: RegroupedLayout, state: &mut KernelState) -> (String, u32) {
     let arguments = &mut state.arguments;
-    let t = match of.key_bytes {
-        4 => "const u32*",
-        8 => "const u64*",
-        _ => "const u128*",
-    };
+    let t = format!("const {}", of.key_pointer());
     let rows = of.rows;
     let text = if of.how.partitions() {
         let keys = arguments.pointer(Slot::Result(result, Part::Keys), t);

@@ -1,4 +1,10 @@
 //! Aggregations: accumulators, where group states live, what a row does to them, and how results come from them.
+//!
+//! | | |
+//! |---|---|
+//! | `placement`, `calls`, `distinct`, `sizes` | settled before there is text: keys, accumulators, sets, where states live and how much shared memory they take |
+//! | `states`, `update`, `partition` | text: what threads and blocks begin and end with, what a row does, what a block does with a partition |
+//! | `finish` | groups as the rows of a later kernel |
 
 pub(in crate::codegen) mod calls;
 pub(in crate::codegen) mod distinct;

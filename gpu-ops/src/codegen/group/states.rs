@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::codegen::ir::accumulator::{Accumulator, StateKind, halves};
 use crate::codegen::ir::aggregates::AccumulatorPlan;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::results::{ControlWord, GroupsLayout, RegroupedLayout};
+use crate::codegen::ir::results::{ControlWord, GroupsLayout};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
@@ -60,15 +60,6 @@ impl Groups {
             self.layout.key_type()
         } else {
             "u32"
-        }
-    }
-
-    /// C++ type of a pointer to packed keys.
-    pub(in crate::codegen) fn key_pointer(&self, of: RegroupedLayout) -> &'static str {
-        match of.key_bytes {
-            4 => "u32*",
-            8 => "u64*",
-            _ => "u128*",
         }
     }
 
@@ -235,10 +226,7 @@ impl KernelWriter<'_> {
                 let bytes = layout_front * if t == "u32" { 4 } else { 8 };
                 self.share(&format!("u8 front[{bytes}]"), bytes as usize);
                 line!(self, "  {t}* const front = ({t}*)shared.front;");
-                line!(
-                    self,
-                    "  for (u32 i = threadIdx.x; i < {layout_front}; i += {threads}) front[i] = 0;"
-                );
+                line!(self, "  block_zero<{layout_front}>(front);");
             }
             if !self.is_partitioned() {
                 self.clear_arrays(&groups);
@@ -253,9 +241,8 @@ impl KernelWriter<'_> {
         let (_, bytes) = groups.arrays();
         line!(
             self,
-            "  for (u32 i = threadIdx.x; i < {}; i += {}) ((u64*)shared.states)[i] = 0;",
-            bytes.next_multiple_of(16).max(16) / 8,
-            groups.threads
+            "  block_zero<{}>((u64*)shared.states);",
+            bytes.next_multiple_of(16).max(16) / 8
         );
     }
 

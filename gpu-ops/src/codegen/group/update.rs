@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::distinct::PROBES;
+use warpline_cuda::kernels::GROUP_PROBES;
+
 use super::states::{Groups, warp_total};
 use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW, StateKind};
 use crate::codegen::ir::aggregates::AccumulatorPlan;
@@ -74,22 +75,9 @@ impl KernelWriter<'_> {
         }
         line!(self, "      }}");
         line!(self, "      }}");
-        // A warp whose rows are of one run: a key with millions of rows would have them queue at its state.
         line!(
             self,
-            "      const u32 opened = __ballot_sync(WL_FULL_MASK, open);"
-        );
-        line!(
-            self,
-            "      const u32 leader = opened != 0 ? (u32)__ffs((int)opened) - 1 : 0u;"
-        );
-        line!(
-            self,
-            "      const u64 first_run = __shfl_sync(WL_FULL_MASK, run, (int)leader);"
-        );
-        line!(
-            self,
-            "      if (opened != 0 && __ballot_sync(WL_FULL_MASK, open && run == first_run) == opened) {{"
+            "      u32 leader;\n      if (warp_is_one_run(open, run, leader)) {{"
         );
         for (i, a) in accumulators.iter().enumerate() {
             line!(
@@ -298,7 +286,7 @@ impl KernelWriter<'_> {
             let t = layout.key_type();
             line!(
                 self,
-                "          u8* const at = find_or_insert_slot<{stride}, {}, {t}>(states, {slots} - 1, ({t})(({}) + 1), {PROBES});",
+                "          u8* const at = find_or_insert_slot<{stride}, {}, {t}>(states, {slots} - 1, ({t})(({}) + 1), {GROUP_PROBES});",
                 layout.key_offset,
                 packed[0]
             );
@@ -313,7 +301,7 @@ impl KernelWriter<'_> {
             );
             line!(
                 self,
-                "          const u64 slot = find_or_insert_wide<{w}>({slot_states}, {keys}, {slots} - 1, packed, {PROBES});"
+                "          const u64 slot = find_or_insert_wide<{w}>({slot_states}, {keys}, {slots} - 1, packed, {GROUP_PROBES});"
             );
             line!(
                 self,

@@ -21,7 +21,7 @@ pub enum Argument {
 #[derive(Debug, Clone)]
 struct Field {
     name: String,
-    c_type: &'static str,
+    c_type: String,
     value: Argument,
 }
 
@@ -33,7 +33,7 @@ pub struct Arguments {
 
 impl Arguments {
     /// Declare a pointer, once a slot; returns the C++ expression that reads it.
-    pub fn pointer(&mut self, slot: Slot, c_type: &'static str) -> String {
+    pub fn pointer(&mut self, slot: Slot, c_type: impl Into<String>) -> String {
         self.once(slot, c_type)
     }
 
@@ -42,7 +42,7 @@ impl Arguments {
         self.once(slot, "u64")
     }
 
-    fn once(&mut self, slot: Slot, c_type: &'static str) -> String {
+    fn once(&mut self, slot: Slot, c_type: impl Into<String>) -> String {
         let value = Argument::Slot(slot);
         if self.fields.iter().any(|f| f.value == value) {
             return format!("args.{slot}");
@@ -78,11 +78,11 @@ impl Arguments {
         self.push(format!("lit{n}"), "f64", Argument::Float(value))
     }
 
-    fn push(&mut self, name: String, c_type: &'static str, value: Argument) -> String {
+    fn push(&mut self, name: String, c_type: impl Into<String>, value: Argument) -> String {
         let text = format!("args.{name}");
         self.fields.push(Field {
             name,
-            c_type,
+            c_type: c_type.into(),
             value,
         });
         text

@@ -41,16 +41,8 @@ impl ColumnLayout {
     }
 
     /// The C++ type of a pointer to it.
-    pub fn pointer(&self) -> &'static str {
-        match self.storage() {
-            "u8" => "u8*",
-            "u16" => "u16*",
-            "u32" => "u32*",
-            "u64" => "u64*",
-            "f32" => "f32*",
-            "f64" => "f64*",
-            _ => "i128*",
-        }
+    pub fn pointer(&self) -> String {
+        format!("{}*", self.storage())
     }
 
     /// The C++ type of its values in kernels.

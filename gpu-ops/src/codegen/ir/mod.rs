@@ -1,4 +1,13 @@
-//! What the others speak about: ranges, values, scopes, pipelines, layouts of results, and the finished program.
+//! Data of all other folders: values and scopes, pipelines as statements, layouts of results, and the program.
+//!
+//! | | |
+//! |---|---|
+//! | `range`, `value`, `layout`, `scope`, `key` | a value at a row, how a column of a result keeps it, where a column's values come from, how a key is packed |
+//! | `accumulator`, `aggregates` | what the state of a group holds |
+//! | `slot`, `arguments`, `state` | the argument struct of a kernel, and what all of its statements share |
+//! | `pipeline`, `context` | a pipeline between graph and text, and what the pipelines of a program share until then |
+//! | `results`, `program` | the contract with the executor: how results lie in memory, and the kernels in launch order |
+//! | `refusal` | what kernels do not run |
 
 pub(in crate::codegen) mod accumulator;
 pub(in crate::codegen) mod aggregates;

@@ -1,5 +1,7 @@
 //! How results lie in memory: the parts that the executor allocates and kernels read and write.
 
+use warpline_cuda::kernels::unsigned;
+
 use super::aggregates::{AccumulatorPlan, Existence};
 use super::key::KeyPlan;
 use super::layout::ColumnLayout;
@@ -97,28 +99,12 @@ pub struct CollectedLayout {
 impl CollectedLayout {
     /// C++ type of a packed key.
     pub(in crate::codegen) fn key_type(&self) -> &'static str {
-        key_type(self.key_bytes)
+        unsigned(self.key_bytes)
     }
 
     /// C++ type of a pointer to packed keys.
-    pub(in crate::codegen) fn key_pointer(&self) -> &'static str {
-        key_pointer(self.key_bytes)
-    }
-}
-
-fn key_type(bytes: u32) -> &'static str {
-    match bytes {
-        4 => "u32",
-        8 => "u64",
-        _ => "u128",
-    }
-}
-
-fn key_pointer(bytes: u32) -> &'static str {
-    match bytes {
-        4 => "u32*",
-        8 => "u64*",
-        _ => "u128*",
+    pub(in crate::codegen) fn key_pointer(&self) -> String {
+        format!("{}*", unsigned(self.key_bytes))
     }
 }
 
@@ -140,7 +126,12 @@ pub struct RegroupedLayout {
 impl RegroupedLayout {
     /// C++ type of a packed key.
     pub(in crate::codegen) fn key_type(&self) -> &'static str {
-        key_type(self.key_bytes)
+        unsigned(self.key_bytes)
+    }
+
+    /// C++ type of a pointer to packed keys.
+    pub(in crate::codegen) fn key_pointer(&self) -> String {
+        format!("{}*", self.key_type())
     }
 }
 
@@ -275,12 +266,12 @@ pub struct JoinKeys {
 impl JoinKeys {
     /// The C++ type of a key.
     pub(in crate::codegen) fn c_type(&self) -> &'static str {
-        key_type(self.width)
+        unsigned(self.width)
     }
 
     /// The C++ type of a pointer to keys.
-    pub(in crate::codegen) fn pointer(&self) -> &'static str {
-        key_pointer(self.width)
+    pub(in crate::codegen) fn pointer(&self) -> String {
+        format!("{}*", unsigned(self.width))
     }
 
     /// C++ text of the key, from the text of its packed words.

@@ -47,6 +47,20 @@ impl KernelState {
         self.arguments.pointer(slot, c_type)
     }
 
+    /// C++ text of what `codes` has for a dictionary code; rows without a string have code 0, even of an empty dictionary,
+    /// and `absent` is what that leads to.
+    pub(in crate::codegen) fn recoded(
+        &mut self,
+        code: &str,
+        mut codes: Vec<i32>,
+        absent: i32,
+    ) -> String {
+        codes.resize(codes.len().max(1), absent);
+        let bytes = codes.iter().flat_map(|code| code.to_ne_bytes()).collect();
+        let pointer = self.table("const i32*", bytes);
+        format!("__ldg({pointer} + {code})")
+    }
+
     /// C++ texts of a pointer to sorted numbers and of how many there are.
     pub(in crate::codegen) fn sorted_list(&mut self, numbers: &[i64]) -> (String, String) {
         let slot = Slot::List(self.lookups.len());

@@ -38,10 +38,7 @@ impl KernelWriter<'_> {
         }
         if probe.mark_entries && !probe.ranges {
             let marks = self.pointer(Slot::Result(r, Part::Marks), "u32*");
-            line!(
-                self,
-                "    if ((live & h{p}) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & h{p}) >> k & 1) wl_set_bit({marks}, e{p}[k]);"
-            );
+            line!(self, "    mark_entries({marks}, live & h{p}, e{p});");
         }
         match probe.kind {
             ProbeKind::Inner | ProbeKind::Semi => line!(self, "    live &= h{p};"),
@@ -80,10 +77,7 @@ impl KernelWriter<'_> {
     /// Mark the entries of the live pairs.
     pub(in crate::codegen) fn mark_pairs(&mut self, index: ResultId) {
         let marks = self.pointer(Slot::Result(index, Part::Marks), "u32*");
-        line!(
-            self,
-            "    if ((live & pm) != 0) WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live & pm) >> k & 1) wl_set_bit({marks}, pe[k]);"
-        );
+        line!(self, "    mark_entries({marks}, live & pm, pe);");
     }
 
     /// Test the one entry of each row of `mask`.

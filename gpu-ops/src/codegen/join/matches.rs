@@ -127,11 +127,11 @@ impl KernelWriter<'_> {
         let mut cells = self.cells(into, columns, values, |_| false)?;
         let (start, length) = if !kind.appends_payload() {
             // The row alone.
-            ("0xffffffffu".to_string(), "1u".to_string())
+            ("WL_NO_ENTRY".to_string(), "1u".to_string())
         } else if kind == ProbeKind::Left {
             // Without a match one pair without an entry.
             (
-                format!("length{p}[k] != 0 ? first{p}[k] : 0xffffffffu"),
+                format!("length{p}[k] != 0 ? first{p}[k] : WL_NO_ENTRY"),
                 format!("length{p}[k] != 0 ? length{p}[k] : 1u"),
             )
         } else {

@@ -26,26 +26,12 @@ impl KernelWriter<'_> {
                         continue;
                     };
                     self.declare(i, layout.storage(), layout.nullable);
-                    let t = layout.storage();
                     let data = self.column_pointer(*result, *of, layout);
-                    line!(self, "    if (live != 0) {{");
-                    line!(
-                        self,
-                        "      load_vec_stream<{t}, WL_ROWS>({data} + row, c{i});"
-                    );
-                    // Past the last row, and at unused places of an index, there may be anything.
-                    line!(
-                        self,
-                        "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if (((live >> k) & 1) == 0) c{i}[k] = 0;"
-                    );
+                    line!(self, "    load_live({data} + row, live, c{i});");
                     if layout.nullable {
                         let valid = self.valid_pointer(*result, *of);
-                        line!(
-                            self,
-                            "      WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) n{i} |= (u32)({valid}[row + k] != 0) << k;"
-                        );
+                        line!(self, "    n{i} = valid_rows<WL_ROWS>({valid} + row, live);");
                     }
-                    line!(self, "    }}");
                 }
                 Access::Gather {
                     result,
@@ -173,15 +159,7 @@ impl KernelWriter<'_> {
         let Some(c_type) = storage_type(&resident.encoding) else {
             return;
         };
-        let pointer = match c_type {
-            "u8" => "const u8*",
-            "u16" => "const u16*",
-            "u32" => "const u32*",
-            "i128" => "const i128*",
-            "f32" => "const f32*",
-            "f64" => "const f64*",
-            _ => "const u64*",
-        };
+        let pointer = format!("const {c_type}*");
         let name = self.pointer(Slot::Scan(i, ColumnPart::Data), pointer);
         line!(self, "    {c_type} c{i}[WL_ROWS] = {{}};");
         line!(

@@ -175,11 +175,7 @@ impl KernelWriter<'_> {
         if std::sync::Arc::ptr_eq(from, to) {
             return Ok(value.text.clone());
         }
-        let mut codes = crate::column::translate_codes(from, to)?;
-        // Rows without a string have code 0, even of an empty dictionary.
-        codes.resize(codes.len().max(1), 0);
-        let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
-        let pointer = self.pipeline.state.table("const i32*", bytes);
-        Ok(format!("__ldg({pointer} + {})", value.text))
+        let codes = crate::column::translate_codes(from, to)?;
+        Ok(self.pipeline.state.recoded(&value.text, codes, 0))
     }
 }

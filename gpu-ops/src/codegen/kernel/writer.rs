@@ -37,7 +37,7 @@ pub(in crate::codegen) struct KernelWriter<'a> {
 
 impl KernelWriter<'_> {
     /// C++ text of a pointer among the arguments.
-    pub(in crate::codegen) fn pointer(&mut self, slot: Slot, c_type: &'static str) -> String {
+    pub(in crate::codegen) fn pointer(&mut self, slot: Slot, c_type: impl Into<String>) -> String {
         self.pipeline.state.arguments.pointer(slot, c_type)
     }
 

@@ -334,13 +334,10 @@ fn translated(
     from: &Arc<Dictionary>,
     to: &Arc<Dictionary>,
 ) -> Result<(Value, Option<String>)> {
-    let mut codes = crate::column::translate_codes(from, to)?;
-    // Rows without a string have code 0, even of an empty dictionary.
-    codes.resize(codes.len().max(1), -1);
-    let complete = codes.iter().all(|c| *c >= 0);
-    let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
-    let pointer = emitter.state.table("const i32*", bytes);
-    let text = emitter.bind(CType::I32, format!("__ldg({pointer} + {})", value.text));
+    let codes = crate::column::translate_codes(from, to)?;
+    let complete = !codes.is_empty() && codes.iter().all(|code| *code >= 0);
+    let text = emitter.state.recoded(&value.text, codes, -1);
+    let text = emitter.bind(CType::I32, text);
     let present = (!complete).then(|| emitter.bind_bool(format!("{text} >= 0")));
     let value = Value {
         text,

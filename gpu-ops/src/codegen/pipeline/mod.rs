@@ -1,4 +1,11 @@
 //! From a pipeline of the graph to statements: its source, its stages, its sink.
+//!
+//! | | |
+//! |---|---|
+//! | `sinks` | a whole pipeline |
+//! | `sources`, `stages`, `thread_rows` | up to its sink, and how many rows a thread holds |
+//! | `settle`, `union` | the layouts of what is filled |
+//! | `collected`, `collected_by_hash`, `written_rows` | an aggregation as two pipelines: rows written down, and grouped once they lie together |
 
 pub(in crate::codegen) mod collected;
 pub(in crate::codegen) mod collected_by_hash;

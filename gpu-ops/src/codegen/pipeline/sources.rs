@@ -156,12 +156,10 @@ fn listed_pairs(matches: ResultId, state: &mut KernelState) -> Vec<String> {
     let rows = arguments.pointer(Slot::Result(matches, Part::PairRow), "const u32*");
     let entries = arguments.pointer(Slot::Result(matches, Part::PairEntry), "const u32*");
     vec![
-        "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;".to_string(),
+        "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {};".to_string(),
         format!(
-            "if (live != 0) {{ load_vec_stream<u32, WL_ROWS>({rows} + row, parent_row); load_vec_stream<u32, WL_ROWS>({entries} + row, pe);"
+            "const u32 pm = listed_pairs({rows} + row, {entries} + row, live, parent_row, pe);"
         ),
-        "  WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) pm |= (u32)((live >> k & 1) && pe[k] != 0xffffffffu) << k; }"
-            .to_string(),
     ]
 }
 
@@ -181,28 +179,19 @@ fn ranges_of_pairs(
     // A cross join has no ranges and a unique index no list of entries: the range is the entries themselves.
     // Of a set nothing but the rows themselves is listed.
     let listed = !layout.keys.is_empty() && !layout.unique && !layout.existence;
-    let entry = if listed {
-        let rows = arguments.pointer(Slot::Result(index, Part::Entries), "const u32*");
-        format!("{rows}[at]")
-    } else {
-        "(u32)at".to_string()
+    let entries = match listed {
+        true => arguments.pointer(Slot::Result(index, Part::Entries), "const u32*"),
+        false => "(const u32*)0".to_string(),
     };
     let count = format!(
         "min_u64({control}[{}], {capacity})",
         matches * crate::codegen::CONTROL_WORDS
     );
     vec![
-        "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {}; u32 pm = 0;".to_string(),
+        "u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {};".to_string(),
         format!(
-            "if (live != 0) {{ const u64 parents = {count}; WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) if ((live >> k) & 1) {{"
+            "const u32 pm = ranged_pairs({sums}, {count}, {start}, {entries}, row, live, parent_row, pe);"
         ),
-        format!("  const u64 parent = pair_parent({sums}, parents, row + k);"),
-        format!("  const u32 first = {start}[parent];"),
-        "  parent_row[k] = (u32)parent;".to_string(),
-        format!(
-            "  if (first != 0xffffffffu) {{ const u64 at = first + (row + k - {sums}[parent]); pe[k] = {entry}; pm |= 1u << k; }}"
-        ),
-        "} }".to_string(),
     ]
 }
 

@@ -147,16 +147,9 @@ pub(in crate::codegen) fn collected_rows(
         let starts = state
             .arguments
             .pointer(Slot::Result(rows, Part::Starts), "const u32*");
-        let t = layout.key_type();
-        prologue.extend([
-            "u32 group_of[WL_ROWS] = {};".to_string(),
-            format!("if (live != 0) {{ {t} run_key[WL_ROWS]; load_vec_stream<{t}, WL_ROWS>({keys} + row, run_key);"),
-            format!("  u32 run = run_of({starts}, groups, row);"),
-            "  WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {".to_string(),
-            "    if (k > 0 && (live >> k & 1) != 0 && run_key[k] != run_key[k - (k > 0)]) ++run;".to_string(),
-            "    group_of[k] = run;".to_string(),
-            "} }".to_string(),
-        ]);
+        prologue.push(format!(
+            "u32 group_of[WL_ROWS] = {{}}; run_numbers({starts}, groups, {keys}, row, live, group_of);"
+        ));
     }
     let mut scope: Vec<ScopeColumn> = layout
         .columns

@@ -1,4 +1,12 @@
 //! Kernel shapes: how blocks and warps go over the rows of a pipeline.
+//!
+//! | | |
+//! |---|---|
+//! | `kernel` | the shape of a pipeline, and its kernel put together |
+//! | `tile` | a block takes tiles of rows: every input yields at most one output |
+//! | `tree`, `levels` | persistent warps with queues: an input can yield many outputs |
+//! | `partition` | a block takes partitions, and groups each in shared memory |
+//! | `sinks` | which operator writes the sink, in every shape |
 
 pub(in crate::codegen) mod kernel;
 pub(in crate::codegen) mod levels;

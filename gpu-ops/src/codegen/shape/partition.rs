@@ -15,11 +15,6 @@ use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
 
-/// A piece of a partition has at least this many rows.
-const LEAST_PIECE: u64 = 1 << 14;
-/// Partitions of this many times the mean are cut.
-const CUT_ABOVE: u64 = 4;
-
 impl KernelWriter<'_> {
     /// The whole kernel.
     pub(in crate::codegen) fn partition_kernel(&mut self) -> Result<()> {
@@ -36,51 +31,20 @@ impl KernelWriter<'_> {
         let offsets = self.pointer(Slot::Result(of.rows, Part::Offsets), "const u32*");
         let partitions = 1u64 << of.bits;
         let tile = u64::from(self.pipeline.thread_rows) * groups.threads;
-        line!(self, "  const u64 total = min_u64({count}, {rows});");
-        // Small partitions are tasks of their own; pieces of large ones lie in windows of this many rows.
         line!(
             self,
-            "  const u64 most = max_u64({LEAST_PIECE}ull, {CUT_ABOVE}ull * (total / {partitions}ull + 1));"
+            "  PartitionPieces pieces = partition_pieces({offsets}, {partitions}ull, min_u64({count}, {rows}));"
         );
-        line!(self, "  const u64 windows = (total + most - 1) / most;");
-        line!(
-            self,
-            "  for (u64 task = blockIdx.x; task < {partitions}ull + windows; task += gridDim.x) {{"
-        );
-        line!(self, "  const bool whole = task < {partitions}ull;");
-        line!(
-            self,
-            "  const u64 low = whole ? 0 : (task - {partitions}ull) * most, high = whole ? total : min_u64(total, low + most);"
-        );
-        line!(
-            self,
-            "  u64 part = whole ? task : (u64)run_of({offsets}, {partitions}ull, low);"
-        );
-        line!(
-            self,
-            "  for (const u64 last = whole ? task + 1 : {partitions}ull; part < last; ++part) {{"
-        );
-        line!(
-            self,
-            "    const u64 from = {offsets}[part], to = {offsets}[part + 1];"
-        );
-        line!(self, "    if (from >= high) break;");
-        line!(self, "    if (whole != (to - from <= most)) continue;");
-        line!(
-            self,
-            "    const u64 begin = max_u64(from, low), end = min_u64(to, high);"
-        );
-        line!(self, "    if (begin >= end) continue;");
+        line!(self, "  while (pieces.next()) {{");
         self.clear_block(&groups, of);
         line!(
             self,
-            "  for (u64 first = begin / WL_ROWS * WL_ROWS; first < end; first += {tile}) {{"
+            "  for (u64 first = pieces.begin / WL_ROWS * WL_ROWS; first < pieces.end; first += {tile}) {{"
         );
         line!(self, "    const u64 row = first + threadIdx.x * WL_ROWS;");
-        line!(self, "    u32 live = 0;");
         line!(
             self,
-            "    WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) live |= (u32)(row + k >= begin && row + k < end) << k;"
+            "    u32 live = rows_within<WL_ROWS>(row, pieces.begin, pieces.end);"
         );
         for text in self.pipeline.prologue.clone() {
             line!(self, "    {text}");
@@ -95,7 +59,7 @@ impl KernelWriter<'_> {
         line!(self, "  __syncthreads();");
         self.flush_partition(&groups, of);
         // Nobody clears the table while others still read it.
-        line!(self, "  __syncthreads();\n  }}\n  }}");
+        line!(self, "  __syncthreads();\n  }}");
         self.report_faults();
         Ok(())
     }

@@ -67,7 +67,7 @@ impl KernelWriter<'_> {
         );
         line!(self, "  bool more = true;");
         if options.balance == Balance::NifsAws {
-            line!(self, "  u32 workload = 0, look = 1, interval = 0;");
+            line!(self, "  TreeWork work = tree_work();");
         }
         if options.metrics {
             line!(
@@ -84,26 +84,31 @@ impl KernelWriter<'_> {
             self,
             "    if (++unasked == WL_STOP_VISITS) {{ unasked = 0; if (tree_stopped(share, watch)) break; }}"
         );
+        let start = first.unwrap_or_else(|| "0".to_string());
         line!(
             self,
-            "    if (more && !tree.fed() && !tree.full()) {{ more = tree_partition(share, tree, rows, parts);"
+            "    if (more && !tree.fed() && !tree.full()) more = tree_partition(share, tree, {start}, rows, parts);"
         );
-        if let Some(first) = first {
-            line!(
-                self,
-                "      if (more) {{ tree.next += {first}; tree.last += {first}; }}"
-            );
-        }
-        line!(self, "    }}");
         if options.balance == Balance::NifsAws {
-            self.look_around(&levels);
+            line!(self, "    tree_give_work(share, tree, queues, work);");
         }
         line!(self, "    const u32 level = tree.pick();");
         line!(self, "    if (level == WL_TREE_IDLE) {{");
         if options.metrics {
             line!(self, "      meter.busy += cycle_count() - begun;");
         }
-        self.idle(&levels, options);
+        // A warp without nodes waits for some, or leaves the loop.
+        match options.balance {
+            Balance::None | Balance::Nifs => line!(self, "      break;"),
+            Balance::NifsAws => line!(
+                self,
+                "      if (!tree_take_work(share, tree, queues, work)) break;"
+            ),
+            Balance::Fws => line!(
+                self,
+                "      if (!tree_take_piece(share, tree, queues)) break;"
+            ),
+        }
         if options.metrics && options.balance.shares() {
             line!(self, "      begun = cycle_count();");
         }
@@ -181,7 +186,10 @@ impl KernelWriter<'_> {
             );
             text += "};\n";
             self.structs += &text;
-            let _ = writeln!(queues, "  Level{l} level{l};");
+            let _ = writeln!(
+                queues,
+                "  Level{l} level{l};\n  WL_METHOD Level{l}& operator[](TreeLevel<{l}>) {{ return level{l}; }}"
+            );
             // A struct without members has a byte all the same.
             bytes = (bytes + u64::from(level.words(l, options) == 0)).next_multiple_of(16);
         }
@@ -191,117 +199,6 @@ impl KernelWriter<'_> {
             self.share(&format!("Queues queues[{warps}]"), (bytes * warps) as usize);
             line!(self, "  Queues& queues = shared.queues[warp_id()];");
         }
-    }
-
-    /// A warp without nodes: wait for some, or leave the loop.
-    fn idle(&mut self, levels: &[Level], options: TreeOptions) {
-        match options.balance {
-            Balance::None | Balance::Nifs => line!(self, "      break;"),
-            Balance::NifsAws => {
-                line!(
-                    self,
-                    "      const u32 flag = tree_wait(share, workload); workload = 0; look = 1; interval = 0;"
-                );
-                line!(self, "      if (flag == 0) break;");
-                line!(
-                    self,
-                    "      const u32* const from = share.buffer(share.number());"
-                );
-                line!(self, "      switch ((flag & 255u) - 1u) {{");
-                line!(
-                    self,
-                    "      case 0: tree.next = ((const u64*)from)[0]; tree.last = ((const u64*)from)[1]; break;"
-                );
-                for l in 1..levels.len() {
-                    line!(
-                        self,
-                        "      case {l}: tree_receive<{l}>(tree, queues.level{l}, from, flag >> 8); break;"
-                    );
-                }
-                line!(self, "      }}");
-            }
-            Balance::Fws => {
-                line!(self, "      const u64 piece = tree_pop(share);");
-                line!(self, "      if (piece == ~0ull) break;");
-                line!(self, "      const u32* const from = share.queued(piece);");
-                line!(self, "      switch (from[0]) {{");
-                for (l, level) in levels.iter().enumerate().skip(1) {
-                    if level.entered_by.is_some() {
-                        line!(
-                            self,
-                            "      case {l}: tree_receive<{l}>(tree, queues.level{l}, from + 1, 1); break;"
-                        );
-                    }
-                }
-                line!(self, "      }}");
-                line!(self, "      tree_popped(share, piece);");
-            }
-        }
-    }
-
-    /// The busiest warps give parts of their work to idle ones.
-    fn look_around(&mut self, levels: &[Level]) {
-        line!(self, "    if (--look == 0) {{");
-        line!(
-            self,
-            "      const u32 idle = __shfl_sync(WL_FULL_MASK, load_relaxed(&share.counters->idle), 0);"
-        );
-        line!(
-            self,
-            "      look = interval = tree_interval(share.warps, idle, interval);"
-        );
-        line!(self, "      if (idle != 0) {{");
-        // The lowest level, that of the highest subtrees, of which there is more than a visit.
-        line!(self, "        u32 give = 0; u64 nodes = 0;");
-        for l in (1..levels.len()).rev() {
-            line!(
-                self,
-                "        if (tree.nodes[{l}] > WL_WARP) {{ give = {l}; nodes = tree.nodes[{l}]; }}"
-            );
-        }
-        line!(
-            self,
-            "        if (tree.last - tree.next > WL_WARP) {{ give = 0; nodes = tree.last - tree.next; }}"
-        );
-        line!(
-            self,
-            "        const u32 mine = nodes == 0 ? 0u : ({} - give) * WL_TREE_CLASSES + wl_warp_bits(nodes);",
-            levels.len() - 1
-        );
-        line!(
-            self,
-            "        tree_resize(share, workload, mine); workload = mine;"
-        );
-        line!(
-            self,
-            "        u32 first; const u64 takers = tree_takers(share, mine, nodes, idle, first);"
-        );
-        line!(self, "        if (takers != 0) {{");
-        line!(self, "          switch (give) {{");
-        line!(
-            self,
-            "          case 0: tree_give_rows(share, tree, first, takers); break;"
-        );
-        for l in 1..levels.len() {
-            line!(
-                self,
-                "          case {l}: tree_give<{l}>(share, tree, queues.level{l}, first, takers); break;"
-            );
-        }
-        line!(self, "          }}\n          __syncwarp();");
-        line!(
-            self,
-            "          const u64 kept = tree_part(nodes, 1, (u32)__popcll((i64)takers) + 1);"
-        );
-        line!(
-            self,
-            "          const u32 less = kept <= WL_WARP ? 0u : mine - wl_warp_bits(nodes) + wl_warp_bits(kept);"
-        );
-        line!(
-            self,
-            "          tree_resize(share, workload, less); workload = less;"
-        );
-        line!(self, "        }}\n      }}\n    }}");
     }
 
     /// A visit of up to 32 nodes of level `l`.
@@ -365,7 +262,7 @@ impl KernelWriter<'_> {
                 Carried::Entry(p) => {
                     line!(self, "    u32 e{p}[1] = {{live != 0 ? {from} : 0u}};");
                     let hit = match probes.outer(*p) {
-                        true => format!("e{p}[0] != 0xffffffffu ? live : 0u"),
+                        true => format!("e{p}[0] != WL_NO_ENTRY ? live : 0u"),
                         false => "live".to_string(),
                     };
                     line!(self, "    const u32 h{p} = {hit}; (void)h{p};");
@@ -406,7 +303,7 @@ impl KernelWriter<'_> {
         } else {
             "at".to_string()
         };
-        let none = if outer { "0xffffffffu" } else { "0u" };
+        let none = if outer { "WL_NO_ENTRY" } else { "0u" };
         line!(self, "    u32 e{p}[1] = {{h{p} != 0 ? {entry} : {none}}};");
         if let Some(residual) = &probe.residual {
             self.filter(residual, "live");
@@ -471,7 +368,7 @@ impl KernelWriter<'_> {
             let value = match &field.what {
                 Carried::Row => format!("({})row", field.c_type),
                 Carried::Entry(p) => match probes.outer(*p) {
-                    true => format!("h{p} != 0 ? e{p}[0] : 0xffffffffu"),
+                    true => format!("h{p} != 0 ? e{p}[0] : WL_NO_ENTRY"),
                     false => format!("e{p}[0]"),
                 },
                 Carried::Hit(p) => format!("h{p}"),

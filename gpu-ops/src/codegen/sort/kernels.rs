@@ -209,7 +209,7 @@ fn gather_kernel(sort: &Sort, columns: &[ColumnLayout]) -> KernelProgram {
     let _ = writeln!(body, "    const u64 from = {source};");
     for (i, layout) in columns.iter().enumerate() {
         let t = layout.pointer();
-        let from = arguments.pointer(Slot::Result(sort.rows, Part::Column(i)), t);
+        let from = arguments.pointer(Slot::Result(sort.rows, Part::Column(i)), t.as_str());
         let to = arguments.pointer(Slot::Result(sort.into, Part::Column(i)), t);
         let _ = writeln!(body, "    {to}[row] = {from}[from];");
         if layout.nullable {

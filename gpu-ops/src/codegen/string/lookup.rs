@@ -229,16 +229,13 @@ impl Emitter<'_> {
     }
 
     /// A code of another dictionary as one of `merged`: `codes` by code.
-    fn recoded(&mut self, value: &Value, merged: &Arc<Dictionary>, mut codes: Vec<i32>) -> Value {
+    fn recoded(&mut self, value: &Value, merged: &Arc<Dictionary>, codes: Vec<i32>) -> Value {
         let same = codes.iter().enumerate().all(|(i, code)| i as i32 == *code);
         let text = if same {
             value.text.clone()
         } else {
-            // Rows without a string have code 0, even of an empty dictionary.
-            codes.resize(codes.len().max(1), 0);
-            let bytes = codes.iter().flat_map(|code| code.to_ne_bytes()).collect();
-            let pointer = self.table("const i32*", bytes);
-            self.bind(CType::I32, format!("__ldg({pointer} + {})", value.text))
+            let text = self.state.recoded(&value.text, codes, 0);
+            self.bind(CType::I32, text)
         };
         Value {
             text,

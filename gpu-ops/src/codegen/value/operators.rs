@@ -111,6 +111,23 @@ impl Emitter<'_> {
                     }
                 }
             }
+            ShiftRight => {
+                self.numbers_only(&l, &r)?;
+                let bits = match u32::try_from(r.range.min) {
+                    Ok(bits @ 0..64) if r.range.max == r.range.min => bits,
+                    _ => return unsupported("a shift by what is not a small constant"),
+                };
+                // No further than the value's own bits, in whichever it is computed.
+                let width = l.c_type.registers() as u32 * 32;
+                let by = bits.min(width - 1);
+                let text = self.bind(l.c_type, format!("{} >> {by}", l.text));
+                Ok(Value {
+                    text,
+                    range: Range::new(l.range.min >> bits, l.range.max >> bits),
+                    valid: self.both_valid(l.valid.as_deref(), r.valid.as_deref()),
+                    ..l
+                })
+            }
             BitAnd | BitOr | BitXor => {
                 self.numbers_only(&l, &r)?;
                 let symbol = match op {

@@ -107,16 +107,11 @@ impl Control {
     /// # Errors
     /// [`GpuError::Arithmetic`].
     pub(in crate::exec) fn check(words: &[u64]) -> Result<()> {
-        Err(GpuError::Arithmetic(
-            match words.get(fault_word(words.len())) {
-                None | Some(0) => return Ok(()),
-                Some(1) => ArithmeticFault::DivideByZero,
-                Some(2) => ArithmeticFault::Overflow,
-                Some(3) => ArithmeticFault::Cast,
-                Some(4) => ArithmeticFault::WideSum,
-                Some(_) => ArithmeticFault::Domain,
-            },
-        ))
+        let word = words.get(fault_word(words.len())).copied();
+        match ArithmeticFault::of_word(word.unwrap_or(0)) {
+            None => Ok(()),
+            Some(fault) => Err(GpuError::Arithmetic(fault)),
+        }
     }
 }
 

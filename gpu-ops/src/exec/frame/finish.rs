@@ -197,6 +197,12 @@ impl Run<'_> {
         let (skip, fetch) = cut;
         let input = self.frame.results[sort.rows].rows;
         self.frame.check_numbered(sort.into, input)?;
+        let store = self.frame.results[sort.rows].store.as_ref();
+        if sort.window.is_some() && store.is_some_and(Store::is_on_host) {
+            return Err(GpuError::Unsupported(
+                "a window over more rows than device memory holds".into(),
+            ));
+        }
         if self.frame.results[sort.into].store.is_none() {
             self.frame.results[sort.into].sizes.capacity = fetch;
             self.frame.make(sort.into)?;

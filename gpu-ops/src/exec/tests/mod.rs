@@ -79,7 +79,7 @@ pub(super) fn kernel(
         arguments.size(*size);
     }
     for (slot, c_type) in pointers {
-        arguments.pointer(*slot, c_type);
+        arguments.pointer(*slot, *c_type);
     }
     let declaration = arguments.declaration("Args");
     KernelProgram {

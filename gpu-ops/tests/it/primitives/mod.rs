@@ -13,6 +13,7 @@ mod runs;
 mod scan;
 mod sort;
 mod strings;
+mod tables;
 mod unordered;
 mod window;
 

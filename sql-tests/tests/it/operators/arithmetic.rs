@@ -83,6 +83,7 @@ fn integers_wrap_at_the_bounds_of_their_type() {
             "a & b".into(),
             "a | b".into(),
             "a ^ b".into(),
+            "a >> 3".into(),
         ];
         let mut conditions = [
             "a < b",

@@ -1,0 +1,92 @@
+//! Kernels of joins, for each kind of index.
+
+use arrow::datatypes::DataType;
+
+use super::case::Case;
+use super::check;
+use super::expressions::{binary, column, like, probe, small};
+use super::table::{CUSTOMER, HASH, ID, MODE, PRICE, STATUS};
+use crate::algorithm::MaterializedJoin;
+use crate::expr::{BinaryOp, Expr};
+use crate::graph::{IndexKind, Probe, ProbeKind, Source, Stage};
+
+#[test]
+fn join_array() {
+    let mut case = Case::indexed(IndexKind::Perfect);
+    let payload = vec![column(PRICE), column(STATUS)];
+    let index = case.build(vec![column(ID)], payload, |build| build.unique = true);
+    let dearer = binary(
+        BinaryOp::Lt,
+        column(PRICE),
+        like(8, PRICE, false),
+        DataType::Boolean,
+    );
+    let probe = Probe {
+        residual: vec![dearer],
+        ..probe(index, ProbeKind::Inner, vec![column(STATUS)])
+    };
+    let columns = vec![column(ID), like(8, PRICE, false), like(9, STATUS, true)];
+    let stages = vec![small(4000), Stage::Probe(probe)];
+    case.rows(Source::Scan(0), stages, columns);
+    check("join_array", case);
+}
+
+#[test]
+fn join_hash() {
+    let mut case = Case::indexed(IndexKind::Hash);
+    let keys = || vec![column(HASH)];
+    let unique = case.build(keys(), vec![column(PRICE)], |build| build.unique = true);
+    let many = case.build(vec![column(CUSTOMER)], vec![column(MODE)], |_| {});
+    let look_up = Stage::Probe(probe(unique, ProbeKind::Left, keys()));
+    let columns = vec![column(ID), like(8, PRICE, true)];
+    case.rows(Source::Scan(0), vec![look_up], columns);
+    let pairs = vec![like(0, ID, false), like(1, MODE, false)];
+    let matches = probe(many, ProbeKind::Inner, vec![column(CUSTOMER)]);
+    case.pairs(matches, vec![column(ID)], pairs);
+    check("join_hash", case);
+}
+
+#[test]
+fn semi_anti_outer() {
+    let mut case = Case::indexed(IndexKind::Perfect);
+    let known = case.build(vec![column(ID)], vec![], |build| build.existence = true);
+    let full = case.build(vec![column(ID)], vec![column(PRICE)], |build| {
+        build.unique = true;
+        build.track_matches = true;
+    });
+    let status = || vec![column(STATUS)];
+    let outer = Probe {
+        mark_entries: true,
+        ..probe(full, ProbeKind::Left, status())
+    };
+    let stages = vec![
+        Stage::Probe(probe(known, ProbeKind::Semi, status())),
+        Stage::Probe(probe(known, ProbeKind::Anti, vec![column(CUSTOMER)])),
+        Stage::Probe(probe(known, ProbeKind::Mark, vec![column(PRICE)])),
+        Stage::Probe(outer),
+    ];
+    let mark = Expr::column(8, DataType::Boolean, false);
+    let columns = vec![column(ID), mark, like(9, PRICE, true)];
+    case.rows(Source::Scan(0), stages, columns);
+    let unmatched = Source::Entries(full, false);
+    case.rows(unmatched, vec![], vec![like(0, PRICE, false)]);
+    check("semi_anti_outer", case);
+}
+
+#[test]
+fn join_partitioned() {
+    let join = MaterializedJoin::PhjTr;
+    let mut case = Case::indexed(IndexKind::Materialized(join));
+    let payload = vec![column(PRICE), column(STATUS)];
+    let index = case.build(vec![column(CUSTOMER)], payload, |build| {
+        build.join = Some(MaterializedJoin::PhjTr);
+    });
+    let matches = probe(index, ProbeKind::Inner, vec![column(HASH)]);
+    let pairs = vec![
+        like(0, ID, false),
+        like(1, PRICE, false),
+        like(2, STATUS, true),
+    ];
+    case.pairs(matches, vec![column(ID)], pairs);
+    check("join_partitioned", case);
+}
