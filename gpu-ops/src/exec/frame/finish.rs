@@ -173,6 +173,12 @@ impl Run<'_> {
     }
 
     pub(in crate::exec) fn sort(&mut self, sort: &PreparedSort) -> Result<()> {
+        let store = self.frame.results[sort.rows].store.as_ref();
+        if sort.window.is_some() && store.is_some_and(Store::is_on_host) {
+            return Err(GpuError::Unsupported(
+                "a window over more rows than device memory holds".into(),
+            ));
+        }
         let sorting = self.sorting(sort);
         self.note_strategy(sorting.portions());
         match sorting {

@@ -1,24 +1,10 @@
 //! Chooses the strategy of each step.
 
 use crate::exec::frame::run::Run;
-use crate::exec::portions::strategy::{Filling, Finishing, Sorting, StepPortions};
+use crate::exec::portions::strategy::{Filling, Finishing, PortionOf, Sorting, StepPortions};
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort};
 use crate::exec::prepare::shapes::Shape;
-use crate::exec::sort::ranges::by_keys;
 use crate::graph::ResultId;
-
-/// What portions are counted for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::exec) enum PortionOf {
-    /// A join.
-    Join,
-    /// A group-by.
-    Groups,
-    /// A sort.
-    Sort,
-    /// Rows on their way to one of these.
-    Input,
-}
 
 impl Run<'_> {
     /// How a pipeline is to fill its result, by bounds and estimates.
@@ -34,7 +20,7 @@ impl Run<'_> {
                 if !sort.word_bits.is_empty() && self.keeps_few(sort, into) {
                     return Filling::FirstOfPieces;
                 }
-                if by_keys(sort) {
+                if sort.has_ranges() {
                     return Filling::WritePieces;
                 }
             }
@@ -70,7 +56,7 @@ impl Run<'_> {
         let input = &self.frame.results[sort.rows];
         if input.heap.is_some() {
             Sorting::Pieces
-        } else if !by_keys(sort) || !self.frame.exceeds_part(sort.rows, input.rows) {
+        } else if !sort.has_ranges() || !self.frame.exceeds_part(sort.rows, input.rows) {
             Sorting::InCore
         } else if self.keeps_few_of(sort, input.rows) {
             Sorting::FirstOfPieces

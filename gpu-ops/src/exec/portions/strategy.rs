@@ -85,6 +85,19 @@ impl Sorting {
     }
 }
 
+/// What portions are counted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::exec) enum PortionOf {
+    /// A join.
+    Join,
+    /// A group-by.
+    Groups,
+    /// A sort.
+    Sort,
+    /// Rows on their way to one of these.
+    Input,
+}
+
 /// The portions of a step, for EXPLAIN ANALYZE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::exec) struct StepPortions {

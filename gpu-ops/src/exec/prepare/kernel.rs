@@ -8,6 +8,7 @@ use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::places::Template;
 use crate::exec::prepare::streamed::StreamedPart;
 use crate::graph::ResultId;
+use crate::primitives::MOST_SORT_WORDS;
 use crate::tables::LoadProgress;
 
 /// Strides of a table that comes while kernels go over it, if it has rows for so many: what is left to do when the last row has
@@ -88,6 +89,13 @@ pub(in crate::exec) enum PreparedSource {
     Slots(ResultId),
     /// Pairs of a result.
     Pairs(ResultId),
+}
+
+impl PreparedSort {
+    /// Can ranges of its keys be told apart, and sorted one by one?
+    pub(in crate::exec) fn has_ranges(&self) -> bool {
+        self.window.is_none() && (1..=MOST_SORT_WORDS).contains(&self.word_bits.len())
+    }
 }
 
 impl PreparedStep {

@@ -5,7 +5,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::cut;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::portions::choose::PortionOf;
+use crate::exec::portions::strategy::PortionOf;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort};
 use crate::graph::ResultId;
 use crate::primitives::{self, RowCount};

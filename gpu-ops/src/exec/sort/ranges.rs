@@ -20,17 +20,16 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::cut;
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::portions::choose::PortionOf;
 use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::spread::Spread;
-use crate::exec::portions::spread::SpreadBy;
+use crate::exec::portions::spread::{Spread, SpreadBy};
+use crate::exec::portions::strategy::PortionOf;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep};
 use crate::exec::prepare::shapes::Shape;
 use crate::exec::sort::output::Output;
 use crate::exec::sort::sample::Splitters;
 use crate::graph::ResultId;
-use crate::primitives::{self, Digits, Keys, MOST_SORT_WORDS, RowCount};
+use crate::primitives::{self, Digits, Keys, RowCount};
 
 /// A range of more than so many times the rows of a part is split again.
 const OVERSIZE: u64 = 2;
@@ -382,9 +381,4 @@ fn wanted_of(sort: &PreparedSort, before: u64, rows: u64) -> Range<u64> {
     let (skip, fetch) = (sort.skip, sort.fetch.unwrap_or(u64::MAX));
     let within = |row: u64| row.saturating_sub(before).min(rows);
     within(skip)..within(skip.saturating_add(fetch)).max(within(skip))
-}
-
-/// Can ranges of its keys be told apart?
-pub(in crate::exec) fn by_keys(sort: &PreparedSort) -> bool {
-    sort.window.is_none() && (1..=MOST_SORT_WORDS).contains(&sort.word_bits.len())
 }
