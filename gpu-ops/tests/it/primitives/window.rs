@@ -6,14 +6,17 @@ use warpline_gpu::primitives::{
 
 use super::{Machine, Numbers, SIZES, machines};
 
+/// How two values are combined.
+type Of<T> = fn(T, T) -> T;
+
 /// Rows with random partitions and peers: the marks that begin them.
 fn marks(rows: usize, partition: u64, peers: u64, numbers: &mut Numbers) -> (Vec<u32>, Vec<u32>) {
     let mut begin = Vec::new();
     let mut among = Vec::new();
     for row in 0..rows {
-        let new = row == 0 || numbers.draw() % partition == 0;
+        let new = row == 0 || numbers.draw().is_multiple_of(partition);
         begin.push(u32::from(new));
-        among.push(u32::from(new || numbers.draw() % peers == 0));
+        among.push(u32::from(new || numbers.draw().is_multiple_of(peers)));
     }
     (begin, among)
 }
@@ -112,7 +115,7 @@ fn values_run_within_partitions() {
                 );
 
                 let integers: Vec<i64> = (0..size).map(|_| numbers.draw() as i64).collect();
-                let combine: [(RunningCombine, fn(i64, i64) -> i64); 3] = [
+                let combine: [(RunningCombine, Of<i64>); 3] = [
                     (RunningCombine::Sum, i64::wrapping_add),
                     (RunningCombine::Min, i64::min),
                     (RunningCombine::Max, i64::max),
@@ -135,7 +138,7 @@ fn values_run_within_partitions() {
 
                 let floats: Vec<f64> = integers.iter().map(|v| (v % 1000) as f64).collect();
                 for (kind, of) in [
-                    (RunningCombine::Sum, (|a, b| a + b) as fn(f64, f64) -> f64),
+                    (RunningCombine::Sum, (|a, b| a + b) as Of<f64>),
                     (RunningCombine::Min, f64::min),
                     (RunningCombine::Max, f64::max),
                 ] {
@@ -152,7 +155,7 @@ fn values_run_within_partitions() {
     }
 }
 
-fn expected<T: Copy>(values: &[T], begin: &[u32], combine: fn(T, T) -> T) -> Vec<T> {
+fn expected<T: Copy>(values: &[T], begin: &[u32], combine: Of<T>) -> Vec<T> {
     let mut out: Vec<T> = Vec::with_capacity(values.len());
     for (row, value) in values.iter().enumerate() {
         out.push(match begin[row] == 1 {
