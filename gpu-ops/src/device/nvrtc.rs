@@ -20,11 +20,13 @@ pub const NVRTC_OPTIONS_VARIABLE: &str = "WARPLINE_NVRTC_OPTIONS";
 
 /// Compiler options besides the architecture. No contraction to fused multiply-adds: a product that overflows must
 /// overflow, as it does on the CPU.
-const OPTIONS: [&str; 4] = [
+const OPTIONS: [&str; 5] = [
     "--std=c++17",
     "--device-int128",
     "--generate-line-info",
     "--fmad=false",
+    // Lambdas over numbers of levels have no place for an annotation.
+    "--device-as-default-execution-space",
 ];
 
 /// Longest compiler log that goes into an error, in bytes.
