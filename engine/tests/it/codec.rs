@@ -187,7 +187,9 @@ fn parts_that_stay_on_the_cpu_go_along_with_their_reasons() {
             let plan = physical(&home, sql).await;
             let reasons = report(&text(&plan));
             assert!(
-                reasons.iter().any(|line| line.contains("on the CPU")),
+                reasons
+                    .iter()
+                    .any(|line| line.contains("on the CPU") || line.contains("not a device")),
                 "{reasons:?}"
             );
             for receiver in [&gpu, &cpu] {

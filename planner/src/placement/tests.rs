@@ -119,7 +119,7 @@ async fn explain_shows_devices_and_reasons() {
     let context = placed(any_size());
     for format in ["INDENT", "TREE"] {
         let sql = format!(
-            "EXPLAIN FORMAT {format} SELECT u, rank() OVER (ORDER BY n) FROM \
+            "EXPLAIN FORMAT {format} SELECT u, row_number() OVER () FROM \
              (SELECT t.u, count(*) AS n FROM t JOIN other o ON t.a = o.a GROUP BY t.u)"
         );
         let batches = context.sql(&sql).await.unwrap().collect().await.unwrap();
@@ -130,7 +130,7 @@ async fn explain_shows_devices_and_reasons() {
         );
         // Boxes break lines within words.
         let run_on = |text: &str| text.replace(|c: char| c.is_whitespace() || "|│".contains(c), "");
-        let words = ["BoundedWindowAggExec:", "window functions", "on the CPU"];
+        let words = ["BoundedWindowAggExec:", "no ORDER BY", "on the CPU"];
         assert!(
             words.iter().all(|w| run_on(&shown).contains(&run_on(w))),
             "{shown}"
@@ -226,24 +226,24 @@ async fn require_gpu_lists_every_reason() {
     let context = placed(required());
     let error = refusal(
         &context,
-        "SELECT u, rank() OVER (ORDER BY m) FROM (SELECT t.u, median(t.b) AS m FROM t JOIN other o ON t.a = o.a \
+        "SELECT u, row_number() OVER () FROM (SELECT t.u, median(t.b) AS m FROM t JOIN other o ON t.a = o.a \
          GROUP BY t.u)",
     )
     .await;
     for part in [
         "warpline.require_gpu is set",
         "AggregateExec: median is not a device aggregate",
-        "window functions run on the CPU",
+        "its window has no ORDER BY",
         "SET warpline.require_gpu = false",
     ] {
         assert!(error.contains(part), "{part} missing in: {error}");
     }
     let error = refusal(
         &context,
-        "SELECT a, row_number() OVER (ORDER BY b) FROM t WHERE a > 1",
+        "SELECT a, row_number() OVER () FROM t WHERE a > 1",
     )
     .await;
-    assert!(error.contains("window functions run on the CPU"), "{error}");
+    assert!(error.contains("its window has no ORDER BY"), "{error}");
     let error = refusal(&context, "SELECT median(f) FROM t").await;
     assert!(
         error.contains("median is not a device aggregate"),

@@ -29,8 +29,8 @@ fn with_tables(fixture: Fixture) -> Fixture {
 /// A query and words of the reason that users read.
 const STAYS: [(&str, &str); 11] = [
     (
-        "SELECT k, row_number() OVER (PARTITION BY s) AS n FROM t",
-        "its window has no ORDER BY",
+        "SELECT k, v, sum(v) OVER (PARTITION BY k ORDER BY v RANGE BETWEEN 1 PRECEDING AND CURRENT ROW) AS n FROM t",
+        "a window over",
     ),
     (
         "SELECT k, median(v) OVER (PARTITION BY k) AS s FROM t",
