@@ -226,7 +226,7 @@ async fn require_gpu_lists_every_reason() {
     let context = placed(required());
     let error = refusal(
         &context,
-        "SELECT u, row_number() OVER () FROM (SELECT t.u, median(t.b) AS m FROM t JOIN other o ON t.a = o.a \
+        "SELECT u, m, row_number() OVER () FROM (SELECT t.u, median(t.b) AS m FROM t JOIN other o ON t.a = o.a \
          GROUP BY t.u)",
     )
     .await;
