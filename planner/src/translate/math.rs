@@ -106,7 +106,7 @@ fn floats(
     })
 }
 
-/// abs of integers and decimals: the least integer has none, which negating it finds out.
+/// abs of decimals and of integers without a sign.
 fn absolute(
     expr: &ScalarFunctionExpr,
     data_type: &DataType,
@@ -116,7 +116,8 @@ fn absolute(
         return refuse("abs without one argument");
     };
     let value = node(argument, scope)?;
-    let signed = data_type.is_signed_integer() || is_decimal(data_type);
+    // Negation wraps around where abs of the least integer has to fail.
+    let signed = is_decimal(data_type);
     if value.data_type != *data_type || !(signed || data_type.is_unsigned_integer()) {
         return refuse(format!("abs of {data_type} runs on the CPU"));
     }
