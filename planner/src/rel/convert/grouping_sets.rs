@@ -111,9 +111,8 @@ fn within(grouping: &Grouping, set: &[bool]) -> Grouping {
 /// A call whose value for a group comes from those of the group's parts.
 #[derive(Debug)]
 struct State {
-    /// What is computed of rows, and of the states before: of each of `of_rows`.
+    /// What is computed of rows; [`merging`] has what is computed of each of these then.
     of_rows: Vec<AggregateCall>,
-    merge: Vec<AggregateFunction>,
     kind: Kind,
 }
 
@@ -137,17 +136,16 @@ impl State {
         if call.distinct {
             return None;
         }
-        let one = |merge, kind| Self {
+        let one = |kind| Self {
             of_rows: vec![call.clone()],
-            merge: vec![merge],
             kind,
         };
         Some(match call.function {
-            AggregateFunction::Count => one(AggregateFunction::Sum, Kind::Count),
-            AggregateFunction::Sum => one(AggregateFunction::Sum, kind),
-            AggregateFunction::Min => one(AggregateFunction::Min, kind),
-            AggregateFunction::Max => one(AggregateFunction::Max, kind),
-            AggregateFunction::Any => one(AggregateFunction::Any, kind),
+            AggregateFunction::Count => one(Kind::Count),
+            AggregateFunction::Sum
+            | AggregateFunction::Min
+            | AggregateFunction::Max
+            | AggregateFunction::Any => one(kind),
             AggregateFunction::Avg if call.return_type == DataType::Float64 => Self {
                 of_rows: vec![
                     AggregateCall {
@@ -160,7 +158,6 @@ impl State {
                         ..call.clone()
                     },
                 ],
-                merge: vec![AggregateFunction::Sum; 2],
                 kind: Kind::Average,
             },
             // Decimals are divided as the whole sum is.
@@ -185,6 +182,14 @@ impl State {
     }
 }
 
+/// What brings together what a function computed of parts of a group.
+fn merging(function: AggregateFunction) -> AggregateFunction {
+    match function {
+        AggregateFunction::Count => AggregateFunction::Sum,
+        other => other,
+    }
+}
+
 /// The states of a set's groups, of rows.
 fn first(grouping: &Grouping, set: &[bool], states: &[State]) -> RelRef {
     let Grouping { input, keys, names } = within(grouping, set);
@@ -202,11 +207,9 @@ fn merged(groups: &RelRef, finer: &[bool], set: &[bool], states: &[State]) -> Re
         .iter()
         .map(|i| groups.columns[*i].name.clone())
         .collect();
-    let parts = states
-        .iter()
-        .flat_map(|state| state.of_rows.iter().zip(&state.merge));
-    let calls = parts.enumerate().map(|(i, (call, merge))| AggregateCall {
-        function: *merge,
+    let parts = states.iter().flat_map(|state| &state.of_rows);
+    let calls = parts.enumerate().map(|(i, call)| AggregateCall {
+        function: merging(call.function),
         argument: Some(groups.column(had.len() + i)),
         filter: None,
         ..call.clone()

@@ -1,4 +1,4 @@
-//! Variances, standard deviations, covariances, correlations and regressions, in two passes: the means of each group, then the
+//! Variances, standard deviations, covariances and correlations, in two passes: the means of each group, then the
 //! sums of products of what its rows differ from them by.
 //!
 //! DataFusion updates both at once (Welford); sums of squares alone, which one pass could add up, lose all digits where values
