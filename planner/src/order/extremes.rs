@@ -10,7 +10,7 @@
 //!
 //! and likewise `a < b` is `a < max`, `a > b` is `a > min`. NULLs agree: a NULL `b` neither matches nor is an extreme, a NULL
 //! `a` compares with nothing, and a group without values has NULL extremes, which match nothing either. So the same holds
-//! for NOT EXISTS and for EXISTS as a value.
+//! for NOT EXISTS and for EXISTS as a value, and without keys, where the other side is one group.
 
 use std::sync::Arc;
 
@@ -46,6 +46,10 @@ pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
 
 /// Do the keys of both sides repeat so often that visiting their rows is too expensive?
 fn repeats(join: &Join, estimator: &Estimator<'_>) -> bool {
+    if join.on.is_empty() {
+        // All rows have one key: the other side is one group, whose row is always there.
+        return estimator.rows(&join.right) > MANY;
+    }
     let (ours, theirs): (Vec<Expr>, Vec<Expr>) = join.on.iter().cloned().unzip();
     // Rows of a key on one side only are gone over once.
     estimator.repeats(&join.right, &theirs) > MANY && estimator.repeats(&join.left, &ours) > SEVERAL
@@ -54,7 +58,7 @@ fn repeats(join: &Join, estimator: &Estimator<'_>) -> bool {
 /// The join with the groups of its right side.
 fn grouped(join: &Join) -> Option<Join> {
     let kind = matches!(join.kind, JoinKind::Semi | JoinKind::Anti | JoinKind::Mark);
-    if !kind || join.on.is_empty() {
+    if !kind {
         return None;
     }
     let n = join.left.columns.len();

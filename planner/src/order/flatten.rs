@@ -8,7 +8,7 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use super::is_join_tree;
 use crate::reason::Reason;
 use crate::rel::convert::in_order;
-use crate::rel::expr::{columns, renumber, same, substitute, substitute_all};
+use crate::rel::expr::{columns, one_zero, renumber, same, substitute, substitute_all};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::translate::{is_string, may_fault};
 
@@ -252,10 +252,10 @@ impl JoinGraph {
             return None;
         };
         let (l, r) = (&left.data_type, &right.data_type);
-        let keys = l == r && !l.is_floating() || is_string(l) && is_string(r);
+        let keys = l == r || is_string(l) && is_string(r);
         let (ls, rs) = (self.set(left), self.set(right));
         (keys && ls.count_ones() == 1 && rs.count_ones() == 1 && ls != rs)
-            .then(|| ((**left).clone(), (**right).clone()))
+            .then(|| (one_zero((**left).clone()), one_zero((**right).clone())))
     }
 
     /// `a` and `b` are equal in every row.

@@ -163,13 +163,13 @@ async fn partitioned_joins_over_fragments_keep_their_partitions() {
         .sql("SET datafusion.optimizer.hash_join_single_partition_threshold_rows = 0")
         .await
         .unwrap();
-    let sql = "SELECT x.u, x.n, y.m FROM (SELECT u, avg(f) AS n FROM t GROUP BY u) x \
-               JOIN (SELECT u, avg(f) AS m FROM other GROUP BY u) y ON x.n = y.m";
+    let sql = "SELECT x.u, x.n, y.m FROM (SELECT u, arrow_cast(avg(f), 'Decimal256(60, 9)') AS n FROM t GROUP BY u) x \
+               JOIN (SELECT u, arrow_cast(avg(f), 'Decimal256(60, 9)') AS m FROM other GROUP BY u) y ON x.n = y.m";
     let plan = plan(&context, sql).await;
     assert_eq!(fragments(&plan), 2, "{}", text(&plan));
     assert_eq!(
         cpu(&plan),
-        ["HashJoinExec: a join of Float64 with Float64 runs on the CPU"]
+        ["HashJoinExec: a join of Decimal256(60, 9) with Decimal256(60, 9) runs on the CPU"]
     );
     fn check(plan: &Arc<dyn ExecutionPlan>) {
         let children = plan.children();
@@ -226,13 +226,13 @@ async fn require_gpu_lists_every_reason() {
     let context = placed(required());
     let error = refusal(
         &context,
-        "SELECT u, m, row_number() OVER () FROM (SELECT t.u, median(t.b) AS m FROM t JOIN other o ON t.a = o.a \
+        "SELECT u, m, row_number() OVER () FROM (SELECT t.u, array_agg(t.b) AS m FROM t JOIN other o ON t.a = o.a \
          GROUP BY t.u)",
     )
     .await;
     for part in [
         "warpline.require_gpu is set",
-        "AggregateExec: median is not a device aggregate",
+        "AggregateExec: array_agg is not a device aggregate",
         "its window has no ORDER BY",
         "SET warpline.require_gpu = false",
     ] {
@@ -244,9 +244,9 @@ async fn require_gpu_lists_every_reason() {
     )
     .await;
     assert!(error.contains("its window has no ORDER BY"), "{error}");
-    let error = refusal(&context, "SELECT median(f) FROM t").await;
+    let error = refusal(&context, "SELECT array_agg(f) FROM t").await;
     assert!(
-        error.contains("median is not a device aggregate"),
+        error.contains("array_agg is not a device aggregate"),
         "{error}"
     );
 }
@@ -335,20 +335,20 @@ async fn the_deepest_cause_comes_first_and_every_operator_says_its_own() {
     let context = placed(any_size());
     for (sql, expected) in [
         (
-            "SELECT median(f) FROM t LIMIT 5",
+            "SELECT array_agg(f) FROM t LIMIT 5",
             vec![
-                "AggregateExec: median is not a device aggregate",
-                "GlobalLimitExec: its input comes from the CPU (AggregateExec: median is not a device aggregate)",
+                "AggregateExec: array_agg is not a device aggregate",
+                "GlobalLimitExec: its input comes from the CPU (AggregateExec: array_agg is not a device aggregate)",
             ],
         ),
         // The filter could run on the device; that it is not worth it is not why the query is on the CPU.
         (
-            "SELECT s, median(f) AS m FROM t WHERE a > 1 GROUP BY s ORDER BY m LIMIT 5",
+            "SELECT s, array_agg(f) AS m FROM t WHERE a > 1 GROUP BY s ORDER BY m LIMIT 5",
             vec![
-                "AggregateExec: median is not a device aggregate",
+                "AggregateExec: array_agg is not a device aggregate",
                 "FilterExec: ",
-                "SortExec(TopK): its input comes from the CPU (AggregateExec: median is not a device aggregate)",
-                "SortPreservingMergeExec: its input comes from the CPU (AggregateExec: median is not a device aggregate)",
+                "SortExec(TopK): its input comes from the CPU (AggregateExec: array_agg is not a device aggregate)",
+                "SortPreservingMergeExec: its input comes from the CPU (AggregateExec: array_agg is not a device aggregate)",
             ],
         ),
         (
@@ -362,18 +362,18 @@ async fn the_deepest_cause_comes_first_and_every_operator_says_its_own() {
         // Converted without its subquery the filter is in the way, but not the cause; the aggregation says so although the
         // filter below it comes first.
         (
-            "SELECT u, s, bit_or(b) FROM t WHERE qty > (SELECT avg(qty) FROM other) GROUP BY u, s",
+            "SELECT u, s, array_agg(b) FROM t WHERE qty > (SELECT avg(qty) FROM other) GROUP BY u, s",
             vec![
-                "AggregateExec: bit_or is not a device aggregate",
-                "FilterExec: a scalar subquery of it is answered apart (AggregateExec: bit_or is not a device aggregate)",
+                "AggregateExec: array_agg is not a device aggregate",
+                "FilterExec: a scalar subquery of it is answered apart (AggregateExec: array_agg is not a device aggregate)",
             ],
         ),
         // Both are in the way, the deeper one first.
         (
-            "SELECT u, median(n) FROM (SELECT u, s, bit_xor(b) AS n FROM t GROUP BY u, s) GROUP BY u",
+            "SELECT u, array_agg(n) FROM (SELECT u, s, string_agg(s, '-') AS n FROM t GROUP BY u, s) GROUP BY u",
             vec![
-                "AggregateExec: bit_xor is not a device aggregate",
-                "AggregateExec: median is not a device aggregate",
+                "AggregateExec: string_agg is not a device aggregate",
+                "AggregateExec: array_agg is not a device aggregate",
             ],
         ),
     ] {
@@ -453,7 +453,7 @@ async fn device_and_cpu_answers_are_equal() {
 #[tokio::test]
 async fn plan_time_fallbacks_reach_the_totals() {
     let context = placed(any_size());
-    let sql = "SELECT median(f) FROM t";
+    let sql = "SELECT array_agg(f) FROM t";
     let plan = plan(&context, sql).await;
     collect(Arc::clone(&plan), context.task_ctx())
         .await
@@ -463,7 +463,7 @@ async fn plan_time_fallbacks_reach_the_totals() {
     assert!(
         totals
             .fallbacks
-            .contains(&"AggregateExec: median is not a device aggregate".to_string()),
+            .contains(&"AggregateExec: array_agg is not a device aggregate".to_string()),
         "{totals:?}"
     );
 }

@@ -137,6 +137,25 @@ pub fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
     }
 }
 
+/// A float with one zero instead of two, so that floats that SQL calls equal are the same; other values as they are. NaN is equal
+/// to NaN.
+pub fn one_zero(value: Expr) -> Expr {
+    let zero = match value.data_type {
+        DataType::Float64 => ScalarValue::Float64(Some(0.0)),
+        DataType::Float32 => ScalarValue::Float32(Some(0.0)),
+        _ => return value,
+    };
+    let zero = Expr::literal(zero);
+    if let Node::Case { branches, .. } = &value.node
+        && let [(_, then)] = branches.as_slice()
+        && same(then, &zero)
+    {
+        return value;
+    }
+    let is_zero = binary(BinaryOp::Eq, value.clone(), zero.clone(), DataType::Boolean);
+    case(is_zero, zero, value)
+}
+
 /// The conjuncts of a tree of ANDs.
 pub fn split(expr: Expr, conjuncts: &mut Vec<Expr>) {
     match expr.node {

@@ -277,6 +277,7 @@ pub(in crate::codegen) fn probe_key(
         });
     }
     let value = as_integer(emitter, value);
+    let value = ordered(emitter, value, true);
     let mut tests = Vec::new();
     let value = match (&value.meaning, &built.meaning) {
         (Meaning::Number, Meaning::Number) => value,
@@ -289,7 +290,7 @@ pub(in crate::codegen) fn probe_key(
         _ => return needs_codes("join keys of strings that are not dictionary encoded"),
     };
     if !value.c_type.is_integer() {
-        return unsupported("join keys that are not integers, decimals, dates or strings");
+        return unsupported("join keys that are no numbers, dates or strings");
     }
     let max = built.min.wrapping_add_unsigned(values).wrapping_sub(1);
     let built_range = Range {

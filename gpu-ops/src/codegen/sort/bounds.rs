@@ -57,13 +57,8 @@ pub(super) fn kernel_of(
             _ => {
                 let key = sort.keys.get(window.partition);
                 let key = key.ok_or_else(|| GpuError::Internal("a distance by no key".into()))?;
-                by_key(
-                    sort,
-                    *key,
-                    argument(columns, key.column)?,
-                    bound,
-                    &mut arguments,
-                )?
+                let layout = argument(columns, key.column)?;
+                by_key(sort, (*key, layout), (bound, &start), &mut arguments)?
             }
         };
         let _ = write!(
@@ -71,7 +66,7 @@ pub(super) fn kernel_of(
             "    {{\n{search}      u64 low = {start}[row], high = {end}[row];\n      \
              while (low < high) {{\n        const u64 at = low + (high - low) / 2;\n        \
              if (before(at)) low = at + 1; else high = at;\n      }}\n      \
-             if (past) low = {edge}[row];\n      {out}[row] = (u32)low;\n    }}\n",
+             if (past(low)) low = {edge}[row];\n      {out}[row] = (u32)low;\n    }}\n",
             edge = if bound.preceding { &start } else { &end },
         );
     }
@@ -94,19 +89,18 @@ fn by_group(rank: &str, groups: u64, bound: FrameBound, arguments: &mut Argument
         if bound.end { "<=" } else { "<" },
     );
     format!(
-        "      const bool past = false;\n      \
+        "      const auto past = [&](u64) {{ return false; }};\n      \
          const i64 target = (i64){rank}[row] {sign} (i64){distance};\n      \
          const auto before = [&](u64 at) {{ return (i64){rank}[at] {test} target; }};\n"
     )
 }
 
-/// The same of a distance in values of the key. Where the value at that distance is none of the key's type, DataFusion takes the
-/// partition's edge, but for ends before the row.
+/// The same of a distance in values of the key. Where the value at that distance is none of the key's type (`past`), DataFusion
+/// takes the partition's edge, but for ends before the row; and as its bounds never go back, NULLs behind such a row have it too.
 fn by_key(
     sort: &Sort,
-    key: SortKey,
-    layout: &ColumnLayout,
-    bound: FrameBound,
+    (key, layout): (SortKey, &ColumnLayout),
+    (bound, start): (FrameBound, &str),
     arguments: &mut Arguments,
 ) -> Result<String> {
     let data = Slot::Result(sort.into, Part::Column(key.column));
@@ -133,13 +127,21 @@ fn by_key(
             let distance = arguments.literal(distance, true);
             let [least, most] = [range.min, range.max].map(|end| arguments.literal(end, true));
             let value = |row: &str| format!("((i128){data}[{row}] + (i128){base})");
-            let own = format!("{} {sign} (i128){distance}", value("row"));
+            let moved = |row: &str| format!("{} {sign} (i128){distance}", value(row));
+            let own = moved("row");
             let unsigned = range.min == 0 && !adds;
             let target = match unsigned {
                 true => format!("({own} < 0 ? (i128)0 : {own})"),
                 false => own,
             };
-            let past = format!("target < (i128){least} || target > (i128){most}");
+            let beyond =
+                |target: &str| format!("({target} < (i128){least} || {target} > (i128){most})");
+            let mut past = format!("known && {}", beyond("target"));
+            if layout.nullable && !key.nulls_first && !bound.preceding && !bound.end {
+                // The row before the NULLs, which begin where the search of one of them ends.
+                let before = beyond(&format!("({})", moved("(low - 1)")));
+                past = format!("known ? {past} : low > {start}[row] && {before}");
+            }
             ("i128", value("at"), target, past)
         }
         _ => return unsupported("a distance that is none of the key"),
@@ -167,11 +169,11 @@ fn by_key(
     });
     let edge = match bound.preceding && bound.end {
         true => "false".to_string(),
-        false => format!("known && ({past})"),
+        false => past,
     };
     Ok(format!(
         "      const bool known = {known};\n      const {t} target = known ? ({t})({target}) : ({t})0;\n      \
-         const bool past = {edge};\n      \
+         const auto past = [&](u64 low) -> bool {{ return {edge}; }};\n      \
          const auto before = [&](u64 at) -> bool {{ {unknown}return {value} {test} target; }};\n"
     ))
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
+use datafusion::functions_aggregate::approx_distinct::ApproxDistinct;
 use datafusion::functions_aggregate::average::Avg;
 use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
 use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
@@ -67,8 +68,8 @@ pub(super) struct Grouping {
 pub(super) enum Call {
     /// One that pipelines compute.
     Plain(AggregateCall),
-    /// Computed as numbers 0 and 1.
-    Truth(AggregateCall),
+    /// Computed in another type: truths as numbers 0 and 1.
+    Cast(AggregateCall, DataType),
     /// Computed in two passes.
     Moment(MomentCall),
     /// Picked from rows in an order.
@@ -79,11 +80,24 @@ impl Call {
     /// Does it need the rows of each group in an order?
     fn sorts(&self) -> bool {
         match self {
-            Self::Plain(_) | Self::Truth(_) => false,
+            Self::Plain(_) | Self::Cast(..) => false,
             Self::Moment(call) => call.distinct,
             Self::Ranked(_) => true,
         }
     }
+}
+
+/// Does DataFusion add values of a decimal type up in 128 bits to average them? It has so many digits to spare for that
+/// (`AVG_SUM_HEADROOM_DIGITS` of its `average.rs`).
+pub(super) fn sums_in_128_bits(argument: &DataType) -> bool {
+    const HEADROOM: u8 = 13;
+    matches!(argument, DataType::Decimal128(precision, _) if precision + HEADROOM <= DECIMAL128_MAX_PRECISION)
+}
+
+/// The average of a sum of decimals over so many rows: brought to the scale of its type, then divided and cut.
+pub(super) fn decimal_average(sum: Expr, rows: Expr, data_type: DataType) -> Expr {
+    let rows = cast(rows, DataType::Decimal128(20, 0));
+    binary(BinaryOp::Divide, sum, rows, data_type)
 }
 
 /// What calls compute over rows with the columns of `input`.
@@ -105,9 +119,10 @@ pub(super) fn calls(
             continue;
         }
         let of = aggregate_call(call, function(call)?, filter.as_ref(), &mut scope)?;
-        found.push(match of.return_type == *call.field().data_type() {
+        let field = call.field();
+        found.push(match of.return_type == *field.data_type() {
             true => Call::Plain(of),
-            false => Call::Truth(of),
+            false => Call::Cast(of, field.data_type().clone()),
         });
     }
     Ok(found)
@@ -123,12 +138,12 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
     }
     let first = grouping.keys.len();
     let mut plain = Vec::with_capacity(calls.len());
-    let mut truths = Vec::new();
+    let mut casts = Vec::new();
     for call in calls {
         match call {
             Call::Plain(call) => plain.push(call.clone()),
-            Call::Truth(call) => {
-                truths.push(first + plain.len());
+            Call::Cast(call, data_type) => {
+                casts.push((first + plain.len(), data_type));
                 plain.push(call.clone());
             }
             Call::Moment(_) | Call::Ranked(_) => {}
@@ -139,20 +154,20 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
         calls: plain,
     };
     let groups = Rel::aggregate(Arc::clone(&grouping.input), aggregate, &grouping.names);
-    Ok(as_truths(groups, &truths))
+    Ok(cast_columns(groups, &casts))
 }
 
 /// Truths are numbers inside: 0 and 1.
 const TRUTH: DataType = DataType::Int8;
 
-/// The columns, those of `truths` as booleans again.
-fn as_truths(groups: RelRef, truths: &[usize]) -> RelRef {
-    if truths.is_empty() {
+/// The columns, those in `casts` in their own types again.
+fn cast_columns(groups: RelRef, casts: &[(usize, &DataType)]) -> RelRef {
+    if casts.is_empty() {
         return groups;
     }
-    let column = |i: usize| match truths.contains(&i) {
-        true => cast(groups.column(i), DataType::Boolean),
-        false => groups.column(i),
+    let column = |i: usize| match casts.iter().find(|(at, _)| *at == i) {
+        Some((_, data_type)) => cast(groups.column(i), (*data_type).clone()),
+        None => groups.column(i),
     };
     let named = groups.columns.iter().enumerate();
     let exprs = named.map(|(i, of)| (column(i), of.name.clone())).collect();
@@ -211,7 +226,7 @@ fn identity_projection(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn Executi
 fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
     let implementation = call.fun().inner();
     let name = call.fun().name();
-    let function = if implementation.is::<Count>() {
+    let function = if implementation.is::<Count>() || implementation.is::<ApproxDistinct>() {
         AggregateFunction::Count
     } else if implementation.is::<Sum>() {
         AggregateFunction::Sum
@@ -248,6 +263,12 @@ fn aggregate_call(
         .unwrap_or_else(|| call.name())
         .to_string();
     let arguments = call.expressions();
+    // The exact number is within any error.
+    let approximate = call.fun().inner().is::<ApproxDistinct>();
+    if approximate {
+        return_type = DataType::Int64;
+    }
+    let distinct = call.is_distinct() || approximate;
     let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
     let bits = matches!(
         function,
@@ -262,9 +283,9 @@ fn aggregate_call(
     };
     let argument = match arguments.as_slice() {
         // Of a constant in every row, any will do: it is one value.
-        [argument] if function == AggregateFunction::Count && is_constant(argument) => call
-            .is_distinct()
-            .then(|| Expr::literal(ScalarValue::Boolean(Some(true)))),
+        [argument] if function == AggregateFunction::Count && is_constant(argument) => {
+            distinct.then(|| Expr::literal(ScalarValue::Boolean(Some(true))))
+        }
         [argument] => {
             let mut argument = translate(argument, scope)?;
             if extreme
@@ -273,10 +294,13 @@ fn aggregate_call(
             {
                 (argument, return_type) = (cast(argument, TRUTH), TRUTH);
             }
+            if approximate && argument.data_type.is_floating() {
+                return refuse("approx_distinct of floats runs on the CPU");
+            }
             check_argument(function, &argument, &return_type, call.fun().name())?;
             Some(argument)
         }
-        [_, _, ..] if function == AggregateFunction::Count && !call.is_distinct() => {
+        [_, _, ..] if function == AggregateFunction::Count && !distinct => {
             for argument in &arguments {
                 filter = Some(counted_if(argument, filter, scope)?);
             }
@@ -294,7 +318,7 @@ fn aggregate_call(
         function,
         argument,
         filter,
-        distinct: call.is_distinct() && !extreme && !bits,
+        distinct: distinct && !extreme && !bits,
         return_type,
         name,
     })

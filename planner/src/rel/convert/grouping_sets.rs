@@ -6,12 +6,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DECIMAL128_MAX_PRECISION, DataType};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
-use super::aggregate::{self, Call, Grouping};
+use super::aggregate::{self, Call, Grouping, decimal_average, sums_in_128_bits};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, case, cast, is_not_null, null};
 use crate::rel::{Rel, RelRef};
@@ -114,6 +114,8 @@ struct State {
     /// What is computed of rows; [`merging`] has what is computed of each of these then.
     of_rows: Vec<AggregateCall>,
     kind: Kind,
+    /// Of the call's value.
+    data_type: DataType,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,14 +126,16 @@ enum Kind {
     Count,
     /// A sum over a count.
     Average,
+    /// The same of decimals.
+    DecimalAverage,
 }
 
 impl State {
     fn of(call: &Call) -> Option<Self> {
         let (call, kind) = match call {
             Call::Plain(call) => (call, Kind::Plain),
-            Call::Truth(call) => (call, Kind::Truth),
-            Call::Moment(_) | Call::Ranked(_) => return None,
+            Call::Cast(call, DataType::Boolean) => (call, Kind::Truth),
+            Call::Cast(..) | Call::Moment(_) | Call::Ranked(_) => return None,
         };
         if call.distinct {
             return None;
@@ -139,6 +143,7 @@ impl State {
         let one = |kind| Self {
             of_rows: vec![call.clone()],
             kind,
+            data_type: call.return_type.clone(),
         };
         Some(match call.function {
             AggregateFunction::Count => one(Kind::Count),
@@ -162,9 +167,34 @@ impl State {
                     },
                 ],
                 kind: Kind::Average,
+                data_type: call.return_type.clone(),
             },
-            // Decimals are divided as the whole sum is.
-            AggregateFunction::Avg => return None,
+            AggregateFunction::Avg => {
+                let argument = call.argument.as_ref()?;
+                let DataType::Decimal128(_, scale) = argument.data_type else {
+                    return None;
+                };
+                // DataFusion has wider sums of wider values.
+                if !sums_in_128_bits(&argument.data_type) {
+                    return None;
+                }
+                Self {
+                    of_rows: vec![
+                        AggregateCall {
+                            function: AggregateFunction::Sum,
+                            return_type: DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale),
+                            ..call.clone()
+                        },
+                        AggregateCall {
+                            function: AggregateFunction::Count,
+                            return_type: DataType::Int64,
+                            ..call.clone()
+                        },
+                    ],
+                    kind: Kind::DecimalAverage,
+                    data_type: call.return_type.clone(),
+                }
+            }
         })
     }
 
@@ -181,6 +211,7 @@ impl State {
                 let count = cast(column(1), DataType::Float64);
                 binary(BinaryOp::Divide, column(0), count, DataType::Float64)
             }
+            Kind::DecimalAverage => decimal_average(column(0), column(1), self.data_type.clone()),
         }
     }
 }

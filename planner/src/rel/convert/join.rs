@@ -9,7 +9,7 @@ use warpline_gpu::expr::Expr;
 
 use super::{beside, in_order};
 use crate::reason::{Reason, refuse};
-use crate::rel::expr::{renumber, split};
+use crate::rel::expr::{one_zero, renumber, split};
 use crate::rel::{Join, JoinKind, Rel, RelRef};
 use crate::translate::{Scope, is_string, is_value, translate};
 
@@ -136,7 +136,7 @@ impl Sides<'_> {
             let left = translate(left, &mut Scope::whole(&ls))?;
             let right = translate(right, &mut Scope::whole(&rs))?;
             check_key(&left, &right)?;
-            on.push((left, right));
+            on.push((one_zero(left), one_zero(right)));
         }
         Ok(on)
     }
@@ -175,7 +175,7 @@ impl Sides<'_> {
 fn check_key(left: &Expr, right: &Expr) -> Result<(), Reason> {
     let (l, r) = (&left.data_type, &right.data_type);
     let strings = is_string(l) && is_string(r);
-    let values = l == r && is_value(l) && !l.is_floating();
+    let values = l == r && is_value(l);
     if strings || values {
         return Ok(());
     }

@@ -220,7 +220,7 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
     let moments = || {
         calls.iter().filter_map(|call| match call {
             Call::Moment(call) => Some(call),
-            Call::Plain(_) | Call::Truth(_) | Call::Ranked(_) => None,
+            Call::Plain(_) | Call::Cast(..) | Call::Ranked(_) => None,
         })
     };
     // Of those alone that ask for products.
@@ -257,9 +257,9 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
                 summed.push(call.clone());
                 values.push(Value::Plain(at));
             }
-            Call::Truth(call) => {
+            Call::Cast(call, data_type) => {
                 summed.push(call.clone());
-                values.push(Value::Truth(at));
+                values.push(Value::Cast(at, data_type));
             }
             Call::Moment(call) => {
                 let products = call.moment.products();
@@ -301,7 +301,7 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
 /// A column of the groups, by where its states begin.
 enum Value<'a> {
     Plain(usize),
-    Truth(usize),
+    Cast(usize, &'a DataType),
     Moment(&'a MomentCall, usize),
 }
 
@@ -311,7 +311,7 @@ impl Value<'_> {
         let name = |at: usize| groups.columns[first + at].name.clone();
         Ok(match self {
             Self::Plain(at) => (column(*at), name(*at)),
-            Self::Truth(at) => (cast(column(*at), DataType::Boolean), name(*at)),
+            Self::Cast(at, data_type) => (cast(column(*at), (*data_type).clone()), name(*at)),
             Self::Moment(call, at) => {
                 let moment = call.moment;
                 let sums: Vec<Expr> = (0..moment.products().len() + moment.means().len())

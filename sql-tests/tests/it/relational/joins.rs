@@ -243,3 +243,56 @@ fn skewed_keys() {
         .map(String::from),
     );
 }
+
+/// Zeros of both signs are one key, NaN is another; values keep their signs.
+#[test]
+fn float_keys() {
+    let floats = |rows: usize, step: usize| {
+        format!(
+            "SELECT value AS id, CASE value * {step} % 8 WHEN 0 THEN 0.0 WHEN 1 THEN -0.0 WHEN 2 THEN CAST('NaN' AS DOUBLE) \
+             WHEN 3 THEN CAST('inf' AS DOUBLE) WHEN 4 THEN -1.5 WHEN 5 THEN 0.25 WHEN 6 THEN cast(value AS double) END AS f, \
+             arrow_cast(CASE WHEN value % 3 = 0 THEN -0.0 ELSE value % 5 END, 'Float32') AS g FROM generate_series(1, {rows})"
+        )
+    };
+    let fixture = fixture()
+        .table_from("fa", &floats(40, 1))
+        .table_from("fb", &floats(33, 3));
+    let kinds = ["INNER", "LEFT", "RIGHT", "FULL"];
+    let mut queries: Vec<String> = kinds
+        .iter()
+        .flat_map(|kind| {
+            ["a.f = b.f", "a.g = b.g", "a.f = b.f AND a.g = b.g"].map(|condition| {
+                format!(
+                    "SELECT a.id AS i, b.id AS j, a.f AS f, b.f AS h, a.g AS g FROM fa a {kind} JOIN fb b ON {condition}"
+                )
+            })
+        })
+        .collect();
+    queries.extend(
+        [
+            "SELECT id, f FROM fa WHERE f IN (SELECT f FROM fb)",
+            "SELECT id, f FROM fa a WHERE NOT EXISTS (SELECT 1 FROM fb b WHERE a.f = b.f)",
+            "SELECT id FROM fa WHERE g NOT IN (SELECT g FROM fb WHERE id > 5)",
+            "SELECT a.id, c.id FROM fa a JOIN fb b ON a.f = b.f JOIN l c ON b.f = c.f",
+            "SELECT b.f, count(*) AS n, sum(a.id) AS s FROM fa a JOIN fb b ON a.f = b.f GROUP BY b.f",
+            "SELECT a.id, b.id FROM fa a JOIN fb b ON a.f IS NOT DISTINCT FROM b.f",
+        ]
+        .map(String::from),
+    );
+    check_all(&fixture, queries);
+}
+
+/// Comparisons without a key: some row of the other side is less, greater or another.
+#[test]
+fn existence_by_comparison_alone() {
+    let queries = ["<", "<=", ">", ">=", "<>"].into_iter().flat_map(|op| {
+        ["l", "e", "n", "one"].into_iter().flat_map(move |right| {
+            ["EXISTS", "NOT EXISTS"].map(|exists| {
+                format!(
+                    "SELECT id, k FROM r a WHERE {exists} (SELECT 1 FROM {right} b WHERE a.k {op} b.k AND b.z > 1)"
+                )
+            })
+        })
+    });
+    check_all(&fixture(), queries);
+}

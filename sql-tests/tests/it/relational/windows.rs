@@ -109,7 +109,7 @@ fn extremes_and_averages_of_sliding_frames() {
         "min(w)|ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
         "max(d)|ROWS BETWEEN 100 PRECEDING AND 100 FOLLOWING",
         "min(k)|ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING",
-        "bool_and(b)|ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+        "bool_and(b)|ROWS BETWEEN UNBOUNDED PRECEDING AND 1 FOLLOWING",
         "bool_or(b)|ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
         "avg(x)|ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
     ];
@@ -161,7 +161,7 @@ fn ranges_of_values() {
             "INTERVAL '10' DAY PRECEDING AND INTERVAL '20000' DAY FOLLOWING",
         ),
         (
-            "ORDER BY CAST(d AS TIMESTAMP) DESC",
+            "ORDER BY arrow_cast(d, 'Timestamp(s)') DESC",
             "INTERVAL '36' HOUR PRECEDING AND UNBOUNDED FOLLOWING",
         ),
     ];

@@ -23,7 +23,7 @@ use datafusion::physical_plan::windows::WindowUDFExpr;
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::primitives::RunningCombine;
 
-use super::frame::Frame;
+use super::frame::{Bound, Frame};
 use super::{aggregate_of, check_filter};
 use crate::reason::{Reason, refuse};
 use crate::translate::is_decimal;
@@ -93,10 +93,17 @@ impl Function {
         if let Some(call) = aggregate_of(expr) {
             check_filter(expr)?;
             check_ordered(expr)?;
+            let frame = Frame::of(expr.get_window_frame())?;
+            let function = call.fun().inner();
+            let truths = function.is::<BoolAnd>() || function.is::<BoolOr>();
+            if truths && frame.start != Bound::Unbounded {
+                // DataFusion has no answer either.
+                return refuse(format!("{} runs on the CPU", expr.name()));
+            }
             return Ok(Self {
                 kind: aggregate_kind(call, wanted)?,
                 argument,
-                frame: Frame::of(expr.get_window_frame())?,
+                frame,
                 data_type,
                 ignores_nulls: false,
             });

@@ -11,6 +11,7 @@ use super::function::{Function, Kind, TRUTH};
 use super::number::{cast_unless, greatest, int, less, minus, only_if, plus, quotient, tile};
 use super::rows::{Looked, Ordered, Value};
 use crate::reason::{Reason, refuse};
+use crate::rel::convert::aggregate::{decimal_average, sums_in_128_bits};
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null};
 
 impl Function {
@@ -179,7 +180,7 @@ impl Function {
             .then(|| ends.over(count, DataType::Int64, rows));
         let value_type = match (&self.kind, &argument.data_type) {
             (Kind::Average, _) => DataType::Float64,
-            (Kind::DecimalAverage, DataType::Decimal128(_, scale)) => {
+            (Kind::DecimalAverage, of @ DataType::Decimal128(_, scale)) if sums_in_128_bits(of) => {
                 DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale)
             }
             (Kind::DecimalAverage, other) => {
@@ -224,8 +225,7 @@ impl Function {
                 Kind::Average => quotient(value, cast(count.clone(), DataType::Float64)),
                 Kind::DecimalAverage => {
                     // Not where there is nothing to divide by.
-                    let rows = cast(greatest(count.clone(), int(1)), DataType::Decimal128(20, 0));
-                    binary(BinaryOp::Divide, value, rows, data_type)
+                    decimal_average(value, greatest(count.clone(), int(1)), data_type)
                 }
                 _ => cast_unless(value, &data_type),
             };
