@@ -464,6 +464,6 @@ mod tests {
         ));
         let limited = within(card, Some(16 << 30));
         assert_eq!(limited.budget(), Budget::of(16 << 30));
-        assert_eq!(limited.budget().perfect_index(), 2 << 30);
+        assert_eq!(limited.budget().perfect_index(), 4 << 30);
     }
 }
