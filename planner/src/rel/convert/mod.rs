@@ -9,6 +9,7 @@ mod grouping_sets;
 mod join;
 mod moments;
 mod order;
+mod ranked;
 mod scan;
 mod window;
 
