@@ -57,6 +57,6 @@ mod tests;
 pub use node::{
     DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS, StepReport,
     TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, in_partitions_of, indented,
-    is_computable,
+    is_computable, over_inputs,
 };
 pub use output::{DeviceRows, DeviceValues};

@@ -53,6 +53,11 @@ impl InputExec {
         self.number
     }
 
+    /// About how many rows it yields, as far as was known.
+    pub fn rows(&self) -> Option<usize> {
+        self.statistics.num_rows.get_value().copied()
+    }
+
     /// The table that a fragment reads in its place.
     pub(super) fn analysis(&self) -> ScanAnalysis {
         ScanAnalysis {

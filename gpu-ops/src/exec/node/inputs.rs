@@ -280,35 +280,44 @@ pub(in crate::exec) fn ready(
 }
 
 impl Collected {
-    /// The CPU plan of a fragment over the rows of its inputs, in place of the [`InputExec`]s in it. What was not read of them goes
-    /// into it, so that it can be made once.
+    /// The CPU plan of a fragment over the rows of its inputs. What was not read of them goes into it, so that it can be made once.
     pub(in crate::exec) fn into_plan(
         &self,
         original: Arc<dyn ExecutionPlan>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut rest = std::mem::take(&mut *self.rest.lock());
-        let replaced = original.transform_up(|node| {
-            let Some(leaf) = node.downcast_ref::<InputExec>() else {
-                return Ok(Transformed::no(node));
-            };
-            let number = leaf.number();
-            let rows = self.rows.get(number).ok_or_else(|| {
-                DataFusionError::Internal(format!("a fragment has no input {number}"))
-            })?;
-            let rest = rest.get_mut(number).map(std::mem::take);
-            let rows = InputRowsExec::new(Arc::clone(rows), rest.unwrap_or_default());
-            let rows: Arc<dyn ExecutionPlan> = Arc::new(rows);
-            let (has, wants) = (
-                rows.output_partitioning(),
-                leaf.properties().output_partitioning(),
-            );
-            if has == wants {
-                return Ok(Transformed::yes(rows));
-            }
-            // Operators of the input that run on a device have other partitions than those that it was planned with.
-            let one = in_one_partition(rows);
-            Ok(Transformed::yes(in_partitions_of(one, wants)?))
-        })?;
-        Ok(replaced.data)
+        rest.resize_with(self.rows.len(), Vec::new);
+        let rows = self.rows.iter().zip(rest);
+        let inputs: Vec<Arc<dyn ExecutionPlan>> = rows
+            .map(|(rows, rest)| Arc::new(InputRowsExec::new(Arc::clone(rows), rest)) as _)
+            .collect();
+        over_inputs(original, &inputs)
     }
+}
+
+/// The CPU plan of a fragment with its inputs in place of the [`InputExec`]s.
+///
+/// # Errors
+/// When there are fewer inputs than it reads.
+pub fn over_inputs(
+    original: Arc<dyn ExecutionPlan>,
+    inputs: &[Arc<dyn ExecutionPlan>],
+) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    let replaced = original.transform_up(|node| {
+        let Some(leaf) = node.downcast_ref::<InputExec>() else {
+            return Ok(Transformed::no(node));
+        };
+        let number = leaf.number();
+        let input = inputs.get(number).ok_or_else(|| {
+            DataFusionError::Internal(format!("a fragment has no input {number}"))
+        })?;
+        let wants = leaf.properties().output_partitioning();
+        if input.output_partitioning() == wants {
+            return Ok(Transformed::yes(Arc::clone(input)));
+        }
+        // Operators of the input that run on a device have other partitions than those that it was planned with.
+        let one = in_one_partition(Arc::clone(input));
+        Ok(Transformed::yes(in_partitions_of(one, wants)?))
+    })?;
+    Ok(replaced.data)
 }

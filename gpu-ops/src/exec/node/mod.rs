@@ -20,6 +20,7 @@ pub(super) mod time_limit;
 pub use boxes::{Entry, boxed};
 pub use exchange::{in_one_partition, in_partitions_of, is_computable};
 pub use fragment::GpuFragmentExec;
+pub use inputs::over_inputs;
 pub use lines::indented;
 pub use report::{
     DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport, TreeMetrics,
