@@ -50,6 +50,8 @@ pub struct FragmentPlanner {
     device_memory: Option<u64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] sets others.
     machine: Arc<Machine>,
+    /// Over inputs, where prices decide: the threads that DataFusion runs a query on.
+    priced_for: Option<usize>,
 }
 
 impl FragmentPlanner {
@@ -119,6 +121,7 @@ impl FragmentPlanner {
             index_joins: config.index_joins,
             device_memory,
             machine,
+            priced_for: None,
         };
         // What cannot be lowered is known before anything is loaded.
         planner.graph_with(&NoFacts, &HashSet::new())?;
@@ -136,6 +139,16 @@ impl FragmentPlanner {
         Self {
             groups,
             machine,
+            ..self
+        }
+    }
+
+    /// The same, which leaves the rows of its inputs to `cores` of the host where there turn out to be so many or so few that these
+    /// are faster.
+    #[must_use]
+    pub fn priced_for(self, cores: usize) -> Self {
+        Self {
+            priced_for: Some(cores),
             ..self
         }
     }
@@ -180,7 +193,7 @@ impl FragmentPlanner {
         let facts = PlanTimeFacts {
             planner: self,
             tables: &loaded,
-            input_factor: 1.0,
+            inputs: InputRows::Times(1.0),
         };
         prices(
             &self.rel,
@@ -191,19 +204,18 @@ impl FragmentPlanner {
         )
     }
 
-    /// The price of what a fragment over inputs adds to them and to its tables, on the device and on `cores` of the host, should
-    /// the inputs have `input_factor` times as many rows as expected.
+    /// The price of what a fragment over inputs adds to them and to its tables, on the device and on `cores` of the host.
     pub(crate) fn reentry_prices(
         &self,
         resident: Option<&TableCache>,
         cores: usize,
-        input_factor: f64,
+        inputs: InputRows<'_>,
     ) -> Prices {
         let loaded = self.resident(resident);
         let facts = PlanTimeFacts {
             planner: self,
             tables: &loaded,
-            input_factor,
+            inputs,
         };
         reentry::prices(
             &self.rel,
@@ -396,8 +408,16 @@ impl TableFacts for NoFacts {
 struct PlanTimeFacts<'a> {
     planner: &'a FragmentPlanner,
     tables: &'a [Option<LoadedTable>],
-    /// Inputs have so many times the rows that are expected of them.
-    input_factor: f64,
+    inputs: InputRows<'a>,
+}
+
+/// How many rows the inputs of a fragment have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum InputRows<'a> {
+    /// So many times the rows that are expected of them.
+    Times(f64),
+    /// So many, by input.
+    Counted(&'a [usize]),
 }
 
 impl PlanTimeFacts<'_> {
@@ -412,8 +432,13 @@ impl TableFacts for PlanTimeFacts<'_> {
     fn rows(&self, table: &Arc<ScanTable>) -> f64 {
         match self.loaded(table) {
             Some((_, loaded)) => loaded.rows as f64,
-            None if table.source.input().is_some() => NoFacts.rows(table) * self.input_factor,
-            None => NoFacts.rows(table),
+            None => match (table.source.input(), self.inputs) {
+                (None, _) => NoFacts.rows(table),
+                (Some(_), InputRows::Times(factor)) => NoFacts.rows(table) * factor,
+                (Some(input), InputRows::Counted(rows)) => {
+                    rows.get(input).map_or(0.0, |rows| *rows as f64)
+                }
+            },
         }
     }
 
@@ -499,6 +524,17 @@ impl Policy for FragmentPlanner {
         }
         self.lower(&rel, &estimator, duplicates)
             .map_err(unsupported)
+    }
+
+    fn declines(&self, inputs: &[usize], tables: &TableCache) -> Option<String> {
+        let prices =
+            self.reentry_prices(Some(tables), self.priced_for?, InputRows::Counted(inputs));
+        let rows: usize = inputs.iter().sum();
+        (!prices.pays()).then(|| {
+            format!(
+                "taking {rows} rows to the device costs more than to go on without it: {prices}"
+            )
+        })
     }
 
     fn place_index(&self, profile: &IndexProfile, _device: &DeviceInfo) -> IndexChoice {

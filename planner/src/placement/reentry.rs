@@ -12,7 +12,7 @@ use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use super::classify::Surroundings;
 use super::replace::is_partitioned_by_source;
 use crate::config::Reentry;
-use crate::fragment::FragmentPlanner;
+use crate::fragment::{FragmentPlanner, InputRows};
 use crate::rel::convert::{Inputs, exchange, is_constant, stands_alone};
 
 /// Most inputs of a fragment.
@@ -43,8 +43,11 @@ pub(super) fn reentered(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) ->
     if fragment.real_tables() == 0 && !inputs.plans().any(reads_tables) {
         return Attempt::Impossible;
     }
+    if at.config.reentry == Reentry::On {
+        return Attempt::Reentered(fragment, inputs);
+    }
     match pays(&fragment, &inputs, at) {
-        true => Attempt::Reentered(fragment, inputs),
+        true => Attempt::Reentered(fragment.priced_for(at.cores), inputs),
         false => Attempt::Dear,
     }
 }
@@ -117,9 +120,6 @@ fn reads_tables(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Is the device cheaper, inputs and all?
 fn pays(fragment: &FragmentPlanner, inputs: &Inputs, at: &Surroundings<'_>) -> bool {
-    if at.config.reentry == Reentry::On {
-        return true;
-    }
     if fragment
         .scanned_rows()
         .is_some_and(|rows| rows < at.config.min_rows)
@@ -131,7 +131,8 @@ fn pays(fragment: &FragmentPlanner, inputs: &Inputs, at: &Surroundings<'_>) -> b
         false => &[1.0, GUESS],
     };
     factors.iter().all(|factor| {
-        let prices = fragment.reentry_prices(at.tables, at.cores, *factor);
+        let rows = InputRows::Times(*factor);
+        let prices = fragment.reentry_prices(at.tables, at.cores, rows);
         prices.device.ms * MARGIN < prices.cpu
     })
 }

@@ -80,8 +80,13 @@ impl FragmentRun {
             }
             Ok::<(), GpuError>(())
         };
-        let (collected, ()) = tokio::try_join!(collecting, loading)?;
+        let (mut collected, ()) = tokio::try_join!(collecting, loading)?;
         self.inputs.clone_from(&collected.rows);
+        if collected.left_to_cpu.is_none() {
+            let rows: Vec<usize> = collected.rows.iter().map(|rows| rows.rows).collect();
+            let tables = self.shared.runtime.tables();
+            collected.left_to_cpu = self.shared.policy.declines(&rows, tables);
+        }
         Ok(Arc::new(collected))
     }
 

@@ -143,8 +143,8 @@ impl GpuFragmentExec {
         let mut fragment = FragmentRun::new(&self.shared, Arc::clone(&context), profile);
         let inputs = self.inputs_ready()?;
         let collected = fragment.gather(&inputs, &context).await?;
-        let outcome = match &collected.overflow {
-            Some(overflow) => Err(GpuError::Unsupported(overflow.clone())),
+        let outcome = match collected.left_to_cpu.clone() {
+            Some(reason) => Err(GpuError::LeftToCpu(reason)),
             None => fragment.run(deliver).await,
         };
         let (output, report) = fragment.finish(outcome)?;
@@ -312,8 +312,8 @@ async fn answer(
         // What an input says is the query's answer; where it cannot be kept, nothing can be repeated.
         Err(error) => return Err(error.into()),
     };
-    let outcome = match &collected.overflow {
-        Some(overflow) => Err(GpuError::Unsupported(overflow.clone())),
+    let outcome = match collected.left_to_cpu.clone() {
+        Some(reason) => Err(GpuError::LeftToCpu(reason)),
         None => fragment.run(to_host).await,
     };
     let answered_by_cpu = match &outcome {
@@ -321,7 +321,8 @@ async fn answer(
         Ok(_) | Err(GpuError::DataFusion(_) | GpuError::Stopped) => false,
         Err(_) => !shared.options.require_gpu,
     };
-    if answered_by_cpu {
+    let chosen = matches!(outcome, Err(GpuError::LeftToCpu(_)));
+    if answered_by_cpu && !chosen {
         fragment.ladder.leave();
     }
     let failed = FragmentReport {
@@ -356,7 +357,7 @@ async fn answer(
             })
         }
         Err(error) => {
-            if answered_by_cpu {
+            if answered_by_cpu && !chosen {
                 log::warn!("the CPU answers instead of the device: {error}");
             }
             state.publish(&FragmentReport {

@@ -39,8 +39,8 @@ pub(in crate::exec) struct Collected {
     pub(in crate::exec) rows: Vec<Arc<InputRows>>,
     /// By input and partition: what was not read, since memory was full.
     rest: Mutex<Vec<Rest>>,
-    /// Why the device cannot have the rows.
-    pub(in crate::exec) overflow: Option<String>,
+    /// Why the CPU goes on with the rows.
+    pub(in crate::exec) left_to_cpu: Option<String>,
     #[allow(
         dead_code,
         reason = "held, not read: the rows count as the session's memory"
@@ -217,7 +217,7 @@ impl Store {
         let state = self.state.into_inner();
         let mut collected = Collected {
             reservations: state.reservations,
-            overflow: state.full.then(|| {
+            left_to_cpu: state.full.then(|| {
                 format!(
                     "the inputs that the CPU computes take more than {} bytes of host memory; raise warpline.host_memory, or \
                      set warpline.spill_directory",

@@ -12,9 +12,6 @@ use datafusion::logical_expr::{
 };
 use warpline_sql_tests::Fixture;
 
-/// How often the volatile function was called for rows, by all sessions.
-pub(super) static CALLS: AtomicU64 = AtomicU64::new(0);
-
 /// The value itself, of any type.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Opaque(Signature);
@@ -55,7 +52,7 @@ fn of_numbers(
     )
 }
 
-/// `opaque(x)` is x; `plus_one`; `refuses_7` fails at 7; `slow` takes a while a batch; `counted` counts its rows; `panics`.
+/// `opaque(x)` is x; `plus_one`; `refuses_7` fails at 7; `slow` takes a while a batch.
 pub(super) fn register(fixture: &Fixture) {
     let session = fixture.session();
     for context in [session.context(), session.reference()] {
@@ -78,9 +75,19 @@ pub(super) fn register(fixture: &Fixture) {
             std::thread::sleep(Duration::from_millis(20));
             Ok(Arc::new(values.clone()))
         }));
-        context.register_udf(of_numbers("counted", Volatility::Volatile, |values| {
-            CALLS.fetch_add(values.len() as u64, Ordering::SeqCst);
+    }
+}
+
+/// `counted(x)` is x, and volatile: the rows that it is called for are counted.
+pub(super) fn register_counted(fixture: &Fixture) -> Arc<AtomicU64> {
+    let calls = Arc::<AtomicU64>::default();
+    let session = fixture.session();
+    for context in [session.context(), session.reference()] {
+        let calls = Arc::clone(&calls);
+        context.register_udf(of_numbers("counted", Volatility::Volatile, move |values| {
+            calls.fetch_add(values.len() as u64, Ordering::SeqCst);
             Ok(Arc::new(values.clone()))
         }));
     }
+    calls
 }

@@ -29,13 +29,13 @@ fn with(settings: &[(&str, &str)]) -> Fixture {
             "facts",
             &format!(
                 "SELECT value AS id, nullif(value % 97, 13) AS k, value * 3 % 1000 - 500 AS v, \
-                 CASE value % 4 WHEN 0 THEN NULL WHEN 1 THEN 'ä' WHEN 2 THEN '' ELSE 'straße ' || value % 7 END AS s, \
+                 CASE value % 4 WHEN 0 THEN NULL WHEN 1 THEN 'ä' WHEN 2 THEN '' ELSE 'straße ' || (value % 7) END AS s, \
                  CAST(value % 3 AS DOUBLE) / 4 AS f FROM generate_series(1, {FACTS}) t(value)"
             ),
         )
         .table_from(
             "dims",
-            "SELECT value AS k, 'name ' || value % 11 AS name, value % 5 AS part FROM generate_series(0, 89) t(value)",
+            "SELECT value AS k, 'name ' || (value % 11) AS name, value % 5 AS part FROM generate_series(0, 89) t(value)",
         )
         .table_from("none", "SELECT 1 AS k, 2 AS v, 'x' AS s WHERE false");
     register(&fixture);
