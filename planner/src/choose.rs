@@ -124,6 +124,7 @@ pub mod join;
 #[cfg(test)]
 mod papers;
 mod price;
+pub(crate) mod reentry;
 pub(crate) mod rowwise;
 pub mod tree;
 pub mod zipf;

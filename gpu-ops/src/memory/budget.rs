@@ -103,6 +103,11 @@ impl Budget {
         self.0 / 8
     }
 
+    /// Of host memory: rows that the CPU has computed for a fragment, until it is over.
+    pub(crate) fn inputs(self) -> u64 {
+        self.0 / 4
+    }
+
     /// A perfect index, one place a possible key, where a hash index of its keys would be smaller: as much as an index that is
     /// kept.
     pub fn perfect_index(self) -> u64 {
