@@ -8,7 +8,7 @@ use datafusion::physical_expr::expressions::{BinaryExpr, NegativeExpr};
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
-use super::{Scope, boxed, is_decimal};
+use super::{Scope, boxed, calendar, is_decimal};
 use crate::reason::{Reason, refuse};
 
 pub(super) fn binary(
@@ -16,6 +16,9 @@ pub(super) fn binary(
     data_type: &DataType,
     scope: &mut Scope<'_>,
 ) -> Result<Node, Reason> {
+    if let Some(node) = calendar::arithmetic(expr, data_type, scope)? {
+        return Ok(node);
+    }
     let Some(op) = operator(*expr.op()) else {
         return refuse(format!(
             "the operator {} runs on the CPU outside string expressions",
@@ -81,9 +84,16 @@ pub(super) fn op_may_fault(op: BinaryOp, data_type: &DataType) -> bool {
         BinaryOp::Divide | BinaryOp::Modulo => {
             !matches!(data_type, DataType::Float32 | DataType::Float64)
         }
-        BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply => is_decimal(data_type),
+        BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply => {
+            is_decimal(data_type) || is_time(data_type)
+        }
         _ => false,
     }
+}
+
+/// Timestamps and durations, whose sums and differences are checked for overflow.
+fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..) | DataType::Duration(_))
 }
 
 fn operator(op: Operator) -> Option<BinaryOp> {
@@ -123,7 +133,7 @@ fn is_bitwise(op: BinaryOp) -> bool {
     )
 }
 
-/// Numbers of one kind; dates, times and intervals are added on the CPU.
+/// Numbers of one kind, and durations with timestamps; intervals are not numbers.
 fn check_arithmetic(
     op: BinaryOp,
     left: &Expr,
@@ -134,6 +144,14 @@ fn check_arithmetic(
     let same = l == r && r == data_type;
     let integers = same && data_type.is_integer();
     let floats = same && matches!(data_type, DataType::Float32 | DataType::Float64);
+    let durations = match (l, r) {
+        (DataType::Timestamp(a, _), DataType::Duration(b)) => a == b && l == data_type,
+        (DataType::Duration(_), DataType::Duration(_)) => same,
+        _ => false,
+    };
+    if durations && matches!(op, BinaryOp::Add | BinaryOp::Subtract) {
+        return Ok(());
+    }
     if floats && op == BinaryOp::Modulo {
         return refuse("the remainder of floats runs on the CPU");
     }

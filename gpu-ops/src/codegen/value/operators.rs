@@ -205,7 +205,9 @@ impl Emitter<'_> {
         data_type: &DataType,
         bounds: Range,
     ) -> Result<Value> {
-        if is_decimal(data_type) {
+        let checked = is_decimal(data_type)
+            || matches!(data_type, DataType::Timestamp(..) | DataType::Duration(_));
+        if checked {
             return self.checked_ring(op, l, r, bounds);
         }
         if let Some(range) = op.range(l.range, r.range).filter(|x| x.within(bounds)) {

@@ -5,6 +5,7 @@
 mod arithmetic;
 mod calendar;
 mod casts;
+mod combinations;
 mod conditional;
 mod cpu;
 mod generated;
