@@ -42,6 +42,9 @@ impl BinaryOp {
             Self::BitOr => "|",
             Self::BitXor => "^",
             Self::ShiftRight => ">>",
+            Self::ShiftLeft => "<<",
+            Self::TotalEq => "IS",
+            Self::TotalLt => "BEFORE",
         }
     }
 }

@@ -157,8 +157,14 @@ pub enum BinaryOp {
     BitOr,
     /// Bitwise exclusive or.
     BitXor,
-    /// `>>` by a constant below the type's width; copies the sign.
+    /// `>>` by a number of bits modulo the type's width; copies the sign.
     ShiftRight,
+    /// `<<` by a number of bits modulo the type's width.
+    ShiftLeft,
+    /// Equal as CASE with a base expression, NULLIF and IN see it: as `=`, but the two zeros of floats differ.
+    TotalEq,
+    /// `<` in the total order of floats, where the zeros differ; for everything else as `<`.
+    TotalLt,
 }
 
 impl Expr {

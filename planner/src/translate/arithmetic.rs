@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, NegativeExpr};
-use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::{Scope, boxed, calendar, is_decimal};
@@ -46,25 +45,10 @@ pub(super) fn binary(
                 right.data_type
             ));
         }
-        if op == BinaryOp::ShiftRight && !shifts_within(&right, data_type) {
-            return refuse("a shift by what is not a constant below the width runs on the CPU");
-        }
     } else if !matches!(op, BinaryOp::And | BinaryOp::Or) {
         check_comparison(&left, &right)?;
     }
     Ok(Node::Binary { op, left, right })
-}
-
-/// Is it a constant number of bits that a value of the type has?
-fn shifts_within(bits: &Expr, data_type: &DataType) -> bool {
-    let Node::Literal(value) = &bits.node else {
-        return false;
-    };
-    let width = data_type.primitive_width().unwrap_or(0) as i64 * 8;
-    match value.cast_to(&DataType::Int64) {
-        Ok(ScalarValue::Int64(Some(bits))) => (0..width).contains(&bits),
-        _ => false,
-    }
 }
 
 pub(super) fn negate(expr: &NegativeExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
@@ -117,6 +101,7 @@ fn operator(op: Operator) -> Option<BinaryOp> {
         Operator::BitwiseOr => BinaryOp::BitOr,
         Operator::BitwiseXor => BinaryOp::BitXor,
         Operator::BitwiseShiftRight => BinaryOp::ShiftRight,
+        Operator::BitwiseShiftLeft => BinaryOp::ShiftLeft,
         _ => return None,
     })
 }
@@ -129,7 +114,11 @@ fn is_arithmetic(op: BinaryOp) -> bool {
 fn is_bitwise(op: BinaryOp) -> bool {
     matches!(
         op,
-        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::ShiftRight
+        BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::ShiftLeft
+            | BinaryOp::ShiftRight
     )
 }
 
@@ -151,9 +140,6 @@ fn check_arithmetic(
     };
     if durations && matches!(op, BinaryOp::Add | BinaryOp::Subtract) {
         return Ok(());
-    }
-    if floats && op == BinaryOp::Modulo {
-        return refuse("the remainder of floats runs on the CPU");
     }
     if integers || floats || (same_decimal_width(l, r) && same_decimal_width(l, data_type)) {
         return Ok(());

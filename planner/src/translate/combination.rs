@@ -33,7 +33,9 @@ pub(super) fn per_combination(
     let mut inputs: Vec<(Arc<dyn PhysicalExpr>, Expr)> = Vec::new();
     let mut possible = true;
     let function = Arc::clone(expr).transform_down(|e| {
-        possible &= !e.is::<DynamicFilterPhysicalExpr>() && !e.is::<ScalarSubqueryExpr>();
+        possible &= !e.is::<DynamicFilterPhysicalExpr>()
+            && !e.is::<ScalarSubqueryExpr>()
+            && !makes_any_length(&e);
         if !possible || !reads_columns(&e) {
             return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
         }
@@ -109,6 +111,15 @@ fn may_be_few(data_type: &DataType) -> bool {
         | DataType::Decimal128(precision, _) => *precision <= 9,
         other => other.is_integer() || is_string(other),
     }
+}
+
+/// Does the function make strings as long as a column says? Those of combinations that no row has may be too long for memory.
+fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<ScalarFunctionExpr>()
+        .is_some_and(|function| {
+            matches!(function.name(), "repeat" | "lpad" | "rpad")
+                && function.args().get(1).is_some_and(reads_columns)
+        })
 }
 
 fn reads_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {

@@ -2,14 +2,17 @@
 
 use arrow::datatypes::DataType;
 use datafusion::functions::core::coalesce::CoalesceFunc;
+use datafusion::functions::core::greatest::GreatestFunc;
+use datafusion::functions::core::least::LeastFunc;
 use datafusion::functions::core::nullif::NullIfFunc;
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::scalar::ScalarValue;
-use warpline_gpu::expr::{Expr, Node};
+use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::conditional::{branch, equals};
 use super::{Scope, calendar, is_string, math, node};
 use crate::reason::{Reason, refuse};
+use crate::rel::expr::{binary, case};
 
 pub(super) fn scalar_function(
     expr: &ScalarFunctionExpr,
@@ -38,6 +41,9 @@ pub(super) fn scalar_function(
             otherwise: Some(Box::new(value)),
         });
     }
+    if function.is::<GreatestFunc>() || function.is::<LeastFunc>() {
+        return extreme(expr, data_type, function.is::<GreatestFunc>(), scope);
+    }
     if let Some(node) = math::function(expr, data_type, scope)? {
         return Ok(node);
     }
@@ -48,4 +54,50 @@ pub(super) fn scalar_function(
         ));
     }
     refuse(format!("the function {} runs on the CPU", expr.name()))
+}
+
+/// The greatest or least argument that is not NULL, floats in their total order.
+fn extreme(
+    expr: &ScalarFunctionExpr,
+    data_type: &DataType,
+    greatest: bool,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let mut best: Option<Expr> = None;
+    for argument in expr.args() {
+        let next = branch(node(argument, scope)?, data_type)?;
+        best = Some(match best {
+            None => next,
+            Some(best) => {
+                let (less, more) = match greatest {
+                    true => (&best, &next),
+                    false => (&next, &best),
+                };
+                let better = binary(
+                    BinaryOp::TotalLt,
+                    less.clone(),
+                    more.clone(),
+                    DataType::Boolean,
+                );
+                // Not better, or one of the two is NULL.
+                let known = Expr {
+                    nullable: best.nullable && next.nullable,
+                    data_type: data_type.clone(),
+                    node: Node::Coalesce(vec![best, next.clone()]),
+                };
+                Expr {
+                    nullable: known.nullable,
+                    ..case(better, next, known)
+                }
+            }
+        });
+    }
+    match best {
+        // Every argument is repeated in the comparisons after it.
+        Some(best) if expr.args().len() <= 6 => Ok(best.node),
+        _ => refuse(format!(
+            "{} of so many arguments runs on the CPU",
+            expr.name()
+        )),
+    }
 }

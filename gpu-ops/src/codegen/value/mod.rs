@@ -1,5 +1,6 @@
 //! Scalar expressions as C++ statements.
 
+mod bits;
 pub(in crate::codegen) mod calendar;
 pub(in crate::codegen) mod cast;
 mod civil;
