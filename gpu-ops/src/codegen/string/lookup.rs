@@ -5,6 +5,7 @@
 //! as a table of one entry a code plus one for NULL; up to 64 booleans travel as two words of
 //! the kernel's arguments.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
@@ -321,12 +322,15 @@ pub(super) fn evaluate_batch(
 ) -> Result<ArrayRef> {
     let rows = batch.num_rows();
     // A value that fails may belong to rows that a filter removes: the CPU knows, as it sees only the others.
-    let results = function.evaluate(batch).map_err(|error| {
+    let fails = |why: &str| {
         GpuError::Unsupported(format!(
-            "{function} fails for one of the column's values ({})",
-            error.strip_backtrace()
+            "{function} fails for one of the column's values ({why})"
         ))
-    })?;
+    };
+    // So may a panic.
+    let results = catch_unwind(AssertUnwindSafe(|| function.evaluate(batch)));
+    let results = results.map_err(|_| fails("it panicked"))?;
+    let results = results.map_err(|error| fails(&error.strip_backtrace()))?;
     let results = results.into_array(rows)?;
     Ok(match results.data_type() {
         // Parts of one result have one dictionary after this.

@@ -11,6 +11,7 @@ mod cpu;
 mod generated;
 mod logic;
 mod math;
+mod numbers;
 mod placement;
 mod sizes;
 mod strings;
