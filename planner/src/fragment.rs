@@ -271,7 +271,7 @@ impl FragmentPlanner {
         duplicates: &HashSet<String>,
     ) -> Result<Graph, Reason> {
         let estimator = Estimator::new(facts).with_kept_indexes(self.index_joins, u64::MAX);
-        let rel = optimize(&self.rel, &estimator, &self.machine)?;
+        let rel = optimize(&self.rel, &estimator)?;
         self.lower(&rel, &estimator, duplicates)
     }
 
@@ -520,7 +520,7 @@ impl Policy for FragmentPlanner {
         };
         let unsupported = |reason: Reason| GpuError::Unsupported(reason.to_string());
         let estimator = Estimator::new(&facts).with_kept_indexes(self.index_joins, index_room);
-        let rel = optimize(&self.rel, &estimator, &self.machine).map_err(unsupported)?;
+        let rel = optimize(&self.rel, &estimator).map_err(unsupported)?;
         if self.needs_reload(&rel, tables) {
             return Err(GpuError::ReloadScans);
         }

@@ -9,7 +9,6 @@
 //! builds, probes and the expansion of many matches count.
 
 mod cost;
-mod distinct;
 mod eager;
 mod extremes;
 mod flatten;
@@ -18,8 +17,6 @@ mod reduce;
 mod search;
 
 use std::sync::Arc;
-
-use warpline_gpu::machine::Machine;
 
 use crate::reason::Reason;
 use crate::rel::rewrite::interned;
@@ -30,12 +27,7 @@ use crate::stats::Estimator;
 ///
 /// # Errors
 /// When an expression becomes too large for a kernel once projections are substituted into it.
-pub fn optimize(
-    rel: &RelRef,
-    estimator: &Estimator<'_>,
-    machine: &Machine,
-) -> Result<RelRef, Reason> {
-    let rel = &distinct::in_two_steps(rel, estimator, machine);
+pub fn optimize(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
     let rel = extremes::by_extremes(rel, estimator);
     let reduced = reduce::reduce(&rel, estimator);
     Ok(interned(&order(&reduced, estimator)?))

@@ -393,19 +393,3 @@ async fn left_joins_of_which_rows_without_a_match_are_wanted_are_anti_joins() {
     .await;
     assert!(graph.contains("NULL"), "{graph}");
 }
-
-#[tokio::test]
-async fn distinct_values_far_from_caches_are_grouped_first() {
-    let calls = |distinct: &str| {
-        format!(
-            "SELECT l_returnflag, sum(l_quantity) AS q, count(*) AS c, avg(l_tax::double) AS t, \
-             count(DISTINCT {distinct}) AS d FROM lineitem GROUP BY l_returnflag"
-        )
-    };
-    let two = graph(&calls("l_orderkey")).await;
-    assert_eq!(two.matches("aggregate by").count(), 2, "{two}");
-    assert!(!two.contains("DISTINCT"), "{two}");
-    // Sets of two values have no groups in common.
-    let sets = graph(&calls("l_orderkey), count(DISTINCT l_partkey")).await;
-    assert_eq!(sets.matches("aggregate by").count(), 1, "{sets}");
-}
