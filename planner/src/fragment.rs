@@ -8,12 +8,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
 use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
-use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Parts, Policy};
+use warpline_gpu::graph::{FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::memory::Budget;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
+use crate::choose::cold::first_run;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
@@ -155,16 +156,33 @@ impl FragmentPlanner {
     /// The price of a fragment that only filters and computes, on the device and on `cores` of the host; `None` where
     /// it joins, groups or sorts. Resident tables have exact statistics and need not be loaded.
     pub(crate) fn prices(&self, resident: Option<&TableCache>, cores: usize) -> Option<Prices> {
-        let scans = self.scans.iter();
-        let loaded: Vec<Option<LoadedTable>> = scans
-            .map(|scan| resident?.peek(&scan.table, &scan.columns, &scan.needs_codes))
-            .collect();
+        let loaded = self.resident(resident);
         let facts = PlanTimeFacts {
             planner: self,
             tables: &loaded,
         };
-        let tables = self.tables.iter().zip(&self.scans).zip(&loaded);
-        let tables: Vec<Traffic> = tables
+        let tables = self.traffic(&facts);
+        prices(
+            &self.rel,
+            &Estimator::new(&facts),
+            &tables,
+            &self.machine,
+            cores,
+        )
+    }
+
+    /// By scan: the table, where all of its columns are resident.
+    fn resident(&self, tables: Option<&TableCache>) -> Vec<Option<LoadedTable>> {
+        let scans = self.scans.iter();
+        scans
+            .map(|scan| tables?.peek(&scan.table, &scan.columns, &scan.needs_codes))
+            .collect()
+    }
+
+    /// By scan: what is read.
+    fn traffic(&self, facts: &PlanTimeFacts<'_>) -> Vec<Traffic> {
+        let tables = self.tables.iter().zip(&self.scans).zip(facts.tables);
+        tables
             .map(|((table, scan), loaded)| {
                 let rows = facts.rows(table);
                 let widths = scan.fields.iter().map(|f| bytes_of(f.data_type()));
@@ -180,14 +198,7 @@ impl FragmentPlanner {
                     files: scan.table.is_of_files(),
                 }
             })
-            .collect();
-        prices(
-            &self.rel,
-            &Estimator::new(&facts),
-            &tables,
-            &self.machine,
-            cores,
-        )
+            .collect()
     }
 
     /// The graph over tables with the statistics `facts`.
@@ -443,6 +454,24 @@ impl Policy for FragmentPlanner {
 
     fn place_index(&self, profile: &IndexProfile, _device: &DeviceInfo) -> IndexChoice {
         index::place(self.join, profile, self.machine.budget())
+    }
+
+    fn first_run(&self, tables: &TableCache) -> Option<FirstRun> {
+        let loaded = self.resident(Some(tables));
+        let facts = PlanTimeFacts {
+            planner: self,
+            tables: &loaded,
+        };
+        let traffic = self.traffic(&facts);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let estimator = Estimator::new(&facts);
+        Some(first_run(
+            &self.rel,
+            &estimator,
+            &traffic,
+            &self.machine,
+            cores,
+        ))
     }
 
     fn describe(&self) -> String {

@@ -2,6 +2,7 @@
 
 mod check;
 mod plans;
+mod race;
 mod warehouse;
 
 use std::sync::{Arc, OnceLock};

@@ -8,7 +8,7 @@ use crate::algorithm::MaterializedJoin;
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::pipeline::{PlacementPolicy, ScanSource};
-use crate::tables::LoadedTable;
+use crate::tables::{LoadedTable, TableCache};
 
 /// The data structure behind a build side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +64,17 @@ impl fmt::Display for IndexKind {
     }
 }
 
+/// What a first run of a fragment takes, about, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FirstRun {
+    /// Making its columns resident.
+    pub load: f64,
+    /// Compiling its kernels.
+    pub compile: f64,
+    /// The same on the CPU, from files or batches to rows.
+    pub cpu: f64,
+}
+
 /// The planner's side of a fragment: what it reads, and, once that is resident, what is done with it.
 pub trait Policy: PlacementPolicy {
     /// The tables and columns to make resident. The answer can change: after [`Self::graph`] failed
@@ -94,6 +105,11 @@ pub trait Policy: PlacementPolicy {
 
     /// Choose the data structure of a build side.
     fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice;
+
+    /// What a first run takes, by what is known before it; `None` where that is nothing.
+    fn first_run(&self, _tables: &TableCache) -> Option<FirstRun> {
+        None
+    }
 
     /// The fragment as operators, for EXPLAIN before the tables are resident.
     fn describe(&self) -> String;

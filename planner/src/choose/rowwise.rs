@@ -21,9 +21,9 @@ const RUN_MS: f64 = 0.1;
 /// Making an Arrow value on the host from the copied bytes, in nanoseconds of one core.
 const RETURN_NS: f64 = 3.0;
 /// Reading, encoding and copying a value into page-locked memory, in nanoseconds of one core.
-const ENCODE_NS: f64 = 5.0;
+pub(super) const ENCODE_NS: f64 = 5.0;
 /// Decoding a value of a file, in nanoseconds of one core; batches in memory need none.
-const DECODE_NS: f64 = 4.0;
+pub(super) const DECODE_NS: f64 = 4.0;
 /// The cost of a row in a filter of DataFusion, in nanoseconds of one core: passing batches of 8,192 rows, making the
 /// selection and copying the selected rows.
 const FILTER_NS: f64 = 8.0;
@@ -165,6 +165,11 @@ fn share_read(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
         _ => 1.0,
     };
     below * share_of_limit(rel, estimator)
+}
+
+/// Nanoseconds of one core for the computed columns of all rows.
+pub(super) fn computing_all(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
+    computing(rel, estimator, 1.0)
 }
 
 /// Nanoseconds of one core for the computed columns, where `share` of the rows remain.

@@ -53,6 +53,7 @@ mod tests {
             ("materialization", "eager"),
             ("index_joins", "off"),
             ("overlap_load", "false"),
+            ("cold", "wait"),
             ("metrics", "true"),
             ("group_slots", "64"),
             ("blocks", "3"),

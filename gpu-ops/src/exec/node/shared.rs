@@ -78,6 +78,12 @@ impl Shared {
         self.room.take_over(&earlier.room);
     }
 
+    /// Has it run here, and are all of its columns still there?
+    pub(in crate::exec) fn is_hot(&self) -> bool {
+        let prepared = self.prepared.lock().clone();
+        prepared.is_some_and(|prepared| prepared.is_complete())
+    }
+
     /// The CPU plan, ready to run, with one partition.
     pub(in crate::exec) fn original_ready(&self) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut original = Arc::clone(&self.original);
