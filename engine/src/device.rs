@@ -273,6 +273,16 @@ pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionP
     fragments
 }
 
+/// Did every fragment of a plan that has run answer by itself? Operators that were left to the CPU from the beginning do not count.
+pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let fragments = fragments(plan);
+    let mut fragments = fragments.iter();
+    fragments.all(|node| {
+        let node = node.downcast_ref::<GpuFragmentExec>();
+        node.is_none_or(|fragment| fragment.report().fallback.is_none())
+    })
+}
+
 /// Moves kernels and result sizes from the fragments of an earlier plan of the same query to those of `plan`.
 pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &[Arc<dyn ExecutionPlan>]) {
     let fragments = fragments(plan);

@@ -103,6 +103,12 @@ pub trait Policy: PlacementPolicy {
         index_room: u64,
     ) -> Result<Graph>;
 
+    /// Why the CPU is to go on with what it has computed, now that the rows of each input are counted; `None` where the device is
+    /// to have them. `tables` says what is resident.
+    fn declines(&self, _inputs: &[usize], _tables: &TableCache) -> Option<String> {
+        None
+    }
+
     /// Choose the data structure of a build side.
     fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use futures::TryStreamExt;
 
@@ -12,6 +13,7 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::fragment::RunState;
+use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::FragmentReport;
 use crate::exec::node::shared::Shared;
 use crate::exec::output::host::{Delivered, Host};
@@ -25,25 +27,41 @@ pub(super) struct DeviceSide {
     outcome: Result<(Delivered, FragmentReport)>,
     /// What is told of it where it failed.
     failed: FragmentReport,
-    /// It failed, and the CPU may answer.
+    /// It failed, and the CPU may answer, …
     falls_back: bool,
+    /// … or the CPU was chosen when the rows of the inputs were counted.
+    chosen: bool,
+    /// The rows of the inputs.
+    collected: Arc<Collected>,
 }
 
 impl DeviceSide {
-    /// Run the fragment, its rows delivered to the host.
-    pub(super) async fn run(shared: Arc<Shared>, context: Arc<TaskContext>) -> Self {
+    /// Run the inputs, then the fragment, its rows delivered to the host.
+    ///
+    /// # Errors
+    /// Those of inputs: what an input says is the query's answer, and where its rows cannot be kept, nothing can be repeated.
+    pub(super) async fn run(
+        shared: Arc<Shared>,
+        inputs: Vec<Arc<dyn ExecutionPlan>>,
+        context: Arc<TaskContext>,
+    ) -> Result<Self> {
         let to_host = {
             let schema = Arc::clone(&shared.schema);
             move |frame: &Frame<'_>, host: &Host| host.delivered(frame, &schema)
         };
-        let mut fragment = FragmentRun::new(&shared, context, shared.options.profile);
-        let outcome = fragment.run(to_host).await;
+        let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
+        let collected = fragment.gather(&inputs, &context).await?;
+        let outcome = match collected.left_to_cpu.clone() {
+            Some(reason) => Err(GpuError::LeftToCpu(reason)),
+            None => fragment.run(to_host).await,
+        };
         let falls_back = match &outcome {
             // The CPU would read the same data: its errors are the user's answer. And nobody waits for a stopped query.
             Ok(_) | Err(GpuError::DataFusion(_) | GpuError::Stopped) => false,
             Err(_) => !shared.options.require_gpu,
         };
-        if falls_back {
+        let chosen = matches!(outcome, Err(GpuError::LeftToCpu(_)));
+        if falls_back && !chosen {
             fragment.ladder.leave();
         }
         let failed = FragmentReport {
@@ -51,11 +69,13 @@ impl DeviceSide {
             peak_bytes: fragment.query.peak(),
             ..FragmentReport::default()
         };
-        Self {
+        Ok(Self {
             outcome: fragment.finish(outcome),
             failed,
             falls_back,
-        }
+            chosen,
+            collected,
+        })
     }
 
     /// Why it has no rows.
@@ -90,9 +110,12 @@ impl DeviceSide {
         let Some(error) = self.failure().filter(|_| self.falls_back) else {
             return self.rows(shared, state);
         };
-        log::warn!("the CPU answers instead of the device: {error}");
+        if !self.chosen {
+            log::warn!("the CPU answers instead of the device: {error}");
+        }
+        let collected = Arc::clone(&self.collected);
         self.publish_failure(state, Some(error));
-        let stream = shared.original_ready()?.execute(0, context)?;
+        let stream = shared.original_ready(&collected)?.execute(0, context)?;
         let schema = Arc::clone(&shared.schema);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -17,11 +18,12 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 
-use crate::error::Result;
+use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::boxes::{Entry, boxed, plain, priced};
 use crate::exec::node::device_side::DeviceSide;
+use crate::exec::node::inputs::ready;
 use crate::exec::node::lines::indented;
 use crate::exec::node::race;
 use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport};
@@ -34,7 +36,8 @@ use crate::runtime::Runtime;
 /// What EXPLAIN says while nothing is known of the columns.
 const NOT_CHOSEN: &str = "(algorithms are chosen when the columns are on the device: EXPLAIN ANALYZE runs the query and shows them)";
 
-/// Runs a fragment on the device of a [`Runtime`]; a leaf with one output partition.
+/// Runs a fragment on the device of a [`Runtime`], with one output partition. Its children are CPU plans whose rows it reads
+/// beside those of tables.
 ///
 /// The node may be executed any number of times, also at once: what was generated, compiled and uploaded for
 /// the resident columns is kept and used again as long as these stay the same.
@@ -43,6 +46,7 @@ pub struct GpuFragmentExec {
     shared: Arc<Shared>,
     run: Arc<RunState>,
     properties: Arc<PlanProperties>,
+    inputs: Arc<[Arc<dyn ExecutionPlan>]>,
 }
 
 /// What belongs to one use of the plan.
@@ -50,6 +54,8 @@ pub struct GpuFragmentExec {
 pub(super) struct RunState {
     report: Mutex<FragmentReport>,
     counters: Counters,
+    /// The inputs have run: their operators may keep state of that.
+    inputs_ran: AtomicBool,
 }
 
 impl RunState {
@@ -90,10 +96,20 @@ impl GpuFragmentExec {
             shared: Arc::new(Shared::new(policy, original, runtime, options)),
             run: Arc::default(),
             properties: Arc::new(properties),
+            inputs: Arc::default(),
         })
     }
 
-    /// The CPU plan that the fragment stands for.
+    /// The same over CPU plans: [`crate::tables::InputExec`]s in the plan that it stands for tell them by their numbers.
+    #[must_use]
+    pub fn over(self, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
+        Self {
+            inputs: inputs.into(),
+            ..self
+        }
+    }
+
+    /// The CPU plan that the fragment stands for, with an [`crate::tables::InputExec`] in the place of each input.
     pub fn original(&self) -> &Arc<dyn ExecutionPlan> {
         &self.shared.original
     }
@@ -121,8 +137,13 @@ impl GpuFragmentExec {
         visit: impl Fn(&DeviceRows<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, FragmentReport)> {
         let deliver = move |frame: &Frame<'_>, host: &Host| visit(&DeviceRows::of(frame, host)?);
-        let mut fragment = FragmentRun::new(&self.shared, context, profile);
-        let outcome = fragment.run(deliver).await;
+        let mut fragment = FragmentRun::new(&self.shared, Arc::clone(&context), profile);
+        let inputs = self.inputs_ready()?;
+        let collected = fragment.gather(&inputs, &context).await?;
+        let outcome = match collected.left_to_cpu.clone() {
+            Some(reason) => Err(GpuError::LeftToCpu(reason)),
+            None => fragment.run(deliver).await,
+        };
         let (output, report) = fragment.finish(outcome)?;
         self.run.publish(&report);
         Ok((output, report))
@@ -132,6 +153,12 @@ impl GpuFragmentExec {
     /// sizes of results, shares of memory. Nothing is taken over where the two are not alike.
     pub fn take_over(&self, earlier: &Self) {
         self.shared.take_over(&earlier.shared);
+    }
+
+    /// The inputs for one more run.
+    fn inputs_ready(&self) -> DataFusionResult<Vec<Arc<dyn ExecutionPlan>>> {
+        let ran = self.run.inputs_ran.swap(true, Ordering::SeqCst);
+        ready(&self.inputs, ran)
     }
 
     /// What the last run did; all zero before the first.
@@ -197,7 +224,11 @@ impl ExecutionPlan for GpuFragmentExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
+        self.inputs.iter().collect()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false; self.inputs.len()]
     }
 
     fn apply_expressions(
@@ -212,13 +243,22 @@ impl ExecutionPlan for GpuFragmentExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        if children.is_empty() {
-            Ok(self)
-        } else {
-            Err(DataFusionError::Internal(
-                "GpuFragmentExec has no children".into(),
-            ))
+        if children.len() != self.inputs.len() {
+            return Err(DataFusionError::Internal(format!(
+                "a GpuFragmentExec has {} children, not {}",
+                self.inputs.len(),
+                children.len()
+            )));
         }
+        if children.is_empty() {
+            return Ok(self);
+        }
+        Ok(Arc::new(Self {
+            shared: Arc::clone(&self.shared),
+            run: Arc::default(),
+            properties: Arc::clone(&self.properties),
+            inputs: children.into(),
+        }))
     }
 
     fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
@@ -227,6 +267,7 @@ impl ExecutionPlan for GpuFragmentExec {
             shared: Arc::clone(&self.shared),
             run: Arc::default(),
             properties: Arc::clone(&self.properties),
+            inputs: Arc::clone(&self.inputs),
         }))
     }
 
@@ -241,7 +282,8 @@ impl ExecutionPlan for GpuFragmentExec {
             )));
         }
         let schema = Arc::clone(&self.shared.schema);
-        let answer = answer(Arc::clone(&self.shared), Arc::clone(&self.run), context);
+        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.run));
+        let answer = answer(shared, state, self.inputs_ready()?, context);
         let stream = futures::stream::once(answer).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
@@ -255,11 +297,12 @@ impl ExecutionPlan for GpuFragmentExec {
 async fn answer(
     shared: Arc<Shared>,
     state: Arc<RunState>,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
     context: Arc<TaskContext>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
-    if race::pays(&shared) {
+    if inputs.is_empty() && race::pays(&shared) {
         return race::answer(shared, state, context).await;
     }
-    let side = DeviceSide::run(Arc::clone(&shared), Arc::clone(&context)).await;
+    let side = DeviceSide::run(Arc::clone(&shared), inputs, Arc::clone(&context)).await?;
     side.answer(&shared, &state, context)
 }

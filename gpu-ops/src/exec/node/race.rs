@@ -21,6 +21,7 @@ use tokio::task::{AbortHandle, JoinError};
 
 use crate::exec::node::device_side::DeviceSide;
 use crate::exec::node::fragment::RunState;
+use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{ColdStart, FragmentReport};
 use crate::exec::node::shared::Shared;
 use crate::graph::FirstRun;
@@ -77,14 +78,15 @@ pub(super) async fn answer(
 ) -> DataFusionResult<SendableRecordBatchStream> {
     let begin = Instant::now();
     let mut cpu = CpuSide::start(&shared, &context)?;
-    let mut device = tokio::spawn(DeviceSide::run(Arc::clone(&shared), Arc::clone(&context)));
+    let run = DeviceSide::run(Arc::clone(&shared), vec![], Arc::clone(&context));
+    let mut device = tokio::spawn(run);
     let mut waited_for = AbortOnDrop(Some(device.abort_handle()));
     let fails = |error: JoinError| DataFusionError::External(error.into());
     loop {
         tokio::select! {
             biased;
             side = &mut device => {
-                let mut side = side.map_err(fails)?;
+                let mut side = side.map_err(fails)??;
                 side.raced();
                 let Some(failure) = side.failure() else {
                     return side.rows(&shared, &state);
@@ -161,7 +163,9 @@ struct CpuSide {
 
 impl CpuSide {
     fn start(shared: &Shared, context: &Arc<TaskContext>) -> DataFusionResult<Self> {
-        let mut rows = shared.original_ready()?.execute(0, Arc::clone(context))?;
+        let mut rows = shared
+            .original_ready(&Collected::default())?
+            .execute(0, Arc::clone(context))?;
         let (sender, batches) = mpsc::channel(ON_THEIR_WAY);
         let task = tokio::spawn(async move {
             loop {
