@@ -12,6 +12,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, collect,
@@ -143,7 +144,7 @@ impl ExecutionPlan for GatedExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> DataFusionResult<SendableRecordBatchStream> {
-        let rows = self.inner.execute(partition, context)?;
+        let rows = reset_plan_states(Arc::clone(&self.inner))?.execute(partition, context)?;
         self.streams.fetch_add(1, Ordering::SeqCst);
         let lives = Lives(Arc::clone(&self.streams));
         let (mut open, then) = (self.open.clone(), self.then);
@@ -339,6 +340,25 @@ async fn what_fails_leaves_the_answer_to_the_other() {
     let fallback = report.fallback.expect("it is told");
     assert!(fallback.contains("the device has no answer"), "{fallback}");
     assert_eq!((report.races, report.cpu_answers), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_failed_behind_the_cpu_is_waited_for() {
+    let race = Race::new(Then::Fails, Then::Answers, racing()).await;
+    race.let_cpu();
+    assert_eq!(race.collect().await.unwrap(), race.expected);
+    assert_eq!(race.report().cpu_answers, 1);
+    race.let_device();
+    for _ in 0..2000 {
+        assert_eq!(race.collect().await.unwrap(), race.expected);
+        let report = race.report();
+        if report.races == 0 {
+            assert!(report.fallback.is_some(), "{report:?}");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nobody is told why the device does not answer");
 }
 
 #[tokio::test(flavor = "multi_thread")]

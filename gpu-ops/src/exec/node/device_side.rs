@@ -92,12 +92,9 @@ impl DeviceSide {
         }
     }
 
-    /// Tell of a run that failed, and why the CPU answers if it does.
-    pub(super) fn publish_failure(self, state: &RunState, fallback: Option<String>) {
-        state.publish(&FragmentReport {
-            fallback,
-            ..self.failed
-        });
+    /// What is told of a run that failed.
+    pub(super) fn into_failed(self) -> FragmentReport {
+        self.failed
     }
 
     /// Its rows, or those of the CPU's plan where it failed and that may answer.
@@ -114,7 +111,10 @@ impl DeviceSide {
             log::warn!("the CPU answers instead of the device: {error}");
         }
         let collected = Arc::clone(&self.collected);
-        self.publish_failure(state, Some(error));
+        state.publish(&FragmentReport {
+            fallback: Some(error),
+            ..self.failed
+        });
         let stream = shared.original_ready(&collected)?.execute(0, context)?;
         let schema = Arc::clone(&shared.schema);
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))

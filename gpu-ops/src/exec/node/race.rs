@@ -17,8 +17,9 @@ use futures::StreamExt;
 use futures::stream::{iter, try_unfold};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::mpsc;
-use tokio::task::{AbortHandle, JoinError};
+use tokio::task::AbortHandle;
 
+use crate::error::Result;
 use crate::exec::node::device_side::DeviceSide;
 use crate::exec::node::fragment::RunState;
 use crate::exec::node::inputs::Collected;
@@ -50,7 +51,7 @@ impl FirstRun {
 /// Is it worth the while to let the CPU's plan run beside the device?
 pub(super) fn pays(shared: &Shared) -> bool {
     let options = &shared.options;
-    if options.require_gpu || options.cold == ColdStart::Wait || shared.is_hot() {
+    if options.require_gpu || options.cold == ColdStart::Wait || !shared.may_race() {
         return false;
     }
     // What other operators yield might be read twice, with effects that nobody knows.
@@ -77,26 +78,31 @@ pub(super) async fn answer(
     context: Arc<TaskContext>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
     let begin = Instant::now();
-    let mut cpu = CpuSide::start(&shared, &context)?;
-    let run = DeviceSide::run(Arc::clone(&shared), vec![], Arc::clone(&context));
-    let mut device = tokio::spawn(run);
+    let mut device = tokio::spawn(device_side(Arc::clone(&shared), Arc::clone(&context)));
     let mut waited_for = AbortOnDrop(Some(device.abort_handle()));
-    let fails = |error: JoinError| DataFusionError::External(error.into());
+    let mut cpu = CpuSide::start(&shared, &context);
     loop {
         tokio::select! {
             biased;
             side = &mut device => {
-                let mut side = side.map_err(fails)??;
-                side.raced();
-                let Some(failure) = side.failure() else {
-                    return side.rows(&shared, &state);
+                let (failure, mut report) = match side {
+                    Ok(Ok(mut side)) => {
+                        side.raced();
+                        match side.failure() {
+                            None => return side.rows(&shared, &state),
+                            Some(failure) => (failure, side.into_failed()),
+                        }
+                    }
+                    Ok(Err(error)) => (error.to_string(), FragmentReport::default()),
+                    Err(error) => (error.to_string(), FragmentReport::default()),
                 };
                 if let Some(first) = cpu.error.take() {
                     log::info!("neither side of a race has an answer; the device: {failure}");
                     return Err(first);
                 }
                 log::warn!("the CPU answers instead of the device: {failure}");
-                side.publish_failure(&state, Some(failure));
+                (report.races, report.fallback) = (1, Some(failure));
+                state.publish(&report);
                 return Ok(cpu.rows(&shared.schema));
             }
             next = cpu.next(), if cpu.error.is_none() => {
@@ -133,6 +139,16 @@ pub(super) async fn answer(
     }
 }
 
+/// The run on the device. Where it fails, later ones are waited for: that is how users learn why.
+async fn device_side(shared: Arc<Shared>, context: Arc<TaskContext>) -> Result<DeviceSide> {
+    let side = DeviceSide::run(Arc::clone(&shared), vec![], context).await?;
+    if let Some(failure) = side.failure() {
+        log::info!("the device's side of a race: {failure}");
+        shared.race_was_in_vain();
+    }
+    Ok(side)
+}
+
 /// Does work go on that nobody waits for? An executor of one thread runs while it is waited for.
 fn has_threads() -> bool {
     Handle::current().runtime_flavor() == RuntimeFlavor::MultiThread
@@ -162,28 +178,34 @@ struct CpuSide {
 }
 
 impl CpuSide {
-    fn start(shared: &Shared, context: &Arc<TaskContext>) -> DataFusionResult<Self> {
-        let mut rows = shared
-            .original_ready(&Collected::default())?
-            .execute(0, Arc::clone(context))?;
+    /// Begin; an error of that is kept as any other of it.
+    fn start(shared: &Shared, context: &Arc<TaskContext>) -> Self {
+        let plan = shared.original_ready(&Collected::default());
+        let rows = plan.and_then(|plan| plan.execute(0, Arc::clone(context)));
         let (sender, batches) = mpsc::channel(ON_THEIR_WAY);
-        let task = tokio::spawn(async move {
-            loop {
-                let next = rows.next().await.transpose();
-                let last = !matches!(next, Ok(Some(_)));
-                if sender.send(next).await.is_err() || last {
-                    return;
-                }
+        let (task, error) = match rows {
+            Err(error) => (None, Some(error)),
+            Ok(mut rows) => {
+                let task = tokio::spawn(async move {
+                    loop {
+                        let next = rows.next().await.transpose();
+                        let last = !matches!(next, Ok(Some(_)));
+                        if sender.send(next).await.is_err() || last {
+                            return;
+                        }
+                    }
+                });
+                (Some(task.abort_handle()), None)
             }
-        });
-        Ok(Self {
+        };
+        Self {
             batches,
-            _task: AbortOnDrop(Some(task.abort_handle())),
+            _task: AbortOnDrop(task),
             held: Vec::new(),
             bytes: 0,
             ended: false,
-            error: None,
-        })
+            error,
+        }
     }
 
     /// The next batch; `None` behind the last.

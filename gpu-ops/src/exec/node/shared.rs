@@ -42,6 +42,8 @@ pub(in crate::exec) struct Shared {
     pub(in crate::exec) room: RoomLevel,
     /// The CPU plan has run: its operators may keep state of that.
     original_ran: AtomicBool,
+    /// A run beside the CPU's plan failed.
+    raced_in_vain: AtomicBool,
 }
 
 impl Shared {
@@ -61,6 +63,7 @@ impl Shared {
             found: Mutex::default(),
             room: RoomLevel::default(),
             original_ran: AtomicBool::new(false),
+            raced_in_vain: AtomicBool::new(false),
         }
     }
 
@@ -78,10 +81,16 @@ impl Shared {
         self.room.take_over(&earlier.room);
     }
 
-    /// Has it run here, and are all of its columns still there?
-    pub(in crate::exec) fn is_hot(&self) -> bool {
+    /// Is there anything to load or to compile, as far as is known, and did no run beside the CPU's plan fail?
+    pub(in crate::exec) fn may_race(&self) -> bool {
         let prepared = self.prepared.lock().clone();
-        prepared.is_some_and(|prepared| prepared.is_complete())
+        let hot = prepared.is_some_and(|prepared| prepared.is_complete());
+        !hot && !self.raced_in_vain.load(Ordering::Relaxed)
+    }
+
+    /// A run beside the CPU's plan failed.
+    pub(in crate::exec) fn race_was_in_vain(&self) {
+        self.raced_in_vain.store(true, Ordering::Relaxed);
     }
 
     /// The CPU plan, ready to run over the rows of its inputs, with one partition.
