@@ -8,12 +8,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
 use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
-use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Parts, Policy};
+use warpline_gpu::graph::{FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::memory::Budget;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
+use crate::choose::cold::first_run;
 use crate::choose::reentry;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
@@ -541,6 +542,25 @@ impl Policy for FragmentPlanner {
 
     fn place_index(&self, profile: &IndexProfile, _device: &DeviceInfo) -> IndexChoice {
         index::place(self.join, profile, self.machine.budget())
+    }
+
+    fn first_run(&self, tables: &TableCache) -> Option<FirstRun> {
+        let loaded = self.resident(Some(tables));
+        let facts = PlanTimeFacts {
+            planner: self,
+            tables: &loaded,
+            inputs: InputRows::Times(1.0),
+        };
+        let traffic = self.traffic(&facts);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let estimator = Estimator::new(&facts);
+        Some(first_run(
+            &self.rel,
+            &estimator,
+            &traffic,
+            &self.machine,
+            cores,
+        ))
     }
 
     fn describe(&self) -> String {

@@ -171,6 +171,11 @@ fn share_read(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
     below * share_of_limit(rel, estimator)
 }
 
+/// Nanoseconds of one core for the computed columns of all rows.
+pub(super) fn computing_all(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
+    computing(rel, estimator, 1.0)
+}
+
 /// Nanoseconds of one core for the computed columns, where `share` of the rows remain.
 fn computing(rel: &RelRef, estimator: &Estimator<'_>, share: f64) -> f64 {
     let share = share * share_of_limit(rel, estimator);

@@ -18,7 +18,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use warpline_gpu::GpuError;
 use warpline_gpu::algorithm::{Materialization, PipelineShape};
-use warpline_gpu::exec::TimeLimit;
+use warpline_gpu::exec::{ColdStart, TimeLimit};
 use warpline_gpu::graph::TreeOptions;
 use warpline_gpu::memory::SpillDirectory;
 
@@ -73,6 +73,11 @@ declare::settings! {
     /// When true, kernels start on the first row groups of a query's largest parquet table while later ones are still
     /// decoded, if the files' metadata determines how the columns are encoded.
     overlap_load: bool as Flag = true, query;
+
+    /// What a query does while its columns are loaded and its kernels compiled: auto (the CPU runs its plan beside the
+    /// device where that is expected to take long against it, and the first to finish answers), race (it does so
+    /// wherever anything is to be loaded or compiled) or wait. Never under warpline.require_gpu.
+    cold: ColdStart as OneOf = ColdStart::default(), query;
 
     /// Whether indexes over whole tables stay on the device for later queries and are joined with: auto (where that
     /// is cheaper), on (wherever a table is joined by its columns) or off.

@@ -40,6 +40,7 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
         require_gpu: config.require_gpu,
         profile: config.metrics,
         overlap_load: config.overlap_load,
+        cold: config.cold,
         blocks: config.blocks as u64,
         settings: config.of_query().into(),
         spill: config.spill()?,

@@ -42,6 +42,8 @@ pub(in crate::exec) struct Shared {
     pub(in crate::exec) room: RoomLevel,
     /// The CPU plan has run: its operators may keep state of that.
     original_ran: AtomicBool,
+    /// A run beside the CPU's plan failed.
+    raced_in_vain: AtomicBool,
 }
 
 impl Shared {
@@ -61,6 +63,7 @@ impl Shared {
             found: Mutex::default(),
             room: RoomLevel::default(),
             original_ran: AtomicBool::new(false),
+            raced_in_vain: AtomicBool::new(false),
         }
     }
 
@@ -76,6 +79,18 @@ impl Shared {
         *self.prepared.lock() = earlier.prepared.lock().clone();
         *self.found.lock() = earlier.found.lock().clone();
         self.room.take_over(&earlier.room);
+    }
+
+    /// Is there anything to load or to compile, as far as is known, and did no run beside the CPU's plan fail?
+    pub(in crate::exec) fn may_race(&self) -> bool {
+        let prepared = self.prepared.lock().clone();
+        let hot = prepared.is_some_and(|prepared| prepared.is_complete());
+        !hot && !self.raced_in_vain.load(Ordering::Relaxed)
+    }
+
+    /// A run beside the CPU's plan failed.
+    pub(in crate::exec) fn race_was_in_vain(&self) {
+        self.raced_in_vain.store(true, Ordering::Relaxed);
     }
 
     /// The CPU plan, ready to run over the rows of its inputs, with one partition.
