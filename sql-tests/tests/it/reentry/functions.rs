@@ -12,7 +12,7 @@ use datafusion::logical_expr::{
 };
 use warpline_sql_tests::Fixture;
 
-/// The value itself, of any type.
+/// The first argument itself, of any type; the others keep it from being computed once per distinct value.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Opaque(Signature);
 
@@ -52,12 +52,11 @@ fn of_numbers(
     )
 }
 
-/// `opaque(x)` is x; `plus_one`; `refuses_7` fails at 7; `slow` takes a while a batch.
+/// `opaque(x, …)` is x; `plus_one`; `refuses_7` fails at 7; `slow` takes a while a batch.
 pub(super) fn register(fixture: &Fixture) {
     let session = fixture.session();
     for context in [session.context(), session.reference()] {
-        context.register_udf(ScalarUDF::from(Opaque(Signature::any(
-            1,
+        context.register_udf(ScalarUDF::from(Opaque(Signature::variadic_any(
             Volatility::Immutable,
         ))));
         context.register_udf(of_numbers("plus_one", Volatility::Immutable, |values| {

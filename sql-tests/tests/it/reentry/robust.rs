@@ -76,7 +76,7 @@ fn rows_beyond_memory_go_to_files_or_to_the_cpu() {
         .collect();
     let queries = [
         "SELECT d.name, count(*) AS n, sum(x.w) AS s, min(t) AS t FROM \
-         (SELECT k, plus_one(v) AS w, opaque(s) AS t FROM facts) x JOIN dims d ON x.k = d.k GROUP BY d.name ORDER BY d.name",
+         (SELECT k, plus_one(v) AS w, opaque(s, id) AS t FROM facts) x JOIN dims d ON x.k = d.k GROUP BY d.name ORDER BY d.name",
         "SELECT plus_one(v) AS w, count(*) AS n FROM facts GROUP BY plus_one(v) ORDER BY w",
         "SELECT a.w, count(*) AS n FROM (SELECT plus_one(id) AS w FROM facts) a \
          JOIN (SELECT plus_one(v) AS w FROM facts) b ON a.w = b.w GROUP BY a.w ORDER BY 1",
