@@ -43,6 +43,7 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("join.cuh", JOIN_HEADER),
         ("strings.cuh", STRINGS_HEADER),
         ("math.cuh", MATH_HEADER),
+        ("calendar.cuh", include_str!("../cuda/calendar.cuh")),
         ("stop.cuh", include_str!("../cuda/stop.cuh")),
         ("tree.cuh", include_str!("../cuda/tree.cuh")),
         ("tree_share.cuh", include_str!("../cuda/tree_share.cuh")),

@@ -10,6 +10,7 @@ use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
+use warpline_gpu::device::compiler::limit;
 use warpline_gpu::device::probe;
 use warpline_gpu::exec::GpuFragmentExec;
 use warpline_gpu::machine;
@@ -209,8 +210,12 @@ impl Device {
         if failures_changed && let Some(runtime) = &opened.runtime {
             runtime.inject_failures(settings.inject_failures.plan().cloned());
         }
+        if seen.compile_processes != settings.compile_processes {
+            limit(settings.compile_processes);
+        }
         seen.memory = memory;
         seen.host_memory = host_memory;
+        seen.compile_processes = settings.compile_processes;
         seen.failures = settings.inject_failures.clone();
         Ok(Arc::clone(&opened.placement))
     }

@@ -24,6 +24,7 @@ use crate::order::optimize;
 use crate::reason::Reason;
 use crate::rel::anti_joins::with_anti_joins;
 use crate::rel::codes::coded;
+use crate::rel::combinations;
 use crate::rel::convert::{Inputs, Refusal, convert};
 use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
 use crate::rel::{RelKind, RelRef, ScanTable};
@@ -97,6 +98,7 @@ impl FragmentPlanner {
     }
 
     fn over(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
+        combinations::check(&rel)?;
         let rel = with_shared_tables(&rel);
         let (tables, scans) = scans(&rel);
         let device_memory = (config.device_memory > 0).then_some(config.device_memory as u64);
@@ -560,6 +562,6 @@ mod tests {
         ));
         let limited = within(card, Some(16 << 30));
         assert_eq!(limited.budget(), Budget::of(16 << 30));
-        assert_eq!(limited.budget().perfect_index(), 2 << 30);
+        assert_eq!(limited.budget().perfect_index(), 4 << 30);
     }
 }

@@ -1,6 +1,7 @@
 //! What the tests of this crate share: sessions over small tables, and the settings themselves.
 
 mod check;
+mod functions;
 mod plans;
 mod warehouse;
 

@@ -2,10 +2,13 @@
 //!
 //! Types and coercions are DataFusion's; nothing is re-derived. An expression over exactly one
 //! string column becomes a [`Node::PerDistinct`], which DataFusion itself evaluates once per
-//! distinct value, so every deterministic string function is supported.
+//! distinct value, so every deterministic string function is supported. What kernels do not compute
+//! over other columns that may have few values becomes a [`Node::PerCombination`].
 
 mod arithmetic;
+mod calendar;
 mod cast;
+mod combination;
 mod conditional;
 mod function;
 mod math;
@@ -35,7 +38,12 @@ pub struct Scope<'a> {
     schema: &'a Schema,
     used: Vec<usize>,
     whole: bool,
+    /// Expressions that may still be tried as lookups by combination.
+    combining: usize,
 }
+
+/// Most expressions that are tried as lookups by combination, with all that is below them, for one scope.
+const MOST_COMBINED: usize = 256;
 
 impl<'a> Scope<'a> {
     /// Nothing of `schema` is read yet.
@@ -44,6 +52,7 @@ impl<'a> Scope<'a> {
             schema,
             used: Vec::new(),
             whole: false,
+            combining: MOST_COMBINED,
         }
     }
 
@@ -53,12 +62,20 @@ impl<'a> Scope<'a> {
             schema,
             used: (0..schema.fields().len()).collect(),
             whole: true,
+            combining: MOST_COMBINED,
         }
     }
 
     /// Column `i` of the pipeline's scope is column `used()[i]` of the schema.
     pub fn used(&self) -> &[usize] {
         &self.used
+    }
+
+    /// Is another lookup by combination to be tried?
+    fn may_combine(&mut self) -> bool {
+        let left = self.combining > 0;
+        self.combining = self.combining.saturating_sub(1);
+        left
     }
 
     /// Position in the pipeline's scope of a column of the schema.
@@ -111,6 +128,7 @@ pub fn may_fault(expr: &Expr) -> bool {
         | Node::IsNull(value)
         | Node::IsNotNull(value)
         | Node::InList { value, .. }
+        | Node::Calendar { value, .. }
         | Node::DatePart { value, .. } => may_fault(value),
         Node::Case {
             branches,
@@ -121,7 +139,9 @@ pub fn may_fault(expr: &Expr) -> bool {
                 .any(|(when, then)| may_fault(when) || may_fault(then))
                 || otherwise.as_deref().is_some_and(may_fault)
         }
-        Node::Coalesce(list) => list.iter().any(may_fault),
+        Node::Coalesce(list) | Node::PerCombination { inputs: list, .. } => {
+            list.iter().any(may_fault)
+        }
         Node::Math {
             function,
             arguments,
@@ -140,6 +160,14 @@ fn node(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<Expr, Rea
     if let Some(lookup) = strings::per_distinct(expr, scope)? {
         return Ok(lookup);
     }
+    match computed(expr, scope) {
+        Err(reason) => combination::per_combination(expr, scope)?.ok_or(reason),
+        computed => computed,
+    }
+}
+
+/// Translate one node that kernels compute.
+fn computed(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<Expr, Reason> {
     let data_type = expr.data_type(scope.schema)?;
     let nullable = expr.nullable(scope.schema)?;
     let node = if let Some(e) = expr.downcast_ref::<BinaryExpr>() {
@@ -236,6 +264,12 @@ pub(crate) fn is_value(data_type: &DataType) -> bool {
                 | Timestamp(..)
                 | Duration(_)
         )
+}
+
+/// Types that have few values whatever they are made of.
+pub(crate) fn short_type(data_type: &DataType) -> bool {
+    use DataType::*;
+    matches!(data_type, Boolean | Int8 | Int16 | UInt8 | UInt16)
 }
 
 /// Strings, plain or in a dictionary.

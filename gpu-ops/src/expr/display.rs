@@ -4,7 +4,7 @@ use std::fmt;
 
 use arrow::datatypes::FieldRef;
 
-use super::{BinaryOp, DatePart, Expr, Node};
+use super::{BinaryOp, Expr, Node};
 
 /// An expression together with the fields of its scope.
 pub struct Named<'a> {
@@ -42,24 +42,9 @@ impl BinaryOp {
             Self::BitOr => "|",
             Self::BitXor => "^",
             Self::ShiftRight => ">>",
-        }
-    }
-}
-
-impl DatePart {
-    /// SQL's spelling.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Year => "year",
-            Self::Quarter => "quarter",
-            Self::Month => "month",
-            Self::Day => "day",
-            Self::DayOfWeek => "dow",
-            Self::DayOfYear => "doy",
-            Self::Week => "week",
-            Self::Hour => "hour",
-            Self::Minute => "minute",
-            Self::Second => "second",
+            Self::ShiftLeft => "<<",
+            Self::TotalEq => "IS",
+            Self::TotalLt => "BEFORE",
         }
     }
 }
@@ -150,8 +135,18 @@ impl fmt::Display for Named<'_> {
                 }
                 f.write_str(")")
             }
+            Node::Calendar { function, value } => {
+                write!(f, "{function}({})", self.child(value))
+            }
             Node::DatePart { part, value } => {
                 write!(f, "date_part({}, {})", part.name(), self.child(value))
+            }
+            Node::PerCombination { inputs, function } => {
+                f.write_str("per combination of ")?;
+                for (i, e) in inputs.iter().enumerate() {
+                    write!(f, "{}{}", if i > 0 { ", " } else { "" }, self.child(e))?;
+                }
+                write!(f, ": {function}")
             }
             Node::PerDistinct { column, function } => {
                 write!(f, "per distinct {}: {function}", self.column(*column))

@@ -4,9 +4,11 @@
 //! turns it into CUDA C++. Types are logical Arrow types: how wide a value is on the device is
 //! decided at code generation, from the ranges of the resident columns.
 
+mod calendar;
 mod display;
 mod math;
 
+pub use calendar::{Calendar, DatePart, Span};
 pub use display::Named;
 pub use math::MathFunction;
 
@@ -76,11 +78,18 @@ pub enum Node {
     },
     /// The first argument that is not NULL.
     Coalesce(Vec<Expr>),
-    /// A calendar field of a date or timestamp, as `date_part` returns it (Int32).
+    /// A calendar field of a date, time or timestamp, as `date_part` returns it.
     DatePart {
         /// Which field.
         part: DatePart,
-        /// Date32, Date64 or a timestamp without time zone.
+        /// A date, a time, or a timestamp without time zone.
+        value: Box<Expr>,
+    },
+    /// A date, time or timestamp moved to another one of its type.
+    Calendar {
+        /// How it is moved.
+        function: Calendar,
+        /// Date32, a time, or a timestamp.
         value: Box<Expr>,
     },
     /// A function of floats; every operand is a Float64 as the result is.
@@ -97,6 +106,14 @@ pub enum Node {
         /// Column of the pipeline's scope; a string column.
         column: usize,
         /// The expression, with the string column as its column 0.
+        function: Arc<dyn PhysicalExpr>,
+    },
+    /// Any deterministic expression over values of which there are few, evaluated by DataFusion once per combination of
+    /// them and looked up on the device: strings in dictionaries, Booleans, integers and dates of a small range.
+    PerCombination {
+        /// The values.
+        inputs: Vec<Expr>,
+        /// The expression, with input `i` as its column `i`.
         function: Arc<dyn PhysicalExpr>,
     },
 }
@@ -140,33 +157,14 @@ pub enum BinaryOp {
     BitOr,
     /// Bitwise exclusive or.
     BitXor,
-    /// `>>` by a constant below the type's width; copies the sign.
+    /// `>>` by a number of bits modulo the type's width; copies the sign.
     ShiftRight,
-}
-
-/// Calendar fields.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DatePart {
-    /// Year, e.g. 1995.
-    Year,
-    /// Quarter 1–4.
-    Quarter,
-    /// Month 1–12.
-    Month,
-    /// Day of the month 1–31.
-    Day,
-    /// Day of the week, Sunday = 0.
-    DayOfWeek,
-    /// Day of the year 1–366.
-    DayOfYear,
-    /// ISO week 1–53.
-    Week,
-    /// Hour 0–23.
-    Hour,
-    /// Minute 0–59.
-    Minute,
-    /// Second 0–59.
-    Second,
+    /// `<<` by a number of bits modulo the type's width.
+    ShiftLeft,
+    /// Equal as CASE with a base expression, NULLIF and IN see it: as `=`, but the two zeros of floats differ.
+    TotalEq,
+    /// `<` in the total order of floats, where the zeros differ; for everything else as `<`.
+    TotalLt,
 }
 
 impl Expr {
@@ -203,6 +201,7 @@ impl Expr {
             | Node::IsNotNull(e)
             | Node::Cast { value: e, .. }
             | Node::InList { value: e, .. }
+            | Node::Calendar { value: e, .. }
             | Node::DatePart { value: e, .. } => e.for_each_column(visit),
             Node::Case {
                 branches,
@@ -217,6 +216,7 @@ impl Expr {
                 }
             }
             Node::Coalesce(list)
+            | Node::PerCombination { inputs: list, .. }
             | Node::Math {
                 arguments: list, ..
             } => list.iter().for_each(|e| e.for_each_column(visit)),

@@ -193,11 +193,15 @@ pub(super) fn operators(expr: &Expr) -> f64 {
     match &expr.node {
         Node::Column(_) | Node::Literal(_) => 0.0,
         Node::PerDistinct { .. } => STRING_NS,
+        Node::PerCombination { inputs, .. } => {
+            STRING_NS + inputs.iter().map(operators).sum::<f64>()
+        }
         Node::Not(e)
         | Node::Negate(e)
         | Node::Cast { value: e, .. }
         | Node::IsNull(e)
         | Node::IsNotNull(e)
+        | Node::Calendar { value: e, .. }
         | Node::DatePart { value: e, .. } => OPERATOR_NS + operators(e),
         Node::InList { value, list, .. } => {
             let known = list.iter().filter(|v: &&ScalarValue| !v.is_null()).count();

@@ -48,6 +48,10 @@ declare::settings! {
     /// CPU or ends in an error.
     spill_directory: String as Text = String::new(), session;
 
+    /// How many kernels are compiled at once at most, by as many helper processes; 0 means as many as there are cores.
+    /// One number for all sessions of a program: the last one set.
+    compile_processes: usize as Count = 0, session;
+
     /// When true, a query of which any part would fall back to the CPU is an error; warpline.min_rows does not apply
     /// then.
     require_gpu: bool as Flag = false, query;

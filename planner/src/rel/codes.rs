@@ -82,7 +82,7 @@ pub fn coded(rel: &RelRef, hopeful: bool) -> Coded {
                 column(&[input], key.column, Use::Order, &mut found);
             }
             for added in &window.columns {
-                if let WindowColumn::Running(_, of) = added {
+                if let WindowColumn::Running(_, of) | WindowColumn::Extreme(_, of, _) = added {
                     column(&[input], *of, Use::Codes, &mut found);
                 }
             }
@@ -127,6 +127,7 @@ fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
         | Node::Negate(e)
         | Node::Cast { value: e, .. }
         | Node::InList { value: e, .. }
+        | Node::Calendar { value: e, .. }
         | Node::DatePart { value: e, .. } => operand(inputs, e, found),
         Node::Case {
             branches,
@@ -141,6 +142,7 @@ fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
             }
         }
         Node::Coalesce(list)
+        | Node::PerCombination { inputs: list, .. }
         | Node::Math {
             arguments: list, ..
         } => list.iter().for_each(|e| operand(inputs, e, found)),

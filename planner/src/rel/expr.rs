@@ -12,7 +12,7 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use crate::reason::{Reason, refuse};
-use crate::translate::MAX_NODES;
+use crate::translate::{MAX_NODES, is_string};
 
 /// `expr` with every column `i` replaced by `with[i]`.
 ///
@@ -234,12 +234,26 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
             },
         ) => part == other_part && same(value, other),
         (
+            Node::Calendar { function, value },
+            Node::Calendar {
+                function: other_function,
+                value: other,
+            },
+        ) => function == other_function && same(value, other),
+        (
             Node::PerDistinct { column, function },
             Node::PerDistinct {
                 column: other,
                 function: other_function,
             },
         ) => column == other && function == other_function,
+        (
+            Node::PerCombination { inputs, function },
+            Node::PerCombination {
+                inputs: others,
+                function: other_function,
+            },
+        ) => function == other_function && both(inputs, others),
         _ => false,
     }
 }
@@ -258,6 +272,7 @@ fn for_each_child(expr: &mut Expr, visit: &mut impl FnMut(&mut Expr)) {
         | Node::IsNotNull(e)
         | Node::Cast { value: e, .. }
         | Node::InList { value: e, .. }
+        | Node::Calendar { value: e, .. }
         | Node::DatePart { value: e, .. } => visit(e),
         Node::Case {
             branches,
@@ -272,6 +287,7 @@ fn for_each_child(expr: &mut Expr, visit: &mut impl FnMut(&mut Expr)) {
             }
         }
         Node::Coalesce(list)
+        | Node::PerCombination { inputs: list, .. }
         | Node::Math {
             arguments: list, ..
         } => list.iter_mut().for_each(visit),
@@ -289,6 +305,7 @@ pub fn children(expr: &Expr) -> Vec<&Expr> {
         | Node::IsNotNull(e)
         | Node::Cast { value: e, .. }
         | Node::InList { value: e, .. }
+        | Node::Calendar { value: e, .. }
         | Node::DatePart { value: e, .. } => vec![e],
         Node::Case {
             branches,
@@ -298,6 +315,7 @@ pub fn children(expr: &Expr) -> Vec<&Expr> {
             both.chain(otherwise.as_deref()).collect()
         }
         Node::Coalesce(list)
+        | Node::PerCombination { inputs: list, .. }
         | Node::Math {
             arguments: list, ..
         } => list.iter().collect(),
@@ -375,6 +393,13 @@ fn compose(inner: Expr, function: &Arc<dyn PhysicalExpr>, outer: &Expr) -> Resul
             Ok(result(Node::Case {
                 branches,
                 otherwise,
+            }))
+        }
+        _ if is_string(&inner.data_type) => {
+            let function = Arc::clone(function);
+            Ok(result(Node::PerCombination {
+                inputs: vec![inner.clone()],
+                function,
             }))
         }
         _ => refuse("a string function over a computed string runs on the CPU"),

@@ -7,6 +7,7 @@
 
 pub mod anti_joins;
 pub mod codes;
+pub mod combinations;
 pub mod convert;
 pub mod display;
 pub mod expr;

@@ -15,8 +15,9 @@ use std::collections::HashMap;
 use std::slice::SliceIndex;
 use std::sync::Arc;
 
+use arrow::datatypes::{DataType, TimeUnit};
 use warpline_gpu::column::ColumnStatistics;
-use warpline_gpu::expr::{DatePart, Expr, Node};
+use warpline_gpu::expr::{Calendar, DatePart, Expr, Node, Span};
 use warpline_gpu::pipeline::AggregateFunction;
 
 use crate::choose::zipf;
@@ -493,16 +494,36 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
             let of = of_expr(value, input);
             let days = of.range.map_or(f64::INFINITY, |(low, high)| high - low);
             let distinct = match part {
-                DatePart::Year => (days / 365.0).ceil() + 1.0,
+                DatePart::Year | DatePart::IsoYear => (days / 365.0).ceil() + 1.0,
                 DatePart::Quarter => 4.0,
                 DatePart::Month | DatePart::Hour => 24.0,
-                DatePart::Day | DatePart::DayOfWeek => 31.0,
+                DatePart::Day | DatePart::DayOfWeek | DatePart::IsoDayOfWeek => 31.0,
                 DatePart::DayOfYear => 366.0,
                 DatePart::Week => 53.0,
                 DatePart::Minute | DatePart::Second => 60.0,
+                DatePart::Millisecond
+                | DatePart::Microsecond
+                | DatePart::Nanosecond
+                | DatePart::Epoch => of.distinct,
             };
             ColumnEstimate {
                 distinct: distinct.min(of.distinct),
+                range: None,
+                nulls: of.nulls,
+                mean: None,
+                skew: 0.0,
+            }
+        }
+        Node::Calendar { function, value } => {
+            let of = of_expr(value, input);
+            let ticks = of.range.map_or(f64::INFINITY, |(low, high)| high - low);
+            let span = match function {
+                Calendar::Shift { .. } => 1.0,
+                Calendar::Bin { stride, .. } => *stride as f64,
+                Calendar::Truncate(span) => days(*span) * ticks_a_day(&expr.data_type),
+            };
+            ColumnEstimate {
+                distinct: ((ticks / span).ceil() + 1.0).min(of.distinct),
                 range: None,
                 nulls: of.nulls,
                 mean: None,
@@ -515,13 +536,34 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 .filter_map(|i| input.columns.get(i).copied())
                 .collect();
             let most = combinations(&parts, input.rows);
-            let boolean = expr.data_type == arrow::datatypes::DataType::Boolean;
+            let boolean = expr.data_type == DataType::Boolean;
             ColumnEstimate {
                 distinct: if boolean { most.min(2.0) } else { most },
                 ..unknown
             }
         }
     }
+}
+
+/// Days of a span, about.
+fn days(span: Span) -> f64 {
+    match span {
+        Span::Week => 7.0,
+        Span::Month => 30.0,
+        Span::Quarter => 91.0,
+        Span::Year => 365.0,
+    }
+}
+
+/// Ticks of a day of a timestamp.
+fn ticks_a_day(data_type: &DataType) -> f64 {
+    let second = match data_type {
+        DataType::Timestamp(TimeUnit::Second, _) => 1.0,
+        DataType::Timestamp(TimeUnit::Millisecond, _) => 1e3,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 1e6,
+        _ => 1e9,
+    };
+    86_400.0 * second
 }
 
 /// Distinct combinations of values in `rows` rows.

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::expressions::{BinaryExpr, NegativeExpr};
-use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
-use super::{Scope, boxed, is_decimal};
+use super::{Scope, boxed, calendar, is_decimal};
 use crate::reason::{Reason, refuse};
 
 pub(super) fn binary(
@@ -16,6 +15,9 @@ pub(super) fn binary(
     data_type: &DataType,
     scope: &mut Scope<'_>,
 ) -> Result<Node, Reason> {
+    if let Some(node) = calendar::arithmetic(expr, data_type, scope)? {
+        return Ok(node);
+    }
     let Some(op) = operator(*expr.op()) else {
         return refuse(format!(
             "the operator {} runs on the CPU outside string expressions",
@@ -43,25 +45,10 @@ pub(super) fn binary(
                 right.data_type
             ));
         }
-        if op == BinaryOp::ShiftRight && !shifts_within(&right, data_type) {
-            return refuse("a shift by what is not a constant below the width runs on the CPU");
-        }
     } else if !matches!(op, BinaryOp::And | BinaryOp::Or) {
         check_comparison(&left, &right)?;
     }
     Ok(Node::Binary { op, left, right })
-}
-
-/// Is it a constant number of bits that a value of the type has?
-fn shifts_within(bits: &Expr, data_type: &DataType) -> bool {
-    let Node::Literal(value) = &bits.node else {
-        return false;
-    };
-    let width = data_type.primitive_width().unwrap_or(0) as i64 * 8;
-    match value.cast_to(&DataType::Int64) {
-        Ok(ScalarValue::Int64(Some(bits))) => (0..width).contains(&bits),
-        _ => false,
-    }
 }
 
 pub(super) fn negate(expr: &NegativeExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
@@ -81,9 +68,16 @@ pub(super) fn op_may_fault(op: BinaryOp, data_type: &DataType) -> bool {
         BinaryOp::Divide | BinaryOp::Modulo => {
             !matches!(data_type, DataType::Float32 | DataType::Float64)
         }
-        BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply => is_decimal(data_type),
+        BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply => {
+            is_decimal(data_type) || is_time(data_type)
+        }
         _ => false,
     }
+}
+
+/// Timestamps and durations, whose sums and differences are checked for overflow.
+fn is_time(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(..) | DataType::Duration(_))
 }
 
 fn operator(op: Operator) -> Option<BinaryOp> {
@@ -107,6 +101,7 @@ fn operator(op: Operator) -> Option<BinaryOp> {
         Operator::BitwiseOr => BinaryOp::BitOr,
         Operator::BitwiseXor => BinaryOp::BitXor,
         Operator::BitwiseShiftRight => BinaryOp::ShiftRight,
+        Operator::BitwiseShiftLeft => BinaryOp::ShiftLeft,
         _ => return None,
     })
 }
@@ -119,11 +114,15 @@ fn is_arithmetic(op: BinaryOp) -> bool {
 fn is_bitwise(op: BinaryOp) -> bool {
     matches!(
         op,
-        BinaryOp::BitAnd | BinaryOp::BitOr | BinaryOp::BitXor | BinaryOp::ShiftRight
+        BinaryOp::BitAnd
+            | BinaryOp::BitOr
+            | BinaryOp::BitXor
+            | BinaryOp::ShiftLeft
+            | BinaryOp::ShiftRight
     )
 }
 
-/// Numbers of one kind; dates, times and intervals are added on the CPU.
+/// Numbers of one kind, and durations with timestamps; intervals are not numbers.
 fn check_arithmetic(
     op: BinaryOp,
     left: &Expr,
@@ -134,8 +133,13 @@ fn check_arithmetic(
     let same = l == r && r == data_type;
     let integers = same && data_type.is_integer();
     let floats = same && matches!(data_type, DataType::Float32 | DataType::Float64);
-    if floats && op == BinaryOp::Modulo {
-        return refuse("the remainder of floats runs on the CPU");
+    let durations = match (l, r) {
+        (DataType::Timestamp(a, _), DataType::Duration(b)) => a == b && l == data_type,
+        (DataType::Duration(_), DataType::Duration(_)) => same,
+        _ => false,
+    };
+    if durations && matches!(op, BinaryOp::Add | BinaryOp::Subtract) {
+        return Ok(());
     }
     if integers || floats || (same_decimal_width(l, r) && same_decimal_width(l, data_type)) {
         return Ok(());

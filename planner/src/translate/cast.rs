@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::physical_expr::PhysicalExpr;
-use warpline_gpu::expr::Node;
+use warpline_gpu::expr::{Expr, Node};
 
-use super::{Scope, boxed, is_decimal};
+use super::{Scope, is_decimal, node};
 use crate::reason::{Reason, refuse};
 
 pub(super) fn cast(
@@ -15,14 +15,37 @@ pub(super) fn cast(
     safe: bool,
     scope: &mut Scope<'_>,
 ) -> Result<Node, Reason> {
-    let value = boxed(operand, scope)?;
-    if supported(&value.data_type, to) {
-        return Ok(Node::Cast { value, safe });
+    converted(node(operand, scope)?, to, safe).map(|value| value.node)
+}
+
+/// `value` as one of the type `to`.
+pub(super) fn converted(value: Expr, to: &DataType, safe: bool) -> Result<Expr, Reason> {
+    let from = value.data_type.clone();
+    let step = |value: Expr, to: &DataType| {
+        let nullable = value.nullable || safe;
+        let value = Box::new(value);
+        Expr {
+            node: Node::Cast { value, safe },
+            data_type: to.clone(),
+            nullable,
+        }
+    };
+    if supported(&from, to) {
+        return Ok(step(value, to));
     }
-    refuse(format!(
-        "CAST from {} to {to} runs on the CPU",
-        value.data_type
-    ))
+    // Arrow takes the ticks of times for numbers of 64 bits, or of 32.
+    let number = |t: &DataType| t.is_integer() || t.is_floating() || is_decimal(t);
+    let between = match (&from, to) {
+        (DataType::Timestamp(..) | DataType::Duration(_), to) if number(to) => DataType::Int64,
+        (from, DataType::Timestamp(..) | DataType::Duration(_)) if number(from) => DataType::Int64,
+        (DataType::Int64, DataType::Date32) => DataType::Int32,
+        (DataType::Time32(_), DataType::Int64) => DataType::Int32,
+        _ => DataType::Null,
+    };
+    if supported(&from, &between) && supported(&between, to) {
+        return Ok(step(step(value, &between), to));
+    }
+    refuse(format!("CAST from {from} to {to} runs on the CPU"))
 }
 
 fn supported(from: &DataType, to: &DataType) -> bool {
@@ -40,10 +63,20 @@ fn supported(from: &DataType, to: &DataType) -> bool {
         || (*from == Boolean && to.is_integer())
         || (from.is_integer() && *to == Boolean)
         || (calendar(from) && calendar(to))
-        || matches!(
-            (from, to),
-            (Date32, Int32 | Int64) | (Int32, Date32) | (Date64 | Timestamp(_, None), Int64)
-        )
+        || is_same_ticks(from, to)
+}
+
+/// Is one the number of ticks that the other stands for?
+fn is_same_ticks(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    matches!(
+        (from, to),
+        (Date32, Int32 | Int64)
+            | (Int32, Date32 | Time32(_))
+            | (Time32(_), Int32)
+            | (Date64 | Time64(_) | Timestamp(..) | Duration(_), Int64)
+            | (Int64, Date64 | Time64(_) | Timestamp(..) | Duration(_))
+    )
 }
 
 /// True when a value of `from` may have no equal in `to`.
@@ -58,5 +91,5 @@ pub(super) fn may_fault(from: &DataType, to: &DataType) -> bool {
         && (from.is_signed_integer() == to.is_signed_integer() || to.is_signed_integer())
         && bits(from) <= bits(to)
         && (from.is_signed_integer() == to.is_signed_integer() || bits(from) < bits(to));
-    !widens && !matches!((from, to), (Date32, Int32 | Int64) | (Int32, Date32))
+    !widens && !is_same_ticks(from, to)
 }

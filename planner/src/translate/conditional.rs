@@ -6,6 +6,7 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::{Scope, boxed, is_string, node};
 use crate::reason::{Reason, refuse};
+use crate::rel::expr::binary;
 
 /// Searched CASE; a CASE with a base expression compares the base with each WHEN.
 pub(super) fn case(
@@ -43,26 +44,16 @@ pub(super) fn equals(a: Expr, b: Expr) -> Result<Expr, Reason> {
         ));
     }
     let nullable = a.nullable || b.nullable;
-    if matches!(a.data_type, DataType::Float32 | DataType::Float64) {
-        // DataFusion tells the two zeros apart here, as IN does and the operator = does not.
-        let Node::Literal(constant) = b.node else {
-            return refuse("CASE and NULLIF that compare two float expressions run on the CPU");
-        };
-        return Ok(Expr {
-            nullable,
-            data_type: DataType::Boolean,
-            node: Node::InList {
-                value: Box::new(a),
-                list: vec![constant],
-                negated: false,
-            },
-        });
-    }
+    let floats = a.data_type.is_floating();
     Ok(Expr {
         nullable,
         data_type: DataType::Boolean,
         node: Node::Binary {
-            op: BinaryOp::Eq,
+            // DataFusion tells the two zeros apart here, as IN does and the operator = does not.
+            op: match floats {
+                true => BinaryOp::TotalEq,
+                false => BinaryOp::Eq,
+            },
             left: Box::new(a),
             right: Box::new(b),
         },
@@ -82,8 +73,8 @@ pub(super) fn branch(value: Expr, data_type: &DataType) -> Result<Expr, Reason> 
 
 pub(super) fn in_list(expr: &InListExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
     let value = boxed(expr.expr(), scope)?;
-    if is_string(&value.data_type) {
-        return refuse("IN over more than one string column runs on the CPU");
+    if is_string(&value.data_type) || expr.list().iter().any(|item| !item.is::<Literal>()) {
+        return any_equals(*value, expr, scope);
     }
     let mut list = Vec::with_capacity(expr.list().len());
     for item in expr.list() {
@@ -104,5 +95,35 @@ pub(super) fn in_list(expr: &InListExpr, scope: &mut Scope<'_>) -> Result<Node, 
         value,
         list,
         negated: expr.negated(),
+    })
+}
+
+/// Most values of a list that are compared one by one.
+const MOST_COMPARED: usize = 16;
+
+/// IN as comparisons with each of the list, which knows NULL as OR does.
+fn any_equals(value: Expr, expr: &InListExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
+    let items = expr.list();
+    if items.len() > MOST_COMPARED {
+        return refuse("IN with a long list that is not constant runs on the CPU");
+    }
+    let mut found: Option<Expr> = None;
+    for item in items {
+        let item = node(item, scope)?;
+        if is_string(&value.data_type) && item.data_type == DataType::Null {
+            return refuse("IN of strings with NULL runs on the CPU");
+        }
+        let equal = equals(value.clone(), item)?;
+        found = Some(match found {
+            None => equal,
+            Some(others) => binary(BinaryOp::Or, others, equal, DataType::Boolean),
+        });
+    }
+    let Some(found) = found else {
+        return refuse("IN with an empty list runs on the CPU");
+    };
+    Ok(match expr.negated() {
+        true => Node::Not(Box::new(found)),
+        false => found.node,
     })
 }

@@ -1,17 +1,18 @@
-//! Scalar functions that kernels compute: calendar fields, COALESCE and NULLIF.
+//! Scalar functions that kernels compute.
 
 use arrow::datatypes::DataType;
 use datafusion::functions::core::coalesce::CoalesceFunc;
+use datafusion::functions::core::greatest::GreatestFunc;
+use datafusion::functions::core::least::LeastFunc;
 use datafusion::functions::core::nullif::NullIfFunc;
-use datafusion::functions::datetime::date_part::DatePartFunc;
 use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::expressions::Literal;
 use datafusion::scalar::ScalarValue;
-use warpline_gpu::expr::{DatePart, Expr, Node};
+use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::conditional::{branch, equals};
-use super::{Scope, boxed, is_string, math, node};
+use super::{Scope, calendar, is_string, math, node};
 use crate::reason::{Reason, refuse};
+use crate::rel::expr::{binary, case};
 
 pub(super) fn scalar_function(
     expr: &ScalarFunctionExpr,
@@ -19,8 +20,8 @@ pub(super) fn scalar_function(
     scope: &mut Scope<'_>,
 ) -> Result<Node, Reason> {
     let function = expr.fun().inner();
-    if function.is::<DatePartFunc>() {
-        return date_part(expr, data_type, scope);
+    if let Some(node) = calendar::function(expr, data_type, scope)? {
+        return Ok(node);
     }
     if function.is::<CoalesceFunc>() {
         let list = expr
@@ -40,6 +41,9 @@ pub(super) fn scalar_function(
             otherwise: Some(Box::new(value)),
         });
     }
+    if function.is::<GreatestFunc>() || function.is::<LeastFunc>() {
+        return extreme(expr, data_type, function.is::<GreatestFunc>(), scope);
+    }
     if let Some(node) = math::function(expr, data_type, scope)? {
         return Ok(node);
     }
@@ -52,50 +56,48 @@ pub(super) fn scalar_function(
     refuse(format!("the function {} runs on the CPU", expr.name()))
 }
 
-fn date_part(
+/// The greatest or least argument that is not NULL, floats in their total order.
+fn extreme(
     expr: &ScalarFunctionExpr,
     data_type: &DataType,
+    greatest: bool,
     scope: &mut Scope<'_>,
 ) -> Result<Node, Reason> {
-    let [part, value] = expr.args() else {
-        return refuse("date_part without two arguments");
-    };
-    let name = part
-        .downcast_ref::<Literal>()
-        .and_then(|l| l.value().try_as_str().flatten());
-    let Some(name) = name else {
-        return refuse("date_part of a field that is not constant");
-    };
-    let Some(part) = field(name).filter(|_| *data_type == DataType::Int32) else {
-        return refuse(format!("date_part('{name}') runs on the CPU"));
-    };
-    let value = boxed(value, scope)?;
-    if !matches!(
-        value.data_type,
-        DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None)
-    ) {
-        return refuse(format!("date_part of {} runs on the CPU", value.data_type));
+    let mut best: Option<Expr> = None;
+    for argument in expr.args() {
+        let next = branch(node(argument, scope)?, data_type)?;
+        best = Some(match best {
+            None => next,
+            Some(best) => {
+                let (less, more) = match greatest {
+                    true => (&best, &next),
+                    false => (&next, &best),
+                };
+                let better = binary(
+                    BinaryOp::TotalLt,
+                    less.clone(),
+                    more.clone(),
+                    DataType::Boolean,
+                );
+                // Not better, or one of the two is NULL.
+                let known = Expr {
+                    nullable: best.nullable && next.nullable,
+                    data_type: data_type.clone(),
+                    node: Node::Coalesce(vec![best, next.clone()]),
+                };
+                Expr {
+                    nullable: known.nullable,
+                    ..case(better, next, known)
+                }
+            }
+        });
     }
-    Ok(Node::DatePart { part, value })
-}
-
-/// DataFusion's names of calendar fields: Arrow's interval units with their synonyms, then Postgres' own.
-fn field(name: &str) -> Option<DatePart> {
-    let unquoted = name
-        .strip_prefix(['\'', '"'])
-        .and_then(|rest| rest.strip_suffix(['\'', '"']))
-        .unwrap_or(name);
-    Some(match unquoted.to_lowercase().as_str() {
-        "y" | "yr" | "yrs" | "year" | "years" => DatePart::Year,
-        "mon" | "mons" | "month" | "months" => DatePart::Month,
-        "w" | "week" | "weeks" => DatePart::Week,
-        "d" | "day" | "days" => DatePart::Day,
-        "h" | "hr" | "hrs" | "hour" | "hours" => DatePart::Hour,
-        "m" | "min" | "mins" | "minute" | "minutes" => DatePart::Minute,
-        "s" | "sec" | "secs" | "second" | "seconds" => DatePart::Second,
-        "qtr" | "quarter" => DatePart::Quarter,
-        "doy" => DatePart::DayOfYear,
-        "dow" => DatePart::DayOfWeek,
-        _ => return None,
-    })
+    match best {
+        // Every argument is repeated in the comparisons after it.
+        Some(best) if expr.args().len() <= 6 => Ok(best.node),
+        _ => refuse(format!(
+            "{} of so many arguments runs on the CPU",
+            expr.name()
+        )),
+    }
 }

@@ -12,7 +12,7 @@ use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node};
 
 use super::{Scope, is_decimal, node};
 use crate::reason::{Reason, refuse};
-use crate::rel::expr::{binary, cast};
+use crate::rel::expr::{binary, case, cast};
 
 /// The device's form of a call; `None` for what is no function of numbers.
 pub(super) fn function(
@@ -23,6 +23,9 @@ pub(super) fn function(
     if is(expr, &math::log()) {
         return logarithm(expr, scope).map(Some);
     }
+    if is(expr, &math::isnan()) || is(expr, &math::iszero()) {
+        return is_special(expr, scope).map(Some);
+    }
     let named = MathFunction::ALL.into_iter();
     let mut named = named.filter(|function| function.name() == expr.fun().name());
     let Some(function) = named
@@ -32,7 +35,15 @@ pub(super) fn function(
         return Ok(None);
     };
     match function {
-        MathFunction::Abs if *data_type != DataType::Float64 => absolute(expr, data_type, scope),
+        MathFunction::Abs if !data_type.is_floating() => absolute(expr, data_type, scope),
+        MathFunction::Ceil | MathFunction::Floor if is_decimal(data_type) => {
+            whole(function, expr, data_type, scope)
+        }
+        MathFunction::Abs | MathFunction::Ceil | MathFunction::Floor | MathFunction::Signum
+            if *data_type == DataType::Float32 =>
+        {
+            narrow(function, expr.args(), scope)
+        }
         MathFunction::Round | MathFunction::Trunc => rounded(function, expr, data_type, scope),
         _ => floats(function, expr.args(), scope),
     }
@@ -106,7 +117,64 @@ fn floats(
     })
 }
 
-/// abs of decimals and of integers without a sign.
+/// A call over Float32 whose value in Float64 is one of Float32 as well.
+fn narrow(
+    function: MathFunction,
+    arguments: &[Arc<dyn PhysicalExpr>],
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let [argument] = arguments else {
+        return refuse(format!("{} without one argument", function.name()));
+    };
+    let value = cast(node(argument, scope)?, DataType::Float64);
+    let wide = Expr {
+        nullable: value.nullable,
+        data_type: DataType::Float64,
+        node: Node::Math {
+            function,
+            arguments: vec![value],
+        },
+    };
+    Ok(cast(wide, DataType::Float32).node)
+}
+
+/// isnan and iszero.
+fn is_special(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
+    let [argument] = expr.args() else {
+        return refuse(format!("{} without one argument", expr.name()));
+    };
+    let value = node(argument, scope)?;
+    let data_type = value.data_type.clone();
+    let numbers = data_type.is_integer() || is_decimal(&data_type);
+    if !numbers && !data_type.is_floating() {
+        return refuse(format!("{} of {data_type} runs on the CPU", expr.name()));
+    }
+    if is(expr, &math::iszero()) {
+        let zero = Expr::literal(ScalarValue::new_zero(&data_type)?);
+        return Ok(binary(BinaryOp::Eq, value, zero, DataType::Boolean).node);
+    }
+    if numbers {
+        // False, or NULL.
+        return Ok(binary(BinaryOp::NotEq, value.clone(), value, DataType::Boolean).node);
+    }
+    // What stands for NaN is one and zero at once only where there is one.
+    let value = cast(value, DataType::Float64);
+    let stands = |number: f64| {
+        let number = Expr::literal(ScalarValue::Float64(Some(number)));
+        let replaced = Expr {
+            nullable: value.nullable,
+            data_type: DataType::Float64,
+            node: Node::Math {
+                function: MathFunction::Nanvl,
+                arguments: vec![value.clone(), number.clone()],
+            },
+        };
+        binary(BinaryOp::Eq, replaced, number, DataType::Boolean)
+    };
+    Ok(binary(BinaryOp::And, stands(1.0), stands(0.0), DataType::Boolean).node)
+}
+
+/// abs of decimals and integers.
 fn absolute(
     expr: &ScalarFunctionExpr,
     data_type: &DataType,
@@ -116,24 +184,77 @@ fn absolute(
         return refuse("abs without one argument");
     };
     let value = node(argument, scope)?;
-    // Negation wraps around where abs of the least integer has to fail.
-    let signed = is_decimal(data_type);
-    if value.data_type != *data_type || !(signed || data_type.is_unsigned_integer()) {
-        return refuse(format!("abs of {data_type} runs on the CPU"));
+    if value.data_type != *data_type {
+        return refuse(format!("abs of {} runs on the CPU", value.data_type));
     }
-    if !signed {
+    if data_type.is_unsigned_integer() {
         return Ok(value.node);
     }
     let zero = Expr::literal(ScalarValue::new_zero(data_type)?);
     let negative = binary(BinaryOp::Lt, value.clone(), zero, DataType::Boolean);
-    let negated = Expr {
+    let negated = |value: Expr| Expr {
         node: Node::Negate(Box::new(value.clone())),
-        ..value.clone()
+        ..value
+    };
+    // Negation wraps around where abs of the least integer has to fail: the cast back does.
+    let positive = match data_type {
+        DataType::Int8 | DataType::Int16 | DataType::Int32 => cast(
+            negated(cast(value.clone(), DataType::Int64)),
+            data_type.clone(),
+        ),
+        DataType::Int64 => {
+            let wide = cast(value.clone(), DataType::Decimal128(20, 0));
+            cast(negated(wide), DataType::Int64)
+        }
+        decimal if is_decimal(decimal) => negated(value.clone()),
+        _ => return refuse(format!("abs of {data_type} runs on the CPU")),
     };
     Ok(Node::Case {
-        branches: vec![(negative, negated)],
+        branches: vec![(negative, positive)],
         otherwise: Some(Box::new(value)),
     })
+}
+
+/// ceil and floor of decimals, which keep their type.
+fn whole(
+    function: MathFunction,
+    expr: &ScalarFunctionExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let name = function.name();
+    let reason = || Reason::new(format!("{name} of {data_type} runs on the CPU"));
+    let [argument] = expr.args() else {
+        return Err(reason());
+    };
+    let value = node(argument, scope)?;
+    let DataType::Decimal128(precision, scale) = *data_type else {
+        return Err(reason());
+    };
+    if value.data_type != *data_type {
+        return Err(reason());
+    }
+    if scale <= 0 {
+        return Ok(value.node);
+    }
+    // In a type of more digits, so that the cast back finds what has too many.
+    let wide = DataType::Decimal128(38, scale);
+    let one = u32::try_from(scale)
+        .ok()
+        .and_then(|s| 10i128.checked_pow(s));
+    let (Some(one), true) = (one, precision < 38) else {
+        return Err(reason());
+    };
+    let constant = |n: i128| Expr::literal(ScalarValue::Decimal128(Some(n), 38, scale));
+    let rest = binary(BinaryOp::Modulo, value.clone(), constant(one), wide.clone());
+    let towards_zero = binary(BinaryOp::Subtract, value, rest.clone(), wide.clone());
+    let (beyond, op) = match function {
+        MathFunction::Ceil => (BinaryOp::Gt, BinaryOp::Add),
+        _ => (BinaryOp::Lt, BinaryOp::Subtract),
+    };
+    let inexact = binary(beyond, rest, constant(0), DataType::Boolean);
+    let next = binary(op, towards_zero.clone(), constant(one), wide);
+    Ok(cast(case(inexact, next, towards_zero), data_type.clone()).node)
 }
 
 /// round and trunc to a constant number of decimal places.

@@ -72,7 +72,7 @@ fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
 }
 
 /// Types that a lookup table holds.
-fn is_result(data_type: &DataType) -> bool {
+pub(super) fn is_result(data_type: &DataType) -> bool {
     data_type.is_integer()
         || is_decimal(data_type)
         || is_string(data_type)

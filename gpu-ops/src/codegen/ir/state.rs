@@ -31,6 +31,8 @@ pub(in crate::codegen) struct KernelState {
     pub(in crate::codegen) text: bool,
     /// True once a statement calls a function of floats.
     pub(in crate::codegen) math: bool,
+    /// True once a statement calculates with days of the calendar.
+    pub(in crate::codegen) calendar: bool,
     /// String columns referred to by row.
     pub(in crate::codegen) bases: Bases,
     /// Variables that hold the number of the scanned table's row at hand, and the scope column they were read as.

@@ -5,6 +5,7 @@
 //! as a table of one entry a code plus one for NULL; up to 64 booleans travel as two words of
 //! the kernel's arguments.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
@@ -51,7 +52,17 @@ impl Emitter<'_> {
             entries - 1
         };
         let has_null = (0..reachable).any(|i| results.is_null(i));
+        self.looked_up(&results, &entry, has_null)
+    }
 
+    /// What `results` has at `entry`, a C++ variable that is within it; without `has_null` no entry that is NULL is met.
+    pub(in crate::codegen) fn looked_up(
+        &mut self,
+        results: &ArrayRef,
+        entry: &str,
+        has_null: bool,
+    ) -> Result<Value> {
+        let entries = results.len();
         if let Some(values) = results.as_boolean_opt() {
             if entries <= 64 {
                 let mask = |bit: &dyn Fn(usize) -> bool| {
@@ -74,17 +85,17 @@ impl Emitter<'_> {
                 .collect();
             let pointer = self.table("const u8*", bytes);
             let text = self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"));
-            let valid = self.lookup_validity(&results, &entry, has_null);
+            let valid = self.lookup_validity(results, entry, has_null);
             return Ok(Value::boolean(text, valid));
         }
 
-        let valid = self.lookup_validity(&results, &entry, has_null);
+        let valid = self.lookup_validity(results, entry, has_null);
         match results.data_type() {
             DataType::Utf8
             | DataType::LargeUtf8
             | DataType::Utf8View
             | DataType::Dictionary(..) => {
-                let (distinct, codes) = distinct_strings(&results)?;
+                let (distinct, codes) = distinct_strings(results)?;
                 let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
                 let pointer = self.table("const i32*", bytes);
                 let text = self.bind(CType::I32, format!("__ldg({pointer} + {entry})"));
@@ -99,7 +110,7 @@ impl Emitter<'_> {
                 })
             }
             DataType::Float64 | DataType::Float32 => {
-                let as_f64 = arrow::compute::cast(&results, &DataType::Float64)?;
+                let as_f64 = arrow::compute::cast(results, &DataType::Float64)?;
                 let values = as_f64.as_primitive::<arrow::datatypes::Float64Type>();
                 let bytes = values
                     .values()
@@ -125,7 +136,7 @@ impl Emitter<'_> {
                 })
             }
             _ => {
-                let Some(numbers) = integers(&results)? else {
+                let Some(numbers) = integers(results)? else {
                     return unsupported(format!(
                         "a string function returning {}",
                         results.data_type()
@@ -298,15 +309,28 @@ fn evaluate_part(
         arrow::compute::cast(&input, data_type)?
     };
     let schema = Schema::new(vec![Field::new("value", data_type.clone(), true)]);
-    let rows = input.len();
-    let batch = RecordBatch::try_new(Arc::new(schema), vec![input])?;
+    evaluate_batch(
+        function,
+        &RecordBatch::try_new(Arc::new(schema), vec![input])?,
+    )
+}
+
+/// The expression over the rows of a batch; strings are not in dictionaries.
+pub(super) fn evaluate_batch(
+    function: &Arc<dyn PhysicalExpr>,
+    batch: &RecordBatch,
+) -> Result<ArrayRef> {
+    let rows = batch.num_rows();
     // A value that fails may belong to rows that a filter removes: the CPU knows, as it sees only the others.
-    let results = function.evaluate(&batch).map_err(|error| {
+    let fails = |why: &str| {
         GpuError::Unsupported(format!(
-            "{function} fails for one of the column's values ({})",
-            error.strip_backtrace()
+            "{function} fails for one of the column's values ({why})"
         ))
-    })?;
+    };
+    // So may a panic.
+    let results = catch_unwind(AssertUnwindSafe(|| function.evaluate(batch)));
+    let results = results.map_err(|_| fails("it panicked"))?;
+    let results = results.map_err(|error| fails(&error.strip_backtrace()))?;
     let results = results.into_array(rows)?;
     Ok(match results.data_type() {
         // Parts of one result have one dictionary after this.

@@ -91,12 +91,14 @@ impl Emitter<'_> {
         if let (Some(from_day), Some(to_day)) = (ticks_per_day(from), ticks_per_day(to)) {
             return self.calendar(value, from_day, to_day, from, to);
         }
-        let same_ticks = matches!(
-            (from, to),
-            (DataType::Date32, DataType::Int32 | DataType::Int64)
-                | (DataType::Int32, DataType::Date32)
-                | (DataType::Date64 | DataType::Timestamp(..), DataType::Int64)
-        );
+        let is_time = |t: &DataType| {
+            use DataType::*;
+            matches!(
+                t,
+                Date32 | Date64 | Time32(_) | Time64(_) | Timestamp(..) | Duration(_)
+            )
+        };
+        let same_ticks = from.is_integer() && is_time(to) || is_time(from) && to.is_integer();
         if same_ticks || (from.is_integer() && to.is_integer()) {
             let bounds = self.bounds(to)?;
             return self.bounded(value, bounds, safe);

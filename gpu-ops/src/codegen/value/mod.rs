@@ -1,7 +1,9 @@
 //! Scalar expressions as C++ statements.
 
+mod bits;
 pub(in crate::codegen) mod calendar;
 pub(in crate::codegen) mod cast;
+mod civil;
 pub(in crate::codegen) mod columns;
 pub(in crate::codegen) mod filter;
 pub(in crate::codegen) mod math;

@@ -77,7 +77,7 @@ impl Emitter<'_> {
         let (l, r) = (self.emit(left)?, self.emit(right)?);
         match op {
             And | Or => Ok(self.logic(op, &l, &r)),
-            Eq | NotEq | Lt | LtEq | Gt | GtEq => self.comparison(op, &l, &r),
+            Eq | NotEq | Lt | LtEq | Gt | GtEq | TotalEq | TotalLt => self.comparison(op, &l, &r),
             IsDistinctFrom | IsNotDistinctFrom => self.distinct_from(op, &l, &r),
             Add | Subtract | Multiply | Divide | Modulo => {
                 if l.c_type == CType::F32 || l.c_type == CType::F64 {
@@ -111,53 +111,13 @@ impl Emitter<'_> {
                     }
                 }
             }
-            ShiftRight => {
-                self.numbers_only(&l, &r)?;
-                let bits = match u32::try_from(r.range.min) {
-                    Ok(bits @ 0..64) if r.range.max == r.range.min => bits,
-                    _ => return unsupported("a shift by what is not a small constant"),
-                };
-                // No further than the value's own bits, in whichever it is computed.
-                let width = l.c_type.registers() as u32 * 32;
-                let by = bits.min(width - 1);
-                let text = self.bind(l.c_type, format!("{} >> {by}", l.text));
-                Ok(Value {
-                    text,
-                    range: Range::new(l.range.min >> bits, l.range.max >> bits),
-                    valid: self.both_valid(l.valid.as_deref(), r.valid.as_deref()),
-                    ..l
-                })
-            }
-            BitAnd | BitOr | BitXor => {
-                self.numbers_only(&l, &r)?;
-                let symbol = match op {
-                    BitAnd => '&',
-                    BitOr => '|',
-                    _ => '^',
-                };
-                // Sign extension makes bitwise operations right at any width that holds both
-                // operands; the result stays within the operands' type.
-                let range = self.bounds(data_type)?;
-                let c_type = CType::for_range(range).max(l.c_type).max(r.c_type);
-                let text = format!(
-                    "{} {symbol} {}",
-                    self.widen(&l, c_type),
-                    self.widen(&r, c_type)
-                );
-                let text = self.bind(c_type, text);
-                let valid = self.both_valid(l.valid.as_deref(), r.valid.as_deref());
-                Ok(Value {
-                    text,
-                    c_type,
-                    range,
-                    valid,
-                    meaning: Meaning::Number,
-                })
-            }
+            ShiftRight => self.shift_right(&l, &r, data_type),
+            ShiftLeft => self.shift_left(&l, &r, data_type),
+            BitAnd | BitOr | BitXor => self.bitwise(op, &l, &r, data_type),
         }
     }
 
-    fn numbers_only(&self, l: &Value, r: &Value) -> Result<()> {
+    pub(super) fn numbers_only(&self, l: &Value, r: &Value) -> Result<()> {
         let number = |v: &Value| v.c_type.is_integer() && matches!(v.meaning, Meaning::Number);
         if number(l) && number(r) {
             Ok(())
@@ -205,7 +165,9 @@ impl Emitter<'_> {
         data_type: &DataType,
         bounds: Range,
     ) -> Result<Value> {
-        if is_decimal(data_type) {
+        let checked = is_decimal(data_type)
+            || matches!(data_type, DataType::Timestamp(..) | DataType::Duration(_));
+        if checked {
             return self.checked_ring(op, l, r, bounds);
         }
         if let Some(range) = op.range(l.range, r.range).filter(|x| x.within(bounds)) {
@@ -213,18 +175,7 @@ impl Emitter<'_> {
         }
         // Integers wrap at the width of their type: compute modulo 2^64 and cut.
         let text = format!("(u64){} {} (u64){}", l.text, op.symbol(), r.text);
-        let (c_type, text) = match data_type {
-            DataType::Int8 => (CType::I32, format!("(i32)(i8)({text})")),
-            DataType::Int16 => (CType::I32, format!("(i32)(i16)({text})")),
-            DataType::Int32 | DataType::Date32 | DataType::Time32(_) => {
-                (CType::I32, format!("(i32)({text})"))
-            }
-            DataType::UInt8 => (CType::I32, format!("(i32)(u8)({text})")),
-            DataType::UInt16 => (CType::I32, format!("(i32)(u16)({text})")),
-            DataType::UInt32 => (CType::I64, format!("(i64)(u32)({text})")),
-            DataType::UInt64 => (CType::I128, format!("(i128)(u64)({text})")),
-            _ => (CType::I64, format!("(i64)({text})")),
-        };
+        let (c_type, text) = self.cut(data_type, &text);
         let text = self.bind(c_type, text);
         let valid = self.both_valid(l.valid.as_deref(), r.valid.as_deref());
         Ok(Value {
@@ -349,7 +300,7 @@ impl Emitter<'_> {
             BinaryOp::Subtract => format!("{} - {}", l.text, r.text),
             BinaryOp::Multiply => format!("{} * {}", l.text, r.text),
             BinaryOp::Divide => format!("{} / {}", l.text, r.text),
-            _ => return unsupported("the remainder of floats"),
+            _ => format!("fmod({}, {})", l.text, r.text),
         };
         let text = self.bind(l.c_type, text);
         let valid = self.both_valid(l.valid.as_deref(), r.valid.as_deref());
@@ -426,8 +377,8 @@ impl Emitter<'_> {
         Value::boolean(text, valid)
     }
 
-    /// Two values as C++ operands that compare as SQL orders them.
-    fn comparable(&mut self, l: &Value, r: &Value) -> Result<(String, String)> {
+    /// Two values as C++ operands that compare as SQL orders them; floats by the function `order`.
+    fn comparable(&mut self, l: &Value, r: &Value, order: &str) -> Result<(String, String)> {
         // A NULL literal compares with anything; its text is never looked at.
         if l.is_null() || r.is_null() {
             return Ok(("0".into(), "0".into()));
@@ -449,8 +400,8 @@ impl Emitter<'_> {
         }
         Ok(match l.c_type {
             CType::F32 | CType::F64 => (
-                format!("comparison_order({})", l.text),
-                format!("comparison_order({})", r.text),
+                format!("{order}({})", l.text),
+                format!("{order}({})", r.text),
             ),
             _ => (l.text.clone(), r.text.clone()),
         })
@@ -462,11 +413,15 @@ impl Emitter<'_> {
         l: &Value,
         r: &Value,
     ) -> Result<Value> {
-        let (a, b) = self.comparable(l, r)?;
+        let order = match op {
+            BinaryOp::TotalEq | BinaryOp::TotalLt => "total_order",
+            _ => "comparison_order",
+        };
+        let (a, b) = self.comparable(l, r, order)?;
         let symbol = match op {
-            BinaryOp::Eq => "==",
+            BinaryOp::Eq | BinaryOp::TotalEq => "==",
             BinaryOp::NotEq => "!=",
-            BinaryOp::Lt => "<",
+            BinaryOp::Lt | BinaryOp::TotalLt => "<",
             BinaryOp::LtEq => "<=",
             BinaryOp::Gt => ">",
             _ => ">=",
@@ -477,7 +432,7 @@ impl Emitter<'_> {
     }
 
     fn distinct_from(&mut self, op: BinaryOp, l: &Value, r: &Value) -> Result<Value> {
-        let (a, b) = self.comparable(l, r)?;
+        let (a, b) = self.comparable(l, r, "comparison_order")?;
         let (lv, rv) = (l.valid_text(), r.valid_text());
         let same = format!("({lv} == {rv} && (!{lv} || {a} == {b}))");
         let text = if op == BinaryOp::IsNotDistinctFrom {

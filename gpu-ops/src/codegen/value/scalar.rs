@@ -176,11 +176,13 @@ impl<'a> Emitter<'a> {
             } => self.in_list(value, list, *negated),
             Node::Coalesce(list) => self.coalesce(list, &expr.data_type),
             Node::DatePart { part, value } => self.date_part(*part, value),
+            Node::Calendar { function, value } => self.moved(*function, value),
             Node::Math {
                 function,
                 arguments,
             } => self.math(*function, arguments),
             Node::PerDistinct { column, function } => self.per_distinct(*column, function),
+            Node::PerCombination { inputs, function } => self.per_combination(inputs, function),
         }
     }
 

@@ -10,6 +10,7 @@ mod inputs;
 mod join;
 mod moments;
 mod order;
+mod ranked;
 mod scan;
 mod window;
 

@@ -5,8 +5,17 @@ use warpline_sql_tests::Fixture;
 
 use super::support::{Random, check_all, check_conditions, check_values, primitive, row_numbers};
 
-const FIELDS: [&str; 7] = ["year", "quarter", "month", "day", "dow", "doy", "week"];
-const TIME_FIELDS: [&str; 3] = ["hour", "minute", "second"];
+const FIELDS: [&str; 10] = [
+    "year", "isoyear", "quarter", "month", "day", "dow", "isodow", "doy", "week", "epoch",
+];
+const TIME_FIELDS: [&str; 6] = [
+    "hour",
+    "minute",
+    "second",
+    "millisecond",
+    "microsecond",
+    "nanosecond",
+];
 
 /// Days since 1970 on which calendars go wrong, and others at random over nine millennia.
 fn days() -> Vec<i32> {
@@ -60,6 +69,7 @@ fn fields_of_dates() {
     }
     for field in TIME_FIELDS {
         values.push(format!("date_part('{field}', m)"));
+        values.push(format!("date_part('{field}', d)"));
     }
     values.push("date_part('year', d) * 100 + date_part('month', d)".into());
     check_values(&fixture, "t", &values);
@@ -164,4 +174,241 @@ fn years_far_from_1970() {
         format!("date_part('year', {c}) IN (4707, 4708, -768, -769, 111486, 111487, 111488, -107546, -107545, -107544, 1970)")
     });
     check_conditions(&fixture, "t", &in_lists);
+}
+
+/// Timestamps of every unit around the same seconds, times of day, and the days.
+fn moments() -> (Fixture, Vec<&'static str>) {
+    let mut random = Random::new(13);
+    let mut seconds: Vec<i64> = days()
+        .iter()
+        .step_by(4)
+        .map(|d| i64::from(*d) * 86_400 + random.below(86_400) as i64)
+        .map(|s| s % 8_000_000_000)
+        .collect();
+    seconds.extend([-1, 0, 1, 59, 3_600, 86_399, 86_400, -86_400, -86_401]);
+    let rows = seconds.len() + 1;
+    let ticks = |factor: i64, add: i64| {
+        let values = seconds.iter().map(|s| Some(s * factor + add));
+        values.chain([None]).collect::<Vec<_>>()
+    };
+    let of_day = |factor: i64| {
+        let values = seconds
+            .iter()
+            .map(|s| s.rem_euclid(86_400) * factor + factor / 3);
+        values.map(Some).chain([None]).collect::<Vec<_>>()
+    };
+    let narrow = |values: Vec<Option<i64>>| {
+        let values = values.into_iter();
+        values.map(|v| v.map(|v| v as i32)).collect::<Vec<_>>()
+    };
+    let days = seconds.iter().map(|s| Some((s / 86_400) as i32));
+    let other = ticks(1_000_000, 77).into_iter().rev().collect();
+    let fixture = Fixture::device().table(
+        "t",
+        [
+            ("id", row_numbers(rows)),
+            ("s", primitive::<TimestampSecondType>(ticks(1, 0))),
+            ("ms", primitive::<TimestampMillisecondType>(ticks(1_000, 7))),
+            (
+                "us",
+                primitive::<TimestampMicrosecondType>(ticks(1_000_000, 999_999)),
+            ),
+            (
+                "ns",
+                primitive::<TimestampNanosecondType>(ticks(1_000_000_000, 1)),
+            ),
+            ("o", primitive::<TimestampMicrosecondType>(other)),
+            ("d", primitive::<Date32Type>(days.chain([None]).collect())),
+            ("ts", primitive::<Time32SecondType>(narrow(of_day(1)))),
+            (
+                "tms",
+                primitive::<Time32MillisecondType>(narrow(of_day(1_000))),
+            ),
+            ("tus", primitive::<Time64MicrosecondType>(of_day(1_000_000))),
+            (
+                "tns",
+                primitive::<Time64NanosecondType>(of_day(1_000_000_000)),
+            ),
+            ("i", primitive::<Int64Type>(ticks(1, 0))),
+        ],
+    );
+    (fixture, vec!["s", "ms", "us", "ns"])
+}
+
+#[test]
+fn truncated_times() {
+    let (fixture, columns) = moments();
+    let fine = ["microsecond", "millisecond", "second", "minute", "hour"];
+    let coarse = ["day", "week", "month", "quarter", "year"];
+    let mut values = Vec::new();
+    for to in fine.iter().chain(&coarse) {
+        values.extend(columns.iter().map(|c| format!("date_trunc('{to}', {c})")));
+    }
+    for to in fine {
+        for column in ["ts", "tms", "tus", "tns"] {
+            values.push(format!("date_trunc('{to}', {column})"));
+        }
+    }
+    for stride in [
+        "1 second",
+        "15 minutes",
+        "7 hours",
+        "1 day",
+        "1 week",
+        "10 days 3 hours",
+    ] {
+        values.push(format!("date_bin(INTERVAL '{stride}', s)"));
+        values.push(format!(
+            "date_bin(INTERVAL '{stride}', us, TIMESTAMP '2001-01-03T00:00:07')"
+        ));
+        values.push(format!(
+            "date_bin(INTERVAL '{stride}', ns, TIMESTAMP '1969-01-01')"
+        ));
+    }
+    values.push("date_trunc('month', d)".into());
+    check_values(&fixture, "t", &values);
+    check_all(
+        &fixture,
+        [
+            "SELECT date_trunc('minute', us) AS k, count(*) AS n FROM t GROUP BY 1",
+            "SELECT date_trunc('year', ns) AS k, count(*) AS n, max(s) AS hi FROM t GROUP BY 1",
+            "SELECT date_bin(INTERVAL '90 days', ms) AS k, count(*) AS n FROM t GROUP BY 1",
+        ]
+        .map(String::from),
+    );
+}
+
+#[test]
+fn times_and_intervals() {
+    let (fixture, columns) = moments();
+    let intervals = [
+        "1 day",
+        "-40 days",
+        "1 month",
+        "-1 month",
+        "13 months",
+        "100 years",
+        "1 month 3 days 2 hours 30 minutes",
+        "25 hours",
+        "1 nanosecond",
+        "-1500 microseconds",
+    ];
+    let mut values = Vec::new();
+    for interval in intervals {
+        for column in columns.iter().chain(&["d"]) {
+            // Nanoseconds end in 2262.
+            if interval == "100 years" && *column == "ns" {
+                continue;
+            }
+            values.push(format!("{column} + INTERVAL '{interval}'"));
+            values.push(format!("{column} - INTERVAL '{interval}'"));
+        }
+    }
+    values.push("INTERVAL '1 month' + d".into());
+    values.push("d + 5".into());
+    values.push("d - 31".into());
+    values.push("us + CAST(NULL AS INTERVAL)".into());
+    values.extend(
+        [
+            "d - DATE '2000-02-29'",
+            "DATE '1960-01-01' - d",
+            "CAST(us AS DATE) - d",
+        ]
+        .map(String::from),
+    );
+    values.push("arrow_cast(us - o, 'Int64')".into());
+    values.push("date_part('epoch', tns)".into());
+    for field in TIME_FIELDS {
+        for column in ["ts", "tms", "tus", "tns"] {
+            values.push(format!("date_part('{field}', {column})"));
+        }
+    }
+    check_values(&fixture, "t", &values);
+    check_conditions(
+        &fixture,
+        "t",
+        &[
+            "us > o + INTERVAL '3 months'",
+            "d > CAST(o AS DATE) + 5",
+            "us - o > INTERVAL '1 day'",
+            "d + INTERVAL '1 month' = DATE '2000-02-29'",
+        ],
+    );
+}
+
+#[test]
+fn numbers_as_times_and_back() {
+    let (fixture, _) = moments();
+    check_values(
+        &fixture,
+        "t",
+        &[
+            "to_timestamp_seconds(i)",
+            "to_timestamp_millis(i)",
+            "to_timestamp_micros(i)",
+            "to_timestamp_nanos(i)",
+            "to_timestamp(i)",
+            "from_unixtime(i)",
+            "to_timestamp_millis(us)",
+            "to_timestamp_seconds(CAST(i AS DOUBLE) / 3)",
+            "to_unixtime(us)",
+            "to_unixtime(d)",
+            "to_unixtime(i)",
+            "to_date(us)",
+            "CAST(us AS BIGINT)",
+            "CAST(s AS DOUBLE)",
+            "CAST(i AS TIMESTAMP)",
+            "arrow_cast(i, 'Timestamp(s)')",
+            "arrow_cast(d, 'Int64')",
+            "arrow_cast(tns, 'Int64')",
+            "arrow_cast(arrow_cast(i, 'Duration(ms)'), 'Int64')",
+            "date_trunc('minute', to_timestamp_seconds(i))",
+        ],
+    );
+}
+
+/// What leaves 64 bits or the calendar is DataFusion's to refuse or to answer.
+#[test]
+fn moves_beyond_the_calendar() {
+    let far = [i64::MIN, i64::MIN + 1, -1, 0, i64::MAX - 1, i64::MAX];
+    let days = [i32::MIN, -95_000_000, 0, 1, 95_000_000, i32::MAX];
+    let fixture = Fixture::relaxed().table(
+        "t",
+        [
+            ("id", row_numbers(6)),
+            (
+                "ns",
+                primitive::<TimestampNanosecondType>(far.map(Some).to_vec()),
+            ),
+            (
+                "s",
+                primitive::<TimestampSecondType>(far.map(Some).to_vec()),
+            ),
+            ("d", primitive::<Date32Type>(days.map(Some).to_vec())),
+        ],
+    );
+    for expression in [
+        "ns + INTERVAL '1 day'",
+        "s - INTERVAL '1 month'",
+        "d + INTERVAL '1 month'",
+        "date_trunc('year', s)",
+        "date_trunc('month', ns)",
+        "date_bin(INTERVAL '1 hour', s)",
+        "s - arrow_cast(1, 'Timestamp(s)')",
+        "ns - TIMESTAMP '1600-01-01'",
+        "date_part('year', s)",
+        "date_part('isoyear', d)",
+        "to_timestamp(CAST(s AS BIGINT))",
+    ] {
+        for condition in ["true", "id BETWEEN 2 AND 3"] {
+            let sql =
+                format!("SELECT id, max({expression}) AS x FROM t WHERE {condition} GROUP BY id");
+            match fixture.compare(&sql) {
+                Err(message) if message.starts_with("the reference failed") => {
+                    fixture.check_error(&sql);
+                }
+                outcome => drop(outcome.unwrap_or_else(|message| panic!("{sql}\n{message}"))),
+            }
+        }
+    }
 }

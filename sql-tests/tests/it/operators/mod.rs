@@ -5,11 +5,13 @@
 mod arithmetic;
 mod calendar;
 mod casts;
+mod combinations;
 mod conditional;
 mod cpu;
 mod generated;
 mod logic;
 mod math;
+mod numbers;
 mod placement;
 mod sizes;
 mod strings;

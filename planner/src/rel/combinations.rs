@@ -1,0 +1,113 @@
+//! Lookups by combination whose inputs are results of aggregates or windows: these may have any value, so that they run on
+//! the CPU, over what the device has aggregated.
+
+use warpline_gpu::expr::{Expr, Node};
+use warpline_gpu::pipeline::AggregateFunction;
+
+use super::expr::{children, columns};
+use super::{RelKind, RelRef};
+use crate::reason::{Reason, refuse};
+use crate::translate::{is_string, short_type};
+
+/// Refuses a relation with a lookup by combination that has no hope of few combinations.
+///
+/// # Errors
+/// The reason for the first of them.
+pub fn check(rel: &RelRef) -> Result<(), Reason> {
+    let mut outcome = Ok(());
+    rel.for_each(&mut |rel| {
+        let inputs = rel.inputs();
+        let mut expressions: Vec<&Expr> = Vec::new();
+        match &rel.kind {
+            RelKind::Filter { conjuncts, .. } => expressions.extend(conjuncts),
+            RelKind::Project { exprs, .. } => expressions.extend(exprs),
+            RelKind::Aggregate { aggregate, .. } => {
+                expressions.extend(&aggregate.keys);
+                for call in &aggregate.calls {
+                    expressions.extend(call.argument.iter().chain(&call.filter));
+                }
+            }
+            RelKind::Join(join) => expressions.extend(&join.residual),
+            _ => {}
+        }
+        for expr in expressions {
+            if outcome.is_ok() {
+                outcome = few(expr, &inputs);
+            }
+        }
+        if let RelKind::Join(join) = &rel.kind {
+            for (left, right) in &join.on {
+                if outcome.is_ok() {
+                    outcome = few(left, &[&join.left]).and_then(|()| few(right, &[&join.right]));
+                }
+            }
+        }
+    });
+    outcome
+}
+
+/// Can the lookups in `expr`, over the columns of `inputs` one after the other, have few combinations?
+fn few(expr: &Expr, inputs: &[&RelRef]) -> Result<(), Reason> {
+    if let Node::PerCombination {
+        inputs: values,
+        function,
+    } = &expr.node
+    {
+        for value in values {
+            let any = matches!(value.node, Node::DatePart { .. })
+                || is_string(&value.data_type)
+                || short_type(&value.data_type);
+            if !any && !columns(value).iter().all(|i| is_of_table(inputs, *i)) {
+                return refuse(format!(
+                    "{function} over results of aggregates runs on the CPU"
+                ));
+            }
+        }
+    }
+    children(expr).into_iter().try_for_each(|e| few(e, inputs))
+}
+
+/// Are the values of column `index` of `inputs` those of a table?
+fn is_of_table(inputs: &[&RelRef], mut index: usize) -> bool {
+    let mut found = None;
+    for input in inputs {
+        match index.checked_sub(input.columns.len()) {
+            None => {
+                found = Some(*input);
+                break;
+            }
+            Some(rest) => index = rest,
+        }
+    }
+    let Some(rel) = found else {
+        return false;
+    };
+    let computed =
+        |expr: &Expr, input: &RelRef| columns(expr).iter().all(|i| is_of_table(&[input], *i));
+    match &rel.kind {
+        RelKind::Scan { .. } | RelKind::One => true,
+        RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => is_of_table(&[input], index),
+        RelKind::Union(inputs) => inputs.iter().all(|input| is_of_table(&[input], index)),
+        RelKind::Window { input, .. } => {
+            index < input.columns.len() && is_of_table(&[input], index)
+        }
+        RelKind::Project { input, exprs } => {
+            exprs.get(index).is_some_and(|expr| computed(expr, input))
+        }
+        RelKind::Join(join) => is_of_table(&[&join.left, &join.right], index),
+        RelKind::Scalar { input, subquery } => is_of_table(&[input, subquery], index),
+        RelKind::Aggregate { input, aggregate } => {
+            let keys = aggregate.keys.len();
+            match aggregate.keys.get(index) {
+                Some(key) => computed(key, input),
+                None => aggregate.calls.get(index - keys).is_some_and(|call| {
+                    let kept = matches!(
+                        call.function,
+                        AggregateFunction::Min | AggregateFunction::Max
+                    );
+                    kept && call.argument.as_ref().is_some_and(|e| computed(e, input))
+                }),
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The page of functions: what runs where is found by planning a small call of each, not listed by hand.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, ToDFSchema};
+use datafusion::execution::FunctionRegistry;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::prelude::SessionContext;
+use warpline_gpu::expr::{Expr, Node};
+
+use super::{any_size, schema, session};
+use crate::fragment::FragmentPlanner;
+use crate::rel::expr::children;
+use crate::translate::{Scope, translate};
+
+const PREFACE: &str = "\
+# Functions
+
+Every function of DataFusion's session that takes values of simple types, and where it runs. A test plans a small call of each \
+over every type that it takes and writes what it finds; `EXPLAIN` shows the reasons for a query at hand.
+
+* **device**: computed for each row by a kernel.
+* **by table**: DataFusion evaluates it once per distinct string of a column, or once per combination of the values of \
+several columns, and the device looks the results up: strings in dictionaries, Booleans, integers, dates and seconds of a \
+small range (at most 2^20 combinations). Of long strings that lie as bytes, comparisons, LIKE, lengths, positions and short \
+substrings run on the bytes instead. What has more values is answered by the CPU.
+* **CPU**: DataFusion's own.
+
+";
+
+/// A column of each kind of type.
+const KINDS: [(&str, &str); 7] = [
+    ("text", "s"),
+    ("integer", "b"),
+    ("decimal", "price"),
+    ("float", "f"),
+    ("boolean", "flag"),
+    ("date", "day"),
+    ("timestamp", "at"),
+];
+
+/// Arguments to try, `{x}` being a column of a kind; the first that DataFusion takes is planned.
+const ARGUMENTS: [&str; 21] = [
+    "{x}",
+    "{x}, {x}",
+    "{x}, a",
+    "{x}, u",
+    "{x}, f",
+    "{x}, 2",
+    "{x}, a, a",
+    "{x}, u, u",
+    "{x}, a, u",
+    "{x}, u, a",
+    "{x}, {x}, {x}",
+    "{x}, u, a, a",
+    "'year', {x}",
+    "INTERVAL '1 day', {x}",
+    "{x}, '%Y'",
+    "{x}, 'x'",
+    "{x}, 'x', 2",
+    "{x}, 'sha256'",
+    "{x}, 'hex'",
+    "{x}, 'Int32'",
+    "{x}, 'Utf8'",
+];
+
+/// Where a call runs.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum State {
+    Device,
+    Table,
+    Cpu(String),
+}
+
+fn state_of(expr: &Expr) -> State {
+    let looked_up = |expr: &Expr| {
+        matches!(
+            expr.node,
+            Node::PerDistinct { .. } | Node::PerCombination { .. }
+        )
+    };
+    let mut all = vec![expr];
+    while let Some(expr) = all.pop() {
+        if looked_up(expr) {
+            return State::Table;
+        }
+        all.extend(children(expr));
+    }
+    State::Device
+}
+
+/// Is a column of the call cast to a type that the function takes? Then it is not a function of the column's type.
+fn casts(expr: &Arc<dyn PhysicalExpr>, name: &str) -> bool {
+    let cast = |e: &Arc<dyn PhysicalExpr>| {
+        let cast = e.downcast_ref::<CastExpr>();
+        let of = cast.and_then(|cast| cast.expr().downcast_ref::<Column>());
+        of.is_some_and(|column| column.name() == name)
+    };
+    expr.exists(|e| Ok(cast(e))).unwrap()
+}
+
+/// The state of a scalar function by kind of its first column.
+fn scalar(context: &SessionContext, name: &str, schema: &DFSchema) -> Vec<(&'static str, State)> {
+    let state = context.state();
+    let mut found = Vec::new();
+    for (kind, column) in KINDS {
+        for arguments in ARGUMENTS {
+            let sql = format!("{name}({})", arguments.replace("{x}", column));
+            let Ok(logical) = state.create_logical_expr(&sql, schema) else {
+                continue;
+            };
+            let Ok(physical) = state.create_physical_expr(logical, schema) else {
+                continue;
+            };
+            if casts(&physical, column) {
+                continue;
+            }
+            let arrow = schema.as_arrow();
+            found.push(match translate(&physical, &mut Scope::new(arrow)) {
+                Ok(expr) => (kind, state_of(&expr)),
+                Err(reason) => (kind, State::Cpu(reason.to_string())),
+            });
+            break;
+        }
+    }
+    found
+}
+
+/// The state of the first of `calls` that DataFusion plans, by kind.
+async fn planned(context: &SessionContext, calls: &[String]) -> Vec<(&'static str, State)> {
+    let mut found = Vec::new();
+    for (kind, column) in KINDS {
+        for call in calls {
+            let call = call.replace("{x}", column);
+            let Ok(frame) = context.sql(&format!("SELECT {call} FROM t")).await else {
+                continue;
+            };
+            let Ok(plan) = frame.create_physical_plan().await else {
+                continue;
+            };
+            found.push(match FragmentPlanner::try_new(&plan, &any_size()) {
+                Ok(_) => (kind, State::Device),
+                Err(refusal) => (kind, State::Cpu(refusal.reason.to_string())),
+            });
+            break;
+        }
+    }
+    found
+}
+
+/// A line of a table: the kinds on the device, those by table, those on the CPU with one of the reasons.
+fn line(name: &str, found: &[(&str, State)]) -> String {
+    let kinds = |wanted: &dyn Fn(&State) -> bool| {
+        let all = found.iter().filter(|(_, state)| wanted(state));
+        all.map(|(kind, _)| *kind).collect::<Vec<_>>().join(", ")
+    };
+    let mut cpu: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (kind, state) in found {
+        if let State::Cpu(reason) = state {
+            cpu.entry(reason).or_default().push(kind);
+        }
+    }
+    let cpu: Vec<String> = cpu
+        .into_iter()
+        .map(|(reason, kinds)| format!("{} ({})", kinds.join(", "), reason.replace('|', "\\|")))
+        .collect();
+    format!(
+        "| `{name}` | {} | {} | {} |\n",
+        kinds(&|state| *state == State::Device),
+        kinds(&|state| *state == State::Table),
+        cpu.join("; ")
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_page_of_functions_says_where_each_runs() {
+    let context = session(None, any_size());
+    let state = context.state();
+    let of_fields: DFSchema = schema().to_dfschema().unwrap();
+    let mut page = PREFACE.to_string();
+
+    page.push_str(
+        "## Scalar functions\n\n| function | device | by table | CPU |\n|---|---|---|---|\n",
+    );
+    let functions = state.scalar_functions().values();
+    let names: BTreeSet<String> = functions.map(|f| f.name().to_string()).collect();
+    let mut others = Vec::new();
+    for name in &names {
+        let found = scalar(&context, name, &of_fields);
+        match found.is_empty() {
+            true => others.push(format!("`{name}`")),
+            false => page.push_str(&line(name, &found)),
+        }
+    }
+    let _ = write!(
+        page,
+        "\nConstants, and functions of lists, maps, structs and other types that stay on the CPU: {}.\n",
+        others.join(", ")
+    );
+
+    let heading = "| function | device | | CPU |\n|---|---|---|---|\n";
+    let _ = write!(page, "\n## Aggregate functions\n\n{heading}");
+    for name in context.udafs().into_iter().collect::<BTreeSet<_>>() {
+        if state.aggregate_functions()[&name].name() != name {
+            continue;
+        }
+        let calls = [
+            format!("{name}({{x}})"),
+            format!("{name}({{x}}, f)"),
+            format!("{name}({{x}}, 0.5)"),
+            format!("{name}({{x}}, ',')"),
+            format!("{name}(0.5) WITHIN GROUP (ORDER BY {{x}})"),
+            format!("{name}({{x}}, f, 0.5)"),
+            format!("{name}({{x}}, 2)"),
+        ];
+        let found = planned(&context, &calls).await;
+        page.push_str(&line(&name, &found));
+    }
+
+    let _ = write!(
+        page,
+        "\n## Window functions\n\nOver `PARTITION BY a ORDER BY b`.\n\n{heading}"
+    );
+    for name in context.udwfs().into_iter().collect::<BTreeSet<_>>() {
+        if state.window_functions()[&name].name() != name {
+            continue;
+        }
+        let over = "OVER (PARTITION BY a ORDER BY b)";
+        let calls = [
+            format!("{name}() {over}"),
+            format!("{name}({{x}}) {over}"),
+            format!("{name}({{x}}, 2) {over}"),
+            format!("{name}(4) {over}"),
+        ];
+        let mut found = planned(&context, &calls).await;
+        let same = found.iter().all(|(_, state)| *state == found[0].1);
+        if same && !found.is_empty() {
+            found.truncate(1);
+            found[0].0 = "all";
+        }
+        page.push_str(&line(&name, &found));
+    }
+    crate::golden::check(&Path::new("docs").join("FUNCTIONS.md"), &page);
+}

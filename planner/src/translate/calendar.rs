@@ -1,0 +1,368 @@
+//! Functions of dates, times and timestamps, and arithmetic with intervals.
+
+use std::sync::Arc;
+
+use arrow::compute::kernels::cast_utils::IntervalUnit;
+use arrow::datatypes::{DataType, IntervalDayTime, IntervalMonthDayNano, TimeUnit};
+use datafusion::functions::datetime::date_bin::DateBinFunc;
+use datafusion::functions::datetime::date_part::DatePartFunc;
+use datafusion::functions::datetime::date_trunc::DateTruncFunc;
+use datafusion::functions::datetime::from_unixtime::FromUnixtimeFunc;
+use datafusion::functions::datetime::to_date::ToDateFunc;
+use datafusion::functions::datetime::to_timestamp::{
+    ToTimestampFunc, ToTimestampMicrosFunc, ToTimestampMillisFunc, ToTimestampNanosFunc,
+    ToTimestampSecondsFunc,
+};
+use datafusion::functions::datetime::to_unixtime::ToUnixtimeFunc;
+use datafusion::logical_expr::Operator;
+use datafusion::physical_expr::expressions::{BinaryExpr, Literal};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::scalar::ScalarValue;
+use warpline_gpu::expr::{BinaryOp, Calendar, DatePart, Expr, Node, Span};
+
+use super::cast::converted;
+use super::{Scope, boxed, node};
+use crate::reason::{Reason, refuse};
+use crate::rel::expr::{binary, cast};
+
+/// Nanoseconds of a day.
+const DAY: i64 = 86_400_000_000_000;
+
+/// The device's form of a call; `None` for what is no function of dates and times.
+pub(super) fn function(
+    expr: &ScalarFunctionExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Option<Node>, Reason> {
+    let function = expr.fun().inner();
+    if function.is::<DatePartFunc>() {
+        return date_part(expr, data_type, scope).map(Some);
+    }
+    if function.is::<DateTruncFunc>() {
+        return date_trunc(expr, scope).map(Some);
+    }
+    if function.is::<DateBinFunc>() {
+        return date_bin(expr, scope).map(Some);
+    }
+    let seconds = DataType::Timestamp(TimeUnit::Second, None);
+    let casts = function.is::<ToTimestampSecondsFunc>()
+        || function.is::<ToTimestampMillisFunc>()
+        || function.is::<ToTimestampMicrosFunc>()
+        || function.is::<ToTimestampNanosFunc>()
+        || function.is::<FromUnixtimeFunc>()
+        || function.is::<ToDateFunc>();
+    let unix = function.is::<ToUnixtimeFunc>();
+    let nanoseconds = function.is::<ToTimestampFunc>();
+    if !(casts || unix || nanoseconds) {
+        return Ok(None);
+    }
+    let name = expr.name();
+    let [value, format @ ..] = expr.args() else {
+        return refuse(format!("{name} without an argument"));
+    };
+    let value = node(value, scope)?;
+    let from = value.data_type.clone();
+    let number =
+        from.is_integer() || from.is_floating() && !nanoseconds && !function.is::<ToDateFunc>();
+    let time = matches!(from, DataType::Timestamp(..))
+        || matches!(from, DataType::Date32 | DataType::Date64) && !casts
+        || matches!(from, DataType::Date32 | DataType::Date64) && function.is::<ToDateFunc>();
+    // The second argument of from_unixtime is the zone, which the type has.
+    let formatted = !format.is_empty() && !function.is::<FromUnixtimeFunc>();
+    if formatted || !(number || time) {
+        return refuse(format!("{name} of {from} runs on the CPU"));
+    }
+    let steps = match (unix, nanoseconds) {
+        _ if from.is_floating() => vec![DataType::Int64, data_type.clone()],
+        (true, _) if !number => vec![seconds, DataType::Int64],
+        (_, true) if number => vec![seconds, data_type.clone()],
+        _ => vec![data_type.clone()],
+    };
+    steps
+        .into_iter()
+        .try_fold(value, |value, to| converted(value, &to, false))
+        .map(|value| Some(value.node))
+}
+
+fn date_part(
+    expr: &ScalarFunctionExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Node, Reason> {
+    let [part, value] = expr.args() else {
+        return refuse("date_part without two arguments");
+    };
+    let Some(name) = string(part) else {
+        return refuse("date_part of a field that is not constant");
+    };
+    let Some(part) = field(name) else {
+        return refuse(format!("date_part('{name}') runs on the CPU"));
+    };
+    let expected = match part {
+        DatePart::Epoch => DataType::Float64,
+        DatePart::Nanosecond => DataType::Int64,
+        _ => DataType::Int32,
+    };
+    let value = boxed(value, scope)?;
+    let possible = match value.data_type {
+        DataType::Date32 | DataType::Date64 | DataType::Timestamp(_, None) => true,
+        DataType::Timestamp(..) => part == DatePart::Epoch,
+        DataType::Time32(_) | DataType::Time64(_) => part.is_of_time() || part == DatePart::Epoch,
+        _ => false,
+    };
+    if !possible || *data_type != expected {
+        return refuse(format!(
+            "date_part('{name}') of {} runs on the CPU",
+            value.data_type
+        ));
+    }
+    Ok(Node::DatePart { part, value })
+}
+
+/// DataFusion's names of calendar fields: Arrow's interval units with their synonyms, then Postgres' own.
+fn field(name: &str) -> Option<DatePart> {
+    let unquoted = name
+        .strip_prefix(['\'', '"'])
+        .and_then(|rest| rest.strip_suffix(['\'', '"']))
+        .unwrap_or(name);
+    if let Ok(unit) = unquoted.parse::<IntervalUnit>() {
+        return Some(match unit {
+            IntervalUnit::Year => DatePart::Year,
+            IntervalUnit::Month => DatePart::Month,
+            IntervalUnit::Week => DatePart::Week,
+            IntervalUnit::Day => DatePart::Day,
+            IntervalUnit::Hour => DatePart::Hour,
+            IntervalUnit::Minute => DatePart::Minute,
+            IntervalUnit::Second => DatePart::Second,
+            IntervalUnit::Millisecond => DatePart::Millisecond,
+            IntervalUnit::Microsecond => DatePart::Microsecond,
+            IntervalUnit::Nanosecond => DatePart::Nanosecond,
+            _ => return None,
+        });
+    }
+    Some(match unquoted.to_lowercase().as_str() {
+        "isoyear" => DatePart::IsoYear,
+        "qtr" | "quarter" => DatePart::Quarter,
+        "doy" => DatePart::DayOfYear,
+        "dow" => DatePart::DayOfWeek,
+        "isodow" => DatePart::IsoDayOfWeek,
+        "epoch" => DatePart::Epoch,
+        _ => return None,
+    })
+}
+
+fn date_trunc(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
+    let [to, value] = expr.args() else {
+        return refuse("date_trunc without two arguments");
+    };
+    let Some(to) = string(to).map(str::to_lowercase) else {
+        return refuse("date_trunc to what is not constant");
+    };
+    let value = boxed(value, scope)?;
+    let Some(nanoseconds) = nanoseconds_a_tick(&value.data_type) else {
+        return refuse(format!("date_trunc of {} runs on the CPU", value.data_type));
+    };
+    let fine = match to.as_str() {
+        "microsecond" => Some(1_000),
+        "millisecond" => Some(1_000_000),
+        "second" => Some(1_000_000_000),
+        "minute" => Some(60_000_000_000),
+        "hour" => Some(3_600_000_000_000),
+        "day" => Some(DAY),
+        _ => None,
+    };
+    let timestamp = matches!(value.data_type, DataType::Timestamp(..));
+    let zoned = matches!(value.data_type, DataType::Timestamp(_, Some(_)));
+    if let Some(span) = fine {
+        // Hours of a zone may begin at any minute.
+        if zoned && span >= 3_600_000_000_000 || !timestamp && span == DAY {
+            return refuse(format!(
+                "date_trunc('{to}') of {} runs on the CPU",
+                value.data_type
+            ));
+        }
+        if span <= nanoseconds {
+            return Ok(value.node);
+        }
+        let function = Calendar::Bin {
+            stride: span / nanoseconds,
+            origin: 0,
+            in_nanoseconds: false,
+        };
+        return Ok(Node::Calendar { function, value });
+    }
+    let span = match to.as_str() {
+        "week" => Span::Week,
+        "month" => Span::Month,
+        "quarter" => Span::Quarter,
+        "year" => Span::Year,
+        _ => return refuse(format!("date_trunc('{to}') runs on the CPU")),
+    };
+    if zoned || !timestamp {
+        return refuse(format!(
+            "date_trunc('{to}') of {} runs on the CPU",
+            value.data_type
+        ));
+    }
+    Ok(Node::Calendar {
+        function: Calendar::Truncate(span),
+        value,
+    })
+}
+
+fn date_bin(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, Reason> {
+    let reason = || Reason::new("date_bin by what is no constant span of time runs on the CPU");
+    let (stride, value, origin) = match expr.args() {
+        [stride, value] => (stride, value, 0),
+        [stride, value, origin] => match constant(origin) {
+            Some(ScalarValue::TimestampNanosecond(Some(origin), None)) => (stride, value, *origin),
+            _ => return Err(reason()),
+        },
+        _ => return Err(reason()),
+    };
+    let stride = constant(stride).and_then(interval).ok_or_else(reason)?;
+    let value = boxed(value, scope)?;
+    let nanoseconds = match value.data_type {
+        DataType::Timestamp(_, None) => nanoseconds_a_tick(&value.data_type),
+        _ => None,
+    };
+    let days = i64::from(stride.days).checked_mul(DAY);
+    let stride_nanoseconds = days.and_then(|days| days.checked_add(stride.nanoseconds));
+    match (nanoseconds, stride_nanoseconds) {
+        (Some(tick), Some(stride_nanoseconds @ 1..))
+            if stride.months == 0 && stride_nanoseconds % tick == 0 && origin % tick == 0 =>
+        {
+            let function = Calendar::Bin {
+                stride: stride_nanoseconds / tick,
+                origin: origin / tick,
+                in_nanoseconds: true,
+            };
+            Ok(Node::Calendar { function, value })
+        }
+        _ => Err(reason()),
+    }
+}
+
+/// A date or timestamp, more or less a constant interval; differences of dates and timestamps. `None` for other arithmetic.
+pub(super) fn arithmetic(
+    expr: &BinaryExpr,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Option<Node>, Reason> {
+    let (left, right) = (expr.left(), expr.right());
+    let types = (
+        left.data_type(scope.schema)?,
+        right.data_type(scope.schema)?,
+    );
+    let (value, shift, add) = match (expr.op(), &types) {
+        (Operator::Plus, (_, DataType::Interval(_))) => (left, right, true),
+        (Operator::Plus, (DataType::Interval(_), _)) => (right, left, true),
+        (Operator::Minus, (_, DataType::Interval(_))) => (left, right, false),
+        (Operator::Minus, (a, b)) if a == b => {
+            return difference(expr, a, data_type, scope);
+        }
+        _ => return Ok(None),
+    };
+    let Some(constant) = constant(shift) else {
+        return refuse("an interval that is not constant runs on the CPU");
+    };
+    if constant.is_null() {
+        return Ok(Some(Node::Literal(ScalarValue::try_from(data_type)?)));
+    }
+    let value = boxed(value, scope)?;
+    let wrong = || {
+        let types = format!("{} and {}", types.0, types.1);
+        Reason::new(format!("arithmetic of {types} runs on the CPU"))
+    };
+    let Some(interval) = interval(constant).filter(|_| value.data_type == *data_type) else {
+        return Err(wrong());
+    };
+    let sign = if add { 1 } else { -1 };
+    let months = interval.months.checked_mul(sign).ok_or_else(wrong)?;
+    let (days, nanoseconds) = (i64::from(interval.days), interval.nanoseconds);
+    let sign = i64::from(sign);
+    let ticks = match data_type {
+        // What is less than a day is cut off, by its magnitude.
+        DataType::Date32 => sign.checked_mul(days + nanoseconds / DAY),
+        DataType::Timestamp(_, zone) => {
+            // Days and months of a zone are not of the same length.
+            if zone.is_some() && (months != 0 || days != 0) {
+                return Err(wrong());
+            }
+            let tick = nanoseconds_a_tick(data_type).ok_or_else(wrong)?;
+            let part = sign.checked_mul(nanoseconds).map(|n| n.div_euclid(tick));
+            part.and_then(|part| (sign * days).checked_mul(DAY / tick)?.checked_add(part))
+        }
+        _ => None,
+    };
+    let function = Calendar::Shift {
+        months,
+        ticks: ticks.ok_or_else(wrong)?,
+    };
+    Ok(Some(Node::Calendar { function, value }))
+}
+
+/// A difference of two values of the type `operands`: days of dates, a duration of timestamps.
+fn difference(
+    expr: &BinaryExpr,
+    operands: &DataType,
+    data_type: &DataType,
+    scope: &mut Scope<'_>,
+) -> Result<Option<Node>, Reason> {
+    let days = *data_type == DataType::Int64;
+    let duration = matches!(data_type, DataType::Duration(_));
+    let possible = match operands {
+        DataType::Date32 | DataType::Date64 => days,
+        DataType::Timestamp(..) => duration,
+        _ => false,
+    };
+    if !possible {
+        return Ok(None);
+    }
+    let (left, right) = (node(expr.left(), scope)?, node(expr.right(), scope)?);
+    if *operands == DataType::Date64 {
+        let (left, right) = (cast(left, DataType::Int64), cast(right, DataType::Int64));
+        let milliseconds = binary(BinaryOp::Subtract, left, right, DataType::Int64);
+        let day = Expr::literal(ScalarValue::Int64(Some(DAY / 1_000_000)));
+        return Ok(Some(
+            binary(BinaryOp::Divide, milliseconds, day, DataType::Int64).node,
+        ));
+    }
+    Ok(Some(
+        binary(BinaryOp::Subtract, left, right, data_type.clone()).node,
+    ))
+}
+
+/// Nanoseconds of a tick of a time or timestamp.
+fn nanoseconds_a_tick(data_type: &DataType) -> Option<i64> {
+    let unit = match data_type {
+        DataType::Timestamp(unit, _) | DataType::Time32(unit) | DataType::Time64(unit) => unit,
+        _ => return None,
+    };
+    Some(match unit {
+        TimeUnit::Second => 1_000_000_000,
+        TimeUnit::Millisecond => 1_000_000,
+        TimeUnit::Microsecond => 1_000,
+        TimeUnit::Nanosecond => 1,
+    })
+}
+
+fn constant(expr: &Arc<dyn PhysicalExpr>) -> Option<&ScalarValue> {
+    Some(expr.downcast_ref::<Literal>()?.value())
+}
+
+fn string(expr: &Arc<dyn PhysicalExpr>) -> Option<&str> {
+    constant(expr)?.try_as_str().flatten()
+}
+
+/// A constant interval, whatever its type.
+fn interval(value: &ScalarValue) -> Option<IntervalMonthDayNano> {
+    Some(match value {
+        ScalarValue::IntervalMonthDayNano(Some(interval)) => *interval,
+        ScalarValue::IntervalYearMonth(Some(months)) => IntervalMonthDayNano::new(*months, 0, 0),
+        ScalarValue::IntervalDayTime(Some(IntervalDayTime { days, milliseconds })) => {
+            IntervalMonthDayNano::new(0, *days, i64::from(*milliseconds) * 1_000_000)
+        }
+        _ => return None,
+    })
+}

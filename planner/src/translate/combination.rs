@@ -1,0 +1,128 @@
+//! Expressions that kernels lack, over values of which there are few: evaluated once per combination of them.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::functions::datetime::date_part::DatePartFunc;
+use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use warpline_gpu::expr::{Expr, Node};
+
+use super::strings::is_result;
+use super::{Scope, is_string, node};
+use crate::reason::Reason;
+
+/// Most inputs of one expression.
+const MOST_INPUTS: usize = 8;
+
+/// `expr`, which no kernel computes, as a lookup by its inputs, when each of them may have few values. How many there are
+/// is known when the columns are on the device.
+///
+/// Inputs are conditions, strings and calendar fields as far as kernels compute them, since these have few values whatever
+/// they are made of, and columns elsewhere.
+pub(super) fn per_combination(
+    expr: &Arc<dyn PhysicalExpr>,
+    scope: &mut Scope<'_>,
+) -> Result<Option<Expr>, Reason> {
+    let data_type = expr.data_type(scope.schema)?;
+    if !is_result(&data_type) || !scope.may_combine() {
+        return Ok(None);
+    }
+    let mut inputs: Vec<(Arc<dyn PhysicalExpr>, Expr)> = Vec::new();
+    let mut possible = true;
+    let function = Arc::clone(expr).transform_down(|e| {
+        possible &= !e.is::<DynamicFilterPhysicalExpr>()
+            && !e.is::<ScalarSubqueryExpr>()
+            && !makes_any_length(&e);
+        if !possible || !reads_columns(&e) {
+            return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
+        }
+        let place = match inputs.iter().position(|(known, _)| known.eq(&e)) {
+            Some(place) => place,
+            None => {
+                let Some(input) = input(&e, expr, scope) else {
+                    possible &= !e.is::<Column>();
+                    return Ok(Transformed::no(e));
+                };
+                inputs.push((Arc::clone(&e), input));
+                inputs.len() - 1
+            }
+        };
+        let column = Column::new(&format!("input{place}"), place);
+        Ok(Transformed::new(
+            Arc::new(column) as _,
+            true,
+            TreeNodeRecursion::Jump,
+        ))
+    })?;
+    if !possible || inputs.is_empty() || inputs.len() > MOST_INPUTS {
+        return Ok(None);
+    }
+    let nullable = expr.nullable(scope.schema)?;
+    let inputs: Vec<Expr> = inputs.into_iter().map(|(_, input)| input).collect();
+    // What does not take its operands as columns finds out here.
+    let fields: Vec<Field> = inputs
+        .iter()
+        .enumerate()
+        .map(|(i, e)| Field::new(format!("input{i}"), e.data_type.clone(), true))
+        .collect();
+    let function = function.data;
+    if function.data_type(&Schema::new(fields)).ok().as_ref() != Some(&data_type) {
+        return Ok(None);
+    }
+    Ok(Some(Expr {
+        node: Node::PerCombination { inputs, function },
+        data_type,
+        nullable,
+    }))
+}
+
+/// `e` as an input of `whole`.
+fn input(
+    e: &Arc<dyn PhysicalExpr>,
+    whole: &Arc<dyn PhysicalExpr>,
+    scope: &mut Scope<'_>,
+) -> Option<Expr> {
+    let data_type = e.data_type(scope.schema).ok()?;
+    if e.is::<Column>() {
+        return node(e, scope).ok().filter(|_| may_be_few(&data_type));
+    }
+    let field = e
+        .downcast_ref::<ScalarFunctionExpr>()
+        .is_some_and(|function| function.fun().inner().is::<DatePartFunc>());
+    let few = field || data_type == DataType::Boolean || is_string(&data_type);
+    if !few || Arc::ptr_eq(e, whole) {
+        return None;
+    }
+    node(e, scope).ok()
+}
+
+/// May a column of the type have few values? Strings do where they repeat, integers where their range is small.
+fn may_be_few(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Boolean
+        | DataType::Date32
+        | DataType::Time32(TimeUnit::Second)
+        | DataType::Timestamp(TimeUnit::Second, _) => true,
+        DataType::Decimal32(precision, _)
+        | DataType::Decimal64(precision, _)
+        | DataType::Decimal128(precision, _) => *precision <= 9,
+        other => other.is_integer() || is_string(other),
+    }
+}
+
+/// Does the function make strings as long as a column says? Those of combinations that no row has may be too long for memory.
+fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<ScalarFunctionExpr>()
+        .is_some_and(|function| {
+            matches!(function.name(), "repeat" | "lpad" | "rpad")
+                && function.args().get(1).is_some_and(reads_columns)
+        })
+}
+
+fn reads_columns(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    // The closure never fails, so neither does the search.
+    expr.exists(|e| Ok(e.is::<Column>())).unwrap_or(true)
+}
