@@ -27,9 +27,9 @@ const GUESS: f64 = 10.0;
 /// What became of a plan of which the device does not run all.
 pub(super) enum Attempt {
     /// A fragment above the rest.
-    Reentered(FragmentPlanner, Inputs),
-    /// It would cost more than to let the CPU go on.
-    Dear,
+    Reentered(Arc<FragmentPlanner>, Inputs),
+    /// Over these inputs it would cost more than to let the CPU go on.
+    Dear(Inputs),
     /// There is no such fragment.
     Impossible,
 }
@@ -42,27 +42,20 @@ pub(super) fn reentered(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) ->
     let Some((fragment, inputs)) = cut(plan, at) else {
         return Attempt::Impossible;
     };
-    if at.config.require_gpu {
-        // Constants are read, not computed: nothing of the query is left to the CPU.
-        let whole = fragment.real_tables() > 0 && inputs.plans().all(are_constants);
-        return match whole {
-            true => Attempt::Reentered(fragment, inputs),
-            false => Attempt::Impossible,
-        };
-    }
     if fragment.real_tables() == 0 && !inputs.plans().any(reads_tables) {
         return Attempt::Impossible;
     }
-    if at.config.reentry == Reentry::On {
-        return Attempt::Reentered(fragment, inputs);
+    if at.config.reentry == Reentry::On || at.config.require_gpu {
+        return Attempt::Reentered(Arc::new(fragment), inputs);
     }
     match pays(&fragment, &inputs, at) {
-        true => Attempt::Reentered(fragment.priced_for(at.cores), inputs),
-        false => Attempt::Dear,
+        true => Attempt::Reentered(Arc::new(fragment.priced_for(at.cores)), inputs),
+        false => Attempt::Dear(inputs),
     }
 }
 
-/// The inputs below `plan`, and the fragment over them.
+/// The inputs below `plan`, and the fragment over them. Where a GPU is required, these are constants, which are read and not
+/// computed: nothing of the query is left to the CPU.
 fn cut(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Option<(FragmentPlanner, Inputs)> {
     let mut inputs = Inputs::default();
     loop {
@@ -71,8 +64,11 @@ fn cut(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Option<(Fragment
             Err(refusal) => refusal,
         };
         let path = path_to(plan, &refusal.at)?;
-        let at = above(&path, &inputs)?;
-        inputs.add(Arc::clone(at));
+        let place = above(&path, &inputs)?;
+        if at.config.require_gpu && !are_constants(place) {
+            return None;
+        }
+        inputs.add(Arc::clone(place));
         if inputs.len() > MOST_INPUTS {
             return None;
         }

@@ -18,8 +18,9 @@ fn functions_below_joins_and_groups() {
         &[
             "SELECT d.name, count(*) AS n, sum(x.w) AS s FROM (SELECT k, plus_one(v) AS w FROM facts) x \
              JOIN dims d ON x.k = d.k GROUP BY d.name ORDER BY d.name",
-            "SELECT plus_one(v) AS w, count(*) AS n FROM facts GROUP BY plus_one(v) ORDER BY n DESC, w LIMIT 7",
-            "SELECT f.id, d.name FROM facts f JOIN dims d ON plus_one(f.k) = d.k WHERE plus_one(f.v) > 100 ORDER BY f.id",
+            "SELECT w, count(*) AS n FROM (SELECT plus_one(v) AS w FROM facts) GROUP BY w ORDER BY n DESC, w LIMIT 7",
+            "SELECT f.id, d.name FROM (SELECT id, plus_one(k) AS k FROM facts WHERE plus_one(v) > 100) f \
+             JOIN dims d ON f.k = d.k ORDER BY f.id",
             "SELECT count(*), min(w), max(w) FROM (SELECT plus_one(v) AS w FROM facts WHERE opaque(s, id) = 'ä')",
             // Both sides, and the device below one of them.
             "SELECT a.w, b.n FROM (SELECT plus_one(k) AS w FROM dims) a \
