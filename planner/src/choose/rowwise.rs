@@ -147,7 +147,7 @@ pub(crate) fn bytes_of(data_type: &arrow::datatypes::DataType) -> f64 {
 }
 
 /// The share of its input that a limit without an order reads.
-fn share_of_limit(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
+pub(super) fn share_of_limit(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
     match &rel.kind {
         RelKind::Sort {
             input,

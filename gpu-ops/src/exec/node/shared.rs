@@ -105,7 +105,7 @@ impl Shared {
         if ran || !collected.rows.is_empty() {
             original = reset_plan_states(original)?;
         }
-        Ok(in_one_partition(collected.into_plan(original)?))
+        Ok(in_one_partition(collected.plan(original)?))
     }
 
     /// Prepare if need be, and run, over tables of which one may be still coming; plan again when a build turns out not to be unique.
