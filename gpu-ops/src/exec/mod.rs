@@ -55,7 +55,7 @@ mod sort;
 mod tests;
 
 pub use node::{
-    DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS, StepReport,
-    TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, indented,
+    DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS, SecondPlan,
+    StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, indented,
 };
 pub use output::{DeviceRows, DeviceValues};

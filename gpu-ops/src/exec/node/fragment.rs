@@ -2,13 +2,14 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -23,8 +24,8 @@ use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::boxes::{Entry, boxed, plain, priced};
 use crate::exec::node::lines::indented;
-use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport};
-use crate::exec::node::shared::Shared;
+use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport, SecondPlan};
+use crate::exec::node::shared::{Shared, in_one_partition};
 use crate::exec::output::device_rows::DeviceRows;
 use crate::exec::output::host::{Delivered, Host};
 use crate::graph::Policy;
@@ -263,8 +264,18 @@ async fn answer(
         let schema = Arc::clone(&schema);
         move |frame: &Frame<'_>, host: &Host| host.delivered(frame, &schema)
     };
+    if shared.in_parts.load(Ordering::Relaxed)
+        && let Some(second) = &shared.options.second
+    {
+        return in_parts(&shared, second, &state, context);
+    }
     let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
     let outcome = fragment.run(to_host).await;
+    if let (Err(GpuError::Unsupported(reason)), Some(second)) = (&outcome, &shared.options.second) {
+        log::info!("a fragment runs in smaller parts: {reason}");
+        shared.in_parts.store(true, Ordering::Relaxed);
+        return in_parts(&shared, second, &state, context);
+    }
     let answered_by_cpu = match &outcome {
         // The CPU would read the same data: its errors are the user's answer. And nobody waits for a stopped query.
         Ok(_) | Err(GpuError::DataFusion(_) | GpuError::Stopped) => false,
@@ -322,6 +333,23 @@ async fn answer(
             Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
         }
     }
+}
+
+/// Let the plan in smaller parts answer.
+fn in_parts(
+    shared: &Shared,
+    second: &SecondPlan,
+    state: &RunState,
+    context: Arc<TaskContext>,
+) -> DataFusionResult<SendableRecordBatchStream> {
+    state.publish(&FragmentReport {
+        fallback: second.fallback.clone(),
+        ..FragmentReport::default()
+    });
+    let plan = in_one_partition(reset_plan_states(Arc::clone(&second.plan))?);
+    let stream = plan.execute(0, context)?;
+    let schema = Arc::clone(&shared.schema);
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
 }
 
 /// A batch in pieces of moderate size.

@@ -18,7 +18,7 @@ pub use boxes::{Entry, boxed};
 pub use fragment::GpuFragmentExec;
 pub use lines::indented;
 pub use report::{
-    DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport, TreeMetrics,
+    DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, SecondPlan, StepReport, TreeMetrics,
 };
 pub use shared::in_one_partition;
 pub use time_limit::{TimeLimit, TimeLimitExec};
