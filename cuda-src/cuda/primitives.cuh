@@ -157,6 +157,20 @@ WL_SCAN(u64)
 #undef WL_MIN_MAX
 #undef WL_SCAN
 
+// warp_or(v), warp_xor(v): the bits that any, and that an odd number of lanes have, in every lane.
+WL_DEVICE u32 warp_or(u32 v) { return __reduce_or_sync(WL_FULL_MASK, v); }
+WL_DEVICE u32 warp_xor(u32 v) { return __reduce_xor_sync(WL_FULL_MASK, v); }
+WL_DEVICE u64 warp_or(u64 v) {
+  const u32 low = warp_or((u32)v);
+  const u32 high = warp_or((u32)(v >> 32));
+  return (u64)high << 32 | low;
+}
+WL_DEVICE u64 warp_xor(u64 v) {
+  const u32 low = warp_xor((u32)v);
+  const u32 high = warp_xor((u32)(v >> 32));
+  return (u64)high << 32 | low;
+}
+
 #if WL_RENDEZVOUS
 
 // Block functions; see the other branch for what they compute. The scratch is written so that a missing or

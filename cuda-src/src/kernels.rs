@@ -29,8 +29,8 @@ pub use synthetic::{
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
 pub use window::{
-    RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs, RunningCombine, RunningValue,
-    WindowArgs, window, window_running,
+    EXTREME_CHILDREN, ExtremeArgs, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs,
+    RunningCombine, RunningValue, WindowArgs, window, window_extremes, window_running,
 };
 pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 
@@ -538,6 +538,18 @@ pub fn all() -> Vec<(&'static str, String)> {
         (
             "running_min_f64",
             window_running(RunningValue::F64, RunningCombine::Min),
+        ),
+        (
+            "extremes_i64",
+            window_extremes(RunningValue::I64, RunningCombine::Max),
+        ),
+        (
+            "extremes_i128",
+            window_extremes(RunningValue::I128, RunningCombine::Min),
+        ),
+        (
+            "extremes_f64",
+            window_extremes(RunningValue::F64, RunningCombine::Min),
         ),
         ("group_number_4", group_number(4)),
         ("group_number_8", group_number(8)),

@@ -18,6 +18,7 @@ use datafusion_proto::physical_plan::{
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use prost::Message;
 use warpline_gpu::exec::{GpuFragmentExec, TimeLimitExec};
+use warpline_gpu::tables::InputExec;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
 
 use crate::device::Device;
@@ -25,7 +26,7 @@ use crate::device::Device;
 /// Writes plans with Warpline's nodes as protobuf messages of `datafusion-proto`, and reads them on another session, which may
 /// have another device or none.
 ///
-/// A fragment travels as the CPU plan that it replaces, with the settings under `warpline.*` that belong to a query.
+/// A fragment travels as the CPU plan that it replaces and the plans of its inputs, with the settings under `warpline.*` that belong to a query.
 /// The receiver places it again on its own device; without one, the CPU runs the plan. Settings of machine and
 /// session (`warpline.device`, `warpline.device_memory` …) stay where they are.
 ///
@@ -52,6 +53,8 @@ use crate::device::Device;
 pub struct WarplineCodec {
     device: Device,
     others: Arc<dyn PhysicalExtensionCodec>,
+    /// The inputs of the fragment whose CPU plan is being read.
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
 }
 
 impl WarplineCodec {
@@ -60,6 +63,7 @@ impl WarplineCodec {
         Self {
             device: device.clone(),
             others: Arc::new(DefaultPhysicalExtensionCodec {}),
+            inputs: Vec::new(),
         }
     }
 
@@ -73,18 +77,24 @@ impl WarplineCodec {
     fn fragment(
         &self,
         fragment: Fragment,
+        inputs: &[Arc<dyn ExecutionPlan>],
         context: &TaskContext,
         converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let original = PhysicalPlanNode::decode(fragment.original.as_slice()).map_err(damaged)?;
-        let decode = PhysicalPlanDecodeContext::new(context, self);
+        let codec = Self {
+            device: self.device.clone(),
+            others: Arc::clone(&self.others),
+            inputs: inputs.to_vec(),
+        };
+        let decode = PhysicalPlanDecodeContext::new(context, &codec);
         let original = converter.proto_to_execution_plan(&original, &decode)?;
         let settings = fragment.settings.iter();
         let settings = settings.map(|(name, value)| (name.as_str(), value.as_str()));
         let config = WarplineConfig::of(context.session_config().options()).with_query(settings)?;
         self.device
             .placement()
-            .place_received(original, &config, fragment.tail)
+            .place_received(original, inputs, &config, fragment.tail)
     }
 
     fn report(&self, report: Report, input: &Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
@@ -110,7 +120,7 @@ impl WarplineCodec {
 /// A node of Warpline, or of another extension in its own codec's encoding.
 #[derive(Clone, PartialEq, Message)]
 struct Node {
-    #[prost(oneof = "Kind", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "Kind", tags = "1, 2, 3, 4, 5")]
     kind: Option<Kind>,
 }
 
@@ -125,6 +135,9 @@ enum Kind {
     TimeLimit(u64),
     #[prost(bytes, tag = "4")]
     Other(Vec<u8>),
+    /// In a fragment's CPU plan: which of the fragment's inputs, and about how many rows it has.
+    #[prost(message, tag = "5")]
+    Input(Input),
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -136,6 +149,14 @@ struct Fragment {
     settings: BTreeMap<String, String>,
     #[prost(string, optional, tag = "3")]
     tail: Option<String>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Input {
+    #[prost(uint64, tag = "1")]
+    number: u64,
+    #[prost(uint64, optional, tag = "2")]
+    rows: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -181,12 +202,23 @@ impl PhysicalExtensionCodec for WarplineCodec {
         proto_converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match Node::decode(buf).map_err(damaged)?.kind {
-            Some(Kind::Fragment(fragment)) => self.fragment(fragment, ctx, proto_converter),
+            Some(Kind::Fragment(fragment)) => {
+                self.fragment(fragment, inputs, ctx, proto_converter)
+            }
             Some(Kind::Report(report)) => Ok(self.report(report, only_input(inputs)?)),
             Some(Kind::TimeLimit(milliseconds)) => {
                 let limit = Duration::from_millis(milliseconds);
                 let input = Arc::clone(only_input(inputs)?);
                 Ok(Arc::new(TimeLimitExec::new(input, limit)))
+            }
+            Some(Kind::Input(Input { number, rows })) => {
+                let number = number as usize;
+                let input = self.inputs.get(number).ok_or_else(|| {
+                    let what = "the bytes of a plan are damaged: a fragment lacks an input";
+                    DataFusionError::Plan(what.into())
+                })?;
+                let rows = rows.map(|rows| rows as usize);
+                Ok(Arc::new(InputExec::new(number, input, rows)))
             }
             Some(Kind::Other(buf)) => self.others.try_decode(&buf, inputs, ctx, proto_converter),
             None => Err(DataFusionError::Plan(
@@ -209,6 +241,11 @@ impl PhysicalExtensionCodec for WarplineCodec {
                 original: original.encode_to_vec(),
                 settings: options.settings.iter().cloned().collect(),
                 tail: options.tail.clone(),
+            })
+        } else if let Some(input) = node.downcast_ref::<InputExec>() {
+            Kind::Input(Input {
+                number: input.number() as u64,
+                rows: input.rows().map(|rows| rows as u64),
             })
         } else if let Some(report) = node.downcast_ref::<PlacementReportExec>() {
             // A refused plan does not run elsewhere either.

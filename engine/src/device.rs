@@ -10,6 +10,7 @@ use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
+use warpline_gpu::device::compiler::limit;
 use warpline_gpu::device::probe;
 use warpline_gpu::exec::GpuFragmentExec;
 use warpline_gpu::machine;
@@ -209,8 +210,12 @@ impl Device {
         if failures_changed && let Some(runtime) = &opened.runtime {
             runtime.inject_failures(settings.inject_failures.plan().cloned());
         }
+        if seen.compile_processes != settings.compile_processes {
+            limit(settings.compile_processes);
+        }
         seen.memory = memory;
         seen.host_memory = host_memory;
+        seen.compile_processes = settings.compile_processes;
         seen.failures = settings.inject_failures.clone();
         Ok(Arc::clone(&opened.placement))
     }
@@ -266,6 +271,16 @@ pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionP
         Ok(TreeNodeRecursion::Continue)
     });
     fragments
+}
+
+/// Did every fragment of a plan that has run answer by itself? Operators that were left to the CPU from the beginning do not count.
+pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let fragments = fragments(plan);
+    let mut fragments = fragments.iter();
+    fragments.all(|node| {
+        let node = node.downcast_ref::<GpuFragmentExec>();
+        node.is_none_or(|fragment| fragment.report().fallback.is_none())
+    })
 }
 
 /// Moves kernels and result sizes from the fragments of an earlier plan of the same query to those of `plan`.

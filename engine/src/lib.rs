@@ -34,6 +34,7 @@
 //! - [`Device`]: opened once and shared by sessions; [`Device::pin`] keeps tables in its memory.
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`profile()`]: what host and device did when, for a timeline.
+//! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 //! - [`architecture`]: how all of Warpline is built, for those who change it.
 
@@ -67,5 +68,6 @@ pub use query::PreparedQuery;
 pub use rule::WarplineRule;
 pub use session::{WarplineSession, WarplineSessionBuilder};
 pub use statement::is_own_statement;
+pub use warpline_gpu::device::compiler::serve_if_asked as serve_compiler_if_asked;
 pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
 pub use warpline_tpch::{MemoryLadder, QueryMetrics, QueryRun};

@@ -16,6 +16,10 @@ const STACK_BYTES: usize = 64 << 20;
 const LAST_WORK: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
+    // A copy of this program may have been started to compile kernels.
+    if warpline::serve_compiler_if_asked() {
+        return ExitCode::SUCCESS;
+    }
     let main = std::thread::Builder::new()
         .name("warpline".to_string())
         .stack_size(STACK_BYTES)

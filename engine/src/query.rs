@@ -46,7 +46,8 @@ async fn run_unguarded(
     let mut metrics = device::metrics_of(&planned.plan);
     metrics.plan_ms = plan_ms;
     metrics.plan_cached = planned.cached;
-    cache.finished(planned, metrics.fallbacks.is_empty());
+    let clean = device::kept_to_its_plan(&planned.plan);
+    cache.finished(planned, clean);
     Ok(QueryRun {
         schema,
         batches,
@@ -98,8 +99,8 @@ impl<'a> PreparedQuery<'a> {
         let mut metrics = device::metrics_of(&self.planned.plan);
         metrics.plan_ms = self.plan_ms;
         metrics.plan_cached = self.planned.cached;
-        self.cache
-            .finished(self.planned, metrics.fallbacks.is_empty());
+        let clean = device::kept_to_its_plan(&self.planned.plan);
+        self.cache.finished(self.planned, clean);
         metrics
     }
 }

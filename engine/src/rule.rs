@@ -52,6 +52,7 @@ pub struct WarplineRule {
 pub(crate) struct Seen {
     pub(crate) memory: Option<usize>,
     pub(crate) host_memory: Option<usize>,
+    pub(crate) compile_processes: usize,
     pub(crate) failures: Failures,
 }
 
@@ -67,6 +68,7 @@ impl WarplineRule {
             seen: Mutex::new(Seen {
                 memory: (config.device_memory > 0).then_some(config.device_memory),
                 host_memory: (config.host_memory > 0).then_some(config.host_memory),
+                compile_processes: 0,
                 failures: Failures::default(),
             }),
         }

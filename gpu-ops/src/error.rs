@@ -92,6 +92,9 @@ pub enum GpuError {
     /// The plan, a type or an encoding is outside what the device operators run.
     #[error("not supported on the device: {0}")]
     Unsupported(String),
+    /// The device could, but the CPU is to answer.
+    #[error("{0}")]
+    LeftToCpu(String),
     /// Strings lie as bytes where the device computes with codes of a dictionary. The run is repeated over columns that have
     /// codes, so users see this only of columns that cannot have any.
     #[error("not supported on the device: {0}")]

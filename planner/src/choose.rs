@@ -124,6 +124,7 @@ pub mod join;
 #[cfg(test)]
 mod papers;
 mod price;
+pub(crate) mod reentry;
 pub(crate) mod rowwise;
 pub mod tree;
 pub mod zipf;
@@ -399,7 +400,7 @@ fn global(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
         let hashed = expected(profile).saturating_mul(2).saturating_mul(slot);
         let limit = hashed
             .saturating_mul(limits::DENSE_TIMES_HASH)
-            .min(on.machine.budget().dense_groups())
+            .min(on.machine.budget().dense_groups().max(hashed))
             .max(limits::DENSE_BYTES);
         if groups <= entries && bytes <= limit {
             return PlacementChoice {

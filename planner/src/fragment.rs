@@ -14,6 +14,7 @@ use warpline_gpu::memory::Budget;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
+use crate::choose::reentry;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
@@ -24,7 +25,7 @@ use crate::reason::Reason;
 use crate::rel::anti_joins::with_anti_joins;
 use crate::rel::codes::coded;
 use crate::rel::combinations;
-use crate::rel::convert::{Refusal, convert};
+use crate::rel::convert::{Inputs, Refusal, convert};
 use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
@@ -50,6 +51,8 @@ pub struct FragmentPlanner {
     device_memory: Option<u64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] sets others.
     machine: Arc<Machine>,
+    /// Over inputs, where prices decide: the threads that DataFusion runs a query on.
+    priced_for: Option<usize>,
 }
 
 impl FragmentPlanner {
@@ -61,7 +64,19 @@ impl FragmentPlanner {
         plan: &Arc<dyn ExecutionPlan>,
         config: &WarplineConfig,
     ) -> Result<Self, Refusal> {
-        let rel = convert(plan)?;
+        Self::over_inputs(plan, &Inputs::default(), config)
+    }
+
+    /// The fragment that computes what `plan` computes, over rows of `inputs` that the CPU computes.
+    ///
+    /// # Errors
+    /// As [`Self::try_new`].
+    pub fn over_inputs(
+        plan: &Arc<dyn ExecutionPlan>,
+        inputs: &Inputs,
+        config: &WarplineConfig,
+    ) -> Result<Self, Refusal> {
+        let rel = convert(plan, inputs)?;
         Self::of(rel, plan.schema(), config).map_err(|reason| Refusal {
             at: Arc::clone(plan),
             reason,
@@ -108,6 +123,7 @@ impl FragmentPlanner {
             index_joins: config.index_joins,
             device_memory,
             machine,
+            priced_for: None,
         };
         // What cannot be lowered is known before anything is loaded.
         planner.graph_with(&NoFacts, &HashSet::new())?;
@@ -125,6 +141,16 @@ impl FragmentPlanner {
         Self {
             groups,
             machine,
+            ..self
+        }
+    }
+
+    /// The same, which leaves the rows of its inputs to `cores` of the host where there turn out to be so many or so few that these
+    /// are faster.
+    #[must_use]
+    pub fn priced_for(self, cores: usize) -> Self {
+        Self {
+            priced_for: Some(cores),
             ..self
         }
     }
@@ -154,6 +180,14 @@ impl FragmentPlanner {
         self.tables.len()
     }
 
+    /// Tables among them; the others are inputs.
+    pub fn real_tables(&self) -> usize {
+        let tables = self.tables.iter();
+        tables
+            .filter(|table| table.source.input().is_none())
+            .count()
+    }
+
     /// Rows of all scanned tables together, as far as their statistics are known.
     pub fn scanned_rows(&self) -> Option<usize> {
         self.tables.iter().map(|table| table.rows).sum()
@@ -162,22 +196,63 @@ impl FragmentPlanner {
     /// The price of a fragment that only filters and computes, on the device and on `cores` of the host; `None` where
     /// it joins, groups or sorts. Resident tables have exact statistics and need not be loaded.
     pub(crate) fn prices(&self, resident: Option<&TableCache>, cores: usize) -> Option<Prices> {
-        let scans = self.scans.iter();
-        let loaded: Vec<Option<LoadedTable>> = scans
-            .map(|scan| resident?.peek(&scan.table, &scan.columns, &scan.needs_codes))
-            .collect();
+        let loaded = self.resident(resident);
         let facts = PlanTimeFacts {
             planner: self,
             tables: &loaded,
+            inputs: InputRows::Times(1.0),
         };
-        let tables = self.tables.iter().zip(&self.scans).zip(&loaded);
-        let tables: Vec<Traffic> = tables
+        prices(
+            &self.rel,
+            &Estimator::new(&facts),
+            &self.traffic(&facts),
+            &self.machine,
+            cores,
+        )
+    }
+
+    /// The price of what a fragment over inputs adds to them and to its tables, on the device and on `cores` of the host.
+    pub(crate) fn reentry_prices(
+        &self,
+        resident: Option<&TableCache>,
+        cores: usize,
+        inputs: InputRows<'_>,
+    ) -> Prices {
+        let loaded = self.resident(resident);
+        let facts = PlanTimeFacts {
+            planner: self,
+            tables: &loaded,
+            inputs,
+        };
+        reentry::prices(
+            &self.rel,
+            &Estimator::new(&facts),
+            &self.traffic(&facts),
+            &self.machine,
+            cores,
+        )
+    }
+
+    /// By scan: the table, when it is resident.
+    fn resident(&self, resident: Option<&TableCache>) -> Vec<Option<LoadedTable>> {
+        let scans = self.scans.iter();
+        let peek =
+            |scan: &ScanSource| resident?.peek(&scan.table, &scan.columns, &scan.needs_codes);
+        scans.map(peek).collect()
+    }
+
+    /// What is read of each scan.
+    fn traffic(&self, facts: &PlanTimeFacts<'_>) -> Vec<Traffic> {
+        let tables = self.tables.iter().zip(&self.scans).zip(facts.tables);
+        tables
             .map(|((table, scan), loaded)| {
                 let rows = facts.rows(table);
                 let widths = scan.fields.iter().map(|f| bytes_of(f.data_type()));
+                let strings = scan.fields.iter().filter(|f| is_string(f.data_type()));
                 Traffic {
                     rows,
                     columns: scan.columns.len() as f64,
+                    strings: strings.count() as f64,
                     bytes: match loaded {
                         Some(table) => table.columns.iter().map(|c| c.bytes() as f64).sum(),
                         None => rows * widths.sum::<f64>(),
@@ -185,16 +260,10 @@ impl FragmentPlanner {
                     resident: loaded.is_some(),
                     kept: scan.table.is_cacheable(),
                     files: scan.table.is_of_files(),
+                    input: scan.table.input().is_some(),
                 }
             })
-            .collect();
-        prices(
-            &self.rel,
-            &Estimator::new(&facts),
-            &tables,
-            &self.machine,
-            cores,
-        )
+            .collect()
     }
 
     /// The graph over tables with the statistics `facts`.
@@ -346,6 +415,16 @@ impl TableFacts for NoFacts {
 struct PlanTimeFacts<'a> {
     planner: &'a FragmentPlanner,
     tables: &'a [Option<LoadedTable>],
+    inputs: InputRows<'a>,
+}
+
+/// How many rows the inputs of a fragment have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum InputRows<'a> {
+    /// So many times the rows that are expected of them.
+    Times(f64),
+    /// So many, by input.
+    Counted(&'a [usize]),
 }
 
 impl PlanTimeFacts<'_> {
@@ -360,7 +439,13 @@ impl TableFacts for PlanTimeFacts<'_> {
     fn rows(&self, table: &Arc<ScanTable>) -> f64 {
         match self.loaded(table) {
             Some((_, loaded)) => loaded.rows as f64,
-            None => NoFacts.rows(table),
+            None => match (table.source.input(), self.inputs) {
+                (None, _) => NoFacts.rows(table),
+                (Some(_), InputRows::Times(factor)) => NoFacts.rows(table) * factor,
+                (Some(input), InputRows::Counted(rows)) => {
+                    rows.get(input).map_or(0.0, |rows| *rows as f64)
+                }
+            },
         }
     }
 
@@ -448,6 +533,17 @@ impl Policy for FragmentPlanner {
             .map_err(unsupported)
     }
 
+    fn declines(&self, inputs: &[usize], tables: &TableCache) -> Option<String> {
+        let prices =
+            self.reentry_prices(Some(tables), self.priced_for?, InputRows::Counted(inputs));
+        let rows: usize = inputs.iter().sum();
+        (!prices.pays()).then(|| {
+            format!(
+                "taking {rows} rows to the device costs more than to go on without it: {prices}"
+            )
+        })
+    }
+
     fn place_index(&self, profile: &IndexProfile, _device: &DeviceInfo) -> IndexChoice {
         index::place(self.join, profile, self.machine.budget())
     }
@@ -471,6 +567,6 @@ mod tests {
         ));
         let limited = within(card, Some(16 << 30));
         assert_eq!(limited.budget(), Budget::of(16 << 30));
-        assert_eq!(limited.budget().perfect_index(), 2 << 30);
+        assert_eq!(limited.budget().perfect_index(), 4 << 30);
     }
 }

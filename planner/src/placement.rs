@@ -3,6 +3,7 @@
 mod causes;
 mod classify;
 mod receive;
+mod reentry;
 mod replace;
 mod report;
 

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use crate::environment::Environment;
 use crate::error::{Result, TpchError};
 use crate::report::{Report, aligned};
+use crate::task::QueryName;
 
 /// An earlier report, as far as it is compared. Reports of older versions lack some values.
 #[derive(Debug, Clone, Deserialize)]
@@ -17,8 +18,9 @@ pub struct Earlier {
     pub benchmark: String,
     /// The device that answered.
     pub device: String,
-    /// Scale factor of the data.
-    pub scale: f64,
+    /// Scale factor of the data, where there is such a thing.
+    #[serde(default)]
+    pub scale: Option<f64>,
     /// What it ran on, unless that was not written down.
     #[serde(default)]
     pub environment: Option<Environment>,
@@ -30,8 +32,8 @@ pub struct Earlier {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct EarlierQuery {
-    /// Number of the query.
-    pub query: u8,
+    /// Its number in the benchmark's specification, or its name.
+    pub query: QueryName,
     /// The first run.
     pub cold_ms: Option<f64>,
     /// The median of the later ones.
@@ -54,8 +56,8 @@ impl Earlier {
     }
 
     /// The hot median of a query that succeeded, in milliseconds.
-    pub fn hot_ms(&self, number: u8) -> Option<f64> {
-        let query = self.queries.iter().find(|query| query.query == number)?;
+    pub fn hot_ms(&self, name: &QueryName) -> Option<f64> {
+        let query = self.queries.iter().find(|query| query.query == *name)?;
         query.hot_median_ms.filter(|_| query.error.is_none())
     }
 
@@ -65,8 +67,11 @@ impl Earlier {
         if self.benchmark != report.benchmark {
             differences.push(format!("it ran {}", self.benchmark));
         }
-        if self.scale.to_bits() != report.scale.to_bits() {
-            differences.push(format!("its scale is {}", self.scale));
+        if self.scale.map(f64::to_bits) != report.scale.map(f64::to_bits) {
+            differences.push(match self.scale {
+                Some(scale) => format!("its scale is {scale}"),
+                None => "it has no scale".to_string(),
+            });
         }
         if self.device != report.device {
             differences.push(format!("its device is {}", self.device));
@@ -79,13 +84,13 @@ impl Earlier {
         self.environment.as_ref()?.date()
     }
 
-    /// Queries that both have: number, milliseconds then and now.
-    pub fn pairs(&self, report: &Report) -> Vec<(u8, f64, f64)> {
+    /// Queries that both have: name, milliseconds then and now.
+    pub fn pairs(&self, report: &Report) -> Vec<(QueryName, f64, f64)> {
         let succeeded = report.queries.iter().filter(|query| query.succeeded());
         succeeded
             .filter_map(|query| {
-                let then = self.hot_ms(query.query).filter(|ms| *ms > 0.0)?;
-                Some((query.query, then, query.hot_median_ms?))
+                let then = self.hot_ms(&query.query).filter(|ms| *ms > 0.0)?;
+                Some((query.query.clone(), then, query.hot_median_ms?))
             })
             .collect()
     }
@@ -115,9 +120,9 @@ impl Earlier {
         rows.extend(
             pairs
                 .iter()
-                .map(|(query, then, now)| row(format!("Q{query}"), *then, *now)),
+                .map(|(query, then, now)| row(query.to_string(), *then, *now)),
         );
-        let sum = |of: fn(&(u8, f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
+        let sum = |of: fn(&(QueryName, f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
         rows.push(row("total".into(), sum(|p| p.1), sum(|p| p.2)));
         text.push_str(&aligned(&rows));
         if let Some(mean) = geometric_mean(pairs.iter().map(|(_, then, now)| now / then)) {
@@ -162,17 +167,21 @@ mod tests {
     use crate::benchmark::Benchmark;
     use crate::report::QueryReport;
     use crate::scale::Scale;
+    use crate::task::Subject;
 
     fn query(number: u8, hot_ms: f64) -> QueryReport {
         QueryReport {
             hot_median_ms: Some(hot_ms),
-            ..QueryReport::new(number)
+            ..QueryReport::new(number.into())
         }
     }
 
     fn report(queries: &[(u8, f64)]) -> Report {
         let scale = Scale::new(0.01).expect("a scale");
-        let mut report = Report::new("emulator".into(), Benchmark::Tpch, scale);
+        let mut report = Report::new(
+            "emulator".into(),
+            &Subject::benchmark(Benchmark::Tpch, scale),
+        );
         for (number, hot_ms) in queries {
             report.push(query(*number, *hot_ms));
         }
@@ -192,7 +201,10 @@ mod tests {
         old.queries[2].error = Some("wrong".into());
         let earlier = read(&old.to_json().expect("JSON")).expect("a report");
         let new = report(&[(1, 1.0), (2, 9.0), (3, 5.0), (6, 1.0)]);
-        assert_eq!(earlier.pairs(&new), [(1, 2.0, 1.0), (3, 4.0, 5.0)]);
+        assert_eq!(
+            earlier.pairs(&new),
+            [(1.into(), 2.0, 1.0), (3.into(), 4.0, 5.0)]
+        );
         let text = earlier.to_table(&new);
         let words: Vec<String> = text
             .lines()

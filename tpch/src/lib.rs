@@ -27,12 +27,14 @@ pub mod report;
 pub mod runner;
 mod scale;
 pub mod tables;
+mod task;
 pub mod verify;
 
 pub use benchmark::Benchmark;
 pub use engine::{MemoryLadder, QueryEngine, QueryMetrics, QueryRun, WorkBalance};
 pub use error::{Result, TpchError, one_line};
 pub use scale::Scale;
+pub use task::{QueryName, Subject, Task};
 
 #[cfg(test)]
 mod tests;

@@ -4,15 +4,14 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::benchmark::Benchmark;
 use crate::engine::{MemoryLadder, QueryMetrics, WorkBalance};
 use crate::environment::Environment;
-use crate::scale::Scale;
+use crate::task::{QueryName, Subject};
 
 /// All queries of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// The name of the benchmark's command: tpch or jcch.
+    /// The name of the benchmark's command: tpch, jcch or queries.
     pub benchmark: &'static str,
     /// For JCC-H, which values its queries ask for: skewed or normal.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,16 +19,16 @@ pub struct Report {
     /// For JCC-H, the seed of its queries' parameters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// The name of the benchmark in the table.
-    #[serde(skip)]
-    pub title: &'static str,
+    /// What people call it.
+    pub title: String,
     /// The device that answered.
     pub device: String,
     /// What it ran on, as far as whoever ran it tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environment: Option<Environment>,
-    /// Scale factor of the data.
-    pub scale: f64,
+    /// Scale factor of the data, where there is such a thing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scale: Option<f64>,
     /// Sum of the hot medians of the queries that succeeded, in milliseconds.
     pub total_hot_ms: f64,
     /// One entry for each query, in the order in which they ran.
@@ -39,8 +38,8 @@ pub struct Report {
 /// One query. Times are milliseconds; what was not measured is null.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct QueryReport {
-    /// Number of the query.
-    pub query: u8,
+    /// Its number in the benchmark's specification, or its name.
+    pub query: QueryName,
     /// Rows of the answer.
     pub rows: Option<usize>,
     /// Whether every answer equalled the reference; null when that was not checked.
@@ -108,7 +107,7 @@ fn median(times: &[f64]) -> Option<f64> {
 }
 
 impl QueryReport {
-    pub(crate) fn new(query: u8) -> Self {
+    pub(crate) fn new(query: QueryName) -> Self {
         Self {
             query,
             ..Self::default()
@@ -172,31 +171,33 @@ impl QueryReport {
 }
 
 impl Report {
-    pub(crate) fn new(device: String, benchmark: Benchmark, scale: Scale) -> Self {
-        let bindings = benchmark.bindings();
+    pub(crate) fn new(device: String, subject: &Subject) -> Self {
         Self {
-            benchmark: benchmark.command(),
-            bindings: bindings.map(|(bindings, _)| bindings.name()),
-            seed: bindings.map(|(_, seed)| seed.number()),
-            title: benchmark.name(),
+            benchmark: subject.command,
+            bindings: subject.bindings.map(|(bindings, _)| bindings),
+            seed: subject.bindings.map(|(_, seed)| seed),
+            title: subject.title.clone(),
             device,
             environment: None,
-            scale: scale.factor(),
+            scale: subject.scale,
             total_hot_ms: 0.0,
             queries: Vec::new(),
         }
     }
 
     /// A report of queries that were run elsewhere.
-    pub fn of(
-        device: impl Into<String>,
-        benchmark: Benchmark,
-        scale: Scale,
-        queries: Vec<QueryReport>,
-    ) -> Self {
-        let mut report = Self::new(device.into(), benchmark, scale);
+    pub fn of(device: impl Into<String>, subject: &Subject, queries: Vec<QueryReport>) -> Self {
+        let mut report = Self::new(device.into(), subject);
         queries.into_iter().for_each(|query| report.push(query));
         report
+    }
+
+    /// The title with the scale of the data.
+    pub fn heading(&self, between: &str) -> String {
+        match self.scale {
+            Some(scale) => format!("{}{between}scale {scale}", self.title),
+            None => self.title.clone(),
+        }
     }
 
     pub(crate) fn push(&mut self, query: QueryReport) {
@@ -225,7 +226,7 @@ impl Report {
     pub fn to_table(&self) -> String {
         let mut text = String::new();
         // Writing to a String does not fail.
-        let _ = write!(text, "{} scale {}", self.title, self.scale);
+        text.push_str(&self.heading(" "));
         if let Some((bindings, seed)) = self.bindings.zip(self.seed) {
             let _ = write!(text, ", {bindings} bindings of seed {seed},");
         }
@@ -271,13 +272,13 @@ impl Report {
         for query in &self.queries {
             if !query.fallbacks.is_empty() {
                 let fallbacks = query.fallbacks.join("; ");
-                let _ = writeln!(text, "Q{} on the CPU: {fallbacks}", query.query);
+                let _ = writeln!(text, "{} on the CPU: {fallbacks}", query.query);
             }
             if query.ladder != MemoryLadder::default() {
                 let ladder = &query.ladder;
                 let _ = writeln!(
                     text,
-                    "Q{} was short of device memory: {} evictions, {} waits, {} repeated runs, {} out of core, {} on the CPU",
+                    "{} was short of device memory: {} evictions, {} waits, {} repeated runs, {} out of core, {} on the CPU",
                     query.query,
                     ladder.evictions,
                     ladder.memory_waits,
@@ -292,7 +293,7 @@ impl Report {
             {
                 let _ = writeln!(
                     text,
-                    "Q{}: {:.1} MB came over the link, {:.1} MB of results lay in host memory",
+                    "{}: {:.1} MB came over the link, {:.1} MB of results lay in host memory",
                     query.query,
                     streamed as f64 / 1e6,
                     spilled as f64 / 1e6
@@ -301,7 +302,7 @@ impl Report {
             if let Some(balance) = &query.balance {
                 let _ = writeln!(
                     text,
-                    "Q{}: {} tree-shaped, idle lanes (IIR) {:.1} %, busiest warp over mean (ILIF) {:.2}",
+                    "{}: {} tree-shaped, idle lanes (IIR) {:.1} %, busiest warp over mean (ILIF) {:.2}",
                     query.query,
                     balance.pipelines,
                     balance.iir * 100.0,
@@ -309,7 +310,7 @@ impl Report {
                 );
             }
             if let Some(error) = &query.error {
-                let _ = writeln!(text, "Q{} failed: {error}", query.query);
+                let _ = writeln!(text, "{} failed: {error}", query.query);
             }
         }
         text
@@ -348,7 +349,7 @@ impl QueryReport {
             value.map_or_else(|| UNKNOWN.to_string(), |value| value.to_string())
         };
         vec![
-            format!("Q{}", self.query),
+            self.query.to_string(),
             count(self.rows.map(|rows| rows as u64)),
             self.outcome().to_string(),
             time(self.load_ms),

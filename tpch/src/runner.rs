@@ -15,21 +15,19 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::prelude::SessionContext;
 use futures::FutureExt;
 
-use crate::benchmark::Benchmark;
 use crate::engine::{QueryEngine, QueryMetrics, QueryRun};
 use crate::error::{Result, TpchError};
-use crate::queries::Query;
 use crate::report::{QueryReport, Report, millis};
-use crate::scale::Scale;
+use crate::task::{Subject, Task};
 use crate::verify::{self, Answer, Ordering};
 
 /// What to run and how.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// The benchmark, for the report.
-    pub benchmark: Benchmark,
+    /// What the report is about.
+    pub subject: Subject,
     /// The queries, in the order to run them.
-    pub queries: Vec<Query>,
+    pub queries: Vec<Task>,
     /// Hot runs after the cold one.
     pub runs: usize,
     /// Compare each answer with the reference.
@@ -40,8 +38,6 @@ pub struct RunOptions {
     pub results: Option<PathBuf>,
     /// A directory that gets each query's text and its plan with what every part of it did, as `qNN.txt`.
     pub plans: Option<PathBuf>,
-    /// The scale of the data, for the report.
-    pub scale: Scale,
 }
 
 /// Runs the queries and reports on each; `on_query` hears of every query when it is done.
@@ -59,7 +55,7 @@ pub async fn run(
         fs::create_dir_all(directory)
             .map_err(|error| TpchError::io("create directory", directory, error))?;
     }
-    let mut report = Report::new(engine.device(), options.benchmark, options.scale);
+    let mut report = Report::new(engine.device(), &options.subject);
     // Measured here, so that the first query does not wait for it.
     let bandwidth = engine.copy_bandwidth();
     for query in &options.queries {
@@ -68,7 +64,7 @@ pub async fn run(
             .await;
         let query_report = outcome.unwrap_or_else(|panic| QueryReport {
             error: Some(format!("panicked: {}", panic_text(panic.as_ref()))),
-            ..QueryReport::new(query.number)
+            ..QueryReport::new(query.name.clone())
         });
         on_query(&query_report);
         report.push(query_report);
@@ -78,11 +74,11 @@ pub async fn run(
 
 async fn run_query(
     engine: &dyn QueryEngine,
-    query: &Query,
+    query: &Task,
     options: &RunOptions,
     bandwidth: Option<f64>,
 ) -> QueryReport {
-    let mut report = QueryReport::new(query.number);
+    let mut report = QueryReport::new(query.name.clone());
     if let Err(error) = measure(engine, query, options, bandwidth, &mut report).await {
         report.error = Some(error.to_string());
     }
@@ -92,7 +88,7 @@ async fn run_query(
 /// Fills the report step by step, so that what was measured before an error stays.
 async fn measure(
     engine: &dyn QueryEngine,
-    query: &Query,
+    query: &Task,
     options: &RunOptions,
     bandwidth: Option<f64>,
     report: &mut QueryReport,
@@ -172,7 +168,7 @@ async fn measure(
 }
 
 /// Runs a query from SQL text to the last batch; the second value is milliseconds.
-async fn timed(engine: &dyn QueryEngine, query: &Query) -> Result<(QueryRun, f64)> {
+async fn timed(engine: &dyn QueryEngine, query: &Task) -> Result<(QueryRun, f64)> {
     let start = Instant::now();
     let run = engine.run(&query.sql).await?;
     Ok((run, start.elapsed().as_secs_f64() * 1e3))
@@ -219,10 +215,10 @@ pub async fn reference_answer(reference: &SessionContext, sql: &str) -> Result<(
 /// The same, with the milliseconds from SQL text to the last batch.
 async fn timed_reference(
     reference: &SessionContext,
-    query: &Query,
+    query: &Task,
 ) -> Result<(Answer, Ordering, f64)> {
     let start = Instant::now();
-    let (schema, batches, ordering) = run_reference(reference, query.reference_sql()).await?;
+    let (schema, batches, ordering) = run_reference(reference, &query.reference).await?;
     let milliseconds = start.elapsed().as_secs_f64() * 1e3;
     Ok((Answer::new(&schema, &batches)?, ordering, milliseconds))
 }
@@ -240,8 +236,8 @@ async fn run_reference(
     Ok((schema, batches, ordering))
 }
 
-fn write_csv(directory: &Path, query: &Query, run: &QueryRun) -> Result<()> {
-    let path = directory.join(format!("q{:02}.csv", query.number));
+fn write_csv(directory: &Path, query: &Task, run: &QueryRun) -> Result<()> {
+    let path = directory.join(format!("{}.csv", query.name.file_stem()));
     let file = File::create(&path).map_err(|error| TpchError::io("create", &path, error))?;
     let mut writer = WriterBuilder::new()
         .with_header(true)
@@ -257,7 +253,7 @@ fn write_csv(directory: &Path, query: &Query, run: &QueryRun) -> Result<()> {
 }
 
 /// Writes the query's text and what its plan did in a hot run.
-async fn write_plan(engine: &dyn QueryEngine, directory: &Path, query: &Query) -> Result<()> {
+async fn write_plan(engine: &dyn QueryEngine, directory: &Path, query: &Task) -> Result<()> {
     let analyze = format!("EXPLAIN ANALYZE {}", query.sql);
     // What counts is compiled, and learns sizes, in a first run.
     engine.run(&analyze).await?;
@@ -273,7 +269,7 @@ async fn write_plan(engine: &dyn QueryEngine, directory: &Path, query: &Query) -
             let _ = writeln!(text, "\n{}", plan.value(row));
         }
     }
-    let path = directory.join(format!("q{:02}.txt", query.number));
+    let path = directory.join(format!("{}.txt", query.name.file_stem()));
     fs::write(&path, text).map_err(|error| TpchError::io("write", &path, error))
 }
 

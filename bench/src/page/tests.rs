@@ -2,7 +2,7 @@
 
 use warpline_tpch::compare::Earlier;
 use warpline_tpch::report::{QueryReport, Report};
-use warpline_tpch::{Benchmark, Scale};
+use warpline_tpch::{Benchmark, Scale, Subject};
 
 use super::tpch;
 
@@ -14,7 +14,7 @@ const ACTIVE: [&str; 9] = [
 fn report() -> Report {
     let scale = Scale::new(1.0).expect("a scale");
     let good = |query: u8, hot: f64| QueryReport {
-        query,
+        query: query.into(),
         rows: Some(4),
         verified: Some(true),
         cold_ms: Some(200.0),
@@ -32,15 +32,14 @@ fn report() -> Report {
         ..QueryReport::default()
     };
     let failed = QueryReport {
-        query: 3,
+        query: 3.into(),
         fallbacks: vec!["<b>bold</b>".into()],
         error: Some("a & b".into()),
         ..QueryReport::default()
     };
     Report::of(
         "H200 \"x\"",
-        Benchmark::Tpch,
-        scale,
+        &Subject::benchmark(Benchmark::Tpch, scale),
         vec![good(1, 1.0), good(6, 4.0), failed],
     )
 }

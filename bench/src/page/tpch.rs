@@ -34,7 +34,7 @@ const CPU: Mark = Mark {
 
 /// The report as a page, beside an `earlier` one if there is one.
 pub fn tpch(report: &Report, earlier: Option<&Earlier>) -> String {
-    let mut page = Page::new(format!("{} at scale {}", report.title, report.scale));
+    let mut page = Page::new(report.heading(" at "));
     let date = report.environment.as_ref().and_then(Environment::date);
     let mut about = report.device.clone();
     if let Some((bindings, seed)) = report.bindings.zip(report.seed) {
@@ -132,7 +132,7 @@ fn tiles(report: &Report, earlier: Option<&Earlier>) -> Vec<Tile> {
 }
 
 fn name(query: &QueryReport) -> String {
-    format!("Q{}", query.query)
+    query.query.to_string()
 }
 
 fn figures(report: &Report, earlier: Option<&Earlier>) -> Vec<Figure> {
@@ -294,7 +294,7 @@ fn queries(report: &Report, earlier: Option<&Earlier>) -> Table {
             row.extend([time(q.cpu_median_ms), time(q.speedup())]);
         }
         if let Some(earlier) = earlier {
-            let then = earlier.hot_ms(q.query);
+            let then = earlier.hot_ms(&q.query);
             row.push(time(then));
             let both = then.zip(q.hot_median_ms).filter(|_| q.succeeded());
             row.push(both.map_or(Cell::from("-"), |(then, now)| changed(then, now)));
@@ -333,7 +333,7 @@ fn queries(report: &Report, earlier: Option<&Earlier>) -> Table {
     total("floor", sum(&|q| q.floor_ms));
     total("CPU", sum(&|q| q.cpu_median_ms));
     if let Some(earlier) = earlier {
-        total("then", sum(&|q| earlier.hot_ms(q.query)));
+        total("then", sum(&|q| earlier.hot_ms(&q.query)));
     }
     Table {
         header: header.into_iter().map(String::from).collect(),

@@ -45,7 +45,36 @@ kernel_args! {
         /// Most rows.
         pub most: u64,
     }
+
+    /// Arguments of `extreme_nodes` and `extreme_frames` (`window_extremes.cu`).
+    pub struct ExtremeArgs {
+        /// Values, which become those of their frames.
+        pub values: DevicePtr as "void*",
+        /// The values, then the nodes of each level above them: of [`EXTREME_CHILDREN`] nodes each.
+        pub nodes: DevicePtr as "void*",
+        /// Of each row, the row that its frame begins at, but for `start_plus`.
+        pub start: DevicePtr as "const u32*",
+        /// The row behind its frame, but for `end_plus`.
+        pub end: DevicePtr as "const u32*",
+        /// First row of its partition.
+        pub partition_start: DevicePtr as "const u32*",
+        /// The row behind it.
+        pub partition_end: DevicePtr as "const u32*",
+        /// Rows to add.
+        pub start_plus: i64,
+        /// Rows to add.
+        pub end_plus: i64,
+        /// The level to make; 0 is a copy of the values.
+        pub level: u64,
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows; the levels have room for so many.
+        pub most: u64,
+    }
 }
+
+/// Children of a node of `window_extremes.cu`.
+pub const EXTREME_CHILDREN: u64 = 16;
 
 /// Rows that a block of `window_running.cu` takes at a time.
 pub const RUNNING_TILE: u64 = 2048;
@@ -97,6 +126,17 @@ pub fn window() -> String {
 
 /// Complete source of the module that scans values within partitions.
 pub fn window_running(value: RunningValue, combine: RunningCombine) -> String {
+    let text = include_str!("../../cuda/window_running.cu");
+    of_values(value, combine, RunningArgs::CUDA, text)
+}
+
+/// Complete source of the module that finds least or greatest values of frames.
+pub fn window_extremes(value: RunningValue, combine: RunningCombine) -> String {
+    let text = include_str!("../../cuda/window_extremes.cu");
+    of_values(value, combine, ExtremeArgs::CUDA, text)
+}
+
+fn of_values(value: RunningValue, combine: RunningCombine, args: &str, text: &str) -> String {
     let value = match value {
         RunningValue::I64 => "i64",
         RunningValue::I128 => "i128",
@@ -104,8 +144,7 @@ pub fn window_running(value: RunningValue, combine: RunningCombine) -> String {
     };
     let combine = combine as u32;
     format!(
-        "#define WL_VALUE {value}\n#define WL_COMBINE {combine}\n#include \"simt.cuh\"\n{}{}",
-        RunningArgs::CUDA,
-        include_str!("../../cuda/window_running.cu")
+        "#define WL_VALUE {value}\n#define WL_COMBINE {combine}\n#include \"simt.cuh\"\n{args}{}{text}",
+        include_str!("../../cuda/window_values.cuh"),
     )
 }

@@ -198,15 +198,22 @@ pub(super) struct RunArguments {
     /// Queries to run, for example 1,6 or 3-5 [default: all 22]
     #[arg(long, value_name = "LIST", value_parser = parse_queries, allow_negative_numbers = true)]
     query: Option<QueryList>,
-    /// Hot runs of each query after the cold one
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub(super) runs: usize,
     /// Compare each answer with DataFusion on the CPU [default: up to scale 1]
     #[arg(long, overrides_with = "no_verify")]
     verify: bool,
     /// Do not compare answers
     #[arg(long, overrides_with = "verify")]
     no_verify: bool,
+    #[command(flatten)]
+    pub(super) measure: MeasureArguments,
+}
+
+/// How queries are run, and what is told of it.
+#[derive(Debug, Args)]
+pub(super) struct MeasureArguments {
+    /// Hot runs of each query after the cold one
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    pub(super) runs: usize,
     /// Runs of each query on DataFusion's CPU, to compare times with [default: the one that answers are compared with]
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     pub(super) cpu_runs: usize,
@@ -244,9 +251,28 @@ impl RunArguments {
         }
     }
 
-    /// Whether answers are compared at this scale.
-    pub(super) fn verifies(&self, scale: f64) -> bool {
-        self.verify || (!self.no_verify && scale <= 1.0)
+    /// Whether answers are compared.
+    pub(super) fn verify(&self) -> Verify {
+        match (self.verify, self.no_verify) {
+            (true, _) => Verify::Always,
+            (_, true) => Verify::Never,
+            _ => Verify::Small,
+        }
+    }
+}
+
+/// Whether answers are compared with those of the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verify {
+    Always,
+    Never,
+    /// Up to a scale at which the CPU does not take long.
+    Small,
+}
+
+impl Verify {
+    pub(super) fn at(self, scale: f64) -> bool {
+        self == Self::Always || (self == Self::Small && scale <= 1.0)
     }
 }
 
@@ -262,8 +288,38 @@ pub(super) enum ReportFormat {
     Json,
 }
 
+#[derive(Debug, Subcommand)]
+pub(super) enum BenchCommand {
+    /// Run queries of your own over tables of your own
+    Queries(Box<QueriesArguments>),
+}
+
 #[derive(Debug, Args)]
+pub(super) struct QueriesArguments {
+    /// The queries: a file of statements, or a folder of .sql files
+    #[arg(long, value_name = "DIR|FILE")]
+    pub(super) queries: PathBuf,
+    /// The tables: a folder with NAME.parquet (.csv, .json, .arrow), or a folder NAME of such files, for each
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// Run the statements of a file before, which make tables or views; repeatable
+    #[arg(long, value_name = "FILE")]
+    pub(super) setup: Vec<PathBuf>,
+    /// Queries to run, by the names in the report, for example q3,q7 [default: all]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub(super) query: Vec<String>,
+    /// Compare each answer with DataFusion on the CPU
+    #[arg(long)]
+    pub(super) verify: bool,
+    #[command(flatten)]
+    pub(super) measure: MeasureArguments,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(super) struct BenchArguments {
+    #[command(subcommand)]
+    pub(super) command: Option<BenchCommand>,
     /// Which benchmark; without one they are listed
     #[arg(value_name = "NAME")]
     pub(super) benchmark: Option<String>,

@@ -10,11 +10,15 @@ use warpline_bench::micro::choice::{self, Choices};
 use warpline_bench::micro::{self, BENCHMARKS, Bench, EarlierReport, Report};
 use warpline_bench::page;
 
-use super::args::{BenchArguments, ChartFormat};
+use super::args::{BenchArguments, BenchCommand, ChartFormat};
 use super::output::OutputFile;
+use super::queries;
 
 /// Runs the sweeps; a wrong result is an error.
 pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
+    if let Some(BenchCommand::Queries(arguments)) = arguments.command {
+        return queries::run(*arguments).await;
+    }
     let Some(name) = &arguments.benchmark else {
         print(&list(), None)?;
         return Ok(ExitCode::SUCCESS);
@@ -195,7 +199,7 @@ fn bench(session: WarplineSession, rows: Option<u64>, runs: usize) -> Result<Ben
 }
 
 /// The error of a benchmark as the program tells it.
-fn told(error: warpline_bench::Error) -> Error {
+pub(super) fn told(error: warpline_bench::Error) -> Error {
     match error {
         warpline_bench::Error::Bench(message) => Error::Bench(message),
         warpline_bench::Error::Gpu(error) => Error::Gpu(error),
@@ -213,6 +217,9 @@ fn list() -> String {
             text.push_str(&format!("  --sweep {}: {}\n", sweep.name, sweep.about));
         }
     }
+    text.push_str(
+        "queries: queries of your own over tables of your own\n  --queries DIR|FILE --data DIR\n",
+    );
     text.push_str(&format!(
         "{CHOICE}: joins and group-bys drawn at random, by every algorithm and by the planner's choice\n  \
          --workloads N --seed N --rows MAX, or --replay FILE\n"

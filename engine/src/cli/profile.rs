@@ -1,27 +1,25 @@
 //! `warpline profile`: runs a query cold and hot and writes a timeline.
 
-use std::fs;
-use std::path::Path;
 use std::process::ExitCode;
 
-use warpline::{Error, Result, WarplineSession};
-use warpline_tpch::{Benchmark, TpchError, generate, queries};
+use warpline::{Error, Result};
+use warpline_tpch::queries::query;
+use warpline_tpch::{Benchmark, TpchError, generate};
 
 use super::args::ProfileArguments;
 use super::output::OutputFile;
-use super::print_line;
-use super::script::{Item, Script};
 use super::shell::register_shell_catalog;
+use super::{print_line, queries};
 
 /// Sets the tables up, profiles the query and writes the trace.
 pub(super) async fn run(arguments: ProfileArguments) -> Result<ExitCode> {
     let mut statements = Vec::new();
     for path in arguments.setup.iter().chain(&arguments.file) {
-        statements.extend(read(path)?);
+        statements.extend(queries::statements(path)?);
     }
     let sql = match &arguments.query {
         Some(text) => match query_number(text) {
-            Some(number) if arguments.tpch.is_some() => queries::query(number)?.sql.clone(),
+            Some(number) if arguments.tpch.is_some() => query(number)?.sql.clone(),
             _ => text.trim().trim_end_matches(';').to_string(),
         },
         // The last statement of the file; those before set up what it needs.
@@ -43,7 +41,7 @@ pub(super) async fn run(arguments: ProfileArguments) -> Result<ExitCode> {
         generate::register(&session, made)?;
     }
     for statement in &statements {
-        set_up(&session, statement).await?;
+        queries::set_up(&session, statement).await?;
     }
     let profile = warpline::profile(&session, &sql, arguments.runs).await?;
     output.finish(&profile.to_json()?)?;
@@ -73,28 +71,6 @@ pub(super) async fn run(arguments: ProfileArguments) -> Result<ExitCode> {
         arguments.output.display()
     ));
     Ok(ExitCode::SUCCESS)
-}
-
-/// The statements of a file.
-fn read(path: &Path) -> Result<Vec<String>> {
-    let text = fs::read_to_string(path).map_err(|error| TpchError::io("read", path, error))?;
-    let mut script = Script::default();
-    let mut items: Vec<Item> = text.lines().flat_map(|line| script.line(line)).collect();
-    items.extend(script.end());
-    items
-        .into_iter()
-        .map(|item| match item {
-            Item::Sql(sql) => Ok(sql),
-            // Those are for people at a shell.
-            Item::Command(given) => Err(Error::OutsideShell { given }),
-        })
-        .collect()
-}
-
-/// Runs a statement and lets go of what it answers.
-async fn set_up(session: &WarplineSession, sql: &str) -> Result<()> {
-    let run = async { session.context().sql(sql).await?.collect().await };
-    session.guard(sql, run).await.map(|_| ())
 }
 
 /// `Q6`, `q6` and `6` name a query of TPC-H.

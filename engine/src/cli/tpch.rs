@@ -1,19 +1,16 @@
-//! `warpline tpch` and `warpline jcch`: load data, run the queries and print the report.
+//! `warpline tpch` and `warpline jcch`: load data and measure the queries.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use warpline::{Result, WarplineSession};
-use warpline_tpch::compare::Earlier;
 use warpline_tpch::queries;
-use warpline_tpch::report::{QueryReport, Report};
-use warpline_tpch::runner::{self, RunOptions};
 use warpline_tpch::tables::Table;
-use warpline_tpch::{Benchmark, Scale, TpchError, data, generate};
+use warpline_tpch::{Benchmark, Scale, Subject, Task, TpchError, data, generate};
 
-use super::args::{ReportFormat, RunArguments};
-use super::output::OutputFile;
+use super::args::RunArguments;
+use super::measure::{Measure, Work};
 
 /// Runs the benchmark; the exit status says whether every query passed.
 pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result<ExitCode> {
@@ -23,64 +20,43 @@ pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result
         None => Scale::new(1.0)?,
     };
     let made = benchmark.dataset(wanted)?.scale();
-    let queries = benchmark.queries(&arguments.queries(), made)?;
-    let output = arguments
-        .output
-        .as_deref()
-        .map(OutputFile::create)
-        .transpose()?;
-    let page = arguments
-        .report
-        .as_deref()
-        .map(OutputFile::create)
-        .transpose()?;
-    let earlier = arguments
-        .compare
-        .as_deref()
-        .map(Earlier::read)
-        .transpose()?;
-    let mut builder = arguments.session.builder();
-    if arguments.metrics {
-        builder = builder.set("warpline.metrics", "true");
-    }
-    let session = builder.open().await?;
+    let numbers = arguments.queries();
+    let verify = arguments.verify();
+    let queries = benchmark.queries(&numbers, made)?;
+    let measure = Measure::new(arguments.measure)?;
+    let session = measure.session().await?;
 
     let tables = queries::tables_of(&queries);
-    let scale = load(&session, benchmark, &arguments, &tables).await?;
-    let options = RunOptions {
-        benchmark,
-        // The text may depend on the scale, which files tell only now.
-        queries: benchmark.queries(&arguments.queries(), scale)?,
-        runs: arguments.runs,
-        verify: arguments.verifies(scale.factor()),
-        cpu_runs: arguments.cpu_runs,
-        results: arguments.results.clone(),
-        plans: arguments.plans.clone(),
-        scale,
+    let source = Source {
+        scale: arguments.scale,
+        data: arguments.data.as_deref(),
     };
-    let mut report = runner::run(&session, &options, progress_line).await?;
-    report.environment = Some(warpline::environment(&session));
-    print(&report, arguments.format, earlier.as_ref(), output)?;
-    if let Some(page) = page {
-        page.finish(&warpline_bench::page::tpch(&report, earlier.as_ref()))?;
-    }
-    let passed = report.passed(arguments.session.require_gpu);
-    Ok(if passed {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    let scale = load(&session, benchmark, &source, &tables).await?;
+    // The text may depend on the scale, which files tell only now.
+    let queries = benchmark.queries(&numbers, scale)?;
+    let work = Work {
+        subject: Subject::benchmark(benchmark, scale),
+        tasks: queries.into_iter().map(Task::from).collect(),
+        verify: verify.at(scale.factor()),
+    };
+    measure.run(&session, work).await
+}
+
+/// Where the tables come from.
+struct Source<'a> {
+    scale: Option<Scale>,
+    data: Option<&'a Path>,
 }
 
 /// Registers the tables, from files or generated, and returns their scale.
 async fn load(
     session: &WarplineSession,
     benchmark: Benchmark,
-    arguments: &RunArguments,
+    source: &Source<'_>,
     tables: &[Table],
 ) -> Result<Scale> {
-    let Some(directory) = &arguments.data else {
-        let scale = match arguments.scale {
+    let Some(directory) = source.data else {
+        let scale = match source.scale {
             Some(scale) => scale,
             None => Scale::new(1.0)?,
         };
@@ -98,7 +74,7 @@ async fn load(
     };
     data::register(session, directory, tables).await?;
     let measured = data::measured_scale(session, benchmark, tables).await?;
-    match (arguments.scale, measured) {
+    match (source.scale, measured) {
         (Some(scale), Some(measured)) => {
             if (measured / scale.factor() - 1.0).abs() > 0.05 {
                 note(&format!(
@@ -115,19 +91,6 @@ async fn load(
     }
 }
 
-/// Tells a person who waits at a terminal which query is done.
-fn progress_line(query: &QueryReport) {
-    if !std::io::stderr().is_terminal() {
-        return;
-    }
-    let outcome = match (&query.error, query.hot_median_ms.or(query.cold_ms)) {
-        (Some(error), _) => format!("failed: {error}"),
-        (None, Some(ms)) => format!("{ms:.1} ms"),
-        (None, None) => "done".to_string(),
-    };
-    let _ = writeln!(std::io::stderr(), "Q{}: {outcome}", query.query);
-}
-
 /// Says that the data is of another scale than was asked for.
 pub(super) fn note_scale(wanted: Scale, made: Scale) {
     if made != wanted {
@@ -139,30 +102,4 @@ pub(super) fn note_scale(wanted: Scale, made: Scale) {
 
 fn note(message: &str) {
     let _ = writeln!(std::io::stderr(), "warpline: note: {message}");
-}
-
-fn print(
-    report: &Report,
-    format: ReportFormat,
-    earlier: Option<&Earlier>,
-    output: Option<OutputFile>,
-) -> Result<()> {
-    let compared = || earlier.map_or(String::new(), |earlier| earlier.to_table(report));
-    let text = match format {
-        ReportFormat::Table => format!("{}{}", report.to_table(), compared()),
-        ReportFormat::Json => {
-            let json = report
-                .to_json()
-                .map_err(|error| TpchError::io("write", Path::new("JSON"), error.into()))?;
-            format!("{json}\n")
-        }
-    };
-    match output {
-        Some(output) => Ok(output.finish(&text)?),
-        None => {
-            // A reader that went away, such as `head`, is no error.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            Ok(())
-        }
-    }
 }

@@ -285,7 +285,7 @@ impl PlanCache {
         })
     }
 
-    /// Takes a plan back after a run. `clean`: it ran to its end on the device, without an error or a fallback.
+    /// Takes a plan back after a run. `clean`: it ran to its end without an error, and its fragments ran on the device.
     pub(crate) fn finished(&self, planned: Planned, clean: bool) {
         let Some(keep) = planned.keep.filter(|_| clean) else {
             return;

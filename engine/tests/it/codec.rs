@@ -334,3 +334,43 @@ fn functions_of_others_go_through_their_codec() {
         assert!(send(&plan, &codec, &alone, &context.task_ctx(), &converter).is_err());
     });
 }
+
+#[test]
+fn inputs_of_fragments_travel_with_them() {
+    run(async || {
+        let (gpu, cpu) = (device(DeviceChoice::Emulator), device(DeviceChoice::Cpu));
+        let home = filled(&gpu);
+        home.register_udf(multiplied(3));
+        home.sql("SET warpline.reentry = 'on'").await.expect("set");
+        let sql = "SELECT a.k, count(*) AS n FROM (SELECT times_3(k) AS k FROM t) a JOIN t b ON a.k = b.k GROUP BY a.k \
+                   ORDER BY a.k";
+        let plan = physical(&home, sql).await;
+        let shown = text(&plan);
+        assert!(shown.contains("the device goes on above it"), "{shown}");
+        let rows = |batches: &[RecordBatch]| {
+            let text = arrow::util::pretty::pretty_format_batches(batches);
+            text.expect("text").to_string()
+        };
+        let here = collect(Arc::clone(&plan), home.task_ctx()).await;
+        let here = rows(&here.expect("rows"));
+        assert!(here.lines().count() > 4, "{here}");
+        let codec = |device: &Device| WarplineCodec::new(device).with_codec(Arc::new(Factors));
+        let converter = DefaultPhysicalProtoConverter {};
+        for receiver in [&gpu, &cpu] {
+            let context = worker(receiver);
+            let (from, to) = (codec(&gpu), codec(receiver));
+            let arrived = send(&plan, &from, &to, &context.task_ctx(), &converter).expect("a plan");
+            let shown = text(&arrived);
+            assert_eq!(
+                shown.contains("GpuFragmentExec"),
+                receiver.is_in_use(),
+                "{shown}"
+            );
+            assert!(shown.contains("times_3"), "{shown}");
+            assert!(!shown.contains("InputExec"), "{shown}");
+            let there = collect(Arc::clone(&arrived), context.task_ctx()).await;
+            assert_eq!(rows(&there.expect("rows")), here);
+            assert_eq!(metrics_of(&arrived).kernels > 0, receiver.is_in_use());
+        }
+    });
+}

@@ -3,6 +3,7 @@
 #[allow(clippy::unwrap_used)]
 mod bench;
 mod codec;
+mod compiler;
 mod embedding;
 mod examples;
 mod explain;

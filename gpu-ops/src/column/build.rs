@@ -1,102 +1,83 @@
 //! Parallel construction of the sorted dictionary of a column from the numbered strings of its segments.
 //!
-//! Every step is cut into even shares: the numbers of each segment into runs that are sorted apart (runs that
-//! ascend already are only read), the value range into parts by sampled splitters that are merged
-//! apart, the codes of each run found by a merge of its own.
+//! Every step is cut into even shares: the strings of all segments into ranges of values by sampled splitters, each of which is
+//! sorted by a thread and numbers its distinct strings.
 
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use arrow::array::{ArrayRef, LargeStringArray, StringArray, StringViewArray, make_view};
+use arrow::array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArray, make_view};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::concat;
 use arrow::datatypes::DataType;
 
 use super::StringPolicy;
 use super::chunk::{ChunkEncoder, Codes, Values};
-use super::dictionary::{STRINGS_PER_THREAD, gallop, shares};
+use super::dictionary::{STRINGS_PER_THREAD, shares};
 use super::interner::Interner;
 use super::native::value_type;
 use super::parallel::{map, threads};
+use super::string_sort::{self, Entry};
 use crate::error::{GpuError, Result};
 
-/// Strings of a run that splitters are chosen from.
+/// Strings of a share that splitters are chosen from.
 const SAMPLES: usize = 256;
 /// Parts of the value range a thread, so that uneven ones even out.
 const PARTS_PER_THREAD: usize = 4;
 /// A share of a view array has one buffer, whose offsets have 32 bits.
 const VIEW_BUFFER: usize = 1 << 30;
 
-/// Ascending numbers of one segment.
-struct Run {
-    segment: usize,
-    numbers: Vec<u32>,
-}
-
 /// The distinct strings of a column in byte order, and where each segment's numbers went.
 pub(super) struct Merged<'a> {
     pub(super) values: Vec<&'a [u8]>,
     segments: Vec<&'a Interner>,
-    runs: Vec<Run>,
+    /// The strings of all segments in order, in ascending ranges of values.
+    parts: Vec<Vec<Entry>>,
 }
 
 impl<'a> Merged<'a> {
     /// Sort and merge the strings of all segments.
     ///
-    /// Host memory: 16 bytes a string of each segment, and as many again during the merge.
+    /// Host memory: 16 bytes a string of each segment, as many again while they are partitioned, and 16 a distinct string.
     ///
     /// # Errors
     /// [`GpuError::Internal`] when a thread panics.
     pub(super) fn new(segments: Vec<&'a Interner>) -> Result<Self> {
         let mut pieces = Vec::new();
         for (segment, interner) in segments.iter().enumerate() {
-            pieces.extend(
-                shares(interner.len())
-                    .into_iter()
-                    .map(|share| (segment, share)),
-            );
+            let of_segment = shares(interner.len()).into_iter();
+            pieces.extend(of_segment.map(|share| (segment as u32, share)));
         }
-        let runs = map(pieces, |(segment, share)| {
+        let entries = |(segment, share): &(u32, Range<usize>)| {
+            let segment = *segment;
             let numbers = share.start as u32..share.end as u32;
-            Run {
-                segment,
-                numbers: sorted(segments[segment], numbers.collect()),
-            }
-        })?;
-        let text = |run: &Run, i: usize| segments[run.segment].value(run.numbers[i]);
-
-        let total: usize = runs.iter().map(|run| run.numbers.len()).sum();
+            numbers.map(move |number| Entry::new(segment, number))
+        };
+        let total: usize = segments.iter().map(|interner| interner.len()).sum();
         let parts = (total / STRINGS_PER_THREAD).clamp(1, threads() * PARTS_PER_THREAD);
-        let mut samples: Vec<&[u8]> = Vec::new();
-        if parts > 1 {
-            for run in &runs {
-                let step = run.numbers.len().div_ceil(SAMPLES).max(1);
-                samples.extend((0..run.numbers.len()).step_by(step).map(|i| text(run, i)));
+        let splitters = splitters(parts, pieces.iter().map(entries), &segments);
+        let split = map(pieces, |piece| {
+            let mut parts: Vec<Vec<Entry>> = vec![Vec::new(); splitters.len() + 1];
+            for entry in entries(&piece) {
+                let text = entry.text(&segments);
+                parts[splitters.partition_point(|splitter| *splitter <= text)].push(entry);
             }
-            samples.sort_unstable();
-        }
-        let splitters: Vec<&[u8]> = (1..parts)
-            .filter_map(|part| samples.get(samples.len() * part / parts).copied())
-            .collect();
-        // Where each run is cut: before every splitter, and at its end.
-        let cuts = map(runs.iter().collect(), |run: &Run| {
-            let numbers = &run.numbers;
-            let before = |splitter: &&[u8]| {
-                numbers.partition_point(|n| segments[run.segment].value(*n) < *splitter)
-            };
-            let mut cuts: Vec<usize> = splitters.iter().map(before).collect();
-            cuts.push(numbers.len());
-            cuts
+            parts
         })?;
-        let merged = map((0..=splitters.len()).collect(), |part: usize| {
-            let lists = runs.iter().zip(&cuts).map(|(run, cuts)| {
-                let start = if part == 0 { 0 } else { cuts[part - 1] };
-                (start..cuts[part]).map(|i| text(run, i)).collect()
-            });
-            merge_distinct(lists.filter(|list: &Vec<&[u8]>| !list.is_empty()).collect())
+        let sorted = map((0..=splitters.len()).collect(), |part: usize| {
+            let pieces: Vec<&[Entry]> = split.iter().map(|parts| &parts[part][..]).collect();
+            let mut entries = pieces.concat();
+            string_sort::sort(&mut entries, &segments);
+            let distinct = entries.iter().filter(|entry| !entry.repeats());
+            let values: Vec<&[u8]> = distinct.map(|entry| entry.text(&segments)).collect();
+            (entries, values)
         })?;
+        let (parts, values): (Vec<_>, Vec<_>) = sorted.into_iter().unzip();
         Ok(Self {
-            values: merged.concat(),
+            values: values.concat(),
             segments,
-            runs,
+            parts,
         })
     }
 
@@ -105,102 +86,50 @@ impl<'a> Merged<'a> {
     /// # Errors
     /// [`GpuError::Internal`] when a thread panics.
     pub(super) fn remaps(&self) -> Result<Vec<Vec<u32>>> {
-        let values = &self.values;
-        let codes = map(self.runs.iter().collect(), |run: &Run| {
-            let mut at = 0;
-            let mut codes = Vec::with_capacity(run.numbers.len());
-            for number in &run.numbers {
-                let value = self.segments[run.segment].value(*number);
-                at = gallop(at, values.len(), |i| values[i] < value);
-                codes.push(at as u32);
-            }
-            codes
+        let lengths = self.segments.iter().map(|interner| interner.len());
+        let remaps: Vec<Vec<AtomicU32>> = map(lengths.collect(), |len: usize| {
+            (0..len).map(|_| AtomicU32::new(0)).collect()
         })?;
-        let mut by_segment: Vec<Vec<(&Run, Vec<u32>)>> =
-            self.segments.iter().map(|_| Vec::new()).collect();
-        for (run, codes) in self.runs.iter().zip(codes) {
-            by_segment[run.segment].push((run, codes));
+        let mut first = 0;
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            parts.push((first, part));
+            first += part.iter().filter(|entry| !entry.repeats()).count() as u32;
         }
-        let sized: Vec<_> = self.segments.iter().zip(by_segment).collect();
-        map(sized, |(interner, runs)| {
-            let mut remap = vec![0; interner.len()];
-            for (run, codes) in runs {
-                for (number, code) in run.numbers.iter().zip(codes) {
-                    remap[*number as usize] = code;
-                }
+        map(parts, |(first, part): (u32, &Vec<Entry>)| {
+            let mut after = first;
+            for entry in part {
+                after += u32::from(!entry.repeats());
+                // Each place is written once, and read after the threads have ended.
+                remaps[entry.segment as usize][entry.number as usize]
+                    .store(after - 1, Ordering::Relaxed);
             }
-            remap
-        })
+        })?;
+        let plain = |codes: Vec<AtomicU32>| codes.into_iter().map(AtomicU32::into_inner).collect();
+        Ok(remaps.into_iter().map(plain).collect())
     }
 }
 
-/// The numbers in the byte order of their strings.
-///
-/// Strings of one column tend to begin alike, so what is compared first are the eight bytes after
-/// all that they have in common, as one integer.
-fn sorted(interner: &Interner, numbers: Vec<u32>) -> Vec<u32> {
-    if numbers.is_sorted_by(|a, b| interner.value(*a) <= interner.value(*b)) {
-        return numbers;
+/// Strings that cut the value range into about equal parts, ascending.
+fn splitters<'a>(
+    parts: usize,
+    shares: impl Iterator<Item = impl ExactSizeIterator<Item = Entry>>,
+    segments: &[&'a Interner],
+) -> Vec<&'a [u8]> {
+    if parts <= 1 {
+        return Vec::new();
     }
-    let first = numbers.first().map_or(&[][..], |n| interner.value(*n));
-    let common = numbers.iter().fold(first.len(), |common, n| {
-        let value = interner.value(*n);
-        let same = value.iter().zip(&first[..common]);
-        same.take_while(|(a, b)| a == b).count()
-    });
-    let mut keyed: Vec<(u64, u32)> = numbers
-        .iter()
-        .map(|n| {
-            let rest = &interner.value(*n)[common..];
-            let mut head = [0; 8];
-            let len = rest.len().min(8);
-            head[..len].copy_from_slice(&rest[..len]);
-            (u64::from_be_bytes(head), *n)
-        })
+    let mut samples: Vec<&[u8]> = Vec::new();
+    for share in shares {
+        let step = share.len().div_ceil(SAMPLES).max(1);
+        samples.extend(share.step_by(step).map(|entry| entry.text(segments)));
+    }
+    samples.sort_unstable();
+    let mut splitters: Vec<&[u8]> = (1..parts)
+        .filter_map(|part| samples.get(samples.len() * part / parts).copied())
         .collect();
-    keyed.sort_unstable_by(|(head, a), (other, b)| {
-        head.cmp(other)
-            .then_with(|| interner.value(*a).cmp(interner.value(*b)))
-    });
-    keyed.into_iter().map(|(_, n)| n).collect()
-}
-
-/// Union of ascending lists, merged in pairs.
-fn merge_distinct(mut lists: Vec<Vec<&[u8]>>) -> Vec<&[u8]> {
-    while lists.len() > 1 {
-        let mut rest = lists.into_iter();
-        let mut merged = Vec::new();
-        while let Some(first) = rest.next() {
-            merged.push(match rest.next() {
-                Some(second) => merge_two(first, second),
-                None => first,
-            });
-        }
-        lists = merged;
-    }
-    lists.pop().unwrap_or_default()
-}
-
-fn merge_two<'a>(first: Vec<&'a [u8]>, second: Vec<&'a [u8]>) -> Vec<&'a [u8]> {
-    // Segments of sorted data follow one another.
-    if let (Some(last), Some(next)) = (first.last(), second.first())
-        && last < next
-    {
-        let mut both = first;
-        both.extend_from_slice(&second);
-        return both;
-    }
-    let mut merged = Vec::with_capacity(first.len().max(second.len()));
-    let (mut i, mut j) = (0, 0);
-    while i < first.len() && j < second.len() {
-        let order = first[i].cmp(second[j]);
-        merged.push(if order.is_le() { first[i] } else { second[j] });
-        i += usize::from(order.is_le());
-        j += usize::from(order.is_ge());
-    }
-    merged.extend_from_slice(&first[i..]);
-    merged.extend_from_slice(&second[j..]);
-    merged
+    splitters.dedup();
+    splitters
 }
 
 /// The distinct non-null strings of an array in byte order, and the place of each row's among them (0 for NULL).
@@ -269,45 +198,62 @@ pub(super) fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -
             let array = LargeStringArray::try_new(offsets(), concatenated(values)?, None);
             Arc::new(array.map_err(invalid)?)
         }
-        DataType::Utf8View => Arc::new(views(values, total, name)?),
+        DataType::Utf8View => views(values, total, name)?,
         other => return Err(GpuError::Internal(format!("{other} is no string type"))),
     })
 }
 
+/// The strings one after the other, written by all cores.
 fn concatenated(values: &[&[u8]]) -> Result<Buffer> {
-    let parts = map(shares(values.len()), |share| values[share].concat())?;
-    Ok(Buffer::from_vec(parts.concat()))
+    let shares = shares(values.len());
+    let length = |share: &Range<usize>| values[share.clone()].iter().map(|value| value.len()).sum();
+    let lengths: Vec<usize> = map(shares.clone(), |share| length(&share))?;
+    let mut bytes = vec![0; lengths.iter().sum()];
+    let mut pieces = Vec::with_capacity(shares.len());
+    let mut rest = &mut bytes[..];
+    for (share, length) in shares.into_iter().zip(lengths) {
+        let (piece, after) = rest.split_at_mut(length);
+        pieces.push((share, piece));
+        rest = after;
+    }
+    map(pieces, |(share, piece): (Range<usize>, &mut [u8])| {
+        let mut at = 0;
+        for value in &values[share] {
+            piece[at..at + value.len()].copy_from_slice(value);
+            at += value.len();
+        }
+    })?;
+    Ok(Buffer::from_vec(bytes))
 }
 
-fn views(values: &[&[u8]], total: usize, name: &str) -> Result<StringViewArray> {
+/// The strings as views, written and checked by all cores.
+fn views(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
     let parts = shares(values.len()).len().max(total / VIEW_BUFFER * 2);
     let len = values.len();
-    let pieces = (0..parts).map(|part| (part, len * part / parts..len * (part + 1) / parts));
-    let parts = map(
-        pieces.collect(),
-        |(part, share): (usize, std::ops::Range<usize>)| {
-            let mut views = Vec::with_capacity(share.len());
-            let mut bytes: Vec<u8> = Vec::new();
-            for value in &values[share] {
-                let at = u32::try_from(bytes.len()).map_err(|_| {
-                    GpuError::Unsupported(format!("{name}: strings too long for a dictionary"))
-                })?;
-                // Up to twelve bytes lie in the view itself.
-                views.push(make_view(value, part as u32, at));
-                if value.len() > 12 {
-                    bytes.extend_from_slice(value);
-                }
+    let pieces = (0..parts).map(|part| len * part / parts..len * (part + 1) / parts);
+    let parts = map(pieces.collect(), |share: Range<usize>| {
+        let values = &values[share];
+        // Up to twelve bytes lie in the view itself.
+        let long = values.iter().filter(|value| value.len() > 12);
+        let mut bytes: Vec<u8> = Vec::with_capacity(long.map(|value| value.len()).sum());
+        let mut views = Vec::with_capacity(values.len());
+        for value in values {
+            let at = u32::try_from(bytes.len()).map_err(|_| {
+                GpuError::Unsupported(format!("{name}: strings too long for a dictionary"))
+            })?;
+            views.push(make_view(value, 0, at));
+            if value.len() > 12 {
+                bytes.extend_from_slice(value);
             }
-            Ok::<_, GpuError>((views, bytes))
-        },
-    )?;
-    let mut all = Vec::with_capacity(len);
-    let mut buffers = Vec::with_capacity(parts.len());
-    for part in parts {
-        let (views, bytes) = part?;
-        all.extend_from_slice(&views);
-        buffers.push(Buffer::from_vec(bytes));
-    }
-    StringViewArray::try_new(ScalarBuffer::from(all), buffers, None)
+        }
+        StringViewArray::try_new(
+            ScalarBuffer::from(views),
+            vec![Buffer::from_vec(bytes)],
+            None,
+        )
         .map_err(|error| GpuError::Internal(format!("strings of {name} are not UTF-8: {error}")))
+    })?;
+    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
+    Ok(concat(&parts)?)
 }

@@ -211,21 +211,45 @@ impl ChunkEncoder {
             intern_views(views, interner, &mut codes)?;
             return Ok(codes);
         }
-        for_each_string(array, |value| {
-            codes.push(match value {
-                Some(value) => number(interner, value)?,
-                None => 0,
-            });
-            Ok(())
-        })?;
+        match array.data_type() {
+            DataType::Utf8 => {
+                let texts = array.as_string::<i32>().iter();
+                intern_batches(texts, interner, &mut codes)?;
+            }
+            DataType::LargeUtf8 => {
+                let texts = array.as_string::<i64>().iter();
+                intern_batches(texts, interner, &mut codes)?;
+            }
+            other => return Err(GpuError::Internal(format!("{other} is no string type"))),
+        }
         Ok(codes)
     }
 }
 
 fn number(interner: &mut Interner, value: &[u8]) -> Result<u32> {
-    interner.intern(value).ok_or_else(|| {
-        GpuError::Unsupported("a dictionary of more than 4294967294 distinct strings".into())
-    })
+    interner.intern(value).ok_or_else(too_many)
+}
+
+fn too_many() -> GpuError {
+    GpuError::Unsupported("a dictionary of more than 4294967294 distinct strings".into())
+}
+
+/// Number strings, 0 for nulls, several at a time.
+fn intern_batches<'a>(
+    texts: impl Iterator<Item = Option<&'a str>> + Clone,
+    interner: &mut Interner,
+    codes: &mut Vec<u32>,
+) -> Result<()> {
+    let mut valid = texts.clone().map(|text| text.is_some());
+    let numbers = interner.intern_all(texts.flatten().map(str::as_bytes), |number| {
+        // The nulls before this string.
+        let nulls = valid.by_ref().take_while(|valid| !valid).count();
+        codes.resize(codes.len() + nulls, 0);
+        codes.push(number);
+    });
+    numbers.ok_or_else(too_many)?;
+    codes.resize(codes.len() + valid.count(), 0);
+    Ok(())
 }
 
 /// Number the strings of a view array, with a small cache in front of the interner: within one
@@ -236,6 +260,11 @@ fn intern_views(
     codes: &mut Vec<u32>,
 ) -> Result<()> {
     const SLOTS: usize = 512;
+    /// Where the interner outgrows the processor's caches, few strings come again soon.
+    const LARGE: usize = 1 << 15;
+    if interner.len() >= LARGE {
+        return intern_batches(array.iter(), interner, codes);
+    }
     // No view has all bits set: its length would exceed any buffer.
     let mut cache = vec![(u128::MAX, 0u32); SLOTS];
     for (row, view) in array.views().iter().enumerate() {

@@ -65,7 +65,7 @@ impl<'a> Texts<'a> {
 
 /// The first position of `from..end` for which `before` does not hold, `before` being true up to there
 /// and false afterwards.
-pub(super) fn gallop(from: usize, end: usize, before: impl Fn(usize) -> bool) -> usize {
+fn gallop(from: usize, end: usize, before: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut step) = (from, 1);
     while low + step <= end && before(low + step - 1) {
         low += step;

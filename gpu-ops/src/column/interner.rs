@@ -2,8 +2,10 @@
 
 use std::hash::BuildHasher;
 
-/// Empty slot of the hash table.
-const EMPTY: u32 = u32::MAX;
+/// Empty slot of the hash table: no string has this number.
+const EMPTY: u64 = u64::MAX;
+/// Strings that are looked up together.
+const BATCH: usize = 16;
 
 /// A set of byte strings, each with a dense number; linear probing over a power of two.
 pub(super) struct Interner {
@@ -12,7 +14,8 @@ pub(super) struct Interner {
     ends: Vec<usize>,
     /// Hash of each string, so that growing does not hash again.
     hashes: Vec<u64>,
-    slots: Vec<u32>,
+    /// Number in the low half, a part of the hash in the high half: most other strings are told apart without a look at them.
+    slots: Vec<u64>,
     /// Keeps crafted data from turning probes into scans.
     seed: u64,
 }
@@ -51,25 +54,60 @@ impl Interner {
 
     /// The number of `value`, new or known; `None` when 2^32 - 1 strings are already held.
     pub(super) fn intern(&mut self, value: &[u8]) -> Option<u32> {
-        let hash = self.hash(value);
+        self.intern_hashed(value, self.hash(value))
+    }
+
+    /// The numbers of strings, in turn; `None` when 2^32 - 1 strings are already held.
+    ///
+    /// Of some strings at a time the hashes are computed and the slots read first: nothing of one waits for another, so that
+    /// the processor waits for memory once and not for each.
+    pub(super) fn intern_all<'v>(
+        &mut self,
+        values: impl Iterator<Item = &'v [u8]>,
+        mut found: impl FnMut(u32),
+    ) -> Option<()> {
+        let mut values = values.fuse();
+        let mut batch: [(&[u8], u64); BATCH] = [(&[], 0); BATCH];
+        loop {
+            let mut filled = 0;
+            for (place, value) in batch.iter_mut().zip(&mut values) {
+                *place = (value, self.hash(value));
+                filled += 1;
+            }
+            let mask = self.slots.len() - 1;
+            let mut touched = 0;
+            for (_, hash) in &batch[..filled] {
+                touched ^= self.slots[*hash as usize & mask];
+            }
+            // The values read are of no use, but the reads must take place.
+            std::hint::black_box(touched);
+            for (value, hash) in &batch[..filled] {
+                found(self.intern_hashed(value, *hash)?);
+            }
+            if filled < BATCH {
+                return Some(());
+            }
+        }
+    }
+
+    fn intern_hashed(&mut self, value: &[u8], hash: u64) -> Option<u32> {
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
         loop {
-            match self.slots[slot] {
-                EMPTY => break,
-                number => {
-                    if self.hashes[number as usize] == hash && self.value(number) == value {
-                        return Some(number);
-                    }
-                }
+            let held = self.slots[slot];
+            if held == EMPTY {
+                break;
+            }
+            if held >> 32 == hash >> 32 && self.value(held as u32) == value {
+                return Some(held as u32);
             }
             slot = (slot + 1) & mask;
         }
-        let number = u32::try_from(self.len()).ok().filter(|n| *n != EMPTY)?;
+        let number = u32::try_from(self.len()).ok().filter(|n| *n != u32::MAX)?;
         self.bytes.extend_from_slice(value);
         self.ends.push(self.bytes.len());
         self.hashes.push(hash);
-        self.slots[slot] = number;
+        self.slots[slot] = slot_of(number, hash);
         // At most half full.
         if self.len() * 2 > self.slots.len() {
             self.grow();
@@ -85,7 +123,7 @@ impl Interner {
             while slots[slot] != EMPTY {
                 slot = (slot + 1) & mask;
             }
-            slots[slot] = number as u32;
+            slots[slot] = slot_of(number as u32, *hash);
         }
         self.slots = slots;
     }
@@ -101,6 +139,10 @@ impl Interner {
         last[..tail.len()].copy_from_slice(tail);
         fold(state ^ u64::from_le_bytes(last))
     }
+}
+
+fn slot_of(number: u32, hash: u64) -> u64 {
+    hash >> 32 << 32 | u64::from(number)
 }
 
 /// High and low half of the product with an odd constant of no structure.

@@ -26,6 +26,7 @@ mod pools;
 mod preallocated;
 mod rewrite;
 mod sketch;
+mod string_sort;
 mod types;
 
 use arrow::array::ArrayRef;

@@ -6,6 +6,7 @@
 
 mod accepted;
 mod cancel;
+pub mod compiler;
 pub mod cubin_cache;
 pub mod cuda;
 pub mod emulated;

@@ -2,15 +2,16 @@
 
 use std::fmt;
 
+use super::compiler::Compilers;
 use super::{DeviceInfo, cuda, emulated, nvrtc};
-use crate::error::GpuError;
+use crate::error::{GpuError, Result};
 
 /// One device, or one missing piece, as `warpline devices` shows it.
 #[derive(Debug, Clone)]
 pub struct DeviceReport {
     /// `cuda:0`, `cuda`, `nvrtc`, `emulator`.
     pub id: String,
-    /// True when `--device <id>` works.
+    /// True when `--device <id>` works; of `nvrtc`, when kernels can be compiled.
     pub usable: bool,
     /// What was found; `None` when nothing was.
     pub info: Option<DeviceInfo>,
@@ -31,9 +32,15 @@ pub fn probe() -> Vec<DeviceReport> {
         Ok(count) => reports.extend((0..count).map(gpu)),
         Err(error) => reports.push(missing("cuda", &error)),
     }
-    if let Err(error) = nvrtc::version() {
-        reports.push(missing("nvrtc", &error));
-    }
+    reports.push(match compiler() {
+        Ok(text) => DeviceReport {
+            id: "nvrtc".into(),
+            usable: true,
+            info: None,
+            text,
+        },
+        Err(error) => missing("nvrtc", &error),
+    });
     reports.push(emulator());
     reports
 }
@@ -65,6 +72,16 @@ fn gpu(index: usize) -> DeviceReport {
         text: format!("{found}: {verdict}"),
         info: Some(info),
     }
+}
+
+/// How kernels are compiled for GPUs.
+fn compiler() -> Result<String> {
+    let (major, minor) = nvrtc::version()?;
+    let way = Compilers::of_process()?.way();
+    let library = nvrtc::location()?;
+    Ok(format!(
+        "usable (NVRTC {major}.{minor}, {library}); kernels are compiled by {way}"
+    ))
 }
 
 fn emulator() -> DeviceReport {

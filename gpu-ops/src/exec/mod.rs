@@ -56,6 +56,7 @@ mod tests;
 
 pub use node::{
     DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS, SecondPlan,
-    StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, indented,
+    StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, in_partitions_of,
+    indented, is_computable, over_inputs,
 };
 pub use output::{DeviceRows, DeviceValues};

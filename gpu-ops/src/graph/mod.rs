@@ -23,7 +23,7 @@ use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
 pub use policy::{IndexChoice, IndexKind, IndexProfile, Policy};
 pub use tree::TreeOptions;
-pub use window::{Window, WindowColumn};
+pub use window::{Distance, Edge, FrameBound, Window, WindowColumn};
 
 use crate::algorithm::MaterializedJoin;
 use crate::expr::Expr;

@@ -8,7 +8,7 @@ use crate::algorithm::MaterializedJoin;
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::pipeline::{PlacementPolicy, ScanSource};
-use crate::tables::LoadedTable;
+use crate::tables::{LoadedTable, TableCache};
 
 /// The data structure behind a build side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +91,12 @@ pub trait Policy: PlacementPolicy {
         duplicates: &HashSet<String>,
         index_room: u64,
     ) -> Result<Graph>;
+
+    /// Why the CPU is to go on with what it has computed, now that the rows of each input are counted; `None` where the device is
+    /// to have them. `tables` says what is resident.
+    fn declines(&self, _inputs: &[usize], _tables: &TableCache) -> Option<String> {
+        None
+    }
 
     /// Choose the data structure of a build side.
     fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice;

@@ -26,9 +26,47 @@ pub enum WindowColumn {
     PeerEnd,
     /// Groups of peers of the partition up to the row's, from 1 (Int64).
     DenseRank,
+    /// A row at a distance from this one in its partition (Int64). The window has [`Self::PartitionStart`] and
+    /// [`Self::PartitionEnd`] as well, and for groups [`Self::DenseRank`].
+    Bound(FrameBound),
     /// Values of a column that are not NULL, from the first of the partition to this row (Int64).
     RunningCount(usize),
     /// What the values of a column come to that are not NULL, from the first of the partition to this row; of none, any value of
     /// the column's range.
     Running(RunningCombine, usize),
+    /// The least or greatest value of a column that is not NULL, from the row at the first edge to before that at the second,
+    /// within the partition; of none, any value of the column's range. The window has [`Self::PartitionStart`] and
+    /// [`Self::PartitionEnd`] as well.
+    Extreme(RunningCombine, usize, (Edge, Edge)),
+}
+
+/// The row at a distance from another, by the first key of the order behind the partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FrameBound {
+    /// How far.
+    pub distance: Distance,
+    /// Towards the first row of the partition, else towards the last.
+    pub preceding: bool,
+    /// The row behind the last one that is no farther, else the first one that is no farther.
+    pub end: bool,
+}
+
+/// How far rows are from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Distance {
+    /// In groups of peers.
+    Groups(u64),
+    /// In values of the key: a number, or units of a decimal, date or timestamp.
+    Number(i128),
+    /// In values of the key, a float with these bits.
+    Float(u64),
+}
+
+/// A row that is found by a number of the window, and so many rows behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Edge {
+    /// Place among [`Window::columns`], of a number.
+    pub column: usize,
+    /// Rows behind it; before it where negative.
+    pub plus: i64,
 }

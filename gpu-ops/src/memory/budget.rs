@@ -103,14 +103,21 @@ impl Budget {
         self.0 / 8
     }
 
-    /// A perfect index: one place a possible key.
-    pub fn perfect_index(self) -> u64 {
-        self.0 / 8
+    /// Of host memory: rows that the CPU has computed for a fragment, until it is over.
+    pub(crate) fn inputs(self) -> u64 {
+        self.0 / 4
     }
 
-    /// A dense array of group states: one place a possible group.
+    /// A perfect index, one place a possible key, where a hash index of its keys would be smaller: as much as an index that is
+    /// kept.
+    pub fn perfect_index(self) -> u64 {
+        self.kept_index()
+    }
+
+    /// A dense array of group states, one place a possible group, where a hash table of the groups would be smaller: as much
+    /// as that may begin with.
     pub fn dense_groups(self) -> u64 {
-        self.0 / 8
+        self.hash_groups()
     }
 
     /// A hash table of groups at its beginning. The bound of groups is often loose, and the estimate may be wrong: the table
@@ -202,7 +209,7 @@ mod tests {
         let limited = Budget::within(140 * GIB, Some(16 * GIB));
         assert_eq!(limited, Budget::of(16 * GIB));
         assert_eq!(Budget::within(8 * GIB, Some(16 * GIB)), Budget::of(8 * GIB));
-        assert_eq!(limited.perfect_index(), 2 * GIB);
+        assert_eq!(limited.perfect_index(), 4 * GIB);
         assert_eq!(limited.join_state(), 8 * GIB);
         assert_eq!(Budget::of_free(20 * GIB).bytes(), 19 * GIB);
         assert_eq!(Budget::of_free(GIB).bytes(), GIB - HEADROOM);

@@ -67,6 +67,12 @@ pub enum AggregateFunction {
     /// Any value of the group: the planner knows that all are equal (or all NULL). Over every type,
     /// strings without dictionary codes included.
     Any,
+    /// BIT_AND of integers.
+    BitAnd,
+    /// BIT_OR of integers.
+    BitOr,
+    /// BIT_XOR of integers.
+    BitXor,
 }
 
 impl AggregateFunction {
@@ -79,6 +85,9 @@ impl AggregateFunction {
             Self::Max => "max",
             Self::Avg => "avg",
             Self::Any => "any_value",
+            Self::BitAnd => "bit_and",
+            Self::BitOr => "bit_or",
+            Self::BitXor => "bit_xor",
         }
     }
 }

@@ -42,7 +42,9 @@ pub use scan::exclusive_sum;
 pub use sort::{number_ranges, sort_rows};
 pub use strings::gather_strings;
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
-pub use window::{RunningCombine, RunningValue, WindowNumbers, number_windows, running};
+pub use window::{
+    Frames, RunningCombine, RunningValue, WindowNumbers, frame_extremes, number_windows, running,
+};
 pub use write_combine::{Combine, KeyValues, partition_across_link};
 
 use warpline_cuda::KernelArgs;

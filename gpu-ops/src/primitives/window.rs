@@ -1,7 +1,8 @@
 //! Windows over ordered rows: in which partition and among which peers each row lies, and running values.
 
 use warpline_cuda::kernels::{
-    self, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs, WindowArgs,
+    self, EXTREME_CHILDREN, ExtremeArgs, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE,
+    RunningArgs, WindowArgs,
 };
 pub use warpline_cuda::kernels::{RunningCombine, RunningValue};
 
@@ -127,4 +128,83 @@ pub unsafe fn running(
         unsafe { launch(runtime, stream, &kernel, config, &args)? };
     }
     Ok(())
+}
+
+/// The frame of each row: from a row to before another, within its partition. `u32*` each, a word a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Frames {
+    /// The first row of the frame is this many rows behind the row that is named here.
+    pub start: DevicePtr,
+    /// Rows, before it where negative.
+    pub start_plus: i64,
+    /// The row behind the frame, likewise.
+    pub end: DevicePtr,
+    /// Rows, before it where negative.
+    pub end_plus: i64,
+    /// First row of the row's partition.
+    pub partition_start: DevicePtr,
+    /// The row behind it.
+    pub partition_end: DevicePtr,
+}
+
+/// Turn `values` into the least or greatest value of each row's frame, or one of them where the frame is empty. A kernel that
+/// copies them, one a level of the tree, one for the frames: see `window_extremes.cu`; their number is returned. Results of
+/// 64-bit integers are stored as what they are above the least number.
+///
+/// # Errors
+/// [`crate::GpuError::OutOfDeviceMemory`] for a copy of the values and a fifteenth more, [`crate::GpuError::Device`] from the
+/// driver.
+///
+/// # Safety
+/// There are `rows.most()` values, aligned to their width, and as many words of each of `frames`.
+pub unsafe fn frame_extremes(
+    runtime: &Runtime,
+    stream: &Stream,
+    (value, combine): (RunningValue, RunningCombine),
+    values: DevicePtr,
+    frames: Frames,
+    rows: RowCount,
+) -> Result<usize> {
+    let most = rows.most().max(1);
+    let mut sizes = vec![most];
+    while let Some(last) = sizes.last().filter(|last| **last > 1) {
+        sizes.push(last.div_ceil(EXTREME_CHILDREN));
+    }
+    let nodes = scratch(
+        runtime,
+        stream,
+        sizes.iter().sum(),
+        u64::from(value.width()),
+        "extremes of frames",
+    )?;
+    let mut args = ExtremeArgs {
+        values,
+        nodes: nodes.ptr(),
+        start: frames.start,
+        end: frames.end,
+        partition_start: frames.partition_start,
+        partition_end: frames.partition_end,
+        start_plus: frames.start_plus,
+        end_plus: frames.end_plus,
+        level: 0,
+        count: rows.count(),
+        most,
+    };
+    let variant = value as usize * 3 + combine as usize;
+    let levels = sizes.iter().enumerate();
+    let steps = levels
+        .map(|(level, size)| ("extreme_nodes", level as u64, *size))
+        .chain([("extreme_frames", 0, most)]);
+    for (name, level, size) in steps {
+        args.level = level;
+        let kernel = runtime.builtin(name, variant, || kernels::window_extremes(value, combine))?;
+        let config = LaunchConfig {
+            grid: grid(runtime, size, u64::from(BLOCK)),
+            block: BLOCK,
+            shared_bytes: 0,
+        };
+        // SAFETY: the caller vouches for all but the scratch, which is reused only behind these launches.
+        unsafe { launch(runtime, stream, &kernel, config, &args)? };
+    }
+    Ok(sizes.len() + 1)
 }

@@ -190,6 +190,10 @@ impl TableCache {
                 }
             }
             Kind::Resident(table) => return table.loaded(columns, &self.pool).map(Arc::new),
+            Kind::Input(_) => {
+                let what = format!("{} has no rows of its own", source.name());
+                return Err(GpuError::Internal(what));
+            }
             Kind::Plan(plan) => {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;

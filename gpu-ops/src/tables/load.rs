@@ -14,6 +14,7 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use tokio::task::{JoinError, JoinSet};
 
+use super::input::StoredBatch;
 use crate::column::{ChunkEncoder, Segment, StringPolicy};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -40,6 +41,8 @@ pub(super) enum Units {
     Batches(Vec<RecordBatch>, Vec<usize>),
     /// A partition of a plan each, and the wanted columns.
     Plan(Arc<dyn ExecutionPlan>, Vec<usize>),
+    /// A batch of an input each, and the wanted columns.
+    Stored(Vec<StoredBatch>, Vec<usize>),
 }
 
 /// What was read, packed.
@@ -73,6 +76,7 @@ impl Units {
             Self::Scan(_, names) => names.len(),
             Self::Batches(batches, _) => batches.len(),
             Self::Plan(plan, _) => plan.output_partitioning().partition_count(),
+            Self::Stored(batches, _) => batches.len(),
         }
     }
 
@@ -97,6 +101,24 @@ impl Units {
                     .map(move |batch| Ok(batch?.project(&columns)?))
                     .boxed()
             }
+            Self::Stored(batches, columns) => {
+                let columns = columns.clone();
+                match &batches[unit] {
+                    StoredBatch::Memory(batch) => {
+                        let batch = batch.project(&columns).map_err(DataFusionError::from);
+                        futures::stream::iter([batch]).boxed()
+                    }
+                    file => {
+                        let file = file.clone();
+                        let read = async move {
+                            let read = tokio::task::spawn_blocking(move || file.read()).await;
+                            let batch = read.map_err(|e| DataFusionError::External(e.into()))?;
+                            Ok(batch?.project(&columns)?)
+                        };
+                        futures::stream::once(read).boxed()
+                    }
+                }
+            }
         })
     }
 
@@ -106,6 +128,7 @@ impl Units {
             Self::Scan(_, names) => names.get(unit).map_or("a file", String::as_str),
             Self::Batches(..) => "record batches",
             Self::Plan(plan, _) => plan.name(),
+            Self::Stored(..) => "an input",
         }
     }
 
@@ -116,7 +139,7 @@ impl Units {
                 Some(name) => error.context(format!("reading {name} to make it resident")),
                 None => error,
             },
-            Self::Batches(..) | Self::Plan(..) => error,
+            Self::Batches(..) | Self::Plan(..) | Self::Stored(..) => error,
         }
     }
 }

@@ -15,6 +15,7 @@
 mod cache;
 mod entries;
 mod files;
+mod input;
 mod load;
 mod loaded;
 mod memory;
@@ -28,6 +29,8 @@ mod row_groups;
 mod source;
 
 pub use cache::{ResidentColumn, TableCache};
+pub use input::InputExec;
+pub(crate) use input::{InputRequest, InputRows, InputRowsExec, StoredBatch};
 pub(crate) use load::LoadFor;
 pub use loaded::LoadedTable;
 pub use pin::PinnedTable;

@@ -11,6 +11,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
 use super::files::FileTable;
+use super::input::InputExec;
 use super::memory::MemoryTable;
 use super::resident::{ResidentExec, ResidentTable};
 use crate::error::Result;
@@ -49,6 +50,8 @@ pub(super) enum Kind {
     Resident(Arc<ResidentTable>),
     /// Any plan; run anew for each load.
     Plan(Arc<dyn ExecutionPlan>),
+    /// An input of the fragment, which collects its rows.
+    Input(usize),
 }
 
 impl TableSource {
@@ -72,6 +75,9 @@ impl TableSource {
                 exact_filter: None,
                 limit: None,
             });
+        }
+        if let Some(exec) = plan.downcast_ref::<InputExec>() {
+            return Ok(exec.analysis());
         }
         let Some(exec) = plan.downcast_ref::<DataSourceExec>() else {
             return Ok(Self::anonymous(plan, None));
@@ -115,13 +121,14 @@ impl TableSource {
         &self.schema
     }
 
-    /// Do both stand for the same rows? Anonymous plans are never the same.
+    /// Do both stand for the same rows, in one fragment? Anonymous plans are never the same.
     pub fn is_same(&self, other: &Self) -> bool {
         self.schema == other.schema
             && match (&self.kind, &other.kind) {
                 (Kind::Files(a), Kind::Files(b)) => a.is_same(b),
                 (Kind::Memory(a), Kind::Memory(b)) => a.key() == b.key(),
                 (Kind::Resident(a), Kind::Resident(b)) => Arc::ptr_eq(a, b),
+                (Kind::Input(a), Kind::Input(b)) => a == b,
                 _ => false,
             }
     }
@@ -141,7 +148,7 @@ impl TableSource {
 
     /// Will loaded columns be kept for later queries?
     pub fn is_cacheable(&self) -> bool {
-        !matches!(self.kind, Kind::Plan(_))
+        !matches!(self.kind, Kind::Plan(_) | Kind::Input(_))
     }
 }
 

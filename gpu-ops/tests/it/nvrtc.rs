@@ -1,6 +1,7 @@
 //! NVRTC compiles every header, with or without a GPU; `WARPLINE_REQUIRE_NVRTC=1` makes that a must.
 
 use warpline_gpu::GpuError;
+use warpline_gpu::device::compiler::{Compilers, Way};
 use warpline_gpu::device::nvrtc;
 
 const ARCHITECTURE: (u32, u32) = (9, 0);
@@ -68,4 +69,32 @@ fn architectures_are_matched_within_a_major_version() {
     assert_eq!(nvrtc::architecture_for((9, 7)).unwrap(), (9, 0));
     assert!(nvrtc::architecture_for((99, 0)).is_err());
     assert!(nvrtc::architecture_for((3, 5)).is_err());
+}
+
+#[test]
+fn ways_without_processes_compile_the_same() {
+    if !available() {
+        return;
+    }
+    let source = "#include \"simt.cuh\"\nstruct Args { u64* out; };\n\
+                  WL_KERNEL(probe, Args, args) { args.out[threadIdx.x] = lane_id(); }\n";
+    let expected = nvrtc::compile("probe", source, ARCHITECTURE).unwrap();
+    let missing = Way::Processes("/nonexistent/warpline".into());
+    let ways = [
+        (vec![missing.clone(), Way::Copies], Way::Copies),
+        (vec![missing, Way::Thread], Way::Thread),
+        (vec![], Way::Thread),
+    ];
+    for (ways, way) in ways {
+        let compilers = Compilers::new(ways, 2).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let cubin = compilers.compile("probe", source, ARCHITECTURE);
+                    assert!(cubin.unwrap() == expected, "{way}");
+                });
+            }
+        });
+        assert_eq!(compilers.way(), way);
+    }
 }

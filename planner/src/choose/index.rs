@@ -100,9 +100,9 @@ fn perfect(
             .saturating_add(entries.saturating_mul(payload + 12))
     };
     let most = budget.perfect_index();
-    if bytes > most {
+    if bytes > most && bytes > hash_bytes {
         return Err(format!(
-            "{domain} possible keys would take {bytes} bytes, more than an eighth of device memory"
+            "{domain} possible keys would take {bytes} bytes, more than a quarter of device memory"
         ));
     }
     let limit = ALWAYS.max(hash_bytes.saturating_mul(TIMES_HASH));

@@ -129,8 +129,10 @@ pub fn obstacle(w: &JoinWorkload, algorithm: JoinAlgorithm, machine: &Machine) -
                 return Some("the keys have no small known range".into());
             };
             let bytes = model.perfect_bytes(domain as f64);
-            (bytes > machine.budget().perfect_index() as f64).then(|| {
-                format!("{domain} possible keys take {bytes:.0} bytes, more than an eighth of device memory")
+            // What is smaller than the hash index would be is not refused for its size.
+            let most = machine.budget().perfect_index() as f64;
+            (bytes > most && bytes > model.state_bytes(JoinAlgorithm::Nphj)).then(|| {
+                format!("{domain} possible keys take {bytes:.0} bytes, more than a quarter of device memory")
             })
         }
         _ => {

@@ -19,14 +19,14 @@ use crate::stats::Estimator;
 /// the same as for [`crate::config::DEFAULT_MIN_ROWS`].
 const RUN_MS: f64 = 0.1;
 /// Making an Arrow value on the host from the copied bytes, in nanoseconds of one core.
-const RETURN_NS: f64 = 3.0;
+pub(super) const RETURN_NS: f64 = 3.0;
 /// Reading, encoding and copying a value into page-locked memory, in nanoseconds of one core.
-const ENCODE_NS: f64 = 5.0;
+pub(super) const ENCODE_NS: f64 = 5.0;
 /// Decoding a value of a file, in nanoseconds of one core; batches in memory need none.
-const DECODE_NS: f64 = 4.0;
+pub(super) const DECODE_NS: f64 = 4.0;
 /// The cost of a row in a filter of DataFusion, in nanoseconds of one core: passing batches of 8,192 rows, making the
 /// selection and copying the selected rows.
-const FILTER_NS: f64 = 8.0;
+pub(super) const FILTER_NS: f64 = 8.0;
 /// The cost of an operator on a value of a batch, in nanoseconds of one core: a pass over cached memory.
 const OPERATOR_NS: f64 = 2.0;
 /// The cost of a function of floats on a value.
@@ -35,7 +35,7 @@ const MATH_NS: f64 = 8.0;
 const STRING_NS: f64 = 40.0;
 /// Queries that share the cost of loading a column. Tables are loaded to be queried again, and a column that is
 /// scanned once is mostly scanned often; a query that would pay only after thousands of others stays on the CPU.
-const QUERIES: f64 = 10.0;
+pub(super) const QUERIES: f64 = 10.0;
 
 /// The input of a fragment from one table.
 #[derive(Debug, Clone, Copy)]
@@ -44,6 +44,8 @@ pub(crate) struct Traffic {
     pub(crate) rows: f64,
     /// Columns that are read.
     pub(crate) columns: f64,
+    /// Columns of strings among them.
+    pub(crate) strings: f64,
     /// Bytes of these columns in the device's encoding.
     pub(crate) bytes: f64,
     /// They are resident.
@@ -52,6 +54,8 @@ pub(crate) struct Traffic {
     pub(crate) kept: bool,
     /// They come from files.
     pub(crate) files: bool,
+    /// The CPU computes them.
+    pub(crate) input: bool,
 }
 
 /// The two prices of a fragment.
@@ -185,7 +189,7 @@ fn computing(rel: &RelRef, estimator: &Estimator<'_>, share: f64) -> f64 {
 }
 
 /// Nanoseconds a row for the operators of an expression.
-fn operators(expr: &Expr) -> f64 {
+pub(super) fn operators(expr: &Expr) -> f64 {
     match &expr.node {
         Node::Column(_) | Node::Literal(_) => 0.0,
         Node::PerDistinct { .. } => STRING_NS,

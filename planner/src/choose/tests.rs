@@ -272,12 +272,17 @@ fn the_limit_of_device_memory_counts_and_not_the_card() {
             device: &h200(),
             machine: &machine,
         };
-        automatic(&profile(Some(4_000_000)), on).placement
+        // A million groups of four million possible ones.
+        let few = GroupProfile {
+            estimate: 1_000_000,
+            ..profile(Some(4_000_000))
+        };
+        automatic(&few, on).placement
     };
-    // 256 MB of states.
+    // 256 MB of states, where a hash table begins with 200.
     assert_eq!(dense(16e9), GroupPlacement::GlobalDense);
     let GroupPlacement::GlobalHash { capacity } = dense(1e9) else {
-        panic!("dense groups beyond an eighth of the limit");
+        panic!("dense groups beyond a quarter of the limit");
     };
     assert!(capacity * 80 <= 1_000_000_000 / 2, "{capacity}");
 }

@@ -26,8 +26,8 @@ pub use declare::{Scope, SettingInfo};
 pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
-    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LoadBalance, Named, Setting,
-    named,
+    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LoadBalance, Named, Reentry,
+    Setting, named,
 };
 
 declare::settings! {
@@ -47,6 +47,10 @@ declare::settings! {
     /// in warpline.host_memory; the files are deleted with the query. Empty for none: such a query is answered by the
     /// CPU or ends in an error.
     spill_directory: String as Text = String::new(), session;
+
+    /// How many kernels are compiled at once at most, by as many helper processes; 0 means as many as there are cores.
+    /// One number for all sessions of a program: the last one set.
+    compile_processes: usize as Count = 0, session;
 
     /// When true, a query of which any part would fall back to the CPU is an error; warpline.min_rows does not apply
     /// then.
@@ -73,6 +77,10 @@ declare::settings! {
     /// Whether indexes over whole tables stay on the device for later queries and are joined with: auto (where that
     /// is cheaper), on (wherever a table is joined by its columns) or off.
     index_joins: IndexJoins as OneOf = IndexJoins::Auto, query;
+
+    /// Whether rows that an operator on the CPU has computed go back to the device for the operators above it: auto
+    /// (where that is cheaper), on (wherever the device runs these) or off.
+    reentry: Reentry as OneOf = Reentry::Auto, query;
 
     /// How joins are done: auto (by price), perfect (an array over all possible keys), nphj (a hash table in device
     /// memory), phj_ur or phj_tr (partitioned hash join; payload gathered or partitioned along), smj_ur or smj_tr

@@ -163,6 +163,34 @@ impl Named for IndexJoins {
     }
 }
 
+/// Whether rows that the CPU has computed go back to the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reentry {
+    /// Where that is cheaper.
+    #[default]
+    Auto,
+    /// Wherever the device runs what is above.
+    On,
+    /// Nowhere.
+    Off,
+}
+
+impl fmt::Display for Reentry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
+impl Named for Reentry {
+    fn all() -> Vec<Self> {
+        vec![Self::Auto, Self::On, Self::Off]
+    }
+}
+
 /// How often a device was set, in all sessions together.
 static DEVICE_SET: AtomicU64 = AtomicU64::new(0);
 

@@ -52,6 +52,7 @@ mod tests {
             ("fws_threshold", "77"),
             ("materialization", "eager"),
             ("index_joins", "off"),
+            ("reentry", "on"),
             ("overlap_load", "false"),
             ("metrics", "true"),
             ("group_slots", "64"),

@@ -102,7 +102,7 @@ pub(super) fn pull_up(rel: &RelRef, estimator: &Estimator<'_>) -> Result<Option<
 
 /// Has the call one value for all rows of a group?
 fn is_carried(call: &AggregateCall) -> bool {
-    call.function == AggregateFunction::Any
+    call.function == AggregateFunction::Any && call.filter.is_none()
 }
 
 /// Do the groups of `set` have one value each of all that late tables are found by, and of all that is carried along? What

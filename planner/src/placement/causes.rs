@@ -20,12 +20,23 @@ struct Cause<'a> {
 pub(super) fn cpu_operators(plan: &Classification) -> Vec<CpuOperator> {
     let mut found = Vec::new();
     let whole = cause(plan, 0);
-    collect(plan, 0, whole, &mut found);
+    collect(plan, Position::default(), whole, &mut found);
     if !found.iter().any(|f| f.operator.fallback) && plan.table_rows {
         scans(plan, 0, &mut found);
     }
     found.sort_by_key(|f| (f.rank, Reverse(f.depth)));
     found.into_iter().map(|f| f.operator).collect()
+}
+
+/// What is said of the operators at the top of a fragment's input.
+const CONTINUED: &str = "; the device goes on above it";
+
+/// Where an operator is in the plan.
+#[derive(Clone, Copy, Default)]
+struct Position {
+    depth: usize,
+    /// Its rows go to the device, as they are.
+    enters: bool,
 }
 
 /// A line of the report and its position.
@@ -50,9 +61,19 @@ fn cause(node: &Classification, depth: usize) -> Option<Cause<'_>> {
         .min_by_key(|cause| (cause.reason.rank(), Reverse(cause.depth)))
 }
 
-fn collect(node: &Classification, depth: usize, whole: Option<Cause<'_>>, found: &mut Vec<Found>) {
+fn collect(node: &Classification, at: Position, whole: Option<Cause<'_>>, found: &mut Vec<Found>) {
+    let enters = match &node.kind {
+        Kind::Fragment(..) => true,
+        Kind::Plumbing => at.enters,
+        _ => false,
+    };
+    let Position { depth, .. } = at;
     for child in &node.children {
-        collect(child, depth + 1, whole, found);
+        let below = Position {
+            depth: depth + 1,
+            enters,
+        };
+        collect(child, below, whole, found);
     }
     let from_table = node.children.iter().any(|c| c.table_rows);
     let from_device = node.children.iter().any(|c| c.device_rows);
@@ -64,6 +85,17 @@ fn collect(node: &Classification, depth: usize, whole: Option<Cause<'_>>, found:
         };
         Reason::ranked(Rank::Consequence, text)
     };
+    let mut add = |reason: &Reason, fallback: bool| {
+        let entered;
+        let reason = match at.enters {
+            true => {
+                entered = Reason::ranked(reason.rank(), format!("{reason}{CONTINUED}"));
+                &entered
+            }
+            false => reason,
+        };
+        add(found, name, reason, depth, fallback);
+    };
     let reason = match &node.kind {
         Kind::Scan(reason) if reason.rank() == Rank::Incapable => reason.clone(),
         Kind::Tail(reason) if from_device && !from_table => {
@@ -73,7 +105,7 @@ fn collect(node: &Classification, depth: usize, whole: Option<Cause<'_>>, found:
                 None => few,
             };
             let reason = Reason::ranked(Rank::Consequence, text);
-            return add(found, name, &reason, depth, false);
+            return add(&reason, false);
         }
         Kind::Tail(reason) | Kind::Heavy(reason) if from_table || from_device => match reason {
             Some(reason) if reason.rank() == Rank::Consequence => follows(reason.as_str(), whole),
@@ -86,7 +118,7 @@ fn collect(node: &Classification, depth: usize, whole: Option<Cause<'_>>, found:
         },
         _ => return,
     };
-    add(found, name, &reason, depth, true);
+    add(&reason, true);
 }
 
 /// The scans whose rows reach the result unchanged.

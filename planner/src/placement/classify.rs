@@ -16,10 +16,11 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::tables::TableCache;
 
 use super::PlacementReportExec;
+use super::reentry::{Attempt, reentered};
 use crate::config::WarplineConfig;
 use crate::fragment::FragmentPlanner;
 use crate::reason::{Rank, Reason};
-use crate::rel::convert::{exchange, is_constant, own_reason, raw_aggregate};
+use crate::rel::convert::{Inputs, exchange, is_constant, own_reason, raw_aggregate};
 
 /// What classification depends on beside the plan.
 pub(super) struct Surroundings<'a> {
@@ -35,8 +36,8 @@ pub(super) struct Surroundings<'a> {
 /// What an operator is.
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// Runs on the device with all below it.
-    Fragment(Arc<FragmentPlanner>),
+    /// Runs on the device with all below it but the inputs.
+    Fragment(Arc<FragmentPlanner>, Inputs),
     /// Moves, renames or concatenates rows.
     Plumbing,
     /// Computes row by row or sorts: cheap over the few rows that have left the device. The reason why the device
@@ -63,11 +64,16 @@ pub(super) struct Classification {
 }
 
 impl Classification {
-    /// Classify `plan` from the root down; nothing below a fragment is visited.
+    /// Classify `plan` from the root down; of what is below a fragment, only its inputs are visited.
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Self {
-        let kind = kind_of(plan, at);
+        Self::below(plan, at, false)
+    }
+
+    /// `dear`: for the only operator above, whose inputs are the same, a fragment over inputs costs more than it saves.
+    fn below(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>, dear: bool) -> Self {
+        let (kind, dear) = kind_of(plan, at, dear);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
-            (Kind::Fragment(_), _) => vec![],
+            (Kind::Fragment(_, inputs), _) => inputs.plans().collect(),
             // Both phases of a refused aggregation share one reason.
             (_, Some(root)) if is_final(root) => match raw_aggregate(root) {
                 Ok(raw) => vec![raw.input()],
@@ -75,9 +81,11 @@ impl Classification {
             },
             _ => plan.children(),
         };
-        let children: Vec<_> = below.into_iter().map(|child| Self::of(child, at)).collect();
+        let dear = dear && below.len() == 1;
+        let children = below.into_iter().map(|child| Self::below(child, at, dear));
+        let children: Vec<_> = children.collect();
         let (table_rows, device_rows) = match &kind {
-            Kind::Fragment(_) => (false, true),
+            Kind::Fragment(..) => (false, true),
             Kind::Scan(_) => (true, false),
             Kind::Constant => (false, false),
             _ => (
@@ -99,13 +107,13 @@ impl Classification {
         match &self.kind {
             Kind::Tail(reason) | Kind::Heavy(reason) => reason.as_ref(),
             Kind::Scan(reason) => Some(reason).filter(|r| r.rank() == Rank::Incapable),
-            Kind::Fragment(_) | Kind::Plumbing | Kind::Constant => None,
+            Kind::Fragment(..) | Kind::Plumbing | Kind::Constant => None,
         }
     }
 
     /// True when any part of the plan runs on the device.
     pub(super) fn has_fragments(&self) -> bool {
-        matches!(self.kind, Kind::Fragment(_)) || self.children.iter().any(Self::has_fragments)
+        matches!(self.kind, Kind::Fragment(..)) || self.children.iter().any(Self::has_fragments)
     }
 
     /// True when any part of the plan reads a table.
@@ -122,17 +130,37 @@ fn is_final(aggregate: &AggregateExec) -> bool {
     )
 }
 
-fn kind_of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Kind {
+/// What `plan` is, and whether a fragment over inputs was too dear for it; it is not priced again where `dear` says so.
+fn kind_of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>, dear: bool) -> (Kind, bool) {
     if is_constant(plan.as_ref()) {
-        return Kind::Constant;
+        return (Kind::Constant, false);
     }
     if plan.is::<PlacementReportExec>() {
-        return Kind::Plumbing;
+        return (Kind::Plumbing, false);
     }
     let reason = match placed(plan, at) {
-        Ok(fragment) => return Kind::Fragment(Arc::new(fragment)),
+        Ok(fragment) => return (Kind::Fragment(Arc::new(fragment), Inputs::default()), false),
         Err(reason) => reason,
     };
+    let mut too_dear = false;
+    if reason.is_none() {
+        too_dear = dear;
+        match dear {
+            true => {}
+            false => match reentered(plan, at) {
+                Attempt::Reentered(fragment, inputs) => {
+                    return (Kind::Fragment(Arc::new(fragment), inputs), false);
+                }
+                Attempt::Dear => too_dear = true,
+                Attempt::Impossible => {}
+            },
+        }
+    }
+    (on_the_cpu(plan, reason), too_dear)
+}
+
+/// What an operator is that stays on the CPU, for its own reason if there is one.
+fn on_the_cpu(plan: &Arc<dyn ExecutionPlan>, reason: Option<Reason>) -> Kind {
     if plan.children().is_empty() {
         let unnamed = || Reason::new("the device does not read it");
         return Kind::Scan(reason.unwrap_or_else(unnamed));

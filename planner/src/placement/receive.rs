@@ -5,7 +5,7 @@ use std::sync::Arc;
 use datafusion::error::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
-use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec, in_one_partition};
+use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec, in_one_partition, over_inputs};
 
 use super::replace::options_of;
 use super::report::{CpuOperator, PlacementReportExec};
@@ -15,8 +15,8 @@ use crate::error::PlannerError;
 use crate::fragment::FragmentPlanner;
 
 impl GpuPlacement {
-    /// Places a fragment that another session made of `original`, whatever the size of its tables, since that session
-    /// has decided. `tail` names the operators above it that run on the CPU.
+    /// Places a fragment that another session made of `original` over `inputs`, whatever the size of its tables, since that
+    /// session has decided. `tail` names the operators above it that run on the CPU.
     ///
     /// The plan has one partition, as the operators above expect of a fragment. Without a device the CPU runs it; a
     /// subtree that this device does not run stays on the CPU too, below a [`PlacementReportExec`] with the reason.
@@ -27,13 +27,14 @@ impl GpuPlacement {
     pub fn place_received(
         &self,
         original: Arc<dyn ExecutionPlan>,
+        inputs: &[Arc<dyn ExecutionPlan>],
         config: &WarplineConfig,
         tail: Option<String>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Some(runtime) = &self.runtime else {
             return match config.require_gpu {
                 true => Err(PlannerError::NoDevice.into()),
-                false => Ok(in_one_partition(original)),
+                false => Ok(in_one_partition(over_inputs(original, inputs)?)),
             };
         };
         let device = runtime.device().info().id.clone();
@@ -55,7 +56,7 @@ impl GpuPlacement {
                     };
                     let runtime = Arc::clone(runtime);
                     let node = GpuFragmentExec::try_new(fragment, original, runtime, options)?;
-                    return Ok(Arc::new(node));
+                    return Ok(Arc::new(node.over(inputs.to_vec())));
                 }
                 Err(refusal) => (refusal.at.name().to_string(), refusal.reason.to_string()),
             }
@@ -71,7 +72,7 @@ impl GpuPlacement {
             let reasons = operator.to_string();
             return Err(PlannerError::Fallback { reasons }.into());
         }
-        let plan = in_one_partition(original);
+        let plan = in_one_partition(over_inputs(original, inputs)?);
         Ok(Arc::new(PlacementReportExec::new(
             plan,
             device,

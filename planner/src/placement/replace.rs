@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use datafusion::error::Result;
-use datafusion::physical_expr::expressions::UnKnownColumn;
-use datafusion::physical_expr::{Partitioning, PhysicalExpr};
+use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec, SecondPlan};
+use warpline_gpu::exec::{
+    FragmentOptions, GpuFragmentExec, SecondPlan, in_partitions_of, is_computable,
+};
 use warpline_gpu::runtime::Runtime;
 
 use super::MAX_TAIL_ROWS;
@@ -76,8 +77,9 @@ impl Replacement<'_> {
             children,
             ..
         } = node;
-        if let Kind::Fragment(fragment) = kind {
-            let second = match fragment.combines() {
+        if let Kind::Fragment(fragment, inputs) = kind {
+            // Inputs are read once.
+            let second = match fragment.combines() && inputs.plans().next().is_none() {
                 true => (self.second)(&plan)?,
                 false => None,
             };
@@ -88,7 +90,20 @@ impl Replacement<'_> {
                 ..self.options.clone()
             };
             let runtime = Arc::clone(self.runtime);
-            let exec = GpuFragmentExec::try_new(fragment, Arc::clone(&plan), runtime, options)?;
+            let targets: Vec<_> = inputs.plans().map(Arc::clone).collect();
+            let leaves: Vec<_> = targets
+                .iter()
+                .filter_map(|input| inputs.leaf(input))
+                .collect();
+            let original = match targets.is_empty() {
+                true => Arc::clone(&plan),
+                false => graft(Arc::clone(&plan), &targets, &leaves)?,
+            };
+            let exec = GpuFragmentExec::try_new(fragment, original, runtime, options)?;
+            // What the inputs leave of rows on a device is told by themselves, and so are their operators.
+            let inputs = children.into_iter();
+            let inputs = inputs.map(|input| self.node(input, &mut Vec::new(), false));
+            let exec = exec.over(inputs.collect::<Result<_>>()?);
             return restore(Arc::new(exec), &plan, partitioned);
         }
         // Children of a refused two-phase aggregation hang below its partial phase, and both phases
@@ -130,7 +145,7 @@ impl Replacement<'_> {
 fn fragment_free(children: &[Classification]) -> bool {
     children
         .iter()
-        .all(|c| !matches!(c.kind, Kind::Fragment(_)) && fragment_free(&c.children))
+        .all(|c| !matches!(c.kind, Kind::Fragment(..)) && fragment_free(&c.children))
 }
 
 /// `plan` with each descendant in `targets` replaced. Targets are children or, for two-phase aggregations, the input
@@ -196,7 +211,7 @@ fn together(
 /// Do the rows keep the partitions of their files? DataFusion treats directories by column value as hash partitions
 /// (`datafusion.optimizer.preserve_file_partitions`): rows of one key are in one partition, but not in the one that
 /// the hash says.
-fn is_partitioned_by_source(plan: &Arc<dyn ExecutionPlan>) -> bool {
+pub(super) fn is_partitioned_by_source(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let children = plan.children();
     // Nobody relies on keys that are gone.
     let hash = matches!(plan.output_partitioning(), Partitioning::Hash(keys, partitions)
@@ -211,21 +226,8 @@ fn restore(
     original: &Arc<dyn ExecutionPlan>,
     partitioned: bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let partitions = original.output_partitioning().partition_count();
-    if !partitioned || partitions <= 1 {
-        return Ok(fragment);
+    match partitioned {
+        true => in_partitions_of(fragment, original.output_partitioning()),
+        false => Ok(fragment),
     }
-    let partitioning = match original.output_partitioning() {
-        hash @ Partitioning::Hash(keys, _) if keys.iter().all(is_computable) => hash.clone(),
-        range @ Partitioning::Range(_) => range.clone(),
-        // Nobody relies on which rows are together where what told them apart is gone.
-        _ => Partitioning::RoundRobinBatch(partitions),
-    };
-    Ok(Arc::new(RepartitionExec::try_new(fragment, partitioning)?))
-}
-
-/// Can the key still be computed? DataFusion leaves an [`UnKnownColumn`] where a projection dropped a column: it
-/// describes the partitioning, but has no value.
-fn is_computable(key: &Arc<dyn PhysicalExpr>) -> bool {
-    key.downcast_ref::<UnKnownColumn>().is_none() && key.children().into_iter().all(is_computable)
 }

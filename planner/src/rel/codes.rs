@@ -82,7 +82,7 @@ pub fn coded(rel: &RelRef, hopeful: bool) -> Coded {
                 column(&[input], key.column, Use::Order, &mut found);
             }
             for added in &window.columns {
-                if let WindowColumn::Running(_, of) = added {
+                if let WindowColumn::Running(_, of) | WindowColumn::Extreme(_, of, _) = added {
                     column(&[input], *of, Use::Codes, &mut found);
                 }
             }

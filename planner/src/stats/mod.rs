@@ -112,7 +112,7 @@ impl<'a> Estimator<'a> {
     pub fn kept_cost(&self, rel: &RelRef, keys: &[Expr], payload: Option<f64>) -> Option<f64> {
         /// Below any sum of costs.
         const PREFERRED: f64 = -1e18;
-        let kept = matches!(rel.kind, RelKind::Scan { .. })
+        let kept = matches!(&rel.kind, RelKind::Scan { table, .. } if table.source.input().is_none())
             && !keys.is_empty()
             && keys.iter().all(|key| as_column(key).is_some());
         let cost = match self.kept {

@@ -6,5 +6,6 @@ mod files;
 mod fuzz;
 mod larger;
 mod operators;
+mod reentry;
 mod relational;
 mod robust;

@@ -3,22 +3,21 @@
 use serde_json::Value;
 
 use super::{Fault, TestEngine, on_large_stack, small};
-use crate::Benchmark;
 use crate::queries::{self, Query};
 use crate::report::Report;
 use crate::runner::{RunOptions, run};
 use crate::verify::{self, SortKey};
+use crate::{Benchmark, QueryName, Subject, Task};
 
 fn options(queries: &[Query]) -> RunOptions {
     RunOptions {
-        benchmark: Benchmark::Tpch,
-        queries: queries.to_vec(),
+        subject: Subject::benchmark(Benchmark::Tpch, small()),
+        queries: queries.iter().cloned().map(Task::from).collect(),
         runs: 2,
         verify: true,
         cpu_runs: 0,
         results: None,
         plans: None,
-        scale: small(),
     }
 }
 
@@ -34,20 +33,22 @@ fn all_queries_run_and_verify() {
         let all: Vec<Query> = queries::ALL.clone();
         let engine = TestEngine::with_tables(&all);
         let mut heard = Vec::new();
-        let report = run(&engine, &options(&all), |query| heard.push(query.query))
-            .await
-            .expect("a report");
+        let report = run(&engine, &options(&all), |query| {
+            heard.push(query.query.clone())
+        })
+        .await
+        .expect("a report");
         for query in &report.queries {
             assert_eq!(
                 query.verified,
                 Some(true),
-                "Q{}: {:?}",
+                "{}: {:?}",
                 query.query,
                 query.error
             );
             assert_eq!(query.hot_ms.len(), 2);
         }
-        assert_eq!(heard, (1..=22).collect::<Vec<u8>>());
+        assert_eq!(heard, (1..=22).map(QueryName::Number).collect::<Vec<_>>());
         assert!(report.passed(true));
         let rows = |number: usize| report.queries[number - 1].rows;
         assert_eq!(
@@ -130,7 +131,7 @@ fn a_fault_in_one_query_is_found_and_spares_the_others() {
             report
                 .queries
                 .iter()
-                .find(|query| query.query == number)
+                .find(|query| query.query == number.into())
                 .expect("a query")
         };
         let error = |number: u8| query(number).error.clone().unwrap_or_default();

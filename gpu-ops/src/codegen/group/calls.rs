@@ -140,6 +140,10 @@ impl AccumulatorPlan {
             (AggregateFunction::Any, Some(v)) => {
                 self.extreme(emitter, StateKind::Any, &v, condition)?
             }
+            (
+                AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor,
+                Some(v),
+            ) => self.bits(call, &v, &condition)?,
             (function, None) => {
                 return Err(GpuError::Internal(format!(
                     "{function:?} without an argument"
@@ -203,6 +207,27 @@ impl AccumulatorPlan {
         if kind == StateKind::Sum128 && (8..=60).contains(&low) && fits(rows, most) {
             self.accumulators[index].split = low;
         }
+        Ok(index)
+    }
+
+    /// BIT_AND, BIT_OR or BIT_XOR. What all values have is what none lacks.
+    fn bits(&mut self, call: &AggregateCall, value: &Value, condition: &str) -> Result<usize> {
+        if !value.c_type.is_integer() || !call.return_type.is_integer() {
+            return unsupported(format!(
+                "{} over {}",
+                call.function.name(),
+                call.return_type
+            ));
+        }
+        let narrow = call.return_type.primitive_width().is_some_and(|w| w <= 4);
+        let t = if narrow { "u32" } else { "u64" };
+        let (kind, text) = match call.function {
+            AggregateFunction::BitAnd => (StateKind::Or, format!("~({t}){}", value.text)),
+            AggregateFunction::BitOr => (StateKind::Or, format!("({t}){}", value.text)),
+            _ => (StateKind::Xor, format!("({t}){}", value.text)),
+        };
+        let index = self.plain(kind, condition, &text, CType::I64);
+        self.accumulators[index].narrow = narrow;
         Ok(index)
     }
 
@@ -304,6 +329,9 @@ fn result_range(
     match function {
         AggregateFunction::Count => Range::new(0, rows),
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => argument,
+        AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor => {
+            Range::of_type(return_type).unwrap_or(Range::FULL)
+        }
         AggregateFunction::Sum | AggregateFunction::Avg => {
             let total = Range::new(0, rows).times(argument).unwrap_or(Range::FULL);
             let of_type = Range::of_type(return_type).unwrap_or(Range::FULL);

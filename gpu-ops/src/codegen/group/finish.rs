@@ -262,6 +262,11 @@ fn call_column(
             let magnitude = call.magnitude.map(|m| &accumulators[m]);
             (range, c_type) = average(call, (value, magnitude), &count, &mut lines, state)?;
         }
+        AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor => {
+            let t = c_type.name();
+            let bits = bits_text(call, value, &cell)?;
+            lines.push(format!("{{c}}[k] = valid ? ({t}){bits} : ({t})0;"));
+        }
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Any => {
             meaning = call.meaning.clone();
             let extreme = value.extreme(&cell);
@@ -298,6 +303,28 @@ fn call_column(
         },
         access: Access::Lines(lines),
         nullable,
+    })
+}
+
+/// C++ text of what the bits in a cell are as a number of the call's type.
+fn bits_text(call: &CallPlan, value: &Accumulator, cell: &str) -> Result<String> {
+    let c_type = match call.return_type {
+        DataType::Int8 => "i8",
+        DataType::Int16 => "i16",
+        DataType::Int32 => "i32",
+        DataType::Int64 => "i64",
+        DataType::UInt8 => "u8",
+        DataType::UInt16 => "u16",
+        DataType::UInt32 => "u32",
+        DataType::UInt64 => "u64",
+        ref other => {
+            return unsupported(format!("{} over {other}", call.function.name()));
+        }
+    };
+    let content = value.content(cell);
+    Ok(match call.function {
+        AggregateFunction::BitAnd => format!("({c_type})~{content}"),
+        _ => format!("({c_type}){content}"),
     })
 }
 

@@ -280,6 +280,8 @@ impl KernelWriter<'_> {
                     | StateKind::Sum64
                     | StateKind::SumFloat
                     | StateKind::Sum128 => format!("t += {from}"),
+                    StateKind::Or => format!("t |= {from}"),
+                    StateKind::Xor => format!("t ^= {from}"),
                     _ => format!("t = max_{t}(t, {from})"),
                 };
                 line!(
@@ -355,6 +357,8 @@ pub(in crate::codegen) fn warp_total(a: &Accumulator, partial: &str) -> String {
         StateKind::Min128 | StateKind::Max128 => {
             format!("max_key128(warp_max(value_of_max128({partial})))")
         }
+        StateKind::Or => format!("warp_or({partial})"),
+        StateKind::Xor => format!("warp_xor({partial})"),
         StateKind::Min | StateKind::Max | StateKind::Any | StateKind::Seen => {
             format!("warp_max({partial})")
         }

@@ -35,6 +35,10 @@ pub enum StateKind {
     Max128,
     /// Largest complement of a code of 128 bits; the same.
     Min128,
+    /// Bits that any value has.
+    Or,
+    /// Bits that an odd number of values have.
+    Xor,
 }
 
 /// One accumulator of every group.
@@ -65,7 +69,11 @@ impl Accumulator {
     /// Atomic additions that a row costs, as prices count them.
     pub(in crate::codegen) fn adds(&self) -> u32 {
         match self.kind {
-            StateKind::Count | StateKind::Sum64 | StateKind::SumFloat => 1,
+            StateKind::Count
+            | StateKind::Sum64
+            | StateKind::SumFloat
+            | StateKind::Or
+            | StateKind::Xor => 1,
             StateKind::Sum128 => 2,
             // Two words and a lock.
             StateKind::Max128 | StateKind::Min128 => 3,
@@ -76,7 +84,11 @@ impl Accumulator {
     /// 64-bit words that a row adds to: in shared memory each is a loop of compare-and-swap.
     pub(in crate::codegen) fn words(&self) -> u32 {
         match self.kind {
-            StateKind::Count | StateKind::Sum64 | StateKind::SumFloat => u32::from(!self.narrow),
+            StateKind::Count
+            | StateKind::Sum64
+            | StateKind::SumFloat
+            | StateKind::Or
+            | StateKind::Xor => u32::from(!self.narrow),
             StateKind::Sum128 | StateKind::Max128 | StateKind::Min128 => 2,
             StateKind::Seen | StateKind::Max | StateKind::Min | StateKind::Any => 0,
         }
@@ -134,6 +146,7 @@ impl Accumulator {
             StateKind::Min | StateKind::Max | StateKind::Any if self.narrow => "u32",
             StateKind::Min | StateKind::Max | StateKind::Any => "u64",
             StateKind::Min128 | StateKind::Max128 => "u128",
+            StateKind::Or | StateKind::Xor => self.cell_type(),
             _ => self.partial.name(),
         }
     }
@@ -150,6 +163,8 @@ impl Accumulator {
             StateKind::Min128 | StateKind::Max128 => {
                 format!("{target} = max_u128({target}, {hit} ? {value} : (u128)0);")
             }
+            StateKind::Or => format!("{target} |= {hit} ? ({t}){value} : ({t})0;"),
+            StateKind::Xor => format!("{target} ^= {hit} ? ({t}){value} : ({t})0;"),
             // Sums modulo 2^64 wrap: add as unsigned, which is defined.
             StateKind::Sum64 if self.partial == CType::I64 => {
                 format!("{target} = (i64)((u64){target} + ({hit} ? (u64){value} : 0ull));")
@@ -177,6 +192,8 @@ impl Accumulator {
             StateKind::Min | StateKind::Max => format!("raise({cell}, ({t}){value});"),
             StateKind::Any | StateKind::Seen => format!("store_once({cell}, ({t}){value});"),
             StateKind::Min128 | StateKind::Max128 => format!("atomic_max_u128({cell}, {value});"),
+            StateKind::Or => format!("atomicOr({cell}, ({t})({value}));"),
+            StateKind::Xor => format!("atomicXor({cell}, ({t})({value}));"),
         }
     }
 

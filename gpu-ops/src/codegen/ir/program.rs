@@ -11,7 +11,7 @@ use super::results::ResultLayout;
 use super::state::LookupTable;
 use crate::algorithm::Balance;
 use crate::column::Column;
-use crate::graph::{ResultId, ResultSpec, WindowColumn};
+use crate::graph::{Edge, ResultId, ResultSpec, WindowColumn};
 use crate::primitives::{RunningCombine, RunningValue};
 
 /// A compiled fragment.
@@ -127,6 +127,8 @@ pub struct SortProgram {
 pub struct WindowProgram {
     /// Marks the rows of the output that begin a partition and peers, and writes values that are to run where their columns lie.
     pub marks: KernelProgram,
+    /// Finds rows at a distance from each row, once it is known where its partition lies.
+    pub bounds: Option<KernelProgram>,
     /// The first column that is added.
     pub first: usize,
     /// What each gets.
@@ -138,8 +140,12 @@ pub struct WindowProgram {
 pub enum WindowFill {
     /// Numbers of rows.
     Number(WindowColumn),
+    /// Rows that the kernel of the bounds finds.
+    Bound,
     /// Values that are there run.
     Running(RunningValue, RunningCombine),
+    /// Of values that are there, the least or greatest between two edges.
+    Extreme(RunningValue, RunningCombine, (Edge, Edge)),
 }
 
 /// Entries of a warp's queue of one level, as in `tree.cuh`.

@@ -44,7 +44,7 @@ pub(in crate::codegen) fn layouts(
             WindowColumn::RunningCount(_) => {
                 number(8, i64::MIN.into(), Range::new(0, bound.into()))
             }
-            WindowColumn::Running(combine, of) => {
+            WindowColumn::Running(combine, of) | WindowColumn::Extreme(combine, of, _) => {
                 let of = argument(columns, *of)?;
                 let (value, range) = running(of, &data_type, *combine, bound)?;
                 ColumnLayout {
@@ -69,7 +69,7 @@ pub(in crate::codegen) fn layouts(
     Ok(layouts)
 }
 
-fn argument(columns: &[ColumnLayout], of: usize) -> Result<&ColumnLayout> {
+pub(super) fn argument(columns: &[ColumnLayout], of: usize) -> Result<&ColumnLayout> {
     columns
         .get(of)
         .ok_or_else(|| GpuError::Internal("a running value of no column".into()))
@@ -154,7 +154,13 @@ pub(super) fn program(
         let to = columns.len() + i;
         let (of, combine) = match column {
             WindowColumn::RunningCount(of) => (of, RunningCombine::Sum),
-            WindowColumn::Running(combine, of) => (of, *combine),
+            WindowColumn::Running(combine, of) | WindowColumn::Extreme(combine, of, _) => {
+                (of, *combine)
+            }
+            WindowColumn::Bound(_) => {
+                fills.push(WindowFill::Bound);
+                continue;
+            }
             _ => {
                 fills.push(WindowFill::Number(*column));
                 continue;
@@ -198,7 +204,10 @@ pub(super) fn program(
         };
         let out = arguments.pointer(Slot::Result(into, Part::Column(to)), pointer);
         let _ = writeln!(body, "    {out}[row] = ({c_type}){text};");
-        fills.push(WindowFill::Running(value, combine));
+        fills.push(match column {
+            WindowColumn::Extreme(_, _, edges) => WindowFill::Extreme(value, combine, *edges),
+            _ => WindowFill::Running(value, combine),
+        });
     }
     let text = format!(
         "  const u64 rows = min_u64({control}[{}], {bound});\n  \
@@ -208,6 +217,7 @@ pub(super) fn program(
     );
     Ok(WindowProgram {
         marks: kernel("window_marks", sort, arguments, &text),
+        bounds: super::bounds::kernel_of(sort, window, columns)?,
         first: columns.len(),
         fills,
     })

@@ -17,6 +17,7 @@ use self::context::{Context, EventHandle, KernelHandle, ModuleHandle, StreamHand
 use self::driver::check;
 use self::host_memory::HostMemory;
 use self::staging::Staging;
+use super::compiler::Compilers;
 use super::cubin_cache::{CacheKey, CubinCache, default_directory};
 use super::{
     CompileReport, Device, DeviceInfo, DevicePtr, Event, Fence, Kernel, LaunchConfig, Module,
@@ -424,7 +425,7 @@ impl Device for CudaDevice {
                 }
             }
         }
-        let cubin = nvrtc::compile(name, source, self.architecture)?;
+        let cubin = Compilers::of_process()?.compile(name, source, self.architecture)?;
         let module = ModuleHandle::load(Arc::clone(&self.context), &cubin)?;
         self.cache.put(&key, &cubin);
         Ok((Module(module), report(false)))

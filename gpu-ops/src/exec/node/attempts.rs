@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
+use crate::exec::node::inputs::{Collected, InputLimits, collect};
 use crate::exec::node::ladder::{Ladder, Rung};
 use crate::exec::node::report::FragmentReport;
 use crate::exec::node::shared::Shared;
@@ -14,7 +16,7 @@ use crate::exec::output::host::Host;
 use crate::exec::prepare::compile::warm_up;
 use crate::memory::{Budget, Turn};
 use crate::query::{Query, StopOnDrop};
-use crate::tables::LoadedTable;
+use crate::tables::{InputRows, LoadedTable};
 use crate::trace::{HostSpan, Track, Work};
 
 /// Times that a policy may ask for its columns in another encoding.
@@ -30,6 +32,8 @@ pub(in crate::exec) struct FragmentRun {
     _stop: StopOnDrop,
     pub(in crate::exec) ladder: Ladder,
     load_ms: f64,
+    /// The rows of its inputs.
+    pub(in crate::exec) inputs: Vec<Arc<InputRows>>,
     /// A run may begin before all of its columns have come: once, what it takes is not to be tried again.
     pub(in crate::exec) may_be_early: bool,
 }
@@ -49,8 +53,54 @@ impl FragmentRun {
             query,
             ladder: Ladder::new(Budget::TIGHTENINGS),
             load_ms: 0.0,
+            inputs: Vec::new(),
             may_be_early: shared.options.overlap_load && !shared.room.results_may_spill(),
         }
+    }
+
+    /// Run the inputs, while the tables are loaded. The query takes its turn for the load alone: operators of the inputs may
+    /// have to wait for theirs.
+    pub(in crate::exec) async fn gather(
+        &mut self,
+        inputs: &[Arc<dyn ExecutionPlan>],
+        context: &Arc<TaskContext>,
+    ) -> Result<Arc<Collected>> {
+        if inputs.is_empty() {
+            return Ok(Arc::default());
+        }
+        let limits = InputLimits {
+            memory: self.shared.runtime.host_pool().budget().inputs() as usize,
+            spill: self.shared.options.spill.clone(),
+        };
+        let collecting = collect(inputs, context, limits);
+        let loading = async {
+            // What goes wrong is met again by the run.
+            if let Err(error) = self.load_ahead().await {
+                log::debug!("loading beside the inputs: {error}");
+            }
+            Ok::<(), GpuError>(())
+        };
+        let (mut collected, ()) = tokio::try_join!(collecting, loading)?;
+        self.inputs.clone_from(&collected.rows);
+        if collected.left_to_cpu.is_none() {
+            let rows: Vec<usize> = collected.rows.iter().map(|rows| rows.rows).collect();
+            let tables = self.shared.runtime.tables();
+            collected.left_to_cpu = self.shared.policy.declines(&rows, tables);
+        }
+        Ok(Arc::new(collected))
+    }
+
+    /// Make the tables resident.
+    async fn load_ahead(&self) -> Result<()> {
+        let _turn = self.begin(false).await?;
+        let lease = self.shared.runtime.lease_stream()?;
+        let stream = lease.of(self.query.cancel());
+        let loading = self.loading(&stream);
+        let scans = self.shared.policy.scans();
+        for scan in scans.iter().filter(|scan| scan.table.is_cacheable()) {
+            self.load_scan(scan, None, &loading).await?;
+        }
+        Ok(())
     }
 
     /// Load, prepare and run; the rows are delivered while they are on the device. What is refused for want of memory is

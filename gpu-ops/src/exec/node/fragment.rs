@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -23,9 +23,11 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::boxes::{Entry, boxed, plain, priced};
+use crate::exec::node::exchange::in_one_partition;
+use crate::exec::node::inputs::ready;
 use crate::exec::node::lines::indented;
 use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport, SecondPlan};
-use crate::exec::node::shared::{Shared, in_one_partition};
+use crate::exec::node::shared::Shared;
 use crate::exec::output::device_rows::DeviceRows;
 use crate::exec::output::host::{Delivered, Host};
 use crate::graph::Policy;
@@ -38,7 +40,8 @@ const BATCH_ROWS: usize = 8192;
 /// What EXPLAIN says while nothing is known of the columns.
 const NOT_CHOSEN: &str = "(algorithms are chosen when the columns are on the device: EXPLAIN ANALYZE runs the query and shows them)";
 
-/// Runs a fragment on the device of a [`Runtime`]; a leaf with one output partition.
+/// Runs a fragment on the device of a [`Runtime`], with one output partition. Its children are CPU plans whose rows it reads
+/// beside those of tables.
 ///
 /// The node may be executed any number of times, also at once: what was generated, compiled and uploaded for
 /// the resident columns is kept and used again as long as these stay the same.
@@ -47,6 +50,7 @@ pub struct GpuFragmentExec {
     shared: Arc<Shared>,
     run: Arc<RunState>,
     properties: Arc<PlanProperties>,
+    inputs: Arc<[Arc<dyn ExecutionPlan>]>,
 }
 
 /// What belongs to one use of the plan.
@@ -54,6 +58,8 @@ pub struct GpuFragmentExec {
 struct RunState {
     report: Mutex<FragmentReport>,
     counters: Counters,
+    /// The inputs have run: their operators may keep state of that.
+    inputs_ran: AtomicBool,
 }
 
 impl RunState {
@@ -94,10 +100,20 @@ impl GpuFragmentExec {
             shared: Arc::new(Shared::new(policy, original, runtime, options)),
             run: Arc::default(),
             properties: Arc::new(properties),
+            inputs: Arc::default(),
         })
     }
 
-    /// The CPU plan that the fragment stands for.
+    /// The same over CPU plans: [`crate::tables::InputExec`]s in the plan that it stands for tell them by their numbers.
+    #[must_use]
+    pub fn over(self, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
+        Self {
+            inputs: inputs.into(),
+            ..self
+        }
+    }
+
+    /// The CPU plan that the fragment stands for, with an [`crate::tables::InputExec`] in the place of each input.
     pub fn original(&self) -> &Arc<dyn ExecutionPlan> {
         &self.shared.original
     }
@@ -125,8 +141,13 @@ impl GpuFragmentExec {
         visit: impl Fn(&DeviceRows<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, FragmentReport)> {
         let deliver = move |frame: &Frame<'_>, host: &Host| visit(&DeviceRows::of(frame, host)?);
-        let mut fragment = FragmentRun::new(&self.shared, context, profile);
-        let outcome = fragment.run(deliver).await;
+        let mut fragment = FragmentRun::new(&self.shared, Arc::clone(&context), profile);
+        let inputs = self.inputs_ready()?;
+        let collected = fragment.gather(&inputs, &context).await?;
+        let outcome = match collected.left_to_cpu.clone() {
+            Some(reason) => Err(GpuError::LeftToCpu(reason)),
+            None => fragment.run(deliver).await,
+        };
         let (output, report) = fragment.finish(outcome)?;
         self.run.publish(&report);
         Ok((output, report))
@@ -136,6 +157,12 @@ impl GpuFragmentExec {
     /// sizes of results, shares of memory. Nothing is taken over where the two are not alike.
     pub fn take_over(&self, earlier: &Self) {
         self.shared.take_over(&earlier.shared);
+    }
+
+    /// The inputs for one more run.
+    fn inputs_ready(&self) -> DataFusionResult<Vec<Arc<dyn ExecutionPlan>>> {
+        let ran = self.run.inputs_ran.swap(true, Ordering::SeqCst);
+        ready(&self.inputs, ran)
     }
 
     /// What the last run did; all zero before the first.
@@ -199,7 +226,11 @@ impl ExecutionPlan for GpuFragmentExec {
     }
 
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![]
+        self.inputs.iter().collect()
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false; self.inputs.len()]
     }
 
     fn apply_expressions(
@@ -214,13 +245,22 @@ impl ExecutionPlan for GpuFragmentExec {
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        if children.is_empty() {
-            Ok(self)
-        } else {
-            Err(DataFusionError::Internal(
-                "GpuFragmentExec has no children".into(),
-            ))
+        if children.len() != self.inputs.len() {
+            return Err(DataFusionError::Internal(format!(
+                "a GpuFragmentExec has {} children, not {}",
+                self.inputs.len(),
+                children.len()
+            )));
         }
+        if children.is_empty() {
+            return Ok(self);
+        }
+        Ok(Arc::new(Self {
+            shared: Arc::clone(&self.shared),
+            run: Arc::default(),
+            properties: Arc::clone(&self.properties),
+            inputs: children.into(),
+        }))
     }
 
     fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
@@ -229,6 +269,7 @@ impl ExecutionPlan for GpuFragmentExec {
             shared: Arc::clone(&self.shared),
             run: Arc::default(),
             properties: Arc::clone(&self.properties),
+            inputs: Arc::clone(&self.inputs),
         }))
     }
 
@@ -243,7 +284,8 @@ impl ExecutionPlan for GpuFragmentExec {
             )));
         }
         let schema = Arc::clone(&self.shared.schema);
-        let answer = answer(Arc::clone(&self.shared), Arc::clone(&self.run), context);
+        let (shared, state) = (Arc::clone(&self.shared), Arc::clone(&self.run));
+        let answer = answer(shared, state, self.inputs_ready()?, context);
         let stream = futures::stream::once(answer).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
     }
@@ -257,6 +299,7 @@ impl ExecutionPlan for GpuFragmentExec {
 async fn answer(
     shared: Arc<Shared>,
     state: Arc<RunState>,
+    inputs: Vec<Arc<dyn ExecutionPlan>>,
     context: Arc<TaskContext>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
     let schema = Arc::clone(&shared.schema);
@@ -270,7 +313,15 @@ async fn answer(
         return in_parts(&shared, second, &state, context);
     }
     let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
-    let outcome = fragment.run(to_host).await;
+    let collected = match fragment.gather(&inputs, &context).await {
+        Ok(collected) => collected,
+        // What an input says is the query's answer; where it cannot be kept, nothing can be repeated.
+        Err(error) => return Err(error.into()),
+    };
+    let outcome = match collected.left_to_cpu.clone() {
+        Some(reason) => Err(GpuError::LeftToCpu(reason)),
+        None => fragment.run(to_host).await,
+    };
     if let (Err(GpuError::Unsupported(reason)), Some(second)) = (&outcome, &shared.options.second) {
         log::info!("a fragment runs in smaller parts: {reason}");
         shared.in_parts.store(true, Ordering::Relaxed);
@@ -281,7 +332,8 @@ async fn answer(
         Ok(_) | Err(GpuError::DataFusion(_) | GpuError::Stopped) => false,
         Err(_) => !shared.options.require_gpu,
     };
-    if answered_by_cpu {
+    let chosen = matches!(outcome, Err(GpuError::LeftToCpu(_)));
+    if answered_by_cpu && !chosen {
         fragment.ladder.leave();
     }
     let failed = FragmentReport {
@@ -316,7 +368,7 @@ async fn answer(
             })
         }
         Err(error) => {
-            if answered_by_cpu {
+            if answered_by_cpu && !chosen {
                 log::warn!("the CPU answers instead of the device: {error}");
             }
             state.publish(&FragmentReport {
@@ -329,7 +381,7 @@ async fn answer(
                     other => required(&other.to_string()),
                 });
             }
-            let stream = shared.original_ready()?.execute(0, context)?;
+            let stream = shared.original_ready(&collected)?.execute(0, context)?;
             Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
         }
     }

@@ -1,11 +1,14 @@
 //! The node of the physical plan that stands for a fragment: runs, retries, reports.
 //!
 //! `attempts` loads the columns and runs a fragment until there is memory for it (`ladder`, `room`); `overlap` begins while the largest
-//! table is still being read; `replan` is what a run found out that the next plan must know.
+//! table is still being read; `inputs` are the CPU plans below a fragment; `replan` is what a run found out that the next plan must
+//! know.
 
 pub(super) mod attempts;
 pub(super) mod boxes;
+pub(super) mod exchange;
 pub(super) mod fragment;
+pub(super) mod inputs;
 pub(super) mod ladder;
 pub(super) mod lines;
 pub(super) mod overlap;
@@ -15,10 +18,11 @@ pub(super) mod shared;
 pub(super) mod time_limit;
 
 pub use boxes::{Entry, boxed};
+pub use exchange::{in_one_partition, in_partitions_of, is_computable};
 pub use fragment::GpuFragmentExec;
+pub use inputs::over_inputs;
 pub use lines::indented;
 pub use report::{
     DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, SecondPlan, StepReport, TreeMetrics,
 };
-pub use shared::in_one_partition;
 pub use time_limit::{TimeLimit, TimeLimitExec};

@@ -11,6 +11,7 @@ use std::thread;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
+use crate::column::ColumnRoom;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
@@ -18,7 +19,8 @@ use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::bind::EarlyScan;
-use crate::tables::{LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
+use crate::pipeline::ScanSource;
+use crate::tables::{InputRequest, LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
 
 /// Plans are trees: whoever makes pipelines of them goes down as deep as they are.
@@ -26,6 +28,13 @@ const STACK_BYTES: usize = 32 << 20;
 
 /// What a run made of the tables before they were loaded; `None` when there was none, or when it is worth nothing.
 type Outcome<T> = Option<Result<(T, FragmentReport)>>;
+
+/// What all scans of one load share.
+pub(in crate::exec) struct Loading {
+    /// What columns may take of device memory.
+    room: ColumnRoom,
+    work: LoadFor,
+}
 
 impl FragmentRun {
     /// The columns of every scan, and the outcome of the run over them if it could begin before they were complete.
@@ -41,20 +50,9 @@ impl FragmentRun {
             false => None,
         };
         let largest = largest.filter(|scan| scans[*scan].table.file_bytes().is_some());
-        let budget = shared.runtime.pool().budget();
-        let room = shared.room.for_columns(budget, shared.last_columns());
-        let work = LoadFor {
-            stream: stream.clone(),
-            query: Some(Arc::clone(&self.query)),
-        };
+        let loading = self.loading(stream);
         let load = async |scan: usize, arrival: Option<&Arc<LoadProgress>>| {
-            let source = &scans[scan];
-            let context = Arc::clone(&self.context);
-            let (table, columns, codes) = (&source.table, &source.columns, &source.needs_codes);
-            let tables = shared.runtime.tables();
-            tables
-                .get_arriving(table, columns, codes, &room, arrival, context, &work)
-                .await
+            self.load_scan(&scans[scan], arrival, &loading).await
         };
         let mut tables = Vec::with_capacity(scans.len());
         for scan in (0..scans.len()).filter(|scan| Some(*scan) != largest) {
@@ -66,7 +64,7 @@ impl FragmentRun {
         };
         let (arrival, offer) = LoadProgress::new();
         let _withdraw = WithdrawOnDrop(Arc::clone(&arrival));
-        let loading = async {
+        let arriving = async {
             let loaded = load(scan, Some(&arrival)).await;
             arrival.settle(loaded.as_deref().ok());
             loaded
@@ -79,7 +77,7 @@ impl FragmentRun {
             self.run_early(early, tables, deliver.clone()).await
         };
         // Also after an error: what runs early holds memory of the load.
-        let (loaded, outcome) = tokio::join!(loading, running);
+        let (loaded, outcome) = tokio::join!(arriving, running);
         tables.insert(scan, loaded?);
         // What went wrong with a table that kept to its offer has nothing to do with the offer.
         let worth = |outcome: &Result<_>| match outcome {
@@ -90,6 +88,46 @@ impl FragmentRun {
             _ => true,
         };
         Ok((tables, outcome.filter(worth)))
+    }
+
+    /// What one load of all scans goes by.
+    pub(in crate::exec) fn loading(&self, stream: &Stream) -> Loading {
+        let budget = self.shared.runtime.pool().budget();
+        let last = self.shared.last_columns();
+        Loading {
+            room: self.shared.room.for_columns(budget, last),
+            work: LoadFor {
+                stream: stream.clone(),
+                query: Some(Arc::clone(&self.query)),
+            },
+        }
+    }
+
+    /// The columns of one scan.
+    pub(in crate::exec) async fn load_scan(
+        &self,
+        scan: &ScanSource,
+        arrival: Option<&Arc<LoadProgress>>,
+        Loading { room, work }: &Loading,
+    ) -> Result<Arc<LoadedTable>> {
+        let tables = self.shared.runtime.tables();
+        let context = &self.context;
+        let (table, columns, needs_codes) = (&scan.table, &scan.columns[..], &scan.needs_codes[..]);
+        let Some(number) = table.input() else {
+            let context = Arc::clone(context);
+            let load =
+                tables.get_arriving(table, columns, needs_codes, room, arrival, context, work);
+            return load.await;
+        };
+        let rows = self.inputs.get(number).ok_or_else(|| {
+            GpuError::Internal(format!("a fragment was not given its input {number}"))
+        })?;
+        let request = InputRequest {
+            columns,
+            needs_codes,
+        };
+        let load = tables.load_input(table, rows, request, room, context, work);
+        load.await
     }
 
     /// Run over tables of which one is still coming; `None` when there is no thread for it.

@@ -6,10 +6,8 @@ use std::time::Instant;
 
 use arrow::datatypes::SchemaRef;
 use datafusion::error::Result as DataFusionResult;
-use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use parking_lot::Mutex;
 
 use crate::codegen::Program;
@@ -17,6 +15,8 @@ use crate::column::Column;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::execute::{Deliver, Finished, execute};
+use crate::exec::node::exchange::in_one_partition;
+use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{FragmentOptions, FragmentReport};
 use crate::exec::node::room::{RoomLevel, group_room};
 use crate::exec::prepare::bind::EarlyScan;
@@ -81,13 +81,19 @@ impl Shared {
         self.room.take_over(&earlier.room);
     }
 
-    /// The CPU plan, ready to run, with one partition.
-    pub(in crate::exec) fn original_ready(&self) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    /// The CPU plan, ready to run over the rows of its inputs, with one partition.
+    pub(in crate::exec) fn original_ready(
+        &self,
+        collected: &Collected,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut original = Arc::clone(&self.original);
-        if self.original_ran.swap(true, Ordering::SeqCst) {
+        let ran = self.original_ran.swap(true, Ordering::SeqCst);
+        // Joins of this plan may hand filters to the scans of its inputs, where they would stay for the next run: those that are
+        // reset do not.
+        if ran || !collected.rows.is_empty() {
             original = reset_plan_states(original)?;
         }
-        Ok(in_one_partition(original))
+        Ok(in_one_partition(collected.into_plan(original)?))
     }
 
     /// Prepare if need be, and run, over tables of which one may be still coming; plan again when a build turns out not to be unique.
@@ -255,17 +261,6 @@ impl Shared {
             Some(steps_of(&graph, &choices))
         });
         steps.unwrap_or_else(|| self.policy.describe().lines().map(str::to_string).collect())
-    }
-}
-
-/// The rows of `plan` in one partition, in the order that it promises: what a fragment in its place yields.
-pub fn in_one_partition(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-    if plan.output_partitioning().partition_count() == 1 {
-        plan
-    } else if let Some(order) = plan.output_ordering().cloned() {
-        Arc::new(SortPreservingMergeExec::new(order, plan))
-    } else {
-        Arc::new(CoalescePartitionsExec::new(plan))
     }
 }
 

@@ -1,5 +1,6 @@
 //! All kernels that a program launches, compiled at once on as many threads as there are cores.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,6 +18,7 @@ use crate::primitives::{
     Digits, PartitionJoin, UnstablePart, compile_merge_join, compile_partition,
     compile_partition_join, compile_partition_unstable,
 };
+use crate::query::Query;
 use crate::runtime::Runtime;
 
 /// Sorts of at most this many rows (by estimate) need no more than the kernel for few rows.
@@ -356,7 +358,14 @@ pub(in crate::exec) fn compile(
     builtins: Builtins,
 ) -> Result<Vec<Kernel>> {
     let tasks = kernels.len() + builtins.wanted.len();
+    // The longest first, so that none is begun when all others have ended; hand-written ones are long.
+    let mut order: Vec<usize> = (0..tasks).collect();
+    order
+        .sort_by_key(|number| Reverse(kernels.get(*number).map_or(usize::MAX, |k| k.source.len())));
+    // A stopped query begins no more of them.
+    let query = Query::current();
     let one = |number: usize| -> Result<Option<Kernel>> {
+        query.as_ref().map_or(Ok(()), |query| query.check())?;
         match kernels.get(number) {
             Some(kernel) => Ok(Some(runtime.kernel(kernel.entry, &kernel.source)?.0)),
             None => {
@@ -370,10 +379,9 @@ pub(in crate::exec) fn compile(
     let done = Mutex::new(Vec::with_capacity(tasks));
     let work = || {
         loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= tasks {
+            let Some(&number) = order.get(next.fetch_add(1, Ordering::Relaxed)) else {
                 return;
-            }
+            };
             let outcome = one(number);
             done.lock().push((number, outcome));
         }

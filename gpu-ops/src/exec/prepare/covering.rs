@@ -63,7 +63,13 @@ impl Covering {
         else {
             return None;
         };
-        if !stages.is_empty() || keys.is_empty() {
+        let kept = |scan: usize| {
+            graph
+                .scans
+                .get(scan)
+                .is_some_and(|s| s.table.input().is_none())
+        };
+        if !stages.is_empty() || keys.is_empty() || !kept(*scan) {
             return None;
         }
         let table = tables.get(*scan)?;

@@ -48,6 +48,7 @@ pub(in crate::exec) struct PreparedSort {
 #[derive(Debug)]
 pub(in crate::exec) struct PreparedWindow {
     pub(in crate::exec) marks: PreparedKernel,
+    pub(in crate::exec) bounds: Option<PreparedKernel>,
     pub(in crate::exec) first: usize,
     pub(in crate::exec) fills: Vec<WindowFill>,
 }

@@ -173,6 +173,7 @@ impl Prepared {
                         None => None,
                         Some(window) => Some(PreparedWindow {
                             marks: next(&window.marks)?,
+                            bounds: window.bounds.as_ref().map(&mut next).transpose()?,
                             first: window.first,
                             fills: window.fills.clone(),
                         }),
@@ -248,9 +249,11 @@ impl Prepared {
                 PreparedStep::Pipeline(kernel) => vec![kernel.as_mut()],
                 PreparedStep::Borrow { .. } => vec![],
                 PreparedStep::Sort(sort) => {
-                    let marks = sort.window.as_mut().map(|window| &mut window.marks);
+                    let window = sort.window.as_mut().into_iter();
+                    let window =
+                        window.flat_map(|w| [&mut w.marks].into_iter().chain(&mut w.bounds));
                     let kernels = sort.keys.as_mut().into_iter().chain([&mut sort.gather]);
-                    kernels.chain(marks).collect()
+                    kernels.chain(window).collect()
                 }
             };
             for kernel in kernels {
@@ -337,8 +340,9 @@ fn kernels_of(step: &StepProgram) -> Vec<&KernelProgram> {
         StepProgram::Pipeline(kernel) => vec![kernel],
         StepProgram::Sort(sort) => {
             let kernels = sort.keys.iter().chain([&sort.gather]);
-            let marks = sort.window.iter().map(|window| &window.marks);
-            kernels.chain(marks).collect()
+            let window = sort.window.iter();
+            let window = window.flat_map(|w| [&w.marks].into_iter().chain(&w.bounds));
+            kernels.chain(window).collect()
         }
         StepProgram::Borrow(_) => vec![],
     }

@@ -6,7 +6,7 @@ use crate::exec::frame::run::Run;
 use crate::exec::prepare::kernel::{PreparedSort, PreparedWindow};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
 use crate::graph::WindowColumn;
-use crate::primitives::{self, WindowNumbers};
+use crate::primitives::{self, Frames, WindowNumbers};
 
 impl Run<'_> {
     /// Fill the columns of a window, of the output of a sort that has `capacity` rows at most.
@@ -53,8 +53,11 @@ impl Run<'_> {
                         WindowColumn::PeerStart => &mut numbers.peer_start,
                         WindowColumn::PeerEnd => &mut numbers.peer_end,
                         WindowColumn::DenseRank => &mut numbers.dense_rank,
-                        WindowColumn::RunningCount(_) | WindowColumn::Running(..) => {
-                            return Err(GpuError::Internal("a number that runs".into()));
+                        WindowColumn::RunningCount(_)
+                        | WindowColumn::Running(..)
+                        | WindowColumn::Extreme(..)
+                        | WindowColumn::Bound(_) => {
+                            return Err(GpuError::Internal("a column that is no number".into()));
                         }
                     };
                     if !place.is_null() {
@@ -64,6 +67,8 @@ impl Run<'_> {
                     }
                     *place = column;
                 }
+                // Once numbers are known.
+                WindowFill::Bound | WindowFill::Extreme(..) => {}
                 WindowFill::Running(value, combine) => {
                     // SAFETY: the column has a value of this width a row, the sums were made above.
                     unsafe {
@@ -83,9 +88,52 @@ impl Run<'_> {
         unsafe {
             primitives::number_windows(runtime, stream, partitions, peers, numbers, rows)?;
         }
+        if let Some(bounds) = &window.bounds {
+            let bound = self.frame.bound(bounds.source);
+            self.launch(bounds, bound, (0, capacity))?;
+        }
+        let mut extremes = 0;
+        for (i, fill) in window.fills.iter().enumerate() {
+            let WindowFill::Extreme(value, combine, edges) = fill else {
+                continue;
+            };
+            let frame = &self.frame;
+            let number = |column: usize| frame.address(into, Part::Column(window.first + column));
+            let place = |wanted: WindowColumn| {
+                let fills = window.fills.iter();
+                let at = fills.enumerate().find_map(|(i, fill)| match fill {
+                    WindowFill::Number(number) if *number == wanted => Some(i),
+                    _ => None,
+                });
+                match at {
+                    Some(at) => number(at),
+                    None => Err(GpuError::Internal(format!("a frame without {wanted:?}"))),
+                }
+            };
+            let frames = Frames {
+                start: number(edges.0.column)?,
+                start_plus: edges.0.plus,
+                end: number(edges.1.column)?,
+                end_plus: edges.1.plus,
+                partition_start: place(WindowColumn::PartitionStart)?,
+                partition_end: place(WindowColumn::PartitionEnd)?,
+            };
+            let column = number(i)?;
+            // SAFETY: the columns have a value of this width, and a word each, a row.
+            extremes += unsafe {
+                primitives::frame_extremes(
+                    frame.runtime,
+                    frame.stream,
+                    (*value, *combine),
+                    column,
+                    frames,
+                    rows,
+                )?
+            };
+        }
         // Two sums, two kernels of numbers, three a running value.
         let running = |fill: &&WindowFill| matches!(fill, WindowFill::Running(..));
-        self.reports.kernels += 4 + 3 * window.fills.iter().filter(running).count();
+        self.reports.kernels += extremes + 4 + 3 * window.fills.iter().filter(running).count();
         Ok(())
     }
 }

@@ -1,7 +1,8 @@
 //! Numbers of rows in partitions, and running values.
 
 use warpline_gpu::primitives::{
-    RowCount, RunningCombine, RunningValue, WindowNumbers, exclusive_sum, number_windows, running,
+    Frames, RowCount, RunningCombine, RunningValue, WindowNumbers, exclusive_sum, frame_extremes,
+    number_windows, running,
 };
 
 use super::{Machine, Numbers, SIZES, machines};
@@ -164,4 +165,67 @@ fn expected<T: Copy>(values: &[T], begin: &[u32], combine: Of<T>) -> Vec<T> {
         });
     }
     out
+}
+
+/// Frames of every length, empty ones among them, cut off where partitions end.
+#[test]
+fn extremes_of_frames() {
+    for machine in machines() {
+        let mut numbers = Numbers(13);
+        for size in SIZES {
+            for (partition, before, behind) in
+                [(7, 2, 1), (u64::MAX, 40, 40), (3000, -3, 900), (50, 5, -2)]
+            {
+                let (begin, _) = marks(size, partition, 2, &mut numbers);
+                let (starts, ends) = runs(&begin);
+                let positions: Vec<u32> = (0..size as u32).collect();
+                let [own, low, high] = [&positions, &starts, &ends].map(|words| {
+                    let mut words = words.clone();
+                    words.push(0);
+                    machine.upload(&words)
+                });
+                let frames = Frames {
+                    start: own.ptr(),
+                    start_plus: -before,
+                    end: own.ptr(),
+                    end_plus: behind + 1,
+                    partition_start: low.ptr(),
+                    partition_end: high.ptr(),
+                };
+                let values: Vec<i64> = (0..size).map(|_| numbers.draw() as i64).collect();
+                let frame = |row: usize| -> &[i64] {
+                    let (low, high) = (i64::from(starts[row]), i64::from(ends[row]));
+                    let first = (row as i64 - before).clamp(low, high) as usize;
+                    let end = (row as i64 + behind + 1).clamp(low, high) as usize;
+                    values.get(first..end).unwrap_or_default()
+                };
+                for kind in [RunningCombine::Min, RunningCombine::Max] {
+                    let mut padded = values.clone();
+                    padded.push(0);
+                    let buffer = machine.upload(&padded);
+                    let rows = RowCount::Known(size as u64);
+                    let of = (RunningValue::I64, kind);
+                    let (runtime, stream) = (&machine.runtime, &machine.stream);
+                    unsafe {
+                        frame_extremes(runtime, stream, of, buffer.ptr(), frames, rows).unwrap()
+                    };
+                    let expected: Vec<i64> = (0..size)
+                        .map(|row| {
+                            let frame = frame(row).iter().copied();
+                            let found = match kind {
+                                RunningCombine::Min => frame.min(),
+                                _ => frame.max(),
+                            };
+                            found.unwrap_or(values[row]) ^ i64::MIN
+                        })
+                        .collect();
+                    assert!(
+                        machine.read::<i64>(&buffer, size) == expected,
+                        "{}: {size} rows, {partition} a partition, {before} {behind}, {kind:?}",
+                        machine.name
+                    );
+                }
+            }
+        }
+    }
 }

@@ -386,7 +386,7 @@ fn forced_algorithms_are_taken_where_possible_and_explained_where_not() {
             key_domain: Some(1 << 40),
             ..wide()
         },
-        "an eighth",
+        "a quarter",
     );
     refused(
         PhjTr,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::average::Avg;
+use datafusion::functions_aggregate::bit_and_or_xor::{bit_and_udaf, bit_or_udaf, bit_xor_udaf};
 use datafusion::functions_aggregate::bool_and_or::{BoolAnd, BoolOr};
 use datafusion::functions_aggregate::count::Count;
 use datafusion::functions_aggregate::min_max::{Max, Min};
@@ -19,6 +20,7 @@ use warpline_gpu::expr::{BinaryOp, Expr};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use super::moments::{self, MomentCall};
+use super::ranked::{self, RankedCall};
 use super::{Converter, exchange, grouping_sets};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, cast, is_not_null, is_true};
@@ -69,6 +71,19 @@ pub(super) enum Call {
     Truth(AggregateCall),
     /// Computed in two passes.
     Moment(MomentCall),
+    /// Picked from rows in an order.
+    Ranked(RankedCall),
+}
+
+impl Call {
+    /// Does it need the rows of each group in an order?
+    fn sorts(&self) -> bool {
+        match self {
+            Self::Plain(_) | Self::Truth(_) => false,
+            Self::Moment(call) => call.distinct,
+            Self::Ranked(_) => true,
+        }
+    }
 }
 
 /// What calls compute over rows with the columns of `input`.
@@ -81,9 +96,9 @@ pub(super) fn calls(
     let mut scope = Scope::whole(&schema);
     let mut found = Vec::with_capacity(calls.len());
     for (call, filter) in calls.iter().zip(filters) {
-        if !call.order_bys().is_empty() {
-            let name = call.fun().name();
-            return refuse(format!("{name}(… ORDER BY …) runs on the CPU"));
+        if let Some(ranked) = ranked::call(call, filter.as_ref(), &mut scope)? {
+            found.push(Call::Ranked(ranked));
+            continue;
         }
         if let Some(moment) = moments::call(call, filter.as_ref(), &mut scope)? {
             found.push(Call::Moment(moment));
@@ -100,6 +115,9 @@ pub(super) fn calls(
 
 /// The groups: keys, then what the calls compute.
 pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Reason> {
+    if calls.iter().any(Call::sorts) {
+        return ranked::grouped(grouping, calls);
+    }
     if calls.iter().any(|call| matches!(call, Call::Moment(_))) {
         return moments::grouped(grouping, calls);
     }
@@ -113,7 +131,7 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
                 truths.push(first + plain.len());
                 plain.push(call.clone());
             }
-            Call::Moment(_) => {}
+            Call::Moment(_) | Call::Ranked(_) => {}
         }
     }
     let aggregate = Aggregate {
@@ -189,7 +207,7 @@ fn identity_projection(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn Executi
     all.then_some(input)
 }
 
-/// The device's aggregate for a call; by type, since a user's function may bear a built-in's name.
+/// The device's aggregate for a call, for which the order of rows does not matter; by type, since a user's function may bear a built-in's name.
 fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
     let implementation = call.fun().inner();
     let name = call.fun().name();
@@ -204,6 +222,14 @@ fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
         AggregateFunction::Max
     } else if implementation.is::<Avg>() {
         AggregateFunction::Avg
+    } else if call.fun() == bit_and_udaf().as_ref() {
+        AggregateFunction::BitAnd
+    } else if call.fun() == bit_or_udaf().as_ref() {
+        AggregateFunction::BitOr
+    } else if call.fun() == bit_xor_udaf().as_ref() {
+        AggregateFunction::BitXor
+    } else if !call.order_bys().is_empty() {
+        return refuse(format!("{name}(… ORDER BY …) runs on the CPU"));
     } else {
         return refuse(format!("{name} is not a device aggregate"));
     };
@@ -223,6 +249,13 @@ fn aggregate_call(
         .to_string();
     let arguments = call.expressions();
     let extreme = matches!(function, AggregateFunction::Min | AggregateFunction::Max);
+    let bits = matches!(
+        function,
+        AggregateFunction::BitAnd | AggregateFunction::BitOr
+    );
+    if call.is_distinct() && function == AggregateFunction::BitXor {
+        return refuse("bit_xor(DISTINCT …) runs on the CPU");
+    }
     let mut filter = match filter {
         None => None,
         Some(filter) => Some(translate(filter, scope)?).filter(|f| !is_true(f)),
@@ -261,7 +294,7 @@ fn aggregate_call(
         function,
         argument,
         filter,
-        distinct: call.is_distinct() && !extreme,
+        distinct: call.is_distinct() && !extreme && !bits,
         return_type,
         name,
     })
@@ -302,6 +335,9 @@ fn check_argument(
     let data_type = &argument.data_type;
     let supported = match function {
         AggregateFunction::Count | AggregateFunction::Any => true,
+        AggregateFunction::BitAnd | AggregateFunction::BitOr | AggregateFunction::BitXor => {
+            data_type.is_integer() && data_type == return_type
+        }
         AggregateFunction::Sum => {
             matches!(data_type, Int64 | UInt64 | Float64) && data_type == return_type
                 || is_decimal(data_type) && is_decimal(return_type)

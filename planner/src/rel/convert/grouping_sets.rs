@@ -131,7 +131,7 @@ impl State {
         let (call, kind) = match call {
             Call::Plain(call) => (call, Kind::Plain),
             Call::Truth(call) => (call, Kind::Truth),
-            Call::Moment(_) => return None,
+            Call::Moment(_) | Call::Ranked(_) => return None,
         };
         if call.distinct {
             return None;
@@ -145,7 +145,10 @@ impl State {
             AggregateFunction::Sum
             | AggregateFunction::Min
             | AggregateFunction::Max
-            | AggregateFunction::Any => one(kind),
+            | AggregateFunction::Any
+            | AggregateFunction::BitAnd
+            | AggregateFunction::BitOr
+            | AggregateFunction::BitXor => one(kind),
             AggregateFunction::Avg if call.return_type == DataType::Float64 => Self {
                 of_rows: vec![
                     AggregateCall {

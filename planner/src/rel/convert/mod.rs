@@ -6,9 +6,11 @@
 mod aggregate;
 mod beside;
 mod grouping_sets;
+mod inputs;
 mod join;
 mod moments;
 mod order;
+mod ranked;
 mod scan;
 mod window;
 
@@ -48,6 +50,8 @@ use crate::reason::{Rank, Reason, refuse};
 use crate::translate::{Scope, is_string, is_value, may_fault, translate};
 
 pub(crate) use aggregate::raw_aggregate;
+pub use inputs::Inputs;
+pub(crate) use inputs::stands_alone;
 pub(crate) use scan::is_constant;
 
 /// The operator that prevents a fragment.
@@ -59,13 +63,14 @@ pub struct Refusal {
     pub reason: Reason,
 }
 
-/// The relation that `plan` computes, in the order that it promises.
+/// The relation that `plan` computes over the rows of `inputs`, in the order that it promises.
 ///
 /// # Errors
 /// The [`Refusal`] of the first operator that the device does not run.
-pub fn convert(plan: &Arc<dyn ExecutionPlan>) -> Result<RelRef, Refusal> {
+pub fn convert(plan: &Arc<dyn ExecutionPlan>, inputs: &Inputs) -> Result<RelRef, Refusal> {
     let mut converter = Converter {
-        subqueries: Vec::new(),
+        inputs: inputs.clone(),
+        ..Converter::default()
     };
     let rel = converter.plan(plan)?;
     let output = plan
@@ -94,22 +99,28 @@ pub fn own_reason(plan: &Arc<dyn ExecutionPlan>) -> Option<Reason> {
         };
         // Rows of the same columns stand for those of the inputs.
         let inputs: Result<Vec<_>, _> = below.iter().map(|p| nulls(p, Rel::one())).collect();
-        let converter = Converter {
-            subqueries: Vec::new(),
-        };
-        converter.node(plan, &inputs?)
+        Converter::default().node(plan, &inputs?)
     };
     converted().err()
 }
 
 /// Turns plan nodes into relations.
+#[derive(Default)]
 struct Converter {
+    /// What the CPU computes.
+    inputs: Inputs,
     /// The scalar subqueries in scope: how expressions refer to them, and what they are.
     subqueries: Vec<(ScalarSubqueryExpr, RelRef)>,
 }
 
 impl Converter {
     fn plan(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<RelRef, Refusal> {
+        if let Some(leaf) = self.inputs.leaf(plan) {
+            return self.leaf(&leaf).map_err(|reason| Refusal {
+                at: Arc::clone(plan),
+                reason,
+            });
+        }
         let inputs = self.inputs(plan)?;
         let rel = self.node(plan, &inputs).map_err(|reason| Refusal {
             at: Arc::clone(plan),

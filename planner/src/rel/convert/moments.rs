@@ -1,14 +1,16 @@
-//! Variances, standard deviations, covariances and correlations, in two passes: the means of each group, then the
-//! sums of products of what its rows differ from them by.
+//! Variances, standard deviations, covariances, correlations and linear regressions, in two passes: the means of each
+//! group, then the sums of products of what its rows differ from them by.
 //!
 //! DataFusion updates both at once (Welford); sums of squares alone, which one pass could add up, lose all digits where values
-//! are large and alike.
+//! are large and alike. A mean lies between the least and the greatest value, so that a column that does not vary differs from
+//! it by nothing, as in DataFusion.
 
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::functions_aggregate::correlation::Correlation;
 use datafusion::functions_aggregate::covariance::{CovariancePopulation, CovarianceSample};
+use datafusion::functions_aggregate::regr::Regr;
 use datafusion::functions_aggregate::stddev::{Stddev, StddevPop};
 use datafusion::functions_aggregate::variance::{VariancePopulation, VarianceSample};
 use datafusion::physical_expr::PhysicalExpr;
@@ -36,6 +38,39 @@ enum Moment {
     CovariancePopulation,
     CovarianceSample,
     Correlation,
+    /// Of `regr_…(y, x)`.
+    Regression(Regression),
+}
+
+/// What a regression line of pairs is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Regression {
+    Slope,
+    Intercept,
+    Count,
+    R2,
+    MeanX,
+    MeanY,
+    SumXX,
+    SumYY,
+    SumXY,
+}
+
+impl Regression {
+    fn of(name: &str) -> Option<Self> {
+        Some(match name {
+            "regr_slope" => Self::Slope,
+            "regr_intercept" => Self::Intercept,
+            "regr_count" => Self::Count,
+            "regr_r2" => Self::R2,
+            "regr_avgx" => Self::MeanX,
+            "regr_avgy" => Self::MeanY,
+            "regr_sxx" => Self::SumXX,
+            "regr_syy" => Self::SumYY,
+            "regr_sxy" => Self::SumXY,
+            _ => return None,
+        })
+    }
 }
 
 impl Moment {
@@ -55,6 +90,8 @@ impl Moment {
             Self::CovarianceSample
         } else if function.is::<Correlation>() {
             Self::Correlation
+        } else if function.is::<Regr>() {
+            Self::Regression(Regression::of(call.fun().name())?)
         } else {
             return None;
         })
@@ -62,7 +99,10 @@ impl Moment {
 
     fn arguments(self) -> usize {
         match self {
-            Self::CovariancePopulation | Self::CovarianceSample | Self::Correlation => 2,
+            Self::CovariancePopulation
+            | Self::CovarianceSample
+            | Self::Correlation
+            | Self::Regression(_) => 2,
             _ => 1,
         }
     }
@@ -72,7 +112,25 @@ impl Moment {
         match self {
             Self::CovariancePopulation | Self::CovarianceSample => &[(0, 1)],
             Self::Correlation => &[(0, 1), (0, 0), (1, 1)],
+            Self::Regression(of) => match of {
+                Regression::Slope | Regression::Intercept => &[(0, 1), (1, 1)],
+                Regression::R2 => &[(0, 1), (1, 1), (0, 0)],
+                Regression::SumXX => &[(1, 1)],
+                Regression::SumYY => &[(0, 0)],
+                Regression::SumXY => &[(0, 1)],
+                Regression::Count | Regression::MeanX | Regression::MeanY => &[],
+            },
             _ => &[(0, 0)],
+        }
+    }
+
+    /// The arguments whose means are part of the value.
+    fn means(self) -> &'static [usize] {
+        match self {
+            Self::Regression(Regression::Intercept) => &[0, 1],
+            Self::Regression(Regression::MeanX) => &[1],
+            Self::Regression(Regression::MeanY) => &[0],
+            _ => &[],
         }
     }
 }
@@ -82,10 +140,29 @@ impl Moment {
 pub(super) struct MomentCall {
     moment: Moment,
     /// Of type Float64.
-    arguments: Vec<Expr>,
+    pub(super) arguments: Vec<Expr>,
     /// Rows count for which it is true: those that the call filters, with all arguments.
-    counts: Option<Expr>,
+    pub(super) counts: Option<Expr>,
+    /// Each value of the argument counts once.
+    pub(super) distinct: bool,
     name: String,
+}
+
+impl MomentCall {
+    /// What `function` computes of the rows that count.
+    fn state(&self, function: AggregateFunction, argument: Option<Expr>) -> AggregateCall {
+        AggregateCall {
+            function,
+            return_type: match function {
+                AggregateFunction::Count => DataType::Int64,
+                _ => FLOAT,
+            },
+            argument,
+            filter: self.counts.clone(),
+            distinct: false,
+            name: format!("{} of {}", function.name(), self.name),
+        }
+    }
 }
 
 /// The call, if it is of such a function.
@@ -98,7 +175,8 @@ pub(super) fn call(
         return Ok(None);
     };
     let name = call.fun().name();
-    if call.is_distinct() {
+    let distinct = call.is_distinct();
+    if distinct && !matches!(moment, Moment::VariancePopulation | Moment::VarianceSample) {
         return refuse(format!("{name}(DISTINCT …) runs on the CPU"));
     }
     let filter = filter.map(|filter| translate(filter, scope)).transpose()?;
@@ -129,6 +207,7 @@ pub(super) fn call(
         moment,
         counts: all_of(filter.chain(known)),
         arguments,
+        distinct,
         name: call
             .human_display()
             .unwrap_or_else(|| call.name())
@@ -141,21 +220,33 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
     let moments = || {
         calls.iter().filter_map(|call| match call {
             Call::Moment(call) => Some(call),
-            Call::Plain(_) | Call::Truth(_) => None,
+            Call::Plain(_) | Call::Truth(_) | Call::Ranked(_) => None,
         })
     };
-    let means = moments().flat_map(|call| {
-        call.arguments.iter().map(|argument| AggregateCall {
-            function: AggregateFunction::Avg,
-            argument: Some(argument.clone()),
-            filter: call.counts.clone(),
-            distinct: false,
-            return_type: FLOAT,
-            name: format!("mean of {}", call.name),
+    // Of those alone that ask for products.
+    let centred = moments().filter(|call| !call.moment.products().is_empty());
+    let means = centred.flat_map(|call| {
+        call.arguments.iter().flat_map(|argument| {
+            let rounded = !is_mean_exact(argument);
+            let bounds = [AggregateFunction::Min, AggregateFunction::Max];
+            let bounds = bounds.into_iter().filter(move |_| rounded);
+            let functions = [AggregateFunction::Avg].into_iter().chain(bounds);
+            functions.map(|function| call.state(function, Some(argument.clone())))
         })
     });
-    let (rows, means) = beside_groups(grouping, means.collect());
-    let mut means = means.map(|i| rows.column(i));
+    let means: Vec<AggregateCall> = means.collect();
+    let (rows, mut means) = match means.is_empty() {
+        true => (Arc::clone(&grouping.input), 0..0),
+        false => beside_groups(grouping, means),
+    };
+    let mut mean_of = |argument: &Expr| {
+        let mut next = || means.next().map(|i| rows.column(i));
+        let mean = next();
+        match is_mean_exact(argument) {
+            true => mean,
+            false => Some(between(mean?, next()?, next()?)),
+        }
+    };
 
     let mut summed = Vec::new();
     let mut values: Vec<Value> = Vec::with_capacity(calls.len());
@@ -171,35 +262,28 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
                 values.push(Value::Truth(at));
             }
             Call::Moment(call) => {
-                let differences: Vec<Expr> = call
-                    .arguments
-                    .iter()
-                    .zip(means.by_ref())
-                    .map(|(argument, mean)| {
-                        binary(BinaryOp::Subtract, argument.clone(), mean, FLOAT)
-                    })
-                    .collect();
-                summed.push(AggregateCall {
-                    function: AggregateFunction::Count,
-                    argument: None,
-                    filter: call.counts.clone(),
-                    distinct: false,
-                    return_type: DataType::Int64,
-                    name: format!("count of {}", call.name),
-                });
-                for (a, b) in call.moment.products() {
+                let products = call.moment.products();
+                let mut differences: Vec<Expr> = Vec::with_capacity(2);
+                for argument in call.arguments.iter().filter(|_| !products.is_empty()) {
+                    let Some(mean) = mean_of(argument) else {
+                        return refuse(format!("{} lacks a mean", call.name));
+                    };
+                    let own = argument.clone();
+                    differences.push(binary(BinaryOp::Subtract, own, mean, FLOAT));
+                }
+                summed.push(call.state(AggregateFunction::Count, None));
+                for (a, b) in products {
                     let (a, b) = (differences[*a].clone(), differences[*b].clone());
-                    summed.push(AggregateCall {
-                        function: AggregateFunction::Sum,
-                        argument: Some(binary(BinaryOp::Multiply, a, b, FLOAT)),
-                        filter: call.counts.clone(),
-                        distinct: false,
-                        return_type: FLOAT,
-                        name: call.name.clone(),
-                    });
+                    let product = binary(BinaryOp::Multiply, a, b, FLOAT);
+                    summed.push(call.state(AggregateFunction::Sum, Some(product)));
+                }
+                for of in call.moment.means() {
+                    let of = call.arguments[*of].clone();
+                    summed.push(call.state(AggregateFunction::Avg, Some(of)));
                 }
                 values.push(Value::Moment(call, at));
             }
+            Call::Ranked(_) => return refuse("an order of rows below their means"),
         }
     }
     let aggregate = Aggregate {
@@ -229,7 +313,8 @@ impl Value<'_> {
             Self::Plain(at) => (column(*at), name(*at)),
             Self::Truth(at) => (cast(column(*at), DataType::Boolean), name(*at)),
             Self::Moment(call, at) => {
-                let sums: Vec<Expr> = (0..call.moment.products().len())
+                let moment = call.moment;
+                let sums: Vec<Expr> = (0..moment.products().len() + moment.means().len())
                     .map(|i| column(at + 1 + i))
                     .collect();
                 (
@@ -241,7 +326,7 @@ impl Value<'_> {
     }
 }
 
-/// The function of a group of `count` rows with these sums of products.
+/// The function of a group of `count` rows with these sums of products, then means.
 fn finished(moment: Moment, count: Expr, sums: &[Expr]) -> Result<Expr, Reason> {
     let float = |value: f64| Expr::literal(ScalarValue::Float64(Some(value)));
     let rows = cast(count.clone(), FLOAT);
@@ -254,18 +339,35 @@ fn finished(moment: Moment, count: Expr, sums: &[Expr]) -> Result<Expr, Reason> 
         Moment::DeviationSample => (root(over(&sums[0], sample())), 2),
         Moment::Correlation => {
             // Of a column that does not vary there is none.
-            let varies = [&sums[1], &sums[2]]
-                .map(|sum| binary(BinaryOp::NotEq, sum.clone(), float(0.0), DataType::Boolean));
             let value = over(
                 &over(&sums[0], root(sums[1].clone())),
                 root(sums[2].clone()),
             );
-            let value = match all_of(varies) {
-                Some(varies) => case(varies, value, null(&FLOAT)?),
-                None => value,
-            };
-            (value, 2)
+            (if_not_zero(&sums[1..3], value)?, 2)
         }
+        Moment::Regression(of) => match of {
+            Regression::Count => return Ok(cast(count, DataType::UInt64)),
+            Regression::MeanX
+            | Regression::MeanY
+            | Regression::SumXX
+            | Regression::SumYY
+            | Regression::SumXY => (sums[0].clone(), 1),
+            Regression::Slope => (line(&sums[0], &sums[1])?, 2),
+            Regression::Intercept => {
+                let slope = line(&sums[0], &sums[1])?;
+                let rise = binary(BinaryOp::Multiply, slope, sums[3].clone(), FLOAT);
+                let base = binary(BinaryOp::Subtract, sums[2].clone(), rise, FLOAT);
+                (base, 2)
+            }
+            Regression::R2 => {
+                let per_row = |sum: &Expr| over(sum, rows.clone());
+                let [xy, xx, yy] = [0, 1, 2].map(|i| per_row(&sums[i]));
+                let square = binary(BinaryOp::Multiply, xy.clone(), xy, FLOAT);
+                let both = binary(BinaryOp::Multiply, xx, yy, FLOAT);
+                let value = over(&square, both);
+                (if_not_zero(&sums[1..3], value)?, 2)
+            }
+        },
     };
     let enough = binary(
         BinaryOp::GtEq,
@@ -274,6 +376,41 @@ fn finished(moment: Moment, count: Expr, sums: &[Expr]) -> Result<Expr, Reason> 
         DataType::Boolean,
     );
     Ok(case(enough, value, null(&FLOAT)?))
+}
+
+/// The slope of a line, of the sums of products of x and y and of squares of x.
+fn line(xy: &Expr, xx: &Expr) -> Result<Expr, Reason> {
+    let slope = binary(BinaryOp::Divide, xy.clone(), xx.clone(), FLOAT);
+    if_not_zero(std::slice::from_ref(xx), slope)
+}
+
+/// `value`, NULL where one of the sums is 0.
+fn if_not_zero(sums: &[Expr], value: Expr) -> Result<Expr, Reason> {
+    let zero = || Expr::literal(ScalarValue::Float64(Some(0.0)));
+    let varies = |sum: &Expr| binary(BinaryOp::NotEq, sum.clone(), zero(), DataType::Boolean);
+    Ok(match all_of(sums.iter().map(varies)) {
+        Some(varies) => case(varies, value, null(&FLOAT)?),
+        None => value,
+    })
+}
+
+/// Is the sum of equal values so many times each of them? Of integers of 32 bits it is, of as many as there are rows.
+fn is_mean_exact(argument: &Expr) -> bool {
+    match &argument.node {
+        Node::Cast { value, .. } => {
+            value.data_type.is_integer()
+                && value.data_type.primitive_width().is_some_and(|w| w <= 4)
+        }
+        _ => false,
+    }
+}
+
+/// A mean that rounding has not moved beyond the least and the greatest value.
+fn between(mean: Expr, least: Expr, greatest: Expr) -> Expr {
+    let less = |a: &Expr, b: &Expr| binary(BinaryOp::Lt, a.clone(), b.clone(), DataType::Boolean);
+    let below = less(&mean, &least);
+    let above = less(&greatest, &mean);
+    case(below, least, case(above, greatest, mean))
 }
 
 fn root(value: Expr) -> Expr {

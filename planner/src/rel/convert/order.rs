@@ -100,9 +100,7 @@ pub(super) fn promised(plan: &Arc<dyn ExecutionPlan>, rel: RelRef) -> Result<Rel
     let Some(ordering) = plan.output_ordering() else {
         return Ok(rel);
     };
-    let converter = Converter {
-        subqueries: Vec::new(),
-    };
+    let converter = Converter::default();
     sort(ordering, None, rel, &converter)
 }
 

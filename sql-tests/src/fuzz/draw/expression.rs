@@ -140,13 +140,22 @@ impl Draw<'_> {
                 (3, ("count", None)),
                 (4, ("count", Some(of))),
                 (5, ("sum", Some(Class::Int))),
+                (1, ("bit_and", Some(class))),
+                (1, ("bit_or", Some(class))),
+                (1, ("bit_xor", Some(class))),
             ],
-            Class::Decimal => vec![(5, ("sum", Some(class))), (3, ("avg", Some(class)))],
+            Class::Decimal => vec![
+                (5, ("sum", Some(class))),
+                (3, ("avg", Some(class))),
+                (2, ("median", Some(class))),
+            ],
             Class::Float if !exact && !self.traits.extremes => {
                 vec![
                     (5, ("sum", Some(class))),
                     (3, ("avg", Some(class))),
                     (3, ("avg", Some(Class::Int))),
+                    (2, ("median", Some(class))),
+                    (1, ("var_pop", Some(Class::Int))),
                 ]
             }
             Class::Float if !self.traits.extremes => vec![(5, ("sum", Some(class)))],
@@ -164,7 +173,8 @@ impl Draw<'_> {
             return self.constant(class);
         }
         let (function, argument) = *self.random.weighted(&choices);
-        let distinct = argument.is_some() && self.random.chance(16);
+        // DataFusion's groups take every value of bit_xor(DISTINCT).
+        let distinct = argument.is_some() && function != "bit_xor" && self.random.chance(16);
         let argument = argument.map(|class| match self.random.chance(10) {
             true => self.constant(class),
             false => {
@@ -174,9 +184,12 @@ impl Draw<'_> {
         });
         let filter = self.random.chance(14).then(|| self.condition(1, leaves));
         // A difference between sums cancels what they agree in.
-        let rounded = matches!((function, class), ("sum" | "avg", Class::Float));
+        let rounded = matches!(
+            (function, class),
+            ("sum" | "avg" | "median" | "var_pop", Class::Float)
+        );
         let inexact = argument.as_ref().is_some_and(|a| a.inexact)
-            || rounded && (function == "avg" || self.traits.extremes || self.traits.wild);
+            || rounded && (function != "sum" || self.traits.extremes || self.traits.wild);
         Expr {
             class,
             inexact,

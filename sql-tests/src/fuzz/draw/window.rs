@@ -29,6 +29,14 @@ const NUMBERS: &[(&str, &[Of])] = &[
     ),
     ("count(*) OVER (PARTITION BY {}, {})", &[Key, Key]),
     ("count({}) OVER (ORDER BY {})", &[Argument, Key]),
+    (
+        "count({}) OVER (PARTITION BY {} ORDER BY {} RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING)",
+        &[Argument, Key, Argument],
+    ),
+    (
+        "count(*) OVER (ORDER BY {} DESC NULLS LAST GROUPS BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
+        &[Key],
+    ),
 ];
 
 /// Functions of the class of their argument.
@@ -37,6 +45,14 @@ const VALUES: &[(&str, &[Of])] = &[
     ("min({}) OVER (ORDER BY {} DESC)", &[Argument, Key]),
     (
         "max({}) OVER (PARTITION BY {} ORDER BY {})",
+        &[Argument, Key, Key],
+    ),
+    (
+        "min({}) OVER (PARTITION BY {} ORDER BY {} GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING)",
+        &[Argument, Key, Key],
+    ),
+    (
+        "max({}) OVER (ORDER BY {}, {} GROUPS BETWEEN CURRENT ROW AND 3 FOLLOWING)",
         &[Argument, Key, Key],
     ),
 ];

@@ -3,6 +3,7 @@
 //! Each test runs many queries over the same tables and reports all that differ. Kernels are cached between queries
 //! and runs, so what counts is the number of different pipelines.
 
+mod aggregates;
 mod balance;
 mod borrowed;
 mod edges;

@@ -101,6 +101,111 @@ fn aggregates_over_sliding_frames() {
 }
 
 #[test]
+fn extremes_and_averages_of_sliding_frames() {
+    let functions = [
+        "min(x)|ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
+        "max(f)|ROWS BETWEEN 3 PRECEDING AND 1 FOLLOWING",
+        "max(s)|ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+        "min(w)|ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+        "max(d)|ROWS BETWEEN 100 PRECEDING AND 100 FOLLOWING",
+        "min(k)|ROWS BETWEEN 2 FOLLOWING AND 5 FOLLOWING",
+        "bool_and(b)|ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+        "bool_or(b)|ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+        "avg(x)|ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING",
+    ];
+    check_all(&fixture(), each(&TOTAL, &functions));
+}
+
+#[test]
+fn groups_of_peers() {
+    let functions = [
+        "sum(x)|GROUPS BETWEEN 1 PRECEDING AND CURRENT ROW",
+        "count(k)|GROUPS BETWEEN 1 FOLLOWING AND 2 FOLLOWING",
+        "min(f)|GROUPS BETWEEN 2 PRECEDING AND 1 PRECEDING",
+        "max(w)|GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
+        "count(*)|GROUPS BETWEEN CURRENT ROW AND 1 FOLLOWING",
+    ];
+    check_all(&fixture(), each(&PEERS, &functions));
+}
+
+/// Distances in integers up to the ends of their types, decimals, dates and floats, NULLs first and last.
+#[test]
+fn ranges_of_values() {
+    let frames = [
+        ("PARTITION BY b ORDER BY k", "3 PRECEDING AND 2 FOLLOWING"),
+        ("ORDER BY k DESC", "5 PRECEDING AND 1 PRECEDING"),
+        (
+            "PARTITION BY z ORDER BY w NULLS FIRST",
+            "1 PRECEDING AND 1 FOLLOWING",
+        ),
+        (
+            "PARTITION BY z ORDER BY w DESC NULLS LAST",
+            "2 PRECEDING AND 1 PRECEDING",
+        ),
+        ("ORDER BY w", "1 FOLLOWING AND 2 FOLLOWING"),
+        (
+            "PARTITION BY s ORDER BY f",
+            "0.25 PRECEDING AND CURRENT ROW",
+        ),
+        (
+            "ORDER BY f DESC NULLS FIRST",
+            "1.5 PRECEDING AND 4 FOLLOWING",
+        ),
+        ("PARTITION BY k ORDER BY x", "1 PRECEDING AND 5 FOLLOWING"),
+        (
+            "ORDER BY arrow_cast(z, 'UInt16')",
+            "4 PRECEDING AND 2 PRECEDING",
+        ),
+        (
+            "PARTITION BY b ORDER BY d",
+            "INTERVAL '10' DAY PRECEDING AND INTERVAL '20000' DAY FOLLOWING",
+        ),
+        (
+            "ORDER BY CAST(d AS TIMESTAMP) DESC",
+            "INTERVAL '36' HOUR PRECEDING AND UNBOUNDED FOLLOWING",
+        ),
+    ];
+    let queries = TABLES.iter().flat_map(|table| {
+        frames.iter().map(move |(order, frame)| {
+            let over = format!("OVER ({order} RANGE BETWEEN {frame})");
+            format!("SELECT id, sum(x) {over} AS a, count(k) {over} AS b, max(w) {over} AS c FROM {table}")
+        })
+    });
+    check_all(&fixture(), queries);
+}
+
+#[test]
+fn values_that_are_not_null() {
+    let functions = [
+        "lag(k) IGNORE NULLS",
+        "lag(x, 2, -1) IGNORE NULLS",
+        "lead(s) IGNORE NULLS",
+        "first_value(f) IGNORE NULLS",
+        "last_value(x) IGNORE NULLS",
+        "last_value(b) IGNORE NULLS|ROWS BETWEEN 3 PRECEDING AND 1 PRECEDING",
+        "nth_value(w, 2) IGNORE NULLS|ROWS BETWEEN 2 PRECEDING AND 2 FOLLOWING",
+        "nth_value(k, -2)|ROWS BETWEEN 4 PRECEDING AND CURRENT ROW",
+        "nth_value(d, -1) IGNORE NULLS|ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING",
+    ];
+    check_all(&fixture(), each(&TOTAL[..3], &functions));
+}
+
+/// Ranks alone are the same without an order.
+#[test]
+fn ranks_without_an_order() {
+    let queries = TABLES.iter().flat_map(|table| {
+        ["", "PARTITION BY z", "PARTITION BY s, b"].map(|partition| {
+            let over = format!("OVER ({partition})");
+            format!(
+                "SELECT id, rank() {over} AS a, dense_rank() {over} AS b, percent_rank() {over} AS c, cume_dist() {over} AS d \
+                 FROM {table}"
+            )
+        })
+    });
+    check_all(&fixture(), queries);
+}
+
+#[test]
 fn whole_partitions() {
     let mut queries = Vec::new();
     for table in TABLES {
@@ -154,6 +259,9 @@ fn many_rows() {
         [
             "SELECT id, row_number() OVER (PARTITION BY k ORDER BY v, id) AS a, sum(v) OVER (PARTITION BY k ORDER BY v, id) AS b,              avg(f) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 10 PRECEDING AND CURRENT ROW) AS c FROM m",
             "SELECT id, rank() OVER (ORDER BY v) AS a, lag(v) OVER (ORDER BY id) AS b, sum(f) OVER (ORDER BY id) AS c,              max(v) OVER (ORDER BY id) AS d FROM m",
+            "SELECT id, min(v) OVER (PARTITION BY k ORDER BY id ROWS BETWEEN 1000 PRECEDING AND 300 FOLLOWING) AS a, \
+              max(f) OVER (ORDER BY v RANGE BETWEEN 5 PRECEDING AND 5 FOLLOWING) AS b, \
+              last_value(nullif(v % 3, 1)) IGNORE NULLS OVER (PARTITION BY k ORDER BY id) AS c FROM m",
         ]
         .map(String::from),
     );

@@ -1,50 +1,24 @@
-//! NVRTC, NVIDIA's runtime compiler, loaded when it is first needed: CUDA C++ to a cubin, with or without a GPU.
-//!
-//! The library is looked for in `WARPLINE_NVRTC` (the path of the library file), then by name on the
-//! loader's path, then in `CUDA_HOME`, `CUDA_PATH` and `/usr/local/cuda*`.
+//! The NVRTC library: where it is found, its functions, one compilation by it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, OnceLock};
 
 use libloading::Library;
 
-use super::cubin_cache::CacheKey;
-use crate::error::{GpuError, Result};
-
-/// Environment variable with the path of the NVRTC library file.
-pub const NVRTC_VARIABLE: &str = "WARPLINE_NVRTC";
-
-/// Environment variable with further compiler options, separated by spaces; cubins are cached apart for each.
-pub const NVRTC_OPTIONS_VARIABLE: &str = "WARPLINE_NVRTC_OPTIONS";
-
-/// Compiler options besides the architecture. No contraction to fused multiply-adds: a product that overflows must
-/// overflow, as it does on the CPU.
-const OPTIONS: [&str; 5] = [
-    "--std=c++17",
-    "--device-int128",
-    "--generate-line-info",
-    "--fmad=false",
-    // Lambdas over numbers of levels have no place for an annotation.
-    "--device-as-default-execution-space",
-];
+use super::NVRTC_VARIABLE;
 
 /// Longest compiler log that goes into an error, in bytes.
 const LOG_LIMIT: usize = 16 << 10;
-
-/// What to do when the library is missing.
-pub(super) const REMEDY: &str = "install the CUDA toolkit's NVRTC (or `pip install nvidia-cuda-nvrtc`) and, when it is not on the \
-     loader's path, set WARPLINE_NVRTC to the path of libnvrtc.so";
 
 type Program = *mut c_void;
 type Status = c_int;
 
 /// The functions of the library that are used. They stay valid because `_library` is never dropped.
-struct Nvrtc {
+pub(in crate::device) struct Nvrtc {
     _library: Library,
-    location: String,
-    version: (u32, u32),
-    supported: Vec<u32>,
+    pub(in crate::device) location: String,
+    pub(in crate::device) version: (u32, u32),
+    pub(super) supported: Vec<u32>,
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
     create: unsafe extern "C" fn(
         *mut Program,
@@ -62,157 +36,36 @@ struct Nvrtc {
     log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
 }
 
-/// The library, loaded once a process; the error says where was looked.
-fn library() -> Result<&'static Nvrtc> {
-    static LIBRARY: OnceLock<Result<Nvrtc, String>> = OnceLock::new();
-    LIBRARY
-        .get_or_init(find)
-        .as_ref()
-        .map_err(|cause| GpuError::DeviceUnavailable {
-            requested: "nvrtc".into(),
-            cause: cause.clone(),
-            remedy: REMEDY.into(),
-        })
+/// One source, and how it is compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::device) struct Job {
+    /// Stands for the source in the compiler's messages.
+    pub(in crate::device) name: String,
+    pub(in crate::device) source: String,
+    /// All options, in order.
+    pub(in crate::device) options: Vec<String>,
 }
 
-/// Version of the installed NVRTC, e.g. (13, 0).
-///
-/// # Errors
-/// [`GpuError::DeviceUnavailable`] when the library is not found.
-pub fn version() -> Result<(u32, u32)> {
-    library().map(|nvrtc| nvrtc.version)
-}
+/// What sources may include, by name.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::device) struct Headers(pub(in crate::device) Vec<(String, String)>);
 
-/// Where the library was found: a path, or a name that the loader resolved.
-///
-/// # Errors
-/// [`GpuError::DeviceUnavailable`] when the library is not found.
-pub fn location() -> Result<&'static str> {
-    library().map(|nvrtc| nvrtc.location.as_str())
-}
-
-/// The architecture to compile for on a device of this compute capability: its own, or the highest
-/// of the same major version that the compiler knows. Such code runs on the device.
-///
-/// # Errors
-/// [`GpuError::DeviceUnavailable`] when the library is missing or knows no such architecture.
-pub fn architecture_for(capability: (u32, u32)) -> Result<(u32, u32)> {
-    let nvrtc = library()?;
-    nvrtc
-        .supported
-        .iter()
-        .map(|&sm| (sm / 10, sm % 10))
-        .filter(|&(major, minor)| major == capability.0 && minor <= capability.1)
-        .max()
-        .ok_or_else(|| GpuError::DeviceUnavailable {
-            requested: format!("sm_{}{}", capability.0, capability.1),
-            cause: format!(
-                "NVRTC {}.{} does not compile for compute capability {}.{}",
-                nvrtc.version.0, nvrtc.version.1, capability.0, capability.1
-            ),
-            remedy: "install an NVRTC release that supports this GPU".into(),
-        })
-}
-
-/// The key of what `compiler` makes of a source for an architecture: everything that determines it.
-pub(super) fn cache_key(source: &str, compiler: &str, architecture: (u32, u32)) -> CacheKey {
-    // A fifth of a megabyte that does not change.
-    static HEADERS: LazyLock<CacheKey> = LazyLock::new(|| {
+impl Headers {
+    /// Warpline's own.
+    pub(in crate::device) fn own() -> Self {
         let headers = warpline_cuda::headers().iter();
-        CacheKey::new(headers.flat_map(|(name, text)| [*name, *text]))
-    });
-    let options = options(architecture);
-    CacheKey::new(
-        [source, compiler, HEADERS.as_str()]
-            .into_iter()
-            .chain(options.iter().map(String::as_str)),
-    )
-}
-
-/// All options for an architecture, in order.
-fn options(architecture: (u32, u32)) -> Vec<String> {
-    let mut options = vec![format!(
-        "--gpu-architecture=sm_{}{}",
-        architecture.0, architecture.1
-    )];
-    options.extend(OPTIONS.iter().map(|option| option.to_string()));
-    if let Ok(more) = std::env::var(NVRTC_OPTIONS_VARIABLE) {
-        options.extend(more.split_whitespace().map(str::to_string));
+        let headers = headers.map(|(name, text)| (name.to_string(), text.to_string()));
+        Self(headers.collect())
     }
-    options
-}
-
-/// Compile CUDA C++ that may include Warpline's headers to a cubin for `architecture`, e.g. (9, 0).
-/// Needs no GPU. `name` stands for the source in the compiler's messages.
-///
-/// # Errors
-/// [`GpuError::Compile`] with the compiler's log, [`GpuError::DeviceUnavailable`] without NVRTC.
-pub fn compile(name: &str, source: &str, architecture: (u32, u32)) -> Result<Vec<u8>> {
-    let nvrtc = library()?;
-    let failure = |log: String| GpuError::Compile {
-        kernel: name.into(),
-        log,
-    };
-    let text = |what: &str| {
-        CString::new(what).map_err(|_| failure("the source holds a zero byte".to_string()))
-    };
-    let file_name = text(&format!("{name}.cu"))?;
-    let source = text(source)?;
-    let headers = warpline_cuda::headers();
-    let mut names = Vec::with_capacity(headers.len());
-    let mut texts = Vec::with_capacity(headers.len());
-    for (header_name, header_text) in headers {
-        names.push(text(header_name)?);
-        texts.push(text(header_text)?);
-    }
-    let name_pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
-    let text_pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
-
-    let mut program = ProgramGuard {
-        nvrtc,
-        program: std::ptr::null_mut(),
-    };
-    // SAFETY: all strings end in zero and outlive the call; the two arrays have `names.len()` entries.
-    let status = unsafe {
-        (nvrtc.create)(
-            &mut program.program,
-            source.as_ptr(),
-            file_name.as_ptr(),
-            names.len() as c_int,
-            text_pointers.as_ptr(),
-            name_pointers.as_ptr(),
-        )
-    };
-    if status != 0 {
-        return Err(failure(nvrtc.describe("nvrtcCreateProgram", status)));
-    }
-    let options = options(architecture)
-        .iter()
-        .map(|option| text(option))
-        .collect::<Result<Vec<_>>>()?;
-    let option_pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
-    // SAFETY: the program is live and the array has `options.len()` zero-terminated strings.
-    let status = unsafe {
-        (nvrtc.compile)(
-            program.program,
-            options.len() as c_int,
-            option_pointers.as_ptr(),
-        )
-    };
-    if status != 0 {
-        let call = nvrtc.describe("nvrtcCompileProgram", status);
-        return Err(failure(format!("{call}\n{}", program.log())));
-    }
-    program.cubin().map_err(failure)
 }
 
 /// A program that is destroyed on every way out.
-struct ProgramGuard {
-    nvrtc: &'static Nvrtc,
+struct ProgramGuard<'a> {
+    nvrtc: &'a Nvrtc,
     program: Program,
 }
 
-impl ProgramGuard {
+impl ProgramGuard<'_> {
     /// The compiler's messages, shortened.
     fn log(&self) -> String {
         let mut size = 0;
@@ -255,7 +108,7 @@ impl ProgramGuard {
     }
 }
 
-impl Drop for ProgramGuard {
+impl Drop for ProgramGuard<'_> {
     fn drop(&mut self) {
         if !self.program.is_null() {
             // SAFETY: the program came from `create` and is destroyed once.
@@ -265,6 +118,71 @@ impl Drop for ProgramGuard {
 }
 
 impl Nvrtc {
+    /// The library at `location`: the path of its file, or a name that the loader knows.
+    pub(in crate::device) fn open(location: &str) -> Result<Self, String> {
+        if location.contains('/') {
+            return load_file(Path::new(location));
+        }
+        // SAFETY: loading NVRTC runs its initialisers, which touch nothing of ours.
+        let library = unsafe { Library::new(location) }.map_err(|error| error.to_string())?;
+        Self::bind(library, location.to_string())
+    }
+
+    /// The cubin of a source, or what the compiler has against it.
+    pub(in crate::device) fn compile(
+        &self,
+        job: &Job,
+        headers: &Headers,
+    ) -> Result<Vec<u8>, String> {
+        let text =
+            |what: &str| CString::new(what).map_err(|_| "the source holds a zero byte".to_string());
+        let file_name = text(&format!("{}.cu", job.name))?;
+        let source = text(&job.source)?;
+        let mut names = Vec::with_capacity(headers.0.len());
+        let mut texts = Vec::with_capacity(headers.0.len());
+        for (header_name, header_text) in &headers.0 {
+            names.push(text(header_name)?);
+            texts.push(text(header_text)?);
+        }
+        let name_pointers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let text_pointers: Vec<_> = texts.iter().map(|text| text.as_ptr()).collect();
+
+        let mut program = ProgramGuard {
+            nvrtc: self,
+            program: std::ptr::null_mut(),
+        };
+        // SAFETY: all strings end in zero and outlive the call; the two arrays have `names.len()` entries.
+        let status = unsafe {
+            (self.create)(
+                &mut program.program,
+                source.as_ptr(),
+                file_name.as_ptr(),
+                names.len() as c_int,
+                text_pointers.as_ptr(),
+                name_pointers.as_ptr(),
+            )
+        };
+        if status != 0 {
+            return Err(self.describe("nvrtcCreateProgram", status));
+        }
+        let options = job.options.iter().map(|option| text(option));
+        let options = options.collect::<Result<Vec<_>, _>>()?;
+        let option_pointers: Vec<_> = options.iter().map(|option| option.as_ptr()).collect();
+        // SAFETY: the program is live and the array has `options.len()` zero-terminated strings.
+        let status = unsafe {
+            (self.compile)(
+                program.program,
+                options.len() as c_int,
+                option_pointers.as_ptr(),
+            )
+        };
+        if status != 0 {
+            let call = self.describe("nvrtcCompileProgram", status);
+            return Err(format!("{call}\n{}", program.log()));
+        }
+        program.cubin()
+    }
+
     /// A failed call in words.
     fn describe(&self, call: &str, status: Status) -> String {
         // SAFETY: the library returns a static, zero-terminated string for every status.
@@ -324,7 +242,7 @@ impl Nvrtc {
 }
 
 /// Look in all places; the first library that loads and binds wins.
-fn find() -> Result<Nvrtc, String> {
+pub(super) fn find() -> Result<Nvrtc, String> {
     if let Some(path) = std::env::var_os(NVRTC_VARIABLE) {
         // An explicit path is meant: no other library stands in for it.
         let path = PathBuf::from(path);
@@ -433,4 +351,28 @@ fn load_file(path: &Path) -> Result<Nvrtc, String> {
     // SAFETY: loading NVRTC runs its initialisers, which touch nothing of ours.
     let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
     Nvrtc::bind(library, path.display().to_string())
+}
+
+/// The file that the code at an address was loaded from.
+pub(in crate::device) fn file_of(code: *const ()) -> Option<String> {
+    let mut info = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: any address may be asked about; `info` is written where the answer is not 0.
+    if unsafe { libc::dladdr(code.cast(), info.as_mut_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: zeroed, then written by the loader.
+    let name = unsafe { info.assume_init() }.dli_fname;
+    if name.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's own string, which ends in zero and stays while the file is loaded.
+    let name = unsafe { CStr::from_ptr(name) };
+    Some(name.to_str().ok()?.to_string())
+}
+
+impl Nvrtc {
+    /// The library's file.
+    pub(super) fn file(&self) -> Option<String> {
+        file_of(self.create as *const ())
+    }
 }

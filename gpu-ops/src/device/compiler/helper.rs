@@ -1,0 +1,123 @@
+//! What a helper process does: compile what comes through its pipe until the pipe is closed.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::OnceLock;
+
+use super::super::nvrtc::{Headers, Job, Nvrtc};
+use super::message::{Reply, Request};
+
+/// First argument of a program that is to be a helper; the second is the process that asks.
+pub const HELPER_ARGUMENT: &str = "--compile-kernels-for";
+
+/// This program serves when it is started with [`HELPER_ARGUMENT`].
+static SERVES: OnceLock<()> = OnceLock::new();
+
+/// To be called first in `main`. In a process that was started to compile kernels, it does so to its end and returns true: `main`
+/// ends then. In any other it returns false, and notes that copies of this program can be started for that.
+pub fn serve_if_asked() -> bool {
+    let mut arguments = std::env::args_os().skip(1);
+    if arguments
+        .next()
+        .is_none_or(|first| first != HELPER_ARGUMENT)
+    {
+        let _ = SERVES.set(());
+        return false;
+    }
+    let outcome = match arguments.next().as_ref().and_then(process) {
+        Some(parent) => run(parent),
+        None => Err(io::Error::other("no process is named")),
+    };
+    if let Err(error) = outcome {
+        log::debug!("the helper ends: {error}");
+    }
+    true
+}
+
+/// Has this program called [`serve_if_asked`]?
+pub(super) fn this_program_serves() -> bool {
+    SERVES.get().is_some()
+}
+
+fn process(text: &OsString) -> Option<libc::pid_t> {
+    text.to_str()?.parse().ok()
+}
+
+/// Serve the process `parent`, and no longer than it lives.
+fn run(parent: libc::pid_t) -> io::Result<()> {
+    // SAFETY: both calls take and change nothing but this process's own state.
+    let child = unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::getppid()
+    };
+    if child != parent {
+        return Err(io::Error::other("the process that asked is gone"));
+    }
+    // SAFETY: nothing is open yet but the standard streams; what was inherited beyond them is of no use here.
+    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    let output = io::stdout().as_fd().try_clone_to_owned()?;
+    // What a library prints is no message.
+    // SAFETY: both are open: standard error is where this program's messages go to.
+    if unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let file = |descriptor: OwnedFd| File::from(descriptor);
+    serve(BufReader::new(file(input)), file(output), |library| {
+        Nvrtc::open(library)
+    })
+}
+
+/// What a helper compiles with.
+pub(super) trait Compiler {
+    /// Its release.
+    fn version(&self) -> (u32, u32);
+
+    /// The binary of a source, or the compiler's messages.
+    fn compile(&self, job: &Job, headers: &Headers) -> Result<Vec<u8>, String>;
+}
+
+impl Compiler for Nvrtc {
+    fn version(&self) -> (u32, u32) {
+        self.version
+    }
+
+    fn compile(&self, job: &Job, headers: &Headers) -> Result<Vec<u8>, String> {
+        Nvrtc::compile(self, job, headers)
+    }
+}
+
+/// Answer requests until there are no more.
+///
+/// # Errors
+/// [`io::Error`] when the other side is gone, or does not keep to the protocol.
+pub(super) fn serve<C: Compiler>(
+    mut input: impl Read,
+    mut output: impl Write,
+    open: impl Fn(&str) -> Result<C, String>,
+) -> io::Result<()> {
+    let mut ready = None;
+    while let Some(request) = Request::read(&mut input)? {
+        let reply = match (request, &ready) {
+            (Request::Setup { library, headers }, _) => match open(&library) {
+                Ok(compiler) => {
+                    let (major, minor) = compiler.version();
+                    ready = Some((compiler, headers));
+                    Reply::Ready(major, minor)
+                }
+                Err(why) => Reply::Unable(why),
+            },
+            (Request::Compile(job), Some((compiler, headers))) => {
+                match compiler.compile(&job, headers) {
+                    Ok(binary) => Reply::Compiled(binary),
+                    Err(log) => Reply::Refused(log),
+                }
+            }
+            (Request::Compile(_), None) => Reply::Unable("nothing is set up".into()),
+        };
+        reply.write(&mut output)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,301 @@
+//! Inputs of fragments: rows that a CPU plan computes, and the leaves that stand for them in other plans.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
+};
+use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+
+use super::cache::TableCache;
+use super::entries::wanted;
+use super::load::{LoadFor, Units, unexpected};
+use super::loaded::LoadedTable;
+use super::source::{Kind, ScanAnalysis, TableSource};
+use crate::column::ColumnRoom;
+use crate::error::{GpuError, Result};
+use crate::memory::BatchFile;
+
+/// Stands for an input in the plan that a fragment computes: it has the input's columns, partitions and order, and no rows.
+#[derive(Debug)]
+pub struct InputExec {
+    number: usize,
+    name: Arc<str>,
+    properties: Arc<PlanProperties>,
+    statistics: Arc<Statistics>,
+}
+
+impl InputExec {
+    /// A leaf for the `number`-th input of a fragment, which `plan` computes, and about how many rows that yields.
+    pub fn new(number: usize, plan: &Arc<dyn ExecutionPlan>, rows: Option<usize>) -> Self {
+        let mut statistics = Statistics::new_unknown(&plan.schema());
+        statistics.num_rows = rows.map_or(Precision::Absent, Precision::Inexact);
+        Self {
+            number,
+            name: format!("input {}", number + 1).into(),
+            properties: Arc::clone(plan.properties()),
+            statistics: Arc::new(statistics),
+        }
+    }
+
+    /// Which of the fragment's inputs.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// About how many rows it yields, as far as was known.
+    pub fn rows(&self) -> Option<usize> {
+        self.statistics.num_rows.get_value().copied()
+    }
+
+    /// The table that a fragment reads in its place.
+    pub(super) fn analysis(&self) -> ScanAnalysis {
+        ScanAnalysis {
+            column_of_output: (0..self.schema().fields().len()).collect(),
+            source: TableSource {
+                name: Arc::clone(&self.name),
+                schema: self.schema(),
+                kind: Kind::Input(self.number),
+            },
+            exact_filter: None,
+            limit: None,
+        }
+    }
+}
+
+impl DisplayAs for InputExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InputExec: {}", self.name)
+    }
+}
+
+impl ExecutionPlan for InputExec {
+    fn name(&self) -> &str {
+        "InputExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        leaf(self, &children)
+    }
+
+    fn execute(
+        &self,
+        _partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> DataFusionResult<SendableRecordBatchStream> {
+        Err(DataFusionError::Internal(format!(
+            "{} is read by its fragment alone",
+            self.name
+        )))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> DataFusionResult<Arc<Statistics>> {
+        Ok(Arc::clone(&self.statistics))
+    }
+}
+
+/// A batch of an input.
+#[derive(Debug, Clone)]
+pub(crate) enum StoredBatch {
+    /// In memory.
+    Memory(RecordBatch),
+    /// In a file, by its number.
+    File(Arc<BatchFile>, usize),
+}
+
+impl StoredBatch {
+    /// The rows. Blocks where they are in a file.
+    pub(crate) fn read(&self) -> Result<RecordBatch> {
+        match self {
+            Self::Memory(batch) => Ok(batch.clone()),
+            Self::File(file, number) => file
+                .batch(*number)?
+                .ok_or_else(|| GpuError::Internal("a batch of an input is gone".into())),
+        }
+    }
+}
+
+/// The rows of an input, which were computed once: for every attempt of a run, and for the CPU should it have to answer.
+#[derive(Debug)]
+pub(crate) struct InputRows {
+    /// By partition, in the order in which they came.
+    pub(crate) partitions: Vec<Vec<StoredBatch>>,
+    /// The partitions and the order that the rows have.
+    pub(crate) properties: Arc<PlanProperties>,
+    /// Rows of all partitions.
+    pub(crate) rows: usize,
+}
+
+impl TableSource {
+    /// Which input of its fragment it is; `None` for tables.
+    pub fn input(&self) -> Option<usize> {
+        match self.kind {
+            Kind::Input(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+impl TableCache {
+    /// Columns of an input on the device, which nobody else can ask for; as [`TableCache::get_or_load`].
+    pub(crate) async fn load_input(
+        &self,
+        source: &TableSource,
+        rows: &InputRows,
+        request: InputRequest<'_>,
+        room: &ColumnRoom,
+        context: &Arc<TaskContext>,
+        work: &LoadFor,
+    ) -> Result<Arc<LoadedTable>> {
+        let wanted = &wanted(source, request.columns, request.needs_codes)[..];
+        let columns = request.columns.to_vec();
+        let units = Units::Stored(rows.partitions.concat(), columns);
+        let load = self.load(source, wanted, units, None, None, room, context, work);
+        Ok(Arc::new(load.await?.ok_or_else(unexpected)?))
+    }
+}
+
+/// Columns, and of which of them the strings must be codes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct InputRequest<'a> {
+    pub(crate) columns: &'a [usize],
+    pub(crate) needs_codes: &'a [bool],
+}
+
+/// The rows of an input as a plan, in place of the [`InputExec`].
+pub(crate) struct InputRowsExec {
+    rows: Arc<InputRows>,
+    /// What of the input had not been collected, by partition: it comes after what was.
+    rest: Mutex<Vec<Option<SendableRecordBatchStream>>>,
+}
+
+impl InputRowsExec {
+    /// The rows, and behind those of each partition what has not been collected of it.
+    pub(crate) fn new(rows: Arc<InputRows>, rest: Vec<Option<SendableRecordBatchStream>>) -> Self {
+        Self {
+            rows,
+            rest: Mutex::new(rest),
+        }
+    }
+}
+
+impl fmt::Debug for InputRowsExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InputRowsExec").finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for InputRowsExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InputRowsExec: rows={}", self.rows.rows)
+    }
+}
+
+impl ExecutionPlan for InputRowsExec {
+    fn name(&self) -> &str {
+        "InputRowsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.rows.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        leaf(self, &children)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> DataFusionResult<SendableRecordBatchStream> {
+        let stored = self.rows.partitions.get(partition).cloned();
+        let read = |stored: StoredBatch| async move {
+            match stored {
+                StoredBatch::Memory(batch) => Ok(batch),
+                file => tokio::task::spawn_blocking(move || file.read())
+                    .await
+                    .map_err(|error| DataFusionError::External(error.into()))?
+                    .map_err(DataFusionError::from),
+            }
+        };
+        let stored = futures::stream::iter(stored.unwrap_or_default()).then(read);
+        let rest = self.rest.lock().get_mut(partition).and_then(Option::take);
+        let rest = futures::stream::iter(rest.map(Ok::<_, DataFusionError>)).try_flatten();
+        let schema = self.schema();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(
+            schema,
+            stored.chain(rest),
+        )))
+    }
+
+    fn statistics_from_inputs(
+        &self,
+        _inputs: &[Arc<Statistics>],
+        _args: &StatisticsArgs,
+    ) -> DataFusionResult<Arc<Statistics>> {
+        let statistics = Statistics::new_unknown(&self.schema());
+        Ok(Arc::new(
+            statistics.with_num_rows(Precision::Inexact(self.rows.rows)),
+        ))
+    }
+}
+
+fn leaf(
+    node: Arc<impl ExecutionPlan + 'static>,
+    children: &[Arc<dyn ExecutionPlan>],
+) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+    match children {
+        [] => Ok(node),
+        _ => Err(DataFusionError::Internal(format!(
+            "{} has no children",
+            node.name()
+        ))),
+    }
+}

@@ -1,0 +1,138 @@
+//! Re-entry: fragments above operators that stay on the CPU, which read what these have computed.
+//!
+//! Where the device runs an operator but not all below it, the CPU computes the largest subtrees below that have to stay there:
+//! the inputs. They go to the device where that is cheaper than to let the CPU go on.
+
+use std::sync::Arc;
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::filter::FilterExec;
+use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+
+use super::classify::Surroundings;
+use super::replace::is_partitioned_by_source;
+use crate::config::Reentry;
+use crate::fragment::{FragmentPlanner, InputRows};
+use crate::rel::convert::{Inputs, exchange, is_constant, stands_alone};
+
+/// Most inputs of a fragment.
+const MOST_INPUTS: usize = 16;
+/// The device has to be so much cheaper: prices of the CPU's operators are rough.
+const MARGIN: f64 = 1.5;
+/// By how much a guess of an input's rows may be wrong.
+const GUESS: f64 = 10.0;
+
+/// What became of a plan of which the device does not run all.
+pub(super) enum Attempt {
+    /// A fragment above the rest.
+    Reentered(FragmentPlanner, Inputs),
+    /// It would cost more than to let the CPU go on.
+    Dear,
+    /// There is no such fragment.
+    Impossible,
+}
+
+/// The fragment that computes `plan` above what the CPU has to compute of it.
+pub(super) fn reentered(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Attempt {
+    if at.config.reentry == Reentry::Off || at.config.require_gpu {
+        return Attempt::Impossible;
+    }
+    let Some((fragment, inputs)) = cut(plan, at) else {
+        return Attempt::Impossible;
+    };
+    if fragment.real_tables() == 0 && !inputs.plans().any(reads_tables) {
+        return Attempt::Impossible;
+    }
+    if at.config.reentry == Reentry::On {
+        return Attempt::Reentered(fragment, inputs);
+    }
+    match pays(&fragment, &inputs, at) {
+        true => Attempt::Reentered(fragment.priced_for(at.cores), inputs),
+        false => Attempt::Dear,
+    }
+}
+
+/// The inputs below `plan`, and the fragment over them.
+fn cut(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Option<(FragmentPlanner, Inputs)> {
+    let mut inputs = Inputs::default();
+    loop {
+        let refusal = match FragmentPlanner::over_inputs(plan, &inputs, at.config) {
+            Ok(fragment) => return Some((fragment.on(Arc::clone(&at.machine)), inputs)),
+            Err(refusal) => refusal,
+        };
+        let path = path_to(plan, &refusal.at)?;
+        let at = above(&path, &inputs)?;
+        inputs.add(Arc::clone(at));
+        if inputs.len() > MOST_INPUTS {
+            return None;
+        }
+    }
+}
+
+/// The operators from `plan` down to `node`.
+fn path_to<'p>(
+    plan: &'p Arc<dyn ExecutionPlan>,
+    node: &Arc<dyn ExecutionPlan>,
+) -> Option<Vec<&'p Arc<dyn ExecutionPlan>>> {
+    if Arc::ptr_eq(plan, node) {
+        return Some(vec![plan]);
+    }
+    let mut children = plan.children().into_iter();
+    let mut path = children.find_map(|child| path_to(child, node))?;
+    path.insert(0, plan);
+    Some(path)
+}
+
+/// Where to cut: at the last operator of the path or above it, but below the first.
+fn above<'p>(
+    path: &[&'p Arc<dyn ExecutionPlan>],
+    inputs: &Inputs,
+) -> Option<&'p Arc<dyn ExecutionPlan>> {
+    let candidates = path.get(1..)?;
+    // An input that is refused has a column that the device cannot hold: an operator above may drop it.
+    let suits = |node: &Arc<dyn ExecutionPlan>| {
+        !inputs.contains(node) && stands_alone(node) && !is_partitioned_by_source(node)
+    };
+    let mut place = candidates.iter().rposition(|node| suits(node))?;
+    // What only leaves rows out is done before they move.
+    while let Some(next) = (0..place)
+        .rev()
+        .find(|at| exchange(candidates[*at]).is_none())
+        && drops_rows(candidates[next])
+        && suits(candidates[next])
+    {
+        place = next;
+    }
+    Some(candidates[place])
+}
+
+fn drops_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<FilterExec>() || plan.is::<LocalLimitExec>() || plan.is::<GlobalLimitExec>()
+}
+
+fn reads_tables(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let children = plan.children();
+    match children.is_empty() {
+        true => !is_constant(plan.as_ref()),
+        false => children.into_iter().any(reads_tables),
+    }
+}
+
+/// Is the device cheaper, inputs and all?
+fn pays(fragment: &FragmentPlanner, inputs: &Inputs, at: &Surroundings<'_>) -> bool {
+    if fragment
+        .scanned_rows()
+        .is_some_and(|rows| rows < at.config.min_rows)
+    {
+        return false;
+    }
+    let factors: &[f64] = match inputs.are_estimated() {
+        true => &[1.0],
+        false => &[1.0, GUESS],
+    };
+    factors.iter().all(|factor| {
+        let rows = InputRows::Times(*factor);
+        let prices = fragment.reentry_prices(at.tables, at.cores, rows);
+        prices.device.ms * MARGIN < prices.cpu
+    })
+}

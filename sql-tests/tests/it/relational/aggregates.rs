@@ -1,0 +1,159 @@
+//! Aggregates beyond sums against plain DataFusion: bits, medians and percentiles, first and last values, regressions, DISTINCT.
+
+use super::tables::fixture;
+use crate::operators::support::check_all;
+
+const TABLES: [&str; 4] = ["l", "one", "e", "n"];
+
+/// All calls over every table, grouped and not, with filters and beside others; each alone over one table.
+fn each(calls: &[&str]) -> Vec<String> {
+    let numbered = |suffix: &str| {
+        let calls = calls.iter().enumerate();
+        let calls: Vec<String> = calls
+            .map(|(i, call)| format!("{call}{suffix} AS v{i}"))
+            .collect();
+        calls.join(", ")
+    };
+    let (all, filtered) = (numbered(""), numbered(" FILTER (WHERE z > 2)"));
+    let mut queries: Vec<String> = calls
+        .iter()
+        .map(|call| format!("SELECT s, z, {call} AS v FROM l GROUP BY s, z"))
+        .collect();
+    for table in TABLES {
+        queries.push(format!("SELECT {all} FROM {table}"));
+        queries.push(format!(
+            "SELECT b, {filtered}, sum(x) AS t, stddev(f) AS d FROM {table} GROUP BY b"
+        ));
+    }
+    queries
+}
+
+#[test]
+fn bits() {
+    let calls = [
+        "bit_and(k)",
+        "bit_or(k)",
+        "bit_xor(k)",
+        "bit_and(z)",
+        "bit_or(arrow_cast(z, 'UInt8'))",
+        "bit_xor(arrow_cast(z, 'UInt64'))",
+        "bit_and(arrow_cast(z * -3, 'Int16'))",
+        "bit_or(DISTINCT z)",
+    ];
+    check_all(&fixture(), each(&calls));
+}
+
+#[test]
+fn medians_and_percentiles() {
+    let calls = [
+        "median(x)",
+        "median(f)",
+        "median(k)",
+        "median(w)",
+        "percentile_cont(0.25) WITHIN GROUP (ORDER BY f)",
+        "percentile_cont(0.9) WITHIN GROUP (ORDER BY k DESC)",
+        "percentile_cont(z, 0.5)",
+        "percentile_cont(arrow_cast(f, 'Float32'), 0.31)",
+    ];
+    check_all(&fixture(), each(&calls));
+}
+
+#[test]
+fn of_distinct_values() {
+    let calls = [
+        "median(DISTINCT f)",
+        "median(DISTINCT x)",
+        "percentile_cont(DISTINCT z, 0.4)",
+        "var_samp(DISTINCT f)",
+        "var_pop(DISTINCT k)",
+        "sum(DISTINCT x)",
+        "avg(DISTINCT f)",
+        "count(DISTINCT s)",
+    ];
+    check_all(&fixture(), each(&calls));
+}
+
+/// The order is total, so that one row is the one.
+#[test]
+fn first_last_and_nth_values() {
+    let calls = [
+        "first_value(x ORDER BY id)",
+        "last_value(s ORDER BY id)",
+        "first_value(f ORDER BY z DESC, id)",
+        "last_value(k ORDER BY s NULLS FIRST, id DESC)",
+        "nth_value(d, 2 ORDER BY id)",
+        "nth_value(w, -3 ORDER BY id)",
+    ];
+    let mut queries = each(&calls);
+    queries.extend(
+        [
+            "SELECT z, first_value(k ORDER BY id) IGNORE NULLS AS a, last_value(b ORDER BY id) IGNORE NULLS AS b FROM l GROUP BY z",
+            "SELECT last_value(s ORDER BY f DESC, id) IGNORE NULLS AS a, last_value(s ORDER BY f DESC, id) AS b FROM l",
+            "SELECT s, nth_value(d, -2 ORDER BY f, id) AS a, nth_value(x, 1 ORDER BY f, id) AS b FROM l GROUP BY s",
+        ]
+        .map(String::from),
+    );
+    check_all(&fixture(), queries);
+}
+
+#[test]
+fn regressions() {
+    let calls = [
+        "regr_slope(f, z)",
+        "regr_intercept(f, k)",
+        "regr_count(f, k)",
+        "regr_r2(z, f)",
+        "regr_avgx(f, k)",
+        "regr_avgy(f, k)",
+        "regr_sxx(f, z)",
+        "regr_syy(f, z)",
+        "regr_sxy(f, z)",
+    ];
+    check_all(&fixture(), each(&calls));
+}
+
+#[test]
+fn in_sets_windows_and_subqueries() {
+    check_all(
+        &fixture(),
+        [
+            "SELECT z, b, median(x) AS m, bit_or(k) AS o FROM l GROUP BY ROLLUP (z, b)",
+            "SELECT id, median(f) OVER (PARTITION BY z) AS m, bit_xor(k) OVER (PARTITION BY s) AS o FROM l",
+            "SELECT l.s, median(r.z) AS m, first_value(l.x ORDER BY l.id, r.id) AS a FROM l JOIN r ON l.k = r.k GROUP BY l.s",
+            "SELECT p.u, m FROM p JOIN (SELECT z, median(f) AS m FROM l GROUP BY z HAVING median(f) > 0) g ON p.z = g.z",
+            "SELECT median(n) AS a FROM (SELECT k, count(*) AS n FROM l GROUP BY k)",
+            "SELECT k, median(f) AS a, percentile_cont(f, 0.1) AS b, percentile_cont(f, 0.9) AS c FROM l GROUP BY k",
+            "SELECT upper(s) AS u, median(z + 1) AS a, last_value(lower(s) ORDER BY id) AS b FROM l GROUP BY upper(s)",
+            "SELECT sum(x ORDER BY id) AS a, count(k ORDER BY id) AS b FROM l",
+        ]
+        .map(String::from),
+    );
+}
+
+/// Below, at and above the width of a warp, and many blocks; skewed keys; constant columns.
+#[test]
+fn of_many_sizes() {
+    let mut fixture = fixture();
+    let mut queries = Vec::new();
+    for rows in [1, 32, 33, 5000] {
+        fixture = fixture.table_from(
+            &format!("m{rows}"),
+            &format!(
+                "SELECT value AS id, CASE WHEN value % 50 = 0 THEN value ELSE 0 END AS k, value * 7919 % 1000 AS v, \
+                 0.1 AS c, cast(value % 17 AS double) / 7 AS f, arrow_cast(value % 9, 'Decimal128(9, 2)') AS d, \
+                 9223372036854775807 - value AS h FROM generate_series(1, {rows})"
+            ),
+        );
+        for keys in ["", " GROUP BY k"] {
+            queries.push(format!(
+                "SELECT median(v) AS a, median(d) AS b, percentile_cont(f, 0.37) AS c, first_value(v ORDER BY f, id) AS d, \
+                 bit_and(h) AS e, bit_or(v) AS g, bit_xor(h) AS h, sum(v) AS i FROM m{rows}{keys}"
+            ));
+            queries.push(format!(
+                "SELECT var_pop(c) AS a, stddev(c) AS b, regr_r2(c, f) AS d, regr_slope(f, c) AS e, covar_samp(c, f) AS g \
+                 FROM m{rows}{keys}"
+            ));
+        }
+    }
+    check_all(&fixture, queries);
+}
