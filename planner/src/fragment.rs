@@ -99,7 +99,7 @@ impl FragmentPlanner {
     }
 
     fn over(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
-        combinations::check(&rel)?;
+        combinations::check(&rel, config.value_tables)?;
         let rel = with_shared_tables(&rel);
         let (tables, scans) = scans(&rel);
         let device_memory = (config.device_memory > 0).then_some(config.device_memory as u64);
@@ -169,6 +169,11 @@ impl FragmentPlanner {
     /// The setting of joins, and the constants to price them with.
     pub fn join_choice(&self) -> (JoinSetting, &Machine) {
         (self.join, &self.machine)
+    }
+
+    /// Does it look up what was evaluated by combination, which may turn out to be too much?
+    pub(crate) fn combines(&self) -> bool {
+        combinations::check(&self.rel, false).is_err()
     }
 
     /// Tables that the fragment scans.

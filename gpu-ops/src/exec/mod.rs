@@ -56,7 +56,7 @@ mod tests;
 
 pub use node::{
     ColdStart, DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS,
-    StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, in_partitions_of,
-    indented, is_computable, over_inputs,
+    SecondPlan, StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition,
+    in_partitions_of, indented, is_computable, over_inputs,
 };
 pub use output::{DeviceRows, DeviceValues};

@@ -99,6 +99,11 @@ declare::settings! {
     /// algorithm impossible, auto applies and EXPLAIN says why.
     group_by: GroupSetting as OneOf = GroupSetting::Auto, query;
 
+    /// When true, what kernels do not compute is evaluated once for every combination of the values of its columns, if
+    /// these are few, and looked up on the device; where they turn out to be too many, the query is cut into smaller
+    /// parts around it.
+    value_tables: bool as Flag = true, query;
+
     /// The shape of pipelines in which rows have many matches in an index: auto (by price), tile (the matches are
     /// counted, then a second pipeline goes over the pairs) or tree (warps follow the matches and share the work).
     pipeline: PipelineShape as OneOf = PipelineShape::Auto, query;

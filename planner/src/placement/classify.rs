@@ -113,6 +113,11 @@ impl Classification {
         }
     }
 
+    /// True when any part of the plan runs on the device.
+    pub(super) fn has_fragments(&self) -> bool {
+        matches!(self.kind, Kind::Fragment(..)) || self.children.iter().any(Self::has_fragments)
+    }
+
     /// True when any part of the plan reads a table.
     pub(super) fn reads_tables(&self) -> bool {
         self.table_rows || self.device_rows || self.children.iter().any(Self::reads_tables)

@@ -1,6 +1,7 @@
 //! A run of a fragment on the device for the rows that leave it, and what is told of it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use arrow::array::RecordBatch;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -14,7 +15,7 @@ use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::fragment::RunState;
 use crate::exec::node::inputs::Collected;
-use crate::exec::node::report::FragmentReport;
+use crate::exec::node::report::{FragmentReport, SecondPlan};
 use crate::exec::node::shared::Shared;
 use crate::exec::output::host::{Delivered, Host};
 use crate::memory::BatchFile;
@@ -31,6 +32,8 @@ pub(super) struct DeviceSide {
     falls_back: bool,
     /// … or the CPU was chosen when the rows of the inputs were counted.
     chosen: bool,
+    /// The device does not run it as it is, and there is a plan in smaller parts.
+    splits: bool,
     /// The rows of the inputs.
     collected: Arc<Collected>,
 }
@@ -61,7 +64,9 @@ impl DeviceSide {
             Err(_) => !shared.options.require_gpu,
         };
         let chosen = matches!(outcome, Err(GpuError::LeftToCpu(_)));
-        if falls_back && !chosen {
+        let splits =
+            shared.options.second.is_some() && matches!(outcome, Err(GpuError::Unsupported(_)));
+        if falls_back && !chosen && !splits {
             fragment.ladder.leave();
         }
         let failed = FragmentReport {
@@ -74,6 +79,7 @@ impl DeviceSide {
             failed,
             falls_back,
             chosen,
+            splits,
             collected,
         })
     }
@@ -81,6 +87,15 @@ impl DeviceSide {
     /// Why it has no rows.
     pub(super) fn failure(&self) -> Option<String> {
         self.outcome.as_ref().err().map(ToString::to_string)
+    }
+
+    /// The plan in smaller parts that is to answer in its place, from now on.
+    pub(super) fn smaller_parts<'a>(&self, shared: &'a Shared) -> Option<&'a SecondPlan> {
+        let second = shared.options.second.as_ref().filter(|_| self.splits)?;
+        let reason = self.failure().unwrap_or_default();
+        log::info!("a fragment runs in smaller parts: {reason}");
+        shared.in_parts.store(true, Ordering::Relaxed);
+        Some(second)
     }
 
     /// The CPU's plan ran beside it.

@@ -8,7 +8,7 @@ use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -23,10 +23,11 @@ use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::boxes::{Entry, boxed, plain, priced};
 use crate::exec::node::device_side::DeviceSide;
+use crate::exec::node::exchange::in_one_partition;
 use crate::exec::node::inputs::ready;
 use crate::exec::node::lines::indented;
 use crate::exec::node::race;
-use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport};
+use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport, SecondPlan};
 use crate::exec::node::shared::Shared;
 use crate::exec::output::device_rows::DeviceRows;
 use crate::exec::output::host::Host;
@@ -300,9 +301,34 @@ async fn answer(
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     context: Arc<TaskContext>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
+    if shared.in_parts.load(Ordering::Relaxed)
+        && let Some(second) = &shared.options.second
+    {
+        return in_parts(&shared, second, &state, context);
+    }
     if inputs.is_empty() && race::pays(&shared) {
         return race::answer(shared, state, context).await;
     }
     let side = DeviceSide::run(Arc::clone(&shared), inputs, Arc::clone(&context)).await?;
+    if let Some(second) = side.smaller_parts(&shared) {
+        return in_parts(&shared, second, &state, context);
+    }
     side.answer(&shared, &state, context)
+}
+
+/// Let the plan in smaller parts answer.
+pub(super) fn in_parts(
+    shared: &Shared,
+    second: &SecondPlan,
+    state: &RunState,
+    context: Arc<TaskContext>,
+) -> DataFusionResult<SendableRecordBatchStream> {
+    state.publish(&FragmentReport {
+        fallback: second.fallback.clone(),
+        ..FragmentReport::default()
+    });
+    let plan = in_one_partition(reset_plan_states(Arc::clone(&second.plan))?);
+    let stream = plan.execute(0, context)?;
+    let schema = Arc::clone(&shared.schema);
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
 }

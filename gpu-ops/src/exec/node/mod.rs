@@ -25,6 +25,7 @@ pub use fragment::GpuFragmentExec;
 pub use inputs::over_inputs;
 pub use lines::indented;
 pub use report::{
-    ColdStart, DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport, TreeMetrics,
+    ColdStart, DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, SecondPlan, StepReport,
+    TreeMetrics,
 };
 pub use time_limit::{TimeLimit, TimeLimitExec};

@@ -21,7 +21,7 @@ use tokio::task::AbortHandle;
 
 use crate::error::Result;
 use crate::exec::node::device_side::DeviceSide;
-use crate::exec::node::fragment::RunState;
+use crate::exec::node::fragment::{RunState, in_parts};
 use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{ColdStart, FragmentReport};
 use crate::exec::node::shared::Shared;
@@ -87,6 +87,9 @@ pub(super) async fn answer(
             side = &mut device => {
                 let (failure, mut report) = match side {
                     Ok(Ok(mut side)) => {
+                        if let Some(second) = side.smaller_parts(&shared) {
+                            return in_parts(&shared, second, &state, context);
+                        }
                         side.raced();
                         match side.failure() {
                             None => return side.rows(&shared, &state),

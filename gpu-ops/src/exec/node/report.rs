@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::physical_plan::ExecutionPlan;
+
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
@@ -59,6 +61,17 @@ pub struct FragmentOptions {
     pub overlap_load: bool,
     /// Takes the rows of joins for which host memory has no room.
     pub spill: Option<Arc<SpillDirectory>>,
+    /// The plan in smaller parts, for what turns out to be no work for a device once its columns are known.
+    pub second: Option<SecondPlan>,
+}
+
+/// Another plan for what a fragment computes.
+#[derive(Debug, Clone)]
+pub struct SecondPlan {
+    /// The plan; parts of it are fragments.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What of it runs on the CPU, if that counts as a fallback.
+    pub fallback: Option<String>,
 }
 
 counters! {

@@ -40,6 +40,8 @@ pub(in crate::exec) struct Shared {
     found: Mutex<Found>,
     /// How much device memory its columns may take.
     pub(in crate::exec) room: RoomLevel,
+    /// The device refused it once its columns were known: its second plan answers.
+    pub(in crate::exec) in_parts: AtomicBool,
     /// The CPU plan has run: its operators may keep state of that.
     original_ran: AtomicBool,
     /// A run beside the CPU's plan failed.
@@ -62,6 +64,7 @@ impl Shared {
             prepared: Mutex::default(),
             found: Mutex::default(),
             room: RoomLevel::default(),
+            in_parts: AtomicBool::new(false),
             original_ran: AtomicBool::new(false),
             raced_in_vain: AtomicBool::new(false),
         }
