@@ -1,4 +1,5 @@
 //! The program as a compiler of kernels for another process.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
