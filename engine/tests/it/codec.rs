@@ -175,7 +175,7 @@ fn parts_that_stay_on_the_cpu_go_along_with_their_reasons() {
             "SELECT k, n, array_length(array_agg(n) OVER (PARTITION BY n % 2)) AS r FROM \
              (SELECT k, count(*) AS n, sum(v) AS s FROM t GROUP BY k) ORDER BY k",
             "SELECT x.k, x.n, y.m FROM (SELECT k, avg(v) AS n FROM t GROUP BY k) x \
-             JOIN (SELECT k, avg(v) AS m FROM t GROUP BY k) y ON x.n = y.m ORDER BY 1",
+             JOIN (SELECT k, array_length(array_agg(v)) AS m FROM t GROUP BY k) y ON x.k = y.k ORDER BY 1",
         ] {
             let expected = home
                 .sql(sql)

@@ -1,10 +1,12 @@
 //! Expressions that kernels lack, over values of which there are few: evaluated once per combination of them.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::functions::datetime::date_part::DatePartFunc;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
@@ -37,7 +39,8 @@ pub(super) fn per_combination(
     let function = Arc::clone(expr).transform_down(|e| {
         possible &= !e.is::<DynamicFilterPhysicalExpr>()
             && !e.is::<ScalarSubqueryExpr>()
-            && !makes_any_length(&e);
+            && !makes_any_length(&e)
+            && !is_of_others(&e);
         if !possible || !reads_columns(&e) {
             return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));
         }
@@ -121,6 +124,19 @@ fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
         .is_some_and(|function| {
             matches!(function.name(), "repeat" | "lpad" | "rpad")
                 && function.args().get(1).is_some_and(reads_columns)
+        })
+}
+
+/// A function that is not DataFusion's own: what it costs or does for values that no row has, nobody knows.
+fn is_of_others(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    static OWN: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
+        let own = datafusion::functions::all_default_functions().into_iter();
+        own.map(|function| (function.name().to_string(), function)).collect()
+    });
+    expr.downcast_ref::<ScalarFunctionExpr>()
+        .is_some_and(|function| {
+            let own = OWN.get(function.fun().name());
+            own.is_none_or(|own| **own != *function.fun())
         })
 }
 

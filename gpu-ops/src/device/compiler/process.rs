@@ -167,7 +167,9 @@ fn wait_for(pipe: &impl AsRawFd, events: libc::c_short, end: Instant) -> io::Res
             events,
             revents: 0,
         };
-        let milliseconds = libc::c_int::try_from(left.as_millis()).unwrap_or(libc::c_int::MAX);
+        // Rounded up: the call waits for whole milliseconds.
+        let milliseconds = left.as_nanos().div_ceil(1_000_000);
+        let milliseconds = libc::c_int::try_from(milliseconds).unwrap_or(libc::c_int::MAX);
         // SAFETY: one entry, which lives during the call.
         match unsafe { libc::poll(&mut poll, 1, milliseconds) } {
             0 => return Err(io::ErrorKind::TimedOut.into()),
