@@ -82,6 +82,8 @@ cd "$(dirname "$0")"
 export WARPLINE_TEST_DEVICE="${WARPLINE_TEST_DEVICE:-cuda}" WARPLINE_REQUIRE_NVRTC=1 RUST_BACKTRACE=1
 export WARPLINE_SLT_DIR="$PWD/slt"
 if [ -x bin/warpline ]; then
+  # Test programs cannot be started as helpers of their own.
+  export WARPLINE_COMPILER="${WARPLINE_COMPILER:-$PWD/bin/warpline}"
   bin/warpline devices || exit
 fi
 failed=0

@@ -111,13 +111,15 @@ step_cpu10() {
 step_cold() {
   WARPLINE_CACHE_DIR="$work/empty-cache" tpch cold --scale 0.1 "${gpu[@]}" --verify --runs 1
 }
+# Kernels with line numbers, for the tools that show them.
+lines=(env WARPLINE_NVRTC_OPTIONS=--generate-line-info)
 step_memcheck() {
-  compute-sanitizer --tool memcheck --error-exitcode 9 warpline tpch --scale 0.1 "${gpu[@]}" --verify --runs 1
+  "${lines[@]}" compute-sanitizer --tool memcheck --error-exitcode 9 warpline tpch --scale 0.1 "${gpu[@]}" --verify --runs 1
 }
 # The tests of kernels on the GPU alone, under a tool of compute-sanitizer.
 sanitized() {
   WARPLINE_TEST_DEVICE=cuda-only WRAP="compute-sanitizer --tool $1 --error-exitcode 9" \
-    "$work/warpline-bundle/run-tests" "${KERNELS:-primitives::}" --test-threads 1
+    "${lines[@]}" "$work/warpline-bundle/run-tests" "${KERNELS:-primitives::}" --test-threads 1
 }
 step_memcheck_kernels() { sanitized memcheck; }
 step_racecheck() { sanitized racecheck; }
@@ -125,7 +127,7 @@ step_synccheck() { sanitized synccheck; }
 step_profile() {
   local folder
   folder="$(generated 10)" || return
-  ncu --clock-control none --set full -o "$out/profile" -f \
+  "${lines[@]}" ncu --clock-control none --set full -o "$out/profile" -f \
     warpline tpch --scale 10 --data "$folder" "${gpu[@]}" --no-verify --runs 1
   ncu --import "$out/profile.ncu-rep" --page details >"$out/profile.txt"
 }

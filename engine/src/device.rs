@@ -348,6 +348,8 @@ pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
         streamed_bytes: counts.streamed_bytes,
         spilled_bytes: counts.spilled_bytes,
         peak_device_bytes: (totals.fragments > 0).then_some(counts.peak_bytes as u64),
+        races: counts.races,
+        cpu_answers: counts.cpu_answers,
         ladder: ladder_of(counts.ladder),
         fallbacks: totals.fallbacks,
         balance: metrics::balance_of(&totals.trees).map(|balance| WorkBalance {

@@ -1,5 +1,6 @@
 //! One open device and what sessions share on it: memory pool, resident tables, compiled kernels.
 
+mod background;
 mod choice;
 mod modules;
 
@@ -10,6 +11,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
+use self::background::Background;
 pub use self::choice::DeviceChoice;
 use self::modules::ModuleEntry;
 use crate::device::cuda::{self, CudaDevice};
@@ -91,6 +93,7 @@ pub struct Runtime {
     bandwidth: OnceLock<f64>,
     streams: Arc<Streams>,
     used: AtomicBool,
+    background: Background,
     /// Of all queries so far.
     ladder: Mutex<LadderCounts>,
 }
@@ -189,6 +192,7 @@ impl Runtime {
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
             used: AtomicBool::new(false),
+            background: Background::default(),
             ladder: Mutex::default(),
         }))
     }
@@ -360,6 +364,11 @@ impl Runtime {
     /// The streams that nobody uses at the moment.
     pub fn streams(&self) -> &Arc<Streams> {
         &self.streams
+    }
+
+    /// Work that nobody waits for.
+    pub(crate) fn background(&self) -> &Background {
+        &self.background
     }
 
     /// True for the first caller.

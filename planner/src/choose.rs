@@ -117,6 +117,7 @@
 //! it fits shared memory, a global table beyond, with the fill that its place in the memory
 //! hierarchy allows.
 
+pub(crate) mod cold;
 pub mod decision;
 pub mod group;
 pub mod index;

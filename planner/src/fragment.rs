@@ -8,12 +8,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
 use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
-use warpline_gpu::graph::{Graph, IndexChoice, IndexProfile, Parts, Policy};
+use warpline_gpu::graph::{FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::memory::Budget;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
+use crate::choose::cold::first_run;
 use crate::choose::reentry;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
@@ -98,7 +99,7 @@ impl FragmentPlanner {
     }
 
     fn over(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
-        combinations::check(&rel)?;
+        combinations::check(&rel, config.value_tables)?;
         let rel = with_shared_tables(&rel);
         let (tables, scans) = scans(&rel);
         let device_memory = (config.device_memory > 0).then_some(config.device_memory as u64);
@@ -168,6 +169,11 @@ impl FragmentPlanner {
     /// The setting of joins, and the constants to price them with.
     pub fn join_choice(&self) -> (JoinSetting, &Machine) {
         (self.join, &self.machine)
+    }
+
+    /// Does it look up what was evaluated by combination, which may turn out to be too much?
+    pub(crate) fn combines(&self) -> bool {
+        combinations::check(&self.rel, false).is_err()
     }
 
     /// Tables that the fragment scans.
@@ -541,6 +547,25 @@ impl Policy for FragmentPlanner {
 
     fn place_index(&self, profile: &IndexProfile, _device: &DeviceInfo) -> IndexChoice {
         index::place(self.join, profile, self.machine.budget())
+    }
+
+    fn first_run(&self, tables: &TableCache) -> Option<FirstRun> {
+        let loaded = self.resident(Some(tables));
+        let facts = PlanTimeFacts {
+            planner: self,
+            tables: &loaded,
+            inputs: InputRows::Times(1.0),
+        };
+        let traffic = self.traffic(&facts);
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let estimator = Estimator::new(&facts);
+        Some(first_run(
+            &self.rel,
+            &estimator,
+            &traffic,
+            &self.machine,
+            cores,
+        ))
     }
 
     fn describe(&self) -> String {

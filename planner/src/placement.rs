@@ -15,7 +15,7 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use warpline_gpu::GpuError;
-use warpline_gpu::exec::TimeLimitExec;
+use warpline_gpu::exec::{SecondPlan, TimeLimitExec};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::runtime::Runtime;
 
@@ -137,9 +137,43 @@ impl GpuPlacement {
                 plan, device, operators, refusal,
             ));
         }
-        let plan = replace::replace(classification, runtime, config)?;
+        let second = |plan: &Arc<dyn ExecutionPlan>| {
+            let config = WarplineConfig {
+                value_tables: false,
+                ..config.clone()
+            };
+            let surroundings = Surroundings {
+                config: &config,
+                machine: Arc::clone(&surroundings.machine),
+                ..surroundings
+            };
+            in_parts(plan, &surroundings, runtime)
+        };
+        let plan = replace::replace(classification, runtime, config, &second)?;
         Ok(Arc::new(PlacementReportExec::new(plan, device, operators)))
     }
+}
+
+/// The plan with smaller fragments than one for all of it; `None` where there are none, or where they would not do.
+fn in_parts(
+    plan: &Arc<dyn ExecutionPlan>,
+    surroundings: &Surroundings<'_>,
+    runtime: &Arc<Runtime>,
+) -> Result<Option<SecondPlan>> {
+    let classification = Classification::of(plan, surroundings);
+    let fallbacks = causes::cpu_operators(&classification);
+    let fallbacks = fallbacks.iter().filter(|operator| operator.fallback);
+    let fallbacks: Vec<String> = fallbacks.map(ToString::to_string).collect();
+    let config = surroundings.config;
+    if !classification.has_fragments() || config.require_gpu && !fallbacks.is_empty() {
+        return Ok(None);
+    }
+    // Nothing in it looks up what may turn out to be too much.
+    let plan = replace::replace(classification, runtime, config, &|_| Ok(None))?;
+    Ok(Some(SecondPlan {
+        plan,
+        fallback: (!fallbacks.is_empty()).then(|| fallbacks.join("; ")),
+    }))
 }
 
 #[cfg(test)]

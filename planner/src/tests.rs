@@ -3,6 +3,7 @@
 mod check;
 mod functions;
 mod plans;
+mod race;
 mod warehouse;
 
 use std::sync::{Arc, OnceLock};

@@ -71,6 +71,10 @@ pub struct QueryMetrics {
     pub spilled_bytes: u64,
     /// Device memory that the query held at its height, in bytes; `None` when no part of it ran there.
     pub peak_device_bytes: Option<u64>,
+    /// Parts of the query beside which the CPU's plan ran, since columns were to be loaded or kernels compiled.
+    pub races: u64,
+    /// Those of them that the CPU's plan answered.
+    pub cpu_answers: u64,
     /// What was done for want of device memory.
     pub ladder: MemoryLadder,
     /// One line for each part of the plan that stayed on the CPU although a device is in use.

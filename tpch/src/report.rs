@@ -82,6 +82,10 @@ pub struct QueryReport {
     /// Bytes of results that lay in host memory in the last hot run, because device memory did not hold them; null when no
     /// part of the query ran on a device.
     pub bytes_spilled: Option<u64>,
+    /// Parts of the query beside which the CPU's plan ran in some run, since columns were to be loaded or kernels compiled.
+    pub races: u64,
+    /// Those of them that the CPU's plan answered.
+    pub cpu_answers: u64,
     /// What was done for want of device memory, in all runs together.
     pub ladder: MemoryLadder,
     /// How evenly the work of pipelines was spread in the last run; null unless that was counted.
@@ -133,6 +137,8 @@ impl QueryReport {
         self.bytes_spilled = metrics.bytes.map(|_| metrics.spilled_bytes);
         self.peak_device_bytes = self.peak_device_bytes.max(metrics.peak_device_bytes);
         self.ladder = self.ladder.plus(metrics.ladder);
+        self.races += metrics.races;
+        self.cpu_answers += metrics.cpu_answers;
     }
 
     pub(crate) fn set_medians(&mut self) {

@@ -16,6 +16,9 @@ pub(super) fn line(device: &str, metrics: &QueryMetrics) -> String {
     let Some(bytes) = metrics.bytes else {
         let why = match metrics.fallbacks.first() {
             Some(reason) => format!("Answered on the CPU, since {reason}"),
+            None if metrics.cpu_answers > 0 => {
+                format!("Answered on the CPU, which was ahead of {device}")
+            }
             None => "Answered on the CPU".to_string(),
         };
         return format!("{why}: {}.", parts.join(", "));
@@ -41,6 +44,9 @@ pub(super) fn line(device: &str, metrics: &QueryMetrics) -> String {
         }
     }
     let by = match metrics.fallbacks.as_slice() {
+        [] if metrics.cpu_answers > 0 => {
+            format!("Answered on {device} and on the CPU, which was ahead with a part")
+        }
         [] => format!("Answered on {device}"),
         [reason] => format!("Answered on {device} and the CPU ({reason})"),
         [reason, rest @ ..] => format!(
@@ -91,7 +97,17 @@ mod tests {
             text.contains("load 12.0 ms") && text.contains("and the CPU (SortExec"),
             "{text}"
         );
+        let fallbacks = std::mem::take(&mut metrics.fallbacks);
+        metrics.cpu_answers = 1;
+        let text = line("H200", &metrics);
+        assert!(text.contains("ahead with a part"), "{text}");
         metrics.bytes = None;
+        let text = line("H200", &metrics);
+        assert!(
+            text.starts_with("Answered on the CPU, which was ahead of H200: "),
+            "{text}"
+        );
+        metrics.fallbacks = fallbacks;
         let text = line("H200", &metrics);
         assert!(
             text.starts_with("Answered on the CPU, since SortExec"),

@@ -258,6 +258,10 @@ fn damaged_bytes_are_an_error() {
 struct Factors;
 
 fn multiplied(factor: u8) -> ScalarUDF {
+    multiplied_as(factor, Volatility::Immutable)
+}
+
+fn multiplied_as(factor: u8, volatility: Volatility) -> ScalarUDF {
     let multiply = move |arguments: &[ColumnarValue]| {
         let arrays = ColumnarValue::values_to_arrays(arguments)?;
         let factor = Int64Array::new_scalar(i64::from(factor));
@@ -269,7 +273,7 @@ fn multiplied(factor: u8) -> ScalarUDF {
         &format!("times_{factor}"),
         types,
         DataType::Int64,
-        Volatility::Immutable,
+        volatility,
         Arc::new(multiply),
     )
 }
@@ -340,7 +344,8 @@ fn inputs_of_fragments_travel_with_them() {
     run(async || {
         let (gpu, cpu) = (device(DeviceChoice::Emulator), device(DeviceChoice::Cpu));
         let home = filled(&gpu);
-        home.register_udf(multiplied(3));
+        // Volatile, so that nobody evaluates it once per distinct value.
+        home.register_udf(multiplied_as(3, Volatility::Volatile));
         home.sql("SET warpline.reentry = 'on'").await.expect("set");
         let sql = "SELECT a.k, count(*) AS n FROM (SELECT times_3(k) AS k FROM t) a JOIN t b ON a.k = b.k GROUP BY a.k \
                    ORDER BY a.k";

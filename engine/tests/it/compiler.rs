@@ -1,6 +1,7 @@
 //! The program as a compiler of kernels for another process.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,11 +45,22 @@ fn a_helper_ends_with_its_pipe() {
 #[test]
 fn a_helper_does_not_outlive_who_started_it() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    // The thread that started it is gone, the pipe is open.
-    let mut left = thread::spawn(|| helper(std::process::id())).join().unwrap();
+    let started = || {
+        let mut helper = helper(std::process::id());
+        // A source before the library is named: the helper answers when it is set up to end with this thread.
+        let request = b"WLC1\x02\x02\0\0\0".iter().chain(&[0; 16]);
+        let request: Vec<u8> = request.copied().collect();
+        helper.stdin.as_mut().unwrap().write_all(&request).unwrap();
+        let mut answer = [0; 4];
+        let output = helper.stdout.as_mut().unwrap();
+        output.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"WLC1");
+        helper
+    };
+    let mut left = thread::spawn(started).join().unwrap();
+    // The thread is gone, the pipe is open.
     let input = left.stdin.take().unwrap();
-    let status = left.wait().unwrap();
-    assert!(status.signal() == Some(9) || status.success(), "{status}");
+    assert_eq!(left.wait().unwrap().signal(), Some(9));
     drop(input);
     // It is asked for by a process that is not its parent.
     let mut foreign = helper(1);

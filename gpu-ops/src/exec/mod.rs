@@ -55,8 +55,8 @@ mod sort;
 mod tests;
 
 pub use node::{
-    DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS, StepReport,
-    TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition, in_partitions_of, indented,
-    is_computable, over_inputs,
+    ColdStart, DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS,
+    SecondPlan, StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition,
+    in_partitions_of, indented, is_computable, over_inputs,
 };
 pub use output::{DeviceRows, DeviceValues};

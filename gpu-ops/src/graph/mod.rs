@@ -21,7 +21,7 @@ mod window;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
-pub use policy::{IndexChoice, IndexKind, IndexProfile, Policy};
+pub use policy::{FirstRun, IndexChoice, IndexKind, IndexProfile, Policy};
 pub use tree::TreeOptions;
 pub use window::{Distance, Edge, FrameBound, Window, WindowColumn};
 

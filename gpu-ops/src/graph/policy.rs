@@ -64,6 +64,17 @@ impl fmt::Display for IndexKind {
     }
 }
 
+/// What a first run of a fragment takes, about, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct FirstRun {
+    /// Making its columns resident.
+    pub load: f64,
+    /// Compiling its kernels.
+    pub compile: f64,
+    /// The same on the CPU, from files or batches to rows.
+    pub cpu: f64,
+}
+
 /// The planner's side of a fragment: what it reads, and, once that is resident, what is done with it.
 pub trait Policy: PlacementPolicy {
     /// The tables and columns to make resident. The answer can change: after [`Self::graph`] failed
@@ -100,6 +111,11 @@ pub trait Policy: PlacementPolicy {
 
     /// Choose the data structure of a build side.
     fn place_index(&self, profile: &IndexProfile, device: &DeviceInfo) -> IndexChoice;
+
+    /// What a first run takes, by what is known before it; `None` where that is nothing.
+    fn first_run(&self, _tables: &TableCache) -> Option<FirstRun> {
+        None
+    }
 
     /// The fragment as operators, for EXPLAIN before the tables are resident.
     fn describe(&self) -> String;

@@ -8,6 +8,7 @@ use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
+use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -156,6 +157,8 @@ pub(crate) struct InputRows {
     pub(crate) properties: Arc<PlanProperties>,
     /// Rows of all partitions.
     pub(crate) rows: usize,
+    /// Those in memory count as the session's.
+    pub(crate) reservation: MemoryReservation,
 }
 
 impl TableSource {
@@ -219,7 +222,14 @@ impl fmt::Debug for InputRowsExec {
 
 impl DisplayAs for InputRowsExec {
     fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "InputRowsExec: rows={}", self.rows.rows)
+        let InputRows {
+            rows, reservation, ..
+        } = self.rows.as_ref();
+        write!(
+            f,
+            "InputRowsExec: rows={rows}, bytes={}",
+            reservation.size()
+        )
     }
 }
 

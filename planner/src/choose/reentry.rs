@@ -8,7 +8,7 @@ use warpline_gpu::machine::Machine;
 
 use super::Price;
 use super::rowwise::{
-    DECODE_NS, FILTER_NS, Prices, QUERIES, RETURN_NS, Traffic, bytes_of, operators,
+    DECODE_NS, FILTER_NS, Prices, QUERIES, RETURN_NS, Traffic, bytes_of, operators, share_of_limit,
 };
 use crate::rel::{Join, RelKind, RelRef};
 use crate::stats::Estimator;
@@ -56,7 +56,7 @@ pub(crate) fn prices(
         rows: 0.0,
         machine,
     };
-    above.visit(rel);
+    above.visit(rel, 1.0);
     let sum = |of: &dyn Fn(&Traffic) -> f64| tables.iter().map(of).sum::<f64>();
     let enter = sum(&|t| match t.input {
         true => {
@@ -108,13 +108,23 @@ struct Above<'a> {
 }
 
 impl Above<'_> {
-    /// Is there an input in `rel`? If so, it is counted.
-    fn visit(&mut self, rel: &RelRef) -> bool {
+    /// Is there an input in `rel`? If so, it is counted; the CPU stops when it has the `share` of the rows that is wanted.
+    fn visit(&mut self, rel: &RelRef, share: f64) -> bool {
         if let RelKind::Scan { table, .. } = &rel.kind {
             return table.source.input().is_some();
         }
         let inputs = rel.inputs();
-        let is_above: Vec<bool> = inputs.iter().map(|input| self.visit(input)).collect();
+        let blocks = match &rel.kind {
+            RelKind::Aggregate { .. } | RelKind::Window { .. } => true,
+            RelKind::Sort { keys, .. } => !keys.is_empty(),
+            _ => false,
+        };
+        let below = match blocks {
+            true => 1.0,
+            false => share * share_of_limit(rel, self.estimator),
+        };
+        let is_above = inputs.iter().map(|input| self.visit(input, below));
+        let is_above: Vec<bool> = is_above.collect();
         if !is_above.contains(&true) {
             return false;
         }
@@ -125,7 +135,7 @@ impl Above<'_> {
                 self.returned_ms += back(input, rows, self.machine);
             }
         }
-        self.cpu_ns += self.work(rel);
+        self.cpu_ns += self.work(rel) * share;
         true
     }
 

@@ -147,7 +147,7 @@ pub(crate) fn bytes_of(data_type: &arrow::datatypes::DataType) -> f64 {
 }
 
 /// The share of its input that a limit without an order reads.
-fn share_of_limit(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
+pub(super) fn share_of_limit(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
     match &rel.kind {
         RelKind::Sort {
             input,
@@ -169,6 +169,11 @@ fn share_read(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
         _ => 1.0,
     };
     below * share_of_limit(rel, estimator)
+}
+
+/// Nanoseconds of one core for the computed columns of all rows.
+pub(super) fn computing_all(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
+    computing(rel, estimator, 1.0)
 }
 
 /// Nanoseconds of one core for the computed columns, where `share` of the rows remain.

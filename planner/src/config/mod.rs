@@ -18,7 +18,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use warpline_gpu::GpuError;
 use warpline_gpu::algorithm::{Materialization, PipelineShape};
-use warpline_gpu::exec::TimeLimit;
+use warpline_gpu::exec::{ColdStart, TimeLimit};
 use warpline_gpu::graph::TreeOptions;
 use warpline_gpu::memory::SpillDirectory;
 
@@ -74,6 +74,11 @@ declare::settings! {
     /// decoded, if the files' metadata determines how the columns are encoded.
     overlap_load: bool as Flag = true, query;
 
+    /// What a query does while its columns are loaded and its kernels compiled: auto (the CPU runs its plan beside the
+    /// device where that is expected to take long against it, and the first to finish answers), race (it does so
+    /// wherever anything is to be loaded or compiled) or wait. Never under warpline.require_gpu.
+    cold: ColdStart as OneOf = ColdStart::default(), query;
+
     /// Whether indexes over whole tables stay on the device for later queries and are joined with: auto (where that
     /// is cheaper), on (wherever a table is joined by its columns) or off.
     index_joins: IndexJoins as OneOf = IndexJoins::Auto, query;
@@ -93,6 +98,11 @@ declare::settings! {
     /// gathered, sorted along, keys replaced by numbers), pgb_ur or pgb_tr (partitioned). Where a query makes the
     /// algorithm impossible, auto applies and EXPLAIN says why.
     group_by: GroupSetting as OneOf = GroupSetting::Auto, query;
+
+    /// When true, what kernels do not compute is evaluated once for every combination of the values of its columns, if
+    /// these are few, and looked up on the device; where they turn out to be too many, the query is cut into smaller
+    /// parts around it.
+    value_tables: bool as Flag = true, query;
 
     /// The shape of pipelines in which rows have many matches in an index: auto (by price), tile (the matches are
     /// counted, then a second pipeline goes over the pairs) or tree (warps follow the matches and share the work).

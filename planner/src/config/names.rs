@@ -8,6 +8,7 @@ use warpline_gpu::GpuError;
 use warpline_gpu::algorithm::{
     Balance, GroupAlgorithm, JoinAlgorithm, Materialization, PipelineShape,
 };
+use warpline_gpu::exec::ColdStart;
 use warpline_gpu::names::by_name;
 use warpline_gpu::runtime::DeviceChoice;
 
@@ -78,6 +79,12 @@ impl Named for GroupSetting {
 impl Named for LoadBalance {
     fn all() -> Vec<Self> {
         auto_or(Balance::ALL)
+    }
+}
+
+impl Named for ColdStart {
+    fn all() -> Vec<Self> {
+        Self::ALL.to_vec()
     }
 }
 

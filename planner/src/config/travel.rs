@@ -54,6 +54,7 @@ mod tests {
             ("index_joins", "off"),
             ("reentry", "on"),
             ("overlap_load", "false"),
+            ("cold", "wait"),
             ("metrics", "true"),
             ("group_slots", "64"),
             ("blocks", "3"),

@@ -37,6 +37,8 @@ struct Position {
     depth: usize,
     /// Its rows go to the device, as they are.
     enters: bool,
+    /// A fragment is above.
+    below_fragment: bool,
 }
 
 /// A line of the report and its position.
@@ -68,10 +70,12 @@ fn collect(node: &Classification, at: Position, whole: Option<Cause<'_>>, found:
         _ => false,
     };
     let Position { depth, .. } = at;
+    let below_fragment = at.below_fragment || matches!(node.kind, Kind::Fragment(..));
     for child in &node.children {
         let below = Position {
             depth: depth + 1,
             enters,
+            below_fragment,
         };
         collect(child, below, whole, found);
     }
@@ -106,6 +110,10 @@ fn collect(node: &Classification, at: Position, whole: Option<Cause<'_>>, found:
             };
             let reason = Reason::ranked(Rank::Consequence, text);
             return add(&reason, false);
+        }
+        // Work on constants is the CPU's by itself, but not for the device.
+        Kind::Heavy(Some(reason)) if at.below_fragment && !from_table && !from_device => {
+            reason.clone()
         }
         Kind::Tail(reason) | Kind::Heavy(reason) if from_table || from_device => match reason {
             Some(reason) if reason.rank() == Rank::Consequence => follows(reason.as_str(), whole),

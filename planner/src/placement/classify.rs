@@ -66,11 +66,11 @@ pub(super) struct Classification {
 impl Classification {
     /// Classify `plan` from the root down; of what is below a fragment, only its inputs are visited.
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Self {
-        Self::below(plan, at, false)
+        Self::below(plan, at, None)
     }
 
-    /// `dear`: for the only operator above, whose inputs are the same, a fragment over inputs costs more than it saves.
-    fn below(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>, dear: bool) -> Self {
+    /// `dear`: the inputs over which a fragment with more operators than are here costs more than it saves.
+    fn below(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>, dear: Option<&Inputs>) -> Self {
         let (kind, dear) = kind_of(plan, at, dear);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_, inputs), _) => inputs.plans().collect(),
@@ -81,8 +81,10 @@ impl Classification {
             },
             _ => plan.children(),
         };
-        let dear = dear && below.len() == 1;
-        let children = below.into_iter().map(|child| Self::below(child, at, dear));
+        let children = below.into_iter().map(|child| {
+            let same = dear.as_ref().filter(|inputs| inputs.are_below(child));
+            Self::below(child, at, same)
+        });
         let children: Vec<_> = children.collect();
         let (table_rows, device_rows) = match &kind {
             Kind::Fragment(..) => (false, true),
@@ -111,6 +113,11 @@ impl Classification {
         }
     }
 
+    /// True when any part of the plan runs on the device.
+    pub(super) fn has_fragments(&self) -> bool {
+        matches!(self.kind, Kind::Fragment(..)) || self.children.iter().any(Self::has_fragments)
+    }
+
     /// True when any part of the plan reads a table.
     pub(super) fn reads_tables(&self) -> bool {
         self.table_rows || self.device_rows || self.children.iter().any(Self::reads_tables)
@@ -125,33 +132,34 @@ fn is_final(aggregate: &AggregateExec) -> bool {
     )
 }
 
-/// What `plan` is, and whether a fragment over inputs was too dear for it; it is not priced again where `dear` says so.
-fn kind_of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>, dear: bool) -> (Kind, bool) {
+/// What `plan` is, and over which inputs a fragment was too dear for it; it is not priced again where `dear` tells them.
+fn kind_of(
+    plan: &Arc<dyn ExecutionPlan>,
+    at: &Surroundings<'_>,
+    dear: Option<&Inputs>,
+) -> (Kind, Option<Inputs>) {
     if is_constant(plan.as_ref()) {
-        return (Kind::Constant, false);
+        return (Kind::Constant, None);
     }
     if plan.is::<PlacementReportExec>() {
-        return (Kind::Plumbing, false);
+        return (Kind::Plumbing, None);
     }
     let reason = match placed(plan, at) {
-        Ok(fragment) => return (Kind::Fragment(Arc::new(fragment), Inputs::default()), false),
+        Ok(fragment) => return (Kind::Fragment(Arc::new(fragment), Inputs::default()), None),
         Err(reason) => reason,
     };
-    let mut too_dear = false;
-    if reason.is_none() {
-        too_dear = dear;
-        match dear {
-            true => {}
-            false => match reentered(plan, at) {
-                Attempt::Reentered(fragment, inputs) => {
-                    return (Kind::Fragment(Arc::new(fragment), inputs), false);
-                }
-                Attempt::Dear => too_dear = true,
-                Attempt::Impossible => {}
-            },
-        }
-    }
-    (on_the_cpu(plan, reason), too_dear)
+    let dear = match (&reason, dear) {
+        (Some(_), _) => None,
+        (None, Some(dear)) => Some(dear.clone()),
+        (None, None) => match reentered(plan, at) {
+            Attempt::Reentered(fragment, inputs) => {
+                return (Kind::Fragment(fragment, inputs), None);
+            }
+            Attempt::Dear(inputs) => Some(inputs),
+            Attempt::Impossible => None,
+        },
+    };
+    (on_the_cpu(plan, reason), dear)
 }
 
 /// What an operator is that stays on the CPU, for its own reason if there is one.

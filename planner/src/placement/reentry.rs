@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
+use datafusion::physical_plan::projection::ProjectionExec;
 
 use super::classify::Surroundings;
 use super::replace::is_partitioned_by_source;
@@ -25,16 +27,16 @@ const GUESS: f64 = 10.0;
 /// What became of a plan of which the device does not run all.
 pub(super) enum Attempt {
     /// A fragment above the rest.
-    Reentered(FragmentPlanner, Inputs),
-    /// It would cost more than to let the CPU go on.
-    Dear,
+    Reentered(Arc<FragmentPlanner>, Inputs),
+    /// Over these inputs it would cost more than to let the CPU go on.
+    Dear(Inputs),
     /// There is no such fragment.
     Impossible,
 }
 
 /// The fragment that computes `plan` above what the CPU has to compute of it.
 pub(super) fn reentered(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Attempt {
-    if at.config.reentry == Reentry::Off || at.config.require_gpu {
+    if at.config.reentry == Reentry::Off {
         return Attempt::Impossible;
     }
     let Some((fragment, inputs)) = cut(plan, at) else {
@@ -43,16 +45,17 @@ pub(super) fn reentered(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) ->
     if fragment.real_tables() == 0 && !inputs.plans().any(reads_tables) {
         return Attempt::Impossible;
     }
-    if at.config.reentry == Reentry::On {
-        return Attempt::Reentered(fragment, inputs);
+    if at.config.reentry == Reentry::On || at.config.require_gpu {
+        return Attempt::Reentered(Arc::new(fragment), inputs);
     }
     match pays(&fragment, &inputs, at) {
-        true => Attempt::Reentered(fragment.priced_for(at.cores), inputs),
-        false => Attempt::Dear,
+        true => Attempt::Reentered(Arc::new(fragment.priced_for(at.cores)), inputs),
+        false => Attempt::Dear(inputs),
     }
 }
 
-/// The inputs below `plan`, and the fragment over them.
+/// The inputs below `plan`, and the fragment over them. Where a GPU is required, these are constants, which are read and not
+/// computed: nothing of the query is left to the CPU.
 fn cut(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Option<(FragmentPlanner, Inputs)> {
     let mut inputs = Inputs::default();
     loop {
@@ -61,8 +64,11 @@ fn cut(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Option<(Fragment
             Err(refusal) => refusal,
         };
         let path = path_to(plan, &refusal.at)?;
-        let at = above(&path, &inputs)?;
-        inputs.add(Arc::clone(at));
+        let place = above(&path, &inputs)?;
+        if at.config.require_gpu && !are_constants(place) {
+            return None;
+        }
+        inputs.add(Arc::clone(place));
         if inputs.len() > MOST_INPUTS {
             return None;
         }
@@ -94,11 +100,11 @@ fn above<'p>(
         !inputs.contains(node) && stands_alone(node) && !is_partitioned_by_source(node)
     };
     let mut place = candidates.iter().rposition(|node| suits(node))?;
-    // What only leaves rows out is done before they move.
+    // What only leaves rows or columns out is done before they move.
     while let Some(next) = (0..place)
         .rev()
         .find(|at| exchange(candidates[*at]).is_none())
-        && drops_rows(candidates[next])
+        && drops_something(candidates[next])
         && suits(candidates[next])
     {
         place = next;
@@ -106,8 +112,19 @@ fn above<'p>(
     Some(candidates[place])
 }
 
-fn drops_rows(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    plan.is::<FilterExec>() || plan.is::<LocalLimitExec>() || plan.is::<GlobalLimitExec>()
+/// Rows, or columns and nothing else.
+fn drops_something(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let columns = plan
+        .downcast_ref::<ProjectionExec>()
+        .is_some_and(|projection| {
+            let exprs = projection.expr();
+            let before = projection.input().schema().fields().len();
+            exprs.len() < before && exprs.iter().all(|p| p.expr.is::<Column>())
+        });
+    columns
+        || plan.is::<FilterExec>()
+        || plan.is::<LocalLimitExec>()
+        || plan.is::<GlobalLimitExec>()
 }
 
 fn reads_tables(plan: &Arc<dyn ExecutionPlan>) -> bool {
@@ -115,6 +132,18 @@ fn reads_tables(plan: &Arc<dyn ExecutionPlan>) -> bool {
     match children.is_empty() {
         true => !is_constant(plan.as_ref()),
         false => children.into_iter().any(reads_tables),
+    }
+}
+
+/// Rows of `VALUES`, at most computed one by one.
+fn are_constants(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let children = plan.children();
+    match children.is_empty() {
+        true => is_constant(plan.as_ref()),
+        false => {
+            let by_row = plan.is::<ProjectionExec>() || plan.is::<FilterExec>();
+            (by_row || exchange(plan).is_some()) && children.into_iter().all(are_constants)
+        }
     }
 }
 

@@ -11,21 +11,28 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec, in_partitions_of, is_computable};
+use warpline_gpu::exec::{
+    FragmentOptions, GpuFragmentExec, SecondPlan, in_partitions_of, is_computable,
+};
 use warpline_gpu::runtime::Runtime;
 
 use super::MAX_TAIL_ROWS;
 use super::classify::{Classification, Kind};
 use crate::config::WarplineConfig;
 
+/// Makes the plan of a fragment in smaller parts, should the fragment as it is turn out to be no work for a device.
+pub(super) type Second<'a> = &'a dyn Fn(&Arc<dyn ExecutionPlan>) -> Result<Option<SecondPlan>>;
+
 /// The plan of `classification` with a node for each fragment.
 pub(super) fn replace(
     classification: Classification,
     runtime: &Arc<Runtime>,
     config: &WarplineConfig,
+    second: Second<'_>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     Replacement {
         runtime,
+        second,
         options: options_of(config)?,
     }
     .node(classification, &mut Vec::new(), false)
@@ -40,6 +47,7 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
         require_gpu: config.require_gpu,
         profile: config.metrics,
         overlap_load: config.overlap_load,
+        cold: config.cold,
         blocks: config.blocks as u64,
         settings: config.of_query().into(),
         spill: config.spill()?,
@@ -49,6 +57,8 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
 
 struct Replacement<'a> {
     runtime: &'a Arc<Runtime>,
+    /// The plan of a fragment in smaller parts.
+    second: Second<'a>,
     /// Options of a fragment without operators above it.
     options: FragmentOptions,
 }
@@ -69,9 +79,15 @@ impl Replacement<'_> {
             ..
         } = node;
         if let Kind::Fragment(fragment, inputs) = kind {
+            // Inputs are read once.
+            let second = match fragment.combines() && inputs.plans().next().is_none() {
+                true => (self.second)(&plan)?,
+                false => None,
+            };
             let options = FragmentOptions {
                 max_tail_rows: (!tail.is_empty()).then_some(MAX_TAIL_ROWS),
                 tail: (!tail.is_empty()).then(|| tail.join(", ")),
+                second,
                 ..self.options.clone()
             };
             let runtime = Arc::clone(self.runtime);

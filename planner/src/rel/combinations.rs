@@ -9,11 +9,11 @@ use super::{RelKind, RelRef};
 use crate::reason::{Reason, refuse};
 use crate::translate::{is_string, short_type};
 
-/// Refuses a relation with a lookup by combination that has no hope of few combinations.
+/// Refuses a relation with a lookup by combination that has no hope of few combinations, or, unless `allowed`, with any.
 ///
 /// # Errors
 /// The reason for the first of them.
-pub fn check(rel: &RelRef) -> Result<(), Reason> {
+pub fn check(rel: &RelRef, allowed: bool) -> Result<(), Reason> {
     let mut outcome = Ok(());
     rel.for_each(&mut |rel| {
         let inputs = rel.inputs();
@@ -32,13 +32,14 @@ pub fn check(rel: &RelRef) -> Result<(), Reason> {
         }
         for expr in expressions {
             if outcome.is_ok() {
-                outcome = few(expr, &inputs);
+                outcome = few(expr, &inputs, allowed);
             }
         }
         if let RelKind::Join(join) = &rel.kind {
             for (left, right) in &join.on {
                 if outcome.is_ok() {
-                    outcome = few(left, &[&join.left]).and_then(|()| few(right, &[&join.right]));
+                    outcome = few(left, &[&join.left], allowed)
+                        .and_then(|()| few(right, &[&join.right], allowed));
                 }
             }
         }
@@ -47,12 +48,15 @@ pub fn check(rel: &RelRef) -> Result<(), Reason> {
 }
 
 /// Can the lookups in `expr`, over the columns of `inputs` one after the other, have few combinations?
-fn few(expr: &Expr, inputs: &[&RelRef]) -> Result<(), Reason> {
+fn few(expr: &Expr, inputs: &[&RelRef], allowed: bool) -> Result<(), Reason> {
     if let Node::PerCombination {
         inputs: values,
         function,
     } = &expr.node
     {
+        if !allowed {
+            return refuse(format!("{function} runs on the CPU"));
+        }
         for value in values {
             let any = matches!(value.node, Node::DatePart { .. })
                 || is_string(&value.data_type)
@@ -64,7 +68,9 @@ fn few(expr: &Expr, inputs: &[&RelRef]) -> Result<(), Reason> {
             }
         }
     }
-    children(expr).into_iter().try_for_each(|e| few(e, inputs))
+    children(expr)
+        .into_iter()
+        .try_for_each(|e| few(e, inputs, allowed))
 }
 
 /// Are the values of column `index` of `inputs` those of a table?

@@ -280,9 +280,9 @@ async fn refusals_name_the_operator_in_the_way() {
         ),
         ("SELECT random() FROM nation", "", "volatile"),
         (
-            "SELECT n_nationkey, factorial(n_nationkey) FROM nation",
+            "SELECT n_nationkey, repeat('x', n_nationkey) FROM nation",
             "",
-            "factorial",
+            "repeat",
         ),
     ] {
         let plan = crate::tests::plan(&session().await, sql).await;

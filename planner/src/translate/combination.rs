@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::functions::datetime::date_part::DatePartFunc;
-use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, DynamicFilterPhysicalExpr};
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpline_gpu::expr::{Expr, Node};
@@ -27,7 +27,9 @@ pub(super) fn per_combination(
     scope: &mut Scope<'_>,
 ) -> Result<Option<Expr>, Reason> {
     let data_type = expr.data_type(scope.schema)?;
-    if !is_result(&data_type) || !scope.may_combine() {
+    let sums = expr.downcast_ref::<BinaryExpr>();
+    let sums = sums.is_some_and(|e| data_type.is_numeric() && e.op().is_numerical_operators());
+    if sums || !is_result(&data_type) || !scope.may_combine() {
         return Ok(None);
     }
     let mut inputs: Vec<(Arc<dyn PhysicalExpr>, Expr)> = Vec::new();

@@ -127,8 +127,8 @@ fn casts_that_kernels_do() {
     }
     for sql in [
         "CAST(f AS DECIMAL(10, -2))",
-        "CAST(b AS VARCHAR)",
-        "CAST(flag AS DOUBLE)",
+        "CAST(f AS VARCHAR)",
+        "CAST(at AS VARCHAR)",
     ] {
         assert!(
             reason(sql).contains("runs on the CPU"),
@@ -160,8 +160,18 @@ fn calendar_fields() {
         assert_eq!(expr.data_type, DataType::Int32);
     }
     assert_eq!(text("extract(year FROM day)"), "date_part(year, day)");
-    assert!(reason("date_part('epoch', at)").contains("epoch"));
-    assert!(reason("date_part('isodow', at)").contains("isodow"));
+    for (name, data_type) in [
+        ("isodow", DataType::Int32),
+        ("isoyear", DataType::Int32),
+        ("msecs", DataType::Int32),
+        ("microsecond", DataType::Int32),
+        ("nanosecond", DataType::Int64),
+        ("epoch", DataType::Float64),
+    ] {
+        let (expr, _) = translated(&format!("date_part('{name}', at)")).unwrap();
+        assert!(matches!(expr.node, Node::DatePart { .. }), "{expr:?}");
+        assert_eq!(expr.data_type, data_type);
+    }
 }
 
 #[test]
@@ -231,16 +241,18 @@ fn only_the_string_part_of_a_mixed_expression_is_looked_up() {
 fn refusals_say_why() {
     for (sql, why) in [
         (
-            "s || u = 'ab'",
+            "s || CAST(f AS VARCHAR) = 'ab'",
             "runs on the CPU outside string expressions",
         ),
         ("random() < f", "is volatile"),
-        ("isnan(f)", "the function isnan runs on the CPU"),
-        ("f % 2.0", "the remainder of floats"),
-        ("day + interval '1' month", "Interval"),
-        ("b << 2", "the operator << runs on the CPU"),
+        ("isnan(random())", "is volatile"),
         (
-            "concat(s, u) = 'ab'",
+            "at + arrow_cast(b, 'Interval(YearMonth)') > at",
+            "not constant",
+        ),
+        ("chr(CAST(f AS BIGINT)) = 'a'", "runs on the CPU"),
+        (
+            "concat(s, f) = 'ab'",
             "over more than one column runs on the CPU",
         ),
         ("at AT TIME ZONE 'UTC' > at", ""),
@@ -296,4 +308,45 @@ fn faults_are_known() {
         let (expr, _) = translated(sql).unwrap_or_else(|reason| panic!("{sql}: {reason}"));
         assert_eq!(may_fault(&expr), faults, "{sql}");
     }
+}
+
+#[test]
+fn what_kernels_lack_is_looked_up_by_its_few_values() {
+    for (sql, inputs) in [
+        ("s || u", 2),
+        ("concat(s, '-', u, a)", 3),
+        ("CAST(b AS VARCHAR)", 1),
+        ("to_char(day, '%Y')", 1),
+        ("date_part('year', at) || s", 2),
+        ("upper(s) || lower(s) || u", 2),
+        ("CASE WHEN f > 1 THEN s ELSE u END || '.'", 1),
+    ] {
+        let (expr, _) = translated(sql).unwrap_or_else(|reason| panic!("{sql}: {reason}"));
+        let Node::PerCombination { inputs: found, .. } = expr.node else {
+            panic!("{sql}: {expr:?}");
+        };
+        assert_eq!(found.len(), inputs, "{sql}: {found:?}");
+    }
+    // Strings of any length are not made for combinations that no row may have.
+    assert!(reason("repeat(s, b)").contains("runs on the CPU"));
+    assert!(reason("s || f").contains("runs on the CPU"));
+}
+
+#[test]
+fn moves_in_time() {
+    assert_eq!(
+        text("day + interval '1' month"),
+        "+1 months, +0 ticks (day)"
+    );
+    assert_eq!(text("day - 7"), "-7 ticks (day)");
+    assert_eq!(
+        text("at - interval '1 day 1 nanosecond'"),
+        "-86400000001 ticks (at)"
+    );
+    assert_eq!(
+        text("date_trunc('minute', at)"),
+        "bin of 60000000 ticks from 0 (at)"
+    );
+    assert_eq!(text("date_trunc('month', at)"), "start of the month(at)");
+    assert_eq!(text("day - date '2000-01-01'"), "(day - 2000-01-01)");
 }

@@ -61,9 +61,7 @@ impl fmt::Display for Way {
             Self::Copies => {
                 let count = most().min(MOST_COPIES);
                 write!(f, "{}", counted(count, "copy of NVRTC", "copies of NVRTC"))?;
-                f.write_str(
-                    " in this process, since no program was found that can be started for it",
-                )
+                f.write_str(" in this process")
             }
             Self::Thread => f.write_str("one thread of this process"),
         }
@@ -220,7 +218,7 @@ impl Compilers {
         let (current, order) = (&self.current, Ordering::Relaxed);
         if current.compare_exchange(at, at + 1, order, order).is_ok() {
             let next = self.ways.get(at + 1).map_or(&Way::Thread, |(way, _)| way);
-            log::info!("kernels are compiled by {next}: {why}");
+            log::warn!("kernels are compiled by {next}, which takes longer: {why}");
         }
     }
 }

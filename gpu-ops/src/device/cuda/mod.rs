@@ -7,7 +7,7 @@ mod staging;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Once, Weak};
 use std::time::Instant;
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
@@ -44,6 +44,14 @@ pub struct CudaDevice {
 /// # Errors
 /// [`GpuError::DeviceUnavailable`] when there is no driver or no GPU.
 pub fn count() -> Result<usize> {
+    // Beside the driver, which takes longer; who needs it finds it loaded or waits for it.
+    static COMPILER: Once = Once::new();
+    COMPILER.call_once(|| {
+        let thread = std::thread::Builder::new().name("warpline nvrtc".into());
+        if let Err(error) = thread.spawn(nvrtc::version) {
+            log::debug!("NVRTC is loaded when it is needed: {error}");
+        }
+    });
     driver::ensure_loaded("cuda")?;
     let mut count = 0;
     // SAFETY: the driver is initialised; `count` is written.

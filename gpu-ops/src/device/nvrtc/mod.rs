@@ -15,15 +15,15 @@ use crate::error::{GpuError, Result};
 /// Environment variable with the path of the NVRTC library file.
 pub const NVRTC_VARIABLE: &str = "WARPLINE_NVRTC";
 
-/// Environment variable with further compiler options, separated by spaces; cubins are cached apart for each.
+/// Environment variable with further compiler options, separated by spaces; cubins are cached apart for each. With
+/// `--generate-line-info`, which profilers and sanitizers need to name lines, binaries are two to three times as large.
 pub const NVRTC_OPTIONS_VARIABLE: &str = "WARPLINE_NVRTC_OPTIONS";
 
 /// Compiler options besides the architecture. No contraction to fused multiply-adds: a product that overflows must
 /// overflow, as it does on the CPU.
-const OPTIONS: [&str; 5] = [
+const OPTIONS: [&str; 4] = [
     "--std=c++17",
     "--device-int128",
-    "--generate-line-info",
     "--fmad=false",
     // Lambdas over numbers of levels have no place for an annotation.
     "--device-as-default-execution-space",

@@ -4,12 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use arrow::array::RecordBatch;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -23,18 +22,17 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::boxes::{Entry, boxed, plain, priced};
+use crate::exec::node::device_side::DeviceSide;
+use crate::exec::node::exchange::in_one_partition;
 use crate::exec::node::inputs::ready;
 use crate::exec::node::lines::indented;
-use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport};
+use crate::exec::node::race;
+use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport, SecondPlan};
 use crate::exec::node::shared::Shared;
 use crate::exec::output::device_rows::DeviceRows;
-use crate::exec::output::host::{Delivered, Host};
+use crate::exec::output::host::Host;
 use crate::graph::Policy;
-use crate::memory::BatchFile;
 use crate::runtime::Runtime;
-
-/// Most rows of one RecordBatch that leaves a fragment.
-const BATCH_ROWS: usize = 8192;
 
 /// What EXPLAIN says while nothing is known of the columns.
 const NOT_CHOSEN: &str = "(algorithms are chosen when the columns are on the device: EXPLAIN ANALYZE runs the query and shows them)";
@@ -54,7 +52,7 @@ pub struct GpuFragmentExec {
 
 /// What belongs to one use of the plan.
 #[derive(Debug, Default)]
-struct RunState {
+pub(super) struct RunState {
     report: Mutex<FragmentReport>,
     counters: Counters,
     /// The inputs have run: their operators may keep state of that.
@@ -62,7 +60,7 @@ struct RunState {
 }
 
 impl RunState {
-    fn publish(&self, report: &FragmentReport) {
+    pub(super) fn publish(&self, report: &FragmentReport) {
         self.counters.publish(report);
         *self.report.lock() = report.clone();
     }
@@ -178,9 +176,10 @@ impl DisplayAs for GpuFragmentExec {
         // Before columns are resident there are only lines of the plan, which are in order.
         let chosen = lines.iter().any(|line| is_pipeline(line));
         // Only a plan that has run has one.
-        let (fallback, portions) = {
+        let (fallback, race, portions) = {
             let report = self.run.report.lock();
-            (report.fallback.clone(), report.portions.clone())
+            let (fallback, race) = (report.fallback.clone(), report.race.clone());
+            (fallback, race, report.portions.clone())
         };
         for (step, portions) in portions {
             if let Some(line) = lines.get_mut(step).filter(|line| is_pipeline(line)) {
@@ -189,6 +188,7 @@ impl DisplayAs for GpuFragmentExec {
             }
         }
         lines.extend(fallback.map(|reason| format!("on the CPU: {reason}")));
+        lines.extend(race.map(|race| format!("first run: {race}")));
         if matches!(format, DisplayFormatType::TreeRender) {
             // Entries come by their key: this one is the first.
             writeln!(f, "00 device={}", plain(device))?;
@@ -294,111 +294,41 @@ impl ExecutionPlan for GpuFragmentExec {
     }
 }
 
-/// Run on the device; where that is impossible and allowed, let the CPU plan answer.
+/// Run on the device, beside the CPU's plan where that may be first; where the device cannot and the CPU may, that answers.
 async fn answer(
     shared: Arc<Shared>,
     state: Arc<RunState>,
     inputs: Vec<Arc<dyn ExecutionPlan>>,
     context: Arc<TaskContext>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
-    let schema = Arc::clone(&shared.schema);
-    let to_host = {
-        let schema = Arc::clone(&schema);
-        move |frame: &Frame<'_>, host: &Host| host.delivered(frame, &schema)
-    };
-    let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
-    let collected = match fragment.gather(&inputs, &context).await {
-        Ok(collected) => collected,
-        // What an input says is the query's answer; where it cannot be kept, nothing can be repeated.
-        Err(error) => return Err(error.into()),
-    };
-    let outcome = match collected.left_to_cpu.clone() {
-        Some(reason) => Err(GpuError::LeftToCpu(reason)),
-        None => fragment.run(to_host).await,
-    };
-    let answered_by_cpu = match &outcome {
-        // The CPU would read the same data: its errors are the user's answer. And nobody waits for a stopped query.
-        Ok(_) | Err(GpuError::DataFusion(_) | GpuError::Stopped) => false,
-        Err(_) => !shared.options.require_gpu,
-    };
-    let chosen = matches!(outcome, Err(GpuError::LeftToCpu(_)));
-    if answered_by_cpu && !chosen {
-        fragment.ladder.leave();
+    if shared.in_parts.load(Ordering::Relaxed)
+        && let Some(second) = &shared.options.second
+    {
+        return in_parts(&shared, second, &state, context);
     }
-    let failed = FragmentReport {
-        ladder: fragment.ladder.counts(&fragment.query),
-        peak_bytes: fragment.query.peak(),
+    if inputs.is_empty() && race::pays(&shared) {
+        return race::answer(shared, state, context).await;
+    }
+    let side = DeviceSide::run(Arc::clone(&shared), inputs, Arc::clone(&context)).await?;
+    if let Some(second) = side.smaller_parts(&shared) {
+        return in_parts(&shared, second, &state, context);
+    }
+    side.answer(&shared, &state, context)
+}
+
+/// Let the plan in smaller parts answer.
+pub(super) fn in_parts(
+    shared: &Shared,
+    second: &SecondPlan,
+    state: &RunState,
+    context: Arc<TaskContext>,
+) -> DataFusionResult<SendableRecordBatchStream> {
+    state.publish(&FragmentReport {
+        fallback: second.fallback.clone(),
         ..FragmentReport::default()
-    };
-    match fragment.finish(outcome) {
-        Ok((delivered, mut report)) => {
-            let options = &shared.options;
-            let over = |limit: &usize| delivered.rows() > *limit;
-            if let Some(limit) = options.max_tail_rows.filter(over) {
-                let tail = options.tail.as_deref().unwrap_or("the operators above");
-                let reason = format!(
-                    "{tail} ran on the CPU over {} rows that left the device (limit {limit})",
-                    delivered.rows()
-                );
-                if options.require_gpu {
-                    return Err(required(&reason));
-                }
-                report.fallback = Some(reason);
-            }
-            state.publish(&report);
-            Ok(match delivered {
-                Delivered::Batch(batch) => {
-                    let slices = futures::stream::iter(slices(&batch));
-                    Box::pin(RecordBatchStreamAdapter::new(schema, slices))
-                }
-                Delivered::File(file) => {
-                    Box::pin(RecordBatchStreamAdapter::new(schema, from_file(file)))
-                }
-            })
-        }
-        Err(error) => {
-            if answered_by_cpu && !chosen {
-                log::warn!("the CPU answers instead of the device: {error}");
-            }
-            state.publish(&FragmentReport {
-                fallback: answered_by_cpu.then(|| error.to_string()),
-                ..failed
-            });
-            if !answered_by_cpu {
-                return Err(match error {
-                    GpuError::DataFusion(_) | GpuError::Stopped => error.into(),
-                    other => required(&other.to_string()),
-                });
-            }
-            let stream = shared.original_ready(&collected)?.execute(0, context)?;
-            Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
-        }
-    }
-}
-
-/// A batch in pieces of moderate size.
-fn slices(batch: &RecordBatch) -> Vec<DataFusionResult<RecordBatch>> {
-    let rows = batch.num_rows();
-    let slice = |at: usize| Ok(batch.slice(at, BATCH_ROWS.min(rows - at)));
-    (0..rows).step_by(BATCH_ROWS).map(slice).collect()
-}
-
-/// The rows of a file, of which one batch at a time lies in memory; the file goes with the stream.
-fn from_file(
-    file: Arc<BatchFile>,
-) -> impl futures::Stream<Item = DataFusionResult<RecordBatch>> + Send {
-    let next = |(file, number): (Arc<BatchFile>, usize)| async move {
-        let read = tokio::task::spawn_blocking(move || (file.batch(number), file)).await;
-        let (batch, file) = read.map_err(|error| DataFusionError::External(error.into()))?;
-        let pieces = batch?.map(|batch| futures::stream::iter(slices(&batch)));
-        Ok::<_, DataFusionError>(pieces.map(|pieces| (pieces, (file, number + 1))))
-    };
-    futures::stream::try_unfold((file, 0), next).try_flatten()
-}
-
-fn required(reason: &str) -> DataFusionError {
-    DataFusionError::Execution(format!(
-        "warpline.require_gpu is set, but the query cannot run on the device: {reason}; \
-         SET warpline.require_gpu = false to let the CPU answer"
-    ))
+    });
+    let plan = in_one_partition(reset_plan_states(Arc::clone(&second.plan))?);
+    let stream = plan.execute(0, context)?;
+    let schema = Arc::clone(&shared.schema);
+    Ok(Box::pin(RecordBatchStreamAdapter::new(schema, stream)))
 }

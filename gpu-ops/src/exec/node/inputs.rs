@@ -216,7 +216,6 @@ impl Store {
     ) -> Result<Collected> {
         let state = self.state.into_inner();
         let mut collected = Collected {
-            reservations: state.reservations,
             left_to_cpu: state.full.then(|| {
                 format!(
                     "the inputs that the CPU computes take more than {} bytes of host memory; raise warpline.host_memory, or \
@@ -226,7 +225,8 @@ impl Store {
             }),
             ..Collected::default()
         };
-        for ((plan, drained), writer) in inputs.iter().zip(partitions).zip(state.writers) {
+        let kept = state.writers.into_iter().zip(state.reservations);
+        for ((plan, drained), (writer, reservation)) in inputs.iter().zip(partitions).zip(kept) {
             let file = writer.file.map(BatchWriter::finish).transpose()?;
             let file = file.map(Arc::new);
             let (mut rows, mut batches, mut rest) = (0, Vec::new(), Vec::new());
@@ -250,6 +250,7 @@ impl Store {
                 partitions: batches,
                 properties: Arc::clone(plan.properties()),
                 rows,
+                reservation,
             }));
             collected.rest.get_mut().push(rest);
         }
@@ -281,7 +282,7 @@ pub(in crate::exec) fn ready(
 
 impl Collected {
     /// The CPU plan of a fragment over the rows of its inputs. What was not read of them goes into it, so that it can be made once.
-    pub(in crate::exec) fn into_plan(
+    pub(in crate::exec) fn plan(
         &self,
         original: Arc<dyn ExecutionPlan>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {

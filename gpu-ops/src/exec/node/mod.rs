@@ -1,17 +1,19 @@
 //! The node of the physical plan that stands for a fragment: runs, retries, reports.
 //!
 //! `attempts` loads the columns and runs a fragment until there is memory for it (`ladder`, `room`); `overlap` begins while the largest
-//! table is still being read; `inputs` are the CPU plans below a fragment; `replan` is what a run found out that the next plan must
-//! know.
+//! table is still being read; `race` lets the CPU's plan run beside a first run; `inputs` are the CPU plans below a fragment;
+//! `replan` is what a run found out that the next plan must know.
 
 pub(super) mod attempts;
 pub(super) mod boxes;
+pub(super) mod device_side;
 pub(super) mod exchange;
 pub(super) mod fragment;
 pub(super) mod inputs;
 pub(super) mod ladder;
 pub(super) mod lines;
 pub(super) mod overlap;
+pub(super) mod race;
 pub(super) mod report;
 pub(super) mod room;
 pub(super) mod shared;
@@ -23,6 +25,7 @@ pub use fragment::GpuFragmentExec;
 pub use inputs::over_inputs;
 pub use lines::indented;
 pub use report::{
-    DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, StepReport, TreeMetrics,
+    ColdStart, DERIVED, FragmentOptions, FragmentReport, STEP_COUNTERS, SecondPlan, StepReport,
+    TreeMetrics,
 };
 pub use time_limit::{TimeLimit, TimeLimitExec};

@@ -4,11 +4,40 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::physical_plan::ExecutionPlan;
+
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
 use crate::counters::{Counter, counters};
 use crate::memory::{LadderCounts, SpillDirectory};
+
+/// What a fragment does while its columns are loaded and its kernels compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ColdStart {
+    /// The CPU's plan runs beside it where estimates say that it may be first.
+    #[default]
+    Auto,
+    /// It runs beside it wherever something is to be loaded or compiled.
+    Race,
+    /// The device is waited for.
+    Wait,
+}
+
+impl ColdStart {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Race, Self::Wait];
+}
+
+impl fmt::Display for ColdStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Race => "race",
+            Self::Wait => "wait",
+        })
+    }
+}
 
 /// How a fragment behaves when it meets a limit.
 #[derive(Debug, Clone, Default)]
@@ -24,12 +53,25 @@ pub struct FragmentOptions {
     pub profile: bool,
     /// Blocks of a kernel a multiprocessor at most; 0: as many as it holds.
     pub blocks: u64,
+    /// What it does while its columns are loaded and its kernels compiled.
+    pub cold: ColdStart,
     /// Names and values of the settings that it was planned with, for other sessions that it is sent to.
     pub settings: Arc<[(String, String)]>,
     /// Kernels begin while the table that they go over is still read from files.
     pub overlap_load: bool,
     /// Takes the rows of joins for which host memory has no room.
     pub spill: Option<Arc<SpillDirectory>>,
+    /// The plan in smaller parts, for what turns out to be no work for a device once its columns are known.
+    pub second: Option<SecondPlan>,
+}
+
+/// Another plan for what a fragment computes.
+#[derive(Debug, Clone)]
+pub struct SecondPlan {
+    /// The plan; parts of it are fragments.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What of it runs on the CPU, if that counts as a fallback.
+    pub fallback: Option<String>,
 }
 
 counters! {
@@ -64,6 +106,10 @@ counters! {
         early_strides: u64 = "early_strides", "launches", sum;
         /// Whether sizes were read between the steps, as in a first run over the resident columns.
         sizes_read: bool = "sizes_read", "0 or 1", sum;
+        /// First runs beside which the CPU's plan ran.
+        races: u64 = "races", "runs", sum, json "races";
+        /// Those of them that the CPU's plan answered.
+        cpu_answers: u64 = "cpu_answers", "runs", sum, json "cpu_answers";
         /// Peak device memory of a run: the columns that it read and all that it made.
         peak_bytes: usize = "peak_device_bytes", "bytes", max, json "peak_device_bytes";
     }
@@ -72,6 +118,8 @@ counters! {
         pub ladder: LadderCounts,
         /// Why the CPU answered, wholly or in part.
         pub fallback: Option<String>,
+        /// Who was first, where the CPU's plan ran beside the device.
+        pub race: Option<String>,
         /// The chosen algorithms, each with its reason.
         pub choices: Vec<String>,
         /// What came in portions, by step: which portions, and how many.

@@ -40,8 +40,12 @@ pub(in crate::exec) struct Shared {
     found: Mutex<Found>,
     /// How much device memory its columns may take.
     pub(in crate::exec) room: RoomLevel,
+    /// The device refused it once its columns were known: its second plan answers.
+    pub(in crate::exec) in_parts: AtomicBool,
     /// The CPU plan has run: its operators may keep state of that.
     original_ran: AtomicBool,
+    /// A run beside the CPU's plan failed.
+    raced_in_vain: AtomicBool,
 }
 
 impl Shared {
@@ -60,7 +64,9 @@ impl Shared {
             prepared: Mutex::default(),
             found: Mutex::default(),
             room: RoomLevel::default(),
+            in_parts: AtomicBool::new(false),
             original_ran: AtomicBool::new(false),
+            raced_in_vain: AtomicBool::new(false),
         }
     }
 
@@ -78,6 +84,18 @@ impl Shared {
         self.room.take_over(&earlier.room);
     }
 
+    /// Is there anything to load or to compile, as far as is known, and did no run beside the CPU's plan fail?
+    pub(in crate::exec) fn may_race(&self) -> bool {
+        let prepared = self.prepared.lock().clone();
+        let hot = prepared.is_some_and(|prepared| prepared.is_complete());
+        !hot && !self.raced_in_vain.load(Ordering::Relaxed)
+    }
+
+    /// A run beside the CPU's plan failed.
+    pub(in crate::exec) fn race_was_in_vain(&self) {
+        self.raced_in_vain.store(true, Ordering::Relaxed);
+    }
+
     /// The CPU plan, ready to run over the rows of its inputs, with one partition.
     pub(in crate::exec) fn original_ready(
         &self,
@@ -90,7 +108,7 @@ impl Shared {
         if ran || !collected.rows.is_empty() {
             original = reset_plan_states(original)?;
         }
-        Ok(in_one_partition(collected.into_plan(original)?))
+        Ok(in_one_partition(collected.plan(original)?))
     }
 
     /// Prepare if need be, and run, over tables of which one may be still coming; plan again when a build turns out not to be unique.

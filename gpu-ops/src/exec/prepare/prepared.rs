@@ -268,6 +268,12 @@ impl Prepared {
         columns.filter_map(Weak::upgrade).collect()
     }
 
+    /// Are all columns still there that it was made for?
+    pub(in crate::exec) fn is_complete(&self) -> bool {
+        let mut columns = self.tables.iter().flat_map(|table| &table.columns);
+        columns.all(|column| column.strong_count() > 0)
+    }
+
     /// Was it made for exactly these columns?
     pub(in crate::exec) fn fits(&self, tables: &[Arc<LoadedTable>]) -> bool {
         self.tables.len() == tables.len()

@@ -59,6 +59,11 @@ impl Inputs {
         self.0.iter().map(|input| &input.plan)
     }
 
+    /// Are all of them in `plan`?
+    pub fn are_below(&self, plan: &Arc<dyn ExecutionPlan>) -> bool {
+        self.plans().all(|input| is_below(plan, input))
+    }
+
     /// Are the rows of all of them estimated, rather than guessed?
     pub fn are_estimated(&self) -> bool {
         self.0.iter().all(|input| input.rows.estimated)

@@ -90,6 +90,8 @@ pub(crate) const FORMS: &[Form] = &[
         "CASE {} WHEN {} THEN {} ELSE {} END",
         &[Any, Constant, Same, Same],
     ),
+    // The value itself, which only the CPU computes: what is above goes back to the device.
+    generic(1, "make_array({})[1]", &[Same]),
     exact(8, Int, "({} + {})", &[Same, Same]),
     exact(6, Int, "({} - {})", &[Same, Same]),
     exact(5, Int, "({} * {})", &[Same, Same]),

@@ -60,9 +60,15 @@ const STAYS: [(&str, &str); 11] = [
         "SELECT k, s, array_length(array_agg(v)) AS x FROM t GROUP BY ROLLUP (k, s)",
         "array_agg",
     ),
-    ("SELECT sum(factorial(k)) AS x FROM t", "factorial"),
-    ("SELECT max(s || r) AS x FROM t", "run"),
-    ("SELECT count(*) AS n FROM t WHERE gcd(k, v) > 1", "gcd"),
+    (
+        "SELECT max(to_hex(CAST(f AS BIGINT))) AS x FROM t",
+        "to_hex",
+    ),
+    ("SELECT max(s || f) AS x FROM t", "run"),
+    (
+        "SELECT count(*) AS n FROM t WHERE f * random() > 9",
+        "volatile",
+    ),
 ];
 
 #[test]

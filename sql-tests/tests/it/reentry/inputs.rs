@@ -18,9 +18,10 @@ fn functions_below_joins_and_groups() {
         &[
             "SELECT d.name, count(*) AS n, sum(x.w) AS s FROM (SELECT k, plus_one(v) AS w FROM facts) x \
              JOIN dims d ON x.k = d.k GROUP BY d.name ORDER BY d.name",
-            "SELECT plus_one(v) AS w, count(*) AS n FROM facts GROUP BY plus_one(v) ORDER BY n DESC, w LIMIT 7",
-            "SELECT f.id, d.name FROM facts f JOIN dims d ON plus_one(f.k) = d.k WHERE plus_one(f.v) > 100 ORDER BY f.id",
-            "SELECT count(*), min(w), max(w) FROM (SELECT plus_one(v) AS w FROM facts WHERE opaque(s) = 'ä')",
+            "SELECT w, count(*) AS n FROM (SELECT plus_one(v) AS w FROM facts) GROUP BY w ORDER BY n DESC, w LIMIT 7",
+            "SELECT f.id, d.name FROM (SELECT id, plus_one(k) AS k FROM facts WHERE plus_one(v) > 100) f \
+             JOIN dims d ON f.k = d.k ORDER BY f.id",
+            "SELECT count(*), min(w), max(w) FROM (SELECT plus_one(v) AS w FROM facts WHERE opaque(s, id) = 'ä')",
             // Both sides, and the device below one of them.
             "SELECT a.w, b.n FROM (SELECT plus_one(k) AS w FROM dims) a \
              LEFT JOIN (SELECT plus_one(k) AS k, count(*) AS n FROM facts GROUP BY 1) b ON a.w = b.k ORDER BY 1, 2",
@@ -30,12 +31,31 @@ fn functions_below_joins_and_groups() {
              ORDER BY id",
             // One input that is read twice.
             "WITH x AS (SELECT plus_one(k) AS k, v FROM facts) \
-             SELECT a.k, count(*) AS n FROM x a JOIN dims b ON a.k = b.k WHERE a.v > (SELECT avg(v) FROM facts) \
+             SELECT a.k, count(*) AS n, count(c.k) AS m FROM x a JOIN dims b ON a.k = b.k LEFT JOIN x c ON c.k = a.v \
              GROUP BY a.k ORDER BY 1",
             "SELECT k FROM dims WHERE k IN (SELECT plus_one(k) FROM facts) ORDER BY k",
             "SELECT k FROM dims WHERE k NOT IN (SELECT plus_one(k) FROM facts WHERE k IS NOT NULL) ORDER BY k",
             "SELECT k FROM (SELECT plus_one(k) AS k FROM facts EXCEPT SELECT k FROM dims) ORDER BY k",
         ],
+    );
+}
+
+#[test]
+fn subqueries_beside_functions() {
+    let fixture = fixture();
+    // The subquery's value is known to the operators around it alone.
+    for sql in [
+        "SELECT a.k, count(*) AS n FROM (SELECT plus_one(k) AS k FROM facts WHERE v > (SELECT avg(v) FROM facts)) a \
+         JOIN dims b ON a.k = b.k GROUP BY a.k ORDER BY 1",
+        "SELECT a.k, count(*) AS n FROM (SELECT plus_one(k) AS k, v FROM facts) a JOIN dims b ON a.k = b.k \
+         WHERE a.v > (SELECT avg(plus_one(v)) FROM facts) GROUP BY a.k ORDER BY 1",
+    ] {
+        fixture.check(sql);
+    }
+    check_continued(
+        &fixture,
+        "SELECT b.k, count(*) AS n FROM (SELECT plus_one(k) AS k FROM facts) a JOIN dims b ON a.k = b.k \
+         WHERE b.part > (SELECT min(v) + 501 FROM facts) GROUP BY b.k ORDER BY 1",
     );
 }
 
@@ -78,7 +98,7 @@ fn rows_of_every_number() {
             &[
                 &format!(
                     "SELECT d.part, count(*) AS n, sum(x.w) AS s, min(x.t) AS t FROM \
-                     (SELECT k, plus_one(v) AS w, opaque(s) AS t FROM facts WHERE plus_one(id) <= {rows} + 1) x \
+                     (SELECT k, plus_one(v) AS w, opaque(s, id) AS t FROM facts WHERE plus_one(id) <= {rows} + 1) x \
                      JOIN dims d ON x.k = d.k GROUP BY d.part ORDER BY 1"
                 ),
                 &format!(
@@ -90,8 +110,8 @@ fn rows_of_every_number() {
     check_all(
         &fixture,
         &[
-            "SELECT x.s, count(*) AS n FROM (SELECT plus_one(k) AS k, opaque(s) AS s FROM none) x GROUP BY x.s",
-            "SELECT d.k, x.s FROM dims d LEFT JOIN (SELECT plus_one(k) AS k, opaque(s) AS s FROM none) x ON d.k = x.k \
+            "SELECT x.s, count(*) AS n FROM (SELECT plus_one(k) AS k, opaque(s, k) AS s FROM none) x GROUP BY x.s",
+            "SELECT d.k, x.s FROM dims d LEFT JOIN (SELECT plus_one(k) AS k, opaque(s, k) AS s FROM none) x ON d.k = x.k \
              ORDER BY d.k",
         ],
     );
@@ -134,8 +154,9 @@ fn values_of_every_kind() {
             "Time64(Nanosecond)" => "arrow_cast(id % 50, 'Time64(Nanosecond)')",
             _ => "id % 50",
         };
-        let column =
-            format!("opaque(CASE WHEN id % 9 = 4 THEN NULL ELSE arrow_cast({base}, '{kind}') END)");
+        let column = format!(
+            "opaque(CASE WHEN id % 9 = 4 THEN NULL ELSE arrow_cast({base}, '{kind}') END, v)"
+        );
         for sql in [
             format!(
                 "SELECT c, count(*) AS n, count(c) AS m FROM (SELECT {column} AS c FROM facts) GROUP BY c ORDER BY c"
@@ -216,7 +237,7 @@ fn plans_run_with_other_data_and_parameters() {
     done.expect("inserted");
     check_continued(&fixture, sql);
     run(
-        "PREPARE p(BIGINT) AS SELECT d.part, count(*) AS n FROM (SELECT plus_one(k) AS k FROM facts WHERE opaque(v) > $1) x \
+        "PREPARE p(BIGINT) AS SELECT d.part, count(*) AS n FROM (SELECT plus_one(k) AS k FROM facts WHERE opaque(v, id) > $1) x \
          JOIN dims d ON x.k = d.k GROUP BY d.part ORDER BY 1",
     );
     for value in [-600, 0, 100, 9999] {

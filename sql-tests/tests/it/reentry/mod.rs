@@ -62,7 +62,7 @@ fn is_above(plan: &str) -> bool {
     let lines: Vec<&str> = plan.lines().collect();
     let node = |line: &str| line.rfind("Exec: ").or_else(|| line.rfind("Exec "));
     let depth = |line: &str| {
-        let text = line.trim_start_matches(|c: char| c == '|' || c == ' ');
+        let text = line.trim_start_matches(['|', ' ']);
         line.len() - text.len()
     };
     lines.iter().enumerate().any(|(at, line)| {

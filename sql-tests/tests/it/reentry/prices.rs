@@ -8,7 +8,7 @@ fn small_inputs_and_tables_stay() {
     let fixture = with(&[("warpline.min_rows", "0")]);
     for sql in [
         "SELECT d.name, count(*) AS n FROM (SELECT plus_one(k) AS k FROM facts) x JOIN dims d ON x.k = d.k GROUP BY d.name",
-        "SELECT plus_one(v) AS w, count(*) AS n FROM facts GROUP BY plus_one(v)",
+        "SELECT w, count(*) AS n FROM (SELECT plus_one(v) AS w FROM facts) GROUP BY w",
     ] {
         let plan = fixture.explain(sql);
         assert!(!is_above(&plan), "{plan}");
@@ -76,5 +76,38 @@ fn where_a_gpu_is_required_nothing_goes_back() {
     assert!(
         words.contains("plus_one") && words.contains("thedevicegoesonaboveit"),
         "{plan}"
+    );
+}
+
+#[test]
+fn constants_are_no_work_of_the_cpu() {
+    let settings: Vec<_> = ON
+        .iter()
+        .copied()
+        .chain([("warpline.require_gpu", "true")])
+        .collect();
+    let fixture = with(&settings);
+    for sql in [
+        "SELECT t.name, count(*) AS n FROM (VALUES (1, 'a'), (2, 'b')) AS t(k, name) JOIN facts f ON f.k = t.k + 1 \
+         GROUP BY t.name ORDER BY 1",
+        "SELECT k FROM facts WHERE v > 490 UNION ALL SELECT * FROM (VALUES (7), (NULL)) ORDER BY 1",
+    ] {
+        let run = fixture.check(sql);
+        assert!(run.metrics.kernels > 0 && run.metrics.fallbacks.is_empty());
+    }
+    let recursive = "WITH RECURSIVE up(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up WHERE n < 9) \
+                     SELECT up.n, count(*) AS c FROM up JOIN facts f ON f.k = up.n GROUP BY up.n ORDER BY 1";
+    let error = fixture
+        .run(recursive)
+        .expect_err("refused")
+        .strip_backtrace();
+    assert!(error.contains("require_gpu"), "{error}");
+    fixture.set("warpline.require_gpu", "false");
+    let run = fixture.check(recursive);
+    let told = |reason: &String| reason.contains("RecursiveQueryExec");
+    assert!(
+        run.metrics.fallbacks.iter().any(told),
+        "{:?}",
+        run.metrics.fallbacks
     );
 }

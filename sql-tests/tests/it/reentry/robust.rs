@@ -76,8 +76,8 @@ fn rows_beyond_memory_go_to_files_or_to_the_cpu() {
         .collect();
     let queries = [
         "SELECT d.name, count(*) AS n, sum(x.w) AS s, min(t) AS t FROM \
-         (SELECT k, plus_one(v) AS w, opaque(s) AS t FROM facts) x JOIN dims d ON x.k = d.k GROUP BY d.name ORDER BY d.name",
-        "SELECT plus_one(v) AS w, count(*) AS n FROM facts GROUP BY plus_one(v) ORDER BY w",
+         (SELECT k, plus_one(v) AS w, opaque(s, id) AS t FROM facts) x JOIN dims d ON x.k = d.k GROUP BY d.name ORDER BY d.name",
+        "SELECT w, count(*) AS n FROM (SELECT plus_one(v) AS w FROM facts) GROUP BY w ORDER BY w",
         "SELECT a.w, count(*) AS n FROM (SELECT plus_one(id) AS w FROM facts) a \
          JOIN (SELECT plus_one(v) AS w FROM facts) b ON a.w = b.w GROUP BY a.w ORDER BY 1",
     ];
@@ -147,4 +147,64 @@ fn queries_that_are_dropped_end_their_inputs() {
         &fixture,
         "SELECT count(DISTINCT w) FROM (SELECT plus_one(id) AS w FROM facts)",
     );
+}
+
+#[test]
+fn the_cpu_finds_the_partitions_and_orders_that_it_was_planned_with() {
+    let partitioned = [
+        ("datafusion.execution.target_partitions", "3"),
+        (
+            "datafusion.optimizer.hash_join_single_partition_threshold",
+            "0",
+        ),
+        (
+            "datafusion.optimizer.hash_join_single_partition_threshold_rows",
+            "0",
+        ),
+    ];
+    for hash in ["true", "false"] {
+        let settings: Vec<_> = ON
+            .iter()
+            .copied()
+            .chain(partitioned)
+            .chain([("datafusion.optimizer.prefer_hash_join", hash)])
+            .collect();
+        let fixture = with(&settings);
+        fixture.set("warpline.plan_cache", "false");
+        // The groups below the functions come from fragments, in one partition.
+        let grouped = "SELECT a.k, a.n, b.m FROM \
+                       (SELECT plus_one(k) AS k, n FROM (SELECT k, count(*) AS n FROM facts GROUP BY k)) a JOIN \
+                       (SELECT plus_one(k) AS k, m FROM (SELECT k, sum(v) AS m FROM facts GROUP BY k)) b ON a.k = b.k \
+                       ORDER BY 1";
+        let plain = "SELECT a.w, count(*) AS n FROM (SELECT plus_one(id) AS w FROM facts) a \
+                     LEFT JOIN (SELECT plus_one(v) AS w FROM facts) b ON a.w = b.w GROUP BY a.w ORDER BY 1";
+        for sql in [grouped, plain] {
+            check_continued(&fixture, sql);
+            let mut fallbacks = 0;
+            for nth in [1, 3, 5, 8, 12] {
+                fixture.set("warpline.inject_failures", &format!("launch:{nth}:1000000"));
+                fallbacks += fixture.check(sql).metrics.ladder.cpu_fallbacks;
+            }
+            fixture.set("warpline.inject_failures", "");
+            assert!(fallbacks > 1, "{fallbacks}: {sql}");
+        }
+    }
+}
+
+#[test]
+fn rows_are_written_where_they_are_wanted() {
+    let fixture = fixture();
+    let context = fixture.session().context();
+    let sql = "SELECT d.part, count(*) AS n FROM (SELECT plus_one(k) AS k FROM facts) x JOIN dims d ON x.k = d.k GROUP BY d.part";
+    let statements = [
+        format!("CREATE TABLE made AS {sql}"),
+        format!("INSERT INTO made {sql}"),
+    ];
+    for statement in &statements {
+        let done = fixture.block_on(async { context.sql(statement).await?.collect().await });
+        done.unwrap_or_else(|error| panic!("{error}\n{statement}"));
+    }
+    let twice = format!("SELECT part, n FROM made EXCEPT SELECT part, n FROM ({sql})");
+    assert_eq!(fixture.check(&twice).rows(), 0);
+    assert_eq!(fixture.check("SELECT * FROM made").rows(), 10);
 }

@@ -8,6 +8,7 @@ mod held;
 mod leaks;
 mod lost;
 mod memory;
+mod race;
 mod row_groups;
 mod sessions;
 
