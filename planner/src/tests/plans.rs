@@ -274,11 +274,6 @@ async fn refusals_name_the_operator_in_the_way() {
             "array_agg is not a device aggregate",
         ),
         (
-            "SELECT count(*) FROM nation JOIN region ON n_regionkey::decimal(60, 2) = r_regionkey::decimal(60, 2)",
-            "HashJoinExec",
-            "a join of Decimal256",
-        ),
-        (
             "SELECT n_regionkey, n_name, string_agg(n_name, '-') FROM nation GROUP BY n_regionkey, n_name",
             "AggregateExec",
             "string_agg is not a device aggregate",

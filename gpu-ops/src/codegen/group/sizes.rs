@@ -81,7 +81,7 @@ pub(in crate::codegen) fn front_slots(
 ) -> u64 {
     let in_slot = layout.hashed() && layout.key_bytes > 0;
     let global = layout.placement == GroupPlacement::GlobalDense || in_slot;
-    if !global || !layout.distinct_words.is_empty() || layout.slots >= u32::MAX.into() {
+    if !global || layout.slots >= u32::MAX.into() {
         return 0;
     }
     // As many as four blocks, two or one of a multiprocessor have room for.

@@ -69,6 +69,8 @@ fn of_distinct_values() {
         "sum(DISTINCT x)",
         "avg(DISTINCT f)",
         "count(DISTINCT s)",
+        "approx_distinct(s)",
+        "approx_distinct(z)",
     ];
     check_all(&fixture(), each(&calls));
 }
@@ -155,5 +157,23 @@ fn of_many_sizes() {
             ));
         }
     }
+    check_all(&fixture, queries);
+}
+
+/// Estimates of DataFusion's are near what the device computes.
+#[test]
+fn approximate_values() {
+    let fixture = fixture().table_from(
+        "a",
+        "SELECT value % 3 AS k, value * 7919 % 10007 AS v FROM generate_series(1, 10000)",
+    );
+    let queries = [
+        "abs(approx_median(v) - 5000) < 200",
+        "abs(approx_percentile_cont(v, 0.9) - 9000) < 200",
+        "abs(approx_percentile_cont(0.2) WITHIN GROUP (ORDER BY v DESC) - 8000) < 200",
+        "approx_distinct(v) BETWEEN 3000 AND 10400",
+    ]
+    .into_iter()
+    .flat_map(|near| ["", " GROUP BY k"].map(|keys| format!("SELECT {near} AS near FROM a{keys}")));
     check_all(&fixture, queries);
 }
