@@ -131,7 +131,8 @@ fn makes_any_length(expr: &Arc<dyn PhysicalExpr>) -> bool {
 fn is_of_others(expr: &Arc<dyn PhysicalExpr>) -> bool {
     static OWN: LazyLock<HashMap<String, Arc<ScalarUDF>>> = LazyLock::new(|| {
         let own = datafusion::functions::all_default_functions().into_iter();
-        own.map(|function| (function.name().to_string(), function)).collect()
+        own.map(|function| (function.name().to_string(), function))
+            .collect()
     });
     expr.downcast_ref::<ScalarFunctionExpr>()
         .is_some_and(|function| {
