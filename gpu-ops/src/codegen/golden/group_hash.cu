@@ -1,5 +1,5 @@
-// groups result 0: Scan(0), 256 threads, 1024 rows a tile, 0 bytes shared
-#define WL_BLOCK_THREADS 256
+// groups result 0: Scan(0), 512 threads, 2048 rows a tile, 65536 bytes shared
+#define WL_BLOCK_THREADS 512
 #define WL_ROWS 4
 #include "simt.cuh"
 #include "primitives.cuh"
@@ -27,14 +27,28 @@ struct Args {
 };
 static_assert(sizeof(Args) == 112, "host and device disagree on the arguments");
 
+struct Shared {
+  alignas(16) u8 states[49152];
+  alignas(16) u8 front[16384];
+};
+
 WL_KERNEL(pipeline, Args, args) {
+  WL_SHARED(Shared, shared);
   u32 fault = 0;
   u8* const states = args.r0state;
+  u64* const p0 = (u64*)(shared.states + 0);
+  u32* const p1 = (u32*)(shared.states + 16384);
+  u64* const p2 = (u64*)(shared.states + 24576);
+  u32* const p3 = (u32*)(shared.states + 40960);
+  u64* const front = (u64*)shared.front;
+  block_zero<2048>(front);
+  block_zero<6144>((u64*)shared.states);
+  __syncthreads();
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 1023) / 1024;
+  const u64 tiles = (rows + 2047) / 2048;
   u64 overflowed = 0;
-  for (u64 tile = args.first / 1024 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
+  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
     if (overflowed != 0) live = 0; overflowed = load_relaxed(&args.control[1]);
     u16 c0[WL_ROWS] = {};
@@ -75,6 +89,13 @@ WL_KERNEL(pipeline, Args, args) {
           if (full) store_relaxed(args.control + 1, (u64)1);
         }
         if (alive) {
+          const u32 hot = front_slot(front, 2048u, (u64)(((u64)v3) + 1));
+          if (hot != WL_NO_NUMBER) {
+          atomicAdd((p0 + hot), (u64)(v4));
+          if (v7) { store_once_block((p1 + hot), (u32)1u); }
+          if (v7) { raise_block((p2 + hot), (u64)key8); }
+          if (first0) { atomicAdd((p3 + hot), (u32)(1)); }
+          continue; }
           u8* const at = find_or_insert_slot<32, 24, u64>(states, args.slots0 - 1, (u64)(((u64)v3) + 1), 128);
           if (at == 0) { store_relaxed(&args.control[1], (u64)1); continue; }
           atomicAdd((u64*)(at + 0), (u64)(v4));
@@ -85,6 +106,16 @@ WL_KERNEL(pipeline, Args, args) {
       }
     }
     __syncwarp();
+  }
+  __syncthreads();
+  for (u32 g = threadIdx.x; g < 2048; g += 512) {
+    if (front[g] == 0) continue;
+          u8* const at = find_or_insert_slot<32, 24, u64>(states, args.slots0 - 1, (u64)((((u64)front[g] - 1)) + 1), 128);
+          if (at == 0) { store_relaxed(&args.control[1], (u64)1); continue; }
+    if (*((p0 + g)) != 0) { atomicAdd((u64*)(at + 0), (u64)(*((p0 + g)))); }
+    if (*((p1 + g)) != 0) { store_once((u32*)(at + 16), (u32)*((p1 + g))); }
+    if (*((p2 + g)) != 0) { raise((u64*)(at + 8), (u64)*((p2 + g))); }
+    if (*((p3 + g)) != 0) { atomicAdd((u32*)(at + 20), (u32)(*((p3 + g)))); }
   }
 }
 
