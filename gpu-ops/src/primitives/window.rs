@@ -165,7 +165,10 @@ pub unsafe fn frame_extremes(
     frames: Frames,
     rows: RowCount,
 ) -> Result<usize> {
-    let most = rows.most().max(1);
+    let most = rows.most();
+    if most == 0 {
+        return Ok(0);
+    }
     let mut sizes = vec![most];
     while let Some(last) = sizes.last().filter(|last| **last > 1) {
         sizes.push(last.div_ceil(EXTREME_CHILDREN));
