@@ -269,7 +269,6 @@ fn racing() -> FragmentOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "passes alone; beside the other tests of the shared device it sometimes never gets hot, for a reason not yet known"]
 async fn the_cpu_answers_while_the_device_gets_ready() {
     let race = Race::new(Then::Answers, Then::Answers, racing()).await;
     race.let_cpu();
@@ -277,10 +276,11 @@ async fn the_cpu_answers_while_the_device_gets_ready() {
     let report = race.report();
     assert_eq!((report.races, report.cpu_answers), (1, 1), "{report:?}");
     assert_eq!((report.kernels, report.fallback), (0, None));
+    // EXPLAIN asks the planner as well, where others have loaded the table: it must not be held up any more.
+    race.let_device();
     let shown = super::text(&race.node);
     assert!(shown.contains("first run: the CPU was first"), "{shown}");
     // What goes on finds its columns and kernels, and the next run has them.
-    race.let_device();
     for _ in 0..2000 {
         let next = Arc::clone(&race.node).reset_state().unwrap();
         let race = Race {

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-
 use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
 use parking_lot::Mutex;
 
