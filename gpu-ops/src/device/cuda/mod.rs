@@ -44,13 +44,17 @@ pub struct CudaDevice {
 /// # Errors
 /// [`GpuError::DeviceUnavailable`] when there is no driver or no GPU.
 pub fn count() -> Result<usize> {
-    // Beside the driver, which takes longer; who needs it finds it loaded or waits for it.
+    // Beside the driver, which takes longer. No thread is left in a library's initialisation when the process ends.
     static COMPILER: Once = Once::new();
     COMPILER.call_once(|| {
-        let thread = std::thread::Builder::new().name("warpline nvrtc".into());
-        if let Err(error) = thread.spawn(nvrtc::version) {
-            log::debug!("NVRTC is loaded when it is needed: {error}");
-        }
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("warpline nvrtc".into());
+            if let Err(error) = thread.spawn_scoped(scope, nvrtc::version) {
+                log::debug!("NVRTC is loaded when it is needed: {error}");
+            }
+            // What goes wrong is met again below.
+            let _ = driver::ensure_loaded("cuda");
+        });
     });
     driver::ensure_loaded("cuda")?;
     let mut count = 0;
