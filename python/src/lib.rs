@@ -1,0 +1,1 @@
+//! The Python package: sessions, results and tables over Arrow's C interfaces.
