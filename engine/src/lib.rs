@@ -41,6 +41,7 @@
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
 mod codec;
+mod create_table;
 mod device;
 mod environment;
 mod error;
