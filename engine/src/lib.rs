@@ -47,6 +47,7 @@ extern crate self as warpline;
 
 mod cli;
 mod codec;
+mod create_table;
 mod device;
 mod environment;
 mod error;

@@ -65,8 +65,8 @@ impl WarplineSession {
         Ok(query::run(&self.context, &self.plans, sql).await?)
     }
 
-    /// Plans one query, or finds the plan of an earlier one; plans `INSERT`, `UPDATE`, `DELETE`, `EXECUTE` and `COPY` to local
-    /// files as well. `None` for any other statement: run those with [`Self::context`].
+    /// Plans one query, or finds the plan of an earlier one; plans `INSERT`, `UPDATE`, `DELETE`, `EXECUTE`,
+    /// `CREATE TABLE … AS` and `COPY` to local files as well. `None` for any other statement: run those with [`Self::context`].
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

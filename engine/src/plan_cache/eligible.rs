@@ -40,6 +40,12 @@ pub(super) fn writes_rows(statement: &Statement) -> bool {
     }
 }
 
+/// Does the statement make a table of the rows of a query?
+pub(super) fn creates_table(statement: &Statement) -> bool {
+    matches!(statement, Statement::Statement(inner)
+        if matches!(&**inner, ast::Statement::CreateTable(create) if create.query.is_some()))
+}
+
 /// May the statement change tables, data or settings? Only those that cannot are told apart.
 pub(super) fn changes_something(statement: &Statement) -> bool {
     let harmless = |inner: &ast::Statement| {

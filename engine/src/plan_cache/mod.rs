@@ -33,7 +33,7 @@ use warpline_planner::WarplineConfig;
 
 use self::snapshot::Snapshot;
 use self::tables::Tables;
-use crate::device;
+use crate::{create_table, device};
 
 /// Most plans of one text that wait for their next run.
 const IDLE_PLANS: usize = 4;
@@ -142,10 +142,15 @@ async fn analyzed(context: &SessionContext, sql: &str) -> Result<Option<Planned>
 
 /// The plan of a query, or of a statement that writes what a query answers, to run once; `None` for any other statement.
 async fn unkept(context: &SessionContext, statement: Statement) -> Result<Option<Planned>> {
-    if !eligible::is_query(&statement) && !eligible::writes_rows(&statement) {
+    let creates = eligible::creates_table(&statement);
+    if !creates && !eligible::is_query(&statement) && !eligible::writes_rows(&statement) {
         return Ok(None);
     }
     let logical = context.state().statement_to_plan(statement).await?;
+    if creates {
+        let plan = create_table::plan(context, &logical).await?;
+        return Ok(plan.map(|plan| Planned::once(plan, context.task_ctx())));
+    }
     let frame = context.execute_logical_plan(logical).await?;
     let task = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;

@@ -87,3 +87,42 @@ async fn other_sessions_can_be_extended() {
         .await
         .expect("the settings are there");
 }
+
+#[tokio::test]
+async fn tables_made_of_queries_say_what_their_query_did() {
+    let session = WarplineSession::builder()
+        .device(DeviceChoice::Emulator)
+        .set("warpline.min_rows", "0")
+        .open()
+        .await
+        .expect("a session");
+    let run = |sql: &'static str| {
+        let session = &session;
+        async move { session.query(sql).await.expect(sql) }
+    };
+    run("CREATE TABLE t AS SELECT value AS a, value % 3 AS b FROM generate_series(1, 1000)").await;
+    let made = run("CREATE TABLE sums AS SELECT b, sum(a) AS s FROM t GROUP BY b").await;
+    assert!(made.metrics.kernels > 0);
+    assert_eq!((made.rows(), made.schema.fields().len()), (0, 0));
+    assert_eq!(run("SELECT * FROM sums").await.rows(), 3);
+    let made = run("CREATE OR REPLACE TABLE sums AS SELECT array_agg(a) FROM t").await;
+    assert!(!made.metrics.fallbacks.is_empty());
+    assert_eq!(run("SELECT * FROM sums").await.rows(), 1);
+    // An existing table stays as it is.
+    run("CREATE TABLE IF NOT EXISTS sums AS SELECT a FROM t").await;
+    assert_eq!(run("SELECT * FROM sums").await.rows(), 1);
+    for (sql, wanted) in [
+        ("CREATE TABLE sums AS SELECT a FROM t", "already exists"),
+        ("CREATE TABLE twice AS SELECT a, a FROM t", "a"),
+        (
+            "CREATE TABLE broken AS SELECT a / 0 FROM t",
+            "ivide by zero",
+        ),
+    ] {
+        let error = session.query(sql).await.expect_err(sql).to_string();
+        assert!(error.contains(wanted), "{sql}: {error}");
+    }
+    run("CREATE TABLE empty (a INT DEFAULT 7, b VARCHAR)").await;
+    assert_eq!(run("SELECT * FROM empty").await.rows(), 0);
+    assert!(session.query("SELECT * FROM broken").await.is_err());
+}
