@@ -212,7 +212,8 @@ struct ManagedTensor {
 /// `DLManagedTensorVersioned`.
 #[repr(C)]
 struct VersionedTensor {
-    version: (u32, u32),
+    /// Major and minor.
+    version: [u32; 2],
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut VersionedTensor)>,
     flags: u64,
@@ -333,7 +334,7 @@ fn versioned<'py>(
     }
     let (tensor, owner) = tensor(array, kind);
     let managed = Box::new(VersionedTensor {
-        version: (1, 0),
+        version: [1, 0],
         context: owner.cast(),
         deleter: Some(delete),
         flags: READ_ONLY,

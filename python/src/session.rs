@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use arrow::array::Array;
+use arrow::array::{Array, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
@@ -19,7 +20,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::{PyArray, PyDataType};
-use warpline::{ByteSize, Device, DeviceChoice, WarplineSession};
+use warpline::{ByteSize, Device, DeviceChoice, QueryMetrics, WarplineSession};
 
 use crate::error::{raised, raised_by_plan, refused};
 use crate::function::PythonFunction;
@@ -261,31 +262,8 @@ impl Session {
             });
             return query(progress.as_ref(), spec);
         }
-        let (schema, batches, metrics) = self.run(py, progress, |open| async move {
-            let Spec {
-                sql,
-                text,
-                variables,
-                ..
-            } = spec;
-            let work = async {
-                let session = &open.session;
-                let Text::Bound(values) = text else {
-                    let run = session.query(&sql).await?;
-                    return Ok((run.schema, run.batches, run.metrics));
-                };
-                let ran = async {
-                    let context = session.context();
-                    let plan = context.state().create_logical_plan(&sql).await?;
-                    let plan = plan.with_param_values(values)?;
-                    let frame = context.execute_logical_plan(plan).await?;
-                    let schema = Arc::clone(frame.schema().inner());
-                    Ok((schema, frame.collect().await?, Default::default()))
-                };
-                session.guard(&sql, ran).await
-            };
-            scope::with(variables, work).await
-        })?;
+        let (schema, batches, metrics) =
+            self.run(py, progress, |open| async move { executed(&open.session, spec).await })?;
         Ok(Query::done(schema, batches, metrics))
     }
 
@@ -529,6 +507,54 @@ impl Session {
     fn is_closed(&self) -> bool {
         self.link.open.lock().is_none()
     }
+}
+
+/// What a statement other than a query answers.
+type Answer = (SchemaRef, Vec<RecordBatch>, QueryMetrics);
+
+/// Runs a statement other than a query.
+///
+/// # Errors
+/// What it reports, and a change of a variable.
+async fn executed(session: &WarplineSession, spec: Spec) -> Result<Answer, warpline::Error> {
+    let Spec {
+        sql,
+        text,
+        variables,
+        ..
+    } = spec;
+    if variables.is_empty()
+        && let Text::Sql = text
+    {
+        let run = session.query(&sql).await?;
+        return Ok((run.schema, run.batches, run.metrics));
+    }
+    let ran = async {
+        let context = session.context();
+        let names = Arc::clone(&variables);
+        let state = context.state();
+        let plan = scope::with(variables, state.create_logical_plan(&sql)).await?;
+        let plan = match text {
+            Text::Bound(values) => plan.with_param_values(values)?,
+            _ => plan,
+        };
+        if let LogicalPlan::Dml(change) = &plan
+            && names.contains_key(change.table_name.table())
+        {
+            let name = change.table_name.table();
+            return Err(DataFusionError::Plan(format!(
+                "'{name}' is a variable, which SQL does not change; CREATE TABLE {name} AS SELECT * FROM {name} makes a table of it"
+            )));
+        }
+        // Outside of their scope, so that a table may take the name of a variable.
+        let frame = context.execute_logical_plan(plan).await?;
+        let schema = Arc::clone(frame.schema().inner());
+        Ok((schema, frame.collect().await?, QueryMetrics::default()))
+    };
+    let answer = session.guard(&sql, ran).await;
+    // It may have changed what plans of earlier queries read.
+    session.clear_plan_cache();
+    answer
 }
 
 /// What a result of files is called, where SQL would be.

@@ -134,7 +134,7 @@ def test_errors_name_cause_and_remedy(con: warpline.Connection) -> None:
         ("SELEC 1", "syntax"),
         ("SELECT * FROM missing", "SHOW TABLES"),
         ("SELECT * FROM 'missing.parquet'", "no such table, nor a file"),
-        ("SET warpline.nope = 1", "SHOW ALL"),
+        ("SET warpline.nope = 1", "there is no setting warpline.nope"),
     ]:
         with pytest.raises(warpline.Error, match=message):
             con.sql(text)

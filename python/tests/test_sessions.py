@@ -198,7 +198,7 @@ def python(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_program(tmp_path: pathlib.Path) -> None:
+def test_the_program() -> None:
     shell = python("-m", "warpline", "-q", "--device", "cpu", "--format", "csv", "-c", "SELECT 1 AS x")
     assert (shell.returncode, shell.stdout) == (0, "x\n1\n"), shell.stderr
     assert "devices" in python("-m", "warpline", "--help").stdout
@@ -208,17 +208,19 @@ def test_the_program(tmp_path: pathlib.Path) -> None:
     assert python("-m", "warpline", "--nope").returncode == 2
 
 
-def test_kernels_are_compiled_by_helpers(tmp_path: pathlib.Path) -> None:
-    if not os.environ.get("WARPLINE_NVRTC"):
-        pytest.skip("there is no NVRTC")
-    code = (
-        "import warpline\n"
-        "con = warpline.connect(device='emulator', min_rows=0)\n"
-        "print([line for line in warpline.devices() if 'process' in line])\n"
-    )
-    shown = python("-c", code)
+def test_kernels_are_compiled_by_helpers_of_this_interpreter() -> None:
+    library = os.environ.get("WARPLINE_NVRTC")
+    if not library:
+        pytest.skip("WARPLINE_NVRTC names no library")
+    shown = python("-c", "import warpline; print('\\n'.join(warpline.devices()))")
     assert shown.returncode == 0, shown.stderr
-    assert not shown.stderr, shown.stderr
+    assert f"of {sys.executable}" in shown.stdout and "compiled by" in shown.stdout, shown.stdout
+    # Where helpers cannot be had, the library is used here.
+    alone = python("-c", "import warpline; print('\\n'.join(warpline.devices()))", WARPLINE_COMPILER="/bin/false")
+    assert "in this process" in alone.stdout, alone.stdout
+    # The program's own way is the same.
+    program = python("-m", "warpline", "devices")
+    assert f"of {sys.executable}" in program.stdout, program.stdout
 
 
 def test_a_helper_serves_its_parent_alone() -> None:

@@ -85,6 +85,20 @@ def test_a_query_has_the_rows_of_its_variables(con: warpline.Connection) -> None
     assert con.sql("SELECT sum(x) FROM many").fetchone() == (105,)
 
 
+def test_variables_become_tables_and_are_not_changed(con: warpline.Connection) -> None:
+    trips = pa.table({"x": [1, 2]})
+    for text in ["INSERT INTO trips VALUES (3)", "INSERT INTO trips VALUES (?)"]:
+        with pytest.raises(warpline.Error, match="is a variable, which SQL does not change"):
+            con.sql(text, [3] if "?" in text else None)
+    con.sql("CREATE TABLE trips AS SELECT * FROM trips WHERE x > ?", [1])
+    con.sql("INSERT INTO trips VALUES (3)")
+    assert con.sql("SELECT x FROM trips ORDER BY x").fetchall() == [(2,), (3,)]
+    more = polars.DataFrame({"x": [7]})  # noqa: F841
+    con.sql("INSERT INTO trips SELECT x FROM more")
+    assert con.sql("SELECT sum(x) FROM trips").fetchone() == (12,)
+    assert trips.num_rows == 2
+
+
 def test_queries_of_queries(con: warpline.Connection) -> None:
     base = pa.table({"g": [1, 1, 2], "x": [1, 2, 3]})
     sums = con.sql("SELECT g, sum(x) AS s FROM base GROUP BY g")
