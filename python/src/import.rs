@@ -17,8 +17,6 @@ use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::error::{Error, raised_by_plan, refused};
 
-/// Rows of a batch: enough for a device's loads, and few enough for the operators of the CPU.
-const BATCH_ROWS: usize = 1 << 17;
 /// Objects whose tables are remembered.
 const REMEMBERED: usize = 16;
 
@@ -159,29 +157,18 @@ fn read(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
         return Ok((schema, batches));
     }
     let schema = Arc::new(Schema::new_with_metadata(schema.fields().clone(), metadata));
-    let batches = batches
-        .into_iter()
-        .map(|batch| batch.with_schema(Arc::clone(&schema)));
+    let batches = batches.into_iter().map(|batch| {
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&schema), batch.columns().to_vec(), &options)
+    });
     let batches = batches.collect::<Result<_, _>>();
-    Ok((
-        schema,
-        batches.map_err(|error| raised_by_plan(py, error.into()))?,
-    ))
+    let batches = batches.map_err(|error| raised_by_plan(py, error.into()))?;
+    Ok((schema, batches))
 }
 
 fn table(py: Python<'_>, schema: SchemaRef, batches: Vec<RecordBatch>) -> PyResult<Arc<MemTable>> {
-    let mut pieces = Vec::with_capacity(batches.len());
-    for batch in batches {
-        if batch.num_rows() <= BATCH_ROWS {
-            pieces.push(batch);
-            continue;
-        }
-        for start in (0..batch.num_rows()).step_by(BATCH_ROWS) {
-            pieces.push(batch.slice(start, BATCH_ROWS.min(batch.num_rows() - start)));
-        }
-    }
-    // One partition: rows come in the order that they have.
-    let table = MemTable::try_new(schema, vec![pieces]);
+    // Batches as they are: the scan cuts them, and a table of one batch keeps the order of its rows.
+    let table = MemTable::try_new(schema, vec![batches]);
     Ok(Arc::new(table.map_err(|error| raised_by_plan(py, error))?))
 }
 

@@ -1,7 +1,7 @@
 //! A query and its rows: planned when it is made, run when rows are wanted, kept where all of them were.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::{RecordBatch, RecordBatchIterator, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
@@ -20,6 +20,7 @@ use pyo3::types::{PyCapsule, PyDict};
 use pyo3_arrow::ffi::to_schema_pycapsule;
 use pyo3_arrow::{PyRecordBatchReader, PySchema, PyTable};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use warpline::{PreparedQuery, QueryMetrics, WarplineSession};
 
 use crate::columns::Column;
@@ -31,6 +32,8 @@ use crate::session::{Link, Open};
 
 /// Batches that wait to be read. While there are as many, the query waits as well.
 const QUEUE: usize = 2;
+/// How long rows wait for it to be known whether they are the last ones.
+const LOOK_AHEAD: Duration = Duration::from_millis(5);
 /// A result of which some rows are shown is read to its end, and kept, if it has fewer bytes.
 const PREVIEW_BYTES: usize = 64 << 20;
 
@@ -51,6 +54,14 @@ pub(crate) struct Spec {
     pub(crate) sql: String,
     pub(crate) text: Text,
     pub(crate) variables: Variables,
+}
+
+/// How much of its rows a query could send.
+enum Sent {
+    /// All, but for the last ones where these are known to be.
+    All(Option<RecordBatch>),
+    /// Nobody reads the others.
+    Some,
 }
 
 /// A plan that is ready to run.
@@ -132,21 +143,32 @@ impl Spec {
                     execute_stream(Arc::clone(plan), Arc::clone(task))?
                 }
             };
-            while let Some(batch) = stream.next().await {
-                let batch = batch?;
+            let mut ahead = None;
+            loop {
+                let next = match ahead.take() {
+                    Some(next) => next,
+                    None => stream.next().await,
+                };
+                let Some(batch) = next.transpose()? else {
+                    return Ok(Sent::All(None));
+                };
                 if batch.num_rows() == 0 {
                     continue;
                 }
                 let batch = of_schema(batch, &schema);
+                // Who reads one row of a short answer has then read all of it.
+                ahead = timeout(LOOK_AHEAD, stream.next()).await.ok();
+                if let Some(None) = ahead {
+                    return Ok(Sent::All(Some(batch)));
+                }
                 if rows.send(Item::Batch(batch)).await.is_err() {
-                    return Ok(false);
+                    return Ok(Sent::Some);
                 }
             }
-            Ok(true)
         };
         let end = match session.guard(&self.sql, sent).await {
-            Ok(true) => Item::End(Box::new(runnable.finish())),
-            Ok(false) => return,
+            Ok(Sent::All(last)) => Item::End(last, Box::new(runnable.finish())),
+            Ok(Sent::Some) => return,
             Err(error) => Item::Failed(Box::new(error)),
         };
         let _ = rows.send(end).await;
@@ -353,7 +375,10 @@ impl Query {
         loop {
             match running.next(py, progress.as_ref())? {
                 Item::Batch(batch) => batches.push(batch),
-                Item::End(metrics) => return Ok(self.keep(batches, *metrics, begun)),
+                Item::End(last, metrics) => {
+                    batches.extend(last);
+                    return Ok(self.keep(batches, *metrics, begun));
+                }
                 Item::Failed(error) => return Err(raised(py, &error)),
             }
         }
@@ -487,7 +512,9 @@ impl Query {
                         return Ok((cells(py, &batches, rows)?, false));
                     }
                 }
-                Item::End(metrics) => {
+                Item::End(last, metrics) => {
+                    read += last.as_ref().map_or(0, RecordBatch::num_rows);
+                    batches.extend(last);
                     let kept = self.keep(batches, *metrics, begun);
                     return Ok((cells(py, &kept, rows)?, read <= rows));
                 }

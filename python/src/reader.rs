@@ -16,8 +16,8 @@ use crate::runtime::{Progress, Task, wait};
 /// What a query sends.
 pub(crate) enum Item {
     Batch(RecordBatch),
-    /// All rows were sent.
-    End(Box<QueryMetrics>),
+    /// The last rows, if they are known to be.
+    End(Option<RecordBatch>, Box<QueryMetrics>),
     Failed(Box<warpline::Error>),
 }
 
@@ -61,21 +61,23 @@ impl QueryReader {
             return Ok(None);
         };
         match running.next(py, None) {
-            Ok(Item::Batch(batch)) => return Ok(Some(batch)),
-            Ok(Item::End(metrics)) => {
+            Ok(Item::Batch(batch)) => Ok(Some(batch)),
+            Ok(Item::End(last, metrics)) => {
+                self.running = None;
                 if let Some(ended) = self.ended.take() {
                     ended(*metrics);
                 }
+                Ok(last)
             }
-            // Raised instead.
-            Ok(Item::Failed(_)) => {}
+            Ok(Item::Failed(error)) => {
+                self.running = None;
+                Err(raised(py, &error))
+            }
             Err(error) => {
                 self.running = None;
-                return Err(error);
+                Err(error)
             }
         }
-        self.running = None;
-        Ok(None)
     }
 }
 

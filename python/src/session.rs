@@ -7,6 +7,7 @@ use std::time::Instant;
 use arrow::array::{Array, RecordBatch};
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use datafusion::common::metadata::ScalarAndMetadata;
 use datafusion::common::{ParamValues, ScalarValue, TableReference};
 use datafusion::datasource::file_format::file_compression_type::FileCompressionType;
 use datafusion::error::DataFusionError;
@@ -262,8 +263,9 @@ impl Session {
             });
             return query(progress.as_ref(), spec);
         }
-        let (schema, batches, metrics) =
-            self.run(py, progress, |open| async move { executed(&open.session, spec).await })?;
+        let (schema, batches, metrics) = self.run(py, progress, |open| async move {
+            executed(&open.session, spec).await
+        })?;
         Ok(Query::done(schema, batches, metrics))
     }
 
@@ -327,7 +329,7 @@ impl Session {
         self.files(py, plan, sql)
     }
 
-    #[pyo3(signature = (paths, extension, *, header, delimiter, quote, escape, comment, null, newlines, sample, compression))]
+    #[pyo3(signature = (paths, extension, *, header, delimiter, quote, escape, comment, newlines, sample, compression))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords of Python")]
     fn read_csv(
         &self,
@@ -339,7 +341,6 @@ impl Session {
         quote: char,
         escape: Option<char>,
         comment: Option<char>,
-        null: Option<String>,
         newlines: bool,
         sample: usize,
         compression: &str,
@@ -364,7 +365,6 @@ impl Session {
             options.quote = quote;
             options.escape = escape;
             options.comment = comment;
-            options.null_regex = null;
             options.newlines_in_values = newlines;
             options.schema_infer_max_records = sample;
             options.file_compression_type = compression;
@@ -535,7 +535,13 @@ async fn executed(session: &WarplineSession, spec: Spec) -> Result<Answer, warpl
         let state = context.state();
         let plan = scope::with(variables, state.create_logical_plan(&sql)).await?;
         let plan = match text {
-            Text::Bound(values) => plan.with_param_values(values)?,
+            Text::Bound(values) => {
+                let values = match &plan {
+                    LogicalPlan::Dml(_) => of_columns(&plan, values)?,
+                    _ => values,
+                };
+                plan.with_param_values(values)?
+            }
             _ => plan,
         };
         if let LogicalPlan::Dml(change) = &plan
@@ -555,6 +561,31 @@ async fn executed(session: &WarplineSession, spec: Spec) -> Result<Answer, warpl
     // It may have changed what plans of earlier queries read.
     session.clear_plan_cache();
     answer
+}
+
+/// Values of the types of the columns that they are written to: the plan counts on these.
+///
+/// # Errors
+/// When a value cannot be converted.
+fn of_columns(plan: &LogicalPlan, values: ParamValues) -> Result<ParamValues, DataFusionError> {
+    let types = plan.get_parameter_types()?;
+    let cast = |name: String, mut given: ScalarAndMetadata| {
+        if let Some(Some(wanted)) = types.get(&format!("${name}")) {
+            given.value = given.value.cast_to(wanted)?;
+        }
+        Ok::<_, DataFusionError>((name, given))
+    };
+    Ok(match values {
+        ParamValues::List(values) => {
+            let values = values.into_iter().enumerate();
+            let values = values.map(|(at, given)| Ok(cast((at + 1).to_string(), given)?.1));
+            ParamValues::List(values.collect::<Result<_, DataFusionError>>()?)
+        }
+        ParamValues::Map(values) => {
+            let values = values.into_iter().map(|(name, given)| cast(name, given));
+            ParamValues::Map(values.collect::<Result<_, _>>()?)
+        }
+    })
 }
 
 /// What a result of files is called, where SQL would be.

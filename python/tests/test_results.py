@@ -158,7 +158,7 @@ def test_errors_name_cause_and_remedy(con: warpline.Connection) -> None:
 def test_what_people_see(cpu: warpline.Connection) -> None:
     result = cpu.sql("SELECT n, s FROM (VALUES (1, '<b>&'), (2, NULL)) AS t(n, s)")
     text = repr(result)
-    assert "│ n" in text and "NULL" in text and "2 rows" in text
+    assert "n │ s" in text and "NULL" in text and "2 rows" in text
     html = result._repr_html_()
     assert "&lt;b&gt;&amp;" in html and "<i>NULL</i>" in html and "<b>" not in html
     long = cpu.sql("SELECT value FROM generate_series(1, 50000)")

@@ -124,10 +124,15 @@ def test_columns_of_a_variable_stay_on_the_device(emulator: warpline.Connection)
 
 def test_rows_of_a_variable_go_with_it(cpu: warpline.Connection) -> None:
     before = pa.total_allocated_bytes()
-    frame = pa.table({"x": pa.array(numpy.arange(1_000_000)).cast(pa.int32())})
-    assert cpu.sql("SELECT max(x) FROM frame").fetchone() == (999_999,)
-    assert pa.total_allocated_bytes() - before >= 4_000_000
-    del frame
+
+    def ask() -> None:
+        frame = pa.table({"x": pa.array(numpy.arange(1_000_000)).cast(pa.int32())})
+        assert cpu.sql("SELECT max(x) FROM frame").fetchone() == (999_999,)
+        assert pa.total_allocated_bytes() - before >= 4_000_000
+        del frame
+
+    # A frame of Python keeps what it had when its variables were looked at.
+    ask()
     gc.collect()
     assert pa.total_allocated_bytes() - before < 1_000_000
 
@@ -150,7 +155,7 @@ def test_registered_tables(con: warpline.Connection) -> None:
 
 
 def test_rows_keep_their_order_and_types(con: warpline.Connection) -> None:
-    count = 300_000 if con.device == "cpu" else 3_000
+    count = 200_000 if con.device == "cpu" else 3_000
     table = pa.table(
         {
             "i": pa.array(range(count), pa.int32()),
@@ -184,10 +189,10 @@ def test_files(con: warpline.Connection, tmp_path: pathlib.Path) -> None:
     pyarrow.parquet.write_table(table, tmp_path / "odd.pq")
     assert len(con.read_parquet(tmp_path / "odd.pq")) == 3
 
-    (tmp_path / "t.csv").write_text("x;s\n1;a\n2;NA\n")
-    read = con.read_csv(tmp_path / "t.csv", delimiter=";", null="NA")
-    assert read.fetchall() == [(1, "a"), (2, None)]
-    assert con.sql("SELECT max(x) FROM read").fetchone() == (2,)
+    (tmp_path / "t.csv").write_text("x;s\n1;a\n;b\n")
+    read = con.read_csv(tmp_path / "t.csv", delimiter=";")
+    assert read.fetchall() == [(1, "a"), (None, "b")]
+    assert con.sql("SELECT max(x) FROM read").fetchone() == (1,)
     with gzip.open(tmp_path / "t.csv.gz", "wt") as file:
         file.write("1,a\n2,b\n")
     assert con.read_csv(tmp_path / "t.csv.gz", header=False).fetchall() == [(1, "a"), (2, "b")]

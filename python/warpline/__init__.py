@@ -40,6 +40,7 @@ _atexit.register(_native.shut_down)
 def devices() -> list[str]:
     """One line for each kind of device: what it is, or why it cannot be used and what to install.
 
+    >>> import warpline
     >>> any(line.startswith("cpu") for line in warpline.devices())
     True
     """

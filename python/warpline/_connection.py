@@ -209,13 +209,11 @@ class Connection:
         quote: str = '"',
         escape: str | None = None,
         comment: str | None = None,
-        null: str | None = None,
         newlines_in_values: bool = False,
         sample_rows: int = 1000,
         compression: str | None = None,
     ) -> Result:
-        """The rows of CSV files, whose types are told from the first `sample_rows`. `null` is a regular expression of texts that are
-        NULL; `compression` is told from the name (`.gz`, `.bz2`, `.xz`, `.zst`) if it is not given.
+        """The rows of CSV files, whose types are told from the first `sample_rows`; empty values are NULL. `compression` is told from the name (`.gz`, `.bz2`, `.xz`, `.zst`) if it is not given.
 
         >>> import os, tempfile
         >>> import warpline
@@ -236,7 +234,6 @@ class Connection:
                 quote=quote,
                 escape=escape,
                 comment=comment,
-                null=null,
                 newlines=newlines_in_values,
                 sample=sample_rows,
                 compression=kind,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
@@ -10,6 +11,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from ._native import Error
+
+
+_FOLDER = os.path.dirname(__file__)
 
 
 class Table(NamedTuple):
@@ -73,7 +77,7 @@ def _from_numpy(array: Any) -> pa.Table:
 def caller() -> FrameType | None:
     """The frame outside of this package, whose variables a statement may name."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == "warpline":
+    while frame is not None and os.path.dirname(frame.f_code.co_filename) == _FOLDER:
         frame = frame.f_back
     return frame
 

@@ -77,7 +77,6 @@ class Session:
         quote: str,
         escape: str | None,
         comment: str | None,
-        null: str | None,
         newlines: bool,
         sample: int,
         compression: str,
