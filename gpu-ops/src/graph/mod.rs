@@ -97,6 +97,8 @@ pub struct ResultSpec {
     pub estimate: u64,
     /// The planner's estimate of the rows that it is made of: those that an aggregation goes over, after filters and joins.
     pub input: u64,
+    /// Rows of a `Rows` result that are enough for those who read it: a pipeline may leave out all others.
+    pub enough: Option<u64>,
     /// Short name for EXPLAIN, e.g. `orders ⋈ customer`.
     pub name: String,
 }

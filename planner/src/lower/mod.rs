@@ -24,7 +24,7 @@ use arrow::datatypes::SchemaRef;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{
     Build, Graph, Parts, Pipeline, ResultColumn, ResultId, ResultKind, ResultSpec, Sink, Sort,
-    Source, Stage, Step,
+    SortKey, Source, Stage, Step,
 };
 use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{Aggregate, ScanSource};
@@ -186,6 +186,7 @@ impl Lowerer<'_> {
             kind,
             estimate,
             input,
+            enough: None,
             name,
         });
         self.results.len() - 1
@@ -403,7 +404,7 @@ impl Lowerer<'_> {
         else {
             return refuse("an order that is none");
         };
-        let rows = self.unsorted_rows(input)?;
+        let rows = self.unsorted_rows(input, enough(keys, *skip, *fetch))?;
         let name = self.unique_name(format!("sorted {}", rel.label()));
         let estimate = self.rows(rel);
         let into = self.result(ResultKind::Sorted(rel.columns.clone()), estimate, name);
@@ -420,17 +421,33 @@ impl Lowerer<'_> {
         Ok(into)
     }
 
-    /// `rel` in a `Rows` result, never in a `Sorted` one.
-    fn unsorted_rows(&mut self, rel: &RelRef) -> Result<ResultId, Reason> {
-        if !matches!(rel.kind, RelKind::Sort { .. }) {
+    /// `rel`, or as many of its rows as are enough, in a `Rows` result, never in a `Sorted` one.
+    fn unsorted_rows(&mut self, rel: &RelRef, enough: Option<u64>) -> Result<ResultId, Reason> {
+        let made = self.shared.contains_key(&Arc::as_ptr(rel));
+        if !matches!(rel.kind, RelKind::Sort { .. }) && (enough.is_none() || made) {
             return self.materialize(rel);
         }
         let name = self.unique_name(rel.label());
         let estimate = self.rows(rel);
         let into = self.result(ResultKind::Rows(rel.columns.clone()), estimate, name);
+        self.is_enough(into, enough);
+        // Not shared: another reader may want all rows.
         self.append(rel, into)?;
         Ok(into)
     }
+
+    /// So many rows of a result are enough.
+    fn is_enough(&mut self, result: ResultId, enough: Option<u64>) {
+        let spec = &mut self.results[result];
+        spec.enough = enough;
+        spec.estimate = spec.estimate.min(enough.unwrap_or(u64::MAX));
+    }
+}
+
+/// How many rows a limit reads, whichever they are; `None` when an order decides.
+fn enough(keys: &[SortKey], skip: u64, fetch: Option<u64>) -> Option<u64> {
+    let fetch = fetch.filter(|_| keys.is_empty())?;
+    Some(skip.saturating_add(fetch))
 }
 
 /// A build that inserts rows by their keys.

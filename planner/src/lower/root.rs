@@ -5,7 +5,7 @@ use std::sync::Arc;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{ResultColumn, ResultId, ResultKind, Sink, Sort, SortKey, Source, Step};
 
-use super::{Lowerer, read_by};
+use super::{Lowerer, enough, read_by};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, substitute_all};
 use crate::rel::{RelKind, RelRef};
@@ -33,16 +33,17 @@ impl Lowerer<'_> {
         {
             return self.ordered(rel, &top, (input, keys), exprs, (*skip, *fetch));
         }
-        self.output(rel, &top, exprs, rel.columns.clone())
+        self.output(rel, &top, exprs, rel.columns.clone(), None)
     }
 
-    /// `exprs` over `below` in a `Rows` result.
+    /// `exprs` over `below`, or over as many of its rows as are enough, in a `Rows` result.
     fn output(
         &mut self,
         rel: &RelRef,
         below: &RelRef,
         exprs: Vec<Expr>,
         columns: Vec<ResultColumn>,
+        enough: Option<u64>,
     ) -> Result<ResultId, Reason> {
         let in_place = exprs.len() == below.columns.len()
             && exprs
@@ -50,7 +51,7 @@ impl Lowerer<'_> {
                 .enumerate()
                 .all(|(i, e)| as_column(e) == Some(i));
         if in_place && matches!(below.kind, RelKind::Union(_)) {
-            return self.materialize(below);
+            return self.unsorted_rows(below, enough);
         }
         let open = self.stream(below, &read_by(&exprs))?;
         let written = substitute_all(&exprs, &open.columns)?;
@@ -68,6 +69,7 @@ impl Lowerer<'_> {
         let estimate = self.rows(rel);
         let name = self.unique_name("output".into());
         let into = self.result(ResultKind::Rows(columns), estimate, name);
+        self.is_enough(into, enough);
         self.close(
             open,
             Sink::Rows {
@@ -101,7 +103,7 @@ impl Lowerer<'_> {
             placed.push(SortKey { column: at, ..*key });
         }
         // What the sort reads is its input, before rows are cut off.
-        let rows = self.output(input, input, exprs, columns)?;
+        let rows = self.output(input, input, exprs, columns, enough(keys, skip, fetch))?;
         let estimate = self.rows(sort);
         let name = self.unique_name("sorted output".into());
         let into = self.result(ResultKind::Sorted(rel.columns.clone()), estimate, name);

@@ -23,7 +23,7 @@ impl Lowerer<'_> {
             return refuse("a window that is none");
         };
         // The order goes over rows of their own: a result in order is no input of a sort.
-        let rows = self.unsorted_rows(input)?;
+        let rows = self.unsorted_rows(input, None)?;
         let name = self.unique_name(format!("window of {}", input.label()));
         let estimate = self.rows(rel);
         let into = self.result(ResultKind::Sorted(rel.columns.clone()), estimate, name);

@@ -114,6 +114,7 @@ impl Case {
             kind: kind(columns),
             estimate: 1000,
             input: 5000,
+            enough: None,
             name: format!("result {id}"),
         });
         id

@@ -81,6 +81,8 @@ pub(in crate::codegen) enum EmittedSink {
         values: Vec<Value>,
         /// Every row of the source is a row of the result, with the same number.
         in_place: bool,
+        /// So many rows are enough (a C++ u64): the others are left out.
+        enough: Option<String>,
     },
     Matches {
         into: ResultId,

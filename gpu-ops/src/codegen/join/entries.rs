@@ -71,7 +71,7 @@ impl KernelWriter<'_> {
                 });
             }
         }
-        self.write_rows(into, borrowed.is_some(), &lines, &cells);
+        self.write_rows(into, borrowed.is_some(), None, &lines, &cells);
         Ok(())
     }
 

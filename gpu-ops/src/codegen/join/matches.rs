@@ -113,7 +113,7 @@ impl KernelWriter<'_> {
             });
         }
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        self.write_rows(into, borrowed.is_some(), &lines, &cells);
+        self.write_rows(into, borrowed.is_some(), None, &lines, &cells);
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl KernelWriter<'_> {
             });
         }
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        self.write_rows(into, false, &lines, &cells);
+        self.write_rows(into, false, None, &lines, &cells);
         Ok(())
     }
 }

@@ -59,6 +59,7 @@ impl KernelWriter<'_> {
         &mut self,
         into: ResultId,
         in_place: bool,
+        enough: Option<&str>,
         lines: &[String],
         cells: &[Cell],
     ) {
@@ -82,7 +83,19 @@ impl KernelWriter<'_> {
         }
         let needs = self.pipeline.sink_columns.clone();
         self.load(&needs);
-        let capacity = self.size(Slot::Capacity(into));
+        let mut capacity = self.size(Slot::Capacity(into));
+        if let Some(enough) = enough {
+            // Whoever counts beyond that takes it back, after which there may be others: the last one leaves the right number.
+            let leader = match self.pipeline.tree.is_some() {
+                true => "lane_id() == 0",
+                false => "threadIdx.x == 0",
+            };
+            line!(
+                self,
+                "    if ({leader} && load_relaxed(&{count}) > {enough}) atomicMin(&{count}, {enough});"
+            );
+            capacity = format!("min_u64({capacity}, {enough})");
+        }
         if in_place {
             line!(self, "    if (live != 0 && row < {capacity}) {{");
             for (number, Cell { c_type, .. }) in cells.iter().enumerate() {

@@ -43,6 +43,7 @@ pub(in crate::codegen) fn settle(
                     .collect::<Result<_>>()?;
                 total = total.saturating_add(*bound);
             }
+            total = total.min(graph.results[*into].enough.unwrap_or(u64::MAX));
             context.known[*into] = Some(Known {
                 layout: ResultLayout::Rows(new),
                 bound: total,

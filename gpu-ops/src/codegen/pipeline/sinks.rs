@@ -48,6 +48,10 @@ pub(in crate::codegen) fn pipeline(
     let mut block_threads = if tree { TREE_THREADS } else { BLOCK_THREADS };
     let sink = match &pipeline.sink {
         Sink::Rows { into, columns } => {
+            let enough = context.graph.results[*into].enough;
+            let enough = enough
+                .and_then(|rows| i64::try_from(rows).ok())
+                .map(|rows| format!("(u64){}", state.arguments.literal(rows.into(), false)));
             let mut emitter = Emitter::new(scope, state);
             let values = emit_all(&mut emitter, columns)?;
             sink_lines = std::mem::take(&mut emitter.lines);
@@ -58,7 +62,11 @@ pub(in crate::codegen) fn pipeline(
             EmittedSink::Rows {
                 into: *into,
                 values,
-                in_place: few && steps.is_empty() && keeps_all(context.graph, pipeline, *into),
+                in_place: few
+                    && steps.is_empty()
+                    && enough.is_none()
+                    && keeps_all(context.graph, pipeline, *into),
+                enough,
             }
         }
         Sink::Matches {

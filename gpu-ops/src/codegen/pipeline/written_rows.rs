@@ -49,6 +49,7 @@ impl WrittenRows<'_> {
             kind: ResultKind::Rows(vec![]),
             estimate: bound,
             input: bound,
+            enough: None,
             name: format!("rows of {}", context.graph.results[self.groups].name),
         };
         if let Some(borrowed) = &self.layout.borrowed {

@@ -49,7 +49,8 @@ impl KernelWriter<'_> {
                 into,
                 values,
                 in_place,
-            } => self.rows(*into, values, *in_place),
+                enough,
+            } => self.rows(*into, values, *in_place, enough.as_deref()),
             EmittedSink::Collect {
                 into,
                 layout,
@@ -146,16 +147,22 @@ impl KernelWriter<'_> {
             });
         }
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
-        self.write_rows(into, borrowed.is_some(), &lines, &cells);
+        self.write_rows(into, borrowed.is_some(), None, &lines, &cells);
         Ok(())
     }
 
-    fn rows(&mut self, into: ResultId, values: &[Value], in_place: bool) -> Result<()> {
+    fn rows(
+        &mut self,
+        into: ResultId,
+        values: &[Value],
+        in_place: bool,
+        enough: Option<&str>,
+    ) -> Result<()> {
         let columns = self.result_columns(into)?;
         let cells = self.cells(into, &columns, values, |_| false)?;
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
         let in_place = in_place && self.pipeline.tree.is_none();
-        self.write_rows(into, in_place, &lines, &cells);
+        self.write_rows(into, in_place, enough, &lines, &cells);
         Ok(())
     }
 }

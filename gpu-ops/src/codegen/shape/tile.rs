@@ -7,8 +7,9 @@
 
 use std::fmt::Write as _;
 
-use crate::codegen::ir::pipeline::EmittedStep;
+use crate::codegen::ir::pipeline::{EmittedSink, EmittedStep};
 use crate::codegen::ir::program::SourceRows;
+use crate::codegen::ir::results::ControlWord;
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
 
@@ -42,6 +43,15 @@ impl KernelWriter<'_> {
         if overflow.is_some() {
             line!(self, "  u64 overflowed = 0;");
         }
+        if matches!(
+            self.pipeline.sink,
+            EmittedSink::Rows {
+                enough: Some(_),
+                ..
+            }
+        ) {
+            line!(self, "  u64 found = 0;");
+        }
         let first = match self.first_row() {
             Some(first) => format!("{first} / {tile} + blockIdx.x"),
             None => "blockIdx.x".to_string(),
@@ -70,6 +80,19 @@ impl KernelWriter<'_> {
             line!(
                 self,
                 "    if (overflowed != 0) live = 0; overflowed = load_relaxed({word});"
+            );
+        }
+        if let EmittedSink::Rows {
+            into,
+            enough: Some(enough),
+            ..
+        } = &self.pipeline.sink
+        {
+            let (into, enough) = (*into, enough.clone());
+            let count = self.control(into, ControlWord::Count);
+            line!(
+                self,
+                "    if (found >= {enough}) live = 0; found = load_relaxed(&{count});"
             );
         }
         for text in self.pipeline.prologue.clone() {

@@ -82,7 +82,8 @@ impl<'a> Run<'a> {
             return self.frame.make(into);
         }
         let before = self.frame.results[into].rows;
-        let all = before.saturating_add(rows);
+        let enough = self.frame.prepared.graph.results[into].enough;
+        let all = before.saturating_add(rows).min(enough.unwrap_or(u64::MAX));
         let share = self.frame.recycler.pool().free().first_attempt();
         let roomy = share / (shape.row_bytes() as u64).max(1);
         let mut wanted = if all <= roomy {

@@ -120,6 +120,7 @@ pub(super) fn spec(
         kind: kind(vec![column]),
         estimate,
         input: estimate,
+        enough: None,
         name: name.into(),
     }
 }

@@ -14,6 +14,7 @@ mod groups;
 mod jcch;
 mod joins;
 mod known;
+mod limits;
 mod moments;
 mod order;
 mod partitions;
