@@ -1,10 +1,11 @@
 //! The Python package: sessions, results and tables over Arrow's C interfaces.
 //!
 //! This is `warpline._native`, which the modules in `python/warpline` make an interface for people of. Everything that takes
-//! time runs on threads of [`runtime`], while the thread that asked waits without the interpreter's lock and hears Ctrl-C.
+//! time runs on threads of `runtime`, while the thread that asked waits without the interpreter's lock and hears Ctrl-C.
 
 mod columns;
 mod device_array;
+mod dlpack;
 mod error;
 mod function;
 mod import;
@@ -14,6 +15,8 @@ mod reader;
 mod runtime;
 mod scope;
 mod session;
+mod spec;
+mod statement;
 
 use pyo3::prelude::*;
 
