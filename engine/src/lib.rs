@@ -35,11 +35,17 @@
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
+//! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 //! - [`architecture`]: how all of Warpline is built, for those who change it.
 
 #[doc = include_str!("architecture.md")]
 pub mod architecture {}
+
+// The command line names this crate as other programs do.
+extern crate self as warpline;
+
+mod cli;
 mod codec;
 mod create_table;
 mod device;
@@ -51,6 +57,7 @@ mod memory;
 mod pin;
 mod plan_cache;
 mod profile;
+mod program;
 mod query;
 mod rule;
 mod session;
@@ -65,10 +72,14 @@ pub use memory::{DeviceMemory, ResidentColumn};
 pub use pin::PinnedTable;
 pub use plan_cache::PlanCacheStats;
 pub use profile::{Profile, RunTimes, profile};
+pub use program::run_program;
 pub use query::PreparedQuery;
 pub use rule::WarplineRule;
 pub use session::{WarplineSession, WarplineSessionBuilder};
 pub use statement::is_own_statement;
-pub use warpline_gpu::device::compiler::serve_if_asked as serve_compiler_if_asked;
+pub use warpline_gpu::device::compiler::{
+    serve_if_asked as serve_compiler_if_asked, serve_process as serve_compiler,
+    start_by as start_compilers_by,
+};
 pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
 pub use warpline_tpch::{MemoryLadder, QueryMetrics, QueryRun};

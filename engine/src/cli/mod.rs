@@ -20,6 +20,7 @@ mod shell;
 mod timing;
 mod tpch;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -28,12 +29,19 @@ use clap::Parser;
 use args::{Arguments, Command, DataCommand};
 use warpline_tpch::Benchmark;
 
-/// Reads the arguments and runs the command.
+/// Reads the arguments, of which the first is the program's name, and runs the command.
 ///
 /// # Errors
 /// What the command reports; [`print_error`] shows it.
-pub(crate) async fn run() -> warpline::Result<ExitCode> {
-    let arguments = Arguments::parse();
+pub(crate) async fn run(arguments: Vec<OsString>) -> warpline::Result<ExitCode> {
+    let arguments = match Arguments::try_parse_from(arguments) {
+        Ok(arguments) => arguments,
+        // Help and the version come this way, too. A reader that went away is no error.
+        Err(told) => {
+            let _ = told.print();
+            return Ok(ExitCode::from(u8::try_from(told.exit_code()).unwrap_or(1)));
+        }
+    };
     logging::start(arguments.log.as_deref());
     match arguments.command {
         None => shell::run(arguments.shell).await,

@@ -26,14 +26,19 @@ pub fn serve_if_asked() -> bool {
         let _ = SERVES.set(());
         return false;
     }
-    let outcome = match arguments.next().as_ref().and_then(process) {
-        Some(parent) => run(parent),
-        None => Err(io::Error::other("no process is named")),
-    };
-    if let Err(error) = outcome {
-        log::debug!("the helper ends: {error}");
+    match arguments.next().as_ref().and_then(process) {
+        Some(parent) => serve_process(parent),
+        None => log::debug!("the helper ends: no process is named"),
     }
     true
+}
+
+/// Compile kernels for the process `parent`, which must have started this one, to its end. For hosts that read the arguments of
+/// helpers by themselves; see [`super::start_by`].
+pub fn serve_process(parent: i32) {
+    if let Err(error) = run(parent) {
+        log::debug!("the helper ends: {error}");
+    }
 }
 
 /// Has this program called [`serve_if_asked`]?

@@ -1,7 +1,7 @@
 //! Where kernels are compiled: NVRTC has one lock for a whole process, so it runs in several.
 //!
 //! In this order: helper processes, which are copies of a program that calls [`serve_if_asked`] (the one that
-//! `WARPLINE_COMPILER` names, this program, or a `warpline` beside it); copies of the library in this process, each with a lock
+//! `WARPLINE_COMPILER` names, the command that the host gave by [`start_by`], this program, or a `warpline` beside it); copies of the library in this process, each with a lock
 //! of its own; the library as it is, one source after the other. A way that turns out not to work is left for the next.
 
 mod copies;
@@ -10,6 +10,7 @@ mod message;
 mod pool;
 mod process;
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -17,7 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use self::copies::{Copies, MOST_COPIES};
-pub use self::helper::{HELPER_ARGUMENT, serve_if_asked};
+pub use self::helper::{HELPER_ARGUMENT, serve_if_asked, serve_process};
 use self::pool::{Failure, Pool};
 use self::process::Processes;
 use super::nvrtc;
@@ -36,11 +37,40 @@ static MOST: AtomicUsize = AtomicUsize::new(0);
 /// Those of this process.
 static COMPILERS: OnceLock<Compilers> = OnceLock::new();
 
+/// How a host starts helpers that is no program of its own, such as an interpreter.
+static COMMAND: OnceLock<HelperCommand> = OnceLock::new();
+
+/// A program and its arguments; those of [`HELPER_ARGUMENT`] follow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperCommand {
+    /// The file, by which the way is called.
+    pub program: PathBuf,
+    /// What comes before the arguments of helpers.
+    pub arguments: Vec<OsString>,
+}
+
+impl From<PathBuf> for HelperCommand {
+    fn from(program: PathBuf) -> Self {
+        Self {
+            program,
+            arguments: vec![],
+        }
+    }
+}
+
+/// Helpers are started by this command, which has to read the two arguments that follow, [`HELPER_ARGUMENT`] and a number, and to
+/// call [`serve_process`] with the number. The first call counts; it has no effect after the first kernel.
+pub fn start_by(program: PathBuf, arguments: Vec<OsString>) {
+    let _ = COMMAND.set(HelperCommand { program, arguments });
+}
+
 /// A way to compile kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Way {
     /// Processes of this program.
     Processes(PathBuf),
+    /// Processes that the command starts which the host gave.
+    Command(HelperCommand),
     /// Copies of the library.
     Copies,
     /// The library itself.
@@ -57,6 +87,10 @@ impl fmt::Display for Way {
             Self::Processes(program) => {
                 let many = counted(most(), "process", "processes");
                 write!(f, "{many} of {}", program.display())
+            }
+            Self::Command(command) => {
+                let many = counted(most(), "process", "processes");
+                write!(f, "{many} of {}", command.program.display())
             }
             Self::Copies => {
                 let count = most().min(MOST_COPIES);
@@ -101,7 +135,7 @@ impl Way {
     /// Most workers of `cores` ones.
     fn most(&self, cores: usize) -> usize {
         match self {
-            Self::Processes(_) => cores,
+            Self::Processes(_) | Self::Command(_) => cores,
             Self::Copies => cores.min(MOST_COPIES),
             Self::Thread => 1,
         }
@@ -115,8 +149,13 @@ impl Way {
             Some("copies") => return vec![Self::Copies],
             _ => {}
         }
+        let command = match &wanted {
+            Some(_) => None,
+            None => COMMAND.get().cloned().map(Self::Command),
+        };
         let programs = wanted.map_or_else(programs, |program| vec![program.into()]);
         let processes = programs.into_iter().map(Self::Processes);
+        let processes = command.into_iter().chain(processes);
         processes.chain([Self::Copies]).collect()
     }
 }
@@ -144,7 +183,12 @@ impl Compilers {
         let pool = |way: Way| {
             let start: Box<dyn pool::Start> = match &way {
                 Way::Processes(program) => Box::new(Processes {
-                    program: program.clone(),
+                    command: program.clone().into(),
+                    library: library.to_string(),
+                    version,
+                }),
+                Way::Command(command) => Box::new(Processes {
+                    command: command.clone(),
                     library: library.to_string(),
                     version,
                 }),
@@ -274,7 +318,7 @@ fn retire_idle() -> bool {
     };
     // Copies of the library stay: they are never unloaded.
     let processes = compilers.ways.iter();
-    let processes = processes.filter(|(way, _)| matches!(way, Way::Processes(_)));
+    let processes = processes.filter(|(way, _)| matches!(way, Way::Processes(_) | Way::Command(_)));
     processes.fold(false, |left, (_, pool)| {
         pool.retire(IDLE);
         left || pool.workers() > 0

@@ -6,12 +6,12 @@
 use std::io::{self, BufReader};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::time::{Duration, Instant};
 
 use super::super::nvrtc::{Headers, Job};
+use super::HelperCommand;
 use super::helper::HELPER_ARGUMENT;
 use super::message::{Reply, Request, ask};
 use super::pool::{Death, Outcome, Start, Worker};
@@ -19,9 +19,9 @@ use super::pool::{Death, Outcome, Start, Worker};
 /// How long a helper that has just been started may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Starts helpers of one program.
+/// Starts helpers by one command.
 pub(super) struct Processes {
-    pub(super) program: PathBuf,
+    pub(super) command: HelperCommand,
     /// NVRTC, for the helper to load, and its release here.
     pub(super) library: String,
     pub(super) version: (u32, u32),
@@ -29,8 +29,8 @@ pub(super) struct Processes {
 
 impl Start for Processes {
     fn start(&self) -> Result<Box<dyn Worker>, String> {
-        let failed = |error: String| format!("{}: {error}", self.program.display());
-        let mut helper = Helper::start(&self.program).map_err(|error| failed(error.to_string()))?;
+        let failed = |error: String| format!("{}: {error}", self.command.program.display());
+        let mut helper = Helper::start(&self.command).map_err(|error| failed(error.to_string()))?;
         let setup = Request::Setup {
             library: self.library.clone(),
             headers: Headers::own(),
@@ -58,8 +58,8 @@ struct Helper {
 }
 
 impl Helper {
-    fn start(program: &Path) -> io::Result<Self> {
-        let mut process = spawn(program)?;
+    fn start(command: &HelperCommand) -> io::Result<Self> {
+        let mut process = spawn(command)?;
         match (process.stdin.take(), process.stdout.take()) {
             (Some(input), Some(output)) => Ok(Self {
                 process,
@@ -184,11 +184,11 @@ fn wait_for(pipe: &impl AsRawFd, events: libc::c_short, end: Instant) -> io::Res
     }
 }
 
-/// A program to be started, and who waits for it.
-type Wanted = (PathBuf, mpsc::Sender<io::Result<Child>>);
+/// A command to be run, and who waits for it.
+type Wanted = (HelperCommand, mpsc::Sender<io::Result<Child>>);
 
 /// A process of the program, started by the thread that starts them all.
-fn spawn(program: &Path) -> io::Result<Child> {
+fn spawn(command: &HelperCommand) -> io::Result<Child> {
     static STARTER: LazyLock<Option<mpsc::Sender<Wanted>>> = LazyLock::new(|| {
         let (sender, wanted) = mpsc::channel();
         let thread = std::thread::Builder::new().name("warpline compilers".into());
@@ -203,7 +203,9 @@ fn spawn(program: &Path) -> io::Result<Child> {
     let gone = || io::Error::other("no thread starts it");
     let (sender, answer) = mpsc::channel();
     let starter = STARTER.as_ref().ok_or_else(gone)?;
-    starter.send((program.into(), sender)).map_err(|_| gone())?;
+    starter
+        .send((command.clone(), sender))
+        .map_err(|_| gone())?;
     answer.recv().map_err(|_| gone())?
 }
 
@@ -216,10 +218,10 @@ fn starter(wanted: &mpsc::Receiver<Wanted>) {
             false => wanted.recv().map_err(Into::into),
         };
         match next {
-            Ok((program, answer)) => {
+            Ok((command, answer)) => {
                 any = true;
                 // Who does not wait for it any more has it dropped.
-                let _ = answer.send(start(&program));
+                let _ = answer.send(start(&command));
             }
             Err(mpsc::RecvTimeoutError::Timeout) => any = super::retire_idle(),
             Err(mpsc::RecvTimeoutError::Disconnected) => return,
@@ -227,8 +229,9 @@ fn starter(wanted: &mpsc::Receiver<Wanted>) {
     }
 }
 
-fn start(program: &Path) -> io::Result<Child> {
-    Command::new(program)
+fn start(command: &HelperCommand) -> io::Result<Child> {
+    Command::new(&command.program)
+        .args(&command.arguments)
         .arg(HELPER_ARGUMENT)
         .arg(std::process::id().to_string())
         .stdin(Stdio::piped())
@@ -242,11 +245,13 @@ fn start(program: &Path) -> io::Result<Child> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn processes(program: &str) -> Processes {
         Processes {
-            program: program.into(),
+            command: PathBuf::from(program).into(),
             library: "libnvrtc.so".into(),
             version: (13, 0),
         }
@@ -263,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_helper_that_is_dropped_is_gone() {
-        let helper = Helper::start(Path::new("/bin/cat")).unwrap();
+        let helper = Helper::start(&PathBuf::from("/bin/cat").into()).unwrap();
         let process = PathBuf::from(format!("/proc/{}", helper.process.id()));
         drop(helper);
         assert!(!process.exists(), "it lives, or nobody waited for it");

@@ -1,0 +1,205 @@
+//! DLPack: an array of numbers as a tensor of one dimension, without a copy.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef};
+use arrow::datatypes::DataType;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+/// `DLDevice`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct TensorDevice {
+    kind: i32,
+    number: i32,
+}
+
+/// `kDLCPU`.
+pub(crate) const CPU: TensorDevice = TensorDevice { kind: 1, number: 0 };
+
+impl TensorDevice {
+    /// As `__dlpack_device__` tells it.
+    pub(crate) fn pair(self) -> (i32, i32) {
+        (self.kind, self.number)
+    }
+}
+
+/// `DLDataType`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct TensorType {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+/// `DLTensor`.
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: TensorDevice,
+    dimensions: i32,
+    kind: TensorType,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+/// `DLManagedTensor`.
+#[repr(C)]
+struct ManagedTensor {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut ManagedTensor)>,
+}
+
+/// `DLManagedTensorVersioned`.
+#[repr(C)]
+struct VersionedTensor {
+    /// Major and minor.
+    version: [u32; 2],
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut VersionedTensor)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`.
+const READ_ONLY: u64 = 1;
+
+/// What a tensor needs while it lives.
+struct Owner {
+    /// Keeps the values.
+    _array: ArrayRef,
+    shape: i64,
+    stride: i64,
+}
+
+/// The type of an array's values, if DLPack has it.
+pub(crate) fn tensor_type(data_type: &DataType) -> Option<TensorType> {
+    let (code, bits) = match data_type {
+        DataType::Int8 => (0, 8),
+        DataType::Int16 => (0, 16),
+        DataType::Int32 => (0, 32),
+        DataType::Int64 => (0, 64),
+        DataType::UInt8 => (1, 8),
+        DataType::UInt16 => (1, 16),
+        DataType::UInt32 => (1, 32),
+        DataType::UInt64 => (1, 64),
+        DataType::Float16 => (2, 16),
+        DataType::Float32 => (2, 32),
+        DataType::Float64 => (2, 64),
+        _ => return None,
+    };
+    Some(TensorType {
+        code,
+        bits,
+        lanes: 1,
+    })
+}
+
+/// The tensor of an array of numbers, and what owns it.
+fn tensor(array: &ArrayRef, kind: TensorType) -> (Tensor, *mut Owner) {
+    let data = array.to_data();
+    let start = data.offset() * usize::from(kind.bits / 8);
+    // Numbers have one buffer; an array without rows may have one without room.
+    let values = data
+        .buffers()
+        .first()
+        .map_or(std::ptr::null(), |buffer| buffer.as_ptr());
+    let owner = Box::into_raw(Box::new(Owner {
+        _array: Arc::clone(array),
+        shape: i64::try_from(array.len()).unwrap_or(i64::MAX),
+        stride: 1,
+    }));
+    // SAFETY: the owner was just made; its fields are only pointed to.
+    let (shape, strides) = unsafe { (&raw mut (*owner).shape, &raw mut (*owner).stride) };
+    let tensor = Tensor {
+        data: values.wrapping_add(start).cast_mut().cast(),
+        device: CPU,
+        dimensions: 1,
+        kind,
+        shape,
+        strides,
+        byte_offset: 0,
+    };
+    (tensor, owner)
+}
+
+/// The capsule of the protocol before its versions had numbers.
+///
+/// # Errors
+/// When Python has no memory.
+pub(crate) fn unversioned<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    kind: TensorType,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    unsafe extern "C" fn delete(tensor: *mut ManagedTensor) {
+        // SAFETY: the consumer calls this once, with what was given to it.
+        unsafe {
+            let tensor = Box::from_raw(tensor);
+            drop(Box::from_raw(tensor.context.cast::<Owner>()));
+        }
+    }
+    unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
+        // SAFETY: a capsule that was consumed has another name.
+        unsafe {
+            if ffi::PyCapsule_IsValid(capsule, c"dltensor".as_ptr()) == 1 {
+                delete(ffi::PyCapsule_GetPointer(capsule, c"dltensor".as_ptr()).cast());
+            }
+        }
+    }
+    let (tensor, owner) = tensor(array, kind);
+    let managed = Box::new(ManagedTensor {
+        tensor,
+        context: owner.cast(),
+        deleter: Some(delete),
+    });
+    let pointer = NonNull::from(Box::leak(managed)).cast();
+    // SAFETY: the pointer lives until the deleter, which the destructor calls if nobody else has.
+    unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, c"dltensor", Some(unused)) }
+}
+
+/// The capsule of version 1, which tells that the values cannot be written to.
+///
+/// # Errors
+/// When Python has no memory.
+pub(crate) fn versioned<'py>(
+    py: Python<'py>,
+    array: &ArrayRef,
+    kind: TensorType,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    unsafe extern "C" fn delete(tensor: *mut VersionedTensor) {
+        // SAFETY: the consumer calls this once, with what was given to it.
+        unsafe {
+            let tensor = Box::from_raw(tensor);
+            drop(Box::from_raw(tensor.context.cast::<Owner>()));
+        }
+    }
+    unsafe extern "C" fn unused(capsule: *mut ffi::PyObject) {
+        // SAFETY: a capsule that was consumed has another name.
+        unsafe {
+            if ffi::PyCapsule_IsValid(capsule, c"dltensor_versioned".as_ptr()) == 1 {
+                delete(ffi::PyCapsule_GetPointer(capsule, c"dltensor_versioned".as_ptr()).cast());
+            }
+        }
+    }
+    let (tensor, owner) = tensor(array, kind);
+    let managed = Box::new(VersionedTensor {
+        version: [1, 0],
+        context: owner.cast(),
+        deleter: Some(delete),
+        flags: READ_ONLY,
+        tensor,
+    });
+    let pointer = NonNull::from(Box::leak(managed)).cast();
+    // SAFETY: the pointer lives until the deleter, which the destructor calls if nobody else has.
+    unsafe {
+        PyCapsule::new_with_pointer_and_destructor(py, pointer, c"dltensor_versioned", Some(unused))
+    }
+}

@@ -1,0 +1,214 @@
+//! A query as it was asked for: how it is planned, and how it sends its rows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arrow::array::{RecordBatch, RecordBatchOptions};
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::ParamValues;
+use datafusion::datasource::{ViewTable, source_as_provider};
+use datafusion::error::DataFusionError;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
+use futures::StreamExt;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use warpline::{PreparedQuery, QueryMetrics, WarplineSession};
+
+use crate::reader::Item;
+use crate::scope::Variables;
+use crate::session::{Link, Open};
+
+/// How long rows wait for it to be known whether they are the last ones.
+const LOOK_AHEAD: Duration = Duration::from_millis(5);
+
+/// What is to be run.
+#[derive(Clone)]
+pub(crate) enum Text {
+    /// As it stands.
+    Sql,
+    /// With values for its parameters.
+    Bound(ParamValues),
+    /// A plan, whatever the text says.
+    Plan(LogicalPlan),
+}
+
+/// A query as it was asked for.
+pub(crate) struct Spec {
+    pub(crate) link: Arc<Link>,
+    pub(crate) sql: String,
+    pub(crate) text: Text,
+    pub(crate) variables: Variables,
+}
+
+/// How much of its rows a query could send.
+enum Sent {
+    /// All, but for the last ones where these are known to be.
+    All(Option<RecordBatch>),
+    /// Nobody reads the others.
+    Some,
+}
+
+/// A plan that is ready to run.
+enum Runnable<'a> {
+    Prepared(PreparedQuery<'a>),
+    Plan {
+        plan: Arc<dyn ExecutionPlan>,
+        task: Arc<TaskContext>,
+        plan_ms: f64,
+    },
+}
+
+impl Spec {
+    /// The logical plan of this text instead, with the same values and tables.
+    pub(crate) async fn logical_of(
+        &self,
+        session: &WarplineSession,
+        sql: &str,
+    ) -> Result<LogicalPlan, DataFusionError> {
+        match &self.text {
+            Text::Sql => session.context().state().create_logical_plan(sql).await,
+            Text::Bound(values) => {
+                let plan = session.context().state().create_logical_plan(sql).await?;
+                plan.with_param_values(values.clone())
+            }
+            Text::Plan(plan) => Ok(plan.clone()),
+        }
+    }
+
+    async fn plan<'a>(
+        &self,
+        session: &'a WarplineSession,
+    ) -> Result<Runnable<'a>, warpline::Error> {
+        if let Text::Sql = self.text
+            && let Some(query) = session.prepare(&self.sql).await?
+        {
+            return Ok(Runnable::Prepared(query));
+        }
+        let start = Instant::now();
+        let planned = async {
+            let logical = self.logical_of(session, &self.sql).await?;
+            let frame = session.context().execute_logical_plan(logical).await?;
+            let task = Arc::new(frame.task_ctx());
+            Ok((frame.create_physical_plan().await?, task))
+        };
+        let (plan, task) = session.guard(&self.sql, planned).await?;
+        Ok(Runnable::Plan {
+            plan,
+            task,
+            plan_ms: start.elapsed().as_secs_f64() * 1e3,
+        })
+    }
+
+    /// Plans, waits until rows are wanted, and sends them.
+    pub(crate) async fn produce(
+        &self,
+        open: &Open,
+        ready: oneshot::Sender<Result<SchemaRef, warpline::Error>>,
+        wanted: oneshot::Receiver<()>,
+        rows: &mpsc::Sender<Item>,
+    ) {
+        let session = &open.session;
+        let runnable = match self.plan(session).await {
+            Ok(runnable) => runnable,
+            Err(error) => {
+                // Who does not wait any more does not want to know.
+                let _ = ready.send(Err(error));
+                return;
+            }
+        };
+        let schema = runnable.schema();
+        if ready.send(Ok(Arc::clone(&schema))).is_err() || wanted.await.is_err() {
+            return;
+        }
+        let sent = async {
+            let mut stream = match &runnable {
+                Runnable::Prepared(query) => query.stream()?,
+                Runnable::Plan { plan, task, .. } => {
+                    execute_stream(Arc::clone(plan), Arc::clone(task))?
+                }
+            };
+            let mut ahead = None;
+            loop {
+                let next = match ahead.take() {
+                    Some(next) => next,
+                    None => stream.next().await,
+                };
+                let Some(batch) = next.transpose()? else {
+                    return Ok(Sent::All(None));
+                };
+                if batch.num_rows() == 0 {
+                    continue;
+                }
+                let batch = of_schema(batch, &schema);
+                // Who reads one row of a short answer has then read all of it.
+                ahead = timeout(LOOK_AHEAD, stream.next()).await.ok();
+                if let Some(None) = ahead {
+                    return Ok(Sent::All(Some(batch)));
+                }
+                if rows.send(Item::Batch(batch)).await.is_err() {
+                    return Ok(Sent::Some);
+                }
+            }
+        };
+        let end = match session.guard(&self.sql, sent).await {
+            Ok(Sent::All(last)) => Item::End(last, Box::new(runnable.finish())),
+            Ok(Sent::Some) => return,
+            Err(error) => Item::Failed(Box::new(error)),
+        };
+        let _ = rows.send(end).await;
+    }
+
+    /// The query as a table of others: what a plain table's query reads, else a view.
+    pub(crate) async fn table(
+        &self,
+        session: &WarplineSession,
+    ) -> Result<Arc<dyn TableProvider>, warpline::Error> {
+        let logical = self.logical_of(session, &self.sql);
+        let logical = session.guard(&self.sql, logical).await?;
+        if let LogicalPlan::TableScan(scan) = &logical
+            && scan.projection.is_none()
+            && scan.filters.is_empty()
+            && scan.fetch.is_none()
+            && let Ok(provider) = source_as_provider(&scan.source)
+        {
+            return Ok(provider);
+        }
+        let definition = match self.text {
+            Text::Sql => Some(self.sql.clone()),
+            _ => None,
+        };
+        Ok(Arc::new(ViewTable::new(logical, definition)))
+    }
+}
+
+impl Runnable<'_> {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Prepared(query) => query.schema(),
+            Self::Plan { plan, .. } => plan.schema(),
+        }
+    }
+
+    fn finish(self) -> QueryMetrics {
+        match self {
+            Self::Prepared(query) => query.finish(),
+            Self::Plan { plan, plan_ms, .. } => QueryMetrics {
+                plan_ms,
+                ..warpline::metrics_of(&plan)
+            },
+        }
+    }
+}
+
+/// The batch with the schema of its plan, which may tell more of its columns.
+fn of_schema(batch: RecordBatch, schema: &SchemaRef) -> RecordBatch {
+    if batch.schema_ref() == schema {
+        return batch;
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let columns = batch.columns().to_vec();
+    RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).unwrap_or(batch)
+}

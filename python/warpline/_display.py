@@ -1,0 +1,78 @@
+"""Results for people: a table of text, and one of HTML."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+
+_LONGEST = 48
+
+# Types whose values stand on the right.
+_NUMBERS = ("Int", "UInt", "Float", "Decimal")
+
+Cells = Sequence[Sequence[str | None]]
+
+
+def as_text(names: Sequence[str], types: Sequence[str], rows: Cells, footer: str) -> str:
+    """A table that fits a terminal, with types below the names."""
+    shown_types = [_type(kind) for kind in types]
+    lines = [[_cell(value) for value in row] for row in rows]
+    widths = [
+        max([len(name), len(kind), *(len(line[at]) for line in lines)])
+        for at, (name, kind) in enumerate(zip(names, shown_types))
+    ]
+    right = [kind.startswith(_NUMBERS) for kind in types]
+
+    def line(values: Sequence[str]) -> str:
+        parts = [
+            value.rjust(width) if to_right else value.ljust(width)
+            for value, width, to_right in zip(values, widths, right)
+        ]
+        return "│ " + " │ ".join(parts) + " │"
+
+    def rule(left: str, middle: str, end: str) -> str:
+        return left + middle.join("─" * (width + 2) for width in widths) + end
+
+    if not names:
+        return footer
+    body = [rule("┌", "┬", "┐"), line(list(names)), line(shown_types), rule("├", "┼", "┤")]
+    body += [line(values) for values in lines]
+    body += [rule("└", "┴", "┘"), footer]
+    return "\n".join(body)
+
+
+def as_html(names: Sequence[str], types: Sequence[str], rows: Cells, footer: str) -> str:
+    """A table for notebooks."""
+    aligned = [
+        ' style="text-align:right"' if kind.startswith(_NUMBERS) else ' style="text-align:left"' for kind in types
+    ]
+    head = "".join(
+        f"<th{style}>{html.escape(name)}<br><small>{html.escape(_type(kind))}</small></th>"
+        for name, kind, style in zip(names, types, aligned)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f"<td{style}>{'<i>NULL</i>' if value is None else html.escape(value)}</td>"
+            for value, style in zip(row, aligned)
+        )
+        + "</tr>"
+        for row in rows
+    )
+    return (
+        f'<table class="warpline"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        f"<small>{html.escape(footer)}</small>"
+    )
+
+
+def _type(kind: str) -> str:
+    """Arrow's word, shorter where it is long."""
+    short = {"Utf8View": "Utf8", "LargeUtf8": "Utf8", "BinaryView": "Binary"}.get(kind, kind)
+    return short if len(short) <= 24 else short[:23] + "…"
+
+
+def _cell(value: str | None) -> str:
+    if value is None:
+        return "NULL"
+    line = value.replace("\n", "⏎").replace("\r", "").replace("\t", " ")
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
