@@ -23,6 +23,7 @@ use crate::device::Stream;
 use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
+use crate::parquet::{Kernels, ParquetReader};
 
 /// One entry of [`TableCache::resident`].
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub struct TableCache {
     pub(super) policy: StringPolicy,
     /// Records loads while a trace is taken.
     pub(super) traced: Option<Arc<TracedDevice>>,
+    /// The kernels that decode parquet pages, once they are compiled.
+    pub(super) parquet: Mutex<Option<Arc<Kernels>>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -70,6 +73,7 @@ impl TableCache {
             host: None,
             policy,
             traced: None,
+            parquet: Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -135,6 +139,7 @@ impl TableCache {
         let work = LoadFor {
             stream: stream.clone(),
             query: None,
+            parquet: ParquetReader::Cpu,
         };
         self.get_arriving(source, columns, needs_codes, room, None, ctx, &work)
             .await
@@ -393,6 +398,7 @@ impl TableCache {
             load_ms: 0.0,
             bytes_uploaded: 0,
             columns_loaded: 0,
+            ..LoadedTable::default()
         })
     }
 
