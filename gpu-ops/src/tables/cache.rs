@@ -122,6 +122,29 @@ impl TableCache {
             .await
     }
 
+    /// [`TableCache::get_or_load`] with a choice of who decodes the columns of parquet files.
+    ///
+    /// # Errors
+    /// As [`TableCache::get_or_load`].
+    pub async fn get_decoded(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        needs_codes: &[bool],
+        parquet: ParquetReader,
+        ctx: Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Arc<LoadedTable>> {
+        let room = ColumnRoom::unlimited();
+        let work = LoadFor {
+            stream: stream.clone(),
+            query: None,
+            parquet,
+        };
+        self.get_arriving(source, columns, needs_codes, &room, None, ctx, &work)
+            .await
+    }
+
     /// [`TableCache::get_or_load`] with at most `room` of device memory: columns beyond that are in host memory, if
     /// there is a pool of it, and move there if they were resident.
     ///
