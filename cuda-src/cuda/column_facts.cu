@@ -8,6 +8,7 @@
 #include "primitives.cuh"
 
 WL_DEVICE u64 code_at(const ColumnFactsArgs& args, u64 row) {
+  if (args.width == 0) return ((const u32*)args.data)[row / 32] >> row % 32 & 1;
   if (args.width == 1) return ((const u8*)args.data)[row];
   if (args.width == 2) return ((const u16*)args.data)[row];
   if (args.width == 4) return ((const u32*)args.data)[row];

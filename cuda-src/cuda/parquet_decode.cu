@@ -87,7 +87,10 @@ WL_DEVICE bool read_value(const u8* p, u32 kind, u32 bytes, u32 stride, i64& val
 }
 
 WL_DEVICE void put_code(u8* data, u64 row, u32 width, u64 code) {
-  if (width == 1) data[row] = (u8)code;
+  if (width == 0) {
+    // A bit of a zeroed bitmap.
+    if (code != 0) atomicOr((u32*)data + row / 32, 1u << row % 32);
+  } else if (width == 1) data[row] = (u8)code;
   else if (width == 2) ((u16*)data)[row] = (u16)code;
   else if (width == 4) ((u32*)data)[row] = (u32)code;
   else ((u64*)data)[row] = code;

@@ -24,7 +24,7 @@ kernel_args! {
         pub span: u64,
         /// Greatest hash that is kept.
         pub bound: u64,
-        /// Bytes of a code: 1, 2, 4 or 8.
+        /// Bytes of a code: 1, 2, 4 or 8; 0 of bits.
         pub width: u32,
         /// Bits of a hash that choose a register.
         pub precision: u32,

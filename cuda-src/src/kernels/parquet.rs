@@ -54,7 +54,7 @@ kernel_args! {
         pub kind: u32,
         /// Bytes of a value in the file.
         pub type_bytes: u32,
-        /// Bytes of a code.
+        /// Bytes of a code; 0 of bits.
         pub width: u32,
         /// 1: values have definition levels.
         pub optional: u32,

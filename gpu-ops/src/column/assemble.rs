@@ -482,7 +482,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Bytes `range` of a boolean column.
-    fn write_bits(&self, range: Range<usize>, out: &mut [u8]) -> Result<()> {
+    pub(super) fn write_bits(&self, range: Range<usize>, out: &mut [u8]) -> Result<()> {
         for (position, rows, at) in self.overlapping(self.bit_rows(&range)) {
             let Values::Bits(bits) = &self.placed[position].chunk.values else {
                 return Err(mixed("no bits"));

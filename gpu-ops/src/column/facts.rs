@@ -2,11 +2,11 @@
 //! the host about values that pass by, bit for bit.
 
 use warpline_cuda::KernelArgs;
-use warpline_cuda::kernels::{self, ColumnFactsArgs};
+use warpline_cuda::kernels::ColumnFactsArgs;
 
 use super::distinct::{Count, PRECISION, bitmap_span, estimate};
 use super::sketch::{HASHES, Sketch, sampled_rows};
-use crate::device::{Device, DevicePtr, Kernel, LaunchConfig, Stream};
+use crate::device::{Device, DevicePtr, Kernel, LaunchConfig, Module, Stream};
 use crate::error::Result;
 use crate::memory::{DeviceBuffer, MemoryPool};
 use std::sync::Arc;
@@ -32,11 +32,12 @@ pub(crate) struct FactsKernels {
 }
 
 impl FactsKernels {
+    /// Those of the compiled module ([`warpline_cuda::kernels::column_facts`]).
+    ///
     /// # Errors
-    /// [`crate::GpuError::Compile`] and [`crate::GpuError::Device`].
-    pub(crate) fn compile(device: &dyn Device) -> Result<Self> {
-        let (module, _) = device.compile("column_facts", &kernels::column_facts())?;
-        let kernel = |name: &str| device.kernel(&module, name);
+    /// [`crate::GpuError::Device`].
+    pub(crate) fn of(device: &dyn Device, module: &Module) -> Result<Self> {
+        let kernel = |name: &str| device.kernel(module, name);
         Ok(Self {
             order: kernel("column_order")?,
             values: kernel("column_values")?,

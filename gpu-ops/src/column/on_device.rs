@@ -44,7 +44,7 @@ pub(crate) struct Target {
     pub(crate) validity: DevicePtr,
     /// Codes are values less this.
     pub(crate) base: i64,
-    /// Bytes of a code.
+    /// Bytes of a code; 0 of bits.
     pub(crate) width: u32,
 }
 
@@ -92,6 +92,8 @@ enum Kind {
     },
     /// Codes of four bytes in the dictionaries of chunks.
     Text,
+    /// A bit a row.
+    Bits,
 }
 
 #[derive(Default)]
@@ -143,10 +145,18 @@ impl DeviceColumn {
                 Kind::Integer { width, base }
             }
             Physical::Text if policy != StringPolicy::AlwaysBytes => Kind::Text,
-            _ => return Ok(None),
+            Physical::Bits => Kind::Bits,
+            Physical::Text => return Ok(None),
         };
-        let width = kind.width();
-        let place = PreallocatedBuffer::new(rows * width, name, home, stream)?;
+        let bytes = match kind {
+            Kind::Bits => rows.div_ceil(32) * 4,
+            _ => rows * kind.width(),
+        };
+        let place = PreallocatedBuffer::new(bytes, name, home, stream)?;
+        if matches!(kind, Kind::Bits) {
+            // Bits that are set are written.
+            place.buffer().fill(stream, 0)?;
+        }
         let validity = match expected.whole {
             true => None,
             false => {
@@ -208,7 +218,7 @@ impl DeviceColumn {
         seen.rows += rows;
         seen.decoded += 1;
         seen.nulls += facts.nulls;
-        if let (Kind::Integer { .. }, Some((low, high))) = (&self.kind, facts.range) {
+        if let (Kind::Integer { .. } | Kind::Bits, Some((low, high))) = (&self.kind, facts.range) {
             seen.add_range((low.into(), high.into()));
         }
         seen.chunks.extend(chunk);
@@ -272,7 +282,7 @@ impl DeviceColumn {
         seen.rows += rows;
         seen.nulls += nulls as u64;
         match (&self.kind, range) {
-            (Kind::Integer { .. }, Some(range)) => seen.add_range(range),
+            (Kind::Integer { .. } | Kind::Bits, Some(range)) => seen.add_range(range),
             (Kind::Text, _) => seen.chunks.push(TextChunk {
                 first,
                 rows,
@@ -284,23 +294,24 @@ impl DeviceColumn {
         Ok(())
     }
 
-    fn place_validity(
+    /// Set the bits of rows from `first` on in a bitmap of the column, all of them without `bits`.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "rows, bits, and what a launch takes"
+    )]
+    fn place_bits(
         &self,
         first: usize,
-        rows: &Rows<'_>,
-        nulls: bool,
+        rows: usize,
+        bitmap: &DeviceBuffer,
+        bits: Option<Vec<u8>>,
         home: &ColumnPools<'_>,
         kernels: &FinishKernels,
         stream: &Stream,
     ) -> Result<()> {
-        let Some(validity) = &self.validity else {
-            return Ok(());
-        };
-        let bits = match nulls {
-            false => None,
-            true => {
-                let mut bits = vec![0; rows.len().div_ceil(8)];
-                rows.write_validity(0..bits.len(), &mut bits);
+        let bits = match bits {
+            None => None,
+            Some(bits) => {
                 let buffer = home.device.allocate(bits.len().max(1), &self.name)?;
                 buffer.upload(stream, 0, &bits)?;
                 Some(buffer)
@@ -308,12 +319,12 @@ impl DeviceColumn {
         };
         let args = ParquetValidityArgs {
             bits: bits.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::ptr),
-            validity: validity.buffer().ptr(),
+            validity: bitmap.ptr(),
             first_row: first as u64,
-            rows: rows.len() as u64,
+            rows: rows as u64,
         };
         // SAFETY: the bitmap has a bit for every row of the column, and `bits` one for each of these.
-        unsafe { launch(home, stream, &kernels.validity, rows.len(), &args) }
+        unsafe { launch(home, stream, &kernels.validity, rows, &args) }
     }
 
     /// The column, once all chunks are in place; `None` when it differs from what was expected.
@@ -354,6 +365,7 @@ impl DeviceColumn {
                 (encoding, self.place.keep(), base)
             }
             Kind::Float { width } => (Encoding::Float { width }, self.place.keep(), 0),
+            Kind::Bits => (Encoding::Bits, self.place.keep(), 0),
             Kind::Text => {
                 let text = Text {
                     name: &self.name,
@@ -384,11 +396,7 @@ impl DeviceColumn {
             Encoding::Integer { width, .. }
             | Encoding::Float { width }
             | Encoding::Dictionary { width, .. } => usize::from(*width),
-            _ => {
-                return Err(GpuError::Internal(
-                    "a decoded column of another encoding".into(),
-                ));
-            }
+            _ => 0,
         };
         let finished = Finished {
             data: &data,
@@ -400,7 +408,12 @@ impl DeviceColumn {
             pool: home.device,
             stream,
         };
-        finish_statistics(&finished, &encoding, self.expected.range, &mut statistics)?;
+        let expected = match encoding {
+            Encoding::Integer { .. } => self.expected.range,
+            Encoding::Bits => seen.range,
+            _ => None,
+        };
+        finish_statistics(&finished, &encoding, expected, &mut statistics)?;
         Ok(Some(Column {
             data_type: self.data_type,
             rows: self.rows,
@@ -435,14 +448,13 @@ fn finish_statistics(
         }
         _ => {}
     }
-    let range = expected.filter(|_| matches!(encoding, Encoding::Integer { .. }));
     let distinct = match statistics.unique {
         true => {
             statistics.distinct = Some(valid);
             statistics.distinct_estimate = Some(valid as u64);
             valid as u64
         }
-        false => match finished.count(range)? {
+        false => match finished.count(expected)? {
             super::distinct::Count::Exact(count) => {
                 statistics.distinct = Some(count as usize);
                 statistics.distinct_estimate = Some(count);
@@ -468,6 +480,7 @@ impl Kind {
         match self {
             Self::Integer { width, .. } | Self::Float { width } => usize::from(*width),
             Self::Text => 4,
+            Self::Bits => 0,
         }
     }
 }

@@ -3,9 +3,9 @@
 use warpline_cuda::KernelArgs;
 use warpline_cuda::kernels::{self, PARQUET_SHARED_BYTES, PARQUET_THREADS, ParquetArgs};
 
-use crate::column::{FactsKernels, FinishKernels};
+use crate::column::{FactsKernels, FinishKernels, map};
 use crate::device::{Device, Kernel, LaunchConfig, Stream};
-use crate::error::Result;
+use crate::error::{GpuError, Result};
 
 /// Most blocks of a launch; pages beyond come in strides.
 const MOST_BLOCKS: u64 = 1 << 16;
@@ -22,16 +22,26 @@ impl Kernels {
     /// # Errors
     /// [`crate::GpuError::Compile`] and [`crate::GpuError::Device`].
     pub(crate) fn compile(device: &dyn Device) -> Result<Self> {
-        let (decompress, _) =
-            device.compile("parquet_decompress", &kernels::parquet_decompress())?;
-        let (decode, _) = device.compile("parquet_decode", &kernels::parquet_decode())?;
+        let sources = vec![
+            ("parquet_decompress", kernels::parquet_decompress()),
+            ("parquet_decode", kernels::parquet_decode()),
+            ("column_facts", kernels::column_facts()),
+        ];
+        // Each takes a second to compile when nothing is on disk.
+        let modules = map(sources, |(name, source)| {
+            device.compile(name, &source).map(|(module, _)| module)
+        })?;
+        let modules = modules.into_iter().collect::<Result<Vec<_>>>()?;
+        let [decompress, decode, facts] = modules.as_slice() else {
+            return Err(GpuError::Internal("a module was not compiled".into()));
+        };
         Ok(Self {
-            decompress: device.kernel(&decompress, "parquet_decompress")?,
-            decode: device.kernel(&decode, "parquet_decode")?,
+            decompress: device.kernel(decompress, "parquet_decompress")?,
+            decode: device.kernel(decode, "parquet_decode")?,
             finish: FinishKernels {
-                facts: FactsKernels::compile(device)?,
-                remap: device.kernel(&decode, "parquet_remap")?,
-                validity: device.kernel(&decode, "parquet_validity")?,
+                facts: FactsKernels::of(device, facts)?,
+                remap: device.kernel(decode, "parquet_remap")?,
+                validity: device.kernel(decode, "parquet_validity")?,
             },
         })
     }

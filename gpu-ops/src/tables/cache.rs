@@ -425,6 +425,15 @@ impl TableCache {
         })
     }
 
+    /// Forget the columns of a table of files: the next request reads them again, also while queries hold these.
+    pub fn forget(&self, source: &TableSource) {
+        let mut state = self.state.lock();
+        state.tables.retain(|key, table| {
+            let same = *table.name == *source.name && table.schema == source.schema;
+            !(same && matches!(key, TableKey::Files(_)))
+        });
+    }
+
     /// What is on the device, by table and column.
     pub fn resident(&self) -> Vec<ResidentColumn> {
         let state = self.state.lock();

@@ -190,6 +190,7 @@ fn values_of(
             },
             _ => Err(Reason::Type),
         },
+        (D::Boolean, Type::BOOLEAN) => of(k::PARQUET_KIND_BIT, 0),
         (D::Float32, Type::FLOAT) => of(k::PARQUET_KIND_F32, 4),
         (D::Float64, Type::DOUBLE) => of(k::PARQUET_KIND_F64, 8),
         _ => Err(Reason::Type),
