@@ -60,12 +60,14 @@ const SHARE: u64 = 8;
 /// Rows of a row group.
 const GROUP: usize = 1 << 20;
 
-const CODECS: [Compression; 4] = [
-    Compression::UNCOMPRESSED,
-    Compression::SNAPPY,
-    Compression::LZ4_RAW,
-    Compression::ZSTD(ZstdLevel::ZSTD_1),
-];
+fn all_codecs() -> [Compression; 4] {
+    [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::LZ4_RAW,
+        Compression::ZSTD(ZstdLevel::default()),
+    ]
+}
 
 /// A column, and how its values are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,7 +189,7 @@ fn rows(bench: &Bench) -> u64 {
 
 async fn codecs(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     for values in bench.some(&Values::ALL) {
-        for (number, codec) in CODECS.into_iter().enumerate() {
+        for (number, codec) in all_codecs().into_iter().enumerate() {
             let (timing, bytes) =
                 point(bench, values, codec, 20_000, ParquetReader::Device).await?;
             let series = values.name();
@@ -267,7 +269,7 @@ async fn point(
     let size = std::fs::metadata(&path).map_err(|error| failed(&path, &error))?;
     let ctx = SessionContext::new_with_config(bench.context().copied_config());
     let name = path.to_string_lossy();
-    ctx.register_parquet("t", name.as_ref(), ParquetReadOptions::default())
+    ctx.register_parquet("t", &*name, ParquetReadOptions::default())
         .await?;
     let mut plan = ctx.table("t").await?.create_physical_plan().await?;
     while let Some(child) = plan.children().first().map(|child| Arc::clone(child)) {

@@ -268,15 +268,29 @@ impl DeviceColumn {
             let base = self.target().base;
             let all = Rows::new(segments);
             let own = numbers.map(|count| vec![(0..count).collect::<Vec<u32>>()]);
-            self.place.write(
-                first,
-                self.kind.width(),
-                &all,
-                own.as_ref(),
-                base.into(),
-                stream,
-            )?;
-            self.place_validity(first, &all, nulls > 0, home, kernels, stream)?;
+            let width = self.kind.width();
+            match self.kind {
+                Kind::Bits => {
+                    let mut bits = vec![0; rows.div_ceil(8)];
+                    all.write_bits(0..bits.len(), &mut bits)?;
+                    let buffer = self.place.buffer();
+                    self.place_bits(first, rows, buffer, Some(bits), home, kernels, stream)?;
+                }
+                _ => {
+                    let own = own.as_ref();
+                    self.place
+                        .write(first, width, &all, own, base.into(), stream)?;
+                }
+            }
+            if let Some(validity) = &self.validity {
+                let bits = (nulls > 0).then(|| {
+                    let mut bits = vec![0; rows.div_ceil(8)];
+                    all.write_validity(0..bits.len(), &mut bits);
+                    bits
+                });
+                let validity = validity.buffer();
+                self.place_bits(first, rows, validity, bits, home, kernels, stream)?;
+            }
         }
         let mut seen = self.seen.lock();
         seen.rows += rows;
