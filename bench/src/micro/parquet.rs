@@ -269,7 +269,7 @@ async fn point(
     let size = std::fs::metadata(&path).map_err(|error| failed(&path, &error))?;
     let ctx = SessionContext::new_with_config(bench.context().copied_config());
     let name = path.to_string_lossy();
-    ctx.register_parquet("t", name.as_ref(), ParquetReadOptions::default())
+    ctx.register_parquet("t", &*name, ParquetReadOptions::default())
         .await?;
     let mut plan = ctx.table("t").await?.create_physical_plan().await?;
     while let Some(child) = plan.children().first().map(|child| Arc::clone(child)) {
