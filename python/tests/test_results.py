@@ -159,12 +159,26 @@ def test_what_people_see(cpu: warpline.Connection) -> None:
     result = cpu.sql("SELECT n, s FROM (VALUES (1, '<b>&'), (2, NULL)) AS t(n, s)")
     text = repr(result)
     assert "n │ s" in text and "NULL" in text and "2 rows" in text
+    assert repr(cpu.sql("SET datafusion.execution.batch_size = 100")) == "done"
     html = result._repr_html_()
     assert "&lt;b&gt;&amp;" in html and "<i>NULL</i>" in html and "<b>" not in html
     long = cpu.sql("SELECT value FROM generate_series(1, 50000)")
     assert "50000 rows, of which the first 20 are shown" in repr(long)
     endless = cpu.sql("SELECT value FROM generate_series(1, 100000000000)")
     assert "the first 20 rows" in repr(endless)
+
+
+def test_wide_results_fit_the_terminal(cpu: warpline.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for count in range(1, 30):
+        shown = repr(cpu.sql("SELECT " + ", ".join(f"{number} AS c{number}" for number in range(count)))).splitlines()
+        assert max(len(line) for line in shown[:-1]) <= 80
+        assert len({len(line) for line in shown[:-1]}) == 1
+        assert "c0" in shown[1] and f"c{count - 1}" in shown[1]
+        hidden = shown[1].count("…")
+        assert ("columns are not shown" in shown[-1]) == bool(hidden)
+    wide = repr(cpu.sql("SELECT repeat('x', 200) AS a, repeat('y', 200) AS b"))
+    assert "…" in wide
 
 
 def test_show_prints(cpu: warpline.Connection, capsys: pytest.CaptureFixture[str]) -> None:

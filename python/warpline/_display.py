@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import html
+import shutil
 from collections.abc import Sequence
 
 _LONGEST = 48
+# Where there is no terminal, such as in a notebook.
+_COLUMNS = 120
 
 # Types whose values stand on the right.
 _NUMBERS = ("Int", "UInt", "Float", "Decimal")
@@ -22,6 +25,14 @@ def as_text(names: Sequence[str], types: Sequence[str], rows: Cells, footer: str
         for at, (name, kind) in enumerate(zip(names, shown_types))
     ]
     right = [kind.startswith(_NUMBERS) for kind in types]
+    names = list(names)
+    left, gap = _fitting(widths, shutil.get_terminal_size((_COLUMNS, 24)).columns)
+    if gap:
+        # Some in the middle have no room.
+        for row in (names, shown_types, *lines):
+            row[left : left + gap] = ["…"]
+        widths[left : left + gap] = [1]
+        right[left : left + gap] = [False]
 
     def line(values: Sequence[str]) -> str:
         parts = [
@@ -35,10 +46,30 @@ def as_text(names: Sequence[str], types: Sequence[str], rows: Cells, footer: str
 
     if not names:
         return footer
-    body = [rule("┌", "┬", "┐"), line(list(names)), line(shown_types), rule("├", "┼", "┤")]
+    body = [rule("┌", "┬", "┐"), line(names), line(shown_types), rule("├", "┼", "┤")]
     body += [line(values) for values in lines]
+    if gap:
+        footer += f", {gap} of {len(types)} columns are not shown"
     body += [rule("└", "┴", "┘"), footer]
     return "\n".join(body)
+
+
+def _fitting(widths: Sequence[int], room: int) -> tuple[int, int]:
+    """How many columns stand on the left, and how many behind these have no room. The first and the last one always do."""
+    shown = sum(width + 3 for width in widths) + 1
+    if shown <= room:
+        return len(widths), 0
+    right = len(widths) // 2
+    left = len(widths) - right
+    # A column of its own says that some are missing.
+    while shown + 4 > room and left + right > 2:
+        if left > right:
+            left -= 1
+            shown -= widths[left] + 3
+        else:
+            shown -= widths[-right] + 3
+            right -= 1
+    return left, len(widths) - left - right
 
 
 def as_html(names: Sequence[str], types: Sequence[str], rows: Cells, footer: str) -> str:

@@ -266,6 +266,8 @@ class Result:
         with self._progress() as progress:
             cells, complete = self._query.preview(rows, progress)
         known = self._query.known_rows()
+        if not self.columns:
+            return cells, "done"
         if complete or known == len(cells):
             return cells, f"{len(cells)} {'row' if len(cells) == 1 else 'rows'}"
         if known is None:
