@@ -35,6 +35,7 @@
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
+//! - `DeviceEngine` and [`mod@serve`]: servers for clients of PostgreSQL and Flight SQL.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 //! - [`architecture`]: how all of Warpline is built, for those who change it.
 
@@ -52,6 +53,8 @@ mod plan_cache;
 mod profile;
 mod query;
 mod rule;
+#[cfg(feature = "serve")]
+mod serving;
 mod session;
 mod statement;
 
@@ -66,8 +69,13 @@ pub use plan_cache::PlanCacheStats;
 pub use profile::{Profile, RunTimes, profile};
 pub use query::PreparedQuery;
 pub use rule::WarplineRule;
+#[cfg(feature = "serve")]
+pub use serving::DeviceEngine;
 pub use session::{WarplineSession, WarplineSessionBuilder};
 pub use statement::is_own_statement;
 pub use warpline_gpu::device::compiler::serve_if_asked as serve_compiler_if_asked;
 pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
+/// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
+#[cfg(feature = "serve")]
+pub use warpline_serve as serve;
 pub use warpline_tpch::{MemoryLadder, QueryMetrics, QueryRun};
