@@ -159,7 +159,7 @@ async fn users_log_in_and_are_kept_from_the_host() {
     let data = Data::new();
     let server = start(data.with_users()).await;
     let mut client = connect(&server).await;
-    let code = |error: datafusion::arrow::error::ArrowError| error.to_string();
+    let code = |error: arrow_flight::error::FlightError| error.to_string();
     let error = client
         .execute("SELECT 1".to_string(), None)
         .await
