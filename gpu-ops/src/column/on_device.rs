@@ -369,7 +369,12 @@ impl DeviceColumn {
         };
         let (encoding, data, base) = match self.kind {
             Kind::Integer { width, base } => {
-                if frame(seen.range) != (width, i128::from(base)) {
+                let within = |range: (i128, i128)| {
+                    let expected = self.expected.range;
+                    expected.is_some_and(|e| e.0 <= range.0 && range.1 <= e.1)
+                };
+                let fits = frame(seen.range) == (width, i128::from(base));
+                if !fits || !seen.range.is_none_or(within) {
                     return Ok(None);
                 }
                 let encoding = Encoding::Integer {

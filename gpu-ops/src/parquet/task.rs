@@ -283,7 +283,7 @@ impl Decoder<'_> {
                 continue;
             };
             if let Ok(facts) = outcome {
-                let found = facts_of(&results[pages]);
+                let found = facts_of(&plan.pages[pages.clone()], &results[pages]);
                 *outcome = found.map(|found| {
                     *facts = found;
                     std::mem::take(facts)
@@ -612,9 +612,9 @@ fn result(bytes: &[u8]) -> (i64, i64, u32, u32) {
 }
 
 /// What all pages of a chunk found together.
-fn facts_of(results: &[(i64, i64, u32, u32)]) -> Outcome {
+fn facts_of(pages: &[ParquetPage], results: &[(i64, i64, u32, u32)]) -> Outcome {
     let mut facts = ChunkFacts::default();
-    for (least, greatest, nulls, error) in results {
+    for (page, (least, greatest, nulls, error)) in pages.iter().zip(results) {
         match *error {
             0 => {}
             ERROR_WIDE => return Err(Reason::Wide),
@@ -622,7 +622,8 @@ fn facts_of(results: &[(i64, i64, u32, u32)]) -> Outcome {
             _ => return Err(Reason::Malformed),
         }
         facts.nulls += u64::from(*nulls);
-        if least <= greatest {
+        // Dictionaries have no rows.
+        if page.encoding != PARQUET_NO_DATA && least <= greatest {
             facts.range = Some(match facts.range {
                 Some((low, high)) => (low.min(*least), high.max(*greatest)),
                 None => (*least, *greatest),

@@ -152,7 +152,10 @@ pub(super) fn batch(rows: usize, nulls: Nulls) -> RecordBatch {
             "wide",
             decimal(of_decimals(&|row| (row as i128) << 70), 38, 0),
         ),
-        ("flag", column!(BooleanArray, |row: usize| row % 3 == 0)),
+        (
+            "flag",
+            column!(BooleanArray, |row: usize| row.is_multiple_of(3)),
+        ),
         (
             "word",
             column!(StringViewArray, |row: usize| words[row * 31 % 6]),
@@ -203,7 +206,7 @@ pub(super) fn runs(rows: usize, nulls: Nulls) -> RecordBatch {
         (
             "mixed",
             of(&|row| {
-                if row / 64 % 2 == 0 {
+                if (row / 64).is_multiple_of(2) {
                     5
                 } else {
                     row as i64 % 11
