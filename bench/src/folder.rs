@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use datafusion::common::TableReference;
 use datafusion::execution::options::ArrowReadOptions;
-use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions};
+use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionContext};
 use warpline_tpch::{QueryEngine, TpchError};
 
 use crate::error::{Error, Result};
@@ -48,8 +48,24 @@ struct Found {
 /// [`TpchError::Io`] when the folder cannot be read; [`Error::Bench`] when it has no such files, or two tables of a name;
 /// [`Error::DataFusion`] when a file is damaged.
 pub async fn register(engine: &dyn QueryEngine, folder: &Path) -> Result<Vec<String>> {
-    let tables = tables_of(folder)?;
     let (session, reference) = (engine.session(), engine.reference());
+    let names = register_in(session, folder).await?;
+    for name in &names {
+        let table = TableReference::bare(name.as_str());
+        // The reference may share the catalog of the session, and then has the table already.
+        if !reference.table_exist(table.clone())? {
+            reference.register_table(table.clone(), session.table_provider(table).await?)?;
+        }
+    }
+    Ok(names)
+}
+
+/// Registers the tables of a folder in one session, as [`register`] does.
+///
+/// # Errors
+/// Those of [`register`].
+pub async fn register_in(session: &SessionContext, folder: &Path) -> Result<Vec<String>> {
+    let tables = tables_of(folder)?;
     for (name, found) in &tables {
         let table = TableReference::bare(name.as_str());
         let mut location = found.path.to_string_lossy().into_owned();
@@ -64,35 +80,23 @@ pub async fn register(engine: &dyn QueryEngine, folder: &Path) -> Result<Vec<Str
                     file_extension: extension,
                     ..ParquetReadOptions::default()
                 };
-                session
-                    .register_parquet(table.clone(), location, options)
-                    .await?;
+                session.register_parquet(table, location, options).await?;
             }
             Format::Csv => {
                 let options = CsvReadOptions::new().file_extension(extension);
-                session
-                    .register_csv(table.clone(), location, options)
-                    .await?;
+                session.register_csv(table, location, options).await?;
             }
             Format::Json => {
                 let options = JsonReadOptions::default().file_extension(extension);
-                session
-                    .register_json(table.clone(), location, options)
-                    .await?;
+                session.register_json(table, location, options).await?;
             }
             Format::Arrow => {
                 let options = ArrowReadOptions {
                     file_extension: extension,
                     ..ArrowReadOptions::default()
                 };
-                session
-                    .register_arrow(table.clone(), location, options)
-                    .await?;
+                session.register_arrow(table, location, options).await?;
             }
-        }
-        // The reference may share the catalog of the session, and then has the table already.
-        if !reference.table_exist(table.clone())? {
-            reference.register_table(table.clone(), session.table_provider(table).await?)?;
         }
     }
     Ok(tables.into_keys().collect())

@@ -41,6 +41,8 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("group.cuh", GROUP_HEADER),
         ("pipeline.cuh", PIPELINE_HEADER),
         ("join.cuh", JOIN_HEADER),
+        ("parquet.cuh", include_str!("../cuda/parquet.cuh")),
+        ("parquet_runs.cuh", include_str!("../cuda/parquet_runs.cuh")),
         ("strings.cuh", STRINGS_HEADER),
         ("math.cuh", MATH_HEADER),
         ("calendar.cuh", include_str!("../cuda/calendar.cuh")),

@@ -30,7 +30,9 @@ pub(crate) async fn plan(
     let LogicalPlan::Ddl(DdlStatement::CreateMemoryTable(create)) = logical else {
         return Ok(None);
     };
-    let schema = create.input.schema();
+    // What the rules of the analyzer and the optimizer tell of columns is part of the table's schema.
+    let input = context.state().optimize(&create.input)?;
+    let schema = Arc::clone(input.schema().inner());
     let mut names = HashSet::new();
     if create.temporary
         || matches!(*create.input, LogicalPlan::EmptyRelation(_))
@@ -41,14 +43,15 @@ pub(crate) async fn plan(
     {
         return Ok(None);
     }
-    let frame = DataFrame::new(context.state(), create.input.as_ref().clone());
-    let input = frame.create_physical_plan().await?;
+    let input = DataFrame::new(context.state(), input)
+        .create_physical_plan()
+        .await?;
     let mut create = create.clone();
     // The query is planned: its tables need not be held.
     create.input = Arc::new(LogicalPlan::default());
     Ok(Some(Arc::new(CreateTableExec::new(
         create,
-        Arc::clone(schema.inner()),
+        schema,
         input,
         context.clone(),
     ))))

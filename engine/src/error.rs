@@ -96,6 +96,9 @@ pub enum Error {
         "the query ended in a panic: {0}; please report this with the query, and with the file if it reads one"
     )]
     Panicked(String),
+    /// A server cannot start.
+    #[error("{0}")]
+    Serve(String),
     /// A micro-benchmark that does not exist, or whose result is wrong.
     #[error("{0}")]
     Bench(String),

@@ -36,6 +36,7 @@
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
 //! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind.
+//! - `DeviceEngine` and [`mod@serve`]: servers for clients of PostgreSQL and Flight SQL.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 //! - [`architecture`]: how all of Warpline is built, for those who change it.
 
@@ -60,6 +61,8 @@ mod profile;
 mod program;
 mod query;
 mod rule;
+#[cfg(feature = "serve")]
+mod serving;
 mod session;
 mod statement;
 
@@ -75,6 +78,8 @@ pub use profile::{Profile, RunTimes, profile};
 pub use program::run_program;
 pub use query::PreparedQuery;
 pub use rule::WarplineRule;
+#[cfg(feature = "serve")]
+pub use serving::DeviceEngine;
 pub use session::{WarplineSession, WarplineSessionBuilder};
 pub use statement::is_own_statement;
 pub use warpline_gpu::device::compiler::{
@@ -82,4 +87,7 @@ pub use warpline_gpu::device::compiler::{
     start_by as start_compilers_by,
 };
 pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
+/// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
+#[cfg(feature = "serve")]
+pub use warpline_serve as serve;
 pub use warpline_tpch::{MemoryLadder, QueryMetrics, QueryRun};

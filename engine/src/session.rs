@@ -50,6 +50,11 @@ impl WarplineSession {
         &self.device
     }
 
+    #[cfg(feature = "serve")]
+    pub(crate) fn plans(&self) -> &PlanCache {
+        &self.plans
+    }
+
     pub(crate) fn pins(&self) -> &Pins {
         &self.pins
     }

@@ -32,6 +32,7 @@ pub mod graph;
 pub mod machine;
 pub mod memory;
 pub mod names;
+pub mod parquet;
 pub mod pipeline;
 pub mod primitives;
 pub mod query;

@@ -13,6 +13,7 @@ mod group_by;
 mod join;
 mod load_balance;
 mod output;
+mod parquet;
 mod partition;
 mod report;
 mod sort;
@@ -47,6 +48,7 @@ pub const BENCHMARKS: &[&Benchmark] = &[
     &join::BENCHMARK,
     &load_balance::BENCHMARK,
     &triton::BENCHMARK,
+    &parquet::BENCHMARK,
 ];
 
 /// Rows of the largest inputs: on a GPU, and in the emulator, whose times mean nothing.

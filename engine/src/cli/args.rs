@@ -1,5 +1,7 @@
 //! The arguments of the program.
 
+#[cfg(feature = "serve")]
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -36,6 +38,9 @@ pub(super) enum Command {
     Jcch(Box<JcchArguments>),
     /// Run micro-benchmarks of the device, checked on the CPU; without a name: list them
     Bench(Box<BenchArguments>),
+    /// Serve clients of PostgreSQL and Flight SQL
+    #[cfg(feature = "serve")]
+    Serve(Box<ServeArguments>),
     /// Run a query cold and hot, and write what host and device did when, for Perfetto and chrome://tracing
     Profile(Box<ProfileArguments>),
     /// Measure what accesses cost on the device; plans are priced with it from then on
@@ -78,20 +83,32 @@ impl SessionArguments {
         if let Some(size) = self.device_memory {
             builder = builder.device_memory(size);
         }
+        for (key, value) in self.named_settings() {
+            builder = builder.set(key, value);
+        }
+        builder
+    }
+
+    /// Settings, also those that have an argument of their own.
+    pub(super) fn named_settings(&self) -> Vec<(&str, &str)> {
         let named = [
             ("warpline.inject_failures", &self.inject_failures),
             ("warpline.time_limit", &self.time_limit),
             ("warpline.spill_directory", &self.spill_directory),
         ];
-        for (key, value) in named {
-            if let Some(value) = value {
-                builder = builder.set(key, value);
-            }
-        }
-        for (key, value) in &self.settings {
-            builder = builder.set(key, value);
-        }
-        builder
+        let named = named
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value.as_deref()?)));
+        let others = self.settings.iter();
+        named
+            .chain(others.map(|(key, value)| (key.as_str(), value.as_str())))
+            .collect()
+    }
+
+    /// The bound of the device's memory pool.
+    #[cfg(feature = "serve")]
+    pub(super) fn device_memory(&self) -> Option<ByteSize> {
+        self.device_memory
     }
 }
 
@@ -103,6 +120,71 @@ pub(super) struct CalibrateArguments {
     /// Show the constants in use, and measure nothing
     #[arg(long)]
     pub(super) show: bool,
+}
+
+#[cfg(feature = "serve")]
+#[derive(Debug, Args)]
+pub(super) struct ServeArguments {
+    /// Listen for clients of PostgreSQL, for example on 127.0.0.1:5432
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) postgres: Option<SocketAddr>,
+    /// Listen for clients of Flight SQL, for example on 127.0.0.1:31337
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) flight: Option<SocketAddr>,
+    /// Answer /metrics, /health and a page that shows device and queries, for example on 127.0.0.1:8080
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) http: Option<SocketAddr>,
+    /// A folder whose files NAME.parquet (.csv, .json, .arrow) and folders NAME of such files are tables; repeatable. Clients reach
+    /// no other files
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Vec<PathBuf>,
+    /// The file of users
+    #[arg(long, value_name = "FILE")]
+    pub(super) auth: Option<PathBuf>,
+    /// Add a user to the file of --auth, or change the password, which is read from standard input; then exit
+    #[arg(long, value_name = "NAME", requires = "auth")]
+    pub(super) add_user: Option<String>,
+    /// The server's certificate chain, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(super) tls_cert: Option<PathBuf>,
+    /// The private key of the certificate, PEM
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(super) tls_key: Option<PathBuf>,
+    /// Listen beyond this machine without users or without TLS
+    #[arg(long)]
+    pub(super) insecure: bool,
+    /// Most connections at a time, of each protocol
+    #[arg(long, value_name = "N", default_value_t = 128)]
+    pub(super) max_connections: usize,
+    /// Most queries that run at a time; others wait, and those of who has fewest go first
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    pub(super) max_queries: usize,
+    /// Most queries that wait
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    pub(super) max_queued: usize,
+    /// Most queries of one user that run at a time
+    #[arg(long, value_name = "N")]
+    pub(super) max_user_queries: Option<usize>,
+    /// Most seconds that a query runs
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) max_time: Option<u64>,
+    /// Most rows of an answer
+    #[arg(long, value_name = "N")]
+    pub(super) max_rows: Option<u64>,
+    /// Seconds that a query waits for its turn
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(super) queue_timeout: u64,
+    /// Seconds that a client may take to read what was sent
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(super) send_timeout: u64,
+    /// Seconds that queries may go on when the server stops
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(super) drain_timeout: u64,
+    /// Write each query to FILE as a line of JSON
+    #[arg(long, value_name = "FILE")]
+    pub(super) query_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) session: SessionArguments,
 }
 
 #[derive(Debug, Args)]

@@ -16,6 +16,8 @@ mod progress;
 mod queries;
 mod rows;
 mod script;
+#[cfg(feature = "serve")]
+mod serve;
 mod shell;
 mod timing;
 mod tpch;
@@ -51,6 +53,8 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> warpline::Result<ExitCode> 
             }
             Ok(ExitCode::SUCCESS)
         }
+        #[cfg(feature = "serve")]
+        Some(Command::Serve(arguments)) => serve::run(*arguments).await,
         Some(Command::Profile(arguments)) => profile::run(*arguments).await,
         Some(Command::Bench(arguments)) => bench::run(*arguments).await,
         Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),

@@ -12,6 +12,8 @@ mod jcch;
 mod logging;
 mod plan_cache;
 mod profile;
+#[cfg(feature = "serve")]
+mod serve;
 mod session;
 mod shell;
 mod tpch;

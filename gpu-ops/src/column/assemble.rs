@@ -482,7 +482,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Bytes `range` of a boolean column.
-    fn write_bits(&self, range: Range<usize>, out: &mut [u8]) -> Result<()> {
+    pub(super) fn write_bits(&self, range: Range<usize>, out: &mut [u8]) -> Result<()> {
         for (position, rows, at) in self.overlapping(self.bit_rows(&range)) {
             let Values::Bits(bits) = &self.placed[position].chunk.values else {
                 return Err(mixed("no bits"));
@@ -493,7 +493,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Bytes `range` of the validity bitmap.
-    fn write_validity(&self, range: Range<usize>, out: &mut [u8]) {
+    pub(super) fn write_validity(&self, range: Range<usize>, out: &mut [u8]) {
         const ONES: [u8; 64] = [0xff; 64];
         for (position, rows, at) in self.overlapping(self.bit_rows(&range)) {
             match &self.placed[position].chunk.validity {

@@ -17,7 +17,7 @@ const SMALL: u64 = 1 << 16;
 /// Rows that a thread takes at a time.
 const SHARE: usize = 1 << 20;
 /// Bits of a hash that choose a register: 2^14 registers, a standard error of 0.8 %.
-const PRECISION: u32 = 14;
+pub(super) const PRECISION: u32 = 14;
 
 /// Number of distinct non-null values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,6 +73,14 @@ fn merged(parts: Vec<Smallest>) -> Sketch {
     Sketch::of_smallest(all)
 }
 
+/// The least value of `range` and how far the others go, where a bitmap of them is worth it for so many rows.
+pub(super) fn bitmap_span(range: Option<(i128, i128)>, rows: usize) -> Option<(i128, u64)> {
+    let most = SMALL.max((rows as u64).saturating_mul(BITS_PER_ROW));
+    let (min, max) = range?;
+    let span = u64::try_from(max.wrapping_sub(min)).ok()?;
+    (span < most).then_some((min, span))
+}
+
 /// Counts values that come in several shares, on any threads.
 pub(super) struct Counter {
     rows: usize,
@@ -89,12 +97,7 @@ enum Seen {
 impl Counter {
     /// For at most `rows` rows, whose values lie in `range`.
     pub(super) fn new(range: Option<(i128, i128)>, rows: usize) -> Self {
-        let most = SMALL.max((rows as u64).saturating_mul(BITS_PER_ROW));
-        let span = range.and_then(|(min, max)| {
-            let span = u64::try_from(max.wrapping_sub(min)).ok()?;
-            (span < most).then_some((min, span))
-        });
-        let seen = match span {
+        let seen = match bitmap_span(range, rows) {
             Some((min, span)) => Seen::Bitmap {
                 min,
                 bits: (0..span / 64 + 1).map(|_| AtomicU64::new(0)).collect(),
@@ -290,7 +293,7 @@ pub(crate) fn mix(value: u64) -> u64 {
 }
 
 /// The harmonic mean of the registers, or linear counting while many are empty.
-fn estimate(registers: &[u8]) -> u64 {
+pub(super) fn estimate(registers: &[u8]) -> u64 {
     let m = registers.len() as f64;
     let sum: f64 = registers.iter().map(|r| 0.5f64.powi(i32::from(*r))).sum();
     let raw = 0.7213 / (1.0 + 1.079 / m) * m * m / sum;

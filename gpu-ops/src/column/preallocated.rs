@@ -130,13 +130,23 @@ impl Drop for PreallocatedBuffer {
 }
 
 impl PreallocatedBuffer {
-    fn new(bytes: usize, name: &str, home: &ColumnPools<'_>, stream: &Stream) -> Result<Self> {
+    pub(super) fn new(
+        bytes: usize,
+        name: &str,
+        home: &ColumnPools<'_>,
+        stream: &Stream,
+    ) -> Result<Self> {
         let buffer = home.allocate(bytes, name, stream)?;
         let taken = home.host.is_some() && !buffer.is_host();
         Ok(Self {
             buffer: Arc::new(buffer),
             taken: taken.then(|| (home.room.clone(), bytes)),
         })
+    }
+
+    /// The memory.
+    pub(super) fn buffer(&self) -> &DeviceBuffer {
+        &self.buffer
     }
 
     /// The buffer, now the data of its column.
@@ -146,7 +156,7 @@ impl PreallocatedBuffer {
     }
 
     /// Write the codes of `rows` from row `first` of the column.
-    fn write(
+    pub(super) fn write(
         &self,
         first: usize,
         width: usize,

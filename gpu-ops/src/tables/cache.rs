@@ -23,6 +23,7 @@ use crate::device::Stream;
 use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
+use crate::parquet::{Kernels, ParquetReader};
 
 /// One entry of [`TableCache::resident`].
 #[derive(Debug, Clone)]
@@ -53,6 +54,8 @@ pub struct TableCache {
     pub(super) policy: StringPolicy,
     /// Records loads while a trace is taken.
     pub(super) traced: Option<Arc<TracedDevice>>,
+    /// The kernels that decode parquet pages, once they are compiled.
+    pub(super) parquet: Mutex<Option<Arc<Kernels>>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -70,6 +73,7 @@ impl TableCache {
             host: None,
             policy,
             traced: None,
+            parquet: Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -118,6 +122,29 @@ impl TableCache {
             .await
     }
 
+    /// [`TableCache::get_or_load`] with a choice of who decodes the columns of parquet files.
+    ///
+    /// # Errors
+    /// As [`TableCache::get_or_load`].
+    pub async fn get_decoded(
+        &self,
+        source: &TableSource,
+        columns: &[usize],
+        needs_codes: &[bool],
+        parquet: ParquetReader,
+        ctx: Arc<TaskContext>,
+        stream: &Stream,
+    ) -> Result<Arc<LoadedTable>> {
+        let room = ColumnRoom::unlimited();
+        let work = LoadFor {
+            stream: stream.clone(),
+            query: None,
+            parquet,
+        };
+        self.get_arriving(source, columns, needs_codes, &room, None, ctx, &work)
+            .await
+    }
+
     /// [`TableCache::get_or_load`] with at most `room` of device memory: columns beyond that are in host memory, if
     /// there is a pool of it, and move there if they were resident.
     ///
@@ -135,6 +162,7 @@ impl TableCache {
         let work = LoadFor {
             stream: stream.clone(),
             query: None,
+            parquet: ParquetReader::Cpu,
         };
         self.get_arriving(source, columns, needs_codes, room, None, ctx, &work)
             .await
@@ -393,7 +421,17 @@ impl TableCache {
             load_ms: 0.0,
             bytes_uploaded: 0,
             columns_loaded: 0,
+            ..LoadedTable::default()
         })
+    }
+
+    /// Forget the columns of a table of files: the next request reads them again, also while queries hold these.
+    pub fn forget(&self, source: &TableSource) {
+        let mut state = self.state.lock();
+        state.tables.retain(|key, table| {
+            let same = *table.name == *source.name && table.schema == source.schema;
+            !(same && matches!(key, TableKey::Files(_)))
+        });
     }
 
     /// What is on the device, by table and column.

@@ -88,6 +88,7 @@ impl Found {
             load_ms: 0.0,
             bytes_uploaded: 0,
             columns_loaded: 0,
+            ..LoadedTable::default()
         })
     }
 }

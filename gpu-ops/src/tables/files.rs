@@ -432,7 +432,7 @@ fn format_of(config: &FileScanConfig) -> String {
 
 /// True when the local file has the size and time of its listing. False also when the path cannot be
 /// looked up as it stands; the object store then decides.
-fn unchanged_on_disk(listed: &ObjectMeta) -> bool {
+pub(super) fn unchanged_on_disk(listed: &ObjectMeta) -> bool {
     let path = format!("/{}", listed.location);
     std::fs::metadata(path).is_ok_and(|found| {
         found.len() == listed.size

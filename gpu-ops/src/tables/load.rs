@@ -18,6 +18,7 @@ use super::input::StoredBatch;
 use crate::column::{ChunkEncoder, Segment, StringPolicy};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
+use crate::parquet::ParquetReader;
 use crate::query::Query;
 use crate::trace::{Trace, Track, Work};
 
@@ -31,6 +32,8 @@ pub(crate) struct LoadFor {
     pub(crate) stream: Stream,
     /// The query whose memory they count as.
     pub(crate) query: Option<Arc<Query>>,
+    /// Who decodes the columns of parquet files.
+    pub(crate) parquet: ParquetReader,
 }
 
 /// The work of reading a table, in units whose order is the order of the rows.

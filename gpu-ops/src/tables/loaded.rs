@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use crate::column::Column;
+use crate::parquet::ChunkCounts;
 
 /// Columns of one table, ready for kernels.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct LoadedTable {
     /// Rows of every column.
     pub rows: usize,
@@ -18,4 +19,6 @@ pub struct LoadedTable {
     pub bytes_uploaded: usize,
     /// How many of the requested columns were not resident.
     pub columns_loaded: usize,
+    /// Column chunks of parquet files that were decoded for this request, by who did it.
+    pub chunks: ChunkCounts,
 }

@@ -20,6 +20,8 @@ mod load;
 mod loaded;
 mod memory;
 mod migrate;
+mod parquet;
+mod parquet_chunks;
 mod pin;
 mod preallocated;
 mod progress;

@@ -226,6 +226,7 @@ impl Offer {
             load_ms: 0.0,
             bytes_uploaded: 0,
             columns_loaded: 0,
+            ..LoadedTable::default()
         }))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::listing::PartitionedFile;
+use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 
 use super::cache::TableCache;
@@ -17,20 +18,92 @@ use super::preallocated::{PreallocatedTable, SharedPools, purpose};
 use super::progress::Offer;
 use super::row_groups::Layout;
 use super::source::TableSource;
-use crate::column::{ColumnAssembler, ColumnRoom, StringPolicy, Written};
+use crate::column::{Column, ColumnAssembler, ColumnRoom, StringPolicy, Written};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::query::Query;
 use crate::trace::Work;
 
 impl TableCache {
-    /// Read files: each row group is written at its final position while later ones are decoded, where the metadata
-    /// determines it.
+    /// Read files: on the device, where the setting says so and it can, else by the CPU.
+    ///
+    /// # Errors
+    /// As [`TableCache::get_or_load`].
     #[allow(
         clippy::too_many_arguments,
         reason = "what a request has, and its files"
     )]
     pub(super) async fn load_files(
+        &self,
+        source: &TableSource,
+        table: &Arc<FileTable>,
+        files: Vec<PartitionedFile>,
+        columns: &[Wanted],
+        offer: Option<Arc<Offer>>,
+        room: &ColumnRoom,
+        ctx: &Arc<TaskContext>,
+        work: &LoadFor,
+    ) -> Result<LoadedTable> {
+        if columns.is_empty() || !self.decodes(work.parquet) {
+            let load = self.read_files(source, table, files, columns, offer, room, ctx, work);
+            return load.await;
+        }
+        let decode = self.decode_files(source, table, &files, columns, room, ctx, work);
+        let Some(decoded) = decode.await? else {
+            let load = self.read_files(source, table, files, columns, offer, room, ctx, work);
+            return load.await;
+        };
+        let missing = columns.iter().zip(&decoded.columns);
+        let missing: Vec<Wanted> = missing
+            .filter_map(|(column, found)| found.is_none().then_some(*column))
+            .collect();
+        let mut loaded = LoadedTable {
+            rows: decoded.rows,
+            ..LoadedTable::default()
+        };
+        let mut rest = Vec::new().into_iter();
+        if !missing.is_empty() {
+            // Kernels may start while these come, if they are all.
+            let offer = offer.filter(|_| missing.len() == columns.len());
+            let load = self.read_files(source, table, files, &missing, offer, room, ctx, work);
+            let read = load.await?;
+            if read.rows != decoded.rows {
+                return Err(GpuError::DataFusion(DataFusionError::Execution(format!(
+                    "table {} changed while it was read; run the query again",
+                    source.name()
+                ))));
+            }
+            rest = read.columns.into_iter();
+        }
+        for column in decoded.columns {
+            let column = column.or_else(|| rest.next());
+            let missing = || GpuError::Internal("a column was not loaded".into());
+            loaded.columns.push(column.ok_or_else(missing)?);
+        }
+        loaded.bytes_uploaded = bytes_on_device(&loaded.columns);
+        loaded.columns_loaded = loaded.columns.len();
+        loaded.chunks = decoded.counts;
+        Ok(loaded)
+    }
+
+    /// How the strings of the columns lie.
+    pub(super) fn policies(&self, columns: &[Wanted]) -> Vec<StringPolicy> {
+        columns
+            .iter()
+            .map(|(_, codes)| match codes {
+                true => StringPolicy::AlwaysDictionary,
+                false => self.policy,
+            })
+            .collect()
+    }
+
+    /// Read files on the CPU: each row group is written at its final position while later ones are decoded, where the
+    /// metadata determines it.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a request has, and its files"
+    )]
+    async fn read_files(
         &self,
         source: &TableSource,
         table: &Arc<FileTable>,
@@ -94,13 +167,7 @@ impl TableCache {
             .iter()
             .map(|(column, _)| Arc::clone(&source.schema.fields()[*column]))
             .collect();
-        let policies: Vec<StringPolicy> = columns
-            .iter()
-            .map(|(_, codes)| match codes {
-                true => StringPolicy::AlwaysDictionary,
-                false => self.policy,
-            })
-            .collect();
+        let policies = self.policies(columns);
         let types = fields.iter().map(|field| field.data_type().clone());
         let pools = SharedPools {
             device: Arc::clone(&self.pool),
@@ -127,7 +194,7 @@ impl TableCache {
                 let (places, pools) = (Arc::clone(places), pools.clone());
                 let (work, trace) = (work.clone(), trace.clone());
                 let write: WriteUnit = Arc::new(move |unit| {
-                    let LoadFor { stream, query } = &work;
+                    let LoadFor { stream, query, .. } = &work;
                     let _entered = query.as_ref().map(Query::enter);
                     let _span = trace
                         .as_ref()
@@ -179,25 +246,27 @@ impl TableCache {
         };
         Ok(Some(LoadedTable {
             rows,
-            bytes_uploaded: uploaded
-                .iter()
-                .flat_map(|column| column.buffers())
-                .filter(|buffer| !buffer.is_host())
-                .map(|buffer| buffer.len())
-                .sum(),
+            bytes_uploaded: bytes_on_device(&uploaded),
             columns_loaded: uploaded.len(),
             columns: uploaded,
-            load_ms: 0.0,
+            ..LoadedTable::default()
         }))
     }
 }
 
+/// Bytes of columns in device memory.
+fn bytes_on_device(columns: &[Arc<Column>]) -> usize {
+    let buffers = columns.iter().flat_map(|column| column.buffers());
+    let buffers = buffers.filter(|buffer| !buffer.is_host());
+    buffers.map(|buffer| buffer.len()).sum()
+}
+
 /// Blocking steps of a load, on behalf of its query.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     work: &LoadFor,
     steps: impl FnOnce(&Stream) -> Result<T> + Send + 'static,
 ) -> Result<T> {
-    let LoadFor { stream, query } = work.clone();
+    let LoadFor { stream, query, .. } = work.clone();
     let steps = tokio::task::spawn_blocking(move || {
         let _entered = query.as_ref().map(Query::enter);
         steps(&stream)

@@ -115,6 +115,7 @@ impl ResidentTable {
             load_ms: 0.0,
             bytes_uploaded: 0,
             columns_loaded: 0,
+            ..LoadedTable::default()
         })
     }
 }

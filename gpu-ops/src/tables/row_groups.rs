@@ -18,7 +18,7 @@ use crate::column::{Expectation, is_number, order_of, range_of};
 use crate::error::{GpuError, Result};
 
 /// Files whose metadata is asked for at a time.
-const FILES_AT_ONCE: usize = 32;
+pub(super) const FILES_AT_ONCE: usize = 32;
 
 /// A table in units of whole row groups, and what is expected of them. Files may claim anything: users of a layout
 /// check what is read.
@@ -90,19 +90,24 @@ impl FileTable {
             return Ok(None);
         }
         for column in columns {
-            let range = self.range(*column, &metadata);
-            let order = range.and_then(|_| self.order(*column, &metadata));
-            layout.columns.push(Expectation {
-                range,
-                whole: self.is_whole(*column, &metadata),
-                sorted: order.is_some(),
-                unique: order == Some(Order::Strict),
-            });
+            layout.columns.push(self.expectation(*column, &metadata));
         }
         Ok(Some(layout))
     }
 
-    async fn metadata(
+    /// What all row groups tell of a column.
+    pub(super) fn expectation(&self, column: usize, files: &[Arc<ParquetMetaData>]) -> Expectation {
+        let range = self.range(column, files);
+        let order = range.and_then(|_| self.order(column, files));
+        Expectation {
+            range,
+            whole: self.is_whole(column, files),
+            sorted: order.is_some(),
+            unique: order == Some(Order::Strict),
+        }
+    }
+
+    pub(super) async fn metadata(
         &self,
         source: &ParquetSource,
         file: PartitionedFile,
@@ -236,6 +241,21 @@ fn bounds(
     Some(low.zip(high).map(|(low, high)| (low.0, high.1)))
 }
 
+/// Where readers of a range of bytes look for whether a row group lies in it; `None` when row groups are not contiguous.
+pub(super) fn begins_of(file: &PartitionedFile, groups: &[RowGroupMetaData]) -> Option<Vec<i64>> {
+    let size = i64::try_from(file.object_meta.size).ok()?;
+    let begins = groups.iter().map(|group| {
+        let column = group.columns().first()?;
+        let dictionary = column.dictionary_page_offset();
+        Some(dictionary.unwrap_or_else(|| column.data_page_offset()))
+    });
+    let begins = begins.collect::<Option<Vec<i64>>>()?;
+    let ascend = begins.windows(2).all(|pair| pair[0] < pair[1]);
+    let inside = begins.first().is_none_or(|begin| *begin >= 0)
+        && begins.last().is_none_or(|begin| *begin < size);
+    (ascend && inside).then_some(begins)
+}
+
 /// A file in units of whole row groups of at least `least` bytes, except the last, and the rows of each; `None` when
 /// row groups are not contiguous.
 fn units_of(
@@ -244,20 +264,7 @@ fn units_of(
     least: u64,
 ) -> Option<Vec<(PartitionedFile, usize)>> {
     let size = i64::try_from(file.object_meta.size).ok()?;
-    // Where readers of a range of bytes look for whether a row group lies in it.
-    let begins = groups.iter().map(|group| {
-        let column = group.columns().first()?;
-        let dictionary = column.dictionary_page_offset();
-        Some(dictionary.unwrap_or_else(|| column.data_page_offset()))
-    });
-    let begins = begins.collect::<Option<Vec<i64>>>()?;
-    let ascend = begins.windows(2).all(|pair| pair[0] < pair[1]);
-    if !ascend
-        || begins.first().is_some_and(|b| *b < 0)
-        || begins.last().is_some_and(|b| *b >= size)
-    {
-        return None;
-    }
+    let begins = begins_of(file, groups)?;
     let mut units = Vec::new();
     let (mut from, mut bytes, mut rows) = (0, 0, 0usize);
     for (at, group) in groups.iter().enumerate() {

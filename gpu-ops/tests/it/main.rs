@@ -6,6 +6,7 @@ mod copies;
 mod device;
 mod lost;
 mod nvrtc;
+mod parquet;
 mod primitives;
 mod row_groups;
 mod runtime;

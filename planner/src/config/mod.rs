@@ -21,6 +21,7 @@ use warpline_gpu::algorithm::{Materialization, PipelineShape};
 use warpline_gpu::exec::{ColdStart, TimeLimit};
 use warpline_gpu::graph::TreeOptions;
 use warpline_gpu::memory::SpillDirectory;
+use warpline_gpu::parquet::ParquetReader;
 
 pub use declare::{Scope, SettingInfo};
 pub use failures::Failures;
@@ -73,6 +74,11 @@ declare::settings! {
     /// When true, kernels start on the first row groups of a query's largest parquet table while later ones are still
     /// decoded, if the files' metadata determines how the columns are encoded.
     overlap_load: bool as Flag = true, query;
+
+    /// Who decodes the columns of local parquet files: cpu, device (chunk by chunk, where it can; EXPLAIN ANALYZE counts
+    /// the chunks that the CPU decoded, and why) or auto (the device, but for the emulator). Kernels do not start on
+    /// rows of a table that the device decodes before all have come.
+    parquet: ParquetReader as OneOf = ParquetReader::default(), query;
 
     /// What a query does while its columns are loaded and its kernels compiled: auto (the CPU runs its plan beside the
     /// device where that is expected to take long against it, and the first to finish answers), race (it does so

@@ -10,6 +10,7 @@ use warpline_gpu::algorithm::{
 };
 use warpline_gpu::exec::ColdStart;
 use warpline_gpu::names::by_name;
+use warpline_gpu::parquet::ParquetReader;
 use warpline_gpu::runtime::DeviceChoice;
 
 use crate::error::PlannerError;
@@ -83,6 +84,12 @@ impl Named for LoadBalance {
 }
 
 impl Named for ColdStart {
+    fn all() -> Vec<Self> {
+        Self::ALL.to_vec()
+    }
+}
+
+impl Named for ParquetReader {
     fn all() -> Vec<Self> {
         Self::ALL.to_vec()
     }

@@ -55,6 +55,7 @@ mod tests {
             ("reentry", "on"),
             ("overlap_load", "false"),
             ("cold", "wait"),
+            ("parquet", "device"),
             ("value_tables", "false"),
             ("metrics", "true"),
             ("group_slots", "64"),

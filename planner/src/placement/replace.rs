@@ -48,6 +48,7 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
         profile: config.metrics,
         overlap_load: config.overlap_load,
         cold: config.cold,
+        parquet: config.parquet,
         blocks: config.blocks as u64,
         settings: config.of_query().into(),
         spill: config.spill()?,

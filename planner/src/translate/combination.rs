@@ -12,7 +12,7 @@ use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpline_gpu::expr::{Expr, Node};
 
-use super::strings::is_result;
+use super::strings::{is_result, reads_fields};
 use super::{Scope, is_string, node};
 use crate::reason::Reason;
 
@@ -40,6 +40,7 @@ pub(super) fn per_combination(
         possible &= !e.is::<DynamicFilterPhysicalExpr>()
             && !e.is::<ScalarSubqueryExpr>()
             && !makes_any_length(&e)
+            && !reads_fields(&e)
             && !is_of_others(&e);
         if !possible || !reads_columns(&e) {
             return Ok(Transformed::new(e, false, TreeNodeRecursion::Jump));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
     Column, DynamicFilterPhysicalExpr, IsNotNullExpr, IsNullExpr,
 };
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use warpline_gpu::expr::{Expr, Node};
 
 use super::{Scope, is_decimal, is_string};
@@ -52,7 +52,7 @@ pub(super) fn per_distinct(
 }
 
 /// The one column that the expression reads, however often; `None` for none, several, or values
-/// that only running operators know.
+/// that only running operators or the schema know.
 fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
     let mut found: Option<usize> = None;
     let mut single = true;
@@ -61,7 +61,9 @@ fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         if let Some(column) = e.downcast_ref::<Column>() {
             single &= *found.get_or_insert(column.index()) == column.index();
         }
-        single &= !e.is::<DynamicFilterPhysicalExpr>() && !e.is::<ScalarSubqueryExpr>();
+        single &= !e.is::<DynamicFilterPhysicalExpr>()
+            && !e.is::<ScalarSubqueryExpr>()
+            && !reads_fields(e);
         Ok(if single {
             TreeNodeRecursion::Continue
         } else {
@@ -69,6 +71,12 @@ fn only_column(expr: &Arc<dyn PhysicalExpr>) -> Option<usize> {
         })
     });
     found.filter(|_| single)
+}
+
+/// Does the function answer what its argument's field says beside its type? A lookup's inputs have fields of their own.
+pub(super) fn reads_fields(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    expr.downcast_ref::<ScalarFunctionExpr>()
+        .is_some_and(|function| matches!(function.name(), "arrow_field" | "arrow_metadata"))
 }
 
 /// Types that a lookup table holds.

@@ -330,6 +330,10 @@ fn what_kernels_lack_is_looked_up_by_its_few_values() {
     // Strings of any length are not made for combinations that no row may have.
     assert!(reason("repeat(s, b)").contains("runs on the CPU"));
     assert!(reason("s || f").contains("runs on the CPU"));
+    // The fields of a lookup's inputs are its own.
+    for sql in ["arrow_field(s)['name'] = 's'", "arrow_field(b)['nullable']"] {
+        assert!(reason(sql).contains("runs on the CPU"), "{sql}");
+    }
 }
 
 #[test]

@@ -107,6 +107,7 @@ const CHOICES: &[(usize, &str, &[&str])] = &[
     (2, "warpline.group_slots", &["1", "64"]),
     (3, "warpline.device_memory", &["64KiB", "256KiB", "1MiB"]),
     (1, "warpline.overlap_load", &["false"]),
+    (4, "warpline.parquet", &["device"]),
     (
         4,
         "datafusion.execution.target_partitions",

@@ -101,6 +101,7 @@ pub(super) fn table(device: &Arc<dyn Device>) -> LoadedTable {
         load_ms: 0.0,
         bytes_uploaded: 0,
         columns_loaded: columns.len(),
+        ..LoadedTable::default()
     }
 }
 

@@ -15,6 +15,7 @@ use crate::exec::node::shared::Shared;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::compile::warm_up;
 use crate::memory::{Budget, Turn};
+use crate::parquet::ChunkCounts;
 use crate::query::{Query, StopOnDrop};
 use crate::tables::{InputRows, LoadedTable};
 use crate::trace::{HostSpan, Track, Work};
@@ -32,6 +33,8 @@ pub(in crate::exec) struct FragmentRun {
     _stop: StopOnDrop,
     pub(in crate::exec) ladder: Ladder,
     load_ms: f64,
+    /// Chunks of parquet files that were decoded for it.
+    chunks: ChunkCounts,
     /// The rows of its inputs.
     pub(in crate::exec) inputs: Vec<Arc<InputRows>>,
     /// A run may begin before all of its columns have come: once, what it takes is not to be tried again.
@@ -53,6 +56,7 @@ impl FragmentRun {
             query,
             ladder: Ladder::new(Budget::TIGHTENINGS),
             load_ms: 0.0,
+            chunks: ChunkCounts::default(),
             inputs: Vec::new(),
             may_be_early: shared.options.overlap_load && !shared.room.results_may_spill(),
         }
@@ -166,6 +170,9 @@ impl FragmentRun {
             drop(loading);
             self.load_ms += begin.elapsed().as_secs_f64() * 1e3;
             let (tables, outcome) = loaded?;
+            for table in &tables {
+                self.chunks.add(&table.chunks);
+            }
             columns.clone_from(&tables);
             // Compiling and waiting for the device would block the executor's threads. The task goes on when
             // the query is dropped, so that memory outlives the kernels that use it.
@@ -192,6 +199,10 @@ impl FragmentRun {
                 Ok((output, mut report)) => {
                     self.note_room(columns);
                     report.load_ms = self.load_ms;
+                    report.parquet_chunks_device = self.chunks.device;
+                    report.parquet_chunks_cpu = self.chunks.by_cpu();
+                    let told = Some(&self.chunks).filter(|chunks| !chunks.is_empty());
+                    report.chunks = told.cloned();
                     report.peak_bytes = self.peak(columns);
                     return Ok((output, report));
                 }

@@ -176,11 +176,13 @@ impl DisplayAs for GpuFragmentExec {
         // Before columns are resident there are only lines of the plan, which are in order.
         let chosen = lines.iter().any(|line| is_pipeline(line));
         // Only a plan that has run has one.
-        let (fallback, race, portions) = {
-            let report = self.run.report.lock();
-            let (fallback, race) = (report.fallback.clone(), report.race.clone());
-            (fallback, race, report.portions.clone())
-        };
+        let FragmentReport {
+            fallback,
+            race,
+            portions,
+            chunks,
+            ..
+        } = self.report();
         for (step, portions) in portions {
             if let Some(line) = lines.get_mut(step).filter(|line| is_pipeline(line)) {
                 line.push_str(" | ");
@@ -189,6 +191,7 @@ impl DisplayAs for GpuFragmentExec {
         }
         lines.extend(fallback.map(|reason| format!("on the CPU: {reason}")));
         lines.extend(race.map(|race| format!("first run: {race}")));
+        lines.extend(chunks.map(|chunks| format!("parquet: {chunks}")));
         if matches!(format, DisplayFormatType::TreeRender) {
             // Entries come by their key: this one is the first.
             writeln!(f, "00 device={}", plain(device))?;

@@ -99,6 +99,7 @@ impl FragmentRun {
             work: LoadFor {
                 stream: stream.clone(),
                 query: Some(Arc::clone(&self.query)),
+                parquet: self.shared.options.parquet,
             },
         }
     }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::counters::{Counter, counters};
 use crate::memory::{LadderCounts, SpillDirectory};
+use crate::parquet::{ChunkCounts, ParquetReader};
 
 /// What a fragment does while its columns are loaded and its kernels compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,6 +55,8 @@ pub struct FragmentOptions {
     pub blocks: u64,
     /// What it does while its columns are loaded and its kernels compiled.
     pub cold: ColdStart,
+    /// Who decodes the columns of parquet files.
+    pub parquet: ParquetReader,
     /// Names and values of the settings that it was planned with, for other sessions that it is sent to.
     pub settings: Arc<[(String, String)]>,
     /// Kernels begin while the table that they go over is still read from files.
@@ -83,6 +86,10 @@ counters! {
         load_ms: f64 = "load_us", "µs", sum, json "load_ms";
         /// Generating and compiling kernels.
         compile_ms: f64 = "compile_us", "µs", sum, json "compile_ms";
+        /// Column chunks of parquet files that the device decoded.
+        parquet_chunks_device: u64 = "parquet_chunks_device", "chunks", sum;
+        /// Column chunks of parquet files that the CPU decoded because the device could not; with warpline.parquet.
+        parquet_chunks_cpu: u64 = "parquet_chunks_cpu", "chunks", sum;
         /// Between device events around the kernels, less waits for rows that were still being read.
         kernel_ms: f64 = "kernel_us", "µs", sum, json "kernel_ms";
         /// Kernels launched.
@@ -119,6 +126,8 @@ counters! {
         pub fallback: Option<String>,
         /// Who was first, where the CPU's plan ran beside the device.
         pub race: Option<String>,
+        /// Who decoded the chunks of parquet files, and why the CPU did, where the device was asked to.
+        pub chunks: Option<ChunkCounts>,
         /// The chosen algorithms, each with its reason.
         pub choices: Vec<String>,
         /// What came in portions, by step: which portions, and how many.

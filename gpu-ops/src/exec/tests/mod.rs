@@ -50,6 +50,7 @@ pub(super) fn table(runtime: &Runtime, columns: &[ArrayRef]) -> Arc<LoadedTable>
         load_ms: 0.0,
         bytes_uploaded: 0,
         columns_loaded: columns.len(),
+        ..LoadedTable::default()
     })
 }
 

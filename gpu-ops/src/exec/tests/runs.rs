@@ -401,6 +401,7 @@ fn strings_by_row_are_fetched() {
         load_ms: 0.0,
         bytes_uploaded: 0,
         columns_loaded: 1,
+        ..LoadedTable::default()
     })];
     let layout = ColumnLayout {
         data_type: DataType::Utf8,

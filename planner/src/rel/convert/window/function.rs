@@ -31,6 +31,9 @@ use crate::translate::is_decimal;
 /// Truths are numbers while they run: 0 and 1.
 pub(super) const TRUTH: DataType = DataType::Int8;
 
+/// Rows or tiles that no table has. Numbers beyond say the same, and sums with them stay within 64 bits.
+const FAR: i64 = 1 << 40;
+
 /// A function of a window, with where its arguments are among all.
 #[derive(Debug)]
 pub(super) struct Function {
@@ -242,7 +245,7 @@ fn standard_kind(
     }
     if is(function, &ntile_udwf()) {
         return match integer(0)?.filter(|tiles| *tiles > 0) {
-            Some(tiles) => Ok((Kind::Ntile(tiles), Frame::WHOLE)),
+            Some(tiles) => Ok((Kind::Ntile(tiles.min(FAR)), Frame::WHOLE)),
             None => refuse("ntile of no tiles runs on the CPU"),
         };
     }
@@ -255,11 +258,11 @@ fn standard_kind(
     let (lag, lead) = (is(function, &lag_udwf()), is(function, &lead_udwf()));
     let kind = if lag || lead {
         let rows = integer(1)?.unwrap_or(1);
-        let before = match (lag, rows.checked_neg()) {
-            (true, _) => rows,
-            (false, Some(before)) => before,
-            (false, None) => return refuse("lead by 2^63 rows runs on the CPU"),
+        let before = match lag {
+            true => rows,
+            false => rows.saturating_neg(),
         };
+        let before = before.clamp(-FAR, FAR);
         let otherwise = constant(2)?.unwrap_or(ScalarValue::Null);
         (Kind::Lag(before, otherwise), Frame::WHOLE)
     } else if is(function, &first_value_udwf()) {
@@ -268,7 +271,7 @@ fn standard_kind(
         (Kind::LastValue, Frame::of(frame)?)
     } else if is(function, &nth_value_udwf()) {
         match integer(1)?.filter(|n| *n != 0 && *n != i64::MIN) {
-            Some(n) => (Kind::NthValue(n), Frame::of(frame)?),
+            Some(n) => (Kind::NthValue(n.clamp(-FAR, FAR)), Frame::of(frame)?),
             None => return refuse("the nth_value of no number runs on the CPU"),
         }
     } else {

@@ -1,0 +1,137 @@
+//! `warpline serve`: servers of the PostgreSQL protocol and of Flight SQL.
+
+use std::io::{BufRead, IsTerminal, Write};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use warpline::serve::{self, Limits, ServeOptions, Server, StartError};
+use warpline::{Device, DeviceChoice, DeviceEngine, Error, Result};
+
+use super::args::ServeArguments;
+use super::{print_line, print_note};
+
+/// Serves until it is told to stop, or adds a user.
+pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
+    if let (Some(name), Some(path)) = (&arguments.add_user, &arguments.auth) {
+        let password = password(name)?;
+        serve::add_user(path, name, &password).map_err(refused)?;
+        print_note(&format!("user '{name}' is in {}", path.display()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = options(&arguments);
+    let session = &arguments.session;
+    let device = Device::open(
+        session.device.unwrap_or(DeviceChoice::Auto),
+        session.device_memory(),
+    )?;
+    if session.require_gpu && !device.is_in_use() {
+        return Err(Error::NoGpu {
+            device: device.name(),
+        });
+    }
+    let mut engine = DeviceEngine::new(device.clone());
+    for (key, value) in session.named_settings() {
+        engine = engine.set(key, value);
+    }
+    let server = Server::start(options, Arc::new(engine))
+        .await
+        .map_err(refused)?;
+    print_line(&format!("device      {}", device.name()));
+    print_line(&format!("tables      {}", listed(&server.tables())));
+    let ports = [("postgresql", "postgresql://", server.postgres())];
+    for (name, scheme, address) in ports {
+        if let Some(address) = address {
+            print_line(&format!("{name:<11} {scheme}{address}"));
+        }
+    }
+    stopped().await;
+    print_note("stopping: running queries end first; once more, and they do not");
+    tokio::select! {
+        () = server.stop() => {}
+        () = stopped() => {}
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn refused(error: StartError) -> Error {
+    Error::Serve(error.to_string())
+}
+
+fn options(arguments: &ServeArguments) -> ServeOptions {
+    let seconds = Duration::from_secs;
+    let tls = arguments.tls_cert.clone().zip(arguments.tls_key.clone());
+    ServeOptions {
+        postgres: arguments.postgres,
+        flight: arguments.flight,
+        http: arguments.http,
+        data: arguments.data.clone(),
+        auth: arguments.auth.clone(),
+        tls,
+        insecure: arguments.insecure,
+        max_connections: arguments.max_connections,
+        max_queries: arguments.max_queries,
+        max_queued: arguments.max_queued,
+        queue_timeout: seconds(arguments.queue_timeout),
+        send_timeout: seconds(arguments.send_timeout),
+        drain_timeout: seconds(arguments.drain_timeout),
+        limits: Limits {
+            time: arguments.max_time.map(seconds),
+            rows: arguments.max_rows,
+            queries: arguments.max_user_queries,
+        },
+        query_log: arguments.query_log.clone(),
+    }
+}
+
+fn listed(tables: &[&str]) -> String {
+    match tables {
+        [] => "none: give --data DIR".to_string(),
+        tables => tables.join(", "),
+    }
+}
+
+/// Waits for Ctrl-C or SIGTERM.
+async fn stopped() {
+    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
+    let terminated = async {
+        match terminate {
+            Ok(mut terminate) => {
+                terminate.recv().await;
+            }
+            Err(error) => {
+                log::warn!("SIGTERM ends the program at once: {error}");
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+    }
+}
+
+/// Reads a password: at a terminal unseen, else a line.
+fn password(name: &str) -> Result<String> {
+    let input = std::io::stdin();
+    let terminal = input.is_terminal();
+    let echo = |setting: &str| {
+        // Without it the password is seen, which the person notices.
+        let _ = Command::new("stty")
+            .arg(setting)
+            .stdin(Stdio::inherit())
+            .status();
+    };
+    if terminal {
+        let _ = write!(std::io::stderr(), "password of {name}: ");
+        echo("-echo");
+    }
+    let mut line = String::new();
+    let read = input.lock().read_line(&mut line);
+    if terminal {
+        echo("echo");
+        print_note("");
+    }
+    read.map_err(|error| Error::Serve(format!("the password cannot be read: {error}")))?;
+    Ok(line.trim_end_matches(['\n', '\r']).to_string())
+}

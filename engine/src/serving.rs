@@ -1,0 +1,183 @@
+//! What servers of `warpline_serve` need: sessions that share one device.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::display::DisplayableExecutionPlan;
+use datafusion::prelude::SessionContext;
+use warpline_serve::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
+
+use crate::device::{self, Device};
+use crate::guard::guarded;
+use crate::session::WarplineSession;
+
+/// Opens a session for each client of a server, over one device.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::sync::Arc;
+/// use warpline::serve::{ServeOptions, Server};
+/// use warpline::{Device, DeviceChoice, DeviceEngine};
+///
+/// let engine = DeviceEngine::new(Device::open(DeviceChoice::Auto, None)?);
+/// let options = ServeOptions {
+///     postgres: Some("127.0.0.1:5432".parse()?),
+///     data: vec!["data".into()],
+///     ..ServeOptions::default()
+/// };
+/// let server = Server::start(options, Arc::new(engine)).await?;
+/// server.stop().await;
+/// # Ok(()) }
+/// ```
+pub struct DeviceEngine {
+    device: Device,
+    settings: Vec<(String, String)>,
+}
+
+impl DeviceEngine {
+    /// Sessions over this device, with the default settings.
+    pub fn new(device: Device) -> Self {
+        Self {
+            device,
+            settings: vec![],
+        }
+    }
+
+    /// A setting of `datafusion.*` or `warpline.*` of every session. Clients change those of
+    /// [`Engine::client_settings`] for themselves.
+    #[must_use]
+    pub fn set(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.settings.push((key.into(), value.into()));
+        self
+    }
+}
+
+/// Settings that change how a client's own queries are planned, and reach neither the host nor other clients.
+const CLIENT_SETTINGS: &[&str] = &[
+    "warpline.cold",
+    "warpline.fws_threshold",
+    "warpline.group_by",
+    "warpline.index_joins",
+    "warpline.join",
+    "warpline.load_balance",
+    "warpline.materialization",
+    "warpline.metrics",
+    "warpline.min_rows",
+    "warpline.overlap_load",
+    "warpline.pipeline",
+    "warpline.plan_cache",
+    "warpline.reentry",
+    "warpline.require_gpu",
+    "warpline.value_tables",
+];
+
+#[async_trait]
+impl Engine for DeviceEngine {
+    async fn open(&self, runtime: Arc<RuntimeEnv>) -> Result<Arc<dyn EngineSession>> {
+        let mut builder = WarplineSession::builder()
+            .shared_device(&self.device)
+            .runtime(runtime);
+        for (key, value) in &self.settings {
+            builder = builder.set(key, value);
+        }
+        let session = builder.open().await.map_err(external)?;
+        Ok(Arc::new(ServedSession(Arc::new(session))))
+    }
+
+    async fn register_folder(&self, session: &dyn EngineSession, folder: &Path) -> Result<()> {
+        let context = session.context();
+        warpline_bench::folder::register_in(context, folder)
+            .await
+            .map_err(external)?;
+        Ok(())
+    }
+
+    fn client_settings(&self) -> &[&str] {
+        CLIENT_SETTINGS
+    }
+
+    fn version(&self) -> String {
+        format!("Warpline {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn status(&self) -> EngineStatus {
+        let mut status = EngineStatus {
+            device: self.device.name(),
+            usable: self.device.is_in_use(),
+            ..EngineStatus::default()
+        };
+        if let Some(memory) = self.device.memory() {
+            status.memory_budget = memory.budget as u64;
+            status.memory_used = memory.in_use as u64;
+            status.memory_peak = memory.peak as u64;
+            status.column_bytes = memory.column_bytes as u64;
+            status.counters = vec![
+                ("refusals", memory.refusals),
+                ("evictions", memory.ladder.evictions),
+                ("waits", memory.ladder.memory_waits),
+                ("repeats", memory.ladder.repeats),
+                ("out_of_core", memory.ladder.out_of_core),
+                ("cpu_fallbacks", memory.ladder.cpu_fallbacks),
+            ];
+            status.lost = memory.lost;
+        }
+        let mut tables: BTreeMap<String, DeviceTable> = BTreeMap::new();
+        for column in self.device.resident_columns() {
+            let table = tables.entry(column.table).or_default();
+            table.columns += 1;
+            table.bytes += column.bytes as u64;
+        }
+        status.tables = tables
+            .into_iter()
+            .map(|(name, table)| DeviceTable { name, ..table })
+            .collect();
+        status
+    }
+
+    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> String {
+        DisplayableExecutionPlan::with_metrics(plan.as_ref())
+            .indent(false)
+            .to_string()
+    }
+}
+
+/// A client's session.
+struct ServedSession(Arc<WarplineSession>);
+
+#[async_trait]
+impl EngineSession for ServedSession {
+    fn context(&self) -> &SessionContext {
+        self.0.context()
+    }
+
+    async fn plan(self: Arc<Self>, sql: &str) -> Result<Option<Planned>> {
+        let session = Arc::clone(&self.0);
+        let context = session.context();
+        let planned = guarded(context, sql, session.plans().plan(context, sql)).await?;
+        let Some(planned) = planned else {
+            return Ok(None);
+        };
+        let (plan, task) = (Arc::clone(&planned.plan), Arc::clone(&planned.task));
+        let finished = {
+            let session = Arc::clone(&session);
+            Box::new(move || {
+                let clean = device::kept_to_its_plan(&planned.plan);
+                session.plans().finished(planned, clean);
+            })
+        };
+        Ok(Some(Planned {
+            plan,
+            task,
+            finished,
+        }))
+    }
+}
+
+fn external(error: impl std::error::Error + Send + Sync + 'static) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}

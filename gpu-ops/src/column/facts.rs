@@ -1,0 +1,209 @@
+//! Facts about columns that were made on the device, found there: what [`super::distinct`] and [`super::sketch`] find out on
+//! the host about values that pass by, bit for bit.
+
+use warpline_cuda::KernelArgs;
+use warpline_cuda::kernels::ColumnFactsArgs;
+
+use super::distinct::{Count, PRECISION, bitmap_span, estimate};
+use super::sketch::{HASHES, Sketch, sampled_rows};
+use crate::device::{Device, DevicePtr, Kernel, LaunchConfig, Module, Stream};
+use crate::error::Result;
+use crate::memory::{DeviceBuffer, MemoryPool};
+use std::sync::Arc;
+
+/// Threads of a block.
+const BLOCK: u32 = 256;
+/// Blocks of a multiprocessor.
+const BLOCKS: u32 = 8;
+/// Slots of the set of hashes.
+const SLOTS: usize = HASHES * 8;
+/// Times that the smallest hashes are looked for with another bound.
+const TRIES: usize = 8;
+
+/// The compiled kernels.
+#[derive(Debug)]
+pub(crate) struct FactsKernels {
+    order: Kernel,
+    values: Kernel,
+    bits: Kernel,
+    registers: Kernel,
+    hashes: Kernel,
+    sample: Kernel,
+}
+
+impl FactsKernels {
+    /// Those of the compiled module ([`warpline_cuda::kernels::column_facts`]).
+    ///
+    /// # Errors
+    /// [`crate::GpuError::Device`].
+    pub(crate) fn of(device: &dyn Device, module: &Module) -> Result<Self> {
+        let kernel = |name: &str| device.kernel(module, name);
+        Ok(Self {
+            order: kernel("column_order")?,
+            values: kernel("column_values")?,
+            bits: kernel("column_bits")?,
+            registers: kernel("column_registers")?,
+            hashes: kernel("column_hashes")?,
+            sample: kernel("column_sample")?,
+        })
+    }
+}
+
+/// A finished column of codes of up to eight bytes, in device memory or where the device reaches it.
+pub(super) struct Finished<'a> {
+    pub(super) data: &'a DeviceBuffer,
+    pub(super) validity: Option<&'a DeviceBuffer>,
+    pub(super) rows: usize,
+    pub(super) width: usize,
+    pub(super) base: i64,
+    pub(super) kernels: &'a FactsKernels,
+    pub(super) pool: &'a Arc<MemoryPool>,
+    pub(super) stream: &'a Stream,
+}
+
+impl Finished<'_> {
+    fn args(&self) -> ColumnFactsArgs {
+        ColumnFactsArgs {
+            data: self.data.ptr(),
+            validity: self.validity.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
+            out: DevicePtr::NULL,
+            picked: DevicePtr::NULL,
+            rows: self.rows as u64,
+            base: self.base as u64,
+            least: 0,
+            span: 0,
+            bound: 0,
+            width: self.width as u32,
+            precision: PRECISION,
+        }
+    }
+
+    fn launch(&self, kernel: &Kernel, items: u64, args: &ColumnFactsArgs) -> Result<()> {
+        let device = self.pool.device();
+        let resident = device.info().multiprocessors.max(1) * BLOCKS;
+        let needed = u32::try_from(items.div_ceil(BLOCK.into())).unwrap_or(u32::MAX);
+        let config = LaunchConfig {
+            grid: needed.clamp(1, resident),
+            block: BLOCK,
+            shared_bytes: 0,
+        };
+        // SAFETY: the column's buffers have all rows, as their owner says; the output is what each caller below has
+        // allocated for its kernel.
+        unsafe { device.launch(self.stream, kernel, config, args.as_bytes()) }
+    }
+
+    /// Zeroed memory for what a kernel finds.
+    fn scratch(&self, bytes: usize) -> Result<DeviceBuffer> {
+        let buffer = self.pool.allocate(bytes, "facts about a column")?;
+        buffer.fill(self.stream, 0)?;
+        Ok(buffer)
+    }
+
+    /// Do the codes never descend, and do they all ascend? False both without rows and with NULLs.
+    pub(super) fn order(&self) -> Result<(bool, bool)> {
+        if self.rows == 0 || self.validity.is_some() {
+            return Ok((false, false));
+        }
+        let out = self.scratch(4)?;
+        let args = ColumnFactsArgs {
+            out: out.ptr(),
+            ..self.args()
+        };
+        self.launch(&self.kernels.order, self.rows as u64, &args)?;
+        let found = out.download_values::<u32>(self.stream, 0, 1)?[0];
+        Ok((found & 1 == 0, found == 0))
+    }
+
+    /// How many values differ, by the method that the host takes for a column whose values are expected in `range`.
+    pub(super) fn count(&self, range: Option<(i128, i128)>) -> Result<Count> {
+        let Some((least, span)) = bitmap_span(range, self.rows) else {
+            let out = self.scratch(4 << PRECISION)?;
+            let args = ColumnFactsArgs {
+                out: out.ptr(),
+                ..self.args()
+            };
+            self.launch(&self.kernels.registers, self.rows as u64, &args)?;
+            let registers = out.download_values::<u32>(self.stream, 0, 1 << PRECISION)?;
+            let registers: Vec<u8> = registers.into_iter().map(|rank| rank as u8).collect();
+            return Ok(Count::Estimate(estimate(&registers).min(self.rows as u64)));
+        };
+        let words = span / 32 + 1;
+        let bitmap = self.scratch(words as usize * 4)?;
+        let args = ColumnFactsArgs {
+            out: bitmap.ptr(),
+            least: least as u64,
+            span,
+            ..self.args()
+        };
+        self.launch(&self.kernels.values, self.rows as u64, &args)?;
+        let out = self.scratch(8)?;
+        let args = ColumnFactsArgs {
+            data: bitmap.ptr(),
+            out: out.ptr(),
+            rows: words,
+            ..self.args()
+        };
+        self.launch(&self.kernels.bits, words, &args)?;
+        let count = out.download_values::<u64>(self.stream, 0, 1)?[0];
+        Ok(Count::Exact(count))
+    }
+
+    /// The smallest hashes of the values, of which about `distinct` differ.
+    pub(super) fn sketch(&self, distinct: u64) -> Result<Sketch> {
+        /// Hashes to expect below the bound: more than a sketch keeps, by six standard deviations.
+        const EXPECTED: u128 = HASHES as u128 * 5 / 4;
+        let mut complete = distinct <= 2 * HASHES as u64;
+        let mut bound = match complete {
+            true => u64::MAX,
+            false => ((EXPECTED << 64) / u128::from(distinct)) as u64,
+        };
+        for _ in 0..TRIES {
+            let set = self.scratch((SLOTS + 1) * 8)?;
+            let args = ColumnFactsArgs {
+                out: set.ptr(),
+                span: SLOTS as u64 - 1,
+                bound,
+                ..self.args()
+            };
+            self.launch(&self.kernels.hashes, self.rows as u64, &args)?;
+            let words = set.download_values::<u64>(self.stream, 0, SLOTS + 1)?;
+            let hashes: Vec<u64> = words[..SLOTS].iter().copied().filter(|h| *h != 0).collect();
+            // The number of distinct values was an estimate.
+            if words[SLOTS] > 0 {
+                (bound, complete) = (bound / 4, false);
+            } else if !complete && hashes.len() < HASHES {
+                complete = bound > u64::MAX / 4;
+                bound = bound.saturating_mul(4);
+            } else {
+                return Ok(Sketch::of_hashes(hashes, complete));
+            }
+        }
+        Ok(Sketch::default())
+    }
+
+    /// The values that are not NULL of the rows of a sample.
+    pub(super) fn sample(&self) -> Result<Vec<i128>> {
+        let rows: Vec<u64> = sampled_rows(self.rows, 0..self.rows)
+            .map(|row| row as u64)
+            .collect();
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let count = rows.len();
+        let picked = self.pool.allocate(count * 8, "facts about a column")?;
+        picked.upload_values(self.stream, 0, &rows)?;
+        let out = self.scratch(count * 16)?;
+        let args = ColumnFactsArgs {
+            out: out.ptr(),
+            picked: picked.ptr(),
+            span: count as u64,
+            ..self.args()
+        };
+        self.launch(&self.kernels.sample, count as u64, &args)?;
+        let words = out.download_values::<u64>(self.stream, 0, 2 * count)?;
+        let (codes, valid) = words.split_at(count);
+        let codes = codes.iter().zip(valid).filter(|(_, valid)| **valid != 0);
+        let base = i128::from(self.base);
+        Ok(codes.map(|(code, _)| base + i128::from(*code)).collect())
+    }
+}

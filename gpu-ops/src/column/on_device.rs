@@ -1,0 +1,630 @@
+//! Columns whose rows a device decodes: each chunk of rows is written in its place by kernels, some by the host.
+//!
+//! Width and base of numbers follow from the range that is expected, as for [`super::preallocated`]; strings come as codes
+//! in the dictionaries of chunks, which are merged at the end and translated on the device. A column that is not what
+//! was expected cannot be finished, and has to be read again.
+
+use std::sync::Arc;
+
+use arrow::datatypes::DataType;
+use parking_lot::Mutex;
+use warpline_cuda::KernelArgs;
+use warpline_cuda::kernels::{ParquetRemapArgs, ParquetValidityArgs};
+
+use super::StringPolicy;
+use super::assemble::Rows;
+use super::build::{Merged, string_array};
+use super::chunk::{Codes, Segment, Values};
+use super::facts::{FactsKernels, Finished};
+use super::interner::Interner;
+use super::native::{Physical, frame, physical, unsigned_width, value_type};
+use super::pools::ColumnPools;
+use super::preallocated::{Expectation, PreallocatedBuffer};
+use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
+use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
+use crate::error::{GpuError, Result};
+use crate::memory::DeviceBuffer;
+
+/// The kernels that finish columns.
+#[derive(Debug)]
+pub(crate) struct FinishKernels {
+    pub(crate) facts: FactsKernels,
+    /// `parquet_remap`.
+    pub(crate) remap: Kernel,
+    /// `parquet_validity`.
+    pub(crate) validity: Kernel,
+}
+
+/// Where a kernel writes the rows of a column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    /// Codes, from row 0 on.
+    pub(crate) data: DevicePtr,
+    /// Validity, from row 0 on; null where no row may be NULL.
+    pub(crate) validity: DevicePtr,
+    /// Codes are values less this.
+    pub(crate) base: i64,
+    /// Bytes of a code; 0 of bits.
+    pub(crate) width: u32,
+}
+
+/// What a chunk has beside its codes.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkFacts {
+    /// Least and greatest value, of integers.
+    pub(crate) range: Option<(i64, i64)>,
+    pub(crate) nulls: u64,
+    /// Of strings.
+    pub(crate) strings: Option<UsedStrings>,
+}
+
+/// The dictionary of a chunk, of which some strings are in use.
+#[derive(Debug)]
+pub(crate) struct UsedStrings {
+    /// One after the other.
+    pub(crate) bytes: Vec<u8>,
+    /// End of each.
+    pub(crate) ends: Vec<usize>,
+    /// A bit each.
+    pub(crate) used: Vec<u32>,
+}
+
+/// A column that is being decoded on a device.
+pub(crate) struct DeviceColumn {
+    name: String,
+    data_type: DataType,
+    policy: StringPolicy,
+    rows: usize,
+    expected: Expectation,
+    kind: Kind,
+    place: PreallocatedBuffer,
+    validity: Option<PreallocatedBuffer>,
+    seen: Mutex<Seen>,
+}
+
+enum Kind {
+    Integer {
+        width: u8,
+        base: i64,
+    },
+    Float {
+        width: u8,
+    },
+    /// Codes of four bytes in the dictionaries of chunks.
+    Text,
+    /// A bit a row.
+    Bits,
+}
+
+#[derive(Default)]
+struct Seen {
+    range: Option<(i128, i128)>,
+    nulls: u64,
+    /// Rows that are in place.
+    rows: usize,
+    /// Chunks that the device has decoded.
+    decoded: u64,
+    chunks: Vec<TextChunk>,
+    /// Something of it cannot be finished.
+    refused: bool,
+}
+
+/// The strings of a chunk, and the place among them of each code that its rows have.
+struct TextChunk {
+    first: usize,
+    rows: usize,
+    interner: Interner,
+    numbers: Vec<u32>,
+}
+
+impl DeviceColumn {
+    /// Memory for `rows` rows; `None` when the expectation does not determine codes of at most eight bytes, or the type
+    /// has none. Blocks while memory is short.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`], [`GpuError::Device`].
+    pub(crate) fn new(
+        data_type: &DataType,
+        policy: StringPolicy,
+        name: &str,
+        rows: usize,
+        expected: Expectation,
+        home: &ColumnPools<'_>,
+        stream: &Stream,
+    ) -> Result<Option<Self>> {
+        let kind = match physical(data_type)? {
+            Physical::Float(width) => Kind::Float { width },
+            Physical::Integer(_) => {
+                let (width, base) = frame(expected.range);
+                let fits = expected.range.is_some_and(|(low, high)| {
+                    i64::try_from(low).is_ok() && i64::try_from(high).is_ok()
+                });
+                let Some(base) = i64::try_from(base).ok().filter(|_| fits && width <= 8) else {
+                    return Ok(None);
+                };
+                Kind::Integer { width, base }
+            }
+            Physical::Text if policy != StringPolicy::AlwaysBytes => Kind::Text,
+            Physical::Bits => Kind::Bits,
+            Physical::Text => return Ok(None),
+        };
+        let bytes = match kind {
+            Kind::Bits => rows.div_ceil(32) * 4,
+            _ => rows * kind.width(),
+        };
+        let place = PreallocatedBuffer::new(bytes, name, home, stream)?;
+        if matches!(kind, Kind::Bits) {
+            // Bits that are set are written.
+            place.buffer().fill(stream, 0)?;
+        }
+        let validity = match expected.whole {
+            true => None,
+            false => {
+                let bytes = rows.div_ceil(32) * 4;
+                let bitmap = PreallocatedBuffer::new(bytes, name, home, stream)?;
+                bitmap.buffer().fill(stream, 0)?;
+                Some(bitmap)
+            }
+        };
+        Ok(Some(Self {
+            name: name.to_owned(),
+            data_type: data_type.clone(),
+            policy,
+            rows,
+            expected,
+            kind,
+            place,
+            validity,
+            seen: Mutex::default(),
+        }))
+    }
+
+    /// Does it hold strings?
+    pub(crate) fn is_text(&self) -> bool {
+        matches!(self.kind, Kind::Text)
+    }
+
+    /// Chunks that the device has decoded so far.
+    pub(crate) fn decoded(&self) -> u64 {
+        self.seen.lock().decoded
+    }
+
+    /// Where kernels write.
+    pub(crate) fn target(&self) -> Target {
+        Target {
+            data: self.place.buffer().ptr(),
+            validity: match &self.validity {
+                Some(bitmap) => bitmap.buffer().ptr(),
+                None => DevicePtr::NULL,
+            },
+            base: match self.kind {
+                Kind::Integer { base, .. } => base,
+                _ => 0,
+            },
+            width: self.kind.width() as u32,
+        }
+    }
+
+    /// The rows from `first` on are in place, written by kernels that have ended.
+    ///
+    /// # Errors
+    /// [`GpuError::Unsupported`] for too many strings.
+    pub(crate) fn note(&self, first: usize, rows: usize, facts: ChunkFacts) -> Result<()> {
+        let chunk = match facts.strings {
+            Some(strings) => Some(strings.chunk(first, rows)?),
+            None => None,
+        };
+        let mut seen = self.seen.lock();
+        seen.rows += rows;
+        seen.decoded += 1;
+        seen.nulls += facts.nulls;
+        if let (Kind::Integer { .. } | Kind::Bits, Some((low, high))) = (&self.kind, facts.range) {
+            seen.add_range((low.into(), high.into()));
+        }
+        seen.chunks.extend(chunk);
+        Ok(())
+    }
+
+    /// Write rows that the host has decoded. What does not go together with the others lets the column be refused at the end.
+    ///
+    /// # Errors
+    /// [`GpuError::Device`] of the copies; [`GpuError::OutOfDeviceMemory`].
+    pub(crate) fn place(
+        &self,
+        first: usize,
+        segment: Segment,
+        home: &ColumnPools<'_>,
+        kernels: &FinishKernels,
+        stream: &Stream,
+    ) -> Result<()> {
+        let rows = segment.rows();
+        let nulls: usize = segment.chunks.iter().map(|chunk| chunk.null_count).sum();
+        let range = segment.chunks.iter().filter_map(|chunk| chunk.range);
+        let range = range.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let within = |(low, high)| {
+            self.expected
+                .range
+                .is_some_and(|r| r.0 <= low && high <= r.1)
+        };
+        let refused = (nulls > 0 && self.validity.is_none())
+            || (matches!(self.kind, Kind::Integer { .. }) && !range.is_none_or(within))
+            || first + rows > self.rows;
+        let numbers = match &self.kind {
+            Kind::Text => match numbers_of(&segment) {
+                Some(numbers) => Some(numbers),
+                None => {
+                    self.seen.lock().refused = true;
+                    return Ok(());
+                }
+            },
+            _ => None,
+        };
+        if refused {
+            self.seen.lock().refused = true;
+            return Ok(());
+        }
+        {
+            let segments = std::slice::from_ref(&segment);
+            let base = self.target().base;
+            let all = Rows::new(segments);
+            let own = numbers.map(|count| vec![(0..count).collect::<Vec<u32>>()]);
+            let width = self.kind.width();
+            match self.kind {
+                Kind::Bits => {
+                    let mut bits = vec![0; rows.div_ceil(8)];
+                    all.write_bits(0..bits.len(), &mut bits)?;
+                    let buffer = self.place.buffer();
+                    self.place_bits(first, rows, buffer, Some(bits), home, kernels, stream)?;
+                }
+                _ => {
+                    let own = own.as_ref();
+                    self.place
+                        .write(first, width, &all, own, base.into(), stream)?;
+                }
+            }
+            if let Some(validity) = &self.validity {
+                let bits = (nulls > 0).then(|| {
+                    let mut bits = vec![0; rows.div_ceil(8)];
+                    all.write_validity(0..bits.len(), &mut bits);
+                    bits
+                });
+                let validity = validity.buffer();
+                self.place_bits(first, rows, validity, bits, home, kernels, stream)?;
+            }
+        }
+        let mut seen = self.seen.lock();
+        seen.rows += rows;
+        seen.nulls += nulls as u64;
+        match (&self.kind, range) {
+            (Kind::Integer { .. } | Kind::Bits, Some(range)) => seen.add_range(range),
+            (Kind::Text, _) => seen.chunks.push(TextChunk {
+                first,
+                rows,
+                numbers: (0..segment.interner.len() as u32).collect(),
+                interner: segment.interner,
+            }),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Set the bits of rows from `first` on in a bitmap of the column, all of them without `bits`.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "rows, bits, and what a launch takes"
+    )]
+    fn place_bits(
+        &self,
+        first: usize,
+        rows: usize,
+        bitmap: &DeviceBuffer,
+        bits: Option<Vec<u8>>,
+        home: &ColumnPools<'_>,
+        kernels: &FinishKernels,
+        stream: &Stream,
+    ) -> Result<()> {
+        let bits = match bits {
+            None => None,
+            Some(bits) => {
+                let buffer = home.device.allocate(bits.len().max(1), &self.name)?;
+                buffer.upload(stream, 0, &bits)?;
+                Some(buffer)
+            }
+        };
+        let args = ParquetValidityArgs {
+            bits: bits.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::ptr),
+            validity: bitmap.ptr(),
+            first_row: first as u64,
+            rows: rows as u64,
+        };
+        // SAFETY: the bitmap has a bit for every row of the column, and `bits` one for each of these.
+        unsafe { launch(home, stream, &kernels.validity, rows, &args) }
+    }
+
+    /// The column, once all chunks are in place; `None` when it differs from what was expected.
+    ///
+    /// # Errors
+    /// [`GpuError::OutOfDeviceMemory`], [`GpuError::Device`]; [`GpuError::Unsupported`] when a dictionary outgrows its type.
+    pub(crate) fn finish(
+        self,
+        home: &ColumnPools<'_>,
+        kernels: &FinishKernels,
+        stream: &Stream,
+    ) -> Result<Option<Column>> {
+        let seen = self.seen.into_inner();
+        if seen.refused || seen.rows != self.rows {
+            return Ok(None);
+        }
+        let validity = match seen.nulls > 0 {
+            true => self.validity.map(PreallocatedBuffer::keep),
+            false => None,
+        };
+        if seen.nulls > 0 && validity.is_none() {
+            return Ok(None);
+        }
+        let mut statistics = ColumnStatistics {
+            range: seen.range,
+            null_count: seen.nulls as usize,
+            ..ColumnStatistics::default()
+        };
+        let (encoding, data, base) = match self.kind {
+            Kind::Integer { width, base } => {
+                if frame(seen.range) != (width, i128::from(base)) {
+                    return Ok(None);
+                }
+                let encoding = Encoding::Integer {
+                    width,
+                    base: base.into(),
+                };
+                (encoding, self.place.keep(), base)
+            }
+            Kind::Float { width } => (Encoding::Float { width }, self.place.keep(), 0),
+            Kind::Bits => (Encoding::Bits, self.place.keep(), 0),
+            Kind::Text => {
+                let text = Text {
+                    name: &self.name,
+                    data_type: &self.data_type,
+                    policy: self.policy,
+                    rows: self.rows,
+                    codes: self.place.buffer(),
+                    validity: validity.as_deref(),
+                };
+                let valid = self.rows - statistics.null_count;
+                let Some((dictionary, data)) =
+                    text.translate(&seen.chunks, valid, home, kernels, stream)?
+                else {
+                    return Ok(None);
+                };
+                let distinct = dictionary.len();
+                statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
+                statistics.distinct = Some(distinct);
+                statistics.distinct_estimate = Some(distinct as u64);
+                statistics.unique = distinct > 0 && distinct == valid;
+                statistics.ascii = seen.chunks.iter().all(|chunk| chunk.interner.is_ascii());
+                let width = unsigned_width(distinct.saturating_sub(1) as u128);
+                let dictionary = Arc::new(dictionary);
+                (Encoding::Dictionary { width, dictionary }, data, 0)
+            }
+        };
+        let width = match &encoding {
+            Encoding::Integer { width, .. }
+            | Encoding::Float { width }
+            | Encoding::Dictionary { width, .. } => usize::from(*width),
+            _ => 0,
+        };
+        let finished = Finished {
+            data: &data,
+            validity: validity.as_deref(),
+            rows: self.rows,
+            width,
+            base,
+            kernels: &kernels.facts,
+            pool: home.device,
+            stream,
+        };
+        let expected = match encoding {
+            Encoding::Integer { .. } => self.expected.range,
+            Encoding::Bits => seen.range,
+            _ => None,
+        };
+        finish_statistics(&finished, &encoding, expected, &mut statistics)?;
+        Ok(Some(Column {
+            data_type: self.data_type,
+            rows: self.rows,
+            encoding,
+            data,
+            validity,
+            statistics,
+        }))
+    }
+}
+
+/// Order, distinct values, sketch and sample, as an assembler finds them of the same rows.
+fn finish_statistics(
+    finished: &Finished<'_>,
+    encoding: &Encoding,
+    expected: Option<(i128, i128)>,
+    statistics: &mut ColumnStatistics,
+) -> Result<()> {
+    let valid = finished.rows - statistics.null_count;
+    match encoding {
+        Encoding::Dictionary { .. } => {
+            if !statistics.unique {
+                let sample = super::Sketch::default().with_sample(finished.sample()?);
+                statistics.sketch = Some(Arc::new(sample));
+            }
+            statistics.sorted = statistics.distinct > Some(0) && finished.order()?.0;
+            return Ok(());
+        }
+        Encoding::Integer { .. } => {
+            let (sorted, strict) = finished.order()?;
+            (statistics.sorted, statistics.unique) = (sorted, strict);
+        }
+        _ => {}
+    }
+    let distinct = match statistics.unique {
+        true => {
+            statistics.distinct = Some(valid);
+            statistics.distinct_estimate = Some(valid as u64);
+            valid as u64
+        }
+        false => match finished.count(expected)? {
+            super::distinct::Count::Exact(count) => {
+                statistics.distinct = Some(count as usize);
+                statistics.distinct_estimate = Some(count);
+                statistics.unique = valid > 0 && count == valid as u64;
+                count
+            }
+            super::distinct::Count::Estimate(count) => {
+                statistics.distinct_estimate = Some(count);
+                count
+            }
+        },
+    };
+    let mut sketch = finished.sketch(distinct)?;
+    if !statistics.unique {
+        sketch = sketch.with_sample(finished.sample()?);
+    }
+    statistics.sketch = Some(Arc::new(sketch));
+    Ok(())
+}
+
+impl Kind {
+    fn width(&self) -> usize {
+        match self {
+            Self::Integer { width, .. } | Self::Float { width } => usize::from(*width),
+            Self::Text => 4,
+            Self::Bits => 0,
+        }
+    }
+}
+
+impl Seen {
+    fn add_range(&mut self, range: (i128, i128)) {
+        self.range = Some(match self.range {
+            Some(all) => (all.0.min(range.0), all.1.max(range.1)),
+            None => range,
+        });
+    }
+}
+
+impl UsedStrings {
+    /// Interned, those in use.
+    fn chunk(self, first: usize, rows: usize) -> Result<TextChunk> {
+        let mut interner = Interner::new();
+        let mut numbers = vec![0; self.ends.len()];
+        let mut begin = 0;
+        for (code, end) in self.ends.iter().enumerate() {
+            let value = &self.bytes[begin..*end];
+            begin = *end;
+            let used = self
+                .used
+                .get(code / 32)
+                .is_some_and(|word| word >> (code % 32) & 1 == 1);
+            if used {
+                numbers[code] = interner.intern(value).ok_or_else(|| {
+                    GpuError::Unsupported(
+                        "a dictionary of more than 4294967294 distinct strings".into(),
+                    )
+                })?;
+            }
+        }
+        Ok(TextChunk {
+            first,
+            rows,
+            interner,
+            numbers,
+        })
+    }
+}
+
+/// How many strings a segment has numbered; `None` when some lie as bytes.
+fn numbers_of(segment: &Segment) -> Option<u32> {
+    let numbered = |values: &Values| {
+        matches!(
+            values,
+            Values::Dictionary(Codes::U8(_) | Codes::U16(_) | Codes::U32(_))
+        )
+    };
+    let all = segment.chunks.iter().all(|chunk| numbered(&chunk.values));
+    all.then(|| segment.interner.len() as u32)
+}
+
+/// A string column before its codes are those of one dictionary.
+struct Text<'a> {
+    name: &'a str,
+    data_type: &'a DataType,
+    policy: StringPolicy,
+    rows: usize,
+    codes: &'a DeviceBuffer,
+    validity: Option<&'a DeviceBuffer>,
+}
+
+impl Text<'_> {
+    /// The sorted dictionary, and the codes in it; `None` where the policy wants bytes.
+    fn translate(
+        &self,
+        chunks: &[TextChunk],
+        valid: usize,
+        home: &ColumnPools<'_>,
+        kernels: &FinishKernels,
+        stream: &Stream,
+    ) -> Result<Option<(Dictionary, Arc<DeviceBuffer>)>> {
+        let merged = Merged::new(chunks.iter().map(|chunk| &chunk.interner).collect())?;
+        if !self.policy.repeats(merged.values.len(), valid) {
+            return Ok(None);
+        }
+        let width = usize::from(unsigned_width(merged.values.len().saturating_sub(1) as u128));
+        let remaps = merged.remaps()?;
+        let values = string_array(value_type(self.data_type), &merged.values, self.name)?;
+        let data = PreallocatedBuffer::new(self.rows * width, self.name, home, stream)?;
+        for (chunk, remap) in chunks.iter().zip(&remaps) {
+            let codes = chunk.numbers.iter();
+            let codes = codes.map(|number| remap.get(*number as usize).copied().unwrap_or(0));
+            let codes: Vec<u32> = codes.collect();
+            let table = home.device.allocate(codes.len().max(1) * 4, self.name)?;
+            table.upload_values(stream, 0, &codes)?;
+            let args = ParquetRemapArgs {
+                codes: self.codes.ptr(),
+                remap: table.ptr(),
+                out: data.buffer().ptr(),
+                validity: self.validity.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
+                first_row: chunk.first as u64,
+                rows: chunk.rows as u64,
+                width: width as u32,
+                padding: 0,
+            };
+            // SAFETY: codes and output have all rows of the column; codes of rows that are not NULL are below the
+            // number of the chunk's strings, which the kernels that wrote them have checked.
+            unsafe { launch(home, stream, &kernels.remap, chunk.rows, &args)? };
+        }
+        Ok(Some((Dictionary { values }, data.keep())))
+    }
+}
+
+/// Launch a kernel over so many rows.
+///
+/// # Safety
+/// As [`crate::device::Device::launch`].
+unsafe fn launch(
+    home: &ColumnPools<'_>,
+    stream: &Stream,
+    kernel: &Kernel,
+    rows: usize,
+    args: &impl KernelArgs,
+) -> Result<()> {
+    const BLOCK: u32 = warpline_cuda::kernels::PARQUET_THREADS;
+    if rows == 0 {
+        return Ok(());
+    }
+    let device = home.device.device();
+    let resident = device.info().multiprocessors.max(1) * 16;
+    let needed = u32::try_from(rows.div_ceil(BLOCK as usize)).unwrap_or(u32::MAX);
+    let config = LaunchConfig {
+        grid: needed.clamp(1, resident),
+        block: BLOCK,
+        shared_bytes: 0,
+    };
+    // SAFETY: passed on to the caller.
+    unsafe { device.launch(stream, kernel, config, args.as_bytes()) }
+}

@@ -1,0 +1,87 @@
+//! The compiled kernels over pages, and their launches.
+
+use warpline_cuda::KernelArgs;
+use warpline_cuda::kernels::{self, PARQUET_SHARED_BYTES, PARQUET_THREADS, ParquetArgs};
+
+use crate::column::{FactsKernels, FinishKernels, map};
+use crate::device::{Device, Kernel, LaunchConfig, Stream};
+use crate::error::{GpuError, Result};
+
+/// Most blocks of a launch; pages beyond come in strides.
+const MOST_BLOCKS: u64 = 1 << 16;
+
+/// All kernels that make a column of the pages of its chunks.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    decompress: Kernel,
+    decode: Kernel,
+    pub(crate) finish: FinishKernels,
+}
+
+impl Kernels {
+    /// # Errors
+    /// [`crate::GpuError::Compile`] and [`crate::GpuError::Device`].
+    pub(crate) fn compile(device: &dyn Device) -> Result<Self> {
+        let sources = vec![
+            ("parquet_decompress", kernels::parquet_decompress()),
+            ("parquet_decode", kernels::parquet_decode()),
+            ("column_facts", kernels::column_facts()),
+        ];
+        // Each takes a second to compile when nothing is on disk.
+        let modules = map(sources, |(name, source)| {
+            device.compile(name, &source).map(|(module, _)| module)
+        })?;
+        let modules = modules.into_iter().collect::<Result<Vec<_>>>()?;
+        let [decompress, decode, facts] = modules.as_slice() else {
+            return Err(GpuError::Internal("a module was not compiled".into()));
+        };
+        Ok(Self {
+            decompress: device.kernel(decompress, "parquet_decompress")?,
+            decode: device.kernel(decode, "parquet_decode")?,
+            finish: FinishKernels {
+                facts: FactsKernels::of(device, facts)?,
+                remap: device.kernel(decode, "parquet_remap")?,
+                validity: device.kernel(decode, "parquet_validity")?,
+            },
+        })
+    }
+
+    /// Queue the decompression of pages: a warp for each.
+    ///
+    /// # Safety
+    /// As [`Device::launch`]: `args` names live memory, as [`ParquetArgs`] says.
+    pub(super) unsafe fn decompress(
+        &self,
+        device: &dyn Device,
+        stream: &Stream,
+        args: &ParquetArgs,
+    ) -> Result<()> {
+        let warps = u64::from(PARQUET_THREADS / 32);
+        let config = LaunchConfig {
+            grid: args.page_count.div_ceil(warps).min(MOST_BLOCKS) as u32,
+            block: PARQUET_THREADS,
+            shared_bytes: 0,
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { device.launch(stream, &self.decompress, config, args.as_bytes()) }
+    }
+
+    /// Queue the decoding of pages: a block for each.
+    ///
+    /// # Safety
+    /// As [`Kernels::decompress`].
+    pub(super) unsafe fn decode(
+        &self,
+        device: &dyn Device,
+        stream: &Stream,
+        args: &ParquetArgs,
+    ) -> Result<()> {
+        let config = LaunchConfig {
+            grid: args.page_count.min(MOST_BLOCKS) as u32,
+            block: PARQUET_THREADS,
+            shared_bytes: PARQUET_SHARED_BYTES,
+        };
+        // SAFETY: passed on to the caller.
+        unsafe { device.launch(stream, &self.decode, config, args.as_bytes()) }
+    }
+}

@@ -1,0 +1,449 @@
+//! Loads of parquet columns that the device decodes: tasks on all readers, chunks that go back to the CPU, columns
+//! finished from both.
+
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arrow::datatypes::FieldRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::execution::TaskContext;
+use parking_lot::Mutex;
+
+use super::cache::TableCache;
+use super::entries::{Wanted, numbers};
+use super::files::FileTable;
+use super::load::{LoadFor, Reader, Units, stopped};
+use super::parquet_chunks::{ParquetTable, RowGroup};
+use super::preallocated::{SharedPools, purpose};
+use super::read::blocking;
+use super::source::TableSource;
+use crate::column::{Column, ColumnRoom, DeviceColumn, Segment, StringPolicy};
+use crate::device::Stream;
+use crate::error::{GpuError, Result};
+use crate::parquet::{
+    ChunkCounts, ChunkTask, Decoder, Kernels, Outcome, ParquetReader, Reason, TASK_BYTES,
+};
+use crate::query::Query;
+use crate::trace::Work;
+
+/// What a device made of the columns of a request.
+pub(super) struct Decoded {
+    pub(super) rows: usize,
+    /// By wanted column; `None`: the CPU has to load it.
+    pub(super) columns: Vec<Option<Arc<Column>>>,
+    /// Of the columns that are there, and of those that are not the reasons.
+    pub(super) counts: ChunkCounts,
+}
+
+/// A column on its way.
+struct Coming {
+    /// In the list of wanted columns.
+    wanted: usize,
+    column: DeviceColumn,
+}
+
+/// Chunks of one row group that are decoded together: their columns, in the list of those that come.
+struct Task {
+    group: usize,
+    columns: Vec<usize>,
+}
+
+/// A chunk that the CPU has to decode.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Refused {
+    column: usize,
+    group: usize,
+    reason: Reason,
+}
+
+/// What workers share.
+struct Shared<'a> {
+    table: &'a ParquetTable,
+    columns: &'a [Coming],
+    tasks: &'a [Task],
+    decoder: &'a Decoder<'a>,
+    next: AtomicUsize,
+    failed: AtomicBool,
+    refused: Mutex<Vec<Refused>>,
+}
+
+impl TableCache {
+    /// The kernels over pages, compiled at the first load.
+    fn parquet_kernels(&self) -> Result<Arc<Kernels>> {
+        let mut kernels = self.parquet.lock();
+        if let Some(kernels) = &*kernels {
+            return Ok(Arc::clone(kernels));
+        }
+        let made = Arc::new(Kernels::compile(self.pool.device().as_ref())?);
+        *kernels = Some(Arc::clone(&made));
+        Ok(made)
+    }
+
+    /// Does the device decode, by the setting?
+    pub(super) fn decodes(&self, reader: ParquetReader) -> bool {
+        match reader {
+            ParquetReader::Cpu => false,
+            ParquetReader::Device => true,
+            ParquetReader::Auto => !self.pool.device().info().emulated,
+        }
+    }
+
+    /// Decode the columns of parquet files on the device, as far as it can; `None` where it can none of them.
+    ///
+    /// # Errors
+    /// As [`TableCache::get_or_load`].
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a request has, and its files"
+    )]
+    pub(super) async fn decode_files(
+        &self,
+        source: &TableSource,
+        table: &Arc<FileTable>,
+        files: &[PartitionedFile],
+        columns: &[Wanted],
+        room: &ColumnRoom,
+        ctx: &Arc<TaskContext>,
+        work: &LoadFor,
+    ) -> Result<Option<Decoded>> {
+        let wanted = numbers(columns);
+        let look = {
+            let (table, files) = (Arc::clone(table), files.to_vec());
+            let (wanted, ctx) = (wanted.clone(), Arc::clone(ctx));
+            // On its own: the reader of damaged metadata may panic.
+            SpawnedTask::spawn(async move { table.chunks(&files, &wanted, &ctx).await })
+        };
+        let chunks = match look.join().await.map_err(stopped).flatten() {
+            Ok(Some(chunks)) => Arc::new(chunks),
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                log::debug!("{}: {error}", source.name());
+                return Ok(None);
+            }
+        };
+        let mut counts = ChunkCounts::default();
+        let fields: Vec<FieldRef> = wanted
+            .iter()
+            .map(|column| Arc::clone(&source.schema.fields()[*column]))
+            .collect();
+        let policies = self.policies(columns);
+        let pools = SharedPools {
+            device: Arc::clone(&self.pool),
+            host: self.host.clone(),
+            room: room.clone(),
+        };
+        let kernels = self.parquet_kernels()?;
+        let trace = self.traced.as_ref().and_then(|device| device.trace());
+        // Decode, in the place of each column.
+        let decoding = {
+            let (chunks, fields, policies) =
+                (Arc::clone(&chunks), fields.clone(), policies.clone());
+            let (pools, kernels, trace) = (pools.clone(), Arc::clone(&kernels), trace.clone());
+            let (name, query) = (source.name().to_owned(), work.query.clone());
+            let workers = ctx.session_config().target_partitions().max(1);
+            move |stream: &Stream| {
+                let mut counts = ChunkCounts::default();
+                let coming = begin(
+                    &chunks,
+                    &fields,
+                    &policies,
+                    &name,
+                    &pools,
+                    stream,
+                    &mut counts,
+                )?;
+                let tasks = tasks_of(&chunks, &coming);
+                // Other streams write where this one has made room.
+                pools.device.device().synchronize(stream)?;
+                let decoder = Decoder {
+                    pool: &pools.device,
+                    host: pools.host.as_ref(),
+                    kernels: &kernels,
+                    trace,
+                };
+                let shared = Shared {
+                    table: &chunks,
+                    columns: &coming,
+                    tasks: &tasks,
+                    decoder: &decoder,
+                    next: AtomicUsize::new(0),
+                    failed: AtomicBool::new(false),
+                    refused: Mutex::new(refused_before(&chunks, &coming)),
+                };
+                shared.decode(workers, stream, query.as_ref())?;
+                counts.device = coming.iter().map(|coming| coming.column.decoded()).sum();
+                let mut refused = shared.refused.into_inner();
+                refused.sort_unstable();
+                Ok((coming, refused, counts))
+            }
+        };
+        let (coming, refused, told) = blocking(work, decoding).await?;
+        counts.add(&told);
+        if coming.is_empty() {
+            return Ok(Some(Decoded {
+                rows: chunks.rows,
+                columns: fields.iter().map(|_| None).collect(),
+                counts,
+            }));
+        }
+        // The chunks that the device refused, by column.
+        let mut segments: Vec<(usize, usize, Segment)> = Vec::new();
+        for share in refused.chunk_by(|a, b| a.column == b.column) {
+            let at = coming[share[0].column].wanted;
+            for refused in share {
+                counts.on_cpu(refused.reason, 1);
+            }
+            let groups: Vec<&RowGroup> = share.iter().map(|r| &chunks.groups[r.group]).collect();
+            let units = groups.iter().map(|group| group.unit.clone()).collect();
+            let (scan, names) = table.scan(units, &wanted[at..=at])?;
+            let encoding = (fields[at].data_type().clone(), policies[at]);
+            let reader = Reader {
+                units: Arc::new(Units::Scan(scan, names)),
+                encodings: [encoding].into(),
+                ctx: Arc::clone(ctx),
+                write: None,
+                trace: trace.clone(),
+                query: work.query.as_ref().map_or(0, |query| query.number()),
+            };
+            let Some(packed) = reader.read().await? else {
+                return Err(super::load::unexpected());
+            };
+            let read = packed.columns.into_iter().flatten();
+            for (segment, group) in read.zip(groups) {
+                if segment.rows() != group.rows {
+                    return Ok(None);
+                }
+                segments.push((share[0].column, group.first, segment));
+            }
+        }
+        let finishing = {
+            let count = fields.len();
+            move |stream: &Stream| {
+                let _span = trace
+                    .as_ref()
+                    .map(|trace| trace.thread(Work::Load, "finish columns"));
+                let home = pools.column_pools();
+                for (column, first, segment) in segments {
+                    let column = &coming[column].column;
+                    column.place(first, segment, &home, &kernels.finish, stream)?;
+                }
+                let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
+                for Coming { wanted, column } in coming {
+                    let (decoded, text) = (column.decoded(), column.is_text());
+                    let finished = column.finish(&home, &kernels.finish, stream)?;
+                    if finished.is_none() {
+                        // The CPU reads them again.
+                        counts.device -= decoded;
+                        let reason = if text {
+                            Reason::PlainStrings
+                        } else {
+                            Reason::OtherRange
+                        };
+                        counts.on_cpu(reason, decoded);
+                    }
+                    columns[wanted] = finished.map(Arc::new);
+                }
+                // Other sessions use the columns on streams of their own.
+                pools.device.device().synchronize(stream)?;
+                Ok((columns, counts))
+            }
+        };
+        let (columns, counts) = blocking(work, finishing).await?;
+        Ok(Some(Decoded {
+            rows: chunks.rows,
+            columns,
+            counts,
+        }))
+    }
+}
+
+/// Room for the columns of which the device can decode most chunks; the chunks of others are counted.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "what a table of preallocated columns takes, and the counts"
+)]
+fn begin(
+    table: &ParquetTable,
+    fields: &[FieldRef],
+    policies: &[StringPolicy],
+    name: &str,
+    pools: &SharedPools,
+    stream: &Stream,
+    counts: &mut ChunkCounts,
+) -> Result<Vec<Coming>> {
+    let mut coming = Vec::new();
+    for (wanted, field) in fields.iter().enumerate() {
+        let reasons = table
+            .groups
+            .iter()
+            .filter_map(|g| g.chunks[wanted].as_ref().err());
+        let reasons: Vec<Reason> = reasons.copied().collect();
+        let expected = table.columns[wanted];
+        let mut refuse = |reason: Reason| {
+            for own in &reasons {
+                counts.on_cpu(*own, 1);
+            }
+            counts.on_cpu(reason, (table.groups.len() - reasons.len()) as u64);
+        };
+        if reasons.len() * 2 > table.groups.len() || table.rows == 0 {
+            refuse(reasons.first().copied().unwrap_or(Reason::NoRange));
+            continue;
+        }
+        let column = DeviceColumn::new(
+            field.data_type(),
+            policies[wanted],
+            &purpose(field, name),
+            table.rows,
+            expected,
+            &pools.column_pools(),
+            stream,
+        )?;
+        match column {
+            Some(column) => coming.push(Coming { wanted, column }),
+            None if expected.range.is_some() => refuse(Reason::Wide),
+            None => refuse(Reason::NoRange),
+        }
+    }
+    Ok(coming)
+}
+
+/// The chunks of these columns that the metadata refuses.
+fn refused_before(table: &ParquetTable, coming: &[Coming]) -> Vec<Refused> {
+    let mut refused = Vec::new();
+    for (column, coming) in coming.iter().enumerate() {
+        for (group, chunks) in table.groups.iter().enumerate() {
+            if let Err(reason) = chunks.chunks[coming.wanted] {
+                refused.push(Refused {
+                    column,
+                    group,
+                    reason,
+                });
+            }
+        }
+    }
+    refused
+}
+
+/// The chunks of these columns that the device decodes, some of a row group at a time.
+fn tasks_of(table: &ParquetTable, coming: &[Coming]) -> Vec<Task> {
+    let mut tasks = Vec::new();
+    for (group, chunks) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
+        let (mut columns, mut bytes) = (Vec::new(), 0);
+        for (column, coming) in coming.iter().enumerate() {
+            let Ok(chunk) = &chunks.chunks[coming.wanted] else {
+                continue;
+            };
+            let more = length(&chunk.bytes);
+            if bytes > 0 && bytes + more > TASK_BYTES {
+                let columns = std::mem::take(&mut columns);
+                tasks.push(Task { group, columns });
+                bytes = 0;
+            }
+            columns.push(column);
+            bytes += more;
+        }
+        if !columns.is_empty() {
+            tasks.push(Task { group, columns });
+        }
+    }
+    tasks
+}
+
+fn length(range: &Range<u64>) -> u64 {
+    range.end - range.start
+}
+
+impl Shared<'_> {
+    /// Work on all tasks, by some threads, each with a stream of its own.
+    fn decode(&self, workers: usize, stream: &Stream, query: Option<&Arc<Query>>) -> Result<()> {
+        let workers = workers.min(self.tasks.len());
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers)
+                .map(|_| {
+                    let work = move || {
+                        let _entered = query.map(Query::enter);
+                        let done = self.work(stream);
+                        if done.is_err() {
+                            self.failed.store(true, Ordering::Relaxed);
+                        }
+                        done
+                    };
+                    let thread = std::thread::Builder::new().name("warpline parquet".into());
+                    thread.spawn_scoped(scope, work)
+                })
+                .collect();
+            let mut outcome = Ok(());
+            for thread in threads {
+                let done = match thread {
+                    Ok(thread) => thread.join().unwrap_or_else(|_| {
+                        Err(GpuError::Internal(
+                            "a reader of parquet files panicked".into(),
+                        ))
+                    }),
+                    Err(error) => Err(GpuError::Internal(format!("no thread starts: {error}"))),
+                };
+                outcome = outcome.and(done);
+            }
+            outcome
+        })
+    }
+
+    fn work(&self, stream: &Stream) -> Result<()> {
+        let own = self.decoder.pool.device().create_stream()?;
+        let own = match stream.cancel() {
+            Some(cancel) => own.of(cancel),
+            None => own,
+        };
+        while !self.failed.load(Ordering::Relaxed) {
+            let Some(task) = self.tasks.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
+                break;
+            };
+            self.task(task, &own)?;
+        }
+        Ok(())
+    }
+
+    fn task(&self, task: &Task, stream: &Stream) -> Result<()> {
+        let group = &self.table.groups[task.group];
+        let mut chunks = Vec::with_capacity(task.columns.len());
+        for column in &task.columns {
+            let coming = &self.columns[*column];
+            let Ok(source) = &group.chunks[coming.wanted] else {
+                return Err(GpuError::Internal("a chunk that is no task".into()));
+            };
+            chunks.push(ChunkTask {
+                bytes: source.bytes.clone(),
+                codec: source.codec,
+                uncompressed: source.uncompressed,
+                values: source.values,
+                first_row: group.first,
+                rows: group.rows,
+                target: coming.column.target(),
+            });
+        }
+        let outcomes: Vec<Outcome> = match File::open(&*group.path) {
+            Ok(file) => self.decoder.run(&file, &chunks, stream)?,
+            Err(error) => {
+                log::debug!("{}: {error}", group.path.display());
+                chunks.iter().map(|_| Err(Reason::Unreadable)).collect()
+            }
+        };
+        for (column, outcome) in task.columns.iter().zip(outcomes) {
+            match outcome {
+                Ok(facts) => {
+                    let column = &self.columns[*column].column;
+                    column.note(group.first, group.rows, facts)?;
+                }
+                Err(reason) => self.refused.lock().push(Refused {
+                    column: *column,
+                    group: task.group,
+                    reason,
+                }),
+            }
+        }
+        Ok(())
+    }
+}

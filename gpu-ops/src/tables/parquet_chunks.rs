@@ -1,0 +1,262 @@
+//! The column chunks of parquet files that a device may decode, from the files' metadata; of others the reason why not.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::datasource::listing::PartitionedFile;
+use datafusion::datasource::physical_plan::ParquetSource;
+use datafusion::execution::TaskContext;
+use datafusion::parquet::arrow::{parquet_column, parquet_to_arrow_schema};
+use datafusion::parquet::basic::{Encoding, LogicalType, TimeUnit as FileUnit, Type};
+use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
+use datafusion::parquet::schema::types::ColumnDescriptor;
+use futures::{StreamExt, TryStreamExt};
+use warpline_cuda::kernels as k;
+
+use super::files::{FileTable, as_source, unchanged_on_disk};
+use super::row_groups::{FILES_AT_ONCE, begins_of};
+use crate::column::{Expectation, is_text};
+use crate::error::Result;
+use crate::parquet::{Codec, Reason, ValueKind};
+
+/// Most bytes of a chunk.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A table of parquet files by row group.
+pub(super) struct ParquetTable {
+    /// In canonical order.
+    pub(super) groups: Vec<RowGroup>,
+    /// By wanted column.
+    pub(super) columns: Vec<Expectation>,
+    pub(super) rows: usize,
+}
+
+/// A row group.
+pub(super) struct RowGroup {
+    pub(super) path: Arc<PathBuf>,
+    /// The file, restricted to this row group, for the CPU's reader.
+    pub(super) unit: PartitionedFile,
+    /// Its first row in the table.
+    pub(super) first: usize,
+    pub(super) rows: usize,
+    /// By wanted column.
+    pub(super) chunks: Vec<std::result::Result<ChunkSource, Reason>>,
+}
+
+/// A chunk that a device may decode.
+#[derive(Debug, Clone)]
+pub(super) struct ChunkSource {
+    pub(super) bytes: std::ops::Range<u64>,
+    pub(super) codec: Codec,
+    pub(super) uncompressed: u64,
+    pub(super) values: ValueKind,
+}
+
+impl FileTable {
+    /// The row groups of `files` and their chunks of table columns `columns`; `None` where that is no table of whole
+    /// parquet files.
+    ///
+    /// # Errors
+    /// When metadata cannot be read. Reading the files says so with their names.
+    pub(super) async fn chunks(
+        &self,
+        files: &[PartitionedFile],
+        columns: &[usize],
+        ctx: &TaskContext,
+    ) -> Result<Option<ParquetTable>> {
+        let Some(source) = as_source::<ParquetSource>(self.config.file_source()) else {
+            return Ok(None);
+        };
+        if !self.splittable {
+            return Ok(None);
+        }
+        let metadata: Vec<Arc<ParquetMetaData>> = futures::stream::iter(files.to_vec())
+            .map(|file| self.metadata(source, file, ctx))
+            .buffered(FILES_AT_ONCE)
+            .try_collect()
+            .await?;
+        let local = self.config.object_store_url.as_str() == "file:///";
+        let mut table = ParquetTable {
+            groups: Vec::new(),
+            columns: columns
+                .iter()
+                .map(|column| self.expectation(*column, &metadata))
+                .collect(),
+            rows: 0,
+        };
+        for (file, metadata) in files.iter().zip(&metadata) {
+            let here = local && unchanged_on_disk(&file.object_meta);
+            let path = Arc::new(PathBuf::from(format!("/{}", file.object_meta.location)));
+            let Some(begins) = begins_of(file, metadata.row_groups()) else {
+                return Ok(None);
+            };
+            let sources: Vec<_> = columns
+                .iter()
+                .map(|column| self.values(*column, metadata))
+                .collect();
+            let size = i64::try_from(file.object_meta.size).unwrap_or(i64::MAX);
+            for (at, group) in metadata.row_groups().iter().enumerate() {
+                let Ok(rows) = usize::try_from(group.num_rows()) else {
+                    return Ok(None);
+                };
+                let from = if at == 0 { 0 } else { begins[at] };
+                let end = begins.get(at + 1).copied().unwrap_or(size);
+                let chunk = |source: &std::result::Result<(usize, ValueKind), Reason>| {
+                    let (leaf, values) = (*source)?;
+                    match here {
+                        true => chunk_of(group, leaf, values, file.object_meta.size),
+                        false => Err(Reason::Store),
+                    }
+                };
+                table.groups.push(RowGroup {
+                    path: Arc::clone(&path),
+                    unit: file.clone().with_range(from, end),
+                    first: table.rows,
+                    rows,
+                    chunks: sources.iter().map(chunk).collect(),
+                });
+                table.rows += rows;
+            }
+        }
+        Ok(Some(table))
+    }
+
+    /// The file's column for a table column, and how its values lie.
+    fn values(
+        &self,
+        column: usize,
+        metadata: &ParquetMetaData,
+    ) -> std::result::Result<(usize, ValueKind), Reason> {
+        if self.config.expr_adapter_factory.is_some() {
+            return Err(Reason::Schema);
+        }
+        let schema = self.config.file_source().table_schema().table_schema();
+        let field = schema.fields().get(column).ok_or(Reason::Schema)?;
+        let file = metadata.file_metadata();
+        let own = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata());
+        let own = own.map_err(|_| Reason::Schema)?;
+        let found = parquet_column(file.schema_descr(), &own, field.name());
+        let (leaf, own) = found.ok_or(match own.field_with_name(field.name()) {
+            Ok(_) => Reason::Nested,
+            Err(_) => Reason::Schema,
+        })?;
+        let descr = file.schema_descr().column(leaf);
+        values_of(field.data_type(), own.data_type(), &descr).map(|values| (leaf, values))
+    }
+}
+
+/// How the values of a column of a file lie, if the device decodes them to the table's type.
+fn values_of(
+    table: &DataType,
+    file: &DataType,
+    descr: &ColumnDescriptor,
+) -> std::result::Result<ValueKind, Reason> {
+    if descr.max_rep_level() > 0 || descr.max_def_level() > 1 || descr.path().parts().len() != 1 {
+        return Err(Reason::Nested);
+    }
+    let optional = descr.max_def_level() == 1;
+    let of = |kind, bytes| {
+        Ok(ValueKind {
+            kind,
+            bytes,
+            optional,
+        })
+    };
+    let stored = descr.physical_type();
+    if is_text(table) && is_text(file) && stored == Type::BYTE_ARRAY {
+        return of(k::PARQUET_KIND_CODE, 0);
+    }
+    if table != file {
+        return Err(Reason::Schema);
+    }
+    use DataType as D;
+    match (table, stored) {
+        (D::Timestamp(unit, _), Type::INT64) if has_unit(descr, *unit) => {
+            of(k::PARQUET_KIND_I64, 8)
+        }
+        (
+            D::Int8 | D::Int16 | D::Int32 | D::Date32 | D::Time32(TimeUnit::Millisecond),
+            Type::INT32,
+        ) => of(k::PARQUET_KIND_I32, 4),
+        (D::UInt8 | D::UInt16 | D::UInt32, Type::INT32) => of(k::PARQUET_KIND_U32, 4),
+        (D::Int64 | D::UInt64 | D::Time64(_), Type::INT64) => of(k::PARQUET_KIND_I64, 8),
+        (D::Decimal32(..) | D::Decimal64(..) | D::Decimal128(..), stored) => match stored {
+            Type::INT32 => of(k::PARQUET_KIND_I32, 4),
+            Type::INT64 => of(k::PARQUET_KIND_I64, 8),
+            Type::FIXED_LEN_BYTE_ARRAY => match u32::try_from(descr.type_length()) {
+                Ok(bytes @ 1..=16) => of(k::PARQUET_KIND_FIXED, bytes),
+                _ => Err(Reason::Type),
+            },
+            _ => Err(Reason::Type),
+        },
+        (D::Boolean, Type::BOOLEAN) => of(k::PARQUET_KIND_BIT, 0),
+        (D::Float32, Type::FLOAT) => of(k::PARQUET_KIND_F32, 4),
+        (D::Float64, Type::DOUBLE) => of(k::PARQUET_KIND_F64, 8),
+        _ => Err(Reason::Type),
+    }
+}
+
+/// Does the file say that its timestamps count this unit?
+fn has_unit(descr: &ColumnDescriptor, unit: TimeUnit) -> bool {
+    let Some(LogicalType::Timestamp(stored)) = descr.logical_type_ref() else {
+        return false;
+    };
+    matches!(
+        (unit, stored.unit),
+        (TimeUnit::Millisecond, FileUnit::MILLIS)
+            | (TimeUnit::Microsecond, FileUnit::MICROS)
+            | (TimeUnit::Nanosecond, FileUnit::NANOS)
+    )
+}
+
+/// The chunk of a row group in a file of so many bytes.
+fn chunk_of(
+    group: &RowGroupMetaData,
+    leaf: usize,
+    values: ValueKind,
+    size: u64,
+) -> std::result::Result<ChunkSource, Reason> {
+    let chunk = group.columns().get(leaf).ok_or(Reason::Malformed)?;
+    if chunk.crypto_metadata().is_some() || chunk.file_path().is_some() {
+        return Err(Reason::Unreadable);
+    }
+    let codec = Codec::of(chunk.compression()).ok_or(Reason::Codec)?;
+    let text = values.kind == k::PARQUET_KIND_CODE;
+    if text && !has_only_dictionary(chunk) {
+        return Err(Reason::PlainStrings);
+    }
+    let begin = chunk
+        .dictionary_page_offset()
+        .unwrap_or(chunk.data_page_offset());
+    let begin = u64::try_from(begin).map_err(|_| Reason::Malformed)?;
+    let length = u64::try_from(chunk.compressed_size()).map_err(|_| Reason::Malformed)?;
+    let uncompressed = u64::try_from(chunk.uncompressed_size()).map_err(|_| Reason::Malformed)?;
+    let end = begin.checked_add(length).filter(|end| *end <= size);
+    let end = end.ok_or(Reason::Malformed)?;
+    if length > MOST_BYTES
+        || uncompressed > 2 * MOST_BYTES
+        || chunk.num_values() != group.num_rows()
+    {
+        return Err(Reason::Malformed);
+    }
+    Ok(ChunkSource {
+        bytes: begin..end,
+        codec,
+        uncompressed,
+        values,
+    })
+}
+
+/// May all data pages have codes of a dictionary?
+fn has_only_dictionary(chunk: &ColumnChunkMetaData) -> bool {
+    let told = chunk.page_encoding_stats_mask().is_none_or(|mask| {
+        mask.is_only(Encoding::PLAIN_DICTIONARY) || mask.is_only(Encoding::RLE_DICTIONARY)
+    });
+    told && chunk.encodings().any(|encoding| {
+        matches!(
+            encoding,
+            Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY
+        )
+    })
+}

@@ -1,0 +1,96 @@
+//! What a server needs of an engine: sessions, plans, and what to show of the device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::error::Result;
+use datafusion::execution::TaskContext;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionContext;
+
+/// Opens sessions that share a device, its columns and its kernels.
+#[async_trait]
+pub trait Engine: Send + Sync + 'static {
+    /// A session for one client. `runtime` has the object stores that clients may reach; no others may be added.
+    ///
+    /// # Errors
+    /// What opening a session reports.
+    async fn open(&self, runtime: Arc<RuntimeEnv>) -> Result<Arc<dyn EngineSession>>;
+
+    /// Registers the files of a folder as tables of a session.
+    ///
+    /// # Errors
+    /// A folder or file that cannot be read, or two tables of a name.
+    async fn register_folder(&self, session: &dyn EngineSession, folder: &Path) -> Result<()>;
+
+    /// Settings that a client may change for itself: those that reach nothing of the host and nobody else's queries.
+    fn client_settings(&self) -> &[&str];
+
+    /// The name and version of the engine, for clients that ask.
+    fn version(&self) -> String;
+
+    /// The device at this moment.
+    fn status(&self) -> EngineStatus;
+
+    /// What a plan that has run tells of itself; empty if nothing more than its operators.
+    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> String;
+}
+
+/// One client's session.
+#[async_trait]
+pub trait EngineSession: Send + Sync {
+    /// Where the client's tables and settings are.
+    fn context(&self) -> &SessionContext;
+
+    /// The plan of a query, which may be that of an earlier one; `None` for a statement that is no query.
+    ///
+    /// # Errors
+    /// What parsing and planning report.
+    async fn plan(self: Arc<Self>, sql: &str) -> Result<Option<Planned>>;
+}
+
+/// A plan, ready to run once.
+pub struct Planned {
+    /// The plan.
+    pub plan: Arc<dyn ExecutionPlan>,
+    /// What it runs in.
+    pub task: Arc<TaskContext>,
+    /// Called after the plan ran to its end without an error.
+    pub finished: Box<dyn FnOnce() + Send>,
+}
+
+/// What a device is and holds. Sizes are in bytes.
+#[derive(Debug, Clone, Default)]
+pub struct EngineStatus {
+    /// The device's name.
+    pub device: String,
+    /// Whether it answers queries; otherwise the CPU does.
+    pub usable: bool,
+    /// Why the device is lost.
+    pub lost: Option<String>,
+    /// The limit of its memory.
+    pub memory_budget: u64,
+    /// In use by columns, indexes and running queries.
+    pub memory_used: u64,
+    /// Peak usage.
+    pub memory_peak: u64,
+    /// Of that, columns kept for later queries.
+    pub column_bytes: u64,
+    /// What lies there, by table.
+    pub tables: Vec<DeviceTable>,
+    /// Counts since the start, by name, for metrics.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// A table's share of device memory.
+#[derive(Debug, Clone, Default)]
+pub struct DeviceTable {
+    /// Its name.
+    pub name: String,
+    /// Columns that are there.
+    pub columns: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}

@@ -1,0 +1,615 @@
+//! A connection: simple and extended queries over one session.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock, Weak};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::UInt64Type;
+use datafusion::sql::sqlparser::ast::{DiscardObject, FetchDirection, Statement};
+use datafusion_postgres::pgwire::api::portal::{Format, Portal, PortalExecutionState};
+use datafusion_postgres::pgwire::api::query::{
+    ExtendedQueryHandler, SimpleQueryHandler, send_ready_for_query,
+};
+use datafusion_postgres::pgwire::api::results::{
+    DescribePortalResponse, DescribeStatementResponse, FieldInfo, QueryResponse, Response, Tag,
+};
+use datafusion_postgres::pgwire::api::stmt::{QueryParser, StoredStatement};
+use datafusion_postgres::pgwire::api::store::{Entry, PortalStore};
+use datafusion_postgres::pgwire::api::{
+    ClientInfo, ClientPortalStore, DEFAULT_NAME, PgWireConnectionState, Type,
+};
+use datafusion_postgres::pgwire::error::{PgWireError, PgWireResult};
+use datafusion_postgres::pgwire::messages::PgWireBackendMessage;
+use datafusion_postgres::pgwire::messages::data::NoData;
+use datafusion_postgres::pgwire::messages::extendedquery::{
+    Describe, Execute, PortalSuspended, Sync as EndOfBatch, TARGET_TYPE_BYTE_PORTAL,
+};
+use datafusion_postgres::pgwire::messages::response::{EmptyQueryResponse, TransactionStatus};
+use datafusion_postgres::pgwire::messages::simplequery::Query;
+use datafusion_postgres::pgwire::messages::startup::ParameterStatus;
+use futures::{Sink, SinkExt};
+use parking_lot::Mutex;
+
+use super::command;
+use super::copy;
+use super::cursor::Cursors;
+use super::rows::{Encoder, describe};
+use super::statement::{Prepared, answers, fields};
+use crate::client::Client;
+use crate::error::{ServeError, state};
+use crate::query::{Rows, Work};
+use crate::registry::Stop;
+use crate::scram::Exchange;
+use crate::server::Shared;
+
+/// How far a log-in is.
+pub(super) enum Login {
+    Start,
+    /// The client knows that it has to prove its password.
+    Asked,
+    Exchange(Box<Exchange>),
+}
+
+type Portals = HashMap<String, Weak<tokio::sync::Mutex<Encoder>>>;
+
+/// The handler of one connection.
+#[derive(Clone)]
+pub(crate) struct Handler {
+    pub(super) server: Arc<Shared>,
+    pub(super) address: SocketAddr,
+    /// Whether the connection is one of those that the server takes.
+    pub(super) has_place: bool,
+    pub(super) offers_tls: bool,
+    pub(super) login: Arc<Mutex<Login>>,
+    known: Arc<OnceLock<Known>>,
+    cursors: Arc<tokio::sync::Mutex<Cursors>>,
+    /// Portals that have begun, by name.
+    portals: Arc<Mutex<Portals>>,
+}
+
+/// Somebody who has logged in.
+struct Known {
+    client: Arc<Client>,
+    cancel_key: (i32, Bytes),
+}
+
+impl Handler {
+    pub(super) fn new(
+        server: Arc<Shared>,
+        address: SocketAddr,
+        has_place: bool,
+        offers_tls: bool,
+    ) -> Self {
+        Self {
+            server,
+            address,
+            has_place,
+            offers_tls,
+            login: Arc::new(Mutex::new(Login::Start)),
+            known: Arc::default(),
+            cursors: Arc::default(),
+            portals: Arc::default(),
+        }
+    }
+
+    /// Whether the client has logged in.
+    pub(super) fn is_known(&self) -> bool {
+        self.known.get().is_some()
+    }
+
+    pub(super) fn known(&self, client: Arc<Client>, cancel_key: (i32, Bytes)) {
+        // Only a log-in comes here, and there is one.
+        let _ = self.known.set(Known { client, cancel_key });
+    }
+
+    /// The client's session; nothing runs without.
+    fn client(&self) -> PgWireResult<&Arc<Client>> {
+        let known = self.known.get().ok_or_else(|| {
+            ServeError::fatal(state::INVALID_AUTHORIZATION, "log in before anything else")
+        })?;
+        Ok(&known.client)
+    }
+
+    pub(super) fn cancel(&self, why: Stop) {
+        if let Some(known) = self.known.get() {
+            known.client.cancel(why);
+        }
+    }
+
+    /// The connection is over.
+    pub(super) fn close(&self) {
+        if let Some(known) = self.known.get() {
+            self.server.cancel_keys.lock().remove(&known.cancel_key);
+            known.client.cancel(Stop::Gone);
+        }
+    }
+
+    /// Runs a statement that is no query of rows.
+    async fn command<C>(
+        &self,
+        socket: &mut C,
+        statement: &Prepared,
+        plan: Option<datafusion::logical_expr::LogicalPlan>,
+        simple: bool,
+    ) -> PgWireResult<Tag>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let client = self.client()?;
+        let tag = match &statement.ast {
+            Statement::Set(set) => {
+                let changed = command::run_set(client, socket.metadata_mut(), set).await?;
+                if let Some(name) = changed.as_deref().and_then(command::reported) {
+                    let value = command::value_of(socket.metadata(), name);
+                    let status = ParameterStatus::new(name.to_string(), value.unwrap_or_default());
+                    socket
+                        .feed(PgWireBackendMessage::ParameterStatus(status))
+                        .await?;
+                }
+                Tag::new("SET")
+            }
+            Statement::Reset(reset) => {
+                command::run_reset(client, socket.metadata_mut(), &reset.reset).await?;
+                Tag::new("RESET")
+            }
+            Statement::StartTransaction { .. } => {
+                let status = socket.transaction_status().to_in_transaction_state();
+                socket.set_transaction_status(status);
+                Tag::new("BEGIN")
+            }
+            Statement::Rollback {
+                savepoint: Some(_), ..
+            } => {
+                if socket.transaction_status() == TransactionStatus::Error {
+                    socket.set_transaction_status(TransactionStatus::Transaction);
+                }
+                Tag::new("ROLLBACK")
+            }
+            Statement::Commit { .. } | Statement::Rollback { .. } => {
+                let failed = socket.transaction_status() == TransactionStatus::Error;
+                let commit = matches!(statement.ast, Statement::Commit { .. });
+                socket.set_transaction_status(TransactionStatus::Idle);
+                self.cursors.lock().await.end_transaction();
+                Tag::new(if commit && !failed {
+                    "COMMIT"
+                } else {
+                    "ROLLBACK"
+                })
+            }
+            Statement::Discard { object_type } => {
+                if matches!(object_type, DiscardObject::ALL) {
+                    self.cursors.lock().await.clear();
+                    let all = datafusion::sql::sqlparser::ast::Reset::ALL;
+                    command::run_reset(client, socket.metadata_mut(), &all).await?;
+                }
+                Tag::new(&format!("DISCARD {object_type}"))
+            }
+            Statement::Declare { stmts } => {
+                let mut cursors = self.cursors.lock().await;
+                cursors.declare(client, socket.metadata(), stmts).await?
+            }
+            Statement::Close { cursor } => self.cursors.lock().await.close(cursor)?,
+            Statement::Fetch {
+                name, direction, ..
+            } => {
+                let parameters = socket.metadata().clone();
+                let what: (&str, &FetchDirection) = (&name.value, direction);
+                let mut cursors = self.cursors.lock().await;
+                cursors
+                    .fetch(client, &parameters, what, (socket, simple))
+                    .await?
+            }
+            Statement::Copy { .. } => {
+                let parameters = socket.metadata().clone();
+                copy::run(client, &parameters, &statement.ast, socket).await?
+            }
+            other => match (command::no_operation(other), plan) {
+                (Some(word), _) => Tag::new(word),
+                (None, Some(plan)) => {
+                    let rows = client.start(&statement.sql, Work::Plan(Box::new(plan)));
+                    statement.tag(counted(rows.await?).await?)
+                }
+                (None, None) => return Err(ServeError::unsupported(&statement.sql).into()),
+            },
+        };
+        Ok(tag)
+    }
+
+    /// Runs a statement of a simple query.
+    async fn simple<C>(&self, socket: &mut C, ast: Statement) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let client = self.client()?;
+        let statement = Prepared::new(client, socket.metadata(), ast).await?;
+        refuse_in_failed_transaction(socket, &statement)?;
+        let executes = matches!(statement.ast, Statement::Execute { .. });
+        let tag = match &statement.plan {
+            Some(plan) if answers(plan) || executes => {
+                let rows = client
+                    .start(&statement.sql, statement.work(plan.clone()))
+                    .await?;
+                let fields = fields(&rows.schema(), &Format::UnifiedText, socket.metadata())?;
+                let mut encoder = Encoder::new(rows, fields);
+                socket.feed(describe(encoder.fields())).await?;
+                let (sent, _) = encoder.send(socket, usize::MAX).await?;
+                Tag::new("SELECT").with_rows(sent)
+            }
+            plan => {
+                let plan = plan.clone();
+                self.command(socket, &statement, plan, true).await?
+            }
+        };
+        socket
+            .feed(PgWireBackendMessage::CommandComplete(tag.into()))
+            .await?;
+        Ok(())
+    }
+
+    /// Runs a portal, or goes on with it.
+    async fn execute<C>(
+        &self,
+        socket: &mut C,
+        portal: &Portal<Arc<Prepared>>,
+        most: usize,
+    ) -> PgWireResult<()>
+    where
+        C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let client = self.client()?;
+        let statement = &portal.statement.statement;
+        refuse_in_failed_transaction(socket, statement)?;
+        let state = portal.state();
+        let mut state = state.lock().await;
+        if let PortalExecutionState::Initial = *state {
+            let plan = statement.bound(portal)?;
+            let Some(plan) = plan.filter(answers) else {
+                let plan = statement.bound(portal)?;
+                let tag = self.command(socket, statement, plan, false).await?;
+                *state = PortalExecutionState::Finished;
+                socket
+                    .feed(PgWireBackendMessage::CommandComplete(tag.into()))
+                    .await?;
+                return Ok(());
+            };
+            let rows = client.start(&statement.sql, statement.work(plan)).await?;
+            let columns = fields(
+                &rows.schema(),
+                &portal.result_column_format,
+                socket.metadata(),
+            )?;
+            let encoder = Arc::new(tokio::sync::Mutex::new(Encoder::new(rows, columns)));
+            let mut portals = self.portals.lock();
+            portals.retain(|_, portal| portal.strong_count() > 0);
+            portals.insert(portal.name.clone(), Arc::downgrade(&encoder));
+            // The portal owns the rows: whatever drops it stops the query. They are not read through it.
+            let owner = futures::stream::poll_fn(move |_| {
+                let _ = &encoder;
+                std::task::Poll::Ready(None)
+            });
+            let owner = QueryResponse::new(Arc::new(vec![]), owner);
+            *state = PortalExecutionState::Suspended(owner);
+        }
+        let encoder = match *state {
+            PortalExecutionState::Suspended(_) => {
+                let portals = self.portals.lock();
+                portals.get(&portal.name).and_then(Weak::upgrade)
+            }
+            _ => None,
+        };
+        let (mut sent, mut more) = (0, false);
+        if let Some(encoder) = encoder {
+            let mut encoder = encoder.lock().await;
+            let most = if most == 0 { usize::MAX } else { most };
+            let outcome = encoder.send(socket, most).await;
+            if !matches!(outcome, Ok((_, true))) {
+                *state = PortalExecutionState::Finished;
+            }
+            (sent, more) = outcome?;
+        }
+        let message = match more {
+            true => PgWireBackendMessage::PortalSuspended(PortalSuspended::new()),
+            false => {
+                let tag = Tag::new("SELECT").with_rows(sent);
+                PgWireBackendMessage::CommandComplete(tag.into())
+            }
+        };
+        socket.feed(message).await?;
+        Ok(())
+    }
+
+    /// The columns that a statement answers, also those of a cursor.
+    async fn columns(
+        &self,
+        statement: &Prepared,
+        plan: Option<&datafusion::logical_expr::LogicalPlan>,
+        format: &Format,
+        parameters: &command::Parameters,
+    ) -> PgWireResult<Vec<FieldInfo>> {
+        if let Statement::Fetch { name, .. } = &statement.ast {
+            return self.cursors.lock().await.columns(&name.value, parameters);
+        }
+        Ok(statement.columns(plan, format)?.unwrap_or_default())
+    }
+}
+
+/// After an error in a transaction, only its end is heard.
+fn refuse_in_failed_transaction(
+    client: &impl ClientInfo,
+    statement: &Prepared,
+) -> PgWireResult<()> {
+    let ends = matches!(
+        statement.ast,
+        Statement::Commit { .. } | Statement::Rollback { .. }
+    );
+    if client.transaction_status() == TransactionStatus::Error && !ends {
+        return Err(ServeError::new(
+            state::IN_FAILED_SQL_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// Runs a command to its end, and reads how many rows it changed.
+async fn counted(mut rows: Rows) -> Result<Option<usize>, ServeError> {
+    let mut count = None;
+    while let Some(batch) = rows.next().await {
+        let batch = batch?;
+        if let Some(column) = batch.column_by_name("count")
+            && let Some(counts) = column.as_primitive_opt::<UInt64Type>()
+            && !counts.is_empty()
+        {
+            count = Some(count.unwrap_or(0) + counts.value(0) as usize);
+        }
+    }
+    Ok(count)
+}
+
+#[async_trait]
+impl SimpleQueryHandler for Handler {
+    async fn on_query<C>(&self, client: &mut C, query: Query) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        self.client()?;
+        if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            return Err(PgWireError::NotReadyForQuery);
+        }
+        client.set_state(PgWireConnectionState::QueryInProgress);
+        let statements = self.server.postgres.parser.parse(&query.query);
+        let statements = statements.map_err(ServeError::from)?;
+        if statements.is_empty() {
+            client
+                .feed(PgWireBackendMessage::EmptyQueryResponse(
+                    EmptyQueryResponse::new(),
+                ))
+                .await?;
+        }
+        // Each runs to its end before the next is planned, which may read what it made.
+        for statement in statements {
+            self.simple(client, statement).await?;
+        }
+        client.set_state(PgWireConnectionState::ReadyForQuery);
+        let status = client.transaction_status();
+        send_ready_for_query(client, status).await
+    }
+
+    async fn do_query<C>(&self, _: &mut C, query: &str) -> PgWireResult<Vec<Response>>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        // `on_query` does all.
+        Err(ServeError::unsupported(query).into())
+    }
+}
+
+#[async_trait]
+impl ExtendedQueryHandler for Handler {
+    type Statement = Arc<Prepared>;
+    type QueryParser = Self;
+
+    fn query_parser(&self) -> Arc<Self> {
+        Arc::new(self.clone())
+    }
+
+    async fn on_execute<C>(&self, client: &mut C, message: Execute) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        self.client()?;
+        if !matches!(client.state(), PgWireConnectionState::ReadyForQuery) {
+            return Err(PgWireError::NotReadyForQuery);
+        }
+        client.set_state(PgWireConnectionState::QueryInProgress);
+        let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
+        let most = usize::try_from(message.max_rows).unwrap_or(0);
+        match client.portal_store().get_portal(name) {
+            Some(Entry::Value(portal)) => self.execute(client, &portal, most).await?,
+            Some(Entry::Empty) => {
+                client
+                    .feed(PgWireBackendMessage::EmptyQueryResponse(
+                        EmptyQueryResponse::new(),
+                    ))
+                    .await?;
+            }
+            None => {
+                return Err(ServeError::new(
+                    state::INVALID_CURSOR_NAME,
+                    format!("portal \"{name}\" does not exist"),
+                )
+                .into());
+            }
+        }
+        client.set_state(PgWireConnectionState::ReadyForQuery);
+        Ok(())
+    }
+
+    async fn on_sync<C>(&self, client: &mut C, _: EndOfBatch) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let status = client.transaction_status();
+        // Portals live as long as their transaction, which ends here if none was begun.
+        match status {
+            TransactionStatus::Idle => client.portal_store().clear_portals(),
+            _ => client.portal_store().rm_portal(DEFAULT_NAME),
+        }
+        send_ready_for_query(client, status).await
+    }
+
+    async fn on_describe<C>(&self, client: &mut C, message: Describe) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        self.client()?;
+        // A cursor is a portal to its client.
+        if message.target_type == TARGET_TYPE_BYTE_PORTAL
+            && let Some(name) = message.name.as_deref()
+            && client.portal_store().get_portal(name).is_none()
+        {
+            let columns = self.cursors.lock().await.columns(name, client.metadata())?;
+            let message = match columns.is_empty() {
+                true => PgWireBackendMessage::NoData(NoData::new()),
+                false => describe(&columns),
+            };
+            client.feed(message).await?;
+            return Ok(());
+        }
+        self._on_describe(client, message).await
+    }
+
+    async fn do_describe_statement<C>(
+        &self,
+        client: &mut C,
+        target: &StoredStatement<Self::Statement>,
+    ) -> PgWireResult<DescribeStatementResponse>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let statement = &target.statement;
+        let count = target.parameter_types.len().max(statement.parameters.len());
+        let types = (0..count).map(|at| {
+            let given = target.parameter_types.get(at).cloned().flatten();
+            // What may be anything is taken as text, as PostgreSQL does.
+            given
+                .or_else(|| statement.parameters.get(at).cloned())
+                .filter(|given| *given != Type::UNKNOWN)
+                .unwrap_or(Type::TEXT)
+        });
+        let types = types.collect();
+        let columns = self
+            .columns(statement, None, &Format::UnifiedText, client.metadata())
+            .await?;
+        Ok(DescribeStatementResponse::new(types, columns))
+    }
+
+    async fn do_describe_portal<C>(
+        &self,
+        client: &mut C,
+        target: &Portal<Self::Statement>,
+    ) -> PgWireResult<DescribePortalResponse>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        let statement = &target.statement.statement;
+        let plan = statement.bound(target)?;
+        let format = &target.result_column_format;
+        let columns = self
+            .columns(statement, plan.as_ref(), format, client.metadata())
+            .await?;
+        Ok(DescribePortalResponse::new(columns))
+    }
+
+    async fn do_query<C>(
+        &self,
+        _: &mut C,
+        portal: &Portal<Self::Statement>,
+        _: usize,
+    ) -> PgWireResult<Response>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = Self::Statement>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        // `on_execute` does all.
+        Err(ServeError::unsupported(&portal.statement.statement.sql).into())
+    }
+}
+
+#[async_trait]
+impl QueryParser for Handler {
+    type Statement = Arc<Prepared>;
+
+    async fn parse_sql<C>(
+        &self,
+        client: &C,
+        sql: &str,
+        _: &[Option<Type>],
+    ) -> PgWireResult<Option<Self::Statement>>
+    where
+        C: ClientInfo + Unpin + Send + Sync,
+    {
+        let own = self.client()?;
+        let statements = self.server.postgres.parser.parse(sql);
+        let mut statements = statements.map_err(ServeError::from)?;
+        if statements.len() > 1 {
+            return Err(ServeError::new(
+                state::SYNTAX_ERROR,
+                "cannot insert multiple commands into a prepared statement",
+            )
+            .into());
+        }
+        let Some(statement) = statements.pop() else {
+            return Ok(None);
+        };
+        let prepared = Prepared::new(own, client.metadata(), statement).await?;
+        Ok(Some(Arc::new(prepared)))
+    }
+
+    fn get_parameter_types(&self, statement: &Self::Statement) -> PgWireResult<Vec<Type>> {
+        Ok(statement.parameters.clone())
+    }
+
+    fn get_result_schema(
+        &self,
+        statement: &Self::Statement,
+        format: Option<&Format>,
+    ) -> PgWireResult<Vec<FieldInfo>> {
+        let format = format.unwrap_or(&Format::UnifiedText);
+        Ok(statement.columns(None, format)?.unwrap_or_default())
+    }
+}

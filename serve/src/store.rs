@@ -1,0 +1,208 @@
+//! The files that clients reach: those below given folders, to read. Every path is resolved first, so that neither `..` nor a
+//! symbolic link leads out.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::execution::object_store::ObjectStoreUrl;
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::object_store::local::LocalFileSystem;
+use datafusion::object_store::path::Path;
+use datafusion::object_store::{
+    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, RenameOptions, Result,
+};
+use futures::stream::{self, BoxStream};
+use futures::{StreamExt, TryStreamExt};
+
+/// A runtime whose only object store is that of `folders`, which are resolved paths.
+pub(crate) fn runtime(folders: Vec<PathBuf>) -> datafusion::error::Result<Arc<RuntimeEnv>> {
+    let runtime = RuntimeEnvBuilder::new().build_arc()?;
+    let store = FolderStore {
+        folders: folders.into(),
+        files: Arc::new(LocalFileSystem::new()),
+    };
+    runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), Arc::new(store));
+    Ok(runtime)
+}
+
+/// Local files below some folders, to read.
+#[derive(Debug, Clone)]
+struct FolderStore {
+    folders: Arc<[PathBuf]>,
+    files: Arc<LocalFileSystem>,
+}
+
+impl FolderStore {
+    /// Refuses a path that does not lie in a folder. One that does not exist is judged by where it would be.
+    fn check(&self, location: &Path) -> Result<()> {
+        let path = self.files.path_to_filesystem(location)?;
+        let resolved = resolved(&path).map_err(|_| denied(location))?;
+        match self
+            .folders
+            .iter()
+            .any(|folder| resolved.starts_with(folder))
+        {
+            true => Ok(()),
+            false => Err(denied(location)),
+        }
+    }
+
+    fn reachable(&self, meta: &ObjectMeta) -> bool {
+        self.check(&meta.location).is_ok()
+    }
+}
+
+/// The path without links and `..`; of one that does not exist, its nearest folder that does.
+fn resolved(path: &FilePath) -> io::Result<PathBuf> {
+    let mut path = path;
+    loop {
+        match path.canonicalize() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                path = path.parent().ok_or(error)?;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+fn denied(location: &Path) -> Error {
+    Error::PermissionDenied {
+        path: format!("/{location}"),
+        source: "the server gives clients no access there".into(),
+    }
+}
+
+fn read_only(location: &Path) -> Error {
+    Error::PermissionDenied {
+        path: format!("/{location}"),
+        source: "the server lets clients write no files".into(),
+    }
+}
+
+impl fmt::Display for FolderStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("files of the server's folders")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for FolderStore {
+    async fn put_opts(&self, location: &Path, _: PutPayload, _: PutOptions) -> Result<PutResult> {
+        Err(read_only(location))
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        _: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        Err(read_only(location))
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.check(location)?;
+        self.files.get_opts(location, options).await
+    }
+
+    async fn get_ranges(
+        &self,
+        location: &Path,
+        ranges: &[Range<u64>],
+    ) -> Result<Vec<bytes::Bytes>> {
+        self.check(location)?;
+        self.files.get_ranges(location, ranges).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let refuse = |location: Result<Path>| async { Err(read_only(&location?)) };
+        locations.then(refuse).boxed()
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        if let Err(error) = self.check(prefix.unwrap_or(&Path::ROOT)) {
+            return stream::once(async { Err(error) }).boxed();
+        }
+        let store = self.clone();
+        let reachable = move |meta: &ObjectMeta| std::future::ready(store.reachable(meta));
+        self.files.list(prefix).try_filter(reachable).boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.check(prefix.unwrap_or(&Path::ROOT))?;
+        let mut listed = self.files.list_with_delimiter(prefix).await?;
+        listed.objects.retain(|meta| self.reachable(meta));
+        listed
+            .common_prefixes
+            .retain(|path| self.check(path).is_ok());
+        Ok(listed)
+    }
+
+    async fn copy_opts(&self, _: &Path, to: &Path, _: CopyOptions) -> Result<()> {
+        Err(read_only(to))
+    }
+
+    async fn rename_opts(&self, _: &Path, to: &Path, _: RenameOptions) -> Result<()> {
+        Err(read_only(to))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::object_store::ObjectStoreExt;
+
+    #[tokio::test]
+    async fn only_files_of_the_folders_are_read() {
+        let root = tempfile::tempdir().unwrap();
+        let base = root.path().canonicalize().unwrap();
+        let inside = base.join("data");
+        std::fs::create_dir_all(inside.join("t")).unwrap();
+        std::fs::write(inside.join("t/a.csv"), "x").unwrap();
+        std::fs::write(base.join("secret.csv"), "x").unwrap();
+        std::os::unix::fs::symlink(base.join("secret.csv"), inside.join("t/link.csv")).unwrap();
+        std::os::unix::fs::symlink(&base, inside.join("up")).unwrap();
+        let store = FolderStore {
+            folders: vec![inside.clone()].into(),
+            files: Arc::new(LocalFileSystem::new()),
+        };
+        let path = |p: PathBuf| Path::from_absolute_path(p).unwrap();
+        assert!(store.get(&path(inside.join("t/a.csv"))).await.is_ok());
+        for outside in [
+            base.join("secret.csv"),
+            inside.join("t/link.csv"),
+            inside.join("up/secret.csv"),
+            PathBuf::from("/etc/passwd"),
+            base.join("data2/a.csv"),
+        ] {
+            let error = store
+                .get(&Path::parse(outside.to_str().unwrap()).unwrap())
+                .await;
+            assert!(
+                matches!(error, Err(Error::PermissionDenied { .. })),
+                "{outside:?}: {error:?}"
+            );
+        }
+        let listed: Vec<_> = store.list(Some(&path(inside.clone()))).collect().await;
+        let names: Vec<_> = listed
+            .into_iter()
+            .map(|meta| meta.unwrap().location.filename().unwrap().to_string())
+            .collect();
+        assert_eq!(names, ["a.csv"]);
+        assert!(store.list(None).next().await.unwrap().is_err());
+        assert!(
+            store
+                .put(&path(inside.join("t/a.csv")), "y".into())
+                .await
+                .is_err()
+        );
+        assert!(store.delete(&path(inside.join("t/a.csv"))).await.is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! Malformed packets, clients that go or do not read, too many of them, and a server that stops.
+
+use std::time::{Duration, Instant};
+
+use bytes::{BufMut, BytesMut};
+use postgres_protocol::message::frontend;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use warpline_serve::ServeOptions;
+
+use crate::client::{Client, bind};
+use crate::{Data, LONG, start};
+
+/// Bytes that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn bytes(&mut self, most: u64) -> Vec<u8> {
+        let count = self.next() % most;
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn random_bytes_end_their_connection_only() {
+    let data = Data::new();
+    let server = start(data.options()).await;
+    let address = server.postgres().unwrap();
+    let mut random = Random(7);
+    let mut good = Client::connect(address).await;
+    for round in 0..60 {
+        let mut client = match round % 2 {
+            0 => Client::raw(address).await,
+            _ => Client::connect(address).await,
+        };
+        let mut out = BytesMut::new();
+        if round % 3 == 0 {
+            // A message that is whole on the outside.
+            let body = random.bytes(64);
+            let tags = b"QPBEDSCHXpdcf";
+            out.put_u8(tags[random.next() as usize % tags.len()]);
+            out.put_u32(body.len() as u32 + 4);
+            out.put_slice(&body);
+        } else {
+            out.put_slice(&random.bytes(200));
+        }
+        client.write(&out).await;
+        for address in [server.flight(), server.http()] {
+            let mut other = TcpStream::connect(address.unwrap()).await.unwrap();
+            let _ = other.write_all(&random.bytes(200)).await;
+        }
+    }
+    assert_eq!(good.rows("SELECT count(*) FROM numbers").await, [["1000"]]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn malformed_messages_are_errors() {
+    let data = Data::new();
+    let server = start(data.options()).await;
+    let address = server.postgres().unwrap();
+    // More formats than columns, fewer values than parameters, a portal that is none.
+    let mut client = Client::connect(address).await;
+    let mut out = BytesMut::new();
+    frontend::parse("", "SELECT 1, 2, 3", [], &mut out).unwrap();
+    let empty: [Option<&str>; 0] = [];
+    let none = |_: &Option<&str>, _: &mut BytesMut| Ok(postgres_protocol::IsNull::Yes);
+    assert!(frontend::bind("", "", [], empty.iter(), none, [1i16, 1], &mut out).is_ok());
+    frontend::describe(b'P', "", &mut out).unwrap();
+    frontend::execute("", 0, &mut out).unwrap();
+    frontend::sync(&mut out);
+    client.write(&out).await;
+    assert_eq!(client.answer().await.unwrap_err().0, "08P01");
+    let mut out = BytesMut::new();
+    frontend::execute("nothing", 0, &mut out).unwrap();
+    frontend::sync(&mut out);
+    client.write(&out).await;
+    assert_eq!(client.answer().await.unwrap_err().0, "34000");
+    let mut out = BytesMut::new();
+    frontend::parse("", "SELECT $70000", [], &mut out).unwrap();
+    bind(&[], &mut out);
+    frontend::sync(&mut out);
+    client.write(&out).await;
+    assert!(client.answer().await.is_err());
+    assert_eq!(client.rows("SELECT 1").await, [["1"]]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_of_clients_that_are_gone_stop() {
+    let data = Data::new();
+    let options = ServeOptions {
+        max_queries: 1,
+        ..data.options()
+    };
+    let server = start(options).await;
+    let address = server.postgres().unwrap();
+    let mut client = Client::connect(address).await;
+    client.send(LONG).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    drop(client);
+    // There is one place, which the query of nobody must give back.
+    let begun = Instant::now();
+    let mut client = Client::connect(address).await;
+    assert_eq!(client.rows("SELECT 1").await, [["1"]]);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_read_is_let_go() {
+    let data = Data::new();
+    let options = ServeOptions {
+        max_queries: 1,
+        send_timeout: Duration::from_secs(1),
+        ..data.options()
+    };
+    let server = start(options).await;
+    let address = server.postgres().unwrap();
+    let mut slow = Client::connect(address).await;
+    slow.send("SELECT repeat('x', 1000) FROM generate_series(1, 1000000)")
+        .await;
+    let mut client = Client::connect(address).await;
+    let begun = Instant::now();
+    assert_eq!(client.rows("SELECT 1").await, [["1"]]);
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    drop(slow);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_connections_are_told() {
+    let data = Data::new();
+    let options = ServeOptions {
+        max_connections: 2,
+        ..data.options()
+    };
+    let server = start(options).await;
+    let address = server.postgres().unwrap();
+    let first = Client::connect(address).await;
+    let _second = Client::connect(address).await;
+    let refusal = Client::log_in(address, "x", "").await.err().unwrap();
+    assert_eq!(refusal.0, "53300");
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    Client::connect(address).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stops_lets_queries_end() {
+    let data = Data::new();
+    let server = start(ServeOptions {
+        drain_timeout: Duration::from_secs(2),
+        ..data.options()
+    })
+    .await;
+    let address = server.postgres().unwrap();
+    let (mut short, mut long, mut idle) = (
+        Client::connect(address).await,
+        Client::connect(address).await,
+        Client::connect(address).await,
+    );
+    short
+        .send("SELECT count(*) FROM generate_series(1, 3000000)")
+        .await;
+    long.send(LONG).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let begun = Instant::now();
+    let stopped = tokio::spawn(server.stop());
+    assert_eq!(idle.read().await.unwrap().refusal().0, "57P01");
+    assert_eq!(short.answer().await.unwrap().rows.len(), 1);
+    assert_eq!(long.answer().await.unwrap_err().0, "57P01");
+    stopped.await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(15));
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_clients_at_once_get_their_own_answers() {
+    let data = Data::new();
+    let options = ServeOptions {
+        max_queries: 3,
+        ..data.options()
+    };
+    let server = start(options).await;
+    let address = server.postgres().unwrap();
+    let mut tasks = tokio::task::JoinSet::new();
+    for client in 0..24 {
+        tasks.spawn(async move {
+            let mut connection = Client::connect(address).await;
+            for round in 0..5 {
+                let n = client * 10 + round + 1;
+                let rows = connection
+                    .rows(&format!("SELECT name FROM numbers WHERE n = {n}"))
+                    .await;
+                assert_eq!(rows, [[format!("name {n}")]]);
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    server.stop().await;
+}
