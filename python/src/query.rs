@@ -375,6 +375,33 @@ impl Query {
         cells(py, &batches, usize::MAX)
     }
 
+    /// Writes all rows to one file, and returns how many they are. `format`: parquet, csv or json.
+    fn write(
+        &self,
+        py: Python<'_>,
+        path: String,
+        format: String,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<u64> {
+        let spec = self.query()?;
+        let open = spec.link.open()?;
+        let progress = progress.map(|call| Progress {
+            call,
+            begun: Instant::now(),
+        });
+        let work = {
+            let (spec, variables) = (Arc::clone(spec), Arc::clone(&spec.variables));
+            let written = async move {
+                let session = &open.session;
+                session
+                    .guard(&spec.sql, spec.write(session, &path, &format))
+                    .await
+            };
+            scope::with(variables, written)
+        };
+        run(py, progress.as_ref(), work)?.map_err(|error| raised(py, &error))
+    }
+
     /// A timeline of a first and of later runs: for Perfetto, and what each run took.
     fn profile<'py>(
         &self,

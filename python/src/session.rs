@@ -25,7 +25,7 @@ use crate::query::Query;
 use crate::runtime::{Progress, run};
 use crate::scope::{SessionSchema, Variables};
 use crate::spec::{Spec, Text};
-use crate::statement::{executed, numbered, values};
+use crate::statement::{executed, numbered, parted, values};
 
 /// An open session.
 pub(crate) struct Open {
@@ -214,6 +214,12 @@ impl Session {
                 process: std::process::id(),
             }),
         })
+    }
+
+    /// The statements of a text.
+    #[staticmethod]
+    fn statements(sql: &str) -> Vec<&str> {
+        parted(sql)
     }
 
     /// Plans a query, or runs another statement. `lookup` finds a variable by its name: an object and what

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{SchemaRef, UInt64Type};
 use datafusion::catalog::TableProvider;
 use datafusion::common::ParamValues;
+use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::datasource::{ViewTable, source_as_provider};
 use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
@@ -159,6 +160,28 @@ impl Spec {
             Err(error) => Item::Failed(Box::new(error)),
         };
         let _ = rows.send(end).await;
+    }
+
+    /// Writes the rows to one file.
+    pub(crate) async fn write(
+        &self,
+        session: &WarplineSession,
+        path: &str,
+        format: &str,
+    ) -> Result<u64, DataFusionError> {
+        let logical = self.logical_of(session, &self.sql).await?;
+        let frame = session.context().execute_logical_plan(logical).await?;
+        let options = DataFrameWriteOptions::new().with_single_file_output(true);
+        let told = match format {
+            "csv" => frame.write_csv(path, options, None).await?,
+            "json" => frame.write_json(path, options, None).await?,
+            _ => frame.write_parquet(path, options, None).await?,
+        };
+        let counts = told.iter().filter_map(|batch| batch.columns().first());
+        Ok(counts
+            .filter_map(|counts| counts.as_primitive_opt::<UInt64Type>())
+            .flat_map(|counts| counts.values().iter().copied())
+            .sum())
     }
 
     /// The query as a table of others: what a plain table's query reads, else a view.

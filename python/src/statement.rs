@@ -129,20 +129,7 @@ pub(crate) fn values(params: &Bound<'_, PyAny>) -> PyResult<ParamValues> {
 /// # Errors
 /// When there are more marks than values, or fewer.
 pub(crate) fn numbered(sql: &str, given: usize) -> PyResult<String> {
-    if !sql.contains('?') {
-        return Ok(sql.to_string());
-    }
-    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
-    // What cannot be read is the parser's to tell.
-    let Ok(tokens) = tokens else {
-        return Ok(sql.to_string());
-    };
-    let marks = tokens
-        .iter()
-        .filter(|token| token.token == Token::Placeholder("?".into()));
-    let marks: Vec<(u64, u64)> = marks
-        .map(|token| (token.span.start.line, token.span.start.column))
-        .collect();
+    let marks = places(sql, &Token::Placeholder("?".into()));
     if marks.is_empty() {
         return Ok(sql.to_string());
     }
@@ -153,19 +140,60 @@ pub(crate) fn numbered(sql: &str, given: usize) -> PyResult<String> {
         )));
     }
     let mut text = String::with_capacity(sql.len() + marks.len());
-    let mut marks = marks.into_iter().peekable();
-    let (mut line, mut column, mut number) = (1, 1, 0);
-    for character in sql.chars() {
-        if marks.next_if_eq(&(line, column)).is_some() {
-            number += 1;
-            text.push_str(&format!("${number}"));
-        } else {
-            text.push(character);
+    let mut begin = 0;
+    for (number, mark) in marks.into_iter().enumerate() {
+        text.push_str(&sql[begin..mark]);
+        text.push_str(&format!("${}", number + 1));
+        begin = mark + 1;
+    }
+    text.push_str(&sql[begin..]);
+    Ok(text)
+}
+
+/// The statements of a text, which semicolons part.
+pub(crate) fn parted(sql: &str) -> Vec<&str> {
+    let mut begin = 0;
+    let mut statements = Vec::new();
+    for end in places(sql, &Token::SemiColon) {
+        statements.push(&sql[begin..end]);
+        begin = end + 1;
+    }
+    statements.push(&sql[begin..]);
+    statements.retain(|statement| !is_empty(statement));
+    statements
+}
+
+/// White space and comments alone.
+fn is_empty(sql: &str) -> bool {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
+    tokens.is_ok_and(|tokens| {
+        tokens
+            .iter()
+            .all(|token| matches!(token, Token::Whitespace(_)))
+    })
+}
+
+/// Where a text has a token of one character, outside of strings and comments, in bytes. Nowhere, if it cannot be read: that is
+/// the parser's to tell.
+fn places(sql: &str, wanted: &Token) -> Vec<usize> {
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize_with_location();
+    let Ok(tokens) = tokens else {
+        return vec![];
+    };
+    let tokens = tokens.iter().filter(|token| token.token == *wanted);
+    let mut starts = tokens
+        .map(|token| (token.span.start.line, token.span.start.column))
+        .peekable();
+    let mut found = Vec::new();
+    let (mut line, mut column) = (1, 1);
+    for (at, character) in sql.char_indices() {
+        if starts.next_if_eq(&(line, column)).is_some() {
+            found.push(at);
         }
         match character {
             '\n' => (line, column) = (line + 1, 1),
             _ => column += 1,
         }
     }
-    Ok(text)
+    found
 }

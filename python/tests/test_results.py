@@ -85,6 +85,31 @@ def test_statements_run_at_once(con: warpline.Connection) -> None:
     assert con.execute("SELECT 1").fetchall() == [(1,)]
 
 
+def test_several_statements(con: warpline.Connection) -> None:
+    source = pa.table({"x": [1, 2]})  # noqa: F841
+    answer = con.sql("CREATE TABLE t AS SELECT * FROM source; -- done;\nINSERT INTO t VALUES (3); SELECT sum(x), ';' FROM t;")
+    assert answer.fetchall() == [(6, ";")]
+    with pytest.raises(warpline.Error, match="parameters are for one statement"):
+        con.sql("SELECT ?; SELECT ?", [1])
+    for nothing in ["", " ;; ", "-- nothing"]:
+        assert con.sql("SELECT 1;" + nothing).fetchall() == [(1,)]
+    assert warpline.sql("SELECT 1").fetchall() == [(1,)]
+
+
+def test_rows_are_written_to_files(con: warpline.Connection, tmp_path: pathlib.Path) -> None:
+    con.register("t", pa.table({"x": [1, 2, 3], "s": ["a", None, "ü"]}))
+    result = con.sql("SELECT * FROM t WHERE x <> ? ORDER BY x", [2])
+    assert result.write_parquet(tmp_path / "t.parquet") == 2
+    assert con.read_parquet(tmp_path / "t.parquet").fetchall() == [(1, "a"), (3, "ü")]
+    assert result.write_csv(tmp_path / "t.csv") == 2
+    assert (tmp_path / "t.csv").read_text() == "x,s\n1,a\n3,ü\n"
+    assert con.read_csv(tmp_path / "t.csv").write_json(tmp_path / "t.json") == 2
+    assert json.loads((tmp_path / "t.json").read_text().splitlines()[1]) == {"x": 3, "s": "ü"}
+    (tmp_path / "file").write_text("")
+    with pytest.raises(warpline.Error):
+        result.write_parquet(tmp_path / "file" / "t.parquet")
+
+
 def test_types_of_python(cpu: warpline.Connection) -> None:
     row = cpu.sql(
         "SELECT TRUE, CAST(1 AS TINYINT), 1.5e0, CAST(1.25 AS DECIMAL(9, 2)), DATE '2024-02-29', "

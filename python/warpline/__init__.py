@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 import atexit as _atexit
+from collections.abc import Mapping, Sequence
 
 from . import _compiler, _native
 from ._connection import Connection, Memory, Pin, ResidentColumn, connect
@@ -31,10 +32,27 @@ __all__ = [
     "__version__",
     "connect",
     "devices",
+    "sql",
 ]
 
 _compiler.announce()
 _atexit.register(_native.shut_down)
+
+
+_default: Connection | None = None
+
+
+def sql(text: str, params: Sequence[object] | Mapping[str, object] | None = None) -> Result:
+    """As `Connection.sql`, on a connection that the first call opens.
+
+    >>> import warpline
+    >>> warpline.sql("SELECT 6 * 7").fetchone()
+    (42,)
+    """
+    global _default
+    if _default is None or _default.closed:
+        _default = connect()
+    return _default.sql(text, params)
 
 
 def devices() -> list[str]:

@@ -109,6 +109,8 @@ class Connection:
         """Plans a query, whose `Result` runs when its rows are wanted; runs any other statement (`CREATE TABLE`, `INSERT`, `COPY`,
         `SET`, …) at once.
 
+        Of several statements, with semicolons between them, the answer of the last one is returned.
+
         `params` are the values of `?` and `$1` as a list, of `$name` as a dict. A table that the session does not have may be a
         variable of the caller: a pandas or polars DataFrame, a pyarrow Table, a `Result`, a dict of lists, or anything with
         `__arrow_c_stream__`. Files are tables by their names: `FROM 'trips.parquet'`.
@@ -124,8 +126,13 @@ class Connection:
         """
         lookup = _frames.lookup_in(_frames.caller(), self._watch)
         values = _frames.as_params(params)
+        statements = Session.statements(text)
+        if len(statements) > 1 and values is not None:
+            raise Error(f"parameters are for one statement, and the text has {len(statements)}: give them one by one")
         with self._progress() as progress:
-            return self._result(self._session.sql(text, values, lookup, progress))
+            for statement in statements[:-1]:
+                self._session.sql(statement, None, lookup, progress)
+            return self._result(self._session.sql(statements[-1] if statements else text, values, lookup, progress))
 
     def execute(self, text: str, params: Sequence[object] | Mapping[str, object] | None = None) -> Result:
         """As `sql`, but a query runs at once and its rows are kept."""

@@ -6,7 +6,9 @@ import html
 import shutil
 from collections.abc import Sequence
 
+# The longest value that is shown whole, on a terminal and in a notebook.
 _LONGEST = 48
+_LONGEST_HTML = 240
 # Where there is no terminal, such as in a notebook.
 _COLUMNS = 120
 
@@ -77,6 +79,8 @@ def as_html(names: Sequence[str], types: Sequence[str], rows: Cells, footer: str
     aligned = [
         ' style="text-align:right"' if kind.startswith(_NUMBERS) else ' style="text-align:left"' for kind in types
     ]
+    if not names:
+        return f"<small>{html.escape(footer)}</small>"
     head = "".join(
         f"<th{style}>{html.escape(name)}<br><small>{html.escape(_type(kind))}</small></th>"
         for name, kind, style in zip(names, types, aligned)
@@ -84,7 +88,7 @@ def as_html(names: Sequence[str], types: Sequence[str], rows: Cells, footer: str
     body = "".join(
         "<tr>"
         + "".join(
-            f"<td{style}>{'<i>NULL</i>' if value is None else html.escape(value)}</td>"
+            f"<td{style}>{'<i>NULL</i>' if value is None else html.escape(_cut(value, _LONGEST_HTML))}</td>"
             for value, style in zip(row, aligned)
         )
         + "</tr>"
@@ -106,4 +110,8 @@ def _cell(value: str | None) -> str:
     if value is None:
         return "NULL"
     line = value.replace("\n", "⏎").replace("\r", "").replace("\t", " ")
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return _cut(line, _LONGEST)
+
+
+def _cut(value: str, longest: int) -> str:
+    return value if len(value) <= longest else value[: longest - 1] + "…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -217,6 +218,34 @@ class Result:
         """All rows as one struct array of Arrow's C device interface, in the memory of the host."""
         with self._progress() as progress:
             return self._query.device_array(progress)
+
+    # Files.
+
+    def write_parquet(self, path: str | os.PathLike[str]) -> int:
+        """Writes all rows to a parquet file, as they are computed, and returns how many they are; `COPY` has more options.
+
+        >>> import os, tempfile
+        >>> import warpline
+        >>> con = warpline.connect()
+        >>> path = os.path.join(tempfile.mkdtemp(), "n.parquet")
+        >>> con.sql("SELECT value FROM generate_series(1, 3)").write_parquet(path)
+        3
+        >>> con.read_parquet(path).fetchall()
+        [(1,), (2,), (3,)]
+        """
+        return self._write(path, "parquet")
+
+    def write_csv(self, path: str | os.PathLike[str]) -> int:
+        """Writes all rows to a CSV file, and returns how many they are."""
+        return self._write(path, "csv")
+
+    def write_json(self, path: str | os.PathLike[str]) -> int:
+        """Writes all rows to a file with a JSON object a line, and returns how many they are."""
+        return self._write(path, "json")
+
+    def _write(self, path: str | os.PathLike[str], format: str) -> int:
+        with self._progress() as progress:
+            return self._query.write(os.path.expanduser(os.fspath(path)), format, progress)
 
     # What the query does.
 
