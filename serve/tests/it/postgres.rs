@@ -193,7 +193,7 @@ async fn errors_have_codes_and_transactions_end() {
         ("SELECT nothing FROM numbers", "42703"),
         ("SELECT no_such_function(1)", "42883"),
         ("SELECT 'x'::int", "22P02"),
-        ("SELECT FROM WHERE", "42601"),
+        ("SELEC 1", "42601"),
         ("SET no_such_parameter = 1", "42704"),
         ("SET client_encoding = 'LATIN1'", "22023"),
         ("CREATE DATABASE x", "0A000"),
