@@ -34,6 +34,14 @@ pub(crate) fn parameter_types(plan: &LogicalPlan) -> Result<Vec<Option<DataType>
     // What is cast has the type to which it is cast.
     let mut casts = Vec::new();
     plan.apply_with_subqueries(|node| {
+        // Numbers of rows are integers, which the planner does not say.
+        if let LogicalPlan::Limit(limit) = node {
+            for rows in [&limit.skip, &limit.fetch].into_iter().flatten() {
+                if let Expr::Placeholder(placeholder) = rows.as_ref() {
+                    casts.push((placeholder.id.clone(), DataType::Int64));
+                }
+            }
+        }
         node.apply_expressions(|expression| {
             expression.apply(|expression| {
                 if let Expr::Cast(cast) = expression

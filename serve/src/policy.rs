@@ -130,7 +130,14 @@ fn check_node(node: &LogicalPlan, shared: &[Arc<dyn TableProvider>]) -> Result<(
 
 /// A plan of the statement that changes nothing but what is the client's.
 pub(crate) async fn planned(client: &Arc<Client>, ast: &Statement) -> Result<LogicalPlan> {
-    let statement = DfStatement::Statement(Box::new(ast.clone()));
+    let mut ast = ast.clone();
+    // Whatever a client makes goes with its session.
+    match &mut ast {
+        Statement::CreateTable(table) => table.temporary = false,
+        Statement::CreateView(view) => view.temporary = false,
+        _ => {}
+    }
+    let statement = DfStatement::Statement(Box::new(ast));
     let plan = client
         .context()
         .state()

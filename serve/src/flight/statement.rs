@@ -147,7 +147,10 @@ impl Statement {
                 rows.push(values.map_err(ServeError::from)?);
             }
         }
-        *self.bound.lock() = rows;
+        // A call without rows keeps those that came before.
+        if !rows.is_empty() {
+            *self.bound.lock() = rows;
+        }
         Ok(())
     }
 }

@@ -223,6 +223,14 @@ async fn shown(client: &Arc<Client>, name: &str, value: &str) -> Result<LogicalP
 /// A value in the type that the plan wants. Numbers stay what they are: DataFusion finds the type for both sides, and a cast could
 /// cut off digits.
 fn fitting(value: ScalarValue, inferred: Option<&DataType>) -> Result<ScalarValue> {
+    // 0.055 has three digits after the point, and so three in all at least.
+    let value = match value {
+        ScalarValue::Decimal128(digits, precision, scale) => {
+            let least = u8::try_from(scale).unwrap_or(0).max(1);
+            ScalarValue::Decimal128(digits, precision.max(least), scale)
+        }
+        other => other,
+    };
     match inferred {
         Some(wanted) if value.is_null() => Ok(ScalarValue::try_from(wanted)?),
         Some(wanted)
