@@ -131,16 +131,15 @@ impl Admission {
             let mut inner = self.inner.lock();
             let (turn, wait) = oneshot::channel();
             inner.waiting.retain(|waiting| !waiting.turn.is_closed());
-            if inner.running >= self.most || !inner.may_run(&asker) {
-                if inner.waiting.len() >= self.most_waiting {
-                    return Err(ServeError::new(
-                        state::INSUFFICIENT_RESOURCES,
-                        format!(
-                            "{} queries wait already: try again later",
-                            inner.waiting.len()
-                        ),
-                    ));
-                }
+            let full = inner.waiting.len() >= self.most_waiting;
+            if full && (inner.running >= self.most || !inner.may_run(&asker)) {
+                return Err(ServeError::new(
+                    state::INSUFFICIENT_RESOURCES,
+                    format!(
+                        "{} queries wait already: try again later",
+                        inner.waiting.len()
+                    ),
+                ));
             }
             inner.waiting.push(Waiting { asker, turn });
             wait

@@ -21,6 +21,8 @@
 //!   cancelled: its stream is dropped, and with it the work on the device.
 //! - [`auth`] keeps SCRAM verifiers, never passwords.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
+
 mod admission;
 mod auth;
 mod client;

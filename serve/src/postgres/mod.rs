@@ -1,6 +1,6 @@
 //! The PostgreSQL protocol, over `pgwire`: a task for each connection, a session for each client.
 //!
-//! - [`startup`]: log-in
+//! - [`startup`]: how clients log in
 //! - [`statement`]: from text to a statement with its plan, parameters and columns
 //! - [`session`]: simple and extended queries
 //! - [`rows`]: batches as rows, a piece at a time

@@ -213,15 +213,9 @@ impl Client {
     }
 
     /// The rows of a query that succeeds, with `-` for NULL.
-    #[track_caller]
-    pub(crate) fn rows(&mut self, sql: &str) -> impl Future<Output = Vec<Vec<String>>> {
-        async move {
-            let answer = self
-                .query(sql)
-                .await
-                .unwrap_or_else(|e| panic!("{sql}: {e:?}"));
-            shown(answer.rows)
-        }
+    pub(crate) async fn rows(&mut self, sql: &str) -> Vec<Vec<String>> {
+        let answer = self.query(sql).await;
+        shown(answer.unwrap_or_else(|e| panic!("{sql}: {e:?}")).rows)
     }
 
     /// The code of an error.

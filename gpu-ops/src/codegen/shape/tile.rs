@@ -66,6 +66,20 @@ impl KernelWriter<'_> {
                 "    if (++unasked == WL_STOP_TILES) {{ unasked = 0; if (query_stopped_block(watch)) break; }}"
             );
         }
+        if let EmittedSink::Rows {
+            into,
+            enough: Some(enough),
+            ..
+        } = &self.pipeline.sink
+        {
+            // Read for the next tile, so that nothing waits for it.
+            let (into, enough) = (*into, enough.clone());
+            let count = self.control(into, ControlWord::Count);
+            line!(
+                self,
+                "    if (__syncthreads_or(found >= {enough})) break; found = load_relaxed(&{count});"
+            );
+        }
         line!(
             self,
             "    const u64 row = tile * {tile} + threadIdx.x * WL_ROWS;"
@@ -80,19 +94,6 @@ impl KernelWriter<'_> {
             line!(
                 self,
                 "    if (overflowed != 0) live = 0; overflowed = load_relaxed({word});"
-            );
-        }
-        if let EmittedSink::Rows {
-            into,
-            enough: Some(enough),
-            ..
-        } = &self.pipeline.sink
-        {
-            let (into, enough) = (*into, enough.clone());
-            let count = self.control(into, ControlWord::Count);
-            line!(
-                self,
-                "    if (found >= {enough}) live = 0; found = load_relaxed(&{count});"
             );
         }
         for text in self.pipeline.prologue.clone() {
