@@ -168,7 +168,9 @@ mod tests {
         std::fs::write(inside.join("t/a.csv"), "x").unwrap();
         std::fs::write(base.join("secret.csv"), "x").unwrap();
         std::os::unix::fs::symlink(base.join("secret.csv"), inside.join("t/link.csv")).unwrap();
-        std::os::unix::fs::symlink(&base, inside.join("up")).unwrap();
+        std::fs::create_dir_all(base.join("other")).unwrap();
+        std::fs::write(base.join("other/secret.csv"), "x").unwrap();
+        std::os::unix::fs::symlink(base.join("other"), inside.join("up")).unwrap();
         let store = FolderStore {
             folders: vec![inside.clone()].into(),
             files: Arc::new(LocalFileSystem::new()),
