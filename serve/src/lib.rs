@@ -15,11 +15,11 @@
 //!              Engine ──► DataFusion ──► store: files of the folders given, nothing else
 //! ```
 //!
-//! - A statement passes [`policy`] before anything is planned; files are reached only through [`store`], which knows the
+//! - A statement passes `policy` before anything is planned; files are reached only through `store`, which knows the
 //!   folders and no way to write.
-//! - Every query is an entry of [`registry`], holds a permit of [`admission`] while it runs, and stops when its entry is
+//! - Every query is an entry of `registry`, holds a permit of `admission` while it runs, and stops when its entry is
 //!   cancelled: its stream is dropped, and with it the work on the device.
-//! - [`auth`] keeps SCRAM verifiers, never passwords.
+//! - `auth` keeps SCRAM verifiers, never passwords.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test fails by panicking"))]
 

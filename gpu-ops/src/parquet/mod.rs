@@ -2,13 +2,13 @@
 //!
 //! # Stages
 //!
-//! A task is some column chunks of one row group, about [`TASK_BYTES`] of file. For each task a thread of the host
+//! A task is some column chunks of one row group, about `TASK_BYTES` of file. For each task a thread of the host
 //!
 //! | stage | where | bytes moved, of a chunk of `c` compressed, `u` uncompressed bytes and `n` rows of `w` bytes |
 //! |---|---|---|
 //! | read | a thread a task, `pread` into a page-locked slab | `c` from the page cache or disk |
-//! | headers | the same thread: [`thrift`], [`pages`] | some 30 bytes a page |
-//! | strings of dictionaries | the same thread: decompressed ([`codec`]), checked as UTF-8 | the dictionary page |
+//! | headers | the same thread: `thrift`, `pages` | some 30 bytes a page |
+//! | strings of dictionaries | the same thread: decompressed (`codec`), checked as UTF-8 | the dictionary page |
 //! | Zstd | the same thread, into the slab in the place of the page | `c` read, `u` written; `u` are copied then |
 //! | copy | copy engine, on the stream of the thread | `c` over the link, and 72 bytes a page |
 //! | decompress | device, a warp a page (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |
