@@ -134,7 +134,9 @@ pub(super) async fn set(
             .map_err(|_| invalid(""))?,
         "statement_timeout" => client.set_statement_timeout(value)?,
         "client_encoding" => {
-            let encoding = value.to_lowercase().replace(['-', '_'], "");
+            // As PostgreSQL reads names of encodings; asyncpg sends 'utf-8' in quotes.
+            let known = value.chars().filter(char::is_ascii_alphanumeric);
+            let encoding = known.collect::<String>().to_ascii_lowercase();
             if !matches!(encoding.as_str(), "utf8" | "unicode" | "sqlascii" | "auto") {
                 return Err(invalid(": this server speaks UTF8"));
             }
