@@ -154,7 +154,7 @@ fn the_cause_is_named_in_every_form() {
         let said = format!("{}{}", answered.stdout, answered.stderr);
         let line = said
             .lines()
-            .find(|line| line.starts_with("Answered on"))
+            .rfind(|line| line.starts_with("Answered on"))
             .expect(&said);
         let since = [
             format!("on the CPU, since {cause}"),
