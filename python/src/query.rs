@@ -171,7 +171,7 @@ impl Query {
             return Ok(Arc::clone(kept));
         }
         let begun = Instant::now();
-        let progress = progress.map(|call| Progress { call, begun });
+        let progress = progress.map(Progress::begins);
         let mut running = self.start(py, progress.as_ref())?;
         let mut batches = Vec::new();
         loop {
@@ -301,7 +301,7 @@ impl Query {
             return Ok((cells(py, &kept, rows)?, all <= rows));
         }
         let begun = Instant::now();
-        let progress = progress.map(|call| Progress { call, begun });
+        let progress = progress.map(Progress::begins);
         let mut running = self.start(py, progress.as_ref())?;
         let (mut batches, mut read, mut bytes) = (Vec::new(), 0, 0);
         loop {
@@ -342,10 +342,7 @@ impl Query {
         };
         let sql = format!("{word} {}", spec.sql);
         let open = spec.link.open()?;
-        let progress = progress.map(|call| Progress {
-            call,
-            begun: Instant::now(),
-        });
+        let progress = progress.map(Progress::begins);
         let work = {
             let (spec, variables) = (Arc::clone(spec), Arc::clone(&spec.variables));
             let explained = async move {
@@ -385,10 +382,7 @@ impl Query {
     ) -> PyResult<u64> {
         let spec = self.query()?;
         let open = spec.link.open()?;
-        let progress = progress.map(|call| Progress {
-            call,
-            begun: Instant::now(),
-        });
+        let progress = progress.map(Progress::begins);
         let work = {
             let (spec, variables) = (Arc::clone(spec), Arc::clone(&spec.variables));
             let written = async move {
@@ -417,10 +411,7 @@ impl Query {
             ));
         }
         let open = spec.link.open()?;
-        let progress = progress.map(|call| Progress {
-            call,
-            begun: Instant::now(),
-        });
+        let progress = progress.map(Progress::begins);
         let work = {
             let (spec, variables) = (Arc::clone(spec), Arc::clone(&spec.variables));
             let taken = async move {

@@ -70,9 +70,19 @@ pub(crate) fn shut_down(py: Python<'_>) {
 /// Is told, every quarter of a second, how long a statement has taken.
 pub(crate) struct Progress {
     /// Called with the seconds.
-    pub(crate) call: Py<PyAny>,
+    call: Py<PyAny>,
     /// Since the statement began.
-    pub(crate) begun: Instant,
+    begun: Instant,
+}
+
+impl Progress {
+    /// Of a statement that begins now.
+    pub(crate) fn begins(call: Py<PyAny>) -> Self {
+        Self {
+            call,
+            begun: Instant::now(),
+        }
+    }
 }
 
 /// Waits for work, without the interpreter's lock. Ctrl-C ends the wait with `KeyboardInterrupt`: whoever drops the work then

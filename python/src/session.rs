@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::{ParamValues, TableReference};
@@ -97,10 +96,7 @@ impl Session {
         T: Send + 'static,
         F: Future<Output = Result<T, warpline::Error>> + Send + 'static,
     {
-        let progress = progress.map(|call| Progress {
-            call,
-            begun: Instant::now(),
-        });
+        let progress = progress.map(Progress::begins);
         let work = work(self.link.open()?);
         run(py, progress.as_ref(), work)?.map_err(|error| raised(py, &error))
     }
@@ -260,10 +256,7 @@ impl Session {
         };
         let query = |progress: Option<&Progress>, spec| Query::planned(py, spec, progress);
         if is_query {
-            let progress = progress.map(|call| Progress {
-                call,
-                begun: Instant::now(),
-            });
+            let progress = progress.map(Progress::begins);
             return query(progress.as_ref(), spec);
         }
         let (schema, batches, metrics) = self.run(py, progress, |open| async move {

@@ -5,17 +5,15 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::datasource::physical_plan::ParquetSource;
 use datafusion::execution::TaskContext;
 use datafusion::parquet::arrow::{parquet_column, parquet_to_arrow_schema};
 use datafusion::parquet::basic::{Encoding, LogicalType, TimeUnit as FileUnit, Type};
 use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use datafusion::parquet::schema::types::ColumnDescriptor;
-use futures::{StreamExt, TryStreamExt};
 use warpline_cuda::kernels as k;
 
-use super::files::{FileTable, as_source, unchanged_on_disk};
-use super::row_groups::{FILES_AT_ONCE, begins_of};
+use super::files::{FileTable, unchanged_on_disk};
+use super::row_groups::begins_of;
 use crate::column::{Expectation, is_text};
 use crate::error::Result;
 use crate::parquet::{Codec, Reason, ValueKind};
@@ -65,17 +63,9 @@ impl FileTable {
         columns: &[usize],
         ctx: &TaskContext,
     ) -> Result<Option<ParquetTable>> {
-        let Some(source) = as_source::<ParquetSource>(self.config.file_source()) else {
+        let Some(metadata) = self.metadata_of(files, ctx).await? else {
             return Ok(None);
         };
-        if !self.splittable {
-            return Ok(None);
-        }
-        let metadata: Vec<Arc<ParquetMetaData>> = futures::stream::iter(files.to_vec())
-            .map(|file| self.metadata(source, file, ctx))
-            .buffered(FILES_AT_ONCE)
-            .try_collect()
-            .await?;
         let local = self.config.object_store_url.as_str() == "file:///";
         let mut table = ParquetTable {
             groups: Vec::new(),

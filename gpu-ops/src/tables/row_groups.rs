@@ -18,7 +18,7 @@ use crate::column::{Expectation, is_number, order_of, range_of};
 use crate::error::{GpuError, Result};
 
 /// Files whose metadata is asked for at a time.
-pub(super) const FILES_AT_ONCE: usize = 32;
+const FILES_AT_ONCE: usize = 32;
 
 /// A table in units of whole row groups, and what is expected of them. Files may claim anything: users of a layout
 /// check what is read.
@@ -59,17 +59,9 @@ impl FileTable {
         columns: &[usize],
         ctx: &TaskContext,
     ) -> Result<Option<Layout>> {
-        let Some(source) = as_source::<ParquetSource>(self.config.file_source()) else {
+        let Some(metadata) = self.metadata_of(files, ctx).await? else {
             return Ok(None);
         };
-        if !self.splittable {
-            return Ok(None);
-        }
-        let metadata: Vec<Arc<ParquetMetaData>> = futures::stream::iter(files.to_vec())
-            .map(|file| self.metadata(source, file, ctx))
-            .buffered(FILES_AT_ONCE)
-            .try_collect()
-            .await?;
         let options = ctx.session_config().options();
         let least = options.optimizer.repartition_file_min_size.max(1) as u64;
         let mut layout = Layout {
@@ -107,7 +99,27 @@ impl FileTable {
         }
     }
 
-    pub(super) async fn metadata(
+    /// The metadata of each of `files`; `None` where the table is not one of whole parquet files.
+    ///
+    /// # Errors
+    /// When metadata cannot be read.
+    pub(super) async fn metadata_of(
+        &self,
+        files: &[PartitionedFile],
+        ctx: &TaskContext,
+    ) -> Result<Option<Vec<Arc<ParquetMetaData>>>> {
+        let source = as_source::<ParquetSource>(self.config.file_source());
+        let Some(source) = source.filter(|_| self.splittable) else {
+            return Ok(None);
+        };
+        let metadata = futures::stream::iter(files.to_vec())
+            .map(|file| self.metadata(source, file, ctx))
+            .buffered(FILES_AT_ONCE)
+            .try_collect();
+        Ok(Some(metadata.await?))
+    }
+
+    async fn metadata(
         &self,
         source: &ParquetSource,
         file: PartitionedFile,

@@ -43,13 +43,11 @@ impl KernelWriter<'_> {
         if overflow.is_some() {
             line!(self, "  u64 overflowed = 0;");
         }
-        if matches!(
-            self.pipeline.sink,
-            EmittedSink::Rows {
-                enough: Some(_),
-                ..
-            }
-        ) {
+        let enough = match &self.pipeline.sink {
+            EmittedSink::Rows { into, enough, .. } => enough.clone().map(|rows| (*into, rows)),
+            _ => None,
+        };
+        if enough.is_some() {
             line!(self, "  u64 found = 0;");
         }
         let first = match self.first_row() {
@@ -66,14 +64,8 @@ impl KernelWriter<'_> {
                 "    if (++unasked == WL_STOP_TILES) {{ unasked = 0; if (query_stopped_block(watch)) break; }}"
             );
         }
-        if let EmittedSink::Rows {
-            into,
-            enough: Some(enough),
-            ..
-        } = &self.pipeline.sink
-        {
+        if let Some((into, enough)) = enough {
             // Read for the next tile, so that nothing waits for it.
-            let (into, enough) = (*into, enough.clone());
             let count = self.control(into, ControlWord::Count);
             line!(
                 self,
