@@ -339,6 +339,9 @@ pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
     let counts = &totals.counts;
     QueryMetrics {
         load_ms: counts.load_ms,
+        columns_loaded: counts.columns_loaded,
+        parquet_chunks_device: counts.parquet_chunks_device,
+        parquet_chunks_cpu: counts.parquet_chunks_cpu,
         plan_ms: 0.0,
         plan_cached: false,
         compile_ms: counts.compile_ms,

@@ -53,6 +53,12 @@ impl QueryRun {
 pub struct QueryMetrics {
     /// Milliseconds spent to make columns resident on the device; 0 when they were already.
     pub load_ms: f64,
+    /// Columns that were made resident for it; 0 when all were already.
+    pub columns_loaded: u64,
+    /// Column chunks of parquet files that the device decoded.
+    pub parquet_chunks_device: u64,
+    /// Column chunks of parquet files that the CPU decoded because the device could not, where the device was asked to.
+    pub parquet_chunks_cpu: u64,
     /// Milliseconds from SQL text to the physical plan.
     pub plan_ms: f64,
     /// Whether the plan was one of an earlier query.

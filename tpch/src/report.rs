@@ -52,6 +52,13 @@ pub struct QueryReport {
     pub cpu_median_ms: Option<f64>,
     /// Time to make columns resident, in the cold run.
     pub load_ms: Option<f64>,
+    /// Columns made resident, in the cold run.
+    pub columns_loaded: u64,
+    /// Column chunks of parquet files that the device decoded, in the cold run.
+    pub parquet_chunks_device: u64,
+    /// Column chunks of parquet files that the CPU decoded because the device could not, in the cold run; counted where the
+    /// device was asked to.
+    pub parquet_chunks_cpu: u64,
     /// Time from SQL text to the physical plan, in the cold run.
     pub plan_ms: Option<f64>,
     /// The same in the last hot run.

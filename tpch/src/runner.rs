@@ -96,6 +96,9 @@ async fn measure(
     let (cold, cold_ms) = timed(engine, query).await?;
     let QueryMetrics {
         load_ms,
+        columns_loaded,
+        parquet_chunks_device,
+        parquet_chunks_cpu,
         plan_ms,
         compile_ms,
         kernel_ms,
@@ -106,6 +109,9 @@ async fn measure(
     report.rows = Some(cold.rows());
     report.cold_ms = Some(millis(cold_ms));
     report.load_ms = Some(millis(load_ms));
+    report.columns_loaded = columns_loaded;
+    report.parquet_chunks_device = parquet_chunks_device;
+    report.parquet_chunks_cpu = parquet_chunks_cpu;
     report.plan_ms = Some(millis(plan_ms));
     report.compile_ms = Some(millis(compile_ms));
     report.kernel_ms = bytes.map(|_| millis(kernel_ms));

@@ -283,7 +283,7 @@ fn a_time_limit_ends_what_makes_progress_forever() {
         matches!(result, Err(EmulatorError::Livelock { .. })),
         "{result:?}"
     );
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(60));
 }
 
 #[test]

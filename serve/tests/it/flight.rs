@@ -208,7 +208,7 @@ async fn queries_are_cancelled() {
         let action = arrow_flight::Action::new("CancelFlightInfo", body);
         second.inner_mut().do_action(action).await.unwrap();
     });
-    let outcome = tokio::time::timeout(Duration::from_secs(10), async {
+    let outcome = tokio::time::timeout(crate::HANG, async {
         loop {
             match stream.try_next().await {
                 Ok(Some(_)) => {}

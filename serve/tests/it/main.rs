@@ -128,6 +128,9 @@ async fn start(options: ServeOptions) -> Server {
     Server::start(options, Arc::new(Plain)).await.unwrap()
 }
 
+/// What is not done by then never will be.
+const HANG: Duration = Duration::from_secs(60);
+
 /// A query that runs for hours.
 const LONG: &str =
     "SELECT count(*) FROM generate_series(1, 1000000000) a, generate_series(1, 1000000) b";

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use warpline_serve::ServeOptions;
 
 use crate::client::{Client, bind};
-use crate::{Data, LONG, start};
+use crate::{Data, HANG, LONG, start};
 
 /// Bytes that are the same in each run.
 struct Random(u64);
@@ -110,7 +110,7 @@ async fn queries_of_clients_that_are_gone_stop() {
     let begun = Instant::now();
     let mut client = Client::connect(address).await;
     assert_eq!(client.rows("SELECT 1").await, [["1"]]);
-    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(begun.elapsed() < HANG);
     server.stop().await;
 }
 
@@ -130,7 +130,7 @@ async fn who_does_not_read_is_let_go() {
     let mut client = Client::connect(address).await;
     let begun = Instant::now();
     assert_eq!(client.rows("SELECT 1").await, [["1"]]);
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < HANG);
     drop(slow);
     server.stop().await;
 }
@@ -149,8 +149,12 @@ async fn too_many_connections_are_told() {
     let refusal = Client::log_in(address, "x", "").await.err().unwrap();
     assert_eq!(refusal.0, "53300");
     drop(first);
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    Client::connect(address).await;
+    // The server has to notice that a client went away.
+    let begun = Instant::now();
+    while Client::log_in(address, "x", "").await.is_err() {
+        assert!(begun.elapsed() < HANG);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     server.stop().await;
 }
 
@@ -158,7 +162,7 @@ async fn too_many_connections_are_told() {
 async fn a_server_that_stops_lets_queries_end() {
     let data = Data::new();
     let server = start(ServeOptions {
-        drain_timeout: Duration::from_secs(2),
+        drain_timeout: Duration::from_secs(8),
         ..data.options()
     })
     .await;
@@ -169,7 +173,7 @@ async fn a_server_that_stops_lets_queries_end() {
         Client::connect(address).await,
     );
     short
-        .send("SELECT count(*) FROM generate_series(1, 3000000)")
+        .send("SELECT count(*) FROM generate_series(1, 300000)")
         .await;
     long.send(LONG).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -179,7 +183,7 @@ async fn a_server_that_stops_lets_queries_end() {
     assert_eq!(short.answer().await.unwrap().rows.len(), 1);
     assert_eq!(long.answer().await.unwrap_err().0, "57P01");
     stopped.await.unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(15));
+    assert!(begun.elapsed() < HANG);
     assert!(TcpStream::connect(address).await.is_err());
 }
 

@@ -33,6 +33,7 @@ pub(in crate::exec) struct FragmentRun {
     _stop: StopOnDrop,
     pub(in crate::exec) ladder: Ladder,
     load_ms: f64,
+    columns_loaded: usize,
     /// Chunks of parquet files that were decoded for it.
     chunks: ChunkCounts,
     /// The rows of its inputs.
@@ -56,6 +57,7 @@ impl FragmentRun {
             query,
             ladder: Ladder::new(Budget::TIGHTENINGS),
             load_ms: 0.0,
+            columns_loaded: 0,
             chunks: ChunkCounts::default(),
             inputs: Vec::new(),
             may_be_early: shared.options.overlap_load && !shared.room.results_may_spill(),
@@ -172,6 +174,7 @@ impl FragmentRun {
             let (tables, outcome) = loaded?;
             for table in &tables {
                 self.chunks.add(&table.chunks);
+                self.columns_loaded += table.columns_loaded;
             }
             columns.clone_from(&tables);
             // Compiling and waiting for the device would block the executor's threads. The task goes on when
@@ -199,6 +202,7 @@ impl FragmentRun {
                 Ok((output, mut report)) => {
                     self.note_room(columns);
                     report.load_ms = self.load_ms;
+                    report.columns_loaded = self.columns_loaded as u64;
                     report.parquet_chunks_device = self.chunks.device;
                     report.parquet_chunks_cpu = self.chunks.by_cpu();
                     let told = Some(&self.chunks).filter(|chunks| !chunks.is_empty());

@@ -84,12 +84,14 @@ counters! {
         output_rows: usize = "output_rows", "rows", sum;
         /// Making columns resident.
         load_ms: f64 = "load_us", "µs", sum, json "load_ms";
+        /// Columns that were not resident.
+        columns_loaded: u64 = "columns_loaded", "columns", sum, json "columns_loaded";
         /// Generating and compiling kernels.
         compile_ms: f64 = "compile_us", "µs", sum, json "compile_ms";
         /// Column chunks of parquet files that the device decoded.
-        parquet_chunks_device: u64 = "parquet_chunks_device", "chunks", sum;
+        parquet_chunks_device: u64 = "parquet_chunks_device", "chunks", sum, json "parquet_chunks_device";
         /// Column chunks of parquet files that the CPU decoded because the device could not; with warpline.parquet.
-        parquet_chunks_cpu: u64 = "parquet_chunks_cpu", "chunks", sum;
+        parquet_chunks_cpu: u64 = "parquet_chunks_cpu", "chunks", sum, json "parquet_chunks_cpu";
         /// Between device events around the kernels, less waits for rows that were still being read.
         kernel_ms: f64 = "kernel_us", "µs", sum, json "kernel_ms";
         /// Kernels launched.
