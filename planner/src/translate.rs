@@ -112,43 +112,6 @@ pub fn translate(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<
     node(&simple, scope)
 }
 
-/// True when evaluating the expression can fail for some input values, so that it should run after
-/// the conditions that cannot.
-pub fn may_fault(expr: &Expr) -> bool {
-    match &expr.node {
-        Node::Column(_) | Node::Literal(_) | Node::PerDistinct { .. } => false,
-        Node::Binary { op, left, right } => {
-            arithmetic::op_may_fault(*op, &expr.data_type) || may_fault(left) || may_fault(right)
-        }
-        Node::Cast { value, safe } => {
-            !safe && cast::may_fault(&value.data_type, &expr.data_type) || may_fault(value)
-        }
-        Node::Not(value)
-        | Node::Negate(value)
-        | Node::IsNull(value)
-        | Node::IsNotNull(value)
-        | Node::InList { value, .. }
-        | Node::Calendar { value, .. }
-        | Node::DatePart { value, .. } => may_fault(value),
-        Node::Case {
-            branches,
-            otherwise,
-        } => {
-            branches
-                .iter()
-                .any(|(when, then)| may_fault(when) || may_fault(then))
-                || otherwise.as_deref().is_some_and(may_fault)
-        }
-        Node::Coalesce(list) | Node::PerCombination { inputs: list, .. } => {
-            list.iter().any(may_fault)
-        }
-        Node::Math {
-            function,
-            arguments,
-        } => function.may_fault() || arguments.iter().any(may_fault),
-    }
-}
-
 /// Translate one node of a simplified expression.
 fn node(expr: &Arc<dyn PhysicalExpr>, scope: &mut Scope<'_>) -> Result<Expr, Reason> {
     if let Some(column) = expr.downcast_ref::<Column>() {

@@ -4,6 +4,7 @@
 //! in the dictionaries of chunks, which are merged at the end and translated on the device. A column that is not what
 //! was expected cannot be finished, and has to be read again.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -269,12 +270,13 @@ impl DeviceColumn {
             let all = Rows::new(segments);
             let own = numbers.map(|count| vec![(0..count).collect::<Vec<u32>>()]);
             let width = self.kind.width();
+            let at = first..first + rows;
             match self.kind {
                 Kind::Bits => {
                     let mut bits = vec![0; rows.div_ceil(8)];
                     all.write_bits(0..bits.len(), &mut bits)?;
                     let buffer = self.place.buffer();
-                    self.place_bits(first, rows, buffer, Some(bits), home, kernels, stream)?;
+                    self.place_bits(at.clone(), buffer, Some(bits), home, kernels, stream)?;
                 }
                 _ => {
                     let own = own.as_ref();
@@ -289,7 +291,7 @@ impl DeviceColumn {
                     bits
                 });
                 let validity = validity.buffer();
-                self.place_bits(first, rows, validity, bits, home, kernels, stream)?;
+                self.place_bits(at, validity, bits, home, kernels, stream)?;
             }
         }
         let mut seen = self.seen.lock();
@@ -308,15 +310,10 @@ impl DeviceColumn {
         Ok(())
     }
 
-    /// Set the bits of rows from `first` on in a bitmap of the column, all of them without `bits`.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "rows, bits, and what a launch takes"
-    )]
+    /// Set the bits of these rows in a bitmap of the column, all of them without `bits`.
     fn place_bits(
         &self,
-        first: usize,
-        rows: usize,
+        rows: Range<usize>,
         bitmap: &DeviceBuffer,
         bits: Option<Vec<u8>>,
         home: &ColumnPools<'_>,
@@ -334,11 +331,11 @@ impl DeviceColumn {
         let args = ParquetValidityArgs {
             bits: bits.as_ref().map_or(DevicePtr::NULL, DeviceBuffer::ptr),
             validity: bitmap.ptr(),
-            first_row: first as u64,
-            rows: rows as u64,
+            first_row: rows.start as u64,
+            rows: rows.len() as u64,
         };
         // SAFETY: the bitmap has a bit for every row of the column, and `bits` one for each of these.
-        unsafe { launch(home, stream, &kernels.validity, rows, &args) }
+        unsafe { launch(home, stream, &kernels.validity, rows.len(), &args) }
     }
 
     /// The column, once all chunks are in place; `None` when it differs from what was expected.

@@ -6,10 +6,12 @@
 
 mod calendar;
 mod display;
+mod faults;
 mod math;
 
 pub use calendar::{Calendar, DatePart, Span};
 pub use display::Named;
+pub use faults::is_same_ticks;
 pub use math::MathFunction;
 
 use std::sync::Arc;

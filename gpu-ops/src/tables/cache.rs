@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::entries::{
     Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
 };
-use super::load::{LoadFor, Units, unexpected};
+use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, unexpected};
 use super::loaded::LoadedTable;
 use super::pin::is_pinned;
 use super::progress::{Coming, LoadProgress, Offer};
@@ -141,7 +141,11 @@ impl TableCache {
             query: None,
             parquet,
         };
-        self.get_arriving(source, columns, needs_codes, &room, None, ctx, &work)
+        let request = ColumnRequest {
+            columns,
+            needs_codes,
+        };
+        self.get_arriving(source, request, &room, None, &ctx, &work)
             .await
     }
 
@@ -164,7 +168,11 @@ impl TableCache {
             query: None,
             parquet: ParquetReader::Cpu,
         };
-        self.get_arriving(source, columns, needs_codes, room, None, ctx, &work)
+        let request = ColumnRequest {
+            columns,
+            needs_codes,
+        };
+        self.get_arriving(source, request, room, None, &ctx, &work)
             .await
     }
 
@@ -173,20 +181,19 @@ impl TableCache {
     ///
     /// # Errors
     /// As [`TableCache::get_or_load`].
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "a request, and who is told of it"
-    )]
     pub(crate) async fn get_arriving(
         &self,
         source: &TableSource,
-        columns: &[usize],
-        needs_codes: &[bool],
+        request: ColumnRequest<'_>,
         room: &ColumnRoom,
         arrival: Option<&Arc<LoadProgress>>,
-        ctx: Arc<TaskContext>,
+        ctx: &Arc<TaskContext>,
         work: &LoadFor,
     ) -> Result<Arc<LoadedTable>> {
+        let ColumnRequest {
+            columns,
+            needs_codes,
+        } = request;
         if let Some(column) = columns.iter().find(|c| **c >= source.schema.fields().len()) {
             return Err(GpuError::Internal(format!(
                 "table {} has no column {column}",
@@ -194,10 +201,17 @@ impl TableCache {
             )));
         }
         let wanted = &wanted(source, columns, needs_codes)[..];
+        let request = LoadRequest {
+            source,
+            columns: wanted,
+            room,
+            ctx,
+            work,
+        };
         let started = Instant::now();
         let (key, anchor, files) = match &source.kind {
             Kind::Files(table) => {
-                let (files, key) = table.current(&ctx).await?;
+                let (files, key) = table.current(ctx).await?;
                 (
                     TableKey::Files(key),
                     Anchor::Files(Arc::clone(table)),
@@ -226,8 +240,8 @@ impl TableCache {
                 // Dynamic filters and shared work queues keep what an earlier run left in them.
                 let fresh = reset_plan_states(Arc::clone(plan))?;
                 let units = Units::Plan(fresh, columns.to_vec());
-                let load = self.load(source, wanted, units, None, None, room, &ctx, work);
-                let loaded = load.await?.ok_or_else(unexpected)?;
+                let loaded = self.load(request, units, None, None).await?;
+                let loaded = loaded.ok_or_else(unexpected)?;
                 return Ok(Arc::new(LoadedTable {
                     load_ms: started.elapsed().as_secs_f64() * 1e3,
                     ..loaded
@@ -271,21 +285,22 @@ impl TableCache {
                 columns: columns.collect(),
             })
         });
+        let rest = LoadRequest {
+            columns: &missing,
+            ..request
+        };
         let loaded = match (&source.kind, &found.anchor) {
-            (Kind::Files(table), _) => {
-                self.load_files(source, table, files, &missing, offer, room, &ctx, work)
-                    .await?
-            }
+            (Kind::Files(table), _) => self.load_files(rest, table, files, offer).await?,
             (Kind::Memory(table), Anchor::Memory(anchor)) => {
                 let units = Units::of_batches(&table.ordered(anchor), &numbers(&missing));
-                let load = self.load(source, &missing, units, None, None, room, &ctx, work);
-                load.await?.ok_or_else(unexpected)?
+                let loaded = self.load(rest, units, None, None).await?;
+                loaded.ok_or_else(unexpected)?
             }
             _ => return Err(GpuError::Internal("a table changed its kind".into())),
         };
         let mut changed = found.rows.is_some_and(|rows| rows != loaded.rows);
         if let (Kind::Files(table), TableKey::Files(key)) = (&source.kind, &key) {
-            changed |= table.current(&ctx).await?.1 != *key;
+            changed |= table.current(ctx).await?.1 != *key;
         }
         if changed {
             self.state.lock().tables.remove(&key);

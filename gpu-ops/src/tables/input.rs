@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use super::cache::TableCache;
 use super::entries::wanted;
-use super::load::{LoadFor, Units, unexpected};
+use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, unexpected};
 use super::loaded::LoadedTable;
 use super::source::{Kind, ScanAnalysis, TableSource};
 use crate::column::ColumnRoom;
@@ -177,7 +177,7 @@ impl TableCache {
         &self,
         source: &TableSource,
         rows: &InputRows,
-        request: InputRequest<'_>,
+        request: ColumnRequest<'_>,
         room: &ColumnRoom,
         context: &Arc<TaskContext>,
         work: &LoadFor,
@@ -185,16 +185,16 @@ impl TableCache {
         let wanted = &wanted(source, request.columns, request.needs_codes)[..];
         let columns = request.columns.to_vec();
         let units = Units::Stored(rows.partitions.concat(), columns);
-        let load = self.load(source, wanted, units, None, None, room, context, work);
-        Ok(Arc::new(load.await?.ok_or_else(unexpected)?))
+        let request = LoadRequest {
+            source,
+            columns: wanted,
+            room,
+            ctx: context,
+            work,
+        };
+        let loaded = self.load(request, units, None, None).await?;
+        Ok(Arc::new(loaded.ok_or_else(unexpected)?))
     }
-}
-
-/// Columns, and of which of them the strings must be codes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InputRequest<'a> {
-    pub(crate) columns: &'a [usize],
-    pub(crate) needs_codes: &'a [bool],
 }
 
 /// The rows of an input as a plan, in place of the [`InputExec`].

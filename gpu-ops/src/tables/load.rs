@@ -14,8 +14,10 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use tokio::task::{JoinError, JoinSet};
 
+use super::entries::Wanted;
 use super::input::StoredBatch;
-use crate::column::{ChunkEncoder, Segment, StringPolicy};
+use super::source::TableSource;
+use crate::column::{ChunkEncoder, ColumnRoom, Segment, StringPolicy};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::ParquetReader;
@@ -24,6 +26,26 @@ use crate::trace::{Trace, Track, Work};
 
 /// Rows of a memory table that one unit of work has at most.
 const UNIT_ROWS: usize = 1 << 18;
+
+/// Columns, and of which of them the strings must be codes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ColumnRequest<'a> {
+    pub(crate) columns: &'a [usize],
+    pub(crate) needs_codes: &'a [bool],
+}
+
+/// Columns of a table that are to be read.
+#[derive(Clone, Copy)]
+pub(super) struct LoadRequest<'a> {
+    pub(super) source: &'a TableSource,
+    /// Which, and in which form.
+    pub(super) columns: &'a [Wanted],
+    /// Device memory that they may take.
+    pub(super) room: &'a ColumnRoom,
+    pub(super) ctx: &'a Arc<TaskContext>,
+    /// On whose behalf.
+    pub(super) work: &'a LoadFor,
+}
 
 /// For whom columns are loaded.
 #[derive(Clone)]

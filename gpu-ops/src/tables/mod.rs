@@ -32,8 +32,8 @@ mod source;
 
 pub use cache::{ResidentColumn, TableCache};
 pub use input::InputExec;
-pub(crate) use input::{InputRequest, InputRows, InputRowsExec, StoredBatch};
-pub(crate) use load::LoadFor;
+pub(crate) use input::{InputRows, InputRowsExec, StoredBatch};
+pub(crate) use load::{ColumnRequest, LoadFor};
 pub use loaded::LoadedTable;
 pub use pin::PinnedTable;
 pub(crate) use progress::{LoadProgress, WithdrawOnDrop};

@@ -9,18 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use arrow::datatypes::FieldRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::execution::TaskContext;
 use parking_lot::Mutex;
 
 use super::cache::TableCache;
-use super::entries::{Wanted, numbers};
+use super::entries::numbers;
 use super::files::FileTable;
-use super::load::{LoadFor, Reader, Units, stopped};
+use super::load::{LoadRequest, Reader, Units, stopped};
 use super::parquet_chunks::{ParquetTable, RowGroup};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
-use super::source::TableSource;
-use crate::column::{Column, ColumnRoom, DeviceColumn, Segment, StringPolicy};
+use crate::column::{Column, DeviceColumn, Segment, StringPolicy};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::{
@@ -95,20 +93,19 @@ impl TableCache {
     ///
     /// # Errors
     /// As [`TableCache::get_or_load`].
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a request has, and its files"
-    )]
     pub(super) async fn decode_files(
         &self,
-        source: &TableSource,
+        request: LoadRequest<'_>,
         table: &Arc<FileTable>,
         files: &[PartitionedFile],
-        columns: &[Wanted],
-        room: &ColumnRoom,
-        ctx: &Arc<TaskContext>,
-        work: &LoadFor,
     ) -> Result<Option<Decoded>> {
+        let LoadRequest {
+            source,
+            columns,
+            room,
+            ctx,
+            work,
+        } = request;
         let wanted = numbers(columns);
         let look = {
             let (table, files) = (Arc::clone(table), files.to_vec());
@@ -261,10 +258,6 @@ impl TableCache {
 }
 
 /// Room for the columns of which the device can decode most chunks; the chunks of others are counted.
-#[allow(
-    clippy::too_many_arguments,
-    reason = "what a table of preallocated columns takes, and the counts"
-)]
 fn begin(
     table: &ParquetTable,
     fields: &[FieldRef],

@@ -7,18 +7,16 @@ use arrow::datatypes::FieldRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::error::DataFusionError;
-use datafusion::execution::TaskContext;
 
 use super::cache::TableCache;
 use super::entries::{Wanted, numbers};
 use super::files::FileTable;
-use super::load::{LoadFor, Reader, Units, WriteUnit, stopped, unexpected};
+use super::load::{LoadFor, LoadRequest, Reader, Units, WriteUnit, stopped, unexpected};
 use super::loaded::LoadedTable;
 use super::preallocated::{PreallocatedTable, SharedPools, purpose};
 use super::progress::Offer;
 use super::row_groups::Layout;
-use super::source::TableSource;
-use crate::column::{Column, ColumnAssembler, ColumnRoom, StringPolicy, Written};
+use crate::column::{Column, ColumnAssembler, StringPolicy, Written};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::query::Query;
@@ -29,29 +27,21 @@ impl TableCache {
     ///
     /// # Errors
     /// As [`TableCache::get_or_load`].
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a request has, and its files"
-    )]
     pub(super) async fn load_files(
         &self,
-        source: &TableSource,
+        request: LoadRequest<'_>,
         table: &Arc<FileTable>,
         files: Vec<PartitionedFile>,
-        columns: &[Wanted],
         offer: Option<Arc<Offer>>,
-        room: &ColumnRoom,
-        ctx: &Arc<TaskContext>,
-        work: &LoadFor,
     ) -> Result<LoadedTable> {
-        if columns.is_empty() || !self.decodes(work.parquet) {
-            let load = self.read_files(source, table, files, columns, offer, room, ctx, work);
-            return load.await;
+        let LoadRequest {
+            source, columns, ..
+        } = request;
+        if columns.is_empty() || !self.decodes(request.work.parquet) {
+            return self.read_files(request, table, files, offer).await;
         }
-        let decode = self.decode_files(source, table, &files, columns, room, ctx, work);
-        let Some(decoded) = decode.await? else {
-            let load = self.read_files(source, table, files, columns, offer, room, ctx, work);
-            return load.await;
+        let Some(decoded) = self.decode_files(request, table, &files).await? else {
+            return self.read_files(request, table, files, offer).await;
         };
         let missing = columns.iter().zip(&decoded.columns);
         let missing: Vec<Wanted> = missing
@@ -65,8 +55,11 @@ impl TableCache {
         if !missing.is_empty() {
             // Kernels may start while these come, if they are all.
             let offer = offer.filter(|_| missing.len() == columns.len());
-            let load = self.read_files(source, table, files, &missing, offer, room, ctx, work);
-            let read = load.await?;
+            let rest = LoadRequest {
+                columns: &missing,
+                ..request
+            };
+            let read = self.read_files(rest, table, files, offer).await?;
             if read.rows != decoded.rows {
                 return Err(GpuError::DataFusion(DataFusionError::Execution(format!(
                     "table {} changed while it was read; run the query again",
@@ -99,21 +92,19 @@ impl TableCache {
 
     /// Read files on the CPU: each row group is written at its final position while later ones are decoded, where the
     /// metadata determines it.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a request has, and its files"
-    )]
     async fn read_files(
         &self,
-        source: &TableSource,
+        request: LoadRequest<'_>,
         table: &Arc<FileTable>,
         files: Vec<PartitionedFile>,
-        columns: &[Wanted],
         offer: Option<Arc<Offer>>,
-        room: &ColumnRoom,
-        ctx: &Arc<TaskContext>,
-        work: &LoadFor,
     ) -> Result<LoadedTable> {
+        let LoadRequest {
+            source,
+            columns,
+            ctx,
+            ..
+        } = request;
         let wanted = numbers(columns);
         let look = {
             let (table, files) = (Arc::clone(table), files.clone());
@@ -130,9 +121,7 @@ impl TableCache {
         if let Some(layout) = layout {
             let (scan, names) = table.scan(layout.units.clone(), &wanted)?;
             let units = Units::Scan(scan, names);
-            let expected = Some(layout);
-            let load = self.load(source, columns, units, expected, offer, room, ctx, work);
-            if let Some(loaded) = load.await? {
+            if let Some(loaded) = self.load(request, units, Some(layout), offer).await? {
                 return Ok(loaded);
             }
             log::info!(
@@ -142,27 +131,26 @@ impl TableCache {
         }
         let (scan, names) = table.scan(table.split(&files, ctx), &wanted)?;
         let units = Units::Scan(scan, names);
-        let load = self.load(source, columns, units, None, None, room, ctx, work);
-        load.await?.ok_or_else(unexpected)
+        let loaded = self.load(request, units, None, None).await?;
+        loaded.ok_or_else(unexpected)
     }
 
     /// Read, encode and upload, overlapped where there is a `layout`; `None` when the layout does not hold. The
     /// columns are offered before all of their rows are read.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a request has, and what is read for it"
-    )]
     pub(super) async fn load(
         &self,
-        source: &TableSource,
-        columns: &[Wanted],
+        request: LoadRequest<'_>,
         units: Units,
         layout: Option<Layout>,
         offer: Option<Arc<Offer>>,
-        room: &ColumnRoom,
-        ctx: &Arc<TaskContext>,
-        work: &LoadFor,
     ) -> Result<Option<LoadedTable>> {
+        let LoadRequest {
+            source,
+            columns,
+            room,
+            ctx,
+            work,
+        } = request;
         let fields: Vec<FieldRef> = columns
             .iter()
             .map(|(column, _)| Arc::clone(&source.schema.fields()[*column]))

@@ -104,7 +104,7 @@ fn a_damaged_kernel_is_compiled_again_once() {
 
 /// A kernel that stores where no memory is, in a process of its own: the error outlives the context.
 #[test]
-fn a_gpu_lost_by_a_stray_store_is_opened_again() {
+fn a_gpu_lost_by_a_stray_store_is_opened_again_or_says_why_not() {
     if !wants_cuda() {
         // The emulator has no context to lose; what is above it is tested with injected losses.
         assert!(devices().iter().all(|device| device.info().emulated));
@@ -145,7 +145,17 @@ fn stray_store() {
     let held = runtime.pool().allocate(1, "more");
     assert!(matches!(held, Err(GpuError::DeviceLost { .. })));
     // While the old handles still exist.
-    let again = Runtime::with_device(Arc::new(CudaDevice::open(0).unwrap()), None).unwrap();
+    let again = match CudaDevice::open(0) {
+        // Drivers differ: some make no other context in a process of which a kernel failed, whatever is destroyed before.
+        Err(error) => {
+            let text = error.to_string();
+            assert!(matches!(error, GpuError::DeviceLost { .. }), "{text}");
+            assert!(text.contains("in a new process only"), "{text}");
+            assert!(text.contains("restart the program"), "{text}");
+            return;
+        }
+        Ok(device) => Runtime::with_device(Arc::new(device), None).unwrap(),
+    };
     assert_eq!(store(again.device(), 9).unwrap(), [9; 32]);
     drop((device, runtime));
     assert_eq!(store(again.device(), 10).unwrap(), [10; 32]);

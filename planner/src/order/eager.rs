@@ -22,7 +22,6 @@ use crate::reason::{Reason, refuse};
 use crate::rel::expr::{as_column, children, columns, renumber, substitute, substitute_all};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::{Estimator, Proof};
-use crate::translate::may_fault;
 
 /// A table may drop this share of the rows and still be joined late.
 const KEEPS: f64 = 0.8;
@@ -359,7 +358,7 @@ pub(super) fn group_join(
                 && !c.distinct
                 && c.argument.as_ref().is_some_and(|e| {
                     // Rows that no left row asks for are evaluated as well.
-                    !may_fault(e)
+                    !e.may_fault()
                         && is_strict(e)
                         && !columns(e).is_empty()
                         && columns(e).iter().all(|c| *c >= n)

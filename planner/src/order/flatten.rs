@@ -10,7 +10,7 @@ use crate::reason::Reason;
 use crate::rel::convert::in_order;
 use crate::rel::expr::{columns, one_zero, renumber, same, substitute, substitute_all};
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
-use crate::translate::{is_string, may_fault};
+use crate::translate::is_string;
 
 /// A set of relations, bit `i` for relation `i`.
 pub(super) type Set = u64;
@@ -200,7 +200,7 @@ impl JoinGraph {
         for (condition, alone) in conditions {
             let set = self.set(&condition);
             // What can fail must not see rows that a join would have dropped.
-            if may_fault(&condition) && !alone {
+            if condition.may_fault() && !alone {
                 self.late.push(condition);
                 continue;
             }

@@ -62,24 +62,6 @@ pub(super) fn negate(expr: &NegativeExpr, scope: &mut Scope<'_>) -> Result<Node,
     Ok(Node::Negate(value))
 }
 
-/// True for operators that can fail on values of their result type.
-pub(super) fn op_may_fault(op: BinaryOp, data_type: &DataType) -> bool {
-    match op {
-        BinaryOp::Divide | BinaryOp::Modulo => {
-            !matches!(data_type, DataType::Float32 | DataType::Float64)
-        }
-        BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Multiply => {
-            is_decimal(data_type) || is_time(data_type)
-        }
-        _ => false,
-    }
-}
-
-/// Timestamps and durations, whose sums and differences are checked for overflow.
-fn is_time(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(..) | DataType::Duration(_))
-}
-
 fn operator(op: Operator) -> Option<BinaryOp> {
     Some(match op {
         Operator::Plus => BinaryOp::Add,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::physical_expr::PhysicalExpr;
-use warpline_gpu::expr::{Expr, Node};
+use warpline_gpu::expr::{Expr, Node, is_same_ticks};
 
 use super::{Scope, is_decimal, node};
 use crate::reason::{Reason, refuse};
@@ -64,32 +64,4 @@ fn supported(from: &DataType, to: &DataType) -> bool {
         || (from.is_integer() && *to == Boolean)
         || (calendar(from) && calendar(to))
         || is_same_ticks(from, to)
-}
-
-/// Is one the number of ticks that the other stands for?
-fn is_same_ticks(from: &DataType, to: &DataType) -> bool {
-    use DataType::*;
-    matches!(
-        (from, to),
-        (Date32, Int32 | Int64)
-            | (Int32, Date32 | Time32(_))
-            | (Time32(_), Int32)
-            | (Date64 | Time64(_) | Timestamp(..) | Duration(_), Int64)
-            | (Int64, Date64 | Time64(_) | Timestamp(..) | Duration(_))
-    )
-}
-
-/// True when a value of `from` may have no equal in `to`.
-pub(super) fn may_fault(from: &DataType, to: &DataType) -> bool {
-    use DataType::*;
-    if from == to || matches!(from, Boolean | Null) || matches!(to, Boolean | Float32 | Float64) {
-        return false;
-    }
-    let bits = |t: &DataType| t.primitive_width().map(|bytes| bytes * 8);
-    let widens = from.is_integer()
-        && to.is_integer()
-        && (from.is_signed_integer() == to.is_signed_integer() || to.is_signed_integer())
-        && bits(from) <= bits(to)
-        && (from.is_signed_integer() == to.is_signed_integer() || bits(from) < bits(to));
-    !widens && !is_same_ticks(from, to)
 }

@@ -306,7 +306,7 @@ fn faults_are_known() {
         ("CASE WHEN a > 0 THEN b / 3 ELSE 0 END = 1", true),
     ] {
         let (expr, _) = translated(sql).unwrap_or_else(|reason| panic!("{sql}: {reason}"));
-        assert_eq!(may_fault(&expr), faults, "{sql}");
+        assert_eq!(expr.may_fault(), faults, "{sql}");
     }
 }
 

@@ -142,6 +142,15 @@ impl<'a> Emitter<'a> {
 
     /// Emit an expression.
     pub(in crate::codegen) fn emit(&mut self, expr: &Expr) -> Result<Value> {
+        let others = std::mem::take(&mut self.state.faults);
+        let value = self.emit_node(expr);
+        // Plans are made with the rule; code that faults beyond it would fail for rows that nobody asked for.
+        debug_assert!(!self.state.faults || expr.may_fault(), "{expr:?}");
+        self.state.faults |= others;
+        value
+    }
+
+    fn emit_node(&mut self, expr: &Expr) -> Result<Value> {
         match &expr.node {
             Node::Column(index) => self.column(*index),
             Node::Literal(value) => self.literal(value),

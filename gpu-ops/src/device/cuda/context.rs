@@ -17,7 +17,8 @@ static LOST: Mutex<BTreeSet<sys::CUdevice>> = Mutex::new(BTreeSet::new());
 /// The primary context of a GPU, held until the last handle is gone.
 ///
 /// After an error from which a context does not recover, no handle of it reaches the driver any more, not even to be
-/// destroyed: the next [`Context::retain`] of the GPU destroys the context with all it holds and makes another one.
+/// destroyed: the next [`Context::retain`] of the GPU destroys the context with all it holds and makes another one. Not every
+/// driver makes another one in a process of which a kernel failed.
 pub(super) struct Context {
     pub(super) raw: sys::CUcontext,
     pub(super) device: sys::CUdevice,
@@ -35,17 +36,30 @@ unsafe impl Sync for Context {}
 impl Context {
     pub(super) fn retain(device: sys::CUdevice, id: String) -> Result<Arc<Self>> {
         let mut lost = LOST.lock();
-        if lost.contains(&device) {
+        let mut raw = std::ptr::null_mut();
+        let opened = if lost.contains(&device) {
             // SAFETY: every handle of the lost context knows that it is lost and leaves the driver alone.
             let status = unsafe { sys::cuDevicePrimaryCtxReset_v2(device) };
-            check(status, "resetting the lost device", &id)?;
-            log::info!("{id} was lost; its context is made anew");
+            check(status, "resetting the lost device", &id).and_then(|()| {
+                // SAFETY: as below.
+                let status = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) };
+                check(status, "opening it again", &id)
+            })
+        } else {
+            // SAFETY: the device handle came from the driver; `raw` is written.
+            let status = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) };
+            check(status, "opening the device", &id)
+        };
+        match opened {
+            Err(GpuError::DeviceLost { device, cause }) => {
+                let cause = format!("{cause}: its driver opens it in a new process only");
+                return Err(GpuError::DeviceLost { device, cause });
+            }
+            opened => opened?,
         }
-        let mut raw = std::ptr::null_mut();
-        // SAFETY: the device handle came from the driver; `raw` is written.
-        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&mut raw, device) };
-        check(status, "opening the device", &id)?;
-        lost.remove(&device);
+        if lost.remove(&device) {
+            log::info!("{id} was lost; its context was made anew");
+        }
         Ok(Arc::new(Self {
             raw,
             device,

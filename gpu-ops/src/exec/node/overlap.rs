@@ -20,7 +20,7 @@ use crate::exec::node::report::FragmentReport;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::bind::EarlyScan;
 use crate::pipeline::ScanSource;
-use crate::tables::{InputRequest, LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
+use crate::tables::{ColumnRequest, LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
 
 /// Plans are trees: whoever makes pipelines of them goes down as deep as they are.
@@ -113,20 +113,18 @@ impl FragmentRun {
     ) -> Result<Arc<LoadedTable>> {
         let tables = self.shared.runtime.tables();
         let context = &self.context;
-        let (table, columns, needs_codes) = (&scan.table, &scan.columns[..], &scan.needs_codes[..]);
+        let table = &scan.table;
+        let request = ColumnRequest {
+            columns: &scan.columns,
+            needs_codes: &scan.needs_codes,
+        };
         let Some(number) = table.input() else {
-            let context = Arc::clone(context);
-            let load =
-                tables.get_arriving(table, columns, needs_codes, room, arrival, context, work);
+            let load = tables.get_arriving(table, request, room, arrival, context, work);
             return load.await;
         };
         let rows = self.inputs.get(number).ok_or_else(|| {
             GpuError::Internal(format!("a fragment was not given its input {number}"))
         })?;
-        let request = InputRequest {
-            columns,
-            needs_codes,
-        };
         let load = tables.load_input(table, rows, request, room, context, work);
         load.await
     }

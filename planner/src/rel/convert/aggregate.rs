@@ -26,7 +26,7 @@ use super::{Converter, exchange, grouping_sets};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, cast, is_not_null, is_true};
 use crate::rel::{Rel, RelRef};
-use crate::translate::{Scope, is_decimal, is_string, is_value, may_fault, translate};
+use crate::translate::{Scope, is_decimal, is_string, is_value, translate};
 
 /// The groups of `root` over `input`, the rows below its first phase.
 pub(super) fn aggregate(
@@ -332,7 +332,7 @@ fn counted_if(
 ) -> Result<Expr, Reason> {
     let argument = translate(argument, scope)?;
     // A filter may be evaluated for rows that the argument would not be.
-    if may_fault(&argument) {
+    if argument.may_fault() {
         return refuse("COUNT of several arguments that can fail runs on the CPU");
     }
     let known = is_not_null(argument);

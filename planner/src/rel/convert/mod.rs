@@ -47,7 +47,7 @@ use warpline_gpu::expr::Expr;
 use super::expr::{is_true, null, split};
 use super::{Rel, RelRef};
 use crate::reason::{Rank, Reason, refuse};
-use crate::translate::{Scope, is_string, is_value, may_fault, translate};
+use crate::translate::{Scope, is_string, is_value, translate};
 
 pub(crate) use aggregate::raw_aggregate;
 pub use inputs::Inputs;
@@ -370,7 +370,7 @@ impl Converter {
 /// AND is commutative: what can fail runs on the rows that the rest has left.
 pub(crate) fn in_order(mut conjuncts: Vec<Expr>) -> Vec<Expr> {
     conjuncts.retain(|c| !is_true(c));
-    conjuncts.sort_by_key(may_fault);
+    conjuncts.sort_by_key(Expr::may_fault);
     conjuncts
 }
 

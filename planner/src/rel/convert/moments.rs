@@ -24,7 +24,7 @@ use super::beside::beside_groups;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, binary, case, cast, is_not_null, is_true, null};
 use crate::rel::{Rel, RelRef};
-use crate::translate::{Scope, may_fault, translate};
+use crate::translate::{Scope, translate};
 
 const FLOAT: DataType = DataType::Float64;
 
@@ -195,7 +195,7 @@ pub(super) fn call(
         ));
     }
     // They are evaluated for all rows of a group, also those that a filter leaves out.
-    if arguments.iter().any(may_fault) {
+    if arguments.iter().any(Expr::may_fault) {
         return refuse(format!(
             "{name} of an expression that can fail runs on the CPU"
         ));

@@ -27,7 +27,7 @@ use super::aggregate::{self, Call, Grouping};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null, is_true, same};
 use crate::rel::{Rel, RelRef};
-use crate::translate::{Scope, is_decimal, may_fault, translate};
+use crate::translate::{Scope, is_decimal, translate};
 
 const FLOAT: DataType = DataType::Float64;
 
@@ -130,7 +130,7 @@ pub(super) fn call(
     let filter = filter.map(|filter| translate(filter, scope)).transpose()?;
     // All are evaluated for every row, those that a filter leaves out among them.
     let mut evaluated = order.iter().map(|key| &key.value).chain([&value]);
-    let faults = evaluated.any(may_fault);
+    let faults = evaluated.any(|value| value.may_fault());
     drop(evaluated);
     if filter.is_some() && faults {
         return refuse(format!(

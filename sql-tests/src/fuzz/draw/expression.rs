@@ -182,6 +182,11 @@ impl Draw<'_> {
                 self.expr(class, depth, exact, leaves)
             }
         });
+        // Where values lie close together and far from 0, DataFusion's one pass loses digits: of ids near 10^9 it keeps eight.
+        let argument = argument.map(|value| match function {
+            "var_pop" => Expr::call(value.class, "({} % 1000)", vec![value]),
+            _ => value,
+        });
         let filter = self.random.chance(14).then(|| self.condition(1, leaves));
         // A difference between sums cancels what they agree in.
         let rounded = matches!(

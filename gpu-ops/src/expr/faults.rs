@@ -1,0 +1,93 @@
+//! Which expressions can fail for some values of their columns.
+
+use arrow::datatypes::DataType;
+
+use super::{BinaryOp, Expr, Node};
+
+impl Expr {
+    /// Can evaluation fail for some values of the columns? Such an expression may only see rows that SQL shows it: it runs
+    /// after the conditions that cannot fail, and never for rows that a join or a filter drops.
+    pub fn may_fault(&self) -> bool {
+        match &self.node {
+            Node::Column(_) | Node::Literal(_) | Node::PerDistinct { .. } => false,
+            Node::Binary { op, left, right } => {
+                op.may_fault(&self.data_type) || left.may_fault() || right.may_fault()
+            }
+            Node::Cast { value, safe } => {
+                !safe && cast_may_fault(&value.data_type, &self.data_type) || value.may_fault()
+            }
+            Node::Not(value)
+            | Node::Negate(value)
+            | Node::IsNull(value)
+            | Node::IsNotNull(value)
+            | Node::InList { value, .. }
+            | Node::Calendar { value, .. }
+            | Node::DatePart { value, .. } => value.may_fault(),
+            Node::Case {
+                branches,
+                otherwise,
+            } => {
+                branches
+                    .iter()
+                    .any(|(when, then)| when.may_fault() || then.may_fault())
+                    || otherwise.as_deref().is_some_and(Self::may_fault)
+            }
+            Node::Coalesce(list) | Node::PerCombination { inputs: list, .. } => {
+                list.iter().any(Self::may_fault)
+            }
+            Node::Math {
+                function,
+                arguments,
+            } => function.may_fault() || arguments.iter().any(Self::may_fault),
+        }
+    }
+}
+
+impl BinaryOp {
+    /// Can it fail for some operands, with a result of this type?
+    fn may_fault(self, data_type: &DataType) -> bool {
+        use DataType::*;
+        let decimal = |t: &DataType| {
+            matches!(
+                t,
+                Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..)
+            )
+        };
+        match self {
+            Self::Divide | Self::Modulo => !matches!(data_type, Float32 | Float64),
+            // Sums and differences of times are checked as well.
+            Self::Add | Self::Subtract | Self::Multiply => {
+                decimal(data_type) || matches!(data_type, Timestamp(..) | Duration(_))
+            }
+            _ => false,
+        }
+    }
+}
+
+/// Is there a value of `from` that CAST refuses to turn into `to`?
+fn cast_may_fault(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    if from == to || matches!(from, Boolean | Null) || matches!(to, Boolean | Float32 | Float64) {
+        return false;
+    }
+    let bits = |t: &DataType| t.primitive_width().map(|bytes| bytes * 8);
+    let widens = from.is_integer()
+        && to.is_integer()
+        && (from.is_signed_integer() == to.is_signed_integer() || to.is_signed_integer())
+        && bits(from) <= bits(to)
+        && (from.is_signed_integer() == to.is_signed_integer() || bits(from) < bits(to));
+    !widens && !is_same_ticks(from, to)
+}
+
+/// Is one the number of ticks that the other stands for, as Arrow casts them?
+pub fn is_same_ticks(from: &DataType, to: &DataType) -> bool {
+    use DataType::*;
+    matches!(
+        (from, to),
+        (Date32, Int32 | Int64)
+            | (Int32, Date32 | Time32(_))
+            | (Time32(_), Int32)
+            | (Date64 | Time64(_) | Timestamp(..) | Duration(_), Int64)
+            | (Int64, Date64 | Time64(_) | Timestamp(..) | Duration(_))
+    )
+}
