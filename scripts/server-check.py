@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import base64
+import contextlib
 import datetime
 import decimal
+import pathlib
 import random
 import socket
 import ssl
@@ -17,11 +19,17 @@ import adbc_driver_postgresql.dbapi
 import asyncpg
 import psycopg
 
+try:
+    import pyodbc
+except ImportError:  # It needs unixODBC, which not every machine has.
+    pyodbc = None
+
 parser = argparse.ArgumentParser()
 for name in ("postgres", "flight", "http", "seconds", "pid"):
     parser.add_argument(f"--{name}", type=int, required=True)
 parser.add_argument("--certificate", required=True)
 parser.add_argument("--connections", type=int, default=64)
+parser.add_argument("--queries", type=pathlib.Path, required=True, help="folder with the queries of TPC-H")
 options = parser.parse_args()
 
 URL = (
@@ -121,11 +129,7 @@ def with_adbc(revenue):
         assert cursor.fetch_arrow_table().num_rows == 4
         cursor.execute("SELECT n_name, n_nationkey FROM nation")
         assert cursor.fetch_arrow_table().num_rows == 25
-    with open(options.certificate) as file:
-        certificate = file.read()
-    arguments = {"username": "ada", "password": "lovelace", "adbc.flight.sql.client_option.tls_root_certs": certificate}
-    address = f"grpc+tls://localhost:{options.flight}"
-    with adbc_driver_flightsql.dbapi.connect(address, db_kwargs=arguments) as connection, connection.cursor() as cursor:
+    with flight() as connection, connection.cursor() as cursor:
         cursor.execute(PRICING.format(f"DATE '{DAY}'"))
         assert cursor.fetch_arrow_table().num_rows == 4
         cursor.execute("SELECT count(*) FROM lineitem WHERE l_quantity < ?", (24,))
@@ -134,7 +138,68 @@ def with_adbc(revenue):
         assert "lineitem" in str(tables)
         for sql in ("SET warpline.spill_directory = '/tmp'", "COPY (SELECT 1) TO '/tmp/x'"):
             refused(lambda sql=sql: (cursor.execute(sql), cursor.fetchall()), "42501")
-    refused(lambda: adbc_driver_flightsql.dbapi.connect(address, db_kwargs={**arguments, "password": "x"}).cursor().execute("SELECT 1"), "28P01")
+    refused(lambda: flight("x").cursor().execute("SELECT 1"), "28P01")
+
+
+def plain(rows):
+    """Rows of any driver, to compare."""
+
+    def value(found):
+        if isinstance(found, float):
+            return float(f"{found:.9g}")
+        return found.normalize() if isinstance(found, decimal.Decimal) else found
+
+    return [tuple(value(found) for found in row) for row in rows]
+
+
+def odbc():
+    return pyodbc.connect(
+        f"Driver={{PostgreSQL Unicode}};Server=localhost;Port={options.postgres};Database=warpline;Uid=ada;Pwd=lovelace;"
+        f"SSLmode=verify-full;pqopt={{sslrootcert={options.certificate}}};UseDeclareFetch=0"
+    )
+
+
+def flight(password="lovelace"):
+    with open(options.certificate) as file:
+        certificate = file.read()
+    arguments = {"username": "ada", "password": password, "adbc.flight.sql.client_option.tls_root_certs": certificate}
+    return adbc_driver_flightsql.dbapi.connect(f"grpc+tls://localhost:{options.flight}", db_kwargs=arguments)
+
+
+async def asyncpg_answers(queries):
+    context = ssl.create_default_context(cafile=options.certificate)
+    connection = await asyncpg.connect(
+        host="localhost", port=options.postgres, user="ada", password="lovelace", database="warpline", ssl=context
+    )
+    answers = [plain(tuple(row) for row in await connection.fetch(sql)) for sql in queries]
+    await connection.close()
+    return answers
+
+
+def all_of_tpch():
+    """The 22 queries of TPC-H by every driver; all say the same."""
+    queries = [path.read_text() for path in sorted(options.queries.glob("q*.sql"))]
+    assert len(queries) == 22
+    drivers = {
+        "psycopg": lambda: psycopg.connect(URL),
+        "adbc-postgresql": lambda: adbc_driver_postgresql.dbapi.connect(URL),
+        "adbc-flightsql": flight,
+    }
+    if pyodbc:
+        drivers["odbc"] = odbc
+    answers = {"asyncpg": asyncio.run(asyncpg_answers(queries))}
+    for name, connect in drivers.items():
+        answers[name] = []
+        with contextlib.closing(connect()) as connection, contextlib.closing(connection.cursor()) as cursor:
+            for sql in queries:
+                cursor.execute(sql)
+                answers[name].append(plain(cursor.fetchall()))
+    for name, of_driver in answers.items():
+        for number, (found, expected) in enumerate(zip(of_driver, answers["psycopg"]), 1):
+            assert found == expected, (name, number, found[:2], expected[:2])
+    print(f"22 queries of TPC-H by {', '.join(answers)}: equal")
+    if not pyodbc:
+        print("odbc: skipped, pyodbc is not installed")
 
 
 def page(path):
@@ -229,6 +294,7 @@ asyncio.run(with_asyncpg(revenue))
 print("asyncpg: ok")
 with_adbc(revenue)
 print("adbc: ok")
+all_of_tpch()
 assert "lineitem" in page("/") and page("/health") == "ok\n"
 print("page: ok")
 load()

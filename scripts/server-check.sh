@@ -5,6 +5,7 @@
 #
 # PROGRAM is a `warpline`, SECONDS how long the load lasts (60). Needs psql, python3 with venv, openssl and the network for pip, unless
 # $WARPLINE_VENV names a virtual environment with psycopg[binary], asyncpg, adbc-driver-postgresql, adbc-driver-flightsql and pyarrow.
+# ODBC is tried where that has pyodbc and the machine odbc-postgresql.
 set -eu
 program=${1:?the program}
 seconds=${2:-60}
@@ -40,7 +41,7 @@ PGPASSWORD=lovelace psql "host=localhost port=$(port postgresql) user=ada sslmod
     -c '\d' -c '\d lineitem' -c 'SELECT l_returnflag, count(*), avg(l_quantity) FROM lineitem GROUP BY 1 ORDER BY 1' \
     -c '\copy (SELECT n_name FROM nation ORDER BY 1 LIMIT 3) TO STDOUT'
 "$venv/bin/python" "$here/server-check.py" --postgres "$(port postgresql)" --flight "$(port flight)" --http "$(port page)" \
-    --certificate "$work/certificate.pem" --seconds "$seconds" --pid "$server"
+    --certificate "$work/certificate.pem" --queries "$here/../tpch/queries" --seconds "$seconds" --pid "$server"
 kill "$server"
 wait "$server" || { echo "the server ended with $?"; exit 1; }
 server=

@@ -39,7 +39,20 @@ pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
         .map_err(refused)?;
     print_line(&format!("device      {}", device.name()));
     print_line(&format!("tables      {}", listed(&server.tables())));
-    let ports = [("postgresql", "postgresql://", server.postgres())];
+    let encrypted = arguments.tls_cert.is_some();
+    let ports = [
+        ("postgresql", "postgresql://", server.postgres()),
+        (
+            "flight",
+            if encrypted { "grpc+tls://" } else { "grpc://" },
+            server.flight(),
+        ),
+        (
+            "page",
+            if encrypted { "https://" } else { "http://" },
+            server.http(),
+        ),
+    ];
     for (name, scheme, address) in ports {
         if let Some(address) = address {
             print_line(&format!("{name:<11} {scheme}{address}"));

@@ -1,6 +1,9 @@
 //! `warpline serve`: what it refuses to start with, and users.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
 
 use super::{run, run_in};
 
@@ -37,4 +40,41 @@ fn users_are_added_without_their_passwords() {
         "users",
     ];
     run_in(folder.path(), &broken, "").fails_with(&["TLS"]);
+}
+
+#[test]
+fn a_server_says_where_it_listens() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_warpline"))
+        .args(["serve", "--device", "cpu"])
+        .args(["--postgres", "127.0.0.1:0", "--flight", "127.0.0.1:0"])
+        .args(["--http", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program");
+    let lines = BufReader::new(server.stdout.take().expect("its output")).lines();
+    let mut found = Vec::new();
+    for line in lines.map_while(Result::ok) {
+        let Some((scheme, address)) = line.split_once("://") else {
+            continue;
+        };
+        let address: SocketAddr = address.parse().expect(&line);
+        TcpStream::connect(address).expect(&line);
+        found.push(
+            scheme
+                .split_whitespace()
+                .map(str::to_string)
+                .collect::<Vec<_>>(),
+        );
+        if found.len() == 3 {
+            break;
+        }
+    }
+    server.kill().expect("it runs");
+    server.wait().expect("it ends");
+    let named = [
+        ["postgresql", "postgresql"],
+        ["flight", "grpc"],
+        ["page", "http"],
+    ];
+    assert_eq!(found, named);
 }

@@ -11,6 +11,7 @@
 mod command;
 mod copy;
 mod cursor;
+mod parser;
 mod rows;
 mod session;
 mod startup;
@@ -21,7 +22,6 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion_postgres::datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 use datafusion_postgres::pgwire::api::{
     ClientInfo, NoopHandler, PgWireConnectionState, RandomPidSecretKeyGenerator,
 };
@@ -37,6 +37,7 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::codec::Framed;
 
+use self::parser::Parser;
 use self::session::Handler;
 use self::statement::Prepared;
 use crate::error::{ServeError, state};
@@ -52,7 +53,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// What connections of this protocol share.
 #[derive(Default)]
 pub(crate) struct Common {
-    pub(crate) parser: PostgresCompatibilityParser,
+    pub(crate) parser: Parser,
     pub(crate) keys: RandomPidSecretKeyGenerator,
 }
 

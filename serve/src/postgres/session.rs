@@ -391,8 +391,7 @@ impl SimpleQueryHandler for Handler {
             return Err(PgWireError::NotReadyForQuery);
         }
         client.set_state(PgWireConnectionState::QueryInProgress);
-        let statements = self.server.postgres.parser.parse(&query.query);
-        let statements = statements.map_err(ServeError::from)?;
+        let statements = self.server.postgres.parser.parse(&query.query)?;
         if statements.is_empty() {
             client
                 .feed(PgWireBackendMessage::EmptyQueryResponse(
@@ -584,8 +583,7 @@ impl QueryParser for Handler {
         C: ClientInfo + Unpin + Send + Sync,
     {
         let own = self.client()?;
-        let statements = self.server.postgres.parser.parse(sql);
-        let mut statements = statements.map_err(ServeError::from)?;
+        let mut statements = self.server.postgres.parser.parse(sql)?;
         if statements.len() > 1 {
             return Err(ServeError::new(
                 state::SYNTAX_ERROR,

@@ -213,7 +213,7 @@ impl<'a> Frame<'a> {
     }
 
     /// The buffer of a part of the output and its first byte there.
-    pub(in crate::exec) fn output_part(&self, part: Part) -> Result<(&DeviceBuffer, usize)> {
+    pub(in crate::exec) fn output_part(&self, part: Part) -> Result<(&Arc<DeviceBuffer>, usize)> {
         self.output()?
             .location(part)
             .ok_or_else(|| GpuError::Internal(format!("the output has no {part:?}")))

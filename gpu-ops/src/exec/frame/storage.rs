@@ -92,9 +92,9 @@ impl Store {
     }
 
     /// The buffer that holds a part, and the part's first byte in it.
-    pub(in crate::exec) fn location(&self, part: Part) -> Option<(&DeviceBuffer, usize)> {
+    pub(in crate::exec) fn location(&self, part: Part) -> Option<(&Arc<DeviceBuffer>, usize)> {
         self.find(part)
-            .map(|(buffer, placed)| (buffer.as_ref(), placed.offset))
+            .map(|(buffer, placed)| (buffer, placed.offset))
     }
 
     /// Parts that lie in a buffer made elsewhere, from byte `start` of it on.

@@ -8,7 +8,7 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
@@ -18,6 +18,7 @@ use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{FragmentReport, SecondPlan};
 use crate::exec::node::shared::Shared;
 use crate::exec::output::host::{Delivered, Host};
+use crate::exec::output::rows::HostRows;
 use crate::memory::BatchFile;
 
 /// Most rows of one RecordBatch that leaves a fragment.
@@ -163,6 +164,9 @@ impl DeviceSide {
                         let slices = futures::stream::iter(slices(&batch));
                         Box::pin(RecordBatchStreamAdapter::new(schema, slices))
                     }
+                    Delivered::Rows(rows) => {
+                        Box::pin(RecordBatchStreamAdapter::new(schema, decoded(rows)))
+                    }
                     Delivered::File(file) => {
                         Box::pin(RecordBatchStreamAdapter::new(schema, from_file(file)))
                     }
@@ -184,6 +188,25 @@ fn slices(batch: &RecordBatch) -> Vec<DataFusionResult<RecordBatch>> {
     let rows = batch.num_rows();
     let slice = |at: usize| Ok(batch.slice(at, BATCH_ROWS.min(rows - at)));
     (0..rows).step_by(BATCH_ROWS).map(slice).collect()
+}
+
+/// Rows that come in codes, decoded chunk by chunk: one more while a chunk is read.
+fn decoded(
+    rows: Arc<HostRows>,
+) -> impl futures::Stream<Item = DataFusionResult<RecordBatch>> + Send {
+    let chunks = futures::stream::iter(rows.chunks());
+    let decode = move |chunk| {
+        let rows = Arc::clone(&rows);
+        tokio::task::spawn_blocking(move || rows.decode(chunk))
+    };
+    chunks
+        .map(decode)
+        .buffered(2)
+        .map(|batch| {
+            let batch = batch.map_err(|error| DataFusionError::External(error.into()))?;
+            Ok(futures::stream::iter(slices(&batch?)))
+        })
+        .try_flatten()
 }
 
 /// The rows of a file, of which one batch at a time lies in memory; the file goes with the stream.

@@ -3,6 +3,7 @@
 pub(super) mod decode;
 pub(super) mod device_rows;
 pub(super) mod host;
+pub(super) mod rows;
 pub(super) mod text;
 
 pub use device_rows::{DeviceRows, DeviceValues};
