@@ -55,11 +55,11 @@ impl TableCache {
         if !missing.is_empty() {
             // Kernels may start while these come, if they are all.
             let offer = offer.filter(|_| missing.len() == columns.len());
-            let rest = LoadRequest {
+            let remaining = LoadRequest {
                 columns: &missing,
                 ..request
             };
-            let read = self.read_files(rest, table, files, offer).await?;
+            let read = self.read_files(remaining, table, files, offer).await?;
             if read.rows != decoded.rows {
                 return Err(GpuError::DataFusion(DataFusionError::Execution(format!(
                     "table {} changed while it was read; run the query again",

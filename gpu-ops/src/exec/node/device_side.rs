@@ -204,7 +204,7 @@ fn decoded(
         .buffered(2)
         .map(|batch| {
             let batch = batch.map_err(|error| DataFusionError::External(error.into()))?;
-            Ok(futures::stream::iter(slices(&batch?)))
+            Ok::<_, DataFusionError>(futures::stream::iter(slices(&batch?)))
         })
         .try_flatten()
 }
