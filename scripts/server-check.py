@@ -138,7 +138,7 @@ def with_adbc(revenue):
         assert "lineitem" in str(tables)
         for sql in ("SET warpline.spill_directory = '/tmp'", "COPY (SELECT 1) TO '/tmp/x'"):
             refused(lambda sql=sql: (cursor.execute(sql), cursor.fetchall()), "42501")
-    refused(lambda: flight("x").cursor().execute("SELECT 1"), "28P01")
+    refused(lambda: flight("x").cursor().execute("SELECT 1"), "28P01", "28000")
 
 
 def plain(rows):

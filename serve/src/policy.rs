@@ -15,6 +15,16 @@ use datafusion::sql::sqlparser::ast::{CopyTarget, ObjectType, Statement};
 use crate::client::Client;
 use crate::error::{Result, ServeError};
 
+/// Refuses texts of which DataFusion's own grammar makes external tables, and PostgreSQL's nothing.
+pub(crate) fn check_text(sql: &str) -> Result<()> {
+    let mut words = sql.split_whitespace().map(str::to_ascii_uppercase);
+    let creates = words.next().as_deref() == Some("CREATE");
+    match creates && words.take(3).any(|word| word == "EXTERNAL") {
+        true => Err(ServeError::denied(EXTERNAL)),
+        false => Ok(()),
+    }
+}
+
 /// Refuses a statement that is not for clients.
 pub(crate) fn check(statement: &Statement) -> Result<()> {
     match statement {

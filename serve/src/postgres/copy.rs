@@ -101,14 +101,13 @@ where
     socket
         .feed(PgWireBackendMessage::CopyOutResponse(begin))
         .await?;
+    // Clients rely on what PostgreSQL does: a message for each row, the signature in that of the first.
     let mut before = BytesMut::new();
     if options.form == Form::Binary {
         before.put_slice(SIGNATURE);
     } else if options.header {
         options.header(encoder.fields(), &mut before);
-    }
-    if !before.is_empty() {
-        socket.feed(data(before)).await?;
+        socket.feed(data(before.split())).await?;
     }
     let mut sent = 0;
     loop {
@@ -117,13 +116,16 @@ where
             break;
         }
         sent += piece.len();
-        let lines = piece.into_iter().map(|row| data(options.row(row)));
+        let lines = piece.into_iter().map(|row| {
+            let mut line = before.split();
+            line.unsplit(options.row(row));
+            data(line)
+        });
         encoder.feed(socket, lines).await?;
     }
     if options.form == Form::Binary {
-        socket
-            .feed(data(BytesMut::from(&(-1i16).to_be_bytes()[..])))
-            .await?;
+        before.put_i16(-1);
+        socket.feed(data(before)).await?;
     }
     socket
         .feed(PgWireBackendMessage::CopyDone(CopyDone::new()))

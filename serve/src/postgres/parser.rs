@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion_postgres::datafusion_pg_catalog::sql::PostgresCompatibilityParser;
 
 use crate::error::ServeError;
+use crate::policy;
 
 /// Columns of `pg_type` that name functions. PostgreSQL compares them with numbers of functions, of which 0 is none, and
 /// shows them as names, of which `-` is none. The catalogue has the names.
@@ -31,7 +32,11 @@ impl Parser {
     /// # Errors
     /// A text that is no SQL.
     pub(crate) fn parse(&self, sql: &str) -> Result<Vec<Statement>, ServeError> {
-        let mut statements = self.0.parse(sql).map_err(ServeError::from)?;
+        let parsed = self.0.parse(sql);
+        let mut statements = parsed.or_else(|error| {
+            policy::check_text(sql)?;
+            Err(ServeError::from(error))
+        })?;
         for statement in &mut statements {
             let _ = visit_expressions_mut(statement, |expr| {
                 name_no_function(expr);
@@ -70,6 +75,19 @@ fn name_no_function(expr: &mut Expr) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn external_tables_are_refused_in_every_grammar() {
+        for sql in [
+            "CREATE EXTERNAL TABLE x STORED AS CSV LOCATION '/etc/passwd'",
+            "create  unbounded external table x stored as csv location 'x'",
+        ] {
+            let refused = Parser::default().parse(sql).unwrap_err();
+            assert_eq!(refused.code, "42501", "{sql}: {}", refused.message);
+        }
+        let wrong = Parser::default().parse("CREATE nonsense").unwrap_err();
+        assert_eq!(wrong.code, "42601");
+    }
 
     #[test]
     fn functions_of_types_are_compared_by_name() {

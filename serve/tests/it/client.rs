@@ -33,6 +33,8 @@ pub(crate) struct Answer {
     pub(crate) tags: Vec<String>,
     pub(crate) suspended: bool,
     pub(crate) copied: Vec<u8>,
+    /// Bytes of each message of them.
+    pub(crate) pieces: Vec<usize>,
 }
 
 /// The code and text of an error.
@@ -191,7 +193,10 @@ impl Client {
                 b'D' => answer.rows.push(message.row()),
                 b'C' => answer.tags.push(text(&mut message.body)),
                 b's' => answer.suspended = true,
-                b'd' => answer.copied.extend_from_slice(&message.body),
+                b'd' => {
+                    answer.copied.extend_from_slice(&message.body);
+                    answer.pieces.push(message.body.len());
+                }
                 b'E' => {
                     refusal.get_or_insert(message.refusal());
                 }

@@ -233,6 +233,13 @@ async fn copy_sends_text_csv_and_binary() {
             .copied
             .ends_with(&[0, 1, 0, 0, 0, 4, 0, 0, 0, 7, 0xff, 0xff])
     );
+    // The signature comes with the first row, as from PostgreSQL; each other row and the end on their own.
+    for (rows, pieces) in [(0, vec![21]), (1, vec![29, 2]), (3, vec![29, 10, 10, 2])] {
+        let sql = format!(
+            "COPY (SELECT value::int FROM generate_series(1, {rows})) TO STDOUT (FORMAT binary)"
+        );
+        assert_eq!(client.query(&sql).await.unwrap().pieces, pieces);
+    }
     server.stop().await;
 }
 
