@@ -8,6 +8,7 @@ import datetime
 import decimal
 import pathlib
 import random
+import re
 import socket
 import ssl
 import threading
@@ -29,7 +30,7 @@ for name in ("postgres", "flight", "http", "seconds", "pid"):
     parser.add_argument(f"--{name}", type=int, required=True)
 parser.add_argument("--certificate", required=True)
 parser.add_argument("--connections", type=int, default=64)
-parser.add_argument("--queries", type=pathlib.Path, required=True, help="folder with the queries of TPC-H")
+parser.add_argument("--queries", type=pathlib.Path, required=True, help="folder tpch/queries of the sources")
 options = parser.parse_args()
 
 URL = (
@@ -147,6 +148,11 @@ def plain(rows):
     def value(found):
         if isinstance(found, float):
             return float(f"{found:.9g}")
+        # ADBC's driver for PostgreSQL has no decimals.
+        if isinstance(found, str) and re.fullmatch(r"-?\d+(\.\d+)?", found):
+            found = decimal.Decimal(found)
+        if isinstance(found, datetime.datetime):
+            found = found.date()
         return found.normalize() if isinstance(found, decimal.Decimal) else found
 
     return [tuple(value(found) for found in row) for row in rows]
@@ -178,8 +184,13 @@ async def asyncpg_answers(queries):
 
 def all_of_tpch():
     """The 22 queries of TPC-H by every driver; all say the same."""
-    queries = [path.read_text() for path in sorted(options.queries.glob("q*.sql"))]
-    assert len(queries) == 22
+    queries = []
+    declared = (options.queries / "../src/queries.rs").read_text()
+    for file, values in re.findall(r'template!\(\s*\d+,\s*"(q\d+\.sql)",\s*\[[^]]*\],\s*\[([^]]*)\]', declared):
+        values = re.findall(r'"([^"]*)"', values)
+        text = (options.queries / file).read_text()
+        queries.append(re.sub(r":(\d+)", lambda place: values[int(place[1]) - 1], text))
+    assert len(queries) == 22, len(queries)
     drivers = {
         "psycopg": lambda: psycopg.connect(URL),
         "adbc-postgresql": lambda: adbc_driver_postgresql.dbapi.connect(URL),
