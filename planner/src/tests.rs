@@ -2,6 +2,7 @@
 
 mod check;
 mod functions;
+mod phases;
 mod plans;
 mod race;
 mod warehouse;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, RecordBatch};
+use arrow::datatypes::SchemaRef;
 use arrow::util::pretty::pretty_format_batches;
 use datafusion::datasource::{MemTable, TableProvider};
 use datafusion::error::DataFusionError;
@@ -14,6 +15,8 @@ use warpline::{DeviceChoice, QueryRun, WarplineSession};
 use warpline_tpch::QueryEngine;
 use warpline_tpch::runner::reference_answer;
 use warpline_tpch::verify::{self, Answer, Ordering};
+
+use crate::cut::{self, Cut, CutRun};
 
 /// Planning recurses deeply in builds without optimisation.
 const STACK_BYTES: usize = 32 << 20;
@@ -208,6 +211,23 @@ impl Fixture {
         outcome.unwrap_or_else(|error| panic!("{error}\nquery: {sql}"))
     }
 
+    /// Runs a query with its aggregations cut between their phases.
+    ///
+    /// # Errors
+    /// What planning or a phase reports.
+    ///
+    /// # Panics
+    /// When the query does.
+    pub fn run_cut(&self, sql: &str, cut: Cut) -> Result<CutRun, DataFusionError> {
+        let session = Arc::clone(&self.session);
+        let text = sql.to_string();
+        let task = self
+            .runtime
+            .spawn(async move { cut::run(&session, &text, cut).await });
+        let outcome = self.runtime.block_on(task);
+        outcome.unwrap_or_else(|error| panic!("{error}\nquery: {sql}"))
+    }
+
     /// The answer of plain DataFusion, to compare several answers of the device with.
     ///
     /// # Panics
@@ -332,7 +352,12 @@ pub struct Expected {
 impl Expected {
     /// What is wrong with an answer of the device; `None` when it is right.
     pub fn difference(&self, run: &QueryRun) -> Option<String> {
-        match Answer::new(&run.schema, &run.batches) {
+        self.difference_of(&run.schema, &run.batches)
+    }
+
+    /// What is wrong with these rows; `None` when they are right.
+    pub fn difference_of(&self, schema: &SchemaRef, batches: &[RecordBatch]) -> Option<String> {
+        match Answer::new(schema, batches) {
             Ok(found) => verify::compare(&self.answer, &found, &self.ordering)
                 .map(|difference| difference.to_string()),
             Err(error) => Some(error.to_string()),

@@ -17,6 +17,7 @@
 //! queries at random. The tests themselves are in `tests/it`, one binary, as each links DataFusion.
 
 pub mod comparison;
+pub mod cut;
 pub mod datafusion_data;
 pub mod datafusion_files;
 mod fixture;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
@@ -16,11 +16,11 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::tables::TableCache;
 
 use super::PlacementReportExec;
-use super::reentry::{Attempt, reentered};
-use crate::config::WarplineConfig;
+use super::reentry::{Attempt, MOST_INPUTS, pays, reentered};
+use crate::config::{Reentry, WarplineConfig};
 use crate::fragment::FragmentPlanner;
 use crate::reason::{Rank, Reason};
-use crate::rel::convert::{Inputs, exchange, is_constant, own_reason, raw_aggregate};
+use crate::rel::convert::{Inputs, Phase, arrivals, exchange, is_arrival, is_constant, own_reason};
 
 /// What classification depends on beside the plan.
 pub(super) struct Surroundings<'a> {
@@ -75,13 +75,13 @@ impl Classification {
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_, inputs), _) => inputs.plans().collect(),
             // Both phases of a refused aggregation share one reason.
-            (_, Some(root)) if is_final(root) => match raw_aggregate(root) {
-                Ok(raw) => vec![raw.input()],
-                Err(_) => plan.children(),
-            },
+            (_, Some(root)) => vec![Phase::of(root, &Inputs::default()).input()],
             _ => plan.children(),
         };
         let children = below.into_iter().map(|child| {
+            if matches!(kind, Kind::Fragment(..)) && is_arrival(child) {
+                return Self::arrival(child);
+            }
             let same = dear.as_ref().filter(|inputs| inputs.are_below(child));
             Self::below(child, at, same)
         });
@@ -101,6 +101,17 @@ impl Classification {
             children,
             table_rows,
             device_rows,
+        }
+    }
+
+    /// Rows from elsewhere, which a fragment takes as they come.
+    fn arrival(plan: &Arc<dyn ExecutionPlan>) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            kind: Kind::Scan(Reason::ranked(Rank::Chosen, "its rows come from elsewhere")),
+            children: vec![],
+            table_rows: true,
+            device_rows: false,
         }
     }
 
@@ -124,14 +135,6 @@ impl Classification {
     }
 }
 
-/// An aggregation whose output is final.
-fn is_final(aggregate: &AggregateExec) -> bool {
-    !matches!(
-        aggregate.mode(),
-        AggregateMode::Partial | AggregateMode::PartialReduce
-    )
-}
-
 /// What `plan` is, and over which inputs a fragment was too dear for it; it is not priced again where `dear` tells them.
 fn kind_of(
     plan: &Arc<dyn ExecutionPlan>,
@@ -145,7 +148,7 @@ fn kind_of(
         return (Kind::Plumbing, None);
     }
     let reason = match placed(plan, at) {
-        Ok(fragment) => return (Kind::Fragment(Arc::new(fragment), Inputs::default()), None),
+        Ok((fragment, inputs)) => return (Kind::Fragment(Arc::new(fragment), inputs), None),
         Err(reason) => reason,
     };
     let dear = match (&reason, dear) {
@@ -205,14 +208,18 @@ fn on_the_cpu(plan: &Arc<dyn ExecutionPlan>, reason: Option<Reason>) -> Kind {
     }
 }
 
-/// The fragment that computes `plan`; otherwise the operator's own reason to stay on the CPU, or none when an
-/// operator below it is the cause.
+/// The fragment that computes `plan` over tables and over what arrives from elsewhere; otherwise the operator's own reason to
+/// stay on the CPU, or none when an operator below it is the cause.
 fn placed(
     plan: &Arc<dyn ExecutionPlan>,
     at: &Surroundings<'_>,
-) -> Result<FragmentPlanner, Option<Reason>> {
+) -> Result<(FragmentPlanner, Inputs), Option<Reason>> {
     let chosen = |text: String| Some(Reason::ranked(Rank::Chosen, text));
-    let fragment = FragmentPlanner::try_new(plan, at.config)
+    let mut inputs = arrivals(plan);
+    if inputs.len() > MOST_INPUTS {
+        inputs = Inputs::default();
+    }
+    let fragment = FragmentPlanner::over_inputs(plan, &inputs, at.config)
         .map_err(|refusal| Arc::ptr_eq(&refusal.at, plan).then_some(refusal.reason))?
         .on(Arc::clone(&at.machine));
     if fragment.tables() == 0 {
@@ -226,6 +233,22 @@ fn placed(
             "moving the rows costs more than computing them: {prices}"
         )));
     }
+    if !inputs.is_empty() {
+        let priced = at.config.reentry == Reentry::Auto && !at.config.require_gpu;
+        // How many rows arrive is often known only when they are there: then prices are asked.
+        if !inputs.are_estimated() {
+            return Ok(match priced {
+                true => (fragment.priced_for(at.cores), inputs),
+                false => (fragment, inputs),
+            });
+        }
+        if priced && !pays(&fragment, &inputs, at) {
+            return Err(chosen(
+                "taking the rows that arrive to the device costs more than to go on without it"
+                    .into(),
+            ));
+        }
+    }
     match fragment.scanned_rows() {
         Some(rows) if rows < at.config.effective_min_rows() => Err(chosen(format!(
             "the {} {rows} rows are fewer than warpline.min_rows = {}",
@@ -236,6 +259,6 @@ fn placed(
             },
             at.config.min_rows
         ))),
-        _ => Ok(fragment),
+        _ => Ok((fragment, inputs)),
     }
 }

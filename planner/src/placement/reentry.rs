@@ -15,10 +15,10 @@ use super::classify::Surroundings;
 use super::replace::is_partitioned_by_source;
 use crate::config::Reentry;
 use crate::fragment::{FragmentPlanner, InputRows};
-use crate::rel::convert::{Inputs, exchange, is_constant, stands_alone};
+use crate::rel::convert::{Inputs, arrivals, exchange, is_constant, stands_alone};
 
 /// Most inputs of a fragment.
-const MOST_INPUTS: usize = 16;
+pub(super) const MOST_INPUTS: usize = 16;
 /// The device has to be so much cheaper: prices of the CPU's operators are rough.
 const MARGIN: f64 = 1.5;
 /// By how much a guess of an input's rows may be wrong.
@@ -57,7 +57,7 @@ pub(super) fn reentered(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) ->
 /// The inputs below `plan`, and the fragment over them. Where a GPU is required, these are constants, which are read and not
 /// computed: nothing of the query is left to the CPU.
 fn cut(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Option<(FragmentPlanner, Inputs)> {
-    let mut inputs = Inputs::default();
+    let mut inputs = arrivals(plan);
     loop {
         let refusal = match FragmentPlanner::over_inputs(plan, &inputs, at.config) {
             Ok(fragment) => return Some((fragment.on(Arc::clone(&at.machine)), inputs)),
@@ -148,7 +148,7 @@ fn are_constants(plan: &Arc<dyn ExecutionPlan>) -> bool {
 }
 
 /// Is the device cheaper, inputs and all?
-fn pays(fragment: &FragmentPlanner, inputs: &Inputs, at: &Surroundings<'_>) -> bool {
+pub(super) fn pays(fragment: &FragmentPlanner, inputs: &Inputs, at: &Surroundings<'_>) -> bool {
     if fragment
         .scanned_rows()
         .is_some_and(|rows| rows < at.config.min_rows)

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::physical_expr::Partitioning;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
@@ -35,7 +37,7 @@ pub(super) fn replace(
         second,
         options: options_of(config)?,
     }
-    .node(classification, &mut Vec::new(), false)
+    .node(classification, &mut Vec::new(), Partitions::Declared)
 }
 
 /// The options of fragments planned with `config`.
@@ -56,6 +58,17 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
     })
 }
 
+/// What an operator's consumers make of the number of its partitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Partitions {
+    /// An exchange above takes any number.
+    Any,
+    /// One satisfies DataFusion's operators; whoever reads a plan that was cut asks for those that it declares.
+    Declared,
+    /// An operator above combines them with those of others.
+    Counted,
+}
+
 struct Replacement<'a> {
     runtime: &'a Arc<Runtime>,
     /// The plan of a fragment in smaller parts.
@@ -65,13 +78,12 @@ struct Replacement<'a> {
 }
 
 impl Replacement<'_> {
-    /// `tail`: the operators between here and the root, or up to the next fallback. `partitioned`: an operator above
-    /// relies on the number of partitions.
+    /// `tail`: the operators between here and the root, or up to the next fallback.
     fn node(
         &self,
         node: Classification,
         tail: &mut Vec<String>,
-        partitioned: bool,
+        partitions: Partitions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let Classification {
             plan,
@@ -104,9 +116,9 @@ impl Replacement<'_> {
             let exec = GpuFragmentExec::try_new(fragment, original, runtime, options)?;
             // What the inputs leave of rows on a device is told by themselves, and so are their operators.
             let inputs = children.into_iter();
-            let inputs = inputs.map(|input| self.node(input, &mut Vec::new(), false));
+            let inputs = inputs.map(|input| self.node(input, &mut Vec::new(), Partitions::Any));
             let exec = exec.over(inputs.collect::<Result<_>>()?);
-            return restore(Arc::new(exec), &plan, partitioned);
+            return restore(Arc::new(exec), &plan, partitions);
         }
         // Children of a refused two-phase aggregation hang below its partial phase, and both phases
         // must stay as they are unless something below was replaced.
@@ -130,11 +142,11 @@ impl Replacement<'_> {
                 None => name.to_string(),
             });
         }
-        let partitioned = relies_on_partitions(&plan, partitioned);
+        let partitions = partitions_below(&plan, partitions);
         let targets: Vec<_> = children.iter().map(|c| Arc::clone(&c.plan)).collect();
         let mut replaced = Vec::with_capacity(children.len());
         for child in children {
-            replaced.push(self.node(child, tail, partitioned)?);
+            replaced.push(self.node(child, tail, partitions)?);
         }
         tail.truncate(depth);
         if has_siblings(&plan) {
@@ -172,16 +184,31 @@ fn graft(
     replace_children_if_necessary(plan, children)
 }
 
-/// Does anything rely on the number of partitions of the children of `plan`?
-fn relies_on_partitions(plan: &Arc<dyn ExecutionPlan>, above: bool) -> bool {
+/// What is made of the number of partitions of the children of `plan`.
+fn partitions_below(plan: &Arc<dyn ExecutionPlan>, above: Partitions) -> Partitions {
     let gathers = plan.is::<RepartitionExec>()
         || plan.is::<CoalescePartitionsExec>()
         || plan.is::<SortPreservingMergeExec>();
     if gathers {
-        return false;
+        return Partitions::Any;
     }
     // One partition satisfies every requirement of a single child; siblings must agree.
-    has_siblings(plan) || above
+    match has_siblings(plan) {
+        true => Partitions::Counted,
+        false => above,
+    }
+}
+
+/// Does `plan` end where a plan is cut: at an exchange, or with the states of groups that something else merges? It reads as many
+/// partitions as are declared.
+fn ends_at_cut(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return aggregate.mode().output_mode() == AggregateOutputMode::Partial;
+    }
+    match plan.children().as_slice() {
+        [input] if plan.is::<ProjectionExec>() => ends_at_cut(input),
+        _ => plan.is::<RepartitionExec>(),
+    }
 }
 
 /// Does `plan` combine partitions of the same number of several children?
@@ -226,9 +253,14 @@ pub(super) fn is_partitioned_by_source(plan: &Arc<dyn ExecutionPlan>) -> bool {
 fn restore(
     fragment: Arc<dyn ExecutionPlan>,
     original: &Arc<dyn ExecutionPlan>,
-    partitioned: bool,
+    partitions: Partitions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    match partitioned {
+    let needed = match partitions {
+        Partitions::Any => false,
+        Partitions::Declared => ends_at_cut(original),
+        Partitions::Counted => true,
+    };
+    match needed {
         true => in_partitions_of(fragment, original.output_partitioning()),
         false => Ok(fragment),
     }

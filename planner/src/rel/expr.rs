@@ -9,7 +9,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::scalar::ScalarValue;
-use warpline_gpu::expr::{BinaryOp, Expr, Node};
+use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node};
 
 use crate::reason::{Reason, refuse};
 use crate::translate::{MAX_NODES, is_string};
@@ -135,6 +135,40 @@ pub fn case(condition: Expr, then: Expr, otherwise: Expr) -> Expr {
             otherwise: Some(Box::new(otherwise)),
         },
     }
+}
+
+/// `value`, 0 where it is NULL.
+///
+/// # Errors
+/// For types without a zero.
+pub fn or_zero(value: Expr) -> Result<Expr, Reason> {
+    if !value.nullable {
+        return Ok(value);
+    }
+    let zero = Expr::literal(ScalarValue::new_zero(&value.data_type)?);
+    Ok(Expr {
+        nullable: false,
+        data_type: value.data_type.clone(),
+        node: Node::Coalesce(vec![value, zero]),
+    })
+}
+
+/// Is a float not a number?
+pub fn is_nan(value: &Expr) -> Expr {
+    // What stands for NaN is one and zero at once only where there is one.
+    let stands = |number: f64| {
+        let number = Expr::literal(ScalarValue::Float64(Some(number)));
+        let replaced = Expr {
+            nullable: value.nullable,
+            data_type: DataType::Float64,
+            node: Node::Math {
+                function: MathFunction::Nanvl,
+                arguments: vec![value.clone(), number.clone()],
+            },
+        };
+        binary(BinaryOp::Eq, replaced, number, DataType::Boolean)
+    };
+    binary(BinaryOp::And, stands(1.0), stands(0.0), DataType::Boolean)
 }
 
 /// A float with one zero instead of two, so that floats that SQL calls equal are the same; other values as they are. NaN is equal

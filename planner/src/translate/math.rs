@@ -12,7 +12,7 @@ use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node};
 
 use super::{Scope, is_decimal, node};
 use crate::reason::{Reason, refuse};
-use crate::rel::expr::{binary, case, cast};
+use crate::rel::expr::{binary, case, cast, is_nan};
 
 /// The device's form of a call; `None` for what is no function of numbers.
 pub(super) fn function(
@@ -157,21 +157,7 @@ fn is_special(expr: &ScalarFunctionExpr, scope: &mut Scope<'_>) -> Result<Node, 
         // False, or NULL.
         return Ok(binary(BinaryOp::NotEq, value.clone(), value, DataType::Boolean).node);
     }
-    // What stands for NaN is one and zero at once only where there is one.
-    let value = cast(value, DataType::Float64);
-    let stands = |number: f64| {
-        let number = Expr::literal(ScalarValue::Float64(Some(number)));
-        let replaced = Expr {
-            nullable: value.nullable,
-            data_type: DataType::Float64,
-            node: Node::Math {
-                function: MathFunction::Nanvl,
-                arguments: vec![value.clone(), number.clone()],
-            },
-        };
-        binary(BinaryOp::Eq, replaced, number, DataType::Boolean)
-    };
-    Ok(binary(BinaryOp::And, stands(1.0), stands(0.0), DataType::Boolean).node)
+    Ok(is_nan(&cast(value, DataType::Float64)).node)
 }
 
 /// abs of decimals and integers.

@@ -1,4 +1,4 @@
-//! Aggregations: grouping keys, calls and their filters, in one or two phases.
+//! Aggregations: grouping keys, calls and their filters, in one phase or two that are together.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr};
@@ -22,34 +22,47 @@ use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use super::moments::{self, MomentCall};
 use super::ranked::{self, RankedCall};
-use super::{Converter, exchange, grouping_sets};
+use super::states::{self, Phase};
+use super::{Converter, Inputs, exchange, grouping_sets};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, cast, is_not_null, is_true};
 use crate::rel::{Rel, RelRef};
 use crate::translate::{Scope, is_decimal, is_string, is_value, translate};
 
-/// The groups of `root` over `input`, the rows below its first phase.
+/// The groups of `root` over `input`, the rows below its phases.
 pub(super) fn aggregate(
     root: &AggregateExec,
     input: RelRef,
     converter: &Converter,
 ) -> Result<RelRef, Reason> {
-    let raw = raw_aggregate(root)?;
+    let raw = match Phase::of(root, &converter.inputs) {
+        Phase::Whole(raw) => raw,
+        Phase::Apart(root) => return states::phase(root, input, converter),
+    };
     let by = raw.group_expr();
-    let keys: Vec<_> = by.expr().iter().map(|(key, _)| Arc::clone(key)).collect();
-    let names: Vec<String> = by.expr().iter().map(|(_, name)| name.clone()).collect();
-    let (input, keys) = converter.translate_all(input, &keys)?;
-    for (key, name) in keys.iter().zip(&names) {
-        check_key(key, name)?;
-    }
-    let calls = calls(raw.aggr_expr(), raw.filter_expr(), &input)?;
-    let grouping = Grouping { input, keys, names };
+    let grouping = grouping(by, input, converter)?;
+    let calls = calls(raw.aggr_expr(), raw.filter_expr(), &grouping.input)?;
     if by.has_grouping_set() {
         let number = raw.schema();
         let number = number.field(grouping.keys.len()).data_type().clone();
         return grouping_sets::grouped(&grouping, by.groups(), &number, &calls);
     }
     grouped(&grouping, &calls)
+}
+
+/// The rows of `input` with their keys.
+pub(super) fn grouping(
+    by: &PhysicalGroupBy,
+    input: RelRef,
+    converter: &Converter,
+) -> Result<Grouping, Reason> {
+    let keys: Vec<_> = by.expr().iter().map(|(key, _)| Arc::clone(key)).collect();
+    let names: Vec<String> = by.expr().iter().map(|(_, name)| name.clone()).collect();
+    let (input, keys) = converter.translate_all(input, &keys)?;
+    for (key, name) in keys.iter().zip(&names) {
+        check_key(key, name)?;
+    }
+    Ok(Grouping { input, keys, names })
 }
 
 /// Rows and what they are grouped by.
@@ -158,7 +171,7 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
 }
 
 /// Truths are numbers inside: 0 and 1.
-const TRUTH: DataType = DataType::Int8;
+pub(super) const TRUTH: DataType = DataType::Int8;
 
 /// The columns, those in `casts` in their own types again.
 fn cast_columns(groups: RelRef, casts: &[(usize, &DataType)]) -> RelRef {
@@ -174,28 +187,26 @@ fn cast_columns(groups: RelRef, casts: &[(usize, &DataType)]) -> RelRef {
     Rel::project(Arc::clone(&groups), exprs)
 }
 
-/// The aggregation that reads rows: `root` itself, or the partial phase below a final one.
-pub(crate) fn raw_aggregate(root: &AggregateExec) -> Result<&AggregateExec, Reason> {
+/// The aggregation that reads rows, where `root` yields values of them: `root` itself, or the partial phase below a final one.
+/// `None` for a phase whose other is not here, or below one of `inputs`.
+pub(crate) fn raw_aggregate<'a>(
+    root: &'a AggregateExec,
+    inputs: &Inputs,
+) -> Option<&'a AggregateExec> {
     match root.mode() {
-        AggregateMode::Single | AggregateMode::SinglePartitioned => return Ok(root),
+        AggregateMode::Single | AggregateMode::SinglePartitioned => return Some(root),
         AggregateMode::Final | AggregateMode::FinalPartitioned => {}
-        AggregateMode::Partial | AggregateMode::PartialReduce => {
-            return refuse("a partial aggregation without its final phase runs on the CPU");
-        }
+        AggregateMode::Partial | AggregateMode::PartialReduce => return None,
     }
     let mut below = root.input();
-    while let Some(input) = exchange(below).or_else(|| identity_projection(below)) {
+    while !inputs.contains(below)
+        && let Some(input) = exchange(below).or_else(|| identity_projection(below))
+    {
         below = input;
     }
-    let Some(partial) = below
+    let partial = below
         .downcast_ref::<AggregateExec>()
-        .filter(|a| *a.mode() == AggregateMode::Partial)
-    else {
-        return refuse(format!(
-            "a final aggregation over {} runs on the CPU",
-            below.name()
-        ));
-    };
+        .filter(|a| *a.mode() == AggregateMode::Partial && !inputs.contains(below))?;
     let keys = root.group_expr().expr();
     // Grouping sets add a column with the set's number.
     let same_keys = keys.len() == partial.group_expr().num_group_exprs()
@@ -203,10 +214,8 @@ pub(crate) fn raw_aggregate(root: &AggregateExec) -> Result<&AggregateExec, Reas
             key.downcast_ref::<Column>()
                 .is_some_and(|column| column.index() == i)
         });
-    if !same_keys || root.aggr_expr().len() != partial.aggr_expr().len() {
-        return refuse("the phases of the aggregation differ in keys or calls");
-    }
-    Ok(partial)
+    let same_calls = root.aggr_expr().len() == partial.aggr_expr().len();
+    (same_keys && same_calls).then_some(partial)
 }
 
 /// The input of a projection that passes every column on in its place.
@@ -223,7 +232,7 @@ fn identity_projection(plan: &Arc<dyn ExecutionPlan>) -> Option<&Arc<dyn Executi
 }
 
 /// The device's aggregate for a call, for which the order of rows does not matter; by type, since a user's function may bear a built-in's name.
-fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
+pub(super) fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
     let implementation = call.fun().inner();
     let name = call.fun().name();
     let function = if implementation.is::<Count>() || implementation.is::<ApproxDistinct>() {
@@ -251,7 +260,7 @@ fn function(call: &AggregateFunctionExpr) -> Result<AggregateFunction, Reason> {
     Ok(function)
 }
 
-fn aggregate_call(
+pub(super) fn aggregate_call(
     call: &AggregateFunctionExpr,
     function: AggregateFunction,
     filter: Option<&Arc<dyn PhysicalExpr>>,
@@ -349,7 +358,7 @@ fn is_constant(argument: &Arc<dyn PhysicalExpr>) -> bool {
         .is_some_and(|literal| !literal.value().is_null())
 }
 
-fn check_argument(
+pub(super) fn check_argument(
     function: AggregateFunction,
     argument: &Expr,
     return_type: &DataType,

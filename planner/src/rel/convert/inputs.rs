@@ -3,14 +3,19 @@
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::physical_expr::scalar_subquery::ScalarSubqueryExpr;
+use datafusion::physical_plan::memory::LazyMemoryExec;
 use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::scalar_subquery::ScalarSubqueryExec;
+use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, StatisticsArgs, StatisticsContext,
 };
-use warpline_gpu::tables::InputExec;
+use warpline_gpu::tables::{InputExec, ResidentExec};
+
+use super::scan::is_constant;
 
 /// Plans whose rows the CPU computes and a fragment above them reads, by number; none of them is below another.
 #[derive(Debug, Default, Clone)]
@@ -76,6 +81,32 @@ impl Inputs {
         let leaf = InputExec::new(number, &input.plan, Some(input.rows.rows));
         Some(Arc::new(leaf))
     }
+}
+
+/// The leaves below `plan` that are operators of somebody else's: an exchange's reader yields its rows once, so they are kept for
+/// whoever reads them again.
+pub(crate) fn arrivals(plan: &Arc<dyn ExecutionPlan>) -> Inputs {
+    let mut inputs = Inputs::default();
+    let mut below = plan.children();
+    while let Some(node) = below.pop() {
+        match is_arrival(node) {
+            true => inputs.add(Arc::clone(node)),
+            false => below.extend(node.children()),
+        }
+    }
+    inputs
+}
+
+/// Is it a leaf of which only its owner knows whether it can be read again?
+pub(crate) fn is_arrival(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let table = plan.is::<DataSourceExec>()
+        || plan.is::<StreamingTableExec>()
+        || plan.is::<LazyMemoryExec>()
+        || plan.is::<ResidentExec>()
+        || plan.is::<WorkTableExec>()
+        || plan.is::<InputExec>()
+        || is_constant(plan.as_ref());
+    plan.children().is_empty() && !table && !plan.boundedness().is_unbounded()
 }
 
 /// Is `node` somewhere in `plan`?

@@ -12,6 +12,7 @@ mod moments;
 mod order;
 mod ranked;
 mod scan;
+mod states;
 mod window;
 
 use std::collections::BTreeSet;
@@ -49,10 +50,10 @@ use super::{Rel, RelRef};
 use crate::reason::{Rank, Reason, refuse};
 use crate::translate::{Scope, is_string, is_value, translate};
 
-pub(crate) use aggregate::raw_aggregate;
 pub use inputs::Inputs;
-pub(crate) use inputs::stands_alone;
+pub(crate) use inputs::{arrivals, is_arrival, stands_alone};
 pub(crate) use scan::is_constant;
+pub(crate) use states::Phase;
 
 /// The operator that prevents a fragment.
 #[derive(Debug, Clone)]
@@ -94,7 +95,7 @@ pub fn own_reason(plan: &Arc<dyn ExecutionPlan>) -> Option<Reason> {
     let converted = || {
         known(plan)?;
         let below = match plan.downcast_ref::<AggregateExec>() {
-            Some(root) => vec![raw_aggregate(root)?.input()],
+            Some(root) => vec![Phase::of(root, &Inputs::default()).input()],
             None => plan.children(),
         };
         // Rows of the same columns stand for those of the inputs.
@@ -130,7 +131,7 @@ impl Converter {
         Ok(rel)
     }
 
-    /// The inputs of a node, converted. A two-phase aggregation reads the rows below both phases.
+    /// The inputs of a node, converted. An aggregation reads the rows below all of its phases that are here.
     fn inputs(&mut self, plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<RelRef>, Refusal> {
         // Say that the operator is in the way before any reason of its inputs.
         known(plan).map_err(|reason| Refusal {
@@ -156,11 +157,8 @@ impl Converter {
             return Ok(vec![input?]);
         }
         if let Some(root) = plan.downcast_ref::<AggregateExec>() {
-            let raw = raw_aggregate(root).map_err(|reason| Refusal {
-                at: Arc::clone(plan),
-                reason,
-            })?;
-            return Ok(vec![self.plan(raw.input())?]);
+            let input = Phase::of(root, &self.inputs).input();
+            return Ok(vec![self.plan(input)?]);
         }
         plan.children()
             .into_iter()

@@ -5,6 +5,8 @@
 //! are large and alike. A mean lies between the least and the greatest value, so that a column that does not vary differs from
 //! it by nothing, as in DataFusion.
 
+mod states;
+
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
@@ -22,9 +24,11 @@ use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 use super::aggregate::{Call, Grouping};
 use super::beside::beside_groups;
 use crate::reason::{Reason, refuse};
-use crate::rel::expr::{all_of, binary, case, cast, is_not_null, is_true, null};
+use crate::rel::expr::{all_of, binary, case, cast, is_not_null, is_true, null, or_zero};
 use crate::rel::{Rel, RelRef};
 use crate::translate::{Scope, translate};
+
+pub(super) use states::{has_state, is_correlation, of_states};
 
 const FLOAT: DataType = DataType::Float64;
 
@@ -135,12 +139,23 @@ impl Moment {
     }
 }
 
+/// The states that a call merges, in place of rows.
+#[derive(Debug, Clone)]
+struct States {
+    /// Rows that a state stands for.
+    rows: Expr,
+    /// Its sums of products, by arguments.
+    products: Vec<((usize, usize), Expr)>,
+}
+
 /// A call of such a function.
 #[derive(Debug, Clone)]
 pub(super) struct MomentCall {
     moment: Moment,
-    /// Of type Float64.
+    /// Of type Float64; of states, their means.
     pub(super) arguments: Vec<Expr>,
+    /// It merges these.
+    states: Option<States>,
     /// Rows count for which it is true: those that the call filters, with all arguments.
     pub(super) counts: Option<Expr>,
     /// Each value of the argument counts once.
@@ -163,6 +178,80 @@ impl MomentCall {
             name: format!("{} of {}", function.name(), self.name),
         }
     }
+
+    /// The rows that count.
+    fn rows(&self) -> AggregateCall {
+        match &self.states {
+            None => self.state(AggregateFunction::Count, None),
+            Some(states) => AggregateCall {
+                return_type: DataType::Int64,
+                ..self.state(AggregateFunction::Sum, Some(states.rows.clone()))
+            },
+        }
+    }
+
+    /// The sum of an argument over the rows that count.
+    fn sum(&self, argument: Expr) -> AggregateCall {
+        let summed = match &self.states {
+            None => argument,
+            Some(states) => {
+                let rows = cast(states.rows.clone(), FLOAT);
+                binary(BinaryOp::Multiply, rows, argument, FLOAT)
+            }
+        };
+        self.state(AggregateFunction::Sum, Some(summed))
+    }
+
+    /// What [`Self::mean`] is made of.
+    fn of_mean(&self, argument: &Expr) -> Vec<AggregateCall> {
+        let of = |function| self.state(function, Some(argument.clone()));
+        let mut calls = match self.states {
+            None => vec![of(AggregateFunction::Avg)],
+            Some(_) => vec![self.sum(argument.clone()), self.rows()],
+        };
+        if !is_mean_exact(argument) {
+            calls.extend([AggregateFunction::Min, AggregateFunction::Max].map(of));
+        }
+        calls
+    }
+
+    /// The mean of an argument, of as many of the `values` of [`Self::of_mean`].
+    fn mean(&self, argument: &Expr, values: &mut impl Iterator<Item = Expr>) -> Option<Expr> {
+        let first = values.next()?;
+        let mean = match self.states {
+            None => first,
+            Some(_) => {
+                let rows = cast(values.next()?, FLOAT);
+                binary(BinaryOp::Divide, first, rows, FLOAT)
+            }
+        };
+        match is_mean_exact(argument) {
+            true => Some(mean),
+            false => Some(between(mean, values.next()?, values.next()?)),
+        }
+    }
+
+    /// The sum of products of these arguments' `differences` from their means.
+    fn product(&self, (a, b): (usize, usize), differences: &[Expr]) -> Option<AggregateCall> {
+        let (x, y) = (differences.get(a)?.clone(), differences.get(b)?.clone());
+        let product = binary(BinaryOp::Multiply, x, y, FLOAT);
+        let summed = match &self.states {
+            None => product,
+            Some(states) => {
+                let known = |(pair, _): &&((usize, usize), Expr)| *pair == (a, b);
+                let (_, within) = states.products.iter().find(known)?;
+                let rows = cast(states.rows.clone(), FLOAT);
+                let apart = binary(BinaryOp::Multiply, rows, product, FLOAT);
+                binary(BinaryOp::Add, within.clone(), apart, FLOAT)
+            }
+        };
+        Some(self.state(AggregateFunction::Sum, Some(summed)))
+    }
+}
+
+fn name_of(call: &AggregateFunctionExpr) -> String {
+    let name = call.human_display().unwrap_or_else(|| call.name());
+    name.to_string()
 }
 
 /// The call, if it is of such a function.
@@ -207,11 +296,9 @@ pub(super) fn call(
         moment,
         counts: all_of(filter.chain(known)),
         arguments,
+        states: None,
         distinct,
-        name: call
-            .human_display()
-            .unwrap_or_else(|| call.name())
-            .to_string(),
+        name: name_of(call),
     }))
 }
 
@@ -226,27 +313,15 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
     // Of those alone that ask for products.
     let centred = moments().filter(|call| !call.moment.products().is_empty());
     let means = centred.flat_map(|call| {
-        call.arguments.iter().flat_map(|argument| {
-            let rounded = !is_mean_exact(argument);
-            let bounds = [AggregateFunction::Min, AggregateFunction::Max];
-            let bounds = bounds.into_iter().filter(move |_| rounded);
-            let functions = [AggregateFunction::Avg].into_iter().chain(bounds);
-            functions.map(|function| call.state(function, Some(argument.clone())))
-        })
+        let arguments = call.arguments.iter();
+        arguments.flat_map(|argument| call.of_mean(argument))
     });
     let means: Vec<AggregateCall> = means.collect();
-    let (rows, mut means) = match means.is_empty() {
+    let (rows, means) = match means.is_empty() {
         true => (Arc::clone(&grouping.input), 0..0),
         false => beside_groups(grouping, means),
     };
-    let mut mean_of = |argument: &Expr| {
-        let mut next = || means.next().map(|i| rows.column(i));
-        let mean = next();
-        match is_mean_exact(argument) {
-            true => mean,
-            false => Some(between(mean?, next()?, next()?)),
-        }
-    };
+    let mut means = means.map(|i| rows.column(i));
 
     let mut summed = Vec::new();
     let mut values: Vec<Value> = Vec::with_capacity(calls.len());
@@ -265,21 +340,25 @@ pub(super) fn grouped(grouping: &Grouping, calls: &[Call]) -> Result<RelRef, Rea
                 let products = call.moment.products();
                 let mut differences: Vec<Expr> = Vec::with_capacity(2);
                 for argument in call.arguments.iter().filter(|_| !products.is_empty()) {
-                    let Some(mean) = mean_of(argument) else {
+                    let Some(mean) = call.mean(argument, &mut means) else {
                         return refuse(format!("{} lacks a mean", call.name));
                     };
                     let own = argument.clone();
                     differences.push(binary(BinaryOp::Subtract, own, mean, FLOAT));
                 }
-                summed.push(call.state(AggregateFunction::Count, None));
-                for (a, b) in products {
-                    let (a, b) = (differences[*a].clone(), differences[*b].clone());
-                    let product = binary(BinaryOp::Multiply, a, b, FLOAT);
-                    summed.push(call.state(AggregateFunction::Sum, Some(product)));
+                summed.push(call.rows());
+                for pair in products {
+                    let Some(product) = call.product(*pair, &differences) else {
+                        return refuse(format!("{} lacks a sum of products", call.name));
+                    };
+                    summed.push(product);
                 }
                 for of in call.moment.means() {
                     let of = call.arguments[*of].clone();
-                    summed.push(call.state(AggregateFunction::Avg, Some(of)));
+                    summed.push(match call.states {
+                        None => call.state(AggregateFunction::Avg, Some(of)),
+                        Some(_) => call.sum(of),
+                    });
                 }
                 values.push(Value::Moment(call, at));
             }
@@ -314,13 +393,18 @@ impl Value<'_> {
             Self::Cast(at, data_type) => (cast(column(*at), (*data_type).clone()), name(*at)),
             Self::Moment(call, at) => {
                 let moment = call.moment;
-                let sums: Vec<Expr> = (0..moment.products().len() + moment.means().len())
-                    .map(|i| column(at + 1 + i))
-                    .collect();
-                (
-                    finished(call.moment, column(*at), &sums)?,
-                    call.name.clone(),
-                )
+                let (products, means) = (moment.products().len(), moment.means().len());
+                let mut count = column(*at);
+                let mut sums: Vec<Expr> =
+                    (0..products + means).map(|i| column(at + 1 + i)).collect();
+                if call.states.is_some() {
+                    count = or_zero(count)?;
+                    let rows = cast(count.clone(), FLOAT);
+                    for mean in &mut sums[products..] {
+                        *mean = binary(BinaryOp::Divide, mean.clone(), rows.clone(), FLOAT);
+                    }
+                }
+                (finished(moment, count, &sums)?, call.name.clone())
             }
         })
     }

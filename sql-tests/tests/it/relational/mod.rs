@@ -18,6 +18,7 @@ mod limits;
 mod moments;
 mod order;
 mod partitions;
+mod phases;
 mod sets;
 mod strings;
 mod subqueries;
