@@ -7,7 +7,7 @@
 //! | `frame` | one run: its `results` (one record each) with what they are made with, its schedule and its reports (`run`); room, launches, retries where room was short, the end of a pipeline |
 //! | `portions` | how the rows of a step come: the `strategy`, chosen once (`choose`); where portions lie (`chunks`, `spread`, `strides`); the loop that runs a step over them while the next come (`each`), and the steps that run for each (`loops`) |
 //! | `join`, `group`, `sort` | what follows a pipeline so that others can read its result, in core and by portions: an operator a folder |
-//! | `output` | from the device to Arrow arrays of the plan's types |
+//! | `output` | from the device to Arrow arrays of the plan's types: small outputs at once, large ones as codes (`rows`) that are decoded in chunks while earlier chunks are read |
 //!
 //! What knows nothing of a run lies below it: `prepare`, and of the other folders the files that only hold state. `frame::run` has
 //! the state of one run; files of all folders add what it does, and none of them is imported by another that it imports.
