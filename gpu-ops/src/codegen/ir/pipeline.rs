@@ -96,7 +96,7 @@ pub(in crate::codegen) enum EmittedSink {
         /// Rows stay where the scanned table has them.
         borrowed: Option<Borrowed>,
         /// Columns that are the key.
-        twins: Vec<usize>,
+        key_aliases: Vec<usize>,
     },
     Aggregate {
         into: ResultId,

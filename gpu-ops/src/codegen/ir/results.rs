@@ -45,7 +45,7 @@ pub enum ResultLayout {
         /// Rows lie where the scanned table has them.
         borrowed: Option<Borrowed>,
         /// Columns whose codes are the packed keys: they have no memory of their own, `r{r}k0` is theirs.
-        twins: Vec<usize>,
+        key_aliases: Vec<usize>,
     },
     /// Rows with packed keys, brought together by key.
     Collected(CollectedLayout),
@@ -348,9 +348,9 @@ impl Borrowed {
 
     /// For EXPLAIN: what becomes of the result `name`.
     pub(in crate::codegen) fn reason(&self, name: &str) -> String {
-        let lent = self.columns.iter().flatten().count() + usize::from(self.key.is_some());
+        let in_table = self.columns.iter().flatten().count() + usize::from(self.key.is_some());
         let all = self.columns.len() + 1;
-        format!("{name} stays in its table: {lent} of {all} columns and keys are read there")
+        format!("{name} stays in its table: {in_table} of {all} columns and keys are read there")
     }
 
     /// Is this column of the result one of the table's?

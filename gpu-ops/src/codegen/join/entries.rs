@@ -44,8 +44,8 @@ impl KernelWriter<'_> {
             }
         }
         let borrowed = layout.borrowed.as_ref();
-        let lent = |column| borrowed.is_some_and(|b| b.has(column));
-        let mut cells = self.cells(into, &layout.columns, values, lent)?;
+        let in_table = |column| borrowed.is_some_and(|b| b.has(column));
+        let mut cells = self.cells(into, &layout.columns, values, in_table)?;
         if let Some(keys) = &layout.join_keys {
             let (t, packed) = (keys.c_type(), keys.packed(codes));
             if borrowed.is_none_or(|b| b.key.is_none()) {

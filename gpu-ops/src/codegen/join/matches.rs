@@ -45,7 +45,7 @@ pub(in crate::codegen) fn matches_sink(
     let left_out = matches!(probe.kind, ProbeKind::Inner | ProbeKind::Semi);
     let mut scan =
         zero_copy::bare_scan(begun.source_rows, steps.len()).filter(|_| zero_copy::lends(scope));
-    let (mut key, mut twin_of) = (None, None);
+    let (mut key, mut alias_of) = (None, None);
     if let Some(JoinedMatches { keys, .. }) = joined {
         let plans = &context.index(probe.index)?.keys;
         let limit = (!possible).then(|| zero_copy::code_limit(&keys));
@@ -56,7 +56,7 @@ pub(in crate::codegen) fn matches_sink(
             || key.is_some() && zero_copy::mostly_within(scope, &probe.keys, plans);
         scan = scan.filter(|_| stay);
         if (possible || left_out) && keys.join.transforms() {
-            twin_of = Some((plans, keys.width));
+            alias_of = Some((plans, keys.width));
         }
     } else {
         scan = None;
@@ -65,9 +65,9 @@ pub(in crate::codegen) fn matches_sink(
     let mut emitter = Emitter::new(scope, state);
     let mut kept = zero_copy::keep(&mut emitter, columns, scan.is_some())?;
     let lines = std::mem::take(&mut emitter.lines);
-    let twins = match twin_of {
+    let key_aliases = match alias_of {
         Some((plans, width)) => {
-            zero_copy::twins(columns, &mut kept.layouts, &probe.keys, plans, width)
+            zero_copy::key_aliases(columns, &mut kept.layouts, &probe.keys, plans, width)
         }
         None => vec![],
     };
@@ -87,7 +87,7 @@ pub(in crate::codegen) fn matches_sink(
         joined,
         columns: kept.layouts,
         borrowed,
-        twins,
+        key_aliases,
     };
     let columns = kept.read;
     Ok((sink, SinkStatements { lines, columns }))
@@ -101,9 +101,10 @@ impl KernelWriter<'_> {
         (columns, values): (&[ColumnLayout], &[Value]),
         p: usize,
         joined: &JoinedMatches,
-        (borrowed, twins): (Option<&Borrowed>, &[usize]),
+        (borrowed, key_aliases): (Option<&Borrowed>, &[usize]),
     ) -> Result<()> {
-        let elsewhere = |column| borrowed.is_some_and(|b| b.has(column)) || twins.contains(&column);
+        let elsewhere =
+            |column| borrowed.is_some_and(|b| b.has(column)) || key_aliases.contains(&column);
         let mut cells = self.cells(into, columns, values, elsewhere)?;
         if borrowed.is_none_or(|b| b.key.is_none()) {
             cells.push(Cell {

@@ -63,8 +63,8 @@ pub(in crate::codegen) fn keep(
         borrowed: Vec::with_capacity(columns.len()),
     };
     for expr in columns {
-        let lent = lent_column(emitter.columns, expr).filter(|_| lend);
-        let coded = lent.and_then(|(index, column)| Some((index, code_of(column)?)));
+        let in_table = zero_copy_column(emitter.columns, expr).filter(|_| lend);
+        let coded = in_table.and_then(|(index, column)| Some((index, code_of(column)?)));
         let (value, layout) = match coded {
             Some((_, (width, base))) => {
                 // For its range and its meaning: nothing reads the row's value.
@@ -91,7 +91,7 @@ pub(in crate::codegen) fn keep(
 }
 
 /// The column of the table, without NULLs, that an expression is.
-fn lent_column<'a>(scope: &'a [ScopeColumn], expr: &Expr) -> Option<(usize, &'a Arc<Column>)> {
+fn zero_copy_column<'a>(scope: &'a [ScopeColumn], expr: &Expr) -> Option<(usize, &'a Arc<Column>)> {
     let Node::Column(index) = expr.node else {
         return None;
     };
@@ -117,7 +117,7 @@ fn code_of(column: &Column) -> Option<(u8, i128)> {
 
 /// Columns that are the key itself, of rows all of which have one that the index may have: their codes are made
 /// those of the packed keys of `width` bytes.
-pub(in crate::codegen) fn twins(
+pub(in crate::codegen) fn key_aliases(
     columns: &[Expr],
     layouts: &mut [ColumnLayout],
     keys: &[Expr],
@@ -130,7 +130,7 @@ pub(in crate::codegen) fn twins(
     let Node::Column(of) = key.node else {
         return vec![];
     };
-    let mut twins = Vec::new();
+    let mut key_aliases = Vec::new();
     for (i, (expr, layout)) in columns.iter().zip(layouts).enumerate() {
         let same = matches!(expr.node, Node::Column(column) if column == of);
         let coded = match (&layout.meaning, &plan.meaning) {
@@ -143,10 +143,10 @@ pub(in crate::codegen) fn twins(
         if same && coded && !layout.nullable && !plan.nullable && width <= 8 {
             layout.width = width as u8;
             layout.base = plan.min;
-            twins.push(i);
+            key_aliases.push(i);
         }
     }
-    twins
+    key_aliases
 }
 
 /// The column of the table whose codes are the packed keys of `width` bytes: the only key, coded alike. Where its values
@@ -161,7 +161,7 @@ pub(in crate::codegen) fn lent_key(
     let ([key], [plan]) = (keys, plans) else {
         return None;
     };
-    let (index, column) = lent_column(scope, key)?;
+    let (index, column) = zero_copy_column(scope, key)?;
     let (bytes, base) = match (&column.encoding, &plan.meaning) {
         (Encoding::Integer { width, base }, Meaning::Number) if *width <= 8 => (*width, *base),
         (Encoding::Dictionary { width, dictionary }, Meaning::Code(same))
@@ -198,7 +198,7 @@ pub(in crate::codegen) fn mostly_within(
     let ([key], [plan]) = (keys, plans) else {
         return false;
     };
-    let known = lent_column(scope, key).and_then(|(_, column)| column.statistics.range);
+    let known = zero_copy_column(scope, key).and_then(|(_, column)| column.statistics.range);
     let Some((low, high)) = known else {
         return false;
     };

@@ -54,7 +54,7 @@ pub(in crate::codegen) fn settle(
             joined,
             columns,
             borrowed,
-            twins,
+            key_aliases,
             ..
         } => {
             let index = graph
@@ -67,7 +67,7 @@ pub(in crate::codegen) fn settle(
                     index,
                     joined: *joined,
                     borrowed: borrowed.clone(),
-                    twins: twins.clone(),
+                    key_aliases: key_aliases.clone(),
                 },
                 bound,
             });

@@ -65,12 +65,12 @@ impl KernelWriter<'_> {
                 joined,
                 columns,
                 borrowed,
-                twins,
+                key_aliases,
             } => {
                 let row = (columns.as_slice(), values.as_slice());
-                let lent = (borrowed.as_ref(), twins.as_slice());
+                let in_table = (borrowed.as_ref(), key_aliases.as_slice());
                 match joined {
-                    Some(joined) => self.rows_to_join(*into, row, *probe, joined, lent),
+                    Some(joined) => self.rows_to_join(*into, row, *probe, joined, in_table),
                     None => self.ranges(*into, row, *probe, *kind),
                 }
             }
@@ -137,8 +137,8 @@ impl KernelWriter<'_> {
         values: &[Value],
     ) -> Result<()> {
         let borrowed = layout.borrowed.as_ref();
-        let lent = |column| borrowed.is_some_and(|b| b.has(column));
-        let mut cells = self.cells(into, &layout.columns, values, lent)?;
+        let in_table = |column| borrowed.is_some_and(|b| b.has(column));
+        let mut cells = self.cells(into, &layout.columns, values, in_table)?;
         if borrowed.is_none_or(|b| b.key.is_none()) {
             cells.push(Cell {
                 pointer: self.pointer(Slot::Result(into, Part::KeyWord(0)), layout.key_pointer()),

@@ -34,7 +34,7 @@ pub(in crate::exec) struct Finished<T> {
     /// Time by kind of work, when asked for.
     pub(in crate::exec) phases: Vec<(&'static str, f64)>,
     /// Whether sizes were read between the steps.
-    pub(in crate::exec) careful: bool,
+    pub(in crate::exec) reads_sizes: bool,
     /// Parts of joins.
     pub(in crate::exec) parts: u64,
     /// Sides of joins whose partitions had room of their own.
@@ -86,7 +86,7 @@ fn attempt<T>(
     profile: bool,
     hints: Option<Arc<Vec<Hint>>>,
 ) -> Result<Option<Finished<T>>> {
-    let careful = hints.is_none();
+    let reads_sizes = hints.is_none();
     let mut run = Run::new(runtime, stream, prepared, hints)?;
     run.steps(profile)?;
 
@@ -106,7 +106,7 @@ fn attempt<T>(
     }
     run.frame.keep_indexes(&host.control);
     // Of rows that came in parts there are no sizes for a run that does not read them.
-    if careful && !run.schedule.in_parts {
+    if reads_sizes && !run.schedule.in_parts {
         *prepared.hints.lock() = Some(Arc::new(run.frame.learned(&host.control)));
     }
 
@@ -124,7 +124,7 @@ fn attempt<T>(
         kernel_ms: (kernel_ms - run.reports.waited.as_secs_f64() * 1e3).max(0.0),
         steps,
         phases: phases(&run)?,
-        careful,
+        reads_sizes,
         parts: run.reports.join_parts,
         sides_apart: run.reports.sides_apart,
         group_parts: run.reports.group_parts,

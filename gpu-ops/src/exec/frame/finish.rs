@@ -82,7 +82,7 @@ impl Run<'_> {
             extra.extend(&blocks, &mut self.frame.recycler, self.frame.stream, name)?;
             self.enter(result, index, &extra)?;
             self.mark("build")?;
-            let fitted = if self.frame.careful() && index.is_hash() {
+            let fitted = if self.frame.reads_sizes() && index.is_hash() {
                 let words = self.frame.control.read(self.frame.stream)?;
                 self.frame.check_unique(&words, result)?;
                 Control::word(&words, result, ControlWord::Overflow) == 0

@@ -7,7 +7,7 @@ use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::prepare::blocks::slots_of_sets;
 use crate::exec::prepare::hints::sizes_by;
-use crate::exec::prepare::prepared::Lent;
+use crate::exec::prepare::prepared::ZeroCopy;
 use crate::exec::prepare::replan::Outgrown;
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::graph::ResultId;
@@ -67,9 +67,9 @@ impl<'a> Run<'a> {
             self.frame.results[into].sizes.capacity = index.domain;
             return self.frame.make(into);
         }
-        if let Some(lent) = self.frame.lent(into) {
-            self.frame.check_numbered(into, lent.rows)?;
-            self.frame.results[into].sizes.capacity = lent.rows;
+        if let Some(in_table) = self.frame.zero_copy(into) {
+            self.frame.check_numbered(into, in_table.rows)?;
+            self.frame.results[into].sizes.capacity = in_table.rows;
             return self.frame.make(into);
         }
         if let Some(hint) = self.frame.hint(into) {
@@ -130,9 +130,9 @@ impl<'a> Frame<'a> {
         let mut blocks = self.prepared.shapes[result].filling(&self.results[result].sizes);
         let name = self.name(result);
         let mut store = Store::default();
-        if let Some(Lent { parts, .. }) = self.lent(result) {
+        if let Some(ZeroCopy { parts, .. }) = self.zero_copy(result) {
             store = Store::borrowing(parts);
-            let borrowed = |part: Part| parts.iter().any(|(lent, _)| *lent == part);
+            let borrowed = |part: Part| parts.iter().any(|(in_table, _)| *in_table == part);
             for block in &mut blocks {
                 block.parts.retain(|size| !borrowed(size.part));
             }

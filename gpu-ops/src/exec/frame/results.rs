@@ -16,7 +16,7 @@ use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::hints::{Hint, sizes_by};
 use crate::exec::prepare::kernel::{PreparedSort, PreparedSource, PreparedStep};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::exec::prepare::prepared::{Lent, Prepared};
+use crate::exec::prepare::prepared::{Prepared, ZeroCopy};
 use crate::exec::prepare::shapes::Sizes;
 use crate::graph::ResultId;
 use crate::memory::{BatchFile, DeviceBuffer};
@@ -146,7 +146,7 @@ impl<'a> Frame<'a> {
             })
     }
 
-    pub(in crate::exec) fn careful(&self) -> bool {
+    pub(in crate::exec) fn reads_sizes(&self) -> bool {
         self.hints.is_none()
     }
 
@@ -179,7 +179,7 @@ impl<'a> Frame<'a> {
     }
 
     /// What a result has of a table.
-    pub(in crate::exec) fn lent(&self, result: ResultId) -> Option<&'a Lent> {
+    pub(in crate::exec) fn zero_copy(&self, result: ResultId) -> Option<&'a ZeroCopy> {
         self.prepared.borrowed.get(result)?.as_ref()
     }
 
@@ -221,7 +221,7 @@ impl<'a> Frame<'a> {
 
     /// How many rows a result has: known, or on the device.
     pub(in crate::exec) fn count(&self, result: ResultId) -> RowCount {
-        if self.careful() {
+        if self.reads_sizes() {
             RowCount::Known(self.results[result].rows)
         } else {
             RowCount::Device {
@@ -238,7 +238,7 @@ impl<'a> Frame<'a> {
 
     /// Where a part of a result lies by now, if it has it.
     pub(in crate::exec) fn find(&self, result: ResultId, part: Part) -> Option<DevicePtr> {
-        let part = match self.prepared.shapes.get(result)?.is_twin(part) {
+        let part = match self.prepared.shapes.get(result)?.is_key_alias(part) {
             true => Part::KeyWord(0),
             false => part,
         };
@@ -284,7 +284,7 @@ impl<'a> Frame<'a> {
 
     /// Are so many rows of a result more than a part may have, and can they be done in parts?
     pub(in crate::exec) fn exceeds_part(&self, result: ResultId, rows: u64) -> bool {
-        self.recycler.spills() && self.careful() && rows > self.piece_rows(result)
+        self.recycler.spills() && self.reads_sizes() && rows > self.piece_rows(result)
     }
 
     /// Memory for rows of a result as its pipeline writes them.

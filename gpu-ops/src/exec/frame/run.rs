@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
         };
         self.provide(into, coming)?;
         let fits = self.schedule.ahead && self.frame.prepared.shapes[into].never_overflows();
-        if self.frame.careful() && !fits {
+        if self.frame.reads_sizes() && !fits {
             self.attempt(kernel, into, rows, before)?;
         } else {
             self.launch_all(kernel, rows)?;
@@ -246,7 +246,10 @@ impl<'a> Run<'a> {
     /// A result that a table has already.
     fn borrow(&mut self, into: ResultId) -> Result<()> {
         self.await_tables()?;
-        let rows = self.frame.lent(into).map_or(0, |lent| lent.rows);
+        let rows = self
+            .frame
+            .zero_copy(into)
+            .map_or(0, |in_table| in_table.rows);
         self.provide(into, rows)?;
         self.frame
             .control

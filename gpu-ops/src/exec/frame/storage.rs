@@ -473,7 +473,7 @@ mod tests {
         let shape = Shape::Rows(vec![ColumnShape {
             width: 4,
             nullable: true,
-            twin: false,
+            key_alias: false,
         }]);
         let sizes = |capacity| Sizes {
             capacity,

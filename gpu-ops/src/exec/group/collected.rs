@@ -116,7 +116,7 @@ impl Run<'_> {
                     part(&ids, Part::Ids)?,
                 )?;
             }
-            let full = self.frame.careful() && {
+            let full = self.frame.reads_sizes() && {
                 let words = self.frame.control.read(self.frame.stream)?;
                 Control::word(&words, result, ControlWord::Overflow) != 0
             };

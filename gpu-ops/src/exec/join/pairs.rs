@@ -105,7 +105,7 @@ impl Run<'_> {
             let pairs = if self.schedule.ahead && once {
                 // Keys that are not unique after all are found in the end.
                 self.frame.results[result].rows
-            } else if self.frame.careful() {
+            } else if self.frame.reads_sizes() {
                 let words = self.frame.control.read(self.frame.stream)?;
                 self.frame.check_unique(&words, join.index)?;
                 Control::word(&words, result, ControlWord::Pairs)
@@ -155,7 +155,7 @@ impl Run<'_> {
             },
         };
         self.arrange(result, how)?;
-        match self.frame.careful() && bits.known == 0 && !keys.join.sorts() {
+        match self.frame.reads_sizes() && bits.known == 0 && !keys.join.sorts() {
             true => self.note_largest(result, keys.width, digits, bits),
             false => Ok(()),
         }

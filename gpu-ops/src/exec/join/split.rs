@@ -38,16 +38,19 @@ impl Run<'_> {
             Some(PreparedStep::Pipeline(kernel)) => kernel.into.map_or(0, |into| {
                 self.frame.bytes_of(into, self.expected(kernel, into))
             }),
-            Some(PreparedStep::Borrow { into, .. }) => self
-                .frame
-                .bytes_of(*into, self.frame.lent(*into).map_or(0, |lent| lent.rows)),
+            Some(PreparedStep::Borrow { into, .. }) => self.frame.bytes_of(
+                *into,
+                self.frame
+                    .zero_copy(*into)
+                    .map_or(0, |in_table| in_table.rows),
+            ),
             _ => 0,
         }
     }
 
     /// The hash bits of partitions of a side of `rows` rows, where it is to be joined in parts.
     pub(in crate::exec) fn split_bits(&self, result: ResultId, rows: u64) -> Option<u32> {
-        if !self.frame.recycler.spills() || !self.frame.careful() {
+        if !self.frame.recycler.spills() || !self.frame.reads_sizes() {
             return None;
         }
         let bytes = self.frame.bytes_of(result, rows);

@@ -127,7 +127,7 @@ impl FragmentRun {
             match self.ladder.next(&error) {
                 Rung::Evict => {
                     log::info!("{error}: trying again alone, with nothing else kept");
-                    self.shared.be_careful();
+                    self.shared.read_sizes();
                     drop(turn);
                     turn = self.begin(true).await?;
                     let runtime = Arc::clone(&self.shared.runtime);

@@ -230,9 +230,9 @@ impl Shared {
     }
 
     /// A run got no room: the next one is to take no more for its results than the first one took.
-    pub(in crate::exec) fn be_careful(&self) {
+    pub(in crate::exec) fn read_sizes(&self) {
         if let Some(prepared) = &*self.prepared.lock() {
-            prepared.be_careful();
+            prepared.read_sizes();
         }
     }
 
@@ -305,7 +305,7 @@ fn complete<T>(
     report.streamed_bytes = finished.streamed_bytes;
     report.spilled_bytes = finished.spilled_bytes;
     report.output_rows = usize::try_from(finished.rows).unwrap_or(usize::MAX);
-    report.sizes_read = finished.careful;
+    report.sizes_read = finished.reads_sizes;
     report.steps = finished.steps;
     report.phases = finished.phases;
     (finished.output, report)

@@ -35,8 +35,9 @@ impl Run<'_> {
         let PreparedSource::Exactly(all) = kernel.source else {
             return None;
         };
-        let whole =
-            kernel.tree.is_some() || self.frame.lent(into).is_some() || !kernel.goes_in_strides();
+        let whole = kernel.tree.is_some()
+            || self.frame.zero_copy(into).is_some()
+            || !kernel.goes_in_strides();
         if whole || !self.frame.exceeds_part(into, all) {
             return None;
         }

@@ -57,7 +57,7 @@ impl JoinBits {
 pub(in crate::exec) fn digits(columns: &[ColumnShape], keys: JoinKeys, bits: JoinBits) -> Digits {
     let parts = || arranged_parts(columns, keys, bits.bits, 0, false);
     // Unless a column is read from the keys, the join is all that looks at them from here on.
-    let only_joined = !columns.iter().any(|column| column.twin);
+    let only_joined = !columns.iter().any(|column| column.key_alias);
     if keys.join.sorts() || bits.dense {
         Digits::Key
     } else if only_joined && primitives::keeps_hashes(keys.width, moved(&parts()), bits.bits) {

@@ -35,13 +35,13 @@ pub(in crate::exec) struct ColumnShape {
     pub(in crate::exec) width: usize,
     pub(in crate::exec) nullable: bool,
     /// The packed keys are this column.
-    pub(in crate::exec) twin: bool,
+    pub(in crate::exec) key_alias: bool,
 }
 
 impl ColumnShape {
     /// Bytes of a row in memory of its own.
     pub(in crate::exec) fn row_bytes(&self) -> usize {
-        match self.twin {
+        match self.key_alias {
             true => 0,
             false => self.width + usize::from(self.nullable),
         }
@@ -61,7 +61,7 @@ pub(in crate::exec) struct BlockSizes {
 /// Values and validity of columns.
 pub(in crate::exec) fn column_parts(columns: &[ColumnShape], rows: u64) -> Vec<PartSize> {
     let mut parts = Vec::with_capacity(columns.len() * 2);
-    for (i, column) in columns.iter().enumerate().filter(|(_, c)| !c.twin) {
+    for (i, column) in columns.iter().enumerate().filter(|(_, c)| !c.key_alias) {
         parts.push(PartSize::new(Part::Column(i), column.width, rows));
         if column.nullable {
             parts.push(PartSize::new(Part::Valid(i), 1, rows));

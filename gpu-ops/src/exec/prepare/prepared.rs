@@ -36,7 +36,7 @@ pub(in crate::exec) struct Prepared {
     /// By result.
     pub(in crate::exec) shapes: Vec<Shape>,
     /// By result: what it has of a table.
-    pub(in crate::exec) borrowed: Vec<Option<Lent>>,
+    pub(in crate::exec) borrowed: Vec<Option<ZeroCopy>>,
     /// In launch order.
     pub(in crate::exec) steps: Vec<PreparedStep>,
     /// By step: the results that nothing reads after it.
@@ -55,7 +55,7 @@ pub(in crate::exec) struct Prepared {
     pub(in crate::exec) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     /// Sizes are read between steps although they are known: room that is exact for each step may be there where room for what
     /// an earlier run found is not.
-    careful: AtomicBool,
+    reads_sizes: AtomicBool,
     /// Bytes that the results of the last complete run of the fragment took, and one more; 0: none was complete.
     results_took: AtomicUsize,
     /// Takes the rows of joins for which host memory has no room.
@@ -74,7 +74,7 @@ pub(in crate::exec) struct Early {
 
 /// Columns of a table that are parts of a result. As kernels do, it has their addresses without keeping them.
 #[derive(Debug)]
-pub(in crate::exec) struct Lent {
+pub(in crate::exec) struct ZeroCopy {
     /// Rows of the table, all of which the result has.
     pub(in crate::exec) rows: u64,
     /// Where they lie.
@@ -201,14 +201,14 @@ impl Prepared {
             borrowed: program
                 .results
                 .iter()
-                .map(|layout| Lent::of(layout, tables))
+                .map(|layout| ZeroCopy::of(layout, tables))
                 .collect::<Result<_>>()?,
             early: early.map(|early| Early {
                 arrival: Arc::clone(&early.arrival),
                 rows: tables.get(early.scan).map_or(0, |t| t.rows as u64),
             }),
             hints: Mutex::default(),
-            careful: AtomicBool::new(false),
+            reads_sizes: AtomicBool::new(false),
             results_took: AtomicUsize::new(0),
             steps,
             spill: None,
@@ -221,13 +221,13 @@ impl Prepared {
     /// What the next run goes by, unless it is to read sizes between steps.
     pub(in crate::exec) fn known(&self) -> Option<Arc<Vec<Hint>>> {
         let known = self.hints.lock().clone();
-        known.filter(|_| !self.careful.load(Ordering::Relaxed))
+        known.filter(|_| !self.reads_sizes.load(Ordering::Relaxed))
     }
 
     /// A run by what an earlier one found got no room, although that one did: later ones read sizes between steps as it did.
-    pub(in crate::exec) fn be_careful(&self) {
+    pub(in crate::exec) fn read_sizes(&self) {
         if self.hints.lock().is_some() {
-            self.careful.store(true, Ordering::Relaxed);
+            self.reads_sizes.store(true, Ordering::Relaxed);
         }
     }
 
@@ -289,7 +289,7 @@ impl Prepared {
     }
 }
 
-impl Lent {
+impl ZeroCopy {
     /// What a result of this layout has of the tables.
     fn of(layout: &ResultLayout, tables: &[Arc<LoadedTable>]) -> Result<Option<Self>> {
         let Some(borrowed) = layout.borrowed() else {

@@ -137,7 +137,7 @@ fn shapes(columns: &[ColumnLayout]) -> Vec<ColumnShape> {
         .map(|c| ColumnShape {
             width: usize::from(c.width),
             nullable: c.nullable,
-            twin: false,
+            key_alias: false,
         })
         .collect()
 }
@@ -178,14 +178,14 @@ impl Shape {
                 columns,
                 index,
                 joined,
-                twins,
+                key_aliases,
                 ..
             } => {
                 let index = *index;
                 let join = joined.map(|matches| JoinShape { index, matches });
                 let mut columns = shapes(columns);
                 for (i, column) in columns.iter_mut().enumerate() {
-                    column.twin = twins.contains(&i);
+                    column.key_alias = key_aliases.contains(&i);
                 }
                 Self::Matches(columns, join)
             }
@@ -223,9 +223,11 @@ impl Shape {
     }
 
     /// Is this part the packed keys?
-    pub(in crate::exec) fn is_twin(&self, part: Part) -> bool {
+    pub(in crate::exec) fn is_key_alias(&self, part: Part) -> bool {
         match (self, part) {
-            (Self::Matches(columns, _), Part::Column(i)) => columns.get(i).is_some_and(|c| c.twin),
+            (Self::Matches(columns, _), Part::Column(i)) => {
+                columns.get(i).is_some_and(|c| c.key_alias)
+            }
             _ => false,
         }
     }

@@ -13,12 +13,12 @@ use crate::graph::IndexKind;
 fn each_failure(
     case: &Case,
     expected: &[u32],
-    careful: bool,
+    reads_sizes: bool,
     fail: impl Fn(u64),
     calm: impl Fn() -> bool,
 ) {
     for nth in 1..200 {
-        if careful {
+        if reads_sizes {
             *case.prepared.hints.lock() = None;
         } else {
             assert_eq!(values(&case.run().unwrap().output), expected);
@@ -46,9 +46,9 @@ fn a_failed_call_leaves_the_next_run_right() {
     let expected: Vec<u32> = (0..1000).collect();
     let case = join_case(IndexKind::Hash, false, 100);
     for operation in [Operation::Launch, Operation::Fill] {
-        for careful in [true, false] {
+        for reads_sizes in [true, false] {
             let fail = |nth| case.device.fail(operation, nth);
-            each_failure(&case, &expected, careful, fail, || {
+            each_failure(&case, &expected, reads_sizes, fail, || {
                 case.device.clear(operation)
             });
         }
@@ -68,7 +68,7 @@ fn a_refused_allocation_leaves_the_next_run_right() {
     let expected: Vec<u32> = (0..1000).collect();
     let case = join_case(IndexKind::Hash, false, 100);
     let pool = case.runtime.pool();
-    for careful in [true, false] {
+    for reads_sizes in [true, false] {
         let refusals = Cell::new(0);
         let fail = |nth| {
             refusals.set(pool.statistics().refusals);
@@ -79,6 +79,6 @@ fn a_refused_allocation_leaves_the_next_run_right() {
             pool.fail_allocation(u64::MAX / 2);
             pending
         };
-        each_failure(&case, &expected, careful, fail, calm);
+        each_failure(&case, &expected, reads_sizes, fail, calm);
     }
 }

@@ -199,10 +199,14 @@ impl Case {
 
     /// A first run, which reads sizes, and a second one, which does not; both have these values, in any order.
     pub(super) fn check_twice(&self, expected: &[u32]) {
-        for careful in [true, false] {
+        for reads_sizes in [true, false] {
             let finished = self.run().unwrap();
-            assert_eq!(finished.careful, careful);
-            assert_eq!(values(&finished.output), expected, "careful: {careful}");
+            assert_eq!(finished.reads_sizes, reads_sizes);
+            assert_eq!(
+                values(&finished.output),
+                expected,
+                "reads_sizes: {reads_sizes}"
+            );
         }
     }
 }

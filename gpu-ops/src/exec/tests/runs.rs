@@ -103,7 +103,7 @@ fn rows_beyond_the_first_attempt_get_exact_room() {
     let expected: Vec<u32> = (0..70_000).flat_map(|i| [i + 5; 5]).collect();
     assert_eq!(values(&case.run().unwrap().output), expected);
     let again = case.run().unwrap();
-    assert!(!again.careful);
+    assert!(!again.reads_sizes);
     assert_eq!(again.kernels, 2);
     assert_eq!(values(&again.output), expected);
 }
@@ -155,7 +155,7 @@ fn hints_that_no_longer_hold_are_dropped() {
         *hints = Some(Arc::new(wrong));
         drop(hints);
         let finished = case.run().unwrap();
-        assert!(finished.careful);
+        assert!(finished.reads_sizes);
         assert_eq!(values(&finished.output), expected);
         case.check_fast(&expected);
     }
@@ -165,7 +165,7 @@ impl Case {
     /// The next run reads no sizes.
     fn check_fast(&self, expected: &[u32]) {
         let finished = self.run().unwrap();
-        assert!(!finished.careful);
+        assert!(!finished.reads_sizes);
         assert_eq!(values(&finished.output), expected);
     }
 }
@@ -228,7 +228,7 @@ pub(super) fn join_case(kind: IndexKind, unique: bool, modulus: u32) -> Case {
                 columns: vec![u32_layout()],
                 joined: None,
                 borrowed: None,
-                twins: vec![],
+                key_aliases: vec![],
                 index: 0,
             },
             rows_layout(),
@@ -375,9 +375,9 @@ fn sorts_skip_and_fetch() {
             .skip(skip as usize)
             .take(fetch.unwrap_or(u64::MAX) as usize)
             .collect();
-        for careful in [true, false] {
+        for reads_sizes in [true, false] {
             let finished = case.run().unwrap();
-            assert_eq!(finished.careful, careful);
+            assert_eq!(finished.reads_sizes, reads_sizes);
             let column = finished.output.column(0);
             let column = column.as_any().downcast_ref::<UInt32Array>().unwrap();
             assert_eq!(column.values(), &expected[..], "{rows} {skip} {fetch:?}");

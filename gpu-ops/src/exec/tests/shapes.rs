@@ -20,7 +20,7 @@ fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
             vec![ColumnShape {
                 width: 4,
                 nullable: true,
-                twin: false,
+                key_alias: false,
             }]
         },
     })
@@ -89,12 +89,12 @@ fn row_bytes_count_everything_that_grows() {
         ColumnShape {
             width: 8,
             nullable: false,
-            twin: false,
+            key_alias: false,
         },
         ColumnShape {
             width: 2,
             nullable: true,
-            twin: false,
+            key_alias: false,
         },
     ];
     assert_eq!(Shape::Rows(columns.clone()).row_bytes(), 11);
