@@ -21,6 +21,7 @@ use warpline_gpu::runtime::Runtime;
 use super::MAX_TAIL_ROWS;
 use super::classify::{Classification, Kind};
 use crate::config::WarplineConfig;
+use crate::rel::convert::exchange;
 
 /// Makes the plan of a fragment in smaller parts, should the fragment as it is turn out to be no work for a device.
 pub(super) type Second<'a> = &'a dyn Fn(&Arc<dyn ExecutionPlan>) -> Result<Option<SecondPlan>>;
@@ -193,9 +194,13 @@ fn partitions_below(plan: &Arc<dyn ExecutionPlan>, above: Partitions) -> Partiti
         return Partitions::Any;
     }
     // One partition satisfies every requirement of a single child; siblings must agree.
-    match has_siblings(plan) {
-        true => Partitions::Counted,
-        false => above,
+    if has_siblings(plan) {
+        return Partitions::Counted;
+    }
+    let passes_on = exchange(plan).is_some() || plan.is::<ProjectionExec>();
+    match above {
+        Partitions::Any if !passes_on => Partitions::Declared,
+        above => above,
     }
 }
 
