@@ -195,7 +195,7 @@ impl Cutter<'_> {
         });
         let placed = rule.optimize(phase, state.config_options())?;
         let text = displayable(placed.as_ref()).indent(false).to_string();
-        if !text.contains("GpuFragmentExec") {
+        if text.contains("AggregateExec:") {
             self.refused.push(text);
         }
         // Whoever reads states asks for the partitions that were declared.

@@ -181,6 +181,27 @@ async fn both_phases_run_on_the_device_around_an_operator_of_somebody_else() {
     assert_eq!(rows(placed).await, expected);
 }
 
+/// States that are merged where they are made are states of the same groups.
+#[tokio::test]
+async fn phases_in_a_row_are_one_grouping() {
+    let partial = phase(&unplaced(SQL).await, AggregateMode::Partial);
+    let of = partial.downcast_ref::<AggregateExec>().unwrap();
+    let merged = AggregateExec::try_new(
+        AggregateMode::PartialReduce,
+        of.group_expr().as_final(),
+        of.aggr_expr().to_vec(),
+        of.filter_expr().to_vec(),
+        Arc::clone(&partial),
+        of.input_schema(),
+    );
+    let merged: Arc<dyn ExecutionPlan> = Arc::new(merged.unwrap());
+    let placed = place(Arc::clone(&merged), any_size());
+    assert_eq!(placed.schema(), merged.schema());
+    let shown = text(&placed);
+    assert_eq!(fragments(&placed), 1, "{shown}");
+    assert_eq!(shown.matches("aggregate by").count(), 1, "{shown}");
+}
+
 #[tokio::test]
 async fn limits_of_groups_hold() {
     let plan = unplaced("SELECT DISTINCT a FROM t LIMIT 3").await;

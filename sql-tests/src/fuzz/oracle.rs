@@ -267,8 +267,9 @@ impl Oracle {
     ) -> Option<String> {
         let session = Arc::clone(&opened.session);
         let (sql, limit) = (render::query(query), self.time_limit);
-        let run = async move { crate::cut::run(&session, &sql, cut).await };
-        let task = self.runtime.spawn(tokio::time::timeout(limit, run));
+        let task = self.runtime.spawn(async move {
+            tokio::time::timeout(limit, crate::cut::run(&session, &sql, cut)).await
+        });
         let run = match self.runtime.block_on(task) {
             Err(panic) => return Some(panic.to_string()),
             Ok(Err(_)) => return Some(format!("no answer in {limit:?}")),
