@@ -143,17 +143,24 @@ impl Replacement<'_> {
                 None => name.to_string(),
             });
         }
-        let partitions = partitions_below(&plan, partitions);
+        let below = partitions_below(&plan, partitions);
         let targets: Vec<_> = children.iter().map(|c| Arc::clone(&c.plan)).collect();
         let mut replaced = Vec::with_capacity(children.len());
         for child in children {
-            replaced.push(self.node(child, tail, partitions)?);
+            replaced.push(self.node(child, tail, below)?);
         }
         tail.truncate(depth);
         if has_siblings(&plan) {
             replaced = together(&targets, replaced)?;
         }
-        graft(plan, &targets, &replaced)
+        let placed = graft(Arc::clone(&plan), &targets, &replaced)?;
+        // Fragments below have one.
+        let changed = placed.output_partitioning().partition_count()
+            != plan.output_partitioning().partition_count();
+        match changed && partitions == Partitions::Declared {
+            true => restore(placed, &plan, partitions),
+            false => Ok(placed),
+        }
     }
 }
 

@@ -214,8 +214,16 @@ async fn limits_of_groups_hold() {
     assert_eq!(rows(placed).await.len(), 3 + 4);
 }
 
+/// Also what the CPU makes of the one partition of a fragment.
 #[tokio::test]
 async fn states_that_the_device_does_not_merge_say_whose_they_are() {
+    let sql = "SELECT u, array_agg(a) AS l, sum(b) AS b FROM (SELECT DISTINCT u, a, b FROM t) q GROUP BY u";
+    let partial = phase(&unplaced(sql).await, AggregateMode::Partial);
+    let declared = partial.output_partitioning().partition_count();
+    let placed = place(partial, any_size());
+    assert_eq!(fragments(&placed), 1, "{}", text(&placed));
+    let partitions = placed.output_partitioning().partition_count();
+    assert_eq!(partitions, declared, "{}", text(&placed));
     let plan = unplaced("SELECT u, array_agg(a) AS l, sum(b) AS b FROM t GROUP BY u").await;
     let placed = place(phase(&plan, AggregateMode::Partial), any_size());
     let shown = text(&placed);
