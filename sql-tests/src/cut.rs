@@ -24,7 +24,7 @@ use datafusion::physical_plan::{
 };
 use futures::StreamExt;
 use tokio::sync::Barrier;
-use warpline::WarplineSession;
+use warpline::{WarplineRule, WarplineSession};
 
 /// Who computes which phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,9 @@ pub struct Cut {
 }
 
 impl Cut {
+    /// Cut, and all phases left to DataFusion.
+    pub const NOWHERE: Self = Self::of(false, None, false);
+
     /// Every way in which the device has a part.
     pub const EACH: [Self; 6] = [
         Self::of(true, None, false),
@@ -66,6 +69,8 @@ pub struct CutRun {
     pub batches: Vec<RecordBatch>,
     /// Phases that ran apart.
     pub phases: usize,
+    /// A call depends on the order of rows, which cutting may change.
+    pub ordered: bool,
     /// The plans of those that the device did not take, and of the rest why.
     pub refused: Vec<String>,
 }
@@ -85,6 +90,7 @@ pub async fn run(session: &WarplineSession, sql: &str, cut: Cut) -> Result<CutRu
         session,
         cut,
         phases: 0,
+        ordered: false,
         refused: vec![],
     };
     let plan = plan.transform_up(|node| cutter.node(node))?.data;
@@ -94,6 +100,7 @@ pub async fn run(session: &WarplineSession, sql: &str, cut: Cut) -> Result<CutRu
         schema,
         batches,
         phases: cutter.phases,
+        ordered: cutter.ordered,
         refused: cutter.refused,
     })
 }
@@ -102,6 +109,7 @@ struct Cutter<'a> {
     session: &'a WarplineSession,
     cut: Cut,
     phases: usize,
+    ordered: bool,
     refused: Vec<String>,
 }
 
@@ -113,6 +121,8 @@ impl Cutter<'_> {
         let Some(aggregate) = node.downcast_ref::<AggregateExec>() else {
             return Ok(Transformed::no(node));
         };
+        let mut calls = aggregate.aggr_expr().iter();
+        self.ordered |= calls.any(|call| !call.order_sensitivity().is_insensitive());
         let plan = match aggregate.mode() {
             AggregateMode::Partial => self.placed(Arc::clone(&node), self.cut.begins)?,
             AggregateMode::Final | AggregateMode::FinalPartitioned => self.finished(aggregate)?,
@@ -173,7 +183,7 @@ impl Cutter<'_> {
         let rules = state.physical_optimizers().iter();
         let Some(rule) = rules
             .into_iter()
-            .find(|rule| rule.name() == "gpu_placement")
+            .find(|rule| rule.name() == WarplineRule::NAME)
         else {
             return Err(DataFusionError::Internal("no rule of ours".into()));
         };
@@ -185,7 +195,7 @@ impl Cutter<'_> {
         });
         let placed = rule.optimize(phase, state.config_options())?;
         let text = displayable(placed.as_ref()).indent(false).to_string();
-        if !text.contains("GpuFragmentExec") {
+        if text.contains("AggregateExec:") {
             self.refused.push(text);
         }
         // Whoever reads states asks for the partitions that were declared.

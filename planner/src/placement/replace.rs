@@ -21,6 +21,7 @@ use warpline_gpu::runtime::Runtime;
 use super::MAX_TAIL_ROWS;
 use super::classify::{Classification, Kind};
 use crate::config::WarplineConfig;
+use crate::rel::convert::exchange;
 
 /// Makes the plan of a fragment in smaller parts, should the fragment as it is turn out to be no work for a device.
 pub(super) type Second<'a> = &'a dyn Fn(&Arc<dyn ExecutionPlan>) -> Result<Option<SecondPlan>>;
@@ -142,17 +143,24 @@ impl Replacement<'_> {
                 None => name.to_string(),
             });
         }
-        let partitions = partitions_below(&plan, partitions);
+        let below = partitions_below(&plan, partitions);
         let targets: Vec<_> = children.iter().map(|c| Arc::clone(&c.plan)).collect();
         let mut replaced = Vec::with_capacity(children.len());
         for child in children {
-            replaced.push(self.node(child, tail, partitions)?);
+            replaced.push(self.node(child, tail, below)?);
         }
         tail.truncate(depth);
         if has_siblings(&plan) {
             replaced = together(&targets, replaced)?;
         }
-        graft(plan, &targets, &replaced)
+        let placed = graft(Arc::clone(&plan), &targets, &replaced)?;
+        // Fragments below have one.
+        let changed = placed.output_partitioning().partition_count()
+            != plan.output_partitioning().partition_count();
+        match changed && partitions == Partitions::Declared {
+            true => restore(placed, &plan, partitions),
+            false => Ok(placed),
+        }
     }
 }
 
@@ -193,9 +201,13 @@ fn partitions_below(plan: &Arc<dyn ExecutionPlan>, above: Partitions) -> Partiti
         return Partitions::Any;
     }
     // One partition satisfies every requirement of a single child; siblings must agree.
-    match has_siblings(plan) {
-        true => Partitions::Counted,
-        false => above,
+    if has_siblings(plan) {
+        return Partitions::Counted;
+    }
+    let passes_on = exchange(plan).is_some() || plan.is::<ProjectionExec>();
+    match above {
+        Partitions::Any if !passes_on => Partitions::Declared,
+        above => above,
     }
 }
 

@@ -20,6 +20,7 @@ use super::case::Settings;
 use super::query::Query;
 use super::render;
 use super::table::Table;
+use crate::cut::Cut;
 
 /// Planning recurses deeply in builds without optimisation.
 const STACK_BYTES: usize = 32 << 20;
@@ -231,6 +232,61 @@ impl Oracle {
                 Some(text) => failed(Kind::Error(without_names(text)), text.clone()),
             },
             Some(message) => failed(Kind::Answer, message),
+        }
+    }
+
+    /// What is wrong with a query's answer when its aggregations are cut between their phases; `None` where it is right, or nothing
+    /// can be said.
+    pub fn judge_cut(
+        &self,
+        opened: &Opened,
+        query: &Query,
+        expected: &Expected,
+        cut: Cut,
+    ) -> Option<Failure> {
+        if query.limit.is_some() || query.offset.is_some() {
+            return None;
+        }
+        let message = self.cut_differs(opened, query, expected, cut)?;
+        // Of other partitions plain DataFusion may have another answer too.
+        match self.cut_differs(opened, query, expected, Cut::NOWHERE) {
+            Some(_) => None,
+            None => Some(Failure {
+                kind: Kind::Answer,
+                message: format!("{cut:?}: {message}"),
+            }),
+        }
+    }
+
+    fn cut_differs(
+        &self,
+        opened: &Opened,
+        query: &Query,
+        expected: &Expected,
+        cut: Cut,
+    ) -> Option<String> {
+        let session = Arc::clone(&opened.session);
+        let (sql, limit) = (render::query(query), self.time_limit);
+        let task = self.runtime.spawn(async move {
+            tokio::time::timeout(limit, crate::cut::run(&session, &sql, cut)).await
+        });
+        let run = match self.runtime.block_on(task) {
+            Err(panic) => return Some(panic.to_string()),
+            Ok(Err(_)) => return Some(format!("no answer in {limit:?}")),
+            Ok(Ok(Err(error))) => {
+                let text = error.strip_backtrace();
+                let known = is_out_of_memory(&text) || is_fault(&text);
+                return (!known).then_some(text);
+            }
+            Ok(Ok(Ok(run))) => run,
+        };
+        if run.phases == 0 || run.ordered {
+            return None;
+        }
+        match Answer::new(&run.schema, &run.batches) {
+            Ok(found) => verify::compare(&expected.answer, &found, &expected.ordering)
+                .map(|difference| difference.to_string()),
+            Err(error) => Some(error.to_string()),
         }
     }
 

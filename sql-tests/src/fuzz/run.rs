@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use warpline::DeviceChoice;
 
 use super::case::{Case, Settings};
-use super::oracle::{Expected, Failure, Kind, Oracle, Verdict};
+use super::oracle::{Expected, Failure, Kind, Opened, Oracle, Verdict};
 use super::query::Query;
 use super::report::{self, Summary};
 use super::shrink::{Failing, Shrinker};
 use crate::Random;
+use crate::cut::Cut;
 
 /// What the command takes.
 #[derive(Debug, clap::Args)]
@@ -232,11 +233,35 @@ impl Fuzzer {
                     }
                 }
             }
+            line.push(self.cut(case, &settings, &opened));
             line.push(' ');
         }
         let seconds = start.elapsed().as_secs_f64();
         println!("case {}: {line} {seconds:.1} s", case.seed);
         Ok(())
+    }
+
+    /// One query of the case once more, its aggregations cut between their phases.
+    fn cut(&mut self, case: &Case, settings: &Settings, opened: &Opened) -> char {
+        let mut random = Random::new(case.seed);
+        let query = &case.queries[random.below(case.queries.len())].query;
+        let cut = Cut::EACH[random.below(Cut::EACH.len())];
+        let Ok(expected) = self.oracle.expect(opened, query) else {
+            return ' ';
+        };
+        let Some(failure) = self.oracle.judge_cut(opened, query, &expected, cut) else {
+            return ' ';
+        };
+        let whole = Failing {
+            tables: case.tables.clone(),
+            settings: settings.clone(),
+            query: query.clone(),
+        };
+        // As it is: made small, it would be another query's whole plan.
+        let text = report::file(case.seed, &failure, &whole, Some(&expected));
+        println!("FOUND in case {}, cut\n{text}", case.seed);
+        self.findings.push(text);
+        self.summary.count(&Verdict::Failed(failure))
     }
 
     fn with_forced(&self, settings: &Settings) -> Settings {

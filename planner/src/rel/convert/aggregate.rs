@@ -14,7 +14,9 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
+use datafusion::physical_plan::aggregates::{
+    AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode, PhysicalGroupBy,
+};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr};
@@ -187,35 +189,47 @@ fn cast_columns(groups: RelRef, casts: &[(usize, &DataType)]) -> RelRef {
     Rel::project(Arc::clone(&groups), exprs)
 }
 
-/// The aggregation that reads rows, where `root` yields values of them: `root` itself, or the partial phase below a final one.
-/// `None` for a phase whose other is not here, or below one of `inputs`.
+/// The phase that reads rows, where it and all between are here and not below one of `inputs`: `root` itself, or a partial one
+/// below it.
 pub(crate) fn raw_aggregate<'a>(
     root: &'a AggregateExec,
     inputs: &Inputs,
 ) -> Option<&'a AggregateExec> {
-    match root.mode() {
-        AggregateMode::Single | AggregateMode::SinglePartitioned => return Some(root),
-        AggregateMode::Final | AggregateMode::FinalPartitioned => {}
-        AggregateMode::Partial | AggregateMode::PartialReduce => return None,
+    if root.mode().input_mode() == AggregateInputMode::Raw {
+        return Some(root);
     }
+    let mut above = root;
     let mut below = root.input();
-    while !inputs.contains(below)
-        && let Some(input) = exchange(below).or_else(|| identity_projection(below))
-    {
-        below = input;
+    while !inputs.contains(below) {
+        if let Some(input) = exchange(below).or_else(|| identity_projection(below)) {
+            below = input;
+            continue;
+        }
+        let phase = below.downcast_ref::<AggregateExec>()?;
+        if !continues(above, phase) {
+            return None;
+        }
+        match phase.mode() {
+            AggregateMode::Partial => return Some(phase),
+            _ => (above, below) = (phase, phase.input()),
+        }
     }
-    let partial = below
-        .downcast_ref::<AggregateExec>()
-        .filter(|a| *a.mode() == AggregateMode::Partial && !inputs.contains(below))?;
-    let keys = root.group_expr().expr();
+    None
+}
+
+/// Does `phase` merge states by the keys and for the calls that those `below` have?
+fn continues(phase: &AggregateExec, below: &AggregateExec) -> bool {
+    let keys = phase.group_expr().expr();
     // Grouping sets add a column with the set's number.
-    let same_keys = keys.len() == partial.group_expr().num_group_exprs()
+    let same_keys = keys.len() == below.group_expr().num_group_exprs()
         && keys.iter().enumerate().all(|(i, (key, _))| {
             key.downcast_ref::<Column>()
                 .is_some_and(|column| column.index() == i)
         });
-    let same_calls = root.aggr_expr().len() == partial.aggr_expr().len();
-    (same_keys && same_calls).then_some(partial)
+    same_keys
+        && !phase.group_expr().has_grouping_set()
+        && phase.aggr_expr().len() == below.aggr_expr().len()
+        && below.mode().output_mode() == AggregateOutputMode::Partial
 }
 
 /// The input of a projection that passes every column on in its place.

@@ -30,18 +30,19 @@ const FLOAT: DataType = DataType::Float64;
 /// What an aggregation is to the rows that its fragment reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Phase<'a> {
-    /// All of it over rows: both phases, or the only one.
+    /// All of it: values of rows.
     Whole(&'a AggregateExec),
-    /// One phase, over rows or states.
+    /// A phase alone: to states or of states. Groups come once on the device, so that states need not be merged before they leave.
     Apart(&'a AggregateExec),
 }
 
 impl<'a> Phase<'a> {
     /// The phases that `root` ends, above `inputs`.
     pub(crate) fn of(root: &'a AggregateExec, inputs: &Inputs) -> Self {
-        match aggregate::raw_aggregate(root, inputs) {
-            Some(raw) => Self::Whole(raw),
-            None => Self::Apart(root),
+        let raw = aggregate::raw_aggregate(root, inputs);
+        match root.mode().output_mode() {
+            AggregateOutputMode::Final => raw.map_or(Self::Apart(root), Self::Whole),
+            AggregateOutputMode::Partial => Self::Apart(raw.unwrap_or(root)),
         }
     }
 

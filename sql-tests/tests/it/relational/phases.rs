@@ -49,23 +49,39 @@ fn check_cut(fixture: &Fixture, queries: impl IntoIterator<Item = String>) {
 /// Calls of every function that the device merges.
 const CALLS: [&str; 5] = [
     "count(*) AS a, count(x) AS b, count(k, s) AS c, sum(w) AS d, sum(x) AS e, sum(f) AS g, avg(x) AS h, avg(f) AS i, avg(z) AS j",
-    "min(k) AS a, max(w) AS b, min(s) AS c, max(s) AS d, min(d) AS e, max(x) AS g, min(f) AS h, max(f) AS i, min(b) AS j, max(b) AS l",
+    "min(k) AS a, max(w) AS b, min(s) AS c, max(s) AS d, min(d) AS e, max(x) AS g, min(f) AS h, max(f) AS i, min(b) AS j, max(b) AS l, sum(z) AS y",
     "bool_and(b) AS a, bool_or(b) AS c, bit_and(z) AS d, bit_or(w) AS e, bit_xor(k) AS g",
     "var_pop(f) AS a, var_samp(k) AS b, stddev(z) AS c, stddev_pop(f) AS d, covar_pop(f, z) AS e, covar_samp(k, f) AS g, corr(z, f) AS h",
     "regr_slope(f, z) AS a, regr_intercept(f, k) AS b, regr_count(k, f) AS c, regr_r2(z, f) AS d, regr_avgx(f, k) AS e, regr_avgy(f, k) AS g, regr_sxx(f, z) AS h, regr_syy(f, z) AS i, regr_sxy(k, f) AS j",
 ];
 
-#[test]
-fn of_every_function_over_every_table() {
-    let queries = ["l", "e", "n", "one"].iter().flat_map(|table| {
-        CALLS.iter().flat_map(move |calls| {
-            [
-                format!("SELECT {calls} FROM {table}"),
-                format!("SELECT s, {calls} FROM {table} GROUP BY s"),
-            ]
-        })
+/// Of a table without rows DataFusion knows some answers from its statistics alone: the condition is true.
+fn each_call(table: &str) -> Vec<String> {
+    let each = CALLS.iter().flat_map(|calls| {
+        [
+            format!("SELECT {calls} FROM {table} WHERE id >= 0"),
+            format!("SELECT s, {calls} FROM {table} WHERE id >= 0 GROUP BY s"),
+        ]
     });
-    check_cut(&fixture(), queries);
+    each.collect()
+}
+
+#[test]
+fn of_every_function() {
+    check_cut(&fixture(), each_call("l"));
+}
+
+#[test]
+fn of_no_rows() {
+    check_cut(&fixture(), each_call("e"));
+}
+
+#[test]
+fn of_nulls_alone_and_of_one_row() {
+    check_cut(
+        &fixture(),
+        ["n", "one"].iter().flat_map(|table| each_call(table)),
+    );
 }
 
 #[test]
