@@ -99,6 +99,9 @@ pub enum Error {
     /// A server cannot start.
     #[error("{0}")]
     Serve(String),
+    /// The workers of a cluster cannot be used.
+    #[error("{0}")]
+    Cluster(String),
     /// A micro-benchmark that does not exist, or whose result is wrong.
     #[error("{0}")]
     Bench(String),

@@ -37,6 +37,7 @@
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
 //! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind.
 //! - `DeviceEngine` and [`mod@serve`]: servers for clients of PostgreSQL and Flight SQL.
+//! - `Cluster` and `Worker`: queries that several machines answer together.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
 //! - [`architecture`]: how all of Warpline is built, for those who change it.
 
@@ -47,6 +48,8 @@ pub mod architecture {}
 extern crate self as warpline;
 
 mod cli;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod codec;
 mod create_table;
 mod device;
@@ -66,6 +69,8 @@ mod serving;
 mod session;
 mod statement;
 
+#[cfg(feature = "cluster")]
+pub use cluster::{Cluster, ClusterOptions, Worker, WorkerOptions};
 pub use codec::WarplineCodec;
 pub use device::{Device, DeviceChoice, device_reports, metrics_of};
 pub use environment::environment;

@@ -12,6 +12,8 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::SessionContext;
 use warpline_serve::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
 
+#[cfg(feature = "cluster")]
+use crate::cluster::Cluster;
 use crate::device::{self, Device};
 use crate::guard::guarded;
 use crate::session::WarplineSession;
@@ -36,6 +38,8 @@ use crate::session::WarplineSession;
 /// ```
 pub struct DeviceEngine {
     device: Device,
+    #[cfg(feature = "cluster")]
+    cluster: Option<Cluster>,
     settings: Vec<(String, String)>,
 }
 
@@ -44,8 +48,18 @@ impl DeviceEngine {
     pub fn new(device: Device) -> Self {
         Self {
             device,
+            #[cfg(feature = "cluster")]
+            cluster: None,
             settings: vec![],
         }
+    }
+
+    /// Queries of all sessions are distributed over these workers where that pays.
+    #[cfg(feature = "cluster")]
+    #[must_use]
+    pub fn cluster(mut self, cluster: &Cluster) -> Self {
+        self.cluster = Some(cluster.clone());
+        self
     }
 
     /// A setting of `datafusion.*` or `warpline.*` of every session. Clients change those of
@@ -58,7 +72,7 @@ impl DeviceEngine {
 }
 
 /// Settings that change how a client's own queries are planned, and reach neither the host nor other clients.
-const CLIENT_SETTINGS: &[&str] = &[
+pub(crate) const CLIENT_SETTINGS: &[&str] = &[
     "warpline.cold",
     "warpline.fws_threshold",
     "warpline.group_by",
@@ -82,6 +96,10 @@ impl Engine for DeviceEngine {
         let mut builder = WarplineSession::builder()
             .shared_device(&self.device)
             .runtime(runtime);
+        #[cfg(feature = "cluster")]
+        if let Some(cluster) = &self.cluster {
+            builder = builder.cluster(cluster);
+        }
         for (key, value) in &self.settings {
             builder = builder.set(key, value);
         }

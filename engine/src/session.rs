@@ -12,6 +12,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use warpline_planner::{ByteSize, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
 
+#[cfg(feature = "cluster")]
+use crate::cluster::Cluster;
 use crate::device::{self, Device, DeviceChoice};
 use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
@@ -131,7 +133,7 @@ impl WarplineSession {
     }
 
     /// Sets a setting of `datafusion.*` or `warpline.*`, as `SET key = value` does; the reference follows, but for
-    /// `warpline.*`, which it does not have.
+    /// `warpline.*` and `distributed.*`, which it does not have.
     ///
     /// # Errors
     /// [`Error::DataFusion`] when there is no such setting or the value does not fit.
@@ -143,7 +145,8 @@ impl WarplineSession {
             }))
         };
         self.context.execute_logical_plan(statement()).await?;
-        if !key.starts_with("warpline.") {
+        let own = ["warpline.", "distributed."];
+        if !own.iter().any(|prefix| key.starts_with(prefix)) {
             self.reference.execute_logical_plan(statement()).await?;
         }
         Ok(())
@@ -196,6 +199,8 @@ impl QueryEngine for WarplineSession {
 pub struct WarplineSessionBuilder {
     device: Option<DeviceChoice>,
     shared: Option<Device>,
+    #[cfg(feature = "cluster")]
+    cluster: Option<Cluster>,
     device_memory: Option<ByteSize>,
     require_gpu: bool,
     local_files: bool,
@@ -217,6 +222,14 @@ impl WarplineSessionBuilder {
     #[must_use]
     pub fn shared_device(mut self, device: &Device) -> Self {
         self.shared = Some(device.clone());
+        self
+    }
+
+    /// Workers that answer queries of files together, where that pays. Others run on the session's device.
+    #[cfg(feature = "cluster")]
+    #[must_use]
+    pub fn cluster(mut self, cluster: &Cluster) -> Self {
+        self.cluster = Some(cluster.clone());
         self
     }
 
@@ -307,7 +320,15 @@ impl WarplineSessionBuilder {
                 .with_runtime_env(Arc::clone(&runtime))
                 .with_default_features()
         };
-        let state = builder(config.clone()).with_warpline(&device).build();
+        let state = builder(config.clone());
+        #[cfg(feature = "cluster")]
+        let state = match &self.cluster {
+            Some(cluster) => cluster.extend(state, &device),
+            None => state.with_warpline(&device),
+        };
+        #[cfg(not(feature = "cluster"))]
+        let state = state.with_warpline(&device);
+        let state = state.build();
         let mut context = SessionContext::new_with_state(state);
         if self.local_files {
             context = context.enable_url_table();

@@ -1,6 +1,7 @@
 //! A connection: a session, its tables from other packages, its functions.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use datafusion::catalog::TableProvider;
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyDataType;
-use warpline::{ByteSize, Device, DeviceChoice, WarplineSession};
+use warpline::{ByteSize, Cluster, ClusterOptions, Device, DeviceChoice, WarplineSession};
 
 use crate::error::{raised, raised_by_plan, refused};
 use crate::function::PythonFunction;
@@ -161,12 +162,17 @@ impl Session {
 
 #[pymethods]
 impl Session {
+    /// `cluster` are the addresses of workers; `secret` and `ca` are files.
     #[new]
+    #[pyo3(signature = (device, device_memory, settings, cluster=vec![], secret=None, ca=None))]
     fn new(
         py: Python<'_>,
         device: &str,
         device_memory: Option<&str>,
         settings: Vec<(String, String)>,
+        cluster: Vec<String>,
+        secret: Option<PathBuf>,
+        ca: Option<PathBuf>,
     ) -> PyResult<Self> {
         let choice: DeviceChoice = device.parse().map_err(|_| {
             raised(
@@ -185,6 +191,15 @@ impl Session {
                 .local_files(true);
             for (key, value) in settings {
                 builder = builder.set(key, value);
+            }
+            if !cluster.is_empty() {
+                let options = ClusterOptions {
+                    workers: cluster,
+                    secret_file: secret,
+                    tls_ca: ca,
+                    insecure: false,
+                };
+                builder = builder.cluster(&Cluster::connect(options).await?);
             }
             let session = builder.open().await?;
             let context = session.context();

@@ -74,6 +74,9 @@ def connect(
     device_memory: str | int | None = None,
     *,
     progress: bool | None = None,
+    cluster: Sequence[str] = (),
+    cluster_secret_file: str | None = None,
+    cluster_ca: str | None = None,
     **settings: object,
 ) -> Connection:
     """Opens a session.
@@ -83,6 +86,9 @@ def connect(
     of one device share its memory and what it holds.
 
     `progress` shows long statements on terminals and in notebooks, where they are seen; True does so anywhere, False nowhere.
+
+    `cluster` are the addresses of workers (`warpline worker`) that answer queries of files together, `cluster_secret_file` is the file of their
+    secret, and `cluster_ca` one of certificates that theirs are checked with.
 
     Other keywords are settings, without `warpline.` before them: `min_rows=0`, `time_limit="30s"`. Those of DataFusion have their
     full names: `**{"datafusion.execution.batch_size": 4096}`.
@@ -94,7 +100,8 @@ def connect(
     """
     given = [(_setting_name(name), _setting_value(value)) for name, value in settings.items()]
     memory = None if device_memory is None else str(device_memory)
-    return Connection(Session(device, memory, given), progress)
+    session = Session(device, memory, given, list(cluster), cluster_secret_file, cluster_ca)
+    return Connection(session, progress)
 
 
 class Connection:

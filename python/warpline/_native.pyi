@@ -55,7 +55,13 @@ class Query:
 
 class Session:
     def __new__(
-        cls, device: str, device_memory: str | None, settings: Sequence[tuple[str, str]]
+        cls,
+        device: str,
+        device_memory: str | None,
+        settings: Sequence[tuple[str, str]],
+        cluster: Sequence[str] = ...,
+        secret: str | None = ...,
+        ca: str | None = ...,
     ) -> Session: ...
     @staticmethod
     def statements(sql: str) -> list[str]: ...

@@ -47,3 +47,5 @@ pub use engine::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
 pub use error::{Result, ServeError, StartError};
 pub use options::{Limits, ServeOptions};
 pub use server::Server;
+pub use store::FolderStore;
+pub use tls::{Tls, install_provider};

@@ -22,7 +22,7 @@ use crate::engine::Engine;
 use crate::error::StartError;
 use crate::options::ServeOptions;
 use crate::registry::{Registry, Stop};
-use crate::store;
+use crate::store::FolderStore;
 use crate::tls::Tls;
 use crate::{flight, http, postgres};
 
@@ -106,17 +106,11 @@ impl Server {
         let tls = tls
             .map(|(certificate, key)| Tls::read(certificate, key))
             .transpose()?;
-        let mut folders = Vec::new();
-        for folder in &options.data {
-            let resolved = folder.canonicalize().map_err(|error| StartError::File {
-                path: folder.clone(),
-                cause: error.to_string(),
-            })?;
-            folders.push(resolved);
-        }
+        let files = FolderStore::open(&options.data)?;
         let data = |error: DataFusionError| StartError::Data(Box::new(error));
-        let runtime = store::runtime(folders.clone()).map_err(data)?;
-        let tables = tables(&*engine, &runtime, &folders).await.map_err(data)?;
+        let runtime = files.runtime().map_err(data)?;
+        let tables = tables(&*engine, &runtime, files.folders());
+        let tables = tables.await.map_err(data)?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
             registry: Registry::new(options.query_log.as_deref())?,

@@ -19,27 +19,54 @@ use datafusion::object_store::{
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 
-/// A runtime whose only object store is that of `folders`, which are resolved paths.
-pub(crate) fn runtime(folders: Vec<PathBuf>) -> datafusion::error::Result<Arc<RuntimeEnv>> {
-    let runtime = RuntimeEnvBuilder::new().build_arc()?;
-    let store = FolderStore {
-        folders: folders.into(),
-        files: Arc::new(LocalFileSystem::new()),
-    };
-    runtime.register_object_store(ObjectStoreUrl::local_filesystem().as_ref(), Arc::new(store));
-    Ok(runtime)
-}
+use crate::error::StartError;
 
 /// Local files below some folders, to read.
 #[derive(Debug, Clone)]
-struct FolderStore {
+pub struct FolderStore {
     folders: Arc<[PathBuf]>,
     files: Arc<LocalFileSystem>,
 }
 
 impl FolderStore {
+    /// The files of these folders, which must exist.
+    ///
+    /// # Errors
+    /// [`StartError::File`] for a folder that cannot be reached.
+    pub fn open(folders: &[PathBuf]) -> std::result::Result<Self, StartError> {
+        let resolved = folders.iter().map(|folder| {
+            folder.canonicalize().map_err(|error| StartError::File {
+                path: folder.clone(),
+                cause: error.to_string(),
+            })
+        });
+        Ok(Self {
+            folders: resolved.collect::<std::result::Result<_, _>>()?,
+            files: Arc::new(LocalFileSystem::new()),
+        })
+    }
+
+    /// The folders, without links.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// A runtime whose only object store is this.
+    ///
+    /// # Errors
+    /// What DataFusion reports.
+    pub fn runtime(&self) -> datafusion::error::Result<Arc<RuntimeEnv>> {
+        let runtime = RuntimeEnvBuilder::new().build_arc()?;
+        let files = ObjectStoreUrl::local_filesystem();
+        runtime.register_object_store(files.as_ref(), Arc::new(self.clone()));
+        Ok(runtime)
+    }
+
     /// Refuses a path that does not lie in a folder. One that does not exist is judged by where it would be.
-    fn check(&self, location: &Path) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Error::PermissionDenied`] for what lies elsewhere.
+    pub fn check(&self, location: &Path) -> Result<()> {
         let path = self.files.path_to_filesystem(location)?;
         let resolved = resolved(&path).map_err(|_| denied(location))?;
         match self
@@ -171,10 +198,7 @@ mod tests {
         std::fs::create_dir_all(base.join("other")).unwrap();
         std::fs::write(base.join("other/secret.csv"), "x").unwrap();
         std::os::unix::fs::symlink(base.join("other"), inside.join("up")).unwrap();
-        let store = FolderStore {
-            folders: vec![inside.clone()].into(),
-            files: Arc::new(LocalFileSystem::new()),
-        };
+        let store = FolderStore::open(std::slice::from_ref(&inside)).unwrap();
         let path = |p: PathBuf| Path::from_absolute_path(p).unwrap();
         assert!(store.get(&path(inside.join("t/a.csv"))).await.is_ok());
         for outside in [

@@ -9,21 +9,30 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::error::StartError;
 
+/// Tonic asks for the cryptography of the process. If there is one already, that will do.
+pub fn install_provider() {
+    let _ = default_provider().install_default();
+}
+
 /// Certificate and key, read and checked.
 #[derive(Clone)]
-pub(crate) struct Tls {
+pub struct Tls {
     certificates: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,
-    /// As they were read, for those who parse them by themselves.
-    pub(crate) pem: Arc<(Vec<u8>, Vec<u8>)>,
+    /// As they were read.
+    pem: Arc<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Tls {
     /// Reads the certificate chain and the key, and sees that they belong together.
-    pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Self, StartError> {
+    ///
+    /// # Errors
+    /// [`StartError::File`] and [`StartError::Tls`].
+    pub fn read(certificate: &Path, key: &Path) -> Result<Self, StartError> {
         let read = |path: &Path| {
             fs::read(path).map_err(|error| StartError::File {
                 path: path.to_path_buf(),
@@ -48,6 +57,12 @@ impl Tls {
         };
         tls.acceptor(&[])?;
         Ok(tls)
+    }
+
+    /// For servers of gRPC.
+    pub fn of_grpc(&self) -> ServerTlsConfig {
+        install_provider();
+        ServerTlsConfig::new().identity(Identity::from_pem(&self.pem.0, &self.pem.1))
     }
 
     /// Accepts connections of a protocol.

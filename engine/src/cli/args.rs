@@ -13,6 +13,7 @@ use warpline_tpch::jcch::{Bindings, Seed};
 use warpline_tpch::queries;
 use warpline_tpch::{Scale, TpchError};
 
+use super::cluster::ClusterArguments;
 use super::logging::parse_filter;
 
 /// SQL on Arrow data, on a GPU where there is one. Without a command: a SQL shell.
@@ -41,6 +42,9 @@ pub(super) enum Command {
     /// Serve clients of PostgreSQL and Flight SQL
     #[cfg(feature = "serve")]
     Serve(Box<ServeArguments>),
+    /// Run parts of other sessions' queries on this machine's device; sessions name their workers with --cluster
+    #[cfg(feature = "cluster")]
+    Worker(Box<super::cluster::WorkerArguments>),
     /// Run a query cold and hot, and write what host and device did when, for Perfetto and chrome://tracing
     Profile(Box<ProfileArguments>),
     /// Measure what accesses cost on the device; plans are priced with it from then on
@@ -184,6 +188,8 @@ pub(super) struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     pub(super) query_log: Option<PathBuf>,
     #[command(flatten)]
+    pub(super) cluster: ClusterArguments,
+    #[command(flatten)]
     pub(super) session: SessionArguments,
 }
 
@@ -232,6 +238,8 @@ pub(super) struct ShellArguments {
     /// Print answers only, without row counts and times
     #[arg(short, long)]
     pub(super) quiet: bool,
+    #[command(flatten)]
+    pub(super) cluster: ClusterArguments,
     #[command(flatten)]
     pub(super) session: SessionArguments,
 }
@@ -320,6 +328,8 @@ pub(super) struct MeasureArguments {
     /// Count how evenly lanes and warps work; costs a little time
     #[arg(long)]
     pub(super) metrics: bool,
+    #[command(flatten)]
+    pub(super) cluster: ClusterArguments,
     #[command(flatten)]
     pub(super) session: SessionArguments,
 }

@@ -56,7 +56,7 @@ impl Measure {
         if self.arguments.metrics {
             builder = builder.set("warpline.metrics", "true");
         }
-        builder.open().await
+        self.arguments.cluster.join(builder).await?.open().await
     }
 
     /// Runs the queries and reports; the exit status says whether every query passed.

@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod bench;
 mod calibrate;
+mod cluster;
 mod editor;
 mod generate;
 mod inspect;
@@ -55,6 +56,8 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> warpline::Result<ExitCode> 
         }
         #[cfg(feature = "serve")]
         Some(Command::Serve(arguments)) => serve::run(*arguments).await,
+        #[cfg(feature = "cluster")]
+        Some(Command::Worker(arguments)) => cluster::run(*arguments).await,
         Some(Command::Profile(arguments)) => profile::run(*arguments).await,
         Some(Command::Bench(arguments)) => bench::run(*arguments).await,
         Some(Command::Calibrate(arguments)) => calibrate::run(&arguments),

@@ -31,6 +31,10 @@ pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
         });
     }
     let mut engine = DeviceEngine::new(device.clone());
+    #[cfg(feature = "cluster")]
+    if let Some(cluster) = arguments.cluster.find().await? {
+        engine = engine.cluster(&cluster);
+    }
     for (key, value) in session.named_settings() {
         engine = engine.set(key, value);
     }
@@ -105,7 +109,7 @@ fn listed(tables: &[&str]) -> String {
 }
 
 /// Waits for Ctrl-C or SIGTERM.
-async fn stopped() {
+pub(super) async fn stopped() {
     let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
     let terminated = async {
         match terminate {

@@ -48,13 +48,12 @@ adds a table (CSV, JSON and ARROW as well), and SELECT * FROM 'file.parquet' rea
 
 /// Runs `-c` and `-f`, or else the shell on standard input.
 pub(super) async fn run(arguments: ShellArguments) -> Result<ExitCode> {
-    let session = arguments
+    let builder = arguments
         .session
         .builder()
         .local_files(true)
-        .set("datafusion.format.null", "NULL")
-        .open()
-        .await?;
+        .set("datafusion.format.null", "NULL");
+    let session = arguments.cluster.join(builder).await?.open().await?;
     register_shell_catalog(session.context());
     let interactive = arguments.command.is_empty() && arguments.file.is_empty();
     let terminal = std::io::stdin().is_terminal();

@@ -2,6 +2,8 @@
 
 #[allow(clippy::unwrap_used)]
 mod bench;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod codec;
 mod compiler;
 mod embedding;

@@ -15,9 +15,8 @@ use std::sync::Arc;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use tokio::net::TcpListener;
-use tokio_rustls::rustls::crypto::ring::default_provider;
+use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic::{Code, Status};
 
 use self::service::Service;
@@ -36,11 +35,8 @@ pub(crate) fn serve(
 ) -> Result<impl Future<Output = ()> + Send + 'static, StartError> {
     let mut builder = Server::builder();
     if let Some(tls) = tls {
-        // Tonic asks for the one of the process. If there is one already, that will do.
-        let _ = default_provider().install_default();
-        let identity = Identity::from_pem(&tls.pem.0, &tls.pem.1);
         builder = builder
-            .tls_config(ServerTlsConfig::new().identity(identity))
+            .tls_config(tls.of_grpc())
             .map_err(|error| StartError::Tls(error.to_string()))?;
     }
     let service = Service::new(Arc::clone(&server)).map_err(ServeError::from);
