@@ -35,6 +35,7 @@
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
+//! - [`WarplineSession::delta_table`]: tables of Delta Lake.
 //! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind.
 //! - `DeviceEngine` and [`mod@serve`]: servers for clients of PostgreSQL and Flight SQL.
 //! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
@@ -49,6 +50,8 @@ extern crate self as warpline;
 mod cli;
 mod codec;
 mod create_table;
+#[cfg(feature = "delta")]
+mod delta;
 mod device;
 mod environment;
 mod error;
@@ -65,8 +68,11 @@ mod rule;
 mod serving;
 mod session;
 mod statement;
+mod stores;
 
 pub use codec::WarplineCodec;
+#[cfg(feature = "delta")]
+pub use delta::DeltaOptions;
 pub use device::{Device, DeviceChoice, device_reports, metrics_of};
 pub use environment::environment;
 pub use error::{Error, Result};

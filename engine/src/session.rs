@@ -19,6 +19,7 @@ use crate::guard::guarded;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
 use crate::statement::Pins;
+use crate::stores;
 
 /// SQL over Arrow data, on a device where one is in use.
 pub struct WarplineSession {
@@ -255,7 +256,8 @@ impl WarplineSessionBuilder {
         self
     }
 
-    /// DataFusion's memory pool, disk manager and object stores.
+    /// DataFusion's memory pool, disk manager and object stores. Without it, S3, Google Cloud Storage, Azure and HTTP are opened by the
+    /// environment's variables (`AWS_…`, `GOOGLE_…`, `AZURE_…`) when a location names them.
     #[must_use]
     pub fn runtime(mut self, runtime: Arc<RuntimeEnv>) -> Self {
         self.runtime = Some(runtime);
@@ -300,14 +302,20 @@ impl WarplineSessionBuilder {
             .config
             .unwrap_or_default()
             .with_information_schema(true);
-        let runtime = self.runtime.unwrap_or_default();
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => stores::runtime()?,
+        };
         let builder = |config: SessionConfig| {
             SessionStateBuilder::new()
                 .with_config(config)
                 .with_runtime_env(Arc::clone(&runtime))
                 .with_default_features()
         };
-        let state = builder(config.clone()).with_warpline(&device).build();
+        let state = builder(config.clone());
+        #[cfg(feature = "delta")]
+        let state = crate::delta::with_tables(state);
+        let state = state.with_warpline(&device).build();
         let mut context = SessionContext::new_with_state(state);
         if self.local_files {
             context = context.enable_url_table();
