@@ -4,8 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use datafusion::arrow::array::{Array, BooleanArray, RecordBatch};
-use datafusion::arrow::compute::prep_null_mask_filter;
+use datafusion::arrow::array::{AsArray, BooleanArray, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::Session;
 use datafusion::common::stats::Precision;
@@ -258,12 +257,11 @@ impl VersionFiles {
             let filter = session.create_physical_expr(filter.clone(), &schema)?;
             let passes = filter.evaluate(&batch)?.into_array(batch.num_rows())?;
             // What is no condition is judged where rows are.
-            let Some(passes) = passes.as_any().downcast_ref::<BooleanArray>() else {
+            let Some(passes) = passes.as_boolean_opt() else {
                 continue;
             };
-            let passes = prep_null_mask_filter(passes);
-            for (keep, passes) in keep.iter_mut().zip(passes.values()) {
-                *keep &= passes;
+            for (keep, passes) in keep.iter_mut().zip(passes) {
+                *keep &= passes == Some(true);
             }
         }
         let files = self.files.iter().zip(keep);
