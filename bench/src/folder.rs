@@ -2,13 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use datafusion::common::TableReference;
+use datafusion::catalog::TableProvider;
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::execution::options::ArrowReadOptions;
+use datafusion::logical_expr::CreateExternalTable;
 use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionContext};
 use warpline_tpch::{QueryEngine, TpchError};
 
 use crate::error::{Error, Result};
+
+/// What `STORED AS` names tables of Delta Lake.
+const DELTA_TABLE: &str = "DELTATABLE";
 
 /// Formats of data files, by the extensions of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +24,8 @@ enum Format {
     /// Objects, one a line.
     Json,
     Arrow,
+    /// A folder with a log of Delta Lake.
+    Delta,
 }
 
 impl Format {
@@ -42,7 +50,8 @@ struct Found {
 }
 
 /// Registers `folder/NAME.EXT` and `folder/NAME/*.EXT` as tables `NAME`, where EXT is parquet, csv (with a header), json, ndjson,
-/// jsonl (an object a line) or arrow; the session under test and its reference get the same tables. Returns their names, in order.
+/// jsonl (an object a line) or arrow, and `folder/NAME` with a `_delta_log` as a table of Delta Lake; the session under test and its
+/// reference get the same tables. Returns their names, in order.
 ///
 /// # Errors
 /// [`TpchError::Io`] when the folder cannot be read; [`Error::Bench`] when it has no such files, or two tables of a name;
@@ -97,9 +106,30 @@ pub async fn register_in(session: &SessionContext, folder: &Path) -> Result<Vec<
                 };
                 session.register_arrow(table, location, options).await?;
             }
+            Format::Delta => {
+                let found = delta_table(session, &table, location).await?;
+                session.register_table(table, found)?;
+            }
         }
     }
     Ok(tables.into_keys().collect())
+}
+
+/// A table of Delta Lake, by the session's own factory.
+async fn delta_table(
+    session: &SessionContext,
+    table: &TableReference,
+    location: String,
+) -> Result<Arc<dyn TableProvider>> {
+    let state = session.state();
+    let Some(factory) = state.table_factories().get(DELTA_TABLE) else {
+        return Err(Error::Bench(format!(
+            "{location} is a Delta table, which this session cannot read: it was built without the feature `delta`"
+        )));
+    };
+    let schema = Arc::new(DFSchema::empty());
+    let command = CreateExternalTable::builder(table.clone(), location, DELTA_TABLE, schema);
+    Ok(factory.create(&state, &command.build()).await?)
 }
 
 fn tables_of(folder: &Path) -> Result<BTreeMap<String, Found>> {
@@ -109,24 +139,22 @@ fn tables_of(folder: &Path) -> Result<BTreeMap<String, Found>> {
         .map_err(|error| TpchError::io("open folder", folder, error))?;
     let mut tables: BTreeMap<String, Found> = BTreeMap::new();
     for path in entries(&absolute)? {
-        let (file, stem) = if path.is_dir() {
-            let first = entries(&path)?
-                .into_iter()
-                .find(|p| Format::of(p).is_some());
-            (first, path.file_name())
+        let (found, stem) = if path.join("_delta_log").is_dir() {
+            (Some((Format::Delta, String::new())), path.file_name())
+        } else if path.is_dir() {
+            let mut files = entries(&path)?.into_iter();
+            (files.find_map(|file| known(&file)), path.file_name())
         } else {
-            (Some(path.clone()), path.file_stem())
+            (known(&path), path.file_stem())
         };
-        let format = file.as_deref().and_then(Format::of);
         let name = stem.and_then(|stem| stem.to_str()).map(str::to_string);
-        let (Some(file), Some(format), Some(name)) = (file, format, name) else {
+        let (Some((format, extension)), Some(name)) = (found, name) else {
             continue;
         };
-        let extension = file.extension().unwrap_or_default().to_string_lossy();
         let found = Found {
             path,
             format,
-            extension: format!(".{extension}"),
+            extension,
         };
         if let Some(other) = tables.get(&name) {
             return Err(Error::Bench(format!(
@@ -139,11 +167,18 @@ fn tables_of(folder: &Path) -> Result<BTreeMap<String, Found>> {
     }
     if tables.is_empty() {
         return Err(Error::Bench(format!(
-            "folder {} has no tables: it must hold NAME.parquet, NAME.csv, NAME.json or NAME.arrow, or folders NAME of such files",
+            "folder {} has no tables: it must hold NAME.parquet, NAME.csv, NAME.json or NAME.arrow, or folders NAME of such files or with a \
+             _delta_log",
             folder.display()
         )));
     }
     Ok(tables)
+}
+
+/// The format of a file, and the extension of its name with the dot.
+fn known(file: &Path) -> Option<(Format, String)> {
+    let extension = file.extension()?.to_string_lossy();
+    Some((Format::of(file)?, format!(".{extension}")))
 }
 
 /// What lies in a folder, in the order of names; hidden entries do not count.
@@ -186,6 +221,8 @@ mod tests {
             "d/1.ndjson",
             "d/2.ndjson",
             "empty/x",
+            "e/_delta_log/00000000000000000000.json",
+            "e/part.parquet",
         ] {
             put(name);
         }
@@ -199,7 +236,8 @@ mod tests {
             [
                 ("A", Format::Parquet, ".parquet"),
                 ("b", Format::Csv, ".csv"),
-                ("d", Format::Json, ".ndjson")
+                ("d", Format::Json, ".ndjson"),
+                ("e", Format::Delta, "")
             ]
         );
         put("d.arrow");

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use datafusion::arrow::temporal_conversions::timestamp_s_to_datetime;
@@ -10,6 +11,20 @@ use warpline_planner::WarplineConfig;
 use warpline_tpch::environment::{DeviceFacts, Environment, Host, Setting, Versions};
 
 use crate::session::WarplineSession;
+
+/// The version of Warpline, the commit of a release, and the versions of what it is built on.
+pub(crate) fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "{} ({}; DataFusion {}, Arrow {})",
+            env!("CARGO_PKG_VERSION"),
+            env!("WARPLINE_COMMIT_TEXT"),
+            datafusion::DATAFUSION_VERSION,
+            datafusion::arrow::ARROW_VERSION,
+        )
+    });
+    VERSION.as_str()
+}
 
 /// The current environment of a session.
 pub fn environment(session: &WarplineSession) -> Environment {

@@ -35,6 +35,7 @@
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
+//! - [`WarplineSession::delta_table`]: tables of Delta Lake.
 //! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind.
 //! - `DeviceEngine` and [`mod@serve`]: servers for clients of PostgreSQL and Flight SQL.
 //! - `Cluster` and `Worker`: queries that several machines answer together.
@@ -52,6 +53,8 @@ mod cli;
 mod cluster;
 mod codec;
 mod create_table;
+#[cfg(feature = "delta")]
+mod delta;
 mod device;
 mod environment;
 mod error;
@@ -68,10 +71,13 @@ mod rule;
 mod serving;
 mod session;
 mod statement;
+mod stores;
 
 #[cfg(feature = "cluster")]
 pub use cluster::{Cluster, ClusterOptions, Worker, WorkerOptions};
 pub use codec::WarplineCodec;
+#[cfg(feature = "delta")]
+pub use delta::DeltaOptions;
 pub use device::{Device, DeviceChoice, device_reports, metrics_of};
 pub use environment::environment;
 pub use error::{Error, Result};

@@ -21,6 +21,7 @@ use crate::guard::guarded;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
 use crate::statement::Pins;
+use crate::stores;
 
 /// SQL over Arrow data, on a device where one is in use.
 pub struct WarplineSession {
@@ -268,7 +269,8 @@ impl WarplineSessionBuilder {
         self
     }
 
-    /// DataFusion's memory pool, disk manager and object stores.
+    /// DataFusion's memory pool, disk manager and object stores. Without it, S3, Google Cloud Storage, Azure and HTTP are opened by the
+    /// environment's variables (`AWS_…`, `GOOGLE_…`, `AZURE_…`) when a location names them.
     #[must_use]
     pub fn runtime(mut self, runtime: Arc<RuntimeEnv>) -> Self {
         self.runtime = Some(runtime);
@@ -313,7 +315,10 @@ impl WarplineSessionBuilder {
             .config
             .unwrap_or_default()
             .with_information_schema(true);
-        let runtime = self.runtime.unwrap_or_default();
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => stores::runtime()?,
+        };
         let builder = |config: SessionConfig| {
             SessionStateBuilder::new()
                 .with_config(config)
@@ -321,6 +326,8 @@ impl WarplineSessionBuilder {
                 .with_default_features()
         };
         let state = builder(config.clone());
+        #[cfg(feature = "delta")]
+        let state = crate::delta::with_tables(state);
         #[cfg(feature = "cluster")]
         let state = match &self.cluster {
             Some(cluster) => cluster.extend(state, &device),

@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyDataType;
-use warpline::{ByteSize, Cluster, ClusterOptions, Device, DeviceChoice, WarplineSession};
+use warpline::{
+    ByteSize, Cluster, ClusterOptions, DeltaOptions, Device, DeviceChoice, WarplineSession,
+};
 
 use crate::error::{raised, raised_by_plan, refused};
 use crate::function::PythonFunction;
@@ -335,6 +337,29 @@ impl Session {
                 options = options.file_extension(&extension);
             }
             let frame = open.session.context().read_parquet(paths, options).await?;
+            Ok(frame.into_unoptimized_plan())
+        };
+        self.files(py, plan, sql)
+    }
+
+    fn read_delta(
+        &self,
+        py: Python<'_>,
+        path: String,
+        version: Option<u64>,
+        timestamp: Option<String>,
+        storage: HashMap<String, String>,
+    ) -> PyResult<Query> {
+        let open = self.link.open()?;
+        let sql = shown("read_delta", std::slice::from_ref(&path));
+        let options = DeltaOptions {
+            version,
+            timestamp,
+            storage,
+        };
+        let plan = async move {
+            let table = open.session.delta_table(&path, &options).await?;
+            let frame = open.session.context().read_table(table)?;
             Ok(frame.into_unoptimized_plan())
         };
         self.files(py, plan, sql)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import gzip
+import json
 import pathlib
 
 import numpy
@@ -204,6 +205,65 @@ def test_files(con: warpline.Connection, tmp_path: pathlib.Path) -> None:
 
     con.sql(f"COPY (SELECT x FROM files WHERE x > 2) TO '{tmp_path}/out.parquet'")
     assert pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pydict() == {"x": [3, 3]}
+
+
+def delta(folder: pathlib.Path, version: int, *actions: dict[str, object]) -> None:
+    """A version of a Delta Lake table, by its protocol."""
+    log = folder / "_delta_log"
+    log.mkdir(parents=True, exist_ok=True)
+    (log / f"{version:020}.json").write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def delta_file(folder: pathlib.Path, name: str, rows: pa.Table) -> dict[str, object]:
+    pyarrow.parquet.write_table(rows, folder / name)
+    return {
+        "add": {
+            "path": name,
+            "partitionValues": {},
+            "size": (folder / name).stat().st_size,
+            "modificationTime": 1700000000000,
+            "dataChange": True,
+            "stats": json.dumps({"numRecords": rows.num_rows}),
+        }
+    }
+
+
+def test_delta(con: warpline.Connection, tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    fields = [{"name": name, "type": kind, "nullable": True, "metadata": {}} for name, kind in [("x", "long"), ("s", "string")]]
+    metadata = {
+        "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": [],
+        "configuration": {},
+        "createdTime": 1700000000000,
+    }
+    first = delta_file(folder, "a.parquet", pa.table({"x": [1, 2, None], "s": ["a", "b", "c"]}))
+    delta(folder, 0, {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": metadata}, first)
+    con.register("orders", con.read_delta(folder))
+    total = "SELECT sum(x), count(*), min(s) FROM orders WHERE s <> 'z'"
+    assert con.sql(total).fetchone() == (3, 3, "a")
+    delta(folder, 1, delta_file(folder, "b.parquet", pa.table({"x": [10], "s": ["d"]})))
+    assert con.sql(total).fetchone() == (13, 4, "a")
+    assert len(con.read_delta(str(folder), version=0)) == 3
+    assert len(con.read_delta(str(folder), version=1)) == 4
+    delta(folder, 2, {"remove": {"path": "a.parquet", "dataChange": True, "deletionTimestamp": 1700000000000}})
+    assert con.sql(total).fetchone() == (10, 1, "d")
+    with pytest.raises(warpline.Error, match="version"):
+        con.read_delta(folder, version=9)
+    with pytest.raises(warpline.Error, match="nowhere"):
+        con.read_delta(tmp_path / "nowhere")
+
+
+def test_delta_of_the_package(con: warpline.Connection, tmp_path: pathlib.Path) -> None:
+    deltalake = pytest.importorskip("deltalake")
+    place = str(tmp_path / "t")
+    deltalake.write_deltalake(place, pa.table({"x": [1, 2, 3]}))
+    deltalake.write_deltalake(place, pa.table({"x": [4]}), mode="append")
+    assert con.read_delta(place).to_arrow().num_rows == 4
+    assert con.read_delta(place, version=0).to_arrow().num_rows == 3
 
 
 def test_files_that_cannot_be_read(cpu: warpline.Connection, tmp_path: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -275,6 +276,28 @@ class Connection:
         paths, extension = _paths(path, ".json")
         kind = compression if compression is not None else _compression(extension)
         return self._result(self._session.read_json(paths, extension, lines, sample_rows, kind))
+
+    def read_delta(
+        self,
+        path: str | os.PathLike[str],
+        version: int | None = None,
+        *,
+        timestamp: str | datetime.datetime | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> Result:
+        """The rows of a Delta Lake table in a folder or at a URL: of its latest version at each query, or of `version`, or of the last
+        version before or at `timestamp`. `storage_options` are those of the object store, by the names of the environment's
+        variables, such as `aws_region`.
+
+            con.register("orders", con.read_delta("lake/orders"))
+            con.read_delta("s3://bucket/orders", version=3).to_pandas()
+        """
+        place = os.fspath(path)
+        if "://" not in place:
+            place = os.path.expanduser(place)
+        moment = timestamp.isoformat() if isinstance(timestamp, datetime.datetime) else timestamp
+        options = {str(name): str(value) for name, value in (storage_options or {}).items()}
+        return self._result(self._session.read_delta(place, version, moment, options))
 
     # Functions.
 

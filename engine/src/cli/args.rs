@@ -18,7 +18,7 @@ use super::logging::parse_filter;
 
 /// SQL on Arrow data, on a GPU where there is one. Without a command: a SQL shell.
 #[derive(Debug, Parser)]
-#[command(name = "warpline", version, args_conflicts_with_subcommands = true)]
+#[command(name = "warpline", version = crate::environment::version(), args_conflicts_with_subcommands = true)]
 pub(super) struct Arguments {
     #[command(subcommand)]
     pub(super) command: Option<Command>,

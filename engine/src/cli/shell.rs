@@ -296,6 +296,10 @@ impl Shell {
         let dialect = state.config_options().sql_parser.dialect;
         let statement = state.sql_to_statement(sql, &dialect)?;
         match &statement {
+            // The log of a Delta table has what datafusion-cli asks of options.
+            #[cfg(feature = "delta")]
+            Statement::CreateExternalTable(create)
+                if crate::delta::is_file_type(&create.file_type) => {}
             Statement::CreateExternalTable(_) => return answer.run_in_cli(0).await,
             Statement::CopyTo(_) => return answer.run_in_cli(1).await,
             _ => {}

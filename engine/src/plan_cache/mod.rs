@@ -4,7 +4,7 @@
 //! - the session has the same settings, functions, rules, catalogs and object stores ([`snapshot`]);
 //! - every table that the text names resolves to the same `TableProvider`, and the data behind each provider is what
 //!   the plan was made over: the same batches of a memory table, the same files, unchanged on disk, of a table of
-//!   files ([`tables`]);
+//!   files, the same version of a table of Delta Lake ([`tables`]);
 //! - the query is a plain `SELECT` without functions whose value depends on the time or on chance ([`eligible`]).
 //!
 //! Plans of which a part runs on the CPU in operators that keep state between runs are not kept, but their fragments are: the

@@ -16,6 +16,9 @@ use datafusion::object_store::ObjectMeta;
 use datafusion::prelude::SessionContext;
 use futures::TryStreamExt;
 
+#[cfg(feature = "delta")]
+use crate::delta::DeltaProvider;
+
 /// All tables of one query.
 #[derive(Debug)]
 pub(super) struct Tables {
@@ -32,6 +35,9 @@ enum Contents {
     Memory(Arc<dyn TableProvider>, Vec<Partition>),
     /// The files of each location.
     Files(Arc<dyn TableProvider>, Vec<Vec<ObjectMeta>>),
+    /// The version of a table of Delta Lake.
+    #[cfg(feature = "delta")]
+    Delta(Arc<dyn TableProvider>, u64),
 }
 
 /// The batches of a partition of a table in memory.
@@ -147,6 +153,8 @@ impl Tables {
                     files.push(files_of(state, listing, location).await?);
                 }
                 contents.push(Contents::Files(provider, files));
+            } else if let Some(noted) = versioned(state, &provider).await? {
+                contents.push(noted);
             } else {
                 return Ok(None);
             }
@@ -169,6 +177,11 @@ impl Tables {
                 },
                 Contents::Files(provider, files) => match provider.downcast_ref::<ListingTable>() {
                     Some(table) => lists(state, table, files).await,
+                    None => false,
+                },
+                #[cfg(feature = "delta")]
+                Contents::Delta(provider, version) => match provider.downcast_ref() {
+                    Some(table) => is_at(state, table, *version).await,
                     None => false,
                 },
             };
@@ -210,6 +223,36 @@ fn collect(plan: &LogicalPlan, providers: &mut Vec<Arc<dyn TableProvider>>) -> R
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(complete)
+}
+
+/// The version that a table of Delta Lake is at; `None` for other tables.
+///
+/// # Errors
+/// When its log cannot be read.
+#[cfg(feature = "delta")]
+async fn versioned(
+    state: &SessionState,
+    provider: &Arc<dyn TableProvider>,
+) -> Result<Option<Contents>> {
+    let Some(table) = provider.downcast_ref::<DeltaProvider>() else {
+        return Ok(None);
+    };
+    let version = table.current_version(state).await?;
+    Ok(Some(Contents::Delta(Arc::clone(provider), version)))
+}
+
+#[cfg(feature = "delta")]
+async fn is_at(state: &SessionState, table: &DeltaProvider, version: u64) -> bool {
+    let now = table.current_version(state).await;
+    now.is_ok_and(|now| now == version)
+}
+
+#[cfg(not(feature = "delta"))]
+async fn versioned(
+    _state: &SessionState,
+    _provider: &Arc<dyn TableProvider>,
+) -> Result<Option<Contents>> {
+    Ok(None)
 }
 
 async fn batches_of(table: &MemTable) -> Vec<Partition> {

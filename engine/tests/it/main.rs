@@ -6,6 +6,8 @@ mod bench;
 mod cluster;
 mod codec;
 mod compiler;
+#[cfg(feature = "delta")]
+mod delta;
 mod embedding;
 mod examples;
 mod explain;
@@ -133,6 +135,17 @@ fn run_with(
 fn run(arguments: &[&str]) -> Outcome {
     let directory = tempfile::tempdir().expect("a directory");
     run_in(directory.path(), arguments, "")
+}
+
+#[test]
+fn the_version_tells_what_it_is_built_of() {
+    let outcome = run(&["--version"]).ok();
+    let text = outcome.stdout.trim();
+    let parts = [env!("CARGO_PKG_VERSION"), "DataFusion ", "Arrow "];
+    for part in parts {
+        assert!(text.contains(part), "{text}");
+    }
+    assert!(text.starts_with("warpline "), "{text}");
 }
 
 #[test]

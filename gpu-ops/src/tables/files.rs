@@ -17,6 +17,7 @@ use datafusion::physical_expr::{
 };
 use futures::{StreamExt, TryStreamExt};
 
+use super::sealed::ChosenRows;
 use super::source::{Kind, ScanAnalysis, TableSource};
 use crate::error::{GpuError, Result};
 
@@ -58,6 +59,8 @@ struct FileStamp {
     modified_ns: i128,
     e_tag: Option<String>,
     version: Option<String>,
+    /// Which rows of it; `None` for all.
+    rows: Option<ChosenRows>,
 }
 
 impl FileKey {
@@ -66,7 +69,7 @@ impl FileKey {
         let paths = |key: &Self| {
             key.files
                 .iter()
-                .map(|file| file.path.clone())
+                .map(|file| (file.path.clone(), file.rows.clone()))
                 .collect::<Vec<_>>()
         };
         self != other
@@ -80,7 +83,9 @@ impl FileTable {
     /// The same files, as they were listed, read in the same way?
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let same = |a: &PartitionedFile, b: &PartitionedFile| {
-            a.object_meta == b.object_meta && a.partition_values == b.partition_values
+            a.object_meta == b.object_meta
+                && a.partition_values == b.partition_values
+                && a.extension::<ChosenRows>() == b.extension::<ChosenRows>()
         };
         self.format == other.format
             && self.config.object_store_url == other.config.object_store_url
@@ -117,6 +122,8 @@ impl FileTable {
             };
         let splittable = matches!(source.file_type(), "parquet" | "csv")
             && source.supports_repartitioning()
+            // Positions in the file are no positions among the chosen rows.
+            && files.iter().all(|file| file.extensions.is_empty())
             && !config.file_compression_type.is_compressed();
         let format = format!("{}; {}", format_of(config), schema.table_schema());
         let table = Self {
@@ -208,6 +215,7 @@ impl FileTable {
         }
         let stamps = files.iter().map(|file| FileStamp {
             partition_values: format!("{:?}", file.partition_values),
+            rows: file.extension::<ChosenRows>().cloned(),
             ..stamp_of(&file.object_meta)
         });
         let key = FileKey {
@@ -318,6 +326,7 @@ fn stamp_of(meta: &ObjectMeta) -> FileStamp {
             + i128::from(meta.last_modified.timestamp_subsec_nanos()),
         e_tag: meta.e_tag.clone(),
         version: meta.version.clone(),
+        rows: None,
     }
 }
 
@@ -328,7 +337,10 @@ fn whole_files(config: &FileScanConfig) -> Result<Vec<PartitionedFile>> {
         .iter()
         .flat_map(|group| group.iter().cloned())
         .collect();
-    if parts.iter().any(|file| !file.extensions.is_empty()) {
+    let unknown = |file: &PartitionedFile| {
+        !file.extensions.is_empty() && file.extension::<ChosenRows>().is_none()
+    };
+    if parts.iter().any(unknown) {
         return Err(unsupported("reads chosen parts of its files"));
     }
     parts.sort_by(|a, b| (a.path(), a.range().0).cmp(&(b.path(), b.range().0)));

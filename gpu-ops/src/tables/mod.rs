@@ -28,6 +28,7 @@ mod progress;
 mod read;
 mod resident;
 mod row_groups;
+mod sealed;
 mod source;
 
 pub use cache::{ResidentColumn, TableCache};
@@ -38,4 +39,5 @@ pub use loaded::LoadedTable;
 pub use pin::PinnedTable;
 pub(crate) use progress::{LoadProgress, WithdrawOnDrop};
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
+pub use sealed::{ChosenRows, SealedScanExec};
 pub use source::{ScanAnalysis, TableSource};

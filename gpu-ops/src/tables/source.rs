@@ -14,6 +14,7 @@ use super::files::FileTable;
 use super::input::InputExec;
 use super::memory::MemoryTable;
 use super::resident::{ResidentExec, ResidentTable};
+use super::sealed::SealedScanExec;
 use crate::error::Result;
 
 /// A scan, split into its table and the operations on the table's rows.
@@ -78,6 +79,9 @@ impl TableSource {
         }
         if let Some(exec) = plan.downcast_ref::<InputExec>() {
             return Ok(exec.analysis());
+        }
+        if let Some(sealed) = plan.downcast_ref::<SealedScanExec>() {
+            return Self::analyze(sealed.scan());
         }
         let Some(exec) = plan.downcast_ref::<DataSourceExec>() else {
             return Ok(Self::anonymous(plan, None));
