@@ -145,7 +145,7 @@ mod tests {
                 ("gcp.skip_signature".to_string(), "true".to_string()),
             ]);
             let store = ensure(&runtime, &location(text), &options);
-            assert!(store.is_ok(), "{text}: {}", store.unwrap_err());
+            assert!(store.is_ok(), "{text}: {:?}", store.err());
         }
         let error = runtime.object_store(location("ftp://example.com/t/"));
         assert!(error.is_err());

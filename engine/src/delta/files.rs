@@ -266,7 +266,8 @@ impl VersionFiles {
         }
         let files = self.files.iter().zip(keep);
         Ok(files
-            .filter_map(|(file, keep)| keep.then(|| file.clone()))
+            .filter(|(_, keep)| *keep)
+            .map(|(file, _)| file.clone())
             .collect())
     }
 }

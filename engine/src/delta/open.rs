@@ -205,7 +205,7 @@ mod tests {
         ] {
             assert_eq!(microseconds(text).expect(text), noon, "{text}");
         }
-        let error = microseconds("yesterday").unwrap_err().to_string();
+        let error = microseconds("yesterday").expect_err("no time").to_string();
         assert!(error.contains("'yesterday' is no time"), "{error}");
     }
 
@@ -219,7 +219,9 @@ mod tests {
         assert_eq!(options.version, Some(3));
         assert_eq!(options.storage.len(), 1);
         let wrong = HashMap::from([("version".to_string(), "-1".to_string())]);
-        let error = DeltaOptions::of(&wrong).unwrap_err().to_string();
+        let error = DeltaOptions::of(&wrong)
+            .expect_err("no version")
+            .to_string();
         assert!(error.contains("version '-1'"), "{error}");
     }
 }
