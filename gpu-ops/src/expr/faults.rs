@@ -1,6 +1,7 @@
 //! Which expressions can fail for some values of their columns.
 
 use arrow::datatypes::DataType;
+use datafusion::scalar::ScalarValue;
 
 use super::{BinaryOp, Expr, Node};
 
@@ -11,7 +12,8 @@ impl Expr {
         match &self.node {
             Node::Column(_) | Node::Literal(_) | Node::PerDistinct { .. } => false,
             Node::Binary { op, left, right } => {
-                op.may_fault(&self.data_type) || left.may_fault() || right.may_fault()
+                let own = op.may_fault(&self.data_type) && !divides_by_constant(*op, right);
+                own || left.may_fault() || right.may_fault()
             }
             Node::Cast { value, safe } => {
                 !safe && cast_may_fault(&value.data_type, &self.data_type) || value.may_fault()
@@ -41,6 +43,25 @@ impl Expr {
             } => function.may_fault() || arguments.iter().any(Self::may_fault),
         }
     }
+}
+
+/// Is an integer divided by a constant with which that never fails: neither 0 nor -1?
+fn divides_by_constant(op: BinaryOp, divisor: &Expr) -> bool {
+    let Node::Literal(value) = &divisor.node else {
+        return false;
+    };
+    let harmless = matches!(op, BinaryOp::Divide | BinaryOp::Modulo)
+        && divisor.data_type.is_integer()
+        && !value.is_null();
+    let zero = ScalarValue::new_zero(&divisor.data_type);
+    let one = ScalarValue::new_one(&divisor.data_type);
+    harmless
+        && zero.is_ok_and(|zero| *value != zero)
+        && one.is_ok_and(|one| {
+            // Only signed integers have one.
+            one.arithmetic_negate()
+                .map_or(true, |minus| *value != minus)
+        })
 }
 
 impl BinaryOp {
