@@ -17,6 +17,7 @@
 
 mod channel;
 mod files;
+mod leaves;
 mod planner;
 mod route;
 mod secret;

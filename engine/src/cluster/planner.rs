@@ -17,11 +17,14 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::explain::ExplainExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
-use datafusion_distributed::{DistributedExec, SessionStateBuilderExt, display_plan_ascii};
+use datafusion_distributed::{
+    DistributedExec, DistributedExt, SessionStateBuilderExt, display_plan_ascii,
+};
 use warpline_gpu::exec::TimeLimitExec;
 use warpline_planner::WarplineConfig;
 
 use super::channel::name;
+use super::leaves;
 use super::workers::Workers;
 use crate::device::Device;
 use crate::rule::WarplineRule;
@@ -42,7 +45,9 @@ pub(super) fn extend(
     let local = Arc::new(LocalRule(WarplineRule::new(device)));
     let mut builder = builder
         .with_physical_optimizer_rule(Arc::clone(&local) as _)
-        .with_distributed_planner();
+        .with_distributed_planner()
+        // Asked before the one that comes with the planner.
+        .with_distributed_scale_up_leaf_node_handler(leaves::whole_files);
     let distributed = builder.query_planner().take();
     match distributed {
         Some(distributed) => builder.with_query_planner(Arc::new(ClusterPlanner {

@@ -21,6 +21,8 @@ async fn session() -> WarplineSession {
     WarplineSession::builder()
         .device(DeviceChoice::Emulator)
         .set("warpline.min_rows", "0")
+        // What the crate of Delta Lake scans itself is an input, which is priced.
+        .set("warpline.reentry", "on")
         .set("datafusion.execution.target_partitions", "2")
         .open()
         .await

@@ -13,7 +13,7 @@ use datafusion::physical_plan::work_table::WorkTableExec;
 use datafusion::physical_plan::{
     ExecutionPlan, ExecutionPlanProperties, StatisticsArgs, StatisticsContext,
 };
-use warpline_gpu::tables::{InputExec, ResidentExec};
+use warpline_gpu::tables::{InputExec, ResidentExec, SealedScanExec};
 
 use super::scan::is_constant;
 
@@ -103,6 +103,7 @@ pub(crate) fn is_arrival(plan: &Arc<dyn ExecutionPlan>) -> bool {
         || plan.is::<StreamingTableExec>()
         || plan.is::<LazyMemoryExec>()
         || plan.is::<ResidentExec>()
+        || plan.is::<SealedScanExec>()
         || plan.is::<WorkTableExec>()
         || plan.is::<InputExec>()
         || is_constant(plan.as_ref());
