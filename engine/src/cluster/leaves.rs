@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn tasks_have_whole_files_of_about_the_same_size() {
-        let files = || vec![file("a", 5), file("b", 9), file("c", 4), file("d", 0)];
+        let files = || vec![file("a", 5), file("b", 9), file("c", 3), file("d", 0)];
         assert!(shares(files(), 5).is_none());
         let shares = shares(files(), 2).unwrap_or_default();
         let found: Vec<Vec<&str>> = shares.iter().map(|share| names(share)).collect();
