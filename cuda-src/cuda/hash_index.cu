@@ -119,3 +119,52 @@ WL_KERNEL(scatter_dense, HashIndexArgs, args) {
     if (word < args.mask) args.entry[args.offsets[word] + args.place_of_row[row]] = (u32)row;
   }
 }
+
+// Where few of the possible keys occur, entries are counted by the number of the key among those that do (ranked_find
+// in join.cuh). `keys` are the words of ranks, zeroed; `mask` the number of possible keys. Four steps, between which sums are
+// made: keys set their bits; words count theirs into `slot_of_row`; words take the sums; then the two halves as above.
+// Bytes moved: ranks of n possible keys take n / 4 bytes, which are cleared, set, counted and completed: n bytes in all,
+// 600 million keys 0.15 ms at 4.2 TB/s, where offsets of all of them would take 12 n bytes.
+WL_KERNEL(mark_ranks, HashIndexArgs, args) {
+  const u64 rows = bounded_rows(args.count, args.most);
+  for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += (u64)gridDim.x * blockDim.x) {
+    const u64 word = args.words[0][row];
+    if (word >= args.mask) continue;
+    // The low half comes first in memory.
+    u32* const present = (u32*)(args.keys + (word >> 5));
+    const u32 bit = 1u << (u32)(word & 31);
+    if ((load_relaxed(present) & bit) == 0) atomicOr(present, bit);
+  }
+}
+
+// Launched over words of ranks, which are `most`.
+WL_KERNEL(count_ranks, HashIndexArgs, args) {
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < args.most; i += (u64)gridDim.x * blockDim.x)
+    args.slot_of_row[i] = (u32)__popc((u32)args.keys[i]);
+}
+WL_KERNEL(complete_ranks, HashIndexArgs, args) {
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < args.most; i += (u64)gridDim.x * blockDim.x)
+    args.keys[i] = (u64)(u32)args.keys[i] | (u64)args.slot_of_row[i] << 32;
+}
+
+WL_KERNEL(count_ranked, HashIndexArgs, args) {
+  const u64 rows = bounded_rows(args.count, args.most);
+  const u64 threads = (u64)gridDim.x * blockDim.x;
+  for (u64 base = (u64)blockIdx.x * blockDim.x; base < rows; base += threads) {
+    const u64 row = base + threadIdx.x;
+    const u64 word = row < rows ? args.words[0][row] : WL_EMPTY_KEY;
+    const u32 slot = word < args.mask ? (u32)ranked_find(args.keys, word) : WL_NO_SLOT32;
+    const u32 place = count_slot(args.offsets, slot);
+    if (row < rows) args.place_of_row[row] = place;
+  }
+}
+
+WL_KERNEL(scatter_ranked, HashIndexArgs, args) {
+  const u64 rows = bounded_rows(args.count, args.most);
+  for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += (u64)gridDim.x * blockDim.x) {
+    const u64 word = args.words[0][row];
+    if (word >= args.mask) continue;
+    const u64 slot = ranked_find(args.keys, word);
+    args.entry[args.offsets[slot] + args.place_of_row[row]] = (u32)row;
+  }
+}

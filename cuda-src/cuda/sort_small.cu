@@ -1,8 +1,5 @@
-// Stable order of few rows by packed key words, as a permutation of row numbers: a bitonic network in shared
-// memory, ties decided by the further words, then by the row number.
-//
-// Launch: one block of 32 to 1024 threads, half as many as rows (rounded up to a power of two) serve best.
-// Bytes moved: 8 a row and word, 4 a row; the time is that of log2(rows)^2 / 2 barriers, about 5 us for 2048 rows.
+// Stable order of few rows by packed key words, and the first rows of many: a bitonic network in shared memory, ties
+// decided by the further words, then by the row number.
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "join.cuh"
@@ -14,6 +11,7 @@ static const u32 SORT_PADDING = 0xFFFFFFFFu;
 struct SmallSortShared {
   u64 keys[SORT_SMALL_ROWS];
   u32 rows[SORT_SMALL_ROWS];
+  BlockScratch<u32> scratch;
 };
 
 // Does item i come before item j? Ties of all words go to the smaller row number, which makes it stable.
@@ -30,15 +28,8 @@ WL_DEVICE bool comes_before(const SmallSortArgs& args, const SmallSortShared& sh
   return a < b;
 }
 
-WL_KERNEL(sort_small, SmallSortArgs, args) {
-  WL_SHARED(SmallSortShared, shared);
-  const u32 rows = (u32)bounded_rows(args.count, args.most);
-  u32 padded = 2;
-  while (padded < rows) padded *= 2;
-  for (u32 i = threadIdx.x; i < padded; i += blockDim.x) {
-    shared.keys[i] = i < rows ? args.words[0][i] & low_bits(args.bits[0]) : ~0ull;
-    shared.rows[i] = i < rows ? i : SORT_PADDING;
-  }
+// Sort the first `padded` items, a power of two; all threads of the block come.
+WL_DEVICE void sort_block(const SmallSortArgs& args, SmallSortShared& shared, u32 padded) {
   for (u32 size = 2; size <= padded; size *= 2) {
     for (u32 stride = size / 2; stride > 0; stride /= 2) {
       __syncthreads();
@@ -57,5 +48,68 @@ WL_KERNEL(sort_small, SmallSortArgs, args) {
     }
   }
   __syncthreads();
+}
+
+// Launch: one block of 32 to 1024 threads, half as many as rows (rounded up to a power of two) serve best.
+// Bytes moved: 8 a row and word, 4 a row; the time is that of log2(rows)^2 / 2 barriers, about 5 us for 2048 rows.
+WL_KERNEL(sort_small, SmallSortArgs, args) {
+  WL_SHARED(SmallSortShared, shared);
+  const u32 rows = (u32)bounded_rows(args.count, args.most);
+  u32 padded = 2;
+  while (padded < rows) padded *= 2;
+  for (u32 i = threadIdx.x; i < padded; i += blockDim.x) {
+    shared.keys[i] = i < rows ? args.words[0][i] & low_bits(args.bits[0]) : ~0ull;
+    shared.rows[i] = i < rows ? i : SORT_PADDING;
+  }
+  sort_block(args, shared, padded);
   for (u32 i = threadIdx.x; i < rows; i += blockDim.x) args.order[i] = shared.rows[i];
+}
+
+// The first `first` rows of those that a block goes over, in order, to places [first blockIdx, first (blockIdx + 1)) of
+// `order`; padding behind them where there are fewer. Over the blocks' rows (`from`) once more, until one block is left.
+//
+// Rows whose first word is beyond that of the last row wanted so far are passed over; the others gather in shared memory,
+// which is sorted when there is no room for another round.
+// Launch: blocks of 1024 threads, as many as there are pieces of 2048 rows, at most some for each multiprocessor;
+// `first` is at most 512. Bytes moved: 8 a row (and 4 where `from` is given), further words only in ties: 2^27 rows
+// 0.26 ms at 4.2 TB/s.
+WL_KERNEL(sort_first, SmallSortArgs, args) {
+  WL_SHARED(SmallSortShared, shared);
+  const u64 rows = bounded_rows(args.count, args.most);
+  const u64 round = (u64)gridDim.x * blockDim.x;
+  u32 held = 0;
+  bool full = false;
+  u64 last = 0;
+  for (u64 base = (u64)blockIdx.x * blockDim.x; base < rows; base += round) {
+    const u64 i = base + threadIdx.x;
+    const u32 row = i >= rows ? SORT_PADDING : args.from != 0 ? args.from[i] : (u32)i;
+    const u64 key = row == SORT_PADDING ? ~0ull : args.words[0][row] & low_bits(args.bits[0]);
+    const bool wanted = row != SORT_PADDING && (!full || key <= last);
+    u32 more;
+    const u32 place = held + block_scan_exclusive_sum((u32)wanted, shared.scratch, more);
+    held += more;
+    if (wanted) {
+      shared.keys[place] = key;
+      shared.rows[place] = row;
+    }
+    if (held + blockDim.x <= SORT_SMALL_ROWS) continue;
+    for (u32 k = held + threadIdx.x; k < SORT_SMALL_ROWS; k += blockDim.x) {
+      shared.keys[k] = ~0ull;
+      shared.rows[k] = SORT_PADDING;
+    }
+    sort_block(args, shared, SORT_SMALL_ROWS);
+    if (held > args.first) held = args.first;
+    full = held == args.first;
+    last = shared.keys[held - 1];
+    __syncthreads();
+  }
+  u32 padded = 2;
+  while (padded < held) padded *= 2;
+  for (u32 k = held + threadIdx.x; k < padded; k += blockDim.x) {
+    shared.keys[k] = ~0ull;
+    shared.rows[k] = SORT_PADDING;
+  }
+  sort_block(args, shared, padded);
+  u32* const out = args.order + (u64)blockIdx.x * args.first;
+  for (u32 k = threadIdx.x; k < args.first; k += blockDim.x) out[k] = k < held ? shared.rows[k] : SORT_PADDING;
 }

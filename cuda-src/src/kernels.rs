@@ -103,7 +103,7 @@ kernel_args! {
         pub most: u64,
         /// Slots less one; for dense indexes the number of slots.
         pub mask: u64,
-        /// Keys of the table, slot after slot.
+        /// Keys of the table, slot after slot; of ranked indexes the words of ranks.
         pub keys: DevicePtr as "u64*",
         /// Slot states of tables with wide keys; null otherwise.
         pub states: DevicePtr as "u32*",
@@ -111,7 +111,7 @@ kernel_args! {
         pub entry: DevicePtr as "u32*",
         /// Counts by slot, then offsets; one more than slots.
         pub offsets: DevicePtr as "u32*",
-        /// Scratch: the slot of each row; unused by dense indexes.
+        /// Scratch: the slot of each row; of ranked indexes a count a word of ranks; unused by dense ones.
         pub slot_of_row: DevicePtr as "u32*",
         /// Scratch: the place of each row among those of its slot.
         pub place_of_row: DevicePtr as "u32*",
@@ -127,7 +127,7 @@ kernel_args! {
 }
 
 kernel_args! {
-    /// Arguments of `sort_small` (`sort_small.cu`).
+    /// Arguments of `sort_small` and `sort_first` (`sort_small.cu`).
     pub struct SmallSortArgs {
         /// Key words, major word first, one array each.
         pub words: [DevicePtr; 16] as "const u64*",
@@ -137,12 +137,14 @@ kernel_args! {
         pub order: DevicePtr as "u32*",
         /// Number of rows on the device; null when it is `most`.
         pub count: DevicePtr as "const u64*",
-        /// Most rows, at most [`SORT_SMALL_ROWS`].
+        /// Most rows; of `sort_small` at most [`SORT_SMALL_ROWS`].
         pub most: u64,
         /// Number of words.
         pub key_words: u32,
-        /// Fills up the struct.
-        pub padding: u32,
+        /// `sort_first`: rows that each block looks for, at most [`MOST_FIRST_ROWS`].
+        pub first: u32,
+        /// `sort_first`: the numbers of the rows to go over, all ones for none; null for all rows.
+        pub from: DevicePtr as "const u32*",
     }
 
     /// Arguments of `sort_keys` and `number_rows` (`sort_keys.cu`).
@@ -322,7 +324,10 @@ pub const MOST_SORT_WORDS: usize = 16;
 /// Most rows of `sort_small`.
 pub const SORT_SMALL_ROWS: u64 = 2048;
 /// Dynamic shared memory of `sort_small`, in bytes.
-pub const SORT_SMALL_SHARED_BYTES: usize = SORT_SMALL_ROWS as usize * 12;
+pub const SORT_SMALL_SHARED_BYTES: usize = SORT_SMALL_ROWS as usize * 12 + 32 * 4;
+
+/// Most rows that `sort_first` looks for: half of what a block of 1024 threads keeps back for a round.
+pub const MOST_FIRST_ROWS: u64 = 512;
 /// Complete source of the module with `sort_small`, whose blocks have up to 1024 threads.
 pub fn sort_small() -> String {
     format!(

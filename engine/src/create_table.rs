@@ -5,18 +5,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::MemTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{CreateMemoryTable, DdlStatement, LogicalPlan};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, collect_partitioned,
 };
 use datafusion::prelude::{DataFrame, SessionContext};
+use warpline_gpu::plan_node::only_child;
+
+use crate::memory_table::MemoryTable;
 
 /// The plan of a `CREATE TABLE … AS` whose rows a query makes; `None` for any other statement, and where DataFusion
 /// itself has the answer, such as that the table exists.
@@ -126,22 +128,13 @@ impl ExecutionPlan for CreateTableExec {
         vec![&self.input]
     }
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    warpline_gpu::no_expressions!();
 
     fn with_new_children(
         self: Arc<Self>,
-        mut children: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (Some(input), true) = (children.pop(), children.is_empty()) else {
-            return Err(DataFusionError::Internal(
-                "a CreateTableExec has one child".to_string(),
-            ));
-        };
+        let input = only_child(self.name(), children)?;
         Ok(Arc::new(Self::new(
             self.create.clone(),
             Arc::clone(&self.schema),
@@ -166,7 +159,7 @@ impl ExecutionPlan for CreateTableExec {
             if create.or_replace {
                 context.deregister_table(create.name.clone())?;
             }
-            context.register_table(create.name, Arc::new(table))?;
+            context.register_table(create.name, Arc::new(MemoryTable::from(table)))?;
             Ok::<_, DataFusionError>(futures::stream::empty())
         };
         Ok(Box::pin(RecordBatchStreamAdapter::new(

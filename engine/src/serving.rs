@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
@@ -16,6 +18,7 @@ use warpline_serve::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
 use crate::cluster::Cluster;
 use crate::device::{self, Device};
 use crate::guard::guarded;
+use crate::memory_table::MemoryTable;
 use crate::session::WarplineSession;
 
 /// Opens a session for each client of a server, over one device.
@@ -171,6 +174,10 @@ struct ServedSession(Arc<WarplineSession>);
 impl EngineSession for ServedSession {
     fn context(&self) -> &SessionContext {
         self.0.context()
+    }
+
+    fn is_in_memory(&self, table: &Arc<dyn TableProvider>) -> bool {
+        table.is::<MemoryTable>() || table.is::<MemTable>()
     }
 
     async fn plan(self: Arc<Self>, sql: &str) -> Result<Option<Planned>> {

@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::record_batch::RecordBatch;
+use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -18,6 +21,7 @@ use crate::device::{self, Device, DeviceChoice};
 use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
 use crate::guard::guarded;
+use crate::memory_table::MemoryTable;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
 use crate::statement::Pins;
@@ -170,6 +174,14 @@ impl QueryEngine for WarplineSession {
 
     fn reference(&self) -> &SessionContext {
         &self.reference
+    }
+
+    fn table_in_memory(
+        &self,
+        schema: SchemaRef,
+        partitions: Vec<Vec<RecordBatch>>,
+    ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+        Ok(Arc::new(MemoryTable::try_new(schema, partitions)?))
     }
 
     async fn run(&self, sql: &str) -> Result<QueryRun, DataFusionError> {

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::machine::{Curve, Machine, Origin};
 use crate::memory::DeviceBuffer;
 use crate::primitives::{
-    Digits, Keys, PairKind, PairList, Partitioning, Partitions, Payload, RowCount, Side,
+    Digits, Keys, PairJoin, PairKind, PairList, Partitioning, Partitions, Payload, RowCount, Side,
     join_partitions, launch, merge_join, partition_bits, radix_partition,
 };
 use crate::runtime::Runtime;
@@ -402,26 +402,22 @@ impl<'a> Bench<'a> {
             let streamed = 24.0 / copy * 1e12;
             ((ms * 1e9 / rows as f64 - streamed) / 2.0).max(0.1)
         };
+        let of = PairJoin {
+            build: &side,
+            probe: &side,
+            kind: PairKind::Inner,
+            unique: true,
+            duplicate: DevicePtr::NULL,
+            pairs: &list,
+            marks: None,
+        };
         arrange(Digits::Hash, bits, Some(offsets.ptr()))?;
         let partitioned = self.time(
             || Ok(()),
             || {
                 // SAFETY: both sides are the partitioned keys, and the list has room for `rows` pairs: more are counted
                 // and not written.
-                unsafe {
-                    join_partitions(
-                        self.runtime,
-                        &self.stream,
-                        &side,
-                        &side,
-                        bits,
-                        PairKind::Inner,
-                        true,
-                        DevicePtr::NULL,
-                        &list,
-                        None,
-                    )
-                }
+                unsafe { join_partitions(self.runtime, &self.stream, &of, bits) }
             },
         )?;
         arrange(Digits::Key, 32, None)?;
@@ -429,19 +425,7 @@ impl<'a> Bench<'a> {
             || Ok(()),
             || {
                 // SAFETY: as above, with the sorted keys.
-                unsafe {
-                    merge_join(
-                        self.runtime,
-                        &self.stream,
-                        &side,
-                        &side,
-                        PairKind::Inner,
-                        true,
-                        DevicePtr::NULL,
-                        &list,
-                        None,
-                    )
-                }
+                unsafe { merge_join(self.runtime, &self.stream, &of) }
             },
         )?;
         Ok((each(partitioned), each(sorted)))

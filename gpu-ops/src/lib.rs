@@ -34,6 +34,7 @@ pub mod memory;
 pub mod names;
 pub mod parquet;
 pub mod pipeline;
+pub mod plan_node;
 pub mod primitives;
 pub mod query;
 pub mod runtime;

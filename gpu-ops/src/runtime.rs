@@ -3,6 +3,7 @@
 mod background;
 mod choice;
 mod modules;
+pub(crate) mod slots;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,6 +15,7 @@ use parking_lot::Mutex;
 use self::background::Background;
 pub use self::choice::DeviceChoice;
 use self::modules::ModuleEntry;
+use self::slots::Slots;
 use crate::device::cuda::{self, CudaDevice};
 use crate::device::emulated::EmulatedDevice;
 use crate::device::faulty::{FailurePlan, FaultyDevice};
@@ -21,10 +23,11 @@ use crate::device::pinned::PinnedMemory;
 use crate::device::traced::TracedDevice;
 use crate::device::{Device, Kernel, StopSignal, Stream, StreamLease, Streams};
 use crate::error::{GpuError, Result};
+use crate::exec::Flights;
 use crate::machine::Machine;
 use crate::memory::{
-    Budget, DeviceBuffer, Free, KeptResults, LadderCounts, MemoryPool, PressureHandler,
-    memory_of_machine,
+    Budget, DeviceBuffer, Free, HeldOutputs, KeptResults, LadderCounts, MemoryPool,
+    PressureHandler, memory_of_machine,
 };
 use crate::stop::StopWords;
 use crate::tables::TableCache;
@@ -47,18 +50,23 @@ pub struct RuntimeOptions {
     pub host_memory: Option<usize>,
 }
 
-/// What is kept between queries, and given back when the pool is short: indexes, which can be built again, before columns.
+/// What stays in device memory behind a run, and is given back when the pool is short: outputs that are being read, which have
+/// to go to the host anyway, then indexes, which can be built again, then columns.
 struct Kept {
+    outputs: HeldOutputs,
     tables: Arc<TableCache>,
     indexes: KeptResults,
 }
 
 impl PressureHandler for Kept {
     fn release(&self, bytes: usize) -> usize {
-        match self.indexes.release(bytes) {
-            0 => self.tables.release(bytes),
-            released => released,
-        }
+        let each: [&dyn Fn() -> usize; 3] = [
+            &|| self.outputs.release(bytes),
+            &|| self.indexes.release(bytes),
+            &|| self.tables.release(bytes),
+        ];
+        let mut released = each.iter().map(|release| release());
+        released.find(|released| *released > 0).unwrap_or(0)
     }
 }
 
@@ -94,6 +102,8 @@ pub struct Runtime {
     streams: Arc<Streams>,
     used: AtomicBool,
     background: Background,
+    slots: Arc<Slots>,
+    flights: Arc<Flights>,
     /// Of all queries so far.
     ladder: Mutex<LadderCounts>,
 }
@@ -168,6 +178,7 @@ impl Runtime {
             log::info!("kernels of queries that are stopped run to their end: {error}");
         }
         let kept = Arc::new(Kept {
+            outputs: HeldOutputs::default(),
             tables: Arc::new(tables),
             indexes: KeptResults::default(),
         });
@@ -193,6 +204,8 @@ impl Runtime {
             bandwidth: OnceLock::new(),
             used: AtomicBool::new(false),
             background: Background::default(),
+            slots: Arc::default(),
+            flights: Arc::default(),
             ladder: Mutex::default(),
         }))
     }
@@ -248,6 +261,11 @@ impl Runtime {
         &self.kept.tables
     }
 
+    /// Outputs that are not read to their end.
+    pub(crate) fn outputs(&self) -> &HeldOutputs {
+        &self.kept.outputs
+    }
+
     /// Indexes over whole tables that are kept on the device.
     pub(crate) fn indexes(&self) -> &KeptResults {
         &self.kept.indexes
@@ -263,9 +281,11 @@ impl Runtime {
         self.indexes().clear();
     }
 
-    /// Bytes of device memory that an allocation can get: free ones, and those of what is kept for later queries and nobody uses.
+    /// Bytes of device memory that an allocation can get: free ones, those of what is kept for later queries and nobody uses, and
+    /// those of outputs that host memory has room for.
     pub(crate) fn attainable_memory(&self) -> Free {
-        let kept = self.indexes().idle_bytes() + self.tables().idle_bytes();
+        let outputs = self.outputs().bytes().min(self.host_pool.available());
+        let kept = self.indexes().idle_bytes() + self.tables().idle_bytes() + outputs;
         let free = self.pool.free();
         Free {
             bytes: free.bytes.saturating_add(kept as u64),
@@ -273,15 +293,17 @@ impl Runtime {
         }
     }
 
-    /// Let go of everything that is kept for later queries and that no query uses; returns the bytes that went.
+    /// Let go of everything that is kept for later queries and that no query uses, and move outputs that are being read to host
+    /// memory; returns the bytes that went.
     ///
     /// # Errors
     /// [`GpuError::Device`] when earlier work on the device failed.
     pub fn evict(&self) -> Result<usize> {
+        let outputs = self.outputs().release(usize::MAX);
         let indexes = self.indexes().clear();
         let columns = self.tables().release(usize::MAX);
         self.pool.trim()?;
-        Ok(indexes.saturating_add(columns))
+        Ok(outputs.saturating_add(indexes).saturating_add(columns))
     }
 
     /// Change the pool's budget, in bytes; `None` for what is free, less some headroom. What is over a smaller budget and no
@@ -364,6 +386,26 @@ impl Runtime {
     /// The streams that nobody uses at the moment.
     pub fn streams(&self) -> &Arc<Streams> {
         &self.streams
+    }
+
+    /// Places of queries on the device.
+    pub(crate) fn slots(&self) -> &Arc<Slots> {
+        &self.slots
+    }
+
+    /// Queries that run, for those that ask for the same.
+    pub(crate) fn flights(&self) -> &Arc<Flights> {
+        &self.flights
+    }
+
+    /// Queries that wait for the answers of equal ones.
+    pub fn sharing_queries(&self) -> usize {
+        self.flights.waiting()
+    }
+
+    /// Queries that wait for a place on the device.
+    pub fn waiting_queries(&self) -> usize {
+        self.slots.waiting()
     }
 
     /// Work that nobody waits for.

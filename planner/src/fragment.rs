@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
 use warpline_gpu::column::{ColumnStatistics, Encoding};
 use warpline_gpu::device::DeviceInfo;
-use warpline_gpu::graph::{FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
+use warpline_gpu::graph::{Fingerprint, FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
 use warpline_gpu::memory::Budget;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
@@ -27,6 +27,7 @@ use crate::rel::anti_joins::with_anti_joins;
 use crate::rel::codes::coded;
 use crate::rel::combinations;
 use crate::rel::convert::{Inputs, Refusal, convert};
+use crate::rel::fingerprint::fingerprint;
 use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
@@ -43,6 +44,8 @@ pub struct FragmentPlanner {
     /// The same with more dictionary codes, once those of `scans` turned out too few: first those that the plan
     /// needs, then all.
     reloaded: [OnceLock<Vec<ScanSource>>; 2],
+    /// Once it was asked for.
+    fingerprint: OnceLock<Arc<Fingerprint>>,
     groups: CostedPolicy,
     join: JoinSetting,
     parts: Parts,
@@ -110,6 +113,7 @@ impl FragmentPlanner {
             tables,
             scans,
             reloaded: Default::default(),
+            fingerprint: OnceLock::new(),
             groups: CostedPolicy {
                 group_by: config.group_by,
                 slots: config.group_slots as u64,
@@ -566,6 +570,11 @@ impl Policy for FragmentPlanner {
             &self.machine,
             cores,
         ))
+    }
+
+    fn fingerprint(&self) -> Option<Arc<Fingerprint>> {
+        let made = || Arc::new(fingerprint(&self.rel, &self.tables));
+        Some(Arc::clone(self.fingerprint.get_or_init(made)))
     }
 
     fn describe(&self) -> String {

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -49,6 +51,11 @@ pub trait EngineSession: Send + Sync {
     /// # Errors
     /// What parsing and planning report.
     async fn plan(self: Arc<Self>, sql: &str) -> Result<Option<Planned>>;
+
+    /// Is this a table in memory, as CREATE TABLE makes them?
+    fn is_in_memory(&self, table: &Arc<dyn TableProvider>) -> bool {
+        table.is::<MemTable>()
+    }
 }
 
 /// A plan, ready to run once.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::{MemTable, source_as_provider};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{DdlStatement, LogicalPlan, Statement as PlannedStatement};
 use datafusion::sql::parser::Statement as DfStatement;
@@ -93,11 +93,16 @@ const EXTERNAL: &str =
     "clients add no tables of files: the server's tables are those of its folders (--data)";
 const FILES: &str = "clients read and write no files of the server: COPY (query) TO STDOUT sends rows to the client";
 
-/// Refuses a plan that changes what is not the client's. `shared` are the server's tables.
-fn check_plan(plan: &LogicalPlan, shared: &[Arc<dyn TableProvider>]) -> Result<()> {
+/// Refuses a plan that changes what is not the client's.
+fn check_plan(plan: &LogicalPlan, client: &Client) -> Result<()> {
+    let shared = client.server.providers();
+    // Clients make tables in memory alone.
+    let is_clients = |table: &Arc<dyn TableProvider>| {
+        client.session.is_in_memory(table) && !shared.iter().any(|other| Arc::ptr_eq(other, table))
+    };
     let mut refusal = None;
     plan.apply_with_subqueries(|node| {
-        if let Err(error) = check_node(node, shared) {
+        if let Err(error) = check_node(node, &is_clients) {
             refusal = Some(error);
             return Ok(TreeNodeRecursion::Stop);
         }
@@ -106,15 +111,17 @@ fn check_plan(plan: &LogicalPlan, shared: &[Arc<dyn TableProvider>]) -> Result<(
     refusal.map_or(Ok(()), Err)
 }
 
-fn check_node(node: &LogicalPlan, shared: &[Arc<dyn TableProvider>]) -> Result<()> {
+fn check_node(
+    node: &LogicalPlan,
+    is_clients: &dyn Fn(&Arc<dyn TableProvider>) -> bool,
+) -> Result<()> {
     match node {
         LogicalPlan::Copy(_) => Err(ServeError::denied(FILES)),
         LogicalPlan::Dml(dml) => {
             let table = source_as_provider(&dml.target)?;
-            let is_shared = shared.iter().any(|other| Arc::ptr_eq(other, &table));
-            match table.downcast_ref::<MemTable>() {
-                Some(_) if !is_shared => Ok(()),
-                _ => Err(ServeError::denied(format!(
+            match is_clients(&table) {
+                true => Ok(()),
+                false => Err(ServeError::denied(format!(
                     "table '{}' is the server's: clients change tables that they made with CREATE TABLE",
                     dml.table_name
                 ))),
@@ -153,7 +160,7 @@ pub(crate) async fn planned(client: &Arc<Client>, ast: &Statement) -> Result<Log
         .state()
         .statement_to_plan(statement)
         .await?;
-    check_plan(&plan, &client.server.providers())?;
+    check_plan(&plan, client)?;
     Ok(plan)
 }
 

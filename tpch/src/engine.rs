@@ -1,8 +1,12 @@
 //! The trait through which the benchmark drives an engine.
 
+use std::sync::Arc;
+
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::SessionContext;
 use serde::Serialize;
@@ -22,6 +26,18 @@ pub trait QueryEngine: Send + Sync {
 
     /// The oracle: plain DataFusion. It may share its catalog with [`Self::session`].
     fn reference(&self) -> &SessionContext;
+
+    /// A table of these batches as the engine likes it best.
+    ///
+    /// # Errors
+    /// When a batch has other columns than `schema`.
+    fn table_in_memory(
+        &self,
+        schema: SchemaRef,
+        partitions: Vec<Vec<RecordBatch>>,
+    ) -> Result<Arc<dyn TableProvider>, DataFusionError> {
+        Ok(Arc::new(MemTable::try_new(schema, partitions)?))
+    }
 
     /// Runs one query from SQL text to the last Arrow batch on the host.
     ///

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arrow::array::RecordBatch;
-use datafusion::datasource::MemTable;
 use parking_lot::Mutex;
 
 use crate::engine::QueryEngine;
@@ -101,10 +100,10 @@ pub fn generate(
 /// [`TpchError::DataFusion`] when a session refuses the table.
 pub fn register(engine: &dyn QueryEngine, tables: Vec<GeneratedTable>) -> Result<()> {
     for GeneratedTable { table, partitions } in tables {
-        let provider = Arc::new(MemTable::try_new(table.schema(), partitions)?);
+        let provider = engine.table_in_memory(table.schema(), partitions)?;
         engine
             .session()
-            .register_table(table.name(), Arc::clone(&provider) as _)?;
+            .register_table(table.name(), Arc::clone(&provider))?;
         // The reference may share the catalog of the session, and then has the table already.
         if !engine.reference().table_exist(table.name())? {
             engine.reference().register_table(table.name(), provider)?;

@@ -7,7 +7,7 @@
 use warpline_gpu::device::{DevicePtr, Stream};
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Digits, Keys, PairKind, PairList, Partitioning, Partitions, Payload, RowCount,
+    Digits, Keys, PairJoin, PairKind, PairList, Partitioning, Partitions, Payload, RowCount,
     Side as Partitioned, join_partitions, partition_bits, radix_partition,
 };
 use warpline_gpu::synthetic::{KeyKind, Made, Numbers, Side, joined, make};
@@ -118,18 +118,16 @@ pub(super) fn output(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
             };
             // SAFETY: both sides are partitioned by these bits; the list has room for its capacity.
             unsafe {
-                join_partitions(
-                    runtime,
-                    &stream,
-                    &builds.side(),
-                    &probes.side(),
-                    bits,
-                    PairKind::Inner,
-                    repeats == 1,
-                    DevicePtr::NULL,
-                    &list,
-                    None,
-                )?;
+                let of = PairJoin {
+                    build: &builds.side(),
+                    probe: &probes.side(),
+                    kind: PairKind::Inner,
+                    unique: repeats == 1,
+                    duplicate: DevicePtr::NULL,
+                    pairs: &list,
+                    marks: None,
+                };
+                join_partitions(runtime, &stream, &of, bits)?;
             }
             Ok(())
         };

@@ -134,13 +134,144 @@ fn functions_equal_those_of_the_host() {
 }
 
 #[test]
+fn warps_search_their_strings_together() {
+    check_search(Sanitizer::None);
+}
+
+#[test]
 #[ignore = "run by the tests of sanitizers.rs in a child process"]
 fn child_address_strings() {
     check(Sanitizer::Address);
+    check_search(Sanitizer::Address);
 }
 
 #[test]
 #[ignore = "run by the tests of sanitizers.rs in a child process"]
 fn child_undefined_strings() {
     check(Sanitizer::Undefined);
+    check_search(Sanitizer::Undefined);
+}
+
+kernel_args! {
+    pub struct SearchArgs {
+        pub data: DevicePtr as "const u8*",
+        pub offsets: DevicePtr as "const u64*",
+        pub rows_of: DevicePtr as "const u64*",
+        pub needle: DevicePtr as "const u64*",
+        pub out: DevicePtr as "i64*",
+        pub rows: u64,
+        pub needle_bytes: u64,
+    }
+}
+
+// Twice the needle, one behind the other. A row number past the last one is a lane without a row.
+const SEARCH: &str = r#"
+#include "strings.cuh"
+WL_KERNEL(search, SearchArgs, args) {
+    for (u64 first = 0; first < args.rows; first += blockDim.x) {
+        const u64 k = first + threadIdx.x;
+        const u64 row = k < args.rows ? args.rows_of[k] : args.rows;
+        const bool alive = row < args.rows;
+        const Text t = text_at(args.data, alive ? args.offsets[row] : 0, alive ? args.offsets[row + 1] : 0);
+        const i64 once = text_find_warp(t, (i64)t.b, args.needle, args.needle_bytes);
+        const i64 behind = text_after_warp(t, once < 0 ? once : once + (i64)args.needle_bytes, args.needle, args.needle_bytes);
+        if (k < args.rows) {
+            args.out[2 * k] = alive && once >= 0 ? once - (i64)t.b : -1;
+            args.out[2 * k + 1] = alive && behind >= 0 ? behind - (i64)t.b : -1;
+        }
+    }
+}
+"#;
+
+/// A warp finds in its strings what each lane finds in its own: strings of all lengths, side by side, with rows left out,
+/// in another order, the same row more than once.
+fn check_search(sanitizer: Sanitizer) {
+    let options = CompileOptions {
+        sanitizer,
+        ..CompileOptions::default()
+    };
+    let kernel = compile_with("search.cu", &[SearchArgs::CUDA], SEARCH, &options)
+        .kernel("search")
+        .unwrap();
+    let needles = [
+        "a",
+        "ab",
+        "aéa",
+        "baba",
+        "abaab",
+        "🦀🦀b",
+        "abababababababababab",
+    ];
+    let mut found = 0;
+    for seed in 0..84u64 {
+        let mut numbers = Numbers::new(seed + 7);
+        let needle = needles[seed as usize % needles.len()];
+        let longest = [1, 9, 60, 700][seed as usize / 7 % 4];
+        let rows = [1, 31, 32, 33, 150][seed as usize % 5];
+        let texts: Vec<String> = (0..rows)
+            .map(|_| {
+                let length = (numbers.draw() >> 32) % longest;
+                let mut text = String::new();
+                while (text.len() as u64) < length {
+                    let drawn = numbers.draw() >> 40;
+                    text += match drawn % 23 {
+                        0 => needle,
+                        n => ["a", "b", "é", "🦀", "ab", "x"][n as usize % 6],
+                    };
+                }
+                text
+            })
+            .collect();
+        let mut bytes: Vec<u8> = texts.concat().into_bytes();
+        let mut offsets = vec![0u64];
+        for text in &texts {
+            offsets.push(offsets[offsets.len() - 1] + text.len() as u64);
+        }
+        bytes.resize(bytes.len().next_multiple_of(16), 0);
+        let words = bytes.as_chunks::<8>().0.iter();
+        let mut words: Vec<u64> = words.map(|word| u64::from_ne_bytes(*word)).collect();
+        let mut padded = needle.as_bytes().to_vec();
+        padded.resize(needle.len().next_multiple_of(8), 0);
+        let chunks = padded.as_chunks::<8>().0.iter();
+        let mut constant: Vec<u64> = chunks.map(|word| u64::from_ne_bytes(*word)).collect();
+        let mut rows_of: Vec<u64> = (0..rows)
+            .map(|row| match seed % 4 {
+                0 => row,
+                1 if numbers.draw() >> 33 & 1 == 0 => rows,
+                1 => row,
+                2 if numbers.draw() >> 33 & 15 != 0 => rows,
+                2 => row,
+                _ => (numbers.draw() >> 33) % rows,
+            })
+            .collect();
+        let mut out = vec![0i64; 2 * texts.len()];
+        let args = SearchArgs {
+            data: device(&mut words),
+            offsets: device(&mut offsets),
+            rows_of: device(&mut rows_of),
+            needle: device(&mut constant),
+            out: device(&mut out),
+            rows,
+            needle_bytes: needle.len() as u64,
+        };
+        run(
+            &kernel,
+            LaunchConfig::new(1, 64),
+            &args,
+            Schedule::Ascending,
+        )
+        .unwrap();
+        for (row, out) in rows_of.iter().zip(out.chunks(2)) {
+            let text = texts.get(*row as usize).map_or("", |text| text.as_str());
+            let once = text.find(needle);
+            let behind = once.and_then(|at| {
+                let from = at + needle.len();
+                Some(from + text[from..].find(needle)? + needle.len())
+            });
+            let expected = [once, behind].map(|at| at.map_or(-1, |at| at as i64));
+            assert_eq!(out, expected, "{needle} in {text}");
+            found += usize::from(behind.is_some());
+        }
+    }
+    assert!(found > 500, "{found} strings have the needle twice");
 }

@@ -384,6 +384,53 @@ pub(super) enum ReportFormat {
 pub(super) enum BenchCommand {
     /// Run queries of your own over tables of your own
     Queries(Box<QueriesArguments>),
+    /// Run queries from many sessions at once, which share a device and tables
+    Clients(Box<ClientsArguments>),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ClientsArguments {
+    /// Sessions that run queries at once; several numbers are measured one after the other
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "1,4,8,64", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) clients: Vec<u16>,
+    /// Seconds of each measurement, after all queries have run in every session
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = parse_seconds)]
+    pub(super) seconds: f64,
+    /// The queries: a file of statements, or a folder of .sql files [default: those of TPC-H]
+    #[arg(long, value_name = "DIR|FILE")]
+    pub(super) queries: Option<PathBuf>,
+    /// The tables: a folder with NAME.parquet (.csv, .json, .arrow), or a folder NAME of such files, for each [default:
+    /// TPC-H's in memory]
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
+    /// Scale of TPC-H's tables in memory [default: 1]
+    #[arg(
+        long,
+        value_name = "F",
+        conflicts_with = "queries",
+        allow_negative_numbers = true
+    )]
+    pub(super) scale: Option<Scale>,
+    /// Run the statements of a file before, which make tables or views; repeatable
+    #[arg(long, value_name = "FILE", requires = "queries")]
+    pub(super) setup: Vec<PathBuf>,
+    /// Queries to run: numbers of TPC-H's, for example 1,6 or 3-5, else names [default: all]
+    #[arg(long, value_name = "LIST")]
+    pub(super) query: Option<String>,
+    /// Run this query in a loop in one more session, and measure the others with and without it
+    #[arg(long, value_name = "QUERY")]
+    pub(super) heavy: Option<String>,
+    /// Compare each answer with the query's first one; takes time of the cores
+    #[arg(long)]
+    pub(super) verify: bool,
+    /// Form of the report
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub(super) format: ReportFormat,
+    /// Write the report to FILE instead of standard output
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) session: SessionArguments,
 }
 
 #[derive(Debug, Args)]
@@ -489,6 +536,13 @@ fn parse_queries(text: &str) -> Result<QueryList, TpchError> {
     Ok(QueryList(
         queries.iter().map(|query| query.number).collect(),
     ))
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 86_400.0 => Ok(seconds),
+        _ => Err("give seconds, more than 0 and no more than a day of them".to_string()),
+    }
 }
 
 fn parse_setting(text: &str) -> Result<(String, String), Error> {

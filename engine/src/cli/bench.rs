@@ -12,12 +12,14 @@ use warpline_bench::page;
 
 use super::args::{BenchArguments, BenchCommand, ChartFormat};
 use super::output::OutputFile;
-use super::queries;
+use super::{clients, queries};
 
 /// Runs the sweeps; a wrong result is an error.
 pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
-    if let Some(BenchCommand::Queries(arguments)) = arguments.command {
-        return queries::run(*arguments).await;
+    match arguments.command {
+        Some(BenchCommand::Queries(arguments)) => return queries::run(*arguments).await,
+        Some(BenchCommand::Clients(arguments)) => return clients::run(*arguments).await,
+        None => {}
     }
     let Some(name) = &arguments.benchmark else {
         print(&list(), None)?;
@@ -218,7 +220,8 @@ fn list() -> String {
         }
     }
     text.push_str(
-        "queries: queries of your own over tables of your own\n  --queries DIR|FILE --data DIR\n",
+        "queries: queries of your own over tables of your own\n  --queries DIR|FILE --data DIR\n\
+         clients: queries from many sessions at once\n  --clients LIST --seconds N\n",
     );
     text.push_str(&format!(
         "{CHOICE}: joins and group-bys drawn at random, by every algorithm and by the planner's choice\n  \

@@ -9,13 +9,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 #[cfg(feature = "cluster")]
-use warpline::{Cluster, ClusterOptions, Device, DeviceChoice, Error, Worker, WorkerOptions};
+use warpline::{Cluster, ClusterOptions, Worker, WorkerOptions};
 use warpline::{Result, WarplineSessionBuilder};
 
 #[cfg(feature = "cluster")]
 use super::args::SessionArguments;
 #[cfg(feature = "cluster")]
-use super::{print_line, print_note, serve};
+use super::service::{print_fact, until_stopped};
 
 /// The workers that answer the queries of a session together.
 #[derive(Debug, Args)]
@@ -105,15 +105,7 @@ pub(super) struct WorkerArguments {
 #[cfg(feature = "cluster")]
 pub(super) async fn run(arguments: WorkerArguments) -> Result<ExitCode> {
     let session = &arguments.session;
-    let device = Device::open(
-        session.device.unwrap_or(DeviceChoice::Auto),
-        session.device_memory(),
-    )?;
-    if session.require_gpu && !device.is_in_use() {
-        return Err(Error::NoGpu {
-            device: device.name(),
-        });
-    }
+    let device = session.open_device()?;
     let settings = session.named_settings().into_iter();
     let options = WorkerOptions {
         data: arguments.data,
@@ -127,13 +119,8 @@ pub(super) async fn run(arguments: WorkerArguments) -> Result<ExitCode> {
         ..WorkerOptions::at(arguments.listen)
     };
     let worker = Worker::start(options, &device).await?;
-    print_line(&format!("device      {}", device.name()));
-    print_line(&format!("worker      {}", worker.url()));
-    serve::stopped().await;
-    print_note("stopping: running stages end first; once more, and they do not");
-    tokio::select! {
-        () = worker.stop() => {}
-        () = serve::stopped() => {}
-    }
+    print_fact("device", &device.name());
+    print_fact("worker", &worker.url());
+    until_stopped("running stages", worker.stop()).await;
     Ok(ExitCode::SUCCESS)
 }

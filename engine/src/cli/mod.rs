@@ -4,6 +4,7 @@ mod answer;
 mod args;
 mod bench;
 mod calibrate;
+mod clients;
 mod cluster;
 mod editor;
 mod generate;
@@ -19,6 +20,8 @@ mod rows;
 mod script;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
+mod service;
 mod shell;
 mod timing;
 mod tpch;

@@ -51,7 +51,7 @@ fn counted(queries: usize) -> String {
 }
 
 /// The statements of a file, or of each `.sql` file of a folder, under the names of the files. Several of a file are numbered.
-fn tasks_of(path: &Path) -> Result<Vec<Task>> {
+pub(super) fn tasks_of(path: &Path) -> Result<Vec<Task>> {
     if !path.is_dir() {
         let statements = statements(path)?;
         let named = statements.into_iter().enumerate();
@@ -115,7 +115,7 @@ fn natural(name: &str) -> Vec<(u64, String)> {
 }
 
 /// Those of the queries that are asked for by name; all, when none is.
-fn chosen(tasks: Vec<Task>, names: &[String]) -> Result<Vec<Task>> {
+pub(super) fn chosen(tasks: Vec<Task>, names: &[String]) -> Result<Vec<Task>> {
     if tasks.is_empty() {
         return Err(Error::NoQuery);
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use warpline::serve::{self, Limits, ServeOptions, Server, StartError};
-use warpline::{Device, DeviceChoice, DeviceEngine, Error, Result};
+use warpline::{DeviceEngine, Error, Result};
 
 use super::args::ServeArguments;
-use super::{print_line, print_note};
+use super::print_note;
+use super::service::{print_fact, until_stopped};
 
 /// Serves until it is told to stop, or adds a user.
 pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
@@ -21,15 +22,7 @@ pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
     }
     let options = options(&arguments);
     let session = &arguments.session;
-    let device = Device::open(
-        session.device.unwrap_or(DeviceChoice::Auto),
-        session.device_memory(),
-    )?;
-    if session.require_gpu && !device.is_in_use() {
-        return Err(Error::NoGpu {
-            device: device.name(),
-        });
-    }
+    let device = session.open_device()?;
     let mut engine = DeviceEngine::new(device.clone());
     #[cfg(feature = "cluster")]
     if let Some(cluster) = arguments.cluster.find().await? {
@@ -41,8 +34,8 @@ pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
     let server = Server::start(options, Arc::new(engine))
         .await
         .map_err(refused)?;
-    print_line(&format!("device      {}", device.name()));
-    print_line(&format!("tables      {}", listed(&server.tables())));
+    print_fact("device", &device.name());
+    print_fact("tables", &listed(&server.tables()));
     let encrypted = arguments.tls_cert.is_some();
     let ports = [
         ("postgresql", "postgresql://", server.postgres()),
@@ -59,15 +52,10 @@ pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
     ];
     for (name, scheme, address) in ports {
         if let Some(address) = address {
-            print_line(&format!("{name:<11} {scheme}{address}"));
+            print_fact(name, &format!("{scheme}{address}"));
         }
     }
-    stopped().await;
-    print_note("stopping: running queries end first; once more, and they do not");
-    tokio::select! {
-        () = server.stop() => {}
-        () = stopped() => {}
-    }
+    until_stopped("running queries", server.stop()).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -105,26 +93,6 @@ fn listed(tables: &[&str]) -> String {
     match tables {
         [] => "none: give --data DIR".to_string(),
         tables => tables.join(", "),
-    }
-}
-
-/// Waits for Ctrl-C or SIGTERM.
-pub(super) async fn stopped() {
-    let terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate());
-    let terminated = async {
-        match terminate {
-            Ok(mut terminate) => {
-                terminate.recv().await;
-            }
-            Err(error) => {
-                log::warn!("SIGTERM ends the program at once: {error}");
-                std::future::pending::<()>().await;
-            }
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
     }
 }
 

@@ -43,13 +43,13 @@ pub(super) async fn run(benchmark: Benchmark, arguments: RunArguments) -> Result
 }
 
 /// Where the tables come from.
-struct Source<'a> {
-    scale: Option<Scale>,
-    data: Option<&'a Path>,
+pub(super) struct Source<'a> {
+    pub(super) scale: Option<Scale>,
+    pub(super) data: Option<&'a Path>,
 }
 
 /// Registers the tables, from files or generated, and returns their scale.
-async fn load(
+pub(super) async fn load(
     session: &WarplineSession,
     benchmark: Benchmark,
     source: &Source<'_>,

@@ -12,7 +12,7 @@ use datafusion_distributed::{
 };
 
 /// Gives each task whole files. `None` leaves the scan to whoever cuts files by bytes: where there are fewer files than tasks,
-/// or their order counts. What a task reads of a part of a file stays on its CPU.
+/// their order counts, or something chooses among their rows. What a task reads of a part of a file stays on its CPU.
 pub(super) fn whole_files(
     event: ScaleUpLeafNodeEvent<'_>,
 ) -> Option<datafusion::error::Result<ScaleUpLeafNodeEventResponse>> {
@@ -21,7 +21,7 @@ pub(super) fn whole_files(
     if scan.output_partitioning.is_some() || !scan.output_ordering.is_empty() {
         return None;
     }
-    let files = joined(scan.file_groups.iter().flat_map(|group| group.iter()))?;
+    let files = warpline_gpu::tables::whole_files(&scan.file_groups).ok()?;
     let shares = shares(files, event.task_count)?;
     let groups = event.plan.output_partitioning().partition_count().max(1);
     let scans = shares.into_iter().map(|files| {
@@ -35,35 +35,6 @@ pub(super) fn whole_files(
     });
     let leaf = DistributedLeafExec::try_new(Arc::clone(event.plan), scans);
     Some(leaf.map(|leaf| ScaleUpLeafNodeEventResponse::new(Arc::new(leaf))))
-}
-
-/// The files by path, their parts joined; `None` if a part of one is missing.
-fn joined<'a>(parts: impl Iterator<Item = &'a PartitionedFile>) -> Option<Vec<PartitionedFile>> {
-    let size = |file: &PartitionedFile| file.object_meta.size as i64;
-    let range = |file: &PartitionedFile| match &file.range {
-        Some(range) => (range.start, range.end),
-        None => (0, size(file)),
-    };
-    let mut parts: Vec<&PartitionedFile> = parts.collect();
-    parts.sort_by(|a, b| (a.path(), range(a).0).cmp(&(b.path(), range(b).0)));
-    let mut files = Vec::new();
-    for own in parts.chunk_by(|a, b| a.path() == b.path()) {
-        let mut end = 0;
-        for part in own {
-            let (start, stop) = range(part);
-            if start != end {
-                return None;
-            }
-            end = stop;
-        }
-        if end != size(own[0]) {
-            return None;
-        }
-        let mut file = own[0].clone();
-        file.range = None;
-        files.push(file);
-    }
-    Some(files)
 }
 
 /// The files of each task, about as many bytes for each; `None` where there are fewer files than tasks.
@@ -96,21 +67,6 @@ mod tests {
 
     fn names(files: &[PartitionedFile]) -> Vec<&str> {
         files.iter().map(|file| file.path().as_ref()).collect()
-    }
-
-    #[test]
-    fn parts_of_files_are_joined() {
-        let parts = [
-            file("b", 10).with_range(4, 10),
-            file("a", 7),
-            file("b", 10).with_range(0, 4),
-        ];
-        let files = joined(parts.iter());
-        let files = files.as_deref().unwrap_or_default();
-        assert_eq!(names(files), ["a", "b"]);
-        assert!(files.iter().all(|file| file.range.is_none()));
-        assert!(joined(parts[..1].iter()).is_none());
-        assert!(joined(parts[2..].iter()).is_none());
     }
 
     #[test]

@@ -18,6 +18,7 @@ use futures::TryStreamExt;
 
 #[cfg(feature = "delta")]
 use crate::delta::DeltaProvider;
+use crate::memory_table::MemoryTable;
 
 /// All tables of one query.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(super) struct Tables {
 /// What a table holds.
 #[derive(Debug)]
 enum Contents {
+    /// A table in memory that was never written to.
+    AsMade(Arc<dyn TableProvider>),
     /// The partitions of a table in memory.
     Memory(Arc<dyn TableProvider>, Vec<Partition>),
     /// The files of each location.
@@ -144,7 +147,10 @@ impl Tables {
         }
         let mut contents = Vec::with_capacity(providers.len());
         for provider in providers {
-            if let Some(memory) = provider.downcast_ref::<MemTable>() {
+            let as_made = provider.downcast_ref().is_some_and(MemoryTable::is_as_made);
+            if as_made {
+                contents.push(Contents::AsMade(provider));
+            } else if let Some(memory) = in_memory(&provider) {
                 let batches = batches_of(memory).await;
                 contents.push(Contents::Memory(provider, batches));
             } else if let Some(listing) = provider.downcast_ref::<ListingTable>() {
@@ -171,7 +177,10 @@ impl Tables {
         }
         for contents in &self.contents {
             let same = match contents {
-                Contents::Memory(provider, batches) => match provider.downcast_ref::<MemTable>() {
+                Contents::AsMade(provider) => {
+                    provider.downcast_ref().is_some_and(MemoryTable::is_as_made)
+                }
+                Contents::Memory(provider, batches) => match in_memory(provider) {
                     Some(table) => holds(table, batches).await,
                     None => false,
                 },
@@ -253,6 +262,12 @@ async fn versioned(
     _provider: &Arc<dyn TableProvider>,
 ) -> Result<Option<Contents>> {
     Ok(None)
+}
+
+/// The table in memory that this is, or is made of.
+fn in_memory(provider: &Arc<dyn TableProvider>) -> Option<&MemTable> {
+    let own = provider.downcast_ref().map(MemoryTable::table);
+    own.or_else(|| provider.downcast_ref())
 }
 
 async fn batches_of(table: &MemTable) -> Vec<Partition> {

@@ -265,3 +265,82 @@ fn what_cannot_be_measured_says_why() {
     run(&["bench", "sort", "--device", "cpu"])
         .fails_with(&["no device to measure", "warpline devices"]);
 }
+
+#[test]
+fn clients_share_a_device_and_get_right_answers() {
+    let arguments = [
+        "bench",
+        "clients",
+        "--device",
+        "emulator",
+        "--require-gpu",
+        "--set",
+        "warpline.min_rows=0",
+        "--scale",
+        "0.001",
+        "--query",
+        "1,6,13",
+        "--clients",
+        "1,3",
+        "--seconds",
+        "0.5",
+        "--heavy",
+        "Q13",
+        "--verify",
+        "--format",
+        "json",
+    ];
+    let report: Value = serde_json::from_str(&run(&arguments).ok().stdout).unwrap();
+    assert_eq!(report["queries"], serde_json::json!(["Q1", "Q6"]));
+    let rounds = report["rounds"].as_array().unwrap();
+    let of: Vec<(u64, bool)> = rounds
+        .iter()
+        .map(|r| (r["clients"].as_u64().unwrap(), r["heavy"].is_object()))
+        .collect();
+    assert_eq!(of, [(1, false), (1, true), (3, false), (3, true)]);
+    for round in rounds {
+        let number = |name: &str| round[name].as_f64().unwrap_or(-1.0);
+        assert!(number("queries") > 0.0, "{round}");
+        assert!(number("p50_ms") > 0.0 && number("p50_ms") <= number("p99_ms"));
+        assert!(number("p99_ms") <= number("max_ms"), "{round}");
+        assert!(number("kernel_share") > 0.0 && number("streams") > 0.0);
+        assert_eq!((number("errors"), number("wrong")), (0.0, 0.0), "{round}");
+    }
+}
+
+#[test]
+fn clients_run_queries_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("queries.sql");
+    let setup = folder.path().join("setup.sql");
+    std::fs::write(
+        &setup,
+        "create table t as select value v from generate_series(1, 100)",
+    )
+    .unwrap();
+    std::fs::write(
+        &file,
+        "select sum(v) from t; select v from t order by v limit 3;",
+    )
+    .unwrap();
+    let (file, setup) = (file.to_str().unwrap(), setup.to_str().unwrap());
+    let mut arguments = vec![
+        "bench",
+        "clients",
+        "--device",
+        "cpu",
+        "--queries",
+        file,
+        "--setup",
+        setup,
+        "--clients",
+        "2",
+        "--seconds",
+        "0.1",
+        "--verify",
+    ];
+    let table = run(&arguments).ok().stdout;
+    assert!(table.starts_with("clients  queries/s"), "{table}");
+    arguments.extend(["--query", "Q7"]);
+    run(&arguments).fails_with(&["no query 'Q7'", "Q1, Q2"]);
+}

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use datafusion::arrow::util::pretty::pretty_format_batches;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use tempfile::TempDir;
 use warpline::{
     Cluster, ClusterOptions, Device, DeviceChoice, QueryRun, WarplineSession, Worker, WorkerOptions,
 };
@@ -18,26 +19,9 @@ use warpline_tpch::tables::Table;
 use warpline_tpch::verify::{self, Answer};
 use warpline_tpch::{Scale, data, files, queries};
 
-use super::{kernel_cache, run as program};
+use super::{kernel_cache, on_a_large_stack, run as program};
 
 const SECRET: &str = "correct-horse-battery-staple";
-
-/// On threads whose stacks hold the planning of large queries in builds without optimization.
-fn on<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
-    let runtime = || {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_stack_size(32 << 20)
-            .enable_all()
-            .build()
-            .expect("a runtime")
-    };
-    let thread = std::thread::Builder::new().stack_size(32 << 20);
-    let thread = thread
-        .spawn(move || runtime().block_on(test()))
-        .expect("a thread");
-    thread.join().expect("the test");
-}
 
 fn device(choice: DeviceChoice) -> Device {
     Device::open(choice, None).expect("a device")
@@ -83,6 +67,21 @@ fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
+/// Workers of this process, one a device.
+async fn in_process(devices: &[Device]) -> Cluster {
+    let runtime = Arc::new(RuntimeEnv::default());
+    let cluster = Cluster::in_process(devices, &runtime).await;
+    cluster.expect("workers")
+}
+
+/// A folder with the tables, and with the file of a secret.
+fn with_secret(scale: f64) -> (TempDir, PathBuf, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tables = tables(folder.path(), scale);
+    let secret = file(folder.path(), "secret", SECRET);
+    (folder, tables, secret)
+}
+
 /// A session that distributes even small files; its own device is the CPU.
 async fn session(cluster: &Cluster, tables: &Path) -> WarplineSession {
     let session = WarplineSession::builder()
@@ -104,6 +103,15 @@ async fn session(cluster: &Cluster, tables: &Path) -> WarplineSession {
 
 fn text(run: &QueryRun) -> String {
     pretty_format_batches(&run.batches)
+        .expect("a table")
+        .to_string()
+}
+
+/// What plain DataFusion answers.
+async fn by_datafusion(session: &WarplineSession, sql: &str) -> String {
+    let frame = session.reference().sql(sql).await.expect("a plan");
+    let batches = frame.collect().await.expect("rows");
+    pretty_format_batches(&batches)
         .expect("a table")
         .to_string()
 }
@@ -137,9 +145,7 @@ async fn tpch_in_process(choice: DeviceChoice) {
         _ => tables_of_files(folder.path(), 0.002).await,
     };
     let devices: Vec<Device> = (0..3).map(|_| device(choice)).collect();
-    let runtime = Arc::new(RuntimeEnv::default());
-    let cluster = Cluster::in_process(&devices, &runtime).await;
-    let cluster = cluster.expect("workers");
+    let cluster = in_process(&devices).await;
     assert_eq!(cluster.workers().len(), 3);
     let session = session(&cluster, &tables).await;
     let plan = explain(&session, &queries::ALL[2].sql).await;
@@ -159,23 +165,21 @@ async fn tpch_in_process(choice: DeviceChoice) {
 
 #[test]
 fn tpch_on_three_workers_of_this_process() {
-    on(|| tpch_in_process(DeviceChoice::Cpu));
+    on_a_large_stack(|| tpch_in_process(DeviceChoice::Cpu));
 }
 
 #[test]
 fn tpch_on_three_workers_with_devices() {
-    on(|| tpch_in_process(DeviceChoice::Emulator));
+    on_a_large_stack(|| tpch_in_process(DeviceChoice::Emulator));
 }
 
 #[test]
 fn metrics_of_placed_stages_come_back() {
-    on(async || {
+    on_a_large_stack(async || {
         let folder = tempfile::tempdir().expect("a folder");
         let tables = tables_of_files(folder.path(), 0.002).await;
         let devices: Vec<Device> = (0..2).map(|_| device(DeviceChoice::Emulator)).collect();
-        let runtime = Arc::new(RuntimeEnv::default());
-        let cluster = Cluster::in_process(&devices, &runtime).await;
-        let session = session(&cluster.expect("workers"), &tables).await;
+        let session = session(&in_process(&devices).await, &tables).await;
         for query in [3, 5, 13, 18] {
             let sql = format!("ANALYZE {}", queries::ALL[query - 1].sql);
             let plan = explain(&session, &sql).await;
@@ -193,15 +197,13 @@ fn metrics_of_placed_stages_come_back() {
 
 #[test]
 fn what_is_not_distributed_runs_here() {
-    on(async || {
+    on_a_large_stack(async || {
         let folder = tempfile::tempdir().expect("a folder");
         let tables = tables(folder.path(), 0.001);
-        let runtime = Arc::new(RuntimeEnv::default());
-        let workers = [device(DeviceChoice::Cpu)];
-        let cluster = Cluster::in_process(&workers, &runtime).await;
+        let cluster = in_process(&[device(DeviceChoice::Cpu)]).await;
         let session = WarplineSession::builder()
             .device(DeviceChoice::Emulator)
-            .cluster(&cluster.expect("workers"))
+            .cluster(&cluster)
             .set("warpline.min_rows", "0");
         let session = session.open().await.expect("a session");
         data::register(&session, &tables, &Table::ALL)
@@ -226,13 +228,14 @@ fn what_is_not_distributed_runs_here() {
     });
 }
 
-/// Workers over sockets of this machine, with a secret and one folder.
-async fn over_sockets(count: usize, secret: &Path, data: &Path) -> Vec<Worker> {
+/// Two workers over sockets of this machine, with a secret and one folder.
+async fn over_sockets(secret: &Path, data: &Path, tls: Option<(&Path, &Path)>) -> Vec<Worker> {
     let mut workers = Vec::new();
-    for _ in 0..count {
+    for _ in 0..2 {
         let options = WorkerOptions {
             data: vec![data.to_path_buf()],
             secret_file: Some(secret.to_path_buf()),
+            tls: tls.map(|(certificate, key)| (certificate.to_path_buf(), key.to_path_buf())),
             ..WorkerOptions::at("127.0.0.1:0".parse().expect("an address"))
         };
         let worker = Worker::start(options, &device(DeviceChoice::Cpu)).await;
@@ -251,12 +254,10 @@ fn options(urls: Vec<String>, secret: Option<&Path>) -> ClusterOptions {
 
 #[test]
 fn callers_reach_nothing_that_they_were_not_given() {
-    on(async || {
-        let folder = tempfile::tempdir().expect("a folder");
+    on_a_large_stack(async || {
+        let (folder, tables, secret) = with_secret(0.002);
         let folder = folder.path();
-        let tables = tables(folder, 0.002);
-        let secret = file(folder, "secret", SECRET);
-        let workers = over_sockets(2, &secret, &tables).await;
+        let workers = over_sockets(&secret, &tables, None).await;
         let urls: Vec<String> = workers.iter().map(Worker::url).collect();
 
         let wrong = file(folder, "wrong", "correct-horse-battery-stable");
@@ -273,15 +274,9 @@ fn callers_reach_nothing_that_they_were_not_given() {
         let cluster = cluster.expect("workers");
         let session = session(&cluster, &tables).await;
         let sql = "SELECT l_shipmode, count(*) AS n FROM lineitem GROUP BY l_shipmode ORDER BY 1";
-        let expected = session.reference().sql(sql).await.expect("a plan");
-        let expected = expected.collect().await.expect("rows");
+        let expected = by_datafusion(&session, sql).await;
         let run = session.query(sql).await.expect("an answer");
-        assert_eq!(
-            text(&run),
-            pretty_format_batches(&expected)
-                .expect("a table")
-                .to_string()
-        );
+        assert_eq!(text(&run), expected);
         let plan = explain(&session, sql).await;
         assert!(plan.contains(&format!("worker {}: cpu", urls[1])), "{plan}");
 
@@ -313,11 +308,7 @@ fn callers_reach_nothing_that_they_were_not_given() {
                 .set("datafusion.execution.time_zone", zone)
                 .await
                 .expect("a setting");
-            let expected = session.reference().sql(sql).await.expect("a plan");
-            let expected = expected.collect().await.expect("rows");
-            let expected = pretty_format_batches(&expected)
-                .expect("a table")
-                .to_string();
+            let expected = by_datafusion(&session, sql).await;
             let run = session.query(sql).await.expect("an answer");
             assert_eq!(text(&run), expected, "{zone}");
         }
@@ -329,23 +320,11 @@ fn callers_reach_nothing_that_they_were_not_given() {
 
 #[test]
 fn tls_is_checked_on_both_sides() {
-    on(async || {
-        let folder = tempfile::tempdir().expect("a folder");
-        let tables = tables(folder.path(), 0.001);
-        let secret = file(folder.path(), "secret", SECRET);
+    on_a_large_stack(async || {
+        let (_folder, tables, secret) = with_secret(0.001);
         let pem = Path::new(env!("CARGO_MANIFEST_DIR")).join("../serve/tests/it");
         let (certificate, key) = (pem.join("certificate.pem"), pem.join("key.pem"));
-        let mut workers = Vec::new();
-        for _ in 0..2 {
-            let options = WorkerOptions {
-                data: vec![tables.clone()],
-                secret_file: Some(secret.clone()),
-                tls: Some((certificate.clone(), key.clone())),
-                ..WorkerOptions::at("127.0.0.1:0".parse().expect("an address"))
-            };
-            let worker = Worker::start(options, &device(DeviceChoice::Cpu)).await;
-            workers.push(worker.expect("a worker"));
-        }
+        let workers = over_sockets(&secret, &tables, Some((&certificate, &key))).await;
         let url = |worker: &Worker| format!("https://localhost:{}", worker.address().port());
         let urls: Vec<String> = workers.iter().map(url).collect();
         let unchecked = Cluster::connect(options(urls.clone(), Some(&secret))).await;
@@ -360,14 +339,8 @@ fn tls_is_checked_on_both_sides() {
         // Rows go from worker to worker.
         let sql = "SELECT count(*) AS n FROM orders JOIN lineitem ON o_orderkey = l_orderkey";
         let run = session.query(sql).await.expect("an answer");
-        let expected = session.reference().sql(sql).await.expect("a plan");
-        let expected = expected.collect().await.expect("rows");
-        assert_eq!(
-            text(&run),
-            pretty_format_batches(&expected)
-                .expect("a table")
-                .to_string()
-        );
+        let expected = by_datafusion(&session, sql).await;
+        assert_eq!(text(&run), expected);
     });
 }
 
@@ -412,10 +385,8 @@ impl Drop for Started {
 
 #[test]
 fn a_lost_worker_is_named_and_the_others_go_on() {
-    on(async || {
-        let folder = tempfile::tempdir().expect("a folder");
-        let tables = tables(folder.path(), 0.002);
-        let secret = file(folder.path(), "secret", SECRET);
+    on_a_large_stack(async || {
+        let (_folder, tables, secret) = with_secret(0.002);
         let start = |listen: &str| Started::new(&tables, &secret, listen);
         let mut workers: Vec<Started> = (0..3).map(|_| start("127.0.0.1:0")).collect();
         let urls: Vec<String> = workers.iter().map(|worker| worker.url.clone()).collect();
@@ -468,9 +439,7 @@ fn a_lost_worker_is_named_and_the_others_go_on() {
 
 #[test]
 fn the_shell_and_the_benchmark_use_workers() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let tables = tables(folder.path(), 0.002);
-    let secret = file(folder.path(), "secret", SECRET);
+    let (_folder, tables, secret) = with_secret(0.002);
     let workers: Vec<Started> = (0..2)
         .map(|_| Started::new(&tables, &secret, "127.0.0.1:0"))
         .collect();

@@ -24,6 +24,8 @@ use warpline_tpch::tables::Table;
 use warpline_tpch::verify::{self, Answer};
 use warpline_tpch::{Scale, data, files, queries};
 
+use super::on_a_large_stack;
+
 fn device(choice: DeviceChoice) -> Device {
     Device::open(choice, None).expect("a device")
 }
@@ -60,26 +62,9 @@ async fn physical(context: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan>
         .unwrap_or_else(|e| panic!("{sql}: {e}"))
 }
 
-/// On threads whose stacks hold the planning of large queries in builds without optimization.
-fn run<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
-    let runtime = || {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
-            .thread_stack_size(32 << 20)
-            .enable_all()
-            .build()
-            .expect("a runtime")
-    };
-    let thread = std::thread::Builder::new().stack_size(32 << 20);
-    let thread = thread
-        .spawn(move || runtime().block_on(test()))
-        .expect("a thread");
-    thread.join().expect("the test");
-}
-
 #[test]
 fn tpch_answers_are_the_same_elsewhere() {
-    run(async || {
+    on_a_large_stack(async || {
         let folder = tempfile::tempdir().expect("a folder");
         let scale = Scale::new(0.01).expect("a scale");
         let (format, go_on) = (FileFormat::Parquet, AtomicBool::new(false));
@@ -167,7 +152,7 @@ fn report(plan: &str) -> Vec<String> {
 
 #[test]
 fn parts_that_stay_on_the_cpu_go_along_with_their_reasons() {
-    run(async || {
+    on_a_large_stack(async || {
         let (gpu, cpu) = (device(DeviceChoice::Emulator), device(DeviceChoice::Cpu));
         let home = filled(&gpu);
         let converter = DefaultPhysicalProtoConverter {};
@@ -213,7 +198,7 @@ fn parts_that_stay_on_the_cpu_go_along_with_their_reasons() {
 
 #[test]
 fn a_required_gpu_is_required_elsewhere() {
-    run(async || {
+    on_a_large_stack(async || {
         let (gpu, cpu) = (device(DeviceChoice::Emulator), device(DeviceChoice::Cpu));
         let home = filled(&gpu);
         home.sql("SET warpline.require_gpu = true")
@@ -314,7 +299,7 @@ impl PhysicalExtensionCodec for Factors {
 
 #[test]
 fn functions_of_others_go_through_their_codec() {
-    run(async || {
+    on_a_large_stack(async || {
         let gpu = device(DeviceChoice::Emulator);
         let home = filled(&gpu);
         home.register_udf(multiplied(3));
@@ -341,7 +326,7 @@ fn functions_of_others_go_through_their_codec() {
 
 #[test]
 fn inputs_of_fragments_travel_with_them() {
-    run(async || {
+    on_a_large_stack(async || {
         let (gpu, cpu) = (device(DeviceChoice::Emulator), device(DeviceChoice::Cpu));
         let home = filled(&gpu);
         // Volatile, so that nobody evaluates it once per distinct value.

@@ -12,10 +12,11 @@ use datafusion::logical_expr::{col, lit};
 use datafusion::prelude::SessionContext;
 use deltalake_core::protocol::SaveMode;
 use deltalake_core::{DeltaTable, DeltaTableBuilder};
+use tempfile::TempDir;
 use url::Url;
 use warpline::{DeltaOptions, DeviceChoice, WarplineSession};
 
-use super::{Outcome, run};
+use super::{Outcome, on_a_large_stack, run};
 
 async fn session() -> WarplineSession {
     WarplineSession::builder()
@@ -27,17 +28,6 @@ async fn session() -> WarplineSession {
         .open()
         .await
         .expect("a session on the emulator")
-}
-
-fn on_a_large_stack<F: Future<Output = ()> + Send + 'static>(test: F) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_stack_size(32 << 20)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let task = runtime.spawn(test);
-    runtime.block_on(task).expect("the test");
 }
 
 /// Rows from `from` on: every fifth key and every third text is NULL.
@@ -96,6 +86,15 @@ async fn create(session: &WarplineSession, name: &str, folder: &Path, rest: &str
     session.context().sql(&sql).await.expect(&sql);
 }
 
+/// A table of one version in a folder of its own, and a session that has it as `t`.
+async fn with_table(batch: RecordBatch, partitions: &[&str]) -> (TempDir, WarplineSession) {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), batch, partitions, SaveMode::ErrorIfExists).await;
+    let session = session().await;
+    create(&session, "t", folder.path(), "").await;
+    (folder, session)
+}
+
 /// What the crate of Delta Lake itself answers, on the CPU.
 async fn oracle(folder: &Path, version: Option<u64>, name: &str, sql: &str) -> String {
     let mut table = unloaded(folder);
@@ -144,12 +143,9 @@ async fn agree(session: &WarplineSession, folder: &Path, version: Option<u64>) {
 
 #[test]
 fn versions_of_a_growing_table() {
-    on_a_large_stack(async {
-        let folder = tempfile::tempdir().expect("a folder");
+    on_a_large_stack(async || {
+        let (folder, session) = with_table(rows(0, 100), &[]).await;
         let folder = folder.path();
-        write(folder, rows(0, 100), &[], SaveMode::ErrorIfExists).await;
-        let session = session().await;
-        create(&session, "t", folder, "").await;
         agree(&session, folder, Some(0)).await;
 
         // Columns stay while the files do, and so do plans.
@@ -212,12 +208,9 @@ fn versions_of_a_growing_table() {
 
 #[test]
 fn partition_columns_are_values_of_files() {
-    on_a_large_stack(async {
-        let folder = tempfile::tempdir().expect("a folder");
+    on_a_large_stack(async || {
+        let (folder, session) = with_table(rows(0, 90), &["p"]).await;
         let folder = folder.path();
-        write(folder, rows(0, 90), &["p"], SaveMode::ErrorIfExists).await;
-        let session = session().await;
-        create(&session, "t", folder, "").await;
         agree(&session, folder, None).await;
         write(folder, rows(90, 31), &["p"], SaveMode::Append).await;
         agree(&session, folder, None).await;
@@ -289,7 +282,7 @@ async fn with_deletion_vector(folder: &Path) {
 
 #[test]
 fn rows_of_deletion_vectors_are_not_seen() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
         with_deletion_vector(folder).await;
@@ -346,7 +339,7 @@ fn rows_of_deletion_vectors_are_not_seen() {
 /// Columns have other names in the files: the crate of Delta Lake reads them, and the device computes.
 #[test]
 fn columns_with_other_names_in_files() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
         let file = folder.join("part.parquet");
@@ -388,12 +381,9 @@ fn columns_with_other_names_in_files() {
 
 #[test]
 fn rows_are_inserted_by_the_cpu() {
-    on_a_large_stack(async {
-        let folder = tempfile::tempdir().expect("a folder");
+    on_a_large_stack(async || {
+        let (folder, session) = with_table(rows(0, 50), &["p"]).await;
         let folder = folder.path();
-        write(folder, rows(0, 50), &["p"], SaveMode::ErrorIfExists).await;
-        let session = session().await;
-        create(&session, "t", folder, "").await;
         create(&session, "past", folder, "OPTIONS('version' '0')").await;
         let insert = "INSERT INTO t SELECT k + 1000, p, s, f, d FROM t WHERE k < 20";
         session.query(insert).await.expect(insert);
@@ -411,12 +401,9 @@ fn rows_are_inserted_by_the_cpu() {
 
 #[test]
 fn the_log_decides_about_columns() {
-    on_a_large_stack(async {
-        let folder = tempfile::tempdir().expect("a folder");
+    on_a_large_stack(async || {
+        let (folder, session) = with_table(rows(0, 20), &[]).await;
         let folder = folder.path();
-        write(folder, rows(0, 20), &[], SaveMode::ErrorIfExists).await;
-        let session = session().await;
-        create(&session, "t", folder, "").await;
         let mut table = unloaded(folder);
         table.load().await.expect("a table");
         let wider = rows(20, 13);
@@ -462,7 +449,7 @@ fn the_log_decides_about_columns() {
 
 #[test]
 fn errors_name_the_table() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let folder = tempfile::tempdir().expect("a folder");
         let folder = folder.path();
         let session = session().await;
@@ -513,7 +500,7 @@ fn the_shell_reads_versions_and_folders() {
     let folder = data.path().join("orders");
     std::fs::create_dir(&folder).expect("a folder");
     let place = folder.clone();
-    on_a_large_stack(async move {
+    on_a_large_stack(async move || {
         write(&place, rows(0, 10), &[], SaveMode::ErrorIfExists).await;
         write(&place, rows(10, 5), &[], SaveMode::Append).await;
     });

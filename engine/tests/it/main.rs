@@ -131,6 +131,23 @@ fn run_with(
     }
 }
 
+/// Runs a test on threads whose stacks hold the planning of large queries in builds without optimization.
+fn on_a_large_stack<F: Future<Output = ()>>(test: impl FnOnce() -> F + Send + 'static) {
+    const STACK: usize = 32 << 20;
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_stack_size(STACK)
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    };
+    let thread = std::thread::Builder::new()
+        .stack_size(STACK)
+        .spawn(move || runtime().block_on(test()));
+    thread.expect("a thread").join().expect("the test");
+}
+
 /// Runs the program without input.
 fn run(arguments: &[&str]) -> Outcome {
     let directory = tempfile::tempdir().expect("a directory");

@@ -9,6 +9,8 @@ use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use warpline::{DeviceChoice, PlanCacheStats, QueryRun, WarplineSession};
 
+use super::on_a_large_stack;
+
 const SUM: &str = "SELECT sum(a) AS s FROM t WHERE a > 0";
 
 async fn session() -> WarplineSession {
@@ -52,20 +54,9 @@ fn number(run: &QueryRun) -> i64 {
     }
 }
 
-fn on_a_large_stack<F: Future<Output = ()> + Send + 'static>(test: F) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_stack_size(32 << 20)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let task = runtime.spawn(test);
-    runtime.block_on(task).expect("the test");
-}
-
 #[test]
 fn the_same_text_is_planned_once() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2, -3]);
         assert_eq!(ask(&session, SUM).await, (3, false));
@@ -91,7 +82,7 @@ fn the_same_text_is_planned_once() {
 /// A sort with a limit above hands a filter down at run time, so its plan is made anew; its fragment is not.
 #[test]
 fn fragments_of_plans_that_cannot_run_again_are_taken_over() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2, 2, 3]);
         let sql = "SELECT a, md5(cast(n AS varchar)) AS m FROM (SELECT a, count(*) AS n FROM t GROUP BY a) \
@@ -112,7 +103,7 @@ fn fragments_of_plans_that_cannot_run_again_are_taken_over() {
 
 #[test]
 fn another_table_or_other_data_is_planned_anew() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2]);
         ask(&session, SUM).await;
@@ -131,7 +122,7 @@ fn another_table_or_other_data_is_planned_anew() {
 
 #[test]
 fn rows_written_by_the_session_are_seen_by_the_next_query() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2]);
         ask(&session, SUM).await;
@@ -155,9 +146,46 @@ fn rows_written_by_the_session_are_seen_by_the_next_query() {
     });
 }
 
+/// A table that nothing was ever written to is not compared with what it was; a plan that writes counts from when it is made,
+/// whenever it runs and however often.
+#[test]
+fn tables_of_rows_know_whether_they_were_written_to() {
+    on_a_large_stack(async || {
+        let session = session().await;
+        let create = "CREATE TABLE t AS SELECT value AS a FROM generate_series(1, 10)";
+        session.query(create).await.expect("a table");
+        assert_eq!(ask(&session, SUM).await, (55, false));
+        assert_eq!(ask(&session, SUM).await, (55, true));
+        let context = session.context();
+        let insert = context
+            .sql("INSERT INTO t VALUES (100)")
+            .await
+            .expect("a plan");
+        let insert = insert.create_physical_plan().await.expect("a plan");
+        assert_eq!(
+            ask(&session, SUM).await,
+            (55, false),
+            "the table can change from here on"
+        );
+        for expected in [155, 255] {
+            let written =
+                datafusion::physical_plan::collect(Arc::clone(&insert), context.task_ctx());
+            written.await.expect("a row");
+            assert_eq!(ask(&session, SUM).await, (expected, false));
+            assert_eq!(ask(&session, SUM).await, (expected, true));
+        }
+        session
+            .query("DELETE FROM t WHERE a = 100")
+            .await
+            .expect("fewer rows");
+        assert_eq!(ask(&session, SUM).await, (55, false));
+        assert_eq!(ask(&session, SUM).await, (55, true));
+    });
+}
+
 #[test]
 fn views_count_with_their_definition_and_their_tables() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2]);
         let view = |sql: &'static str| async {
@@ -177,7 +205,7 @@ fn views_count_with_their_definition_and_their_tables() {
 
 #[test]
 fn settings_and_functions_are_part_of_the_key() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2]);
         ask(&session, SUM).await;
@@ -221,7 +249,7 @@ fn settings_and_functions_are_part_of_the_key() {
 
 #[test]
 fn what_depends_on_time_or_chance_is_never_kept() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2]);
         for sql in [
@@ -239,7 +267,7 @@ fn what_depends_on_time_or_chance_is_never_kept() {
 
 #[test]
 fn least_recently_used_plans_go_first() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &[1, 2]);
         session
@@ -258,7 +286,7 @@ fn least_recently_used_plans_go_first() {
 
 #[test]
 fn runs_at_the_same_time_have_plans_of_their_own() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = Arc::new(session().await);
         register(&session, "t", &(0..5000).collect::<Vec<_>>());
         let mut tasks = Vec::new();
@@ -283,7 +311,7 @@ fn runs_at_the_same_time_have_plans_of_their_own() {
 
 #[test]
 fn operators_above_the_device_part_run_again() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let session = session().await;
         register(&session, "t", &(0..100).collect::<Vec<_>>());
         let sql = "SELECT a % 3 AS k, sum(a) AS s FROM t GROUP BY a % 3 ORDER BY s DESC";
@@ -307,7 +335,7 @@ async fn write_parquet(session: &WarplineSession, path: &Path, values: &str) {
 
 #[test]
 fn files_are_looked_at_again() {
-    on_a_large_stack(async {
+    on_a_large_stack(async || {
         let folder = tempfile::tempdir().expect("a folder");
         let session = session().await;
         let file = folder.path().join("one.parquet");

@@ -91,7 +91,7 @@ impl ColumnAssembler {
         segments: &[Segment],
         stream: &Stream,
     ) -> Result<Column> {
-        let column = self.finish_early(None, home, segments, stream)?;
+        let column = self.finish_preallocated(None, home, segments, stream)?;
         column.ok_or_else(|| mixed("values that were laid out before"))
     }
 
@@ -100,23 +100,23 @@ impl ColumnAssembler {
     ///
     /// # Errors
     /// As [`ColumnAssembler::finish`].
-    pub(crate) fn finish_early(
+    pub(crate) fn finish_preallocated(
         &self,
-        early: Option<PreallocatedColumn>,
+        preallocated: Option<PreallocatedColumn>,
         home: &ColumnPools<'_>,
         segments: &[Segment],
         stream: &Stream,
     ) -> Result<Option<Column>> {
         let all = Rows::new(segments);
         let mut statistics = all.statistics();
-        let early = match early {
+        let preallocated = match preallocated {
             None => Preallocated::Nothing,
-            Some(early) => match early.finish(statistics.range)? {
+            Some(preallocated) => match preallocated.finish(statistics.range)? {
                 None => return Ok(None),
-                Some(early) => early,
+                Some(preallocated) => preallocated,
             },
         };
-        let (laid, text) = match early {
+        let (laid, text) = match preallocated {
             Preallocated::Numbers {
                 encoding,
                 data,

@@ -329,6 +329,15 @@ impl Device for EmulatedDevice {
         Ok(Stream::new(Arc::new(())))
     }
 
+    fn newest(&self, _stream: &Stream) -> u64 {
+        0
+    }
+
+    /// Each operation is over when its call returns.
+    fn has_ended(&self, _stream: &Stream, _work: u64) -> bool {
+        true
+    }
+
     fn synchronize(&self, _stream: &Stream) -> Result<()> {
         Ok(())
     }

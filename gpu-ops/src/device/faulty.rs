@@ -201,6 +201,14 @@ impl Device for FaultyDevice {
         }
     }
 
+    fn newest(&self, stream: &Stream) -> u64 {
+        self.inner.newest(stream)
+    }
+
+    fn has_ended(&self, stream: &Stream, work: u64) -> bool {
+        self.inner.has_ended(stream, work)
+    }
+
     fn synchronize(&self, stream: &Stream) -> Result<()> {
         self.pass(Operation::Synchronize)?;
         self.noted(self.inner.synchronize(stream))

@@ -86,14 +86,15 @@ impl Stream {
         Self(Arc::clone(&self.0), Some(Arc::clone(cancel)))
     }
 
+    /// The queue alone, for who outlives the query.
+    #[must_use]
+    pub(crate) fn queue(&self) -> Self {
+        Self::new(Arc::clone(&self.0))
+    }
+
     /// Is it the same queue, whatever query it is used for?
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
-    }
-
-    /// The queue among those that there are now; one that is made when this is gone may have the same number.
-    pub(crate) fn number(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
     }
 
     /// Whether the query that it is used for goes on.
@@ -209,6 +210,13 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn fence_passed(&self, _fence: &Fence, _wait: bool) -> Result<bool> {
         Ok(true)
     }
+
+    /// The number of the newest work that was queued on `stream`.
+    fn newest(&self, stream: &Stream) -> u64;
+
+    /// Is the work of `stream` up to this number known to have ended, since somebody has waited for it or for what came behind?
+    /// The driver is not asked.
+    fn has_ended(&self, stream: &Stream, work: u64) -> bool;
 
     /// Wait until all work queued on `stream` is done; reports errors of earlier launches.
     fn synchronize(&self, stream: &Stream) -> Result<()>;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -13,6 +14,7 @@ use crate::error::Result;
 pub struct Streams {
     device: Arc<dyn Device>,
     idle: Mutex<Vec<Stream>>,
+    made: AtomicUsize,
 }
 
 impl Streams {
@@ -21,6 +23,7 @@ impl Streams {
         Arc::new(Self {
             device,
             idle: Mutex::default(),
+            made: AtomicUsize::new(0),
         })
     }
 
@@ -33,12 +36,21 @@ impl Streams {
         let kept = self.idle.lock().pop();
         let stream = match kept {
             Some(stream) => stream,
-            None => self.device.create_stream()?,
+            None => {
+                let stream = self.device.create_stream()?;
+                self.made.fetch_add(1, Ordering::Relaxed);
+                stream
+            }
         };
         Ok(StreamLease {
             stream,
             streams: Arc::clone(self),
         })
+    }
+
+    /// Streams that were made so far: the most that were leased at one time.
+    pub fn made(&self) -> usize {
+        self.made.load(Ordering::Relaxed)
     }
 }
 

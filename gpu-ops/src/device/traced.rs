@@ -135,6 +135,14 @@ impl Device for TracedDevice {
         self.inner.fence_passed(fence, wait)
     }
 
+    fn newest(&self, stream: &Stream) -> u64 {
+        self.inner.newest(stream)
+    }
+
+    fn has_ended(&self, stream: &Stream, work: u64) -> bool {
+        self.inner.has_ended(stream, work)
+    }
+
     fn synchronize(&self, stream: &Stream) -> Result<()> {
         let _span = self
             .trace()

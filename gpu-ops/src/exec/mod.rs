@@ -5,7 +5,7 @@
 //! | `node` | [`GpuFragmentExec`], the node of the physical plan: loads columns, prepares, runs, climbs the `ladder` when memory is short, reports |
 //! | `prepare` | kernels compiled in parallel, their arguments bound, the `shapes` of results and the blocks of memory that these ask for; what comes out serves every later run over the same columns |
 //! | `frame` | one run: its `results` (one record each) with what they are made with, its schedule and its reports (`run`); room, launches, retries where room was short, the end of a pipeline |
-//! | `portions` | how the rows of a step come: the `strategy`, chosen once (`choose`); where portions lie (`chunks`, `spread`, `strides`); the loop that runs a step over them while the next come (`each`), and the steps that run for each (`loops`) |
+//! | `portions` | how the rows of a step come: the `strategy`, chosen once (`choose`); where portions lie (`chunks`, `partitioned`, `strides`); the loop that runs a step over them while the next come (`each`), and the steps that run for each (`loops`) |
 //! | `join`, `group`, `sort` | what follows a pipeline so that others can read its result, in core and by portions: an operator a folder |
 //! | `output` | from the device to Arrow arrays of the plan's types: small outputs at once, large ones as codes (`rows`) that are decoded in chunks while earlier chunks are read |
 //!
@@ -54,6 +54,7 @@ mod sort;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
+pub(crate) use node::Flights;
 pub use node::{
     ColdStart, DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS,
     SecondPlan, StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition,

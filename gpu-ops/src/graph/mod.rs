@@ -15,12 +15,14 @@
 //! those that the stages append, in order.
 
 mod display;
+mod fingerprint;
 mod policy;
 mod tree;
 mod window;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
+pub use fingerprint::Fingerprint;
 pub use policy::{FirstRun, IndexChoice, IndexKind, IndexProfile, Policy};
 pub use tree::TreeOptions;
 pub use window::{Distance, Edge, FrameBound, Window, WindowColumn};

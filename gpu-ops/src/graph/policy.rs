@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
-use super::Graph;
+use super::{Fingerprint, Graph};
 use crate::algorithm::MaterializedJoin;
 use crate::device::DeviceInfo;
 use crate::error::Result;
@@ -43,6 +44,18 @@ pub struct IndexProfile {
     pub existence: bool,
     /// As in [`super::Build`].
     pub prefer_hash: bool,
+}
+
+impl IndexProfile {
+    /// Do so few of the possible keys occur that a perfect index with ranges of entries numbers those that do, by a bitmap with
+    /// ranks? Two accesses lead to a range then where offsets of all keys take one, but those of a key that does not occur
+    /// end at the first, and it is in a sixteenth of the bytes. Offsets that stay in the L2 cache are left.
+    pub fn is_ranked(&self) -> bool {
+        const IN_CACHE: u64 = 1 << 20;
+        let keys = self.estimate.min(self.max_entries);
+        let domain = self.domain.unwrap_or(0);
+        !self.unique && !self.existence && domain > IN_CACHE && keys <= domain / 8
+    }
 }
 
 /// A chosen index and why.
@@ -114,6 +127,11 @@ pub trait Policy: PlacementPolicy {
 
     /// What a first run takes, by what is known before it; `None` where that is nothing.
     fn first_run(&self, _tables: &TableCache) -> Option<FirstRun> {
+        None
+    }
+
+    /// What it computes of its scans' columns; `None` where no other one can be told to compute the same.
+    fn fingerprint(&self) -> Option<Arc<Fingerprint>> {
         None
     }
 

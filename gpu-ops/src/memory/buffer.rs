@@ -50,8 +50,8 @@ pub struct DeviceBuffer {
     capacity: usize,
     /// For whom it was made.
     query: Option<Arc<Query>>,
-    /// The number of the stream that orders all work with it.
-    stream: Option<usize>,
+    /// The stream that orders all work with it.
+    stream: Option<Stream>,
 }
 
 impl DeviceBuffer {
@@ -71,13 +71,14 @@ impl DeviceBuffer {
         }
     }
 
-    /// The same memory; when it is dropped, whoever allocates for `stream` ([`MemoryPool::allocate_for`]) may have it at once.
+    /// The same memory; when it is dropped, whoever allocates for `stream` ([`MemoryPool::allocate_for`]) may have it at once, and
+    /// all others once the stream has been waited for.
     ///
     /// For memory that queued work uses on `stream` alone, or on other streams only before something that `stream` has
     /// been made to wait for.
     #[must_use]
     pub(crate) fn ordered_by(mut self, stream: &Stream) -> Self {
-        self.stream = Some(stream.number());
+        self.stream = Some(stream.queue());
         self
     }
 
@@ -307,7 +308,8 @@ impl Drop for DeviceBuffer {
         if let Some(query) = &self.query {
             query.credit(self.capacity);
         }
-        self.pool.give_back(self.ptr, self.capacity, self.stream);
+        self.pool
+            .give_back(self.ptr, self.capacity, self.stream.take());
     }
 }
 

@@ -18,7 +18,7 @@
 //!
 //! # Relief under pressure
 //! When a reservation does not fit: free blocks go back to the device, then the
-//! [`PressureHandler`] (the cache of resident tables) is asked to let go, then the query waits for others that run
+//! [`PressureHandler`] is asked to let go: outputs that are being read move to host memory, then indexes and columns go. Then the query waits for others that run
 //! (`turns`), and at last [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the next rung of its ladder.
 
 mod batch_files;
@@ -28,6 +28,7 @@ mod kept;
 mod ladder;
 mod ledger;
 mod machine;
+mod outputs;
 mod pool;
 mod spill_files;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use buffer::{DeviceBuffer, DeviceValue};
 pub(crate) use kept::{KeptResult, KeptResults};
 pub use ladder::LadderCounts;
 pub(crate) use machine::memory_of_machine;
+pub(crate) use outputs::{HeldOutput, HeldOutputs};
 pub(crate) use pool::size_class;
 pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};
 pub use spill_files::SpillDirectory;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::ledger::Ledger;
-use super::turns::{Turn, Turns};
+use super::turns::{Parked, Turn, Turns};
 use crate::device::{Device, DevicePtr, Fence, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{Budget, DeviceBuffer, Free};
@@ -67,12 +67,33 @@ struct Blocks {
 }
 
 /// A block that queued work may still use.
-#[derive(Debug, Clone, Copy)]
 struct Returned {
     ptr: DevicePtr,
     size: usize,
-    /// The number of the stream that orders that work, when one does.
-    stream: Option<usize>,
+    /// The stream that orders that work, when one does.
+    after: Option<After>,
+}
+
+/// A point in a stream.
+struct After {
+    stream: Stream,
+    /// The number of its newest work then.
+    work: u64,
+}
+
+impl Returned {
+    /// Is the work that used it known to have ended?
+    fn is_free(&self, device: &dyn Device) -> bool {
+        let after = self.after.as_ref();
+        after.is_some_and(|after| device.has_ended(&after.stream, after.work))
+    }
+
+    /// Does this stream order the work that used it?
+    fn is_ordered_by(&self, stream: &Stream) -> bool {
+        self.after
+            .as_ref()
+            .is_some_and(|after| after.stream.is(stream))
+    }
 }
 
 #[derive(Default)]
@@ -202,6 +223,11 @@ impl MemoryPool {
         self.turns.begin_alone(query)
     }
 
+    /// The query waits for something else than memory, and returns none, until the value is dropped.
+    pub(crate) fn park(&self, query: &Query) -> Parked {
+        self.turns.park(query)
+    }
+
     /// Queries that use the pool now.
     pub fn queries(&self) -> usize {
         self.turns.running()
@@ -252,8 +278,7 @@ impl MemoryPool {
     /// # Errors
     /// [`GpuError::OutOfDeviceMemory`] when budget or device do not hold it, also after eviction.
     pub fn allocate(self: &Arc<Self>, bytes: usize, purpose: &str) -> Result<DeviceBuffer> {
-        let mut reservation = self.reserve(bytes, purpose)?;
-        reservation.allocate(bytes)
+        self.allocate_on(None, bytes, purpose)
     }
 
     /// A buffer of `bytes` bytes for work on `stream`, which other streams touch only once they wait for what is on
@@ -268,8 +293,61 @@ impl MemoryPool {
         bytes: usize,
         purpose: &str,
     ) -> Result<DeviceBuffer> {
-        let mut reservation = self.reserve(bytes, purpose)?;
-        reservation.allocate_for(Some(stream.number()), bytes)
+        self.allocate_on(Some(stream), bytes, purpose)
+    }
+
+    /// A buffer out of the free blocks, which takes the lock once and asks nobody; else by way of a reservation.
+    fn allocate_on(
+        self: &Arc<Self>,
+        stream: Option<&Stream>,
+        bytes: usize,
+        purpose: &str,
+    ) -> Result<DeviceBuffer> {
+        let class = size_class(bytes);
+        let purpose: Arc<str> = purpose.into();
+        let admission = self.device.admit(class);
+        if admission.is_ok()
+            && let Some((ptr, capacity)) = self.take_at_once(class, stream, &purpose)
+        {
+            return Ok(DeviceBuffer::new(Arc::clone(self), ptr, bytes, capacity));
+        }
+        self.reserve_admitted(class, &purpose, admission)?;
+        let mut reservation = Reservation {
+            pool: Arc::clone(self),
+            bytes: class,
+            purpose,
+        };
+        reservation.allocate_for(stream, bytes)
+    }
+
+    /// A block that is free, within the budget; `None` where anything else is to be done for it.
+    fn take_at_once(
+        &self,
+        class: usize,
+        stream: Option<&Stream>,
+        purpose: &Arc<str>,
+    ) -> Option<(DevicePtr, usize)> {
+        let mut state = self.state.lock();
+        let wanted = state.statistics.in_use.checked_add(class)?;
+        if wanted > state.statistics.budget
+            || state.fail_at == Some(state.statistics.allocations + 1)
+        {
+            return None;
+        }
+        state.statistics.in_use = wanted;
+        let block = match class {
+            0 => Some((DevicePtr(0), 0)),
+            _ => state.take(class, stream, self.device.as_ref()),
+        };
+        let Some((ptr, size)) = block else {
+            state.statistics.in_use -= class;
+            return None;
+        };
+        state.statistics.allocations += 1;
+        if size > 0 {
+            state.ledger.enter(ptr, purpose, size);
+        }
+        Some((ptr, size))
     }
 
     /// Give every free block back to the device; waits for queued work that may still use one.
@@ -282,9 +360,16 @@ impl MemoryPool {
 
     /// Take `bytes` of the budget, evicting and waiting for others when it must.
     fn reserve_class(&self, bytes: usize, purpose: &str) -> Result<()> {
+        self.reserve_admitted(bytes, purpose, self.device.admit(bytes))
+    }
+
+    /// The same when the device was asked already, and answered this.
+    fn reserve_admitted(&self, bytes: usize, purpose: &str, first: Result<()>) -> Result<()> {
+        let mut first = Some(first);
         let mut patience = None;
         loop {
-            let short = match self.device.admit(bytes) {
+            let admission = first.take().unwrap_or_else(|| self.device.admit(bytes));
+            let short = match admission {
                 Err(GpuError::OutOfDeviceMemory { .. }) => bytes,
                 Err(other) => return Err(other),
                 Ok(()) => {
@@ -357,7 +442,7 @@ impl MemoryPool {
     fn take_block(
         &self,
         class: usize,
-        stream: Option<usize>,
+        stream: Option<&Stream>,
         purpose: &str,
     ) -> Result<(DevicePtr, usize)> {
         {
@@ -371,7 +456,7 @@ impl MemoryPool {
             if class == 0 {
                 return Ok((DevicePtr(0), 0));
             }
-            if let Some(block) = stream.and_then(|stream| state.take_ordered(class, stream)) {
+            if let Some(block) = state.take(class, stream, self.device.as_ref()) {
                 return Ok(block);
             }
             self.collect(&mut state, false)?;
@@ -412,9 +497,11 @@ impl MemoryPool {
         }
     }
 
-    /// Move returned blocks whose fence has passed to the free lists.
+    /// Move returned blocks whose fence has passed to the free lists. A fence is an event in every stream that works: it is for
+    /// blocks of which no stream tells that they are free.
     fn collect(&self, state: &mut State, wait: bool) -> Result<()> {
         let blocks = &mut state.blocks;
+        blocks.sweep(self.device.as_ref());
         // Twice: blocks returned after the outstanding fence need one of their own.
         for _ in 0..2 {
             if blocks.fence.is_none() && !blocks.returned.is_empty() {
@@ -428,8 +515,8 @@ impl MemoryPool {
                 return Ok(());
             }
             blocks.fence = None;
-            for block in blocks.fenced.drain(..) {
-                blocks.ready.entry(block.size).or_default().push(block.ptr);
+            for block in std::mem::take(&mut blocks.fenced) {
+                blocks.add_ready(block.ptr, block.size);
             }
         }
         Ok(())
@@ -456,20 +543,28 @@ impl MemoryPool {
         Ok(())
     }
 
-    /// A dropped buffer's block comes back; the stream with the number `stream`, if any, orders the work with it.
-    pub(super) fn give_back(&self, ptr: DevicePtr, capacity: usize, stream: Option<usize>) {
+    /// A dropped buffer's block comes back; `stream`, if any, orders the work with it.
+    pub(super) fn give_back(&self, ptr: DevicePtr, capacity: usize, stream: Option<Stream>) {
         if capacity == 0 {
             return;
         }
+        let block = Returned {
+            ptr,
+            size: capacity,
+            after: stream.map(|stream| After {
+                work: self.device.newest(&stream),
+                stream,
+            }),
+        };
+        let free = block.is_free(self.device.as_ref());
         let mut state = self.state.lock();
         state.statistics.in_use -= capacity;
         state.statistics.cached += capacity;
         state.ledger.strike(ptr);
-        state.blocks.returned.push(Returned {
-            ptr,
-            size: capacity,
-            stream,
-        });
+        match free {
+            true => state.blocks.add_ready(ptr, capacity),
+            false => state.blocks.returned.push(block),
+        }
         drop(state);
         self.turns.returned();
     }
@@ -481,7 +576,39 @@ impl MemoryPool {
     }
 }
 
+impl Blocks {
+    fn add_ready(&mut self, ptr: DevicePtr, size: usize) {
+        self.ready.entry(size).or_default().push(ptr);
+    }
+
+    /// Move the blocks whose streams are known to have ended their work to the free lists.
+    fn sweep(&mut self, device: &dyn Device) {
+        for list in [&mut self.returned, &mut self.fenced] {
+            for block in list.extract_if(.., |block| block.is_free(device)) {
+                self.ready.entry(block.size).or_default().push(block.ptr);
+            }
+        }
+    }
+}
+
 impl State {
+    /// A block that is there, without asking the driver: one that `stream` orders, a free one, or one whose stream was waited for.
+    fn take(
+        &mut self,
+        class: usize,
+        stream: Option<&Stream>,
+        device: &dyn Device,
+    ) -> Option<(DevicePtr, usize)> {
+        if let Some(block) = stream.and_then(|stream| self.take_ordered(class, stream)) {
+            return Some(block);
+        }
+        if let Some(block) = self.take_ready(class) {
+            return Some(block);
+        }
+        self.blocks.sweep(device);
+        self.take_ready(class)
+    }
+
     /// A free block of `class` bytes or a little more; its reserved bytes become its real size.
     fn take_ready(&mut self, class: usize) -> Option<(DevicePtr, usize)> {
         let (&size, _) = self.blocks.ready.range(fitting(class)).next()?;
@@ -495,19 +622,20 @@ impl State {
     }
 
     /// The same of the blocks that queued work may still use, when a stream orders all of it.
-    fn take_ordered(&mut self, class: usize, stream: usize) -> Option<(DevicePtr, usize)> {
+    fn take_ordered(&mut self, class: usize, stream: &Stream) -> Option<(DevicePtr, usize)> {
         let Blocks {
             returned, fenced, ..
         } = &self.blocks;
         let sizes = fitting(class);
-        let fits = |block: &&Returned| block.stream == Some(stream) && sizes.contains(&block.size);
+        let fits = |block: &&Returned| sizes.contains(&block.size) && block.is_ordered_by(stream);
         let candidates = returned.iter().chain(fenced).filter(fits);
-        let block = *candidates.min_by_key(|block| block.size)?;
-        self.use_again(class, block.size)?;
+        let block = candidates.min_by_key(|block| block.size)?;
+        let (ptr, size) = (block.ptr, block.size);
+        self.use_again(class, size)?;
         for list in [&mut self.blocks.returned, &mut self.blocks.fenced] {
-            list.retain(|other| other.ptr != block.ptr);
+            list.retain(|other| other.ptr != ptr);
         }
-        Some((block.ptr, block.size))
+        Some((ptr, size))
     }
 
     /// Count a cached block of `size` bytes as used for `class` bytes that are reserved, if the budget allows.
@@ -566,8 +694,8 @@ impl Reservation {
         self.allocate_for(None, bytes)
     }
 
-    /// The same for work on the stream with a number.
-    fn allocate_for(&mut self, stream: Option<usize>, bytes: usize) -> Result<DeviceBuffer> {
+    /// The same for work on a stream.
+    fn allocate_for(&mut self, stream: Option<&Stream>, bytes: usize) -> Result<DeviceBuffer> {
         let class = size_class(bytes);
         if class > self.bytes {
             self.pool.reserve_class(class - self.bytes, &self.purpose)?;

@@ -24,6 +24,7 @@ pub(super) struct FakeDevice {
     /// While set, work is under way and fences do not pass.
     busy: Arc<AtomicBool>,
     waits: AtomicUsize,
+    fences: AtomicUsize,
 }
 
 impl FakeDevice {
@@ -47,6 +48,7 @@ impl FakeDevice {
             physical: AtomicUsize::new(physical),
             busy: Arc::default(),
             waits: AtomicUsize::new(0),
+            fences: AtomicUsize::new(0),
         })
     }
 
@@ -91,6 +93,7 @@ impl Device for FakeDevice {
         unreachable!("only memory is tested")
     }
     fn fence(&self) -> Result<Fence> {
+        self.fences.fetch_add(1, Ordering::SeqCst);
         if !self.busy.load(Ordering::SeqCst) {
             return Ok(Fence(None));
         }
@@ -104,6 +107,12 @@ impl Device for FakeDevice {
     }
     fn create_stream(&self) -> Result<Stream> {
         Ok(Stream::new(Arc::new(())))
+    }
+    fn newest(&self, _: &Stream) -> u64 {
+        0
+    }
+    fn has_ended(&self, _: &Stream, _: u64) -> bool {
+        !self.busy.load(Ordering::SeqCst)
     }
     fn synchronize(&self, _: &Stream) -> Result<()> {
         Ok(())
@@ -230,6 +239,36 @@ fn blocks_under_queued_work_are_not_reused() {
     let third = pool.allocate(MIB, "third").unwrap();
     assert_eq!(third.ptr(), address, "the work has ended");
     assert_eq!(device.waits.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn blocks_of_streams_that_were_waited_for_need_no_fence() {
+    let device = FakeDevice::new(64 * MIB);
+    let pool = pool_of(&device, 64 * MIB);
+    let [one, other] = [(); 2].map(|()| Stream::new(Arc::new(0u8)));
+    let fences = || device.fences.load(Ordering::SeqCst);
+    let get = |stream: &Stream| pool.allocate_for(stream, MIB, "scratch").unwrap();
+    let first = get(&one);
+    let address = first.ptr();
+    let noted = fences();
+    // Its stream was waited for before it came back, …
+    drop(first.ordered_by(&one));
+    let again = get(&other);
+    assert_eq!(again.ptr(), address);
+    // … or is waited for later.
+    device.busy.store(true, Ordering::SeqCst);
+    drop(again.ordered_by(&other));
+    let elsewhere = get(&one);
+    assert_ne!(elsewhere.ptr(), address, "the queued work still uses it");
+    let noted = noted.max(fences());
+    device.busy.store(false, Ordering::SeqCst);
+    assert_eq!(get(&one).ptr(), address);
+    assert_eq!(fences(), noted);
+    // Of a block that no stream orders only a fence tells.
+    drop(elsewhere);
+    let (_a, _b) = (get(&one), get(&one));
+    assert_eq!(fences(), noted + 1);
+    assert_eq!(pool.statistics().device_allocations, 2);
 }
 
 #[test]

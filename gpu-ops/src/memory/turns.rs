@@ -4,6 +4,8 @@
 //! any: then the youngest of them is refused and gives back what it holds, so that the older ones go on. This is the order of
 //! age of wait-die (Rosenkrantz, Stearns and Lewis, TODS 1978), under which no cycle of waiting lasts.
 //!
+//! Queries that wait for a place on the device, or for another one's answer, return no memory meanwhile either.
+//!
 //! A query that was refused may ask to run alone: it waits until those that run have ended, and others that come
 //! meanwhile wait for it. All waiting ends after the pool's patience.
 
@@ -34,6 +36,8 @@ struct State {
     patience: Duration,
     running: BTreeSet<u64>,
     waiting: BTreeSet<u64>,
+    /// These wait for something else than memory: they return none meanwhile.
+    parked: BTreeSet<u64>,
     /// Who runs alone, or waits to.
     alone: Option<u64>,
     /// Counts returns of memory while somebody waits.
@@ -53,6 +57,7 @@ impl Turns {
                 patience: PATIENCE,
                 running: BTreeSet::new(),
                 waiting: BTreeSet::new(),
+                parked: BTreeSet::new(),
                 alone: None,
                 returns: 0,
             }),
@@ -148,7 +153,7 @@ impl Turns {
             if state.returns != seen && state.waiting.first() == Some(&number) {
                 break Ok(true);
             }
-            let all_wait = state.waiting.len() == state.running.len();
+            let all_wait = state.waiting.len() + state.parked.len() == state.running.len();
             if all_wait && state.waiting.last() == Some(&number) {
                 break Ok(false);
             }
@@ -161,6 +166,21 @@ impl Turns {
         self.waiting.store(state.waiting.len(), Ordering::SeqCst);
         self.changed.notify_all();
         outcome
+    }
+
+    /// A query that runs waits for something else than memory, until the value is dropped.
+    pub(super) fn park(self: &Arc<Self>, query: &Query) -> Parked {
+        let number = query.number();
+        let mut state = self.state.lock();
+        if state.running.contains(&number) {
+            state.parked.insert(number);
+            // One more that waits may be the last that ran.
+            self.changed.notify_all();
+        }
+        Parked {
+            turns: Arc::clone(self),
+            number,
+        }
     }
 
     /// Memory was returned to the pool.
@@ -177,10 +197,24 @@ impl Turns {
     }
 }
 
+/// See [`Turns::park`].
+#[must_use]
+pub(crate) struct Parked {
+    turns: Arc<Turns>,
+    number: u64,
+}
+
+impl Drop for Parked {
+    fn drop(&mut self) {
+        self.turns.state.lock().parked.remove(&self.number);
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut state = self.turns.state.lock();
         state.running.remove(&self.number);
+        state.parked.remove(&self.number);
         if state.alone == Some(self.number) {
             state.alone = None;
         }

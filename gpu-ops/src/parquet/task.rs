@@ -227,16 +227,19 @@ impl Decoder<'_> {
         {
             let _span = second.as_ref().and_then(|_| self.span("decompress"));
             let bytes = &*slab.bytes_mut();
-            let mut filled = 0;
+            let mut unpacked = Unpacked {
+                at: unpacked,
+                out: second.as_mut().map(Slab::bytes_mut),
+                filled: 0,
+            };
             for parsed in &*parsed {
-                let chunk = &chunks[parsed.number];
-                let out = second.as_mut().map(Slab::bytes_mut);
-                let places = Places {
+                let chunk = Chunk {
+                    task: &chunks[parsed.number],
+                    parsed,
+                    bytes: &bytes[parsed.begin..],
                     raw: raw + parsed.begin,
-                    unpacked,
                 };
-                let bytes = &bytes[parsed.begin..];
-                outcomes.push(plan.add(chunk, parsed, bytes, places, out, &mut filled, &mut room));
+                outcomes.push(plan.add(&chunk, &mut unpacked, &mut room));
             }
         }
         let pages_at = room.take(plan.pages.len() * size_of::<ParquetPage>(), ALIGNED);
@@ -306,13 +309,24 @@ impl Decoder<'_> {
     }
 }
 
-/// Where the bytes of a chunk come to lie, as offsets in the task's buffer.
-#[derive(Clone, Copy)]
-struct Places {
-    /// As they are in the file.
+/// A chunk to plan.
+struct Chunk<'a> {
+    task: &'a ChunkTask,
+    parsed: &'a Parsed,
+    /// As they are in the file, …
+    bytes: &'a [u8],
+    /// … and where they come to lie in the task's buffer.
     raw: usize,
-    /// Of all chunks, decompressed by the host.
-    unpacked: usize,
+}
+
+/// Pages of all chunks that the host decompresses.
+struct Unpacked<'a> {
+    /// Where they come to lie in the task's buffer.
+    at: usize,
+    /// Their bytes on the host; `None` where the device decompresses.
+    out: Option<&'a mut [u8]>,
+    /// Bytes so far.
+    filled: usize,
 }
 
 /// The range of a chunk's pages in the list, and the number of its bitmap of strings in use.
@@ -335,20 +349,8 @@ fn offset(at: usize) -> DevicePtr {
 
 impl Plan {
     /// Add a chunk; the outcome is preliminary.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what a chunk has, and the three places its bytes go to"
-    )]
-    fn add(
-        &mut self,
-        chunk: &ChunkTask,
-        parsed: &Parsed,
-        bytes: &[u8],
-        places: Places,
-        mut out: Option<&mut [u8]>,
-        filled: &mut usize,
-        room: &mut Room,
-    ) -> Outcome {
+    fn add(&mut self, of: &Chunk<'_>, unpacked: &mut Unpacked<'_>, room: &mut Room) -> Outcome {
+        let (chunk, parsed) = (of.task, of.parsed);
         let number = self.chunks.len() as u32;
         let first_page = self.pages.len();
         let strings = chunk.values.kind == PARQUET_KIND_CODE;
@@ -361,21 +363,21 @@ impl Plan {
             let (source, source_bytes, body, codec) = match device_codec {
                 Some(0) => {
                     // A page of another length than it says is found out by the kernel.
-                    let at = places.raw + page.bytes.start;
+                    let at = of.raw + page.bytes.start;
                     (at, length, at, 0)
                 }
                 Some(codec) => {
-                    let at = places.raw + page.bytes.start;
+                    let at = of.raw + page.bytes.start;
                     let body = room.take(page.uncompressed as usize + BEHIND, PAGE_ALIGNED);
                     (at, length, body, codec)
                 }
                 None => {
-                    let out = out.as_deref_mut().ok_or(Reason::Malformed)?;
-                    let end = *filled + page.uncompressed as usize;
-                    let target = out.get_mut(*filled..end).ok_or(Reason::Malformed)?;
-                    unpack(chunk.codec, &bytes[page.bytes.clone()], page, target)?;
-                    let at = places.unpacked + *filled;
-                    *filled = (end + BEHIND).next_multiple_of(PAGE_ALIGNED);
+                    let out = unpacked.out.as_deref_mut().ok_or(Reason::Malformed)?;
+                    let end = unpacked.filled + page.uncompressed as usize;
+                    let target = out.get_mut(unpacked.filled..end).ok_or(Reason::Malformed)?;
+                    unpack(chunk.codec, &of.bytes[page.bytes.clone()], page, target)?;
+                    let at = unpacked.at + unpacked.filled;
+                    unpacked.filled = (end + BEHIND).next_multiple_of(PAGE_ALIGNED);
                     (at, page.uncompressed as usize, at, 0)
                 }
             };

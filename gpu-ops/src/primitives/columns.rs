@@ -29,19 +29,9 @@ pub unsafe fn gather(
     width: u32,
     rows: RowCount,
 ) -> Result<()> {
+    let args = moved((column, map, out), rows);
     // SAFETY: passed on to the caller.
-    unsafe {
-        move_column(
-            runtime,
-            stream,
-            "gather_column",
-            column,
-            map,
-            out,
-            width,
-            rows,
-        )
-    }
+    unsafe { move_column(runtime, stream, "gather_column", width, &args) }
 }
 
 /// `out[map[i]]` = `column[i]` for the `rows` entries of `map` (`u32*`); values have `width` bytes (1, 2, 4, 8, 16).
@@ -62,59 +52,62 @@ pub unsafe fn scatter(
     width: u32,
     rows: RowCount,
 ) -> Result<()> {
+    let args = moved((column, map, out), rows);
     // SAFETY: passed on to the caller.
-    unsafe {
-        move_column(
-            runtime,
-            stream,
-            "scatter_column",
-            column,
-            map,
-            out,
-            width,
-            rows,
-        )
-    }
+    unsafe { move_column(runtime, stream, "scatter_column", width, &args) }
 }
 
-/// # Safety
-/// As [`gather`] or [`scatter`], by `name`.
-#[allow(clippy::too_many_arguments)]
-unsafe fn move_column(
-    runtime: &Runtime,
-    stream: &Stream,
-    name: &'static str,
-    values: DevicePtr,
-    map: DevicePtr,
-    out: DevicePtr,
-    width: u32,
-    rows: RowCount,
-) -> Result<()> {
-    if !matches!(width, 1 | 2 | 4 | 8 | 16) {
-        return Err(GpuError::Internal(format!("a column of {width} bytes")));
-    }
-    if rows.most() == 0 {
-        return Ok(());
-    }
-    let args = MoveColumnArgs {
+fn moved((values, map, out): (DevicePtr, DevicePtr, DevicePtr), rows: RowCount) -> MoveColumnArgs {
+    MoveColumnArgs {
         values,
         map,
         out,
         count: rows.count(),
         most: rows.most(),
-    };
+    }
+}
+
+/// # Safety
+/// As [`gather`] or [`scatter`], by `name`.
+unsafe fn move_column(
+    runtime: &Runtime,
+    stream: &Stream,
+    name: &'static str,
+    width: u32,
+    args: &MoveColumnArgs,
+) -> Result<()> {
+    if !matches!(width, 1 | 2 | 4 | 8 | 16) {
+        return Err(GpuError::Internal(format!("a column of {width} bytes")));
+    }
+    if args.most == 0 {
+        return Ok(());
+    }
     let kernel = runtime.builtin(name, width as usize, || kernels::columns(width))?;
     let config = LaunchConfig {
-        grid: grid(runtime, rows.most(), u64::from(BLOCK) * COLUMN_VALUES),
+        grid: grid(runtime, args.most, u64::from(BLOCK) * COLUMN_VALUES),
         block: BLOCK,
         shared_bytes: 0,
     };
     // SAFETY: passed on to the caller.
-    unsafe { launch(runtime, stream, &kernel, config, &args) }
+    unsafe { launch(runtime, stream, &kernel, config, args) }
 }
 
-/// `counts[d]` (256 `u32`) = how many keys have the digit d: the `bits` (at most 8) bits from `shift` on of the key or
-/// of its hash. One reading of the keys: see `partition_histogram.cu`.
+/// Some bits of the keys of rows, or of their hashes.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyDigits {
+    /// The keys.
+    pub keys: Keys,
+    /// How many.
+    pub rows: RowCount,
+    /// Of the keys, or of their hashes?
+    pub digits: Digits,
+    /// The lowest of the bits, …
+    pub shift: u32,
+    /// … and how many, at most 8.
+    pub bits: u32,
+}
+
+/// `counts[d]` (256 `u32`) = how many keys have the digit d. One reading of the keys: see `partition_histogram.cu`.
 ///
 /// # Errors
 /// [`GpuError::Internal`] for digits that do not exist, [`GpuError::Unsupported`] beyond 2^32 - 2 rows,
@@ -122,17 +115,19 @@ unsafe fn move_column(
 ///
 /// # Safety
 /// There are `rows.most()` keys, aligned to their width, and 256 counts.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn histogram(
     runtime: &Runtime,
     stream: &Stream,
-    keys: Keys,
-    rows: RowCount,
-    digits: Digits,
-    shift: u32,
-    bits: u32,
+    of: &KeyDigits,
     counts: DevicePtr,
 ) -> Result<()> {
+    let KeyDigits {
+        keys,
+        rows,
+        digits,
+        shift,
+        bits,
+    } = *of;
     check_numbered("a histogram of rows", rows.most())?;
     keys.check()?;
     if bits > 8 || shift + bits > digits.bits(keys.width) {

@@ -26,6 +26,19 @@ pub struct HashTable {
     pub states: DevicePtr,
 }
 
+/// Rows that are entered into a table by their keys.
+#[derive(Debug, Clone, Copy)]
+pub struct KeyedRows<'a> {
+    /// The words of the keys (`u64*`, one a row each), the major one first.
+    pub words: &'a [DevicePtr],
+    /// How many.
+    pub rows: RowCount,
+    /// Where they go.
+    pub table: HashTable,
+    /// `u64*`: becomes 1 when the table is too full.
+    pub overflow: DevicePtr,
+}
+
 /// Slots of a table for `keys` keys: a power of two, at most half full, at least 32.
 pub fn slots_for(keys: u64) -> u64 {
     keys.saturating_mul(2)
@@ -43,24 +56,20 @@ pub fn slots_for(keys: u64) -> u64 {
 /// # Safety
 /// Every word array has `rows.most()` words; the table is as [`HashTable`] says; `entry` has a word a slot;
 /// `duplicate` and `overflow` are words.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn insert_unique(
     runtime: &Runtime,
     stream: &Stream,
-    words: &[DevicePtr],
-    rows: RowCount,
-    table: HashTable,
+    rows: &KeyedRows<'_>,
     entry: DevicePtr,
     duplicate: DevicePtr,
-    overflow: DevicePtr,
 ) -> Result<()> {
-    let mut args = arguments(words, rows, table, overflow)?;
+    let mut args = arguments(rows)?;
     args.entry = entry;
     args.duplicate = duplicate;
     // SAFETY: the caller vouches for every address.
     unsafe {
-        clear(runtime, stream, words.len(), table)?;
-        over_rows(runtime, stream, "insert_unique", words.len(), &args)
+        clear(runtime, stream, rows)?;
+        over_rows(runtime, stream, "insert_unique", rows.words.len(), &args)
     }
 }
 
@@ -71,19 +80,12 @@ pub unsafe fn insert_unique(
 ///
 /// # Safety
 /// As [`insert_unique`].
-pub unsafe fn insert_set(
-    runtime: &Runtime,
-    stream: &Stream,
-    words: &[DevicePtr],
-    rows: RowCount,
-    table: HashTable,
-    overflow: DevicePtr,
-) -> Result<()> {
-    let args = arguments(words, rows, table, overflow)?;
+pub unsafe fn insert_set(runtime: &Runtime, stream: &Stream, rows: &KeyedRows<'_>) -> Result<()> {
+    let args = arguments(rows)?;
     // SAFETY: the caller vouches for every address.
     unsafe {
-        clear(runtime, stream, words.len(), table)?;
-        over_rows(runtime, stream, "insert_set", words.len(), &args)
+        clear(runtime, stream, rows)?;
+        over_rows(runtime, stream, "insert_set", rows.words.len(), &args)
     }
 }
 
@@ -97,21 +99,18 @@ pub unsafe fn insert_set(
 ///
 /// # Safety
 /// As [`insert_unique`], with `offsets` and `entries` of the sizes above.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn build_ranges(
     runtime: &Runtime,
     stream: &Stream,
-    words: &[DevicePtr],
-    rows: RowCount,
-    table: HashTable,
+    rows: &KeyedRows<'_>,
     offsets: DevicePtr,
     entries: DevicePtr,
-    overflow: DevicePtr,
 ) -> Result<()> {
+    let (table, most) = (rows.table, rows.rows.most());
     check_numbered("a join index with slots", table.slots)?;
-    let mut args = arguments(words, rows, table, overflow)?;
-    let slots = scratch(runtime, stream, rows.most(), 4, "slots of join rows")?;
-    let places = scratch(runtime, stream, rows.most(), 4, "places of join rows")?;
+    let mut args = arguments(rows)?;
+    let slots = scratch(runtime, stream, most, 4, "slots of join rows")?;
+    let places = scratch(runtime, stream, most, 4, "places of join rows")?;
     args.offsets = offsets;
     args.entry = entries;
     args.slot_of_row = slots.ptr();
@@ -119,9 +118,9 @@ pub unsafe fn build_ranges(
     // SAFETY: the caller vouches for the addresses; the scratch has a word a row, and the pool reuses it only
     // behind these launches.
     unsafe {
-        clear(runtime, stream, words.len(), table)?;
+        clear(runtime, stream, rows)?;
         fill(runtime, stream, offsets, 0, table.slots * 4)?;
-        over_rows(runtime, stream, "count_slots", words.len(), &args)?;
+        over_rows(runtime, stream, "count_slots", rows.words.len(), &args)?;
         exclusive_sum(
             runtime,
             stream,
@@ -130,7 +129,7 @@ pub unsafe fn build_ranges(
             RowCount::Known(table.slots),
             false,
         )?;
-        over_rows(runtime, stream, "scatter_entries", words.len(), &args)
+        over_rows(runtime, stream, "scatter_entries", rows.words.len(), &args)
     }
 }
 
@@ -176,6 +175,74 @@ pub unsafe fn build_dense_ranges(
     }
 }
 
+/// As [`build_dense_ranges`] where few of the possible keys occur: `ranks` (`u64*`, [`rank_words`] of them) numbers those
+/// that do, and `offsets` goes by that number. See `ranked_find` of `join.cuh`.
+///
+/// # Errors
+/// As [`build_ranges`]; 4 bytes a row and a word of ranks of scratch.
+///
+/// # Safety
+/// `word` has `rows.most()` words, `ranks` [`rank_words`] of `domain`, `offsets` one more than there can be keys, the lesser of
+/// `rows.most()` and `domain`, `entries` one a row.
+pub unsafe fn build_ranked_ranges(
+    runtime: &Runtime,
+    stream: &Stream,
+    word: DevicePtr,
+    rows: RowCount,
+    ranked: RankedRanges,
+) -> Result<()> {
+    check_numbered("a join index with rows", rows.most())?;
+    let words = rank_words(ranked.domain);
+    let keys = rows.most().min(ranked.domain);
+    let places = scratch(runtime, stream, rows.most(), 4, "places of join rows")?;
+    let counts = scratch(runtime, stream, words + 1, 4, "keys of words of ranks")?;
+    let mut args = blank(rows);
+    args.words[0] = word;
+    args.mask = ranked.domain;
+    args.keys = ranked.ranks;
+    args.offsets = ranked.offsets;
+    args.entry = ranked.entries;
+    args.place_of_row = places.ptr();
+    args.slot_of_row = counts.ptr();
+    let over_words = HashIndexArgs {
+        count: DevicePtr::NULL,
+        most: words,
+        ..args
+    };
+    // SAFETY: as in `build_ranges`.
+    unsafe {
+        fill(runtime, stream, ranked.ranks, 0, words * 8)?;
+        fill(runtime, stream, ranked.offsets, 0, keys * 4)?;
+        over_rows(runtime, stream, "mark_ranks", 1, &args)?;
+        over_rows(runtime, stream, "count_ranks", 1, &over_words)?;
+        let all = RowCount::Known(words);
+        exclusive_sum(runtime, stream, counts.ptr(), counts.ptr(), all, false)?;
+        over_rows(runtime, stream, "complete_ranks", 1, &over_words)?;
+        over_rows(runtime, stream, "count_ranked", 1, &args)?;
+        let all = RowCount::Known(keys);
+        exclusive_sum(runtime, stream, ranked.offsets, ranked.offsets, all, false)?;
+        over_rows(runtime, stream, "scatter_ranked", 1, &args)
+    }
+}
+
+/// What [`build_ranked_ranges`] fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankedRanges {
+    /// Number of possible keys.
+    pub domain: u64,
+    /// `u64*`, [`rank_words`] of the domain.
+    pub ranks: DevicePtr,
+    /// `u32*`: where the entries of each key begin, by its number.
+    pub offsets: DevicePtr,
+    /// `u32*`: the rows, key after key.
+    pub entries: DevicePtr,
+}
+
+/// Words of ranks for so many possible keys.
+pub fn rank_words(domain: u64) -> u64 {
+    domain.div_ceil(32)
+}
+
 fn blank(rows: RowCount) -> HashIndexArgs {
     HashIndexArgs {
         words: [DevicePtr::NULL; MOST_KEY_WORDS],
@@ -195,12 +262,13 @@ fn blank(rows: RowCount) -> HashIndexArgs {
     }
 }
 
-fn arguments(
-    words: &[DevicePtr],
-    rows: RowCount,
-    table: HashTable,
-    overflow: DevicePtr,
-) -> Result<HashIndexArgs> {
+fn arguments(of: &KeyedRows<'_>) -> Result<HashIndexArgs> {
+    let KeyedRows {
+        words,
+        rows,
+        table,
+        overflow,
+    } = *of;
     check_numbered("a join index with rows", rows.most())?;
     if words.is_empty() || words.len() > MOST_KEY_WORDS {
         return Err(GpuError::Unsupported(format!(
@@ -230,15 +298,11 @@ fn arguments(
 ///
 /// # Safety
 /// The table is live and as [`HashTable`] says.
-unsafe fn clear(
-    runtime: &Runtime,
-    stream: &Stream,
-    key_words: usize,
-    table: HashTable,
-) -> Result<()> {
+unsafe fn clear(runtime: &Runtime, stream: &Stream, rows: &KeyedRows<'_>) -> Result<()> {
+    let table = rows.table;
     // SAFETY: the caller vouches for the table.
     unsafe {
-        if key_words == 1 {
+        if rows.words.len() == 1 {
             fill(runtime, stream, table.keys, 0xFF, table.slots * 8)
         } else {
             fill(runtime, stream, table.states, 0, table.slots * 4)

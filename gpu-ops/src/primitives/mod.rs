@@ -21,13 +21,14 @@ mod strings;
 mod window;
 mod write_combine;
 
-pub use columns::{gather, histogram, run_lengths, scatter};
+pub use columns::{KeyDigits, gather, histogram, run_lengths, scatter};
 pub use groups::{GroupNumbers, number_groups};
 pub use index::{
-    HashTable, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
+    HashTable, KeyedRows, RankedRanges, build_dense_ranges, build_ranges, build_ranked_ranges,
+    insert_set, insert_unique, rank_words, slots_for,
 };
 pub use pairs::{
-    PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,
+    PairJoin, PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,
     join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
 pub use partition::{Digits, Keys, Partitioning, Payload, compile_partition, radix_partition};
@@ -39,13 +40,13 @@ pub use partition_unstable::{
 };
 pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;
-pub use sort::{number_ranges, sort_rows};
-pub use strings::gather_strings;
+pub use sort::{RangeKeys, finds_first, number_ranges, sort_first_rows, sort_rows};
+pub use strings::{StringRows, gather_strings};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use window::{
     Frames, RunningCombine, RunningValue, WindowNumbers, frame_extremes, number_windows, running,
 };
-pub use write_combine::{Combine, KeyValues, partition_across_link};
+pub use write_combine::{Combine, KeyValues, LinkPartition, partition_across_link};
 
 use warpline_cuda::KernelArgs;
 

@@ -90,6 +90,25 @@ pub struct PairList {
     pub count: DevicePtr,
 }
 
+/// A join of two sides: what is wanted of it, and where that goes.
+#[derive(Debug, Clone, Copy)]
+pub struct PairJoin<'a> {
+    /// The side of which `unique` is said.
+    pub build: &'a Side,
+    /// The other one.
+    pub probe: &'a Side,
+    /// Which pairs.
+    pub kind: PairKind,
+    /// An assumption: no two build rows have equal keys. Where that is wrong the list of pairs is too.
+    pub unique: bool,
+    /// `u64*`, may be null: becomes 1 where `unique` is wrong; it is never cleared.
+    pub duplicate: DevicePtr,
+    /// Where the pairs go.
+    pub pairs: &'a PairList,
+    /// `u32*`, a bit a build row number: gets a bit for each build row with a match; bits are only ever set.
+    pub marks: Option<DevicePtr>,
+}
+
 /// Bits to partition by, so that the build rows of a partition fit a table in shared memory.
 ///
 /// A pass over the data takes up to 8 bits, so the fewest passes with which tables of 8192 rows do, and within
@@ -125,11 +144,8 @@ pub fn partition_bits(build_rows: u64, key_width: u32, device: &DeviceInfo) -> u
 /// memory are joined in pieces, as are large probe partitions by many blocks, so any skew is fine. A build row whose key is
 /// all ones has no key and matches nothing.
 ///
-/// `unique` is an assumption: no two build rows have equal keys. Where that is wrong the list of pairs is too, and
-/// `*duplicate` (`u64*`, may be null) becomes 1, also for keys that no probe row has; it is never cleared. (A partition
-/// far larger than the others, without most of its rows being without key, is taken for a duplicate.)
-/// `marks` (`u32*`, a bit a build row number) gets a bit for each build row with a match; bits are only ever set.
-/// Costs: see `phj.cu`.
+/// Equal build keys are noticed also where no probe row has them. (A partition far larger than the others, without most of its
+/// rows being without key, is taken for a duplicate.) Costs: see `phj.cu`.
 ///
 /// # Errors
 /// [`GpuError::Unsupported`] beyond 2^32 - 2 rows a side, [`GpuError::Internal`] for keys of another width than 4, 8 or 16 or
@@ -139,25 +155,14 @@ pub fn partition_bits(build_rows: u64, key_width: u32, device: &DeviceInfo) -> u
 /// # Safety
 /// The sides are as [`Side`] says with 2^bits partitions, the list as [`PairList`] says, all live;
 /// `duplicate` is a word or null, `marks` has a bit for every build row number.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn join_partitions(
     runtime: &Runtime,
     stream: &Stream,
-    build: &Side,
-    probe: &Side,
+    of: &PairJoin<'_>,
     bits: u32,
-    kind: PairKind,
-    unique: bool,
-    duplicate: DevicePtr,
-    pairs: &PairList,
-    marks: Option<DevicePtr>,
 ) -> Result<()> {
     // SAFETY: passed on to the caller.
-    unsafe {
-        join(
-            runtime, stream, build, probe, bits, 0, kind, unique, duplicate, pairs, marks,
-        )
-    }
+    unsafe { join(runtime, stream, of, bits, 0) }
 }
 
 /// The same with arrays in the place of hash tables (E6), for keys of 4 or 8 bytes that are partitioned by their own lowest
@@ -171,34 +176,23 @@ pub unsafe fn join_partitions(
 ///
 /// # Safety
 /// As [`join_partitions`].
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn join_dense_partitions(
     runtime: &Runtime,
     stream: &Stream,
-    build: &Side,
-    probe: &Side,
+    of: &PairJoin<'_>,
     bits: u32,
     key_bits: u32,
-    kind: PairKind,
-    unique: bool,
-    duplicate: DevicePtr,
-    pairs: &PairList,
-    marks: Option<DevicePtr>,
 ) -> Result<()> {
     let slot_bits = key_bits.saturating_sub(bits);
-    if build.keys.width > 8 || slot_bits > MOST_ARRAY_BITS {
+    let width = of.build.keys.width;
+    if width > 8 || slot_bits > MOST_ARRAY_BITS {
         return Err(GpuError::Internal(format!(
-            "arrays of 2^{slot_bits} slots for keys of {} bytes (2^{MOST_ARRAY_BITS} and 8 at most)",
-            build.keys.width
+            "arrays of 2^{slot_bits} slots for keys of {width} bytes (2^{MOST_ARRAY_BITS} and 8 at most)"
         )));
     }
     let slots = array_slots(key_bits, bits);
     // SAFETY: passed on to the caller.
-    unsafe {
-        join(
-            runtime, stream, build, probe, bits, slots, kind, unique, duplicate, pairs, marks,
-        )
-    }
+    unsafe { join(runtime, stream, of, bits, slots) }
 }
 
 /// The shape with tables for partitions of `average` build rows.
@@ -296,20 +290,22 @@ fn smj_variant(key_width: u32, unique: bool) -> usize {
 ///
 /// # Safety
 /// As [`join_partitions`].
-#[allow(clippy::too_many_arguments)]
 unsafe fn join(
     runtime: &Runtime,
     stream: &Stream,
-    build: &Side,
-    probe: &Side,
+    of: &PairJoin<'_>,
     bits: u32,
     array: u32,
-    kind: PairKind,
-    unique: bool,
-    duplicate: DevicePtr,
-    pairs: &PairList,
-    marks: Option<DevicePtr>,
 ) -> Result<()> {
+    let PairJoin {
+        build,
+        probe,
+        kind,
+        unique,
+        duplicate,
+        pairs,
+        marks,
+    } = *of;
     check(build, probe)?;
     if bits > MOST_PARTITION_BITS {
         return Err(GpuError::Internal(format!(
@@ -461,26 +457,24 @@ unsafe fn join(
 
 /// Pairs of rows with equal keys of sides sorted ascending by them.
 ///
-/// The pairs of neighbouring probe rows lie near each other, in no particular order. Any skew is fine. Rows without key,
-/// `unique`, `duplicate` and `marks` are as for [`join_partitions`]. Costs: see `smj.cu`.
+/// The pairs of neighbouring probe rows lie near each other, in no particular order. Any skew is fine. Rows without key
+/// are as for [`join_partitions`]. Costs: see `smj.cu`.
 ///
 /// # Errors
 /// As [`join_partitions`]; the scratch is 4 bytes for each 3840 rows and 24 for each 2048 pairs of the capacity.
 ///
 /// # Safety
 /// As [`join_partitions`], with sides that are sorted.
-#[allow(clippy::too_many_arguments)]
-pub unsafe fn merge_join(
-    runtime: &Runtime,
-    stream: &Stream,
-    build: &Side,
-    probe: &Side,
-    kind: PairKind,
-    unique: bool,
-    duplicate: DevicePtr,
-    pairs: &PairList,
-    marks: Option<DevicePtr>,
-) -> Result<()> {
+pub unsafe fn merge_join(runtime: &Runtime, stream: &Stream, of: &PairJoin<'_>) -> Result<()> {
+    let PairJoin {
+        build,
+        probe,
+        kind,
+        unique,
+        duplicate,
+        pairs,
+        marks,
+    } = *of;
     check(build, probe)?;
     let width = build.keys.width;
     let tiles = (build.rows.most() + probe.rows.most()).div_ceil(SMJ_TILE);

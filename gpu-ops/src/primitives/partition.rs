@@ -204,23 +204,35 @@ fn histogram_kernel(
     runtime.builtin(name, variant, || partition_histogram(key_width, hashed))
 }
 
-/// The order of `rows` rows by the lowest `bits` bits of their keys, which come in the order `from` (row numbers;
-/// `None` for the order of the rows), stable, as row numbers in `order`. With `destroy` the memory of the keys is
-/// used as scratch.
+/// An order by keys.
+pub(super) struct KeyOrder {
+    pub(super) keys: Keys,
+    /// The memory of the keys may be used as scratch.
+    pub(super) destroy: bool,
+    /// The lowest bits count.
+    pub(super) bits: u32,
+    pub(super) rows: RowCount,
+    /// The order that the keys come in, as row numbers; `None` for that of the rows.
+    pub(super) from: Option<DevicePtr>,
+}
+
+/// The stable order by keys as row numbers in `order`.
 ///
 /// # Safety
 /// As [`radix_partition`].
-#[allow(clippy::too_many_arguments)]
 pub(super) unsafe fn order_by_keys(
     runtime: &Runtime,
     stream: &Stream,
-    keys: Keys,
-    destroy: bool,
-    bits: u32,
-    rows: RowCount,
-    from: Option<DevicePtr>,
+    of: &KeyOrder,
     order: DevicePtr,
 ) -> Result<()> {
+    let KeyOrder {
+        keys,
+        destroy,
+        bits,
+        rows,
+        from,
+    } = *of;
     let plan = Plan {
         runtime,
         stream,

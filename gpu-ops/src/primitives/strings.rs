@@ -11,11 +11,26 @@ use crate::runtime::Runtime;
 /// Bytes that one lane copies at a time.
 const LANE_BYTES: u64 = 8;
 
+/// Rows of a column of strings that are chosen by their numbers.
+#[derive(Debug, Clone, Copy)]
+pub struct StringRows {
+    /// `u64*`: where each string of the column begins, and the end of the last.
+    pub offsets: DevicePtr,
+    /// Their bytes.
+    pub data: DevicePtr,
+    /// The numbers of the rows: unsigned integers …
+    pub row_ids: DevicePtr,
+    /// … of so many bytes, 4 or 8.
+    pub id_width: u8,
+    /// A byte a chosen row: where it is 0 the string is empty and the row number is not looked at.
+    pub valid: Option<DevicePtr>,
+    /// How many.
+    pub rows: RowCount,
+}
+
 /// The strings of chosen rows, one after the other: their offsets (`u64`, `rows.most() + 1` of them) and their bytes.
 ///
-/// The column has `offsets` (`u64*`, one more than rows) and `data`; the rows are numbered by `row_ids`, unsigned
-/// integers of `id_width` bytes (4 or 8). Where `valid` (a byte a chosen row) is 0 the string is empty and the
-/// row number is not looked at. Beyond a number of rows that only the device knows, strings are empty.
+/// Beyond a number of rows that only the device knows, strings are empty.
 /// Waits for the device once, to read the number of bytes.
 ///
 /// # Errors
@@ -24,17 +39,19 @@ const LANE_BYTES: u64 = 8;
 /// # Safety
 /// The column is live and every row number is one of its rows; strings are shorter than 2^32 bytes; `data` is readable
 /// up to a multiple of 8 bytes, as every buffer of the pool is; `row_ids` and `valid` have `rows.most()` elements.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn gather_strings(
     runtime: &Runtime,
     stream: &Stream,
-    offsets: DevicePtr,
-    data: DevicePtr,
-    row_ids: DevicePtr,
-    id_width: u8,
-    valid: Option<DevicePtr>,
-    rows: RowCount,
+    of: &StringRows,
 ) -> Result<(DeviceBuffer, DeviceBuffer)> {
+    let StringRows {
+        offsets,
+        data,
+        row_ids,
+        id_width,
+        valid,
+        rows,
+    } = *of;
     if id_width != 4 && id_width != 8 {
         return Err(GpuError::Internal(format!(
             "row numbers of {id_width} bytes"

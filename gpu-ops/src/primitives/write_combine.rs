@@ -36,8 +36,25 @@ pub struct KeyValues {
     pub values: DevicePtr,
 }
 
-/// Split `rows` rows into `fanout` partitions by the lowest bits of their keys, in no order. Partition `p` gets the places from
-/// `front[p]` to before `back[p]` (`u64`s, which move), which are as many as it has rows.
+/// Rows that are partitioned across the link.
+#[derive(Debug, Clone, Copy)]
+pub struct LinkPartition {
+    /// Where they are.
+    pub from: KeyValues,
+    /// Where they go.
+    pub to: KeyValues,
+    /// How many.
+    pub rows: u64,
+    /// The first place of each partition (`u64*`), …
+    pub front: DevicePtr,
+    /// … and the one behind its last. Both move.
+    pub back: DevicePtr,
+    /// How many partitions.
+    pub fanout: u32,
+}
+
+/// Split rows into partitions by the lowest bits of their keys, in no order. Partition `p` gets the places from `front[p]` to
+/// before `back[p]`, which are as many as it has rows.
 ///
 /// # Errors
 /// [`GpuError::Internal`] when `fanout` is no power of two from 2 to 4096 or its buffers do not fit shared memory;
@@ -46,17 +63,20 @@ pub struct KeyValues {
 /// # Safety
 /// Sources have `rows` rows, targets a row at every place; `front` and `back` have `fanout` words; none overlap. Memory may be
 /// that of the host.
-#[allow(clippy::too_many_arguments)]
 pub unsafe fn partition_across_link(
     runtime: &Runtime,
     stream: &Stream,
-    from: KeyValues,
-    to: KeyValues,
-    rows: u64,
-    (front, back): (DevicePtr, DevicePtr),
-    fanout: u32,
+    of: &LinkPartition,
     combine: Combine,
 ) -> Result<()> {
+    let LinkPartition {
+        from,
+        to,
+        rows,
+        front,
+        back,
+        fanout,
+    } = *of;
     let info = runtime.device().info();
     let shape = shape(fanout, combine, info.shared_memory_per_block)?;
     let blocks_of = |bytes: usize| info.shared_memory_per_multiprocessor / bytes.max(1);

@@ -19,6 +19,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::sealed::ChosenRows;
 use super::source::{Kind, ScanAnalysis, TableSource};
+use super::whole_files::whole_files;
 use crate::error::{GpuError, Result};
 
 /// Rows a batch: large enough that the work per batch does not count, small enough for the caches.
@@ -101,7 +102,7 @@ impl FileTable {
         if !schema.virtual_columns().is_empty() {
             return Err(unsupported("adds columns that are not in its files"));
         }
-        let files = whole_files(config)?;
+        let files = whole_files(&config.file_groups)?;
         let all_columns: Vec<usize> = (0..schema.table_schema().fields().len()).collect();
         let projected = match source.projection() {
             Some(projection) => plain_columns(projection)?,
@@ -306,7 +307,7 @@ impl FileTable {
     }
 }
 
-fn unsupported(what: &str) -> GpuError {
+pub(super) fn unsupported(what: &str) -> GpuError {
     GpuError::Unsupported(format!("a scan that {what}"))
 }
 
@@ -328,40 +329,6 @@ fn stamp_of(meta: &ObjectMeta) -> FileStamp {
         version: meta.version.clone(),
         rows: None,
     }
-}
-
-/// The scan's files by path, with the ranges a planner cut them into joined again.
-fn whole_files(config: &FileScanConfig) -> Result<Vec<PartitionedFile>> {
-    let mut parts: Vec<PartitionedFile> = config
-        .file_groups
-        .iter()
-        .flat_map(|group| group.iter().cloned())
-        .collect();
-    let unknown = |file: &PartitionedFile| {
-        !file.extensions.is_empty() && file.extension::<ChosenRows>().is_none()
-    };
-    if parts.iter().any(unknown) {
-        return Err(unsupported("reads chosen parts of its files"));
-    }
-    parts.sort_by(|a, b| (a.path(), a.range().0).cmp(&(b.path(), b.range().0)));
-    let mut files: Vec<PartitionedFile> = Vec::with_capacity(parts.len());
-    let mut parts = parts.into_iter().peekable();
-    while let Some(mut file) = parts.next() {
-        let (start, mut end) = file.range();
-        let mut whole = start == 0;
-        while end < file.object_meta.size
-            && let Some(next) = parts.next_if(|next| next.path() == file.path())
-        {
-            whole &= next.range().0 == end;
-            end = next.range().1;
-        }
-        if !whole || end < file.object_meta.size {
-            return Err(unsupported("reads parts of its files"));
-        }
-        file.range = None;
-        files.push(file);
-    }
-    Ok(files)
 }
 
 /// The table columns of a projection that computes nothing.

@@ -6,11 +6,9 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
@@ -26,6 +24,7 @@ use super::source::{Kind, ScanAnalysis, TableSource};
 use crate::column::ColumnRoom;
 use crate::error::{GpuError, Result};
 use crate::memory::BatchFile;
+use crate::plan_node::leaf;
 
 /// Stands for an input in the plan that a fragment computes: it has the input's columns, partitions and order, and no rows.
 #[derive(Debug)]
@@ -93,12 +92,7 @@ impl ExecutionPlan for InputExec {
         vec![]
     }
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    crate::no_expressions!();
 
     fn with_new_children(
         self: Arc<Self>,
@@ -246,12 +240,7 @@ impl ExecutionPlan for InputRowsExec {
         vec![]
     }
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    crate::no_expressions!();
 
     fn with_new_children(
         self: Arc<Self>,
@@ -294,18 +283,5 @@ impl ExecutionPlan for InputRowsExec {
         Ok(Arc::new(
             statistics.with_num_rows(Precision::Inexact(self.rows.rows)),
         ))
-    }
-}
-
-fn leaf(
-    node: Arc<impl ExecutionPlan + 'static>,
-    children: &[Arc<dyn ExecutionPlan>],
-) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-    match children {
-        [] => Ok(node),
-        _ => Err(DataFusionError::Internal(format!(
-            "{} has no children",
-            node.name()
-        ))),
     }
 }

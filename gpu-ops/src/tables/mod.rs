@@ -30,6 +30,7 @@ mod resident;
 mod row_groups;
 mod sealed;
 mod source;
+mod whole_files;
 
 pub use cache::{ResidentColumn, TableCache};
 pub use input::InputExec;
@@ -41,3 +42,4 @@ pub(crate) use progress::{LoadProgress, WithdrawOnDrop};
 pub use resident::{ResidentExec, ResidentProvider, ResidentTable};
 pub use sealed::{ChosenRows, SealedScanExec};
 pub use source::{ScanAnalysis, TableSource};
+pub use whole_files::whole_files;

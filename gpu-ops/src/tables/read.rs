@@ -204,7 +204,7 @@ impl TableCache {
         };
         let rows = packed.rows;
         let name = source.name().to_owned();
-        let early = match places.map(Arc::into_inner) {
+        let preallocated = match places.map(Arc::into_inner) {
             None => fields.iter().map(|_| None).collect(),
             Some(Some(places)) => places.into_columns(),
             Some(None) => return Err(GpuError::Internal("a unit is still being placed".into())),
@@ -216,11 +216,15 @@ impl TableCache {
                 .map(|trace| trace.thread(Work::Load, "finish columns"));
             let home = pools.column_pools();
             let mut uploaded = Vec::with_capacity(fields.len());
-            let described = fields.iter().zip(policies).zip(packed.columns).zip(early);
-            for (((field, policy), segments), early) in described {
+            let described = fields
+                .iter()
+                .zip(policies)
+                .zip(packed.columns)
+                .zip(preallocated);
+            for (((field, policy), segments), preallocated) in described {
                 let purpose = purpose(field, &name);
                 let assembler = ColumnAssembler::new(field.data_type().clone(), policy, purpose);
-                match assembler.finish_early(early, &home, &segments, stream)? {
+                match assembler.finish_preallocated(preallocated, &home, &segments, stream)? {
                     Some(column) => uploaded.push(Arc::new(column)),
                     None => return Ok(None),
                 }

@@ -95,9 +95,12 @@ fn perfect(
         bits.saturating_add(domain.saturating_mul(payload))
     } else {
         let entries = entries(profile);
-        domain
-            .saturating_mul(4)
-            .saturating_add(entries.saturating_mul(payload + 12))
+        let places = match profile.is_ranked() {
+            // A bitmap with ranks, and offsets of the keys that occur.
+            true => (domain / 4).saturating_add(entries.saturating_mul(4)),
+            false => domain.saturating_mul(4),
+        };
+        places.saturating_add(entries.saturating_mul(payload + 12))
     };
     let most = budget.perfect_index();
     if bytes > most && bytes > hash_bytes {
@@ -116,8 +119,12 @@ fn perfect(
             "{domain} possible keys would take {bytes} bytes, which cost more than a hash table"
         ));
     }
+    let numbered = match profile.is_ranked() {
+        true => ", numbered by a bitmap",
+        false => "",
+    };
     Ok(format!(
-        "{domain} possible keys, {bytes} bytes (hash: {hash_bytes})"
+        "{domain} possible keys{numbered}, {bytes} bytes (hash: {hash_bytes})"
     ))
 }
 

@@ -53,6 +53,14 @@ declare::settings! {
     /// One number for all sessions of a program: the last one set.
     compile_processes: usize as Count = 0, session;
 
+    /// How many queries of all sessions run on the device at once at most; the others wait, and short ones go first. 0
+    /// means half as many as there are cores, at least 4 and at most 8.
+    concurrency: usize as Count = 0, session;
+
+    /// When true, queries that ask for the same of the same data at the same time, in whatever sessions, share one run on
+    /// the device.
+    share_queries: bool as Flag = true, session;
+
     /// When true, a query of which any part would fall back to the CPU is an error; warpline.min_rows does not apply
     /// then.
     require_gpu: bool as Flag = false, query;

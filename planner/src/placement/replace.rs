@@ -53,6 +53,8 @@ pub(super) fn options_of(config: &WarplineConfig) -> Result<FragmentOptions> {
         cold: config.cold,
         parquet: config.parquet,
         blocks: config.blocks as u64,
+        concurrency: config.concurrency,
+        share: config.share_queries,
         settings: config.of_query().into(),
         spill: config.spill()?,
         ..FragmentOptions::default()

@@ -4,15 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use datafusion::common::Statistics;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
 };
 use warpline_gpu::exec::{Entry, TimeLimitExec, boxed, indented};
+use warpline_gpu::plan_node::only_child;
 
 use crate::error::PlannerError;
 
@@ -153,23 +152,13 @@ impl ExecutionPlan for PlacementReportExec {
         vec![&self.input]
     }
 
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    warpline_gpu::no_expressions!();
 
     fn with_new_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = <[_; 1]>::try_from(children).map_err(|c| {
-            DataFusionError::Internal(format!(
-                "PlacementReportExec has one child, not {}",
-                c.len()
-            ))
-        })?;
+        let input = only_child(self.name(), children)?;
         Ok(Arc::new(Self {
             input,
             device: self.device.clone(),

@@ -11,6 +11,7 @@ pub mod combinations;
 pub mod convert;
 pub mod display;
 pub mod expr;
+pub mod fingerprint;
 pub mod rewrite;
 
 use std::fmt;

@@ -17,8 +17,8 @@ use warpline_gpu::GpuError;
 use warpline_gpu::device::{Event, Stream, StreamLease};
 use warpline_gpu::memory::{DeviceBuffer, MemoryPool};
 use warpline_gpu::primitives::{
-    Combine, Digits, KeyValues, Keys, Partitioning, Payload, RowCount, partition_across_link,
-    radix_partition,
+    Combine, Digits, KeyValues, Keys, LinkPartition, Partitioning, Payload, RowCount,
+    partition_across_link, radix_partition,
 };
 
 use super::link::Link;
@@ -195,16 +195,17 @@ fn measured(
             bench.measure(&stream, |clock| {
                 front.upload_values(&stream, 0, &places.fronts)?;
                 back.upload_values(&stream, 0, &places.backs)?;
-                let (from, to) = (from.addresses(), to.addresses());
-                let moving = (front.ptr(), back.ptr());
+                let of = LinkPartition {
+                    from: from.addresses(),
+                    to: to.addresses(),
+                    rows,
+                    front: front.ptr(),
+                    back: back.ptr(),
+                    fanout: 1 << places.bits,
+                };
                 // SAFETY: the sources have `rows` rows, the targets a row at every place, the places are counted from
                 // the same keys; all live until the stream is waited for.
-                unsafe {
-                    let fanout = 1 << places.bits;
-                    partition_across_link(
-                        runtime, &stream, from, to, rows, moving, fanout, combine,
-                    )?;
-                }
+                unsafe { partition_across_link(runtime, &stream, &of, combine)? };
                 clock.phase("partition")
             })?
         }

@@ -35,6 +35,7 @@ impl AccumulatorPlan {
             base: 0,
             split: 0,
             tells: false,
+            one_sign: false,
             offset: 0,
             condition: condition.to_string(),
             value: value.to_string(),
@@ -201,6 +202,9 @@ impl AccumulatorPlan {
             CType::I128
         };
         let index = self.plain(kind, &condition, &value.text, partial);
+        let no_zero = value.range.min > 0 || value.range.max < 0;
+        self.accumulators[index].one_sign =
+            kind == StateKind::Sum64 && no_zero && fits(rows, i64::MAX.into());
         // Sums of `rows` values of `low` bits fit 64 bits, and so do sums of what is above them.
         let low = rows.leading_zeros();
         let most = i128::from(i64::MAX) << low.min(60);
@@ -300,6 +304,7 @@ impl AccumulatorPlan {
             base,
             split: 0,
             tells: false,
+            one_sign: false,
             offset: 0,
             condition,
             value: name,

@@ -55,6 +55,8 @@ pub struct Accumulator {
     pub split: u32,
     /// Of such a sum: its low word is not 0 once there was a row, because it adds up numbers from 1 to `2^split`.
     pub tells: bool,
+    /// Of a sum of 64 bits: it is not 0 once there was a row, because it adds up numbers of one sign and none is 0.
+    pub one_sign: bool,
     /// First byte in the group's state.
     pub offset: usize,
     /// C++ bool: does this row count?

@@ -70,7 +70,8 @@ impl AccumulatorPlan {
         let stand_in = |seen: usize| -> usize {
             let condition = &self.accumulators[seen].condition;
             let says = |a: &Accumulator| {
-                a.condition == *condition && (a.kind == StateKind::Count || a.is_code())
+                a.condition == *condition
+                    && (a.kind == StateKind::Count || a.is_code() || a.one_sign)
             };
             self.accumulators.iter().position(says).unwrap_or(seen)
         };

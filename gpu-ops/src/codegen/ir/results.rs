@@ -303,6 +303,8 @@ pub struct IndexLayout {
     pub join_keys: Option<JoinKeys>,
     /// Perfect: number of possible keys. `r{r}bits` has one bit for each, zeroed.
     pub domain: u64,
+    /// Perfect with ranges of entries: few of the possible keys occur. `r{r}ranks` numbers them, and ranges go by number.
+    pub ranked: bool,
     /// Words of a packed key (`r{r}k{w}`); 0 for a cross join. A first word of all ones: the row has a NULL
     /// key and is not to be entered (it is there for `track_matches`).
     pub key_words: usize,

@@ -67,11 +67,13 @@ pub enum Part {
     States,
     /// `u32*`: bitmap of the existing keys of a perfect index.
     Bits,
+    /// `u64*`: bitmap of the existing keys of a perfect index with ranks, by which they are numbered.
+    Ranks,
     /// `u32*`: bitmap of marked entries.
     Marks,
     /// `u32*`: entry of each slot of a unique hash index.
     Entry,
-    /// `u32*`: begin of each range of entries by key code or slot (one more than those).
+    /// `u32*`: begin of each range of entries by key code, number of the key or slot (one more than those).
     Offsets,
     /// `u32*`: entries in ranges.
     Entries,
@@ -173,6 +175,7 @@ impl fmt::Display for Slot {
             Part::Keys | Part::DistinctKeys(_) => "keys",
             Part::States | Part::DistinctStates(_) => "states",
             Part::Bits => "bits",
+            Part::Ranks => "ranks",
             Part::Marks => "marks",
             Part::Entry => "entry",
             Part::Offsets => "offsets",

@@ -138,6 +138,7 @@ pub(in crate::codegen) fn build_sink(
         } else {
             0
         },
+        ranked: kind == IndexKind::Perfect && profile.is_ranked(),
         key_words,
         keys,
         unique,

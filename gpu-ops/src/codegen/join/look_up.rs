@@ -157,6 +157,15 @@ impl KernelWriter<'_> {
         // The place that the key leads to: a key code, or a slot of the table.
         let direct = index.kind == IndexKind::Perfect && (index.unique || index.existence);
         match index.kind {
+            IndexKind::Perfect if index.ranked => {
+                let ranks = self.pointer(Slot::Result(r, Part::Ranks), "const u64*");
+                line!(
+                    self,
+                    "        const u64 place = possible ? ranked_find({ranks}, {}) : WL_NO_SLOT;",
+                    probe.codes[0]
+                );
+                line!(self, "        const bool found = place != WL_NO_SLOT;");
+            }
             IndexKind::Perfect => {
                 line!(
                     self,

@@ -26,6 +26,27 @@ pub(super) struct Context {
     pub(super) id: String,
     /// Why it is of no use any more.
     lost: OnceLock<String>,
+    /// Threads that wait for the device at the moment.
+    waiting: AtomicUsize,
+    /// So many of them may keep a core busy.
+    spinning: usize,
+}
+
+/// A thread that waits for the device, until it is dropped.
+///
+/// The driver's waits read a word in memory over and over: the answer comes some ten microseconds sooner than by an interrupt, but
+/// each waiting thread keeps a core from others, which have kernels to queue. So only as many wait like that as leave half of the
+/// cores, and those that come then sleep.
+pub(super) struct Waiter<'a> {
+    context: &'a Context,
+    /// Whether it may keep a core busy.
+    pub(super) spins: bool,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.context.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: driver contexts may be used from any thread that made them current.
@@ -65,6 +86,10 @@ impl Context {
             device,
             id,
             lost: OnceLock::new(),
+            waiting: AtomicUsize::new(0),
+            spinning: std::thread::available_parallelism()
+                .map_or(1, |cores| cores.get() / 2)
+                .max(1),
         }))
     }
 
@@ -92,6 +117,15 @@ impl Context {
             LOST.lock().insert(self.device);
         }
         outcome
+    }
+
+    /// This thread is about to wait.
+    pub(super) fn waiter(&self) -> Waiter<'_> {
+        let before = self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiter {
+            context: self,
+            spins: before < self.spinning,
+        }
     }
 
     pub(super) fn lost(&self) -> Option<&String> {
@@ -129,6 +163,8 @@ pub(super) struct StreamHandle {
     pub(super) raw: sys::CUstream,
     queued: AtomicU64,
     done: AtomicU64,
+    /// For threads that sleep until it has come so far.
+    alarm: OnceLock<EventHandle>,
 }
 
 // SAFETY: streams may be used from any thread with the context current.
@@ -149,6 +185,7 @@ impl StreamHandle {
             raw,
             queued: AtomicU64::new(0),
             done: AtomicU64::new(0),
+            alarm: OnceLock::new(),
         }))
     }
 
@@ -184,12 +221,28 @@ impl StreamHandle {
     pub(super) fn synchronize(&self) -> Result<()> {
         self.context.bind()?;
         let queued = self.newest();
-        // SAFETY: the stream lives while `self` does.
-        let status = unsafe { sys::cuStreamSynchronize(self.raw) };
-        self.context
-            .check(status, "waiting for kernels and copies")?;
+        let waiter = self.context.waiter();
+        if waiter.spins {
+            // SAFETY: the stream lives while `self` does.
+            let status = unsafe { sys::cuStreamSynchronize(self.raw) };
+            self.context
+                .check(status, "waiting for kernels and copies")?;
+        } else {
+            let alarm = self.alarm()?;
+            alarm.record(self)?;
+            alarm.wait()?;
+        }
         self.mark_passed(queued);
         Ok(())
+    }
+
+    /// Who records it while another thread waits for it only makes that wait longer.
+    fn alarm(&self) -> Result<&EventHandle> {
+        if let Some(alarm) = self.alarm.get() {
+            return Ok(alarm);
+        }
+        let alarm = EventHandle::new(Arc::clone(&self.context), EventUse::Alarm)?;
+        Ok(self.alarm.get_or_init(|| alarm))
     }
 }
 
@@ -207,6 +260,17 @@ impl Drop for StreamHandle {
     }
 }
 
+/// What an event is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum EventUse {
+    /// Its time is read; the others are cheaper.
+    Time,
+    /// Streams and threads wait for it.
+    Order,
+    /// Threads sleep until it has passed.
+    Alarm,
+}
+
 /// A point in a stream.
 pub(super) struct EventHandle {
     pub(super) context: Arc<Context>,
@@ -219,17 +283,19 @@ unsafe impl Send for EventHandle {}
 unsafe impl Sync for EventHandle {}
 
 impl EventHandle {
-    /// A new event; `timed` events can measure, others are cheaper.
-    pub(super) fn new(context: Arc<Context>, timed: bool) -> Result<Self> {
+    pub(super) fn new(context: Arc<Context>, purpose: EventUse) -> Result<Self> {
+        use sys::CUevent_flags as Flags;
         context.bind()?;
         let mut raw = std::ptr::null_mut();
-        let flags = if timed {
-            sys::CUevent_flags::CU_EVENT_DEFAULT
-        } else {
-            sys::CUevent_flags::CU_EVENT_DISABLE_TIMING
+        let flags = match purpose {
+            EventUse::Time => Flags::CU_EVENT_DEFAULT as u32,
+            EventUse::Order => Flags::CU_EVENT_DISABLE_TIMING as u32,
+            EventUse::Alarm => {
+                Flags::CU_EVENT_DISABLE_TIMING as u32 | Flags::CU_EVENT_BLOCKING_SYNC as u32
+            }
         };
         // SAFETY: the context is current; `raw` is written.
-        let status = unsafe { sys::cuEventCreate(&mut raw, flags as u32) };
+        let status = unsafe { sys::cuEventCreate(&mut raw, flags) };
         context.check(status, "creating an event")?;
         Ok(Self { context, raw })
     }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUresult};
 use parking_lot::Mutex;
 
-use self::context::{Context, EventHandle, KernelHandle, ModuleHandle, StreamHandle};
+use self::context::{Context, EventHandle, EventUse, KernelHandle, ModuleHandle, StreamHandle};
 use self::driver::check;
 use self::host_memory::HostMemory;
 use self::staging::Staging;
@@ -313,7 +313,7 @@ impl Device for CudaDevice {
             let Some(operation) = stream.pending() else {
                 continue;
             };
-            let event = EventHandle::new(Arc::clone(&self.context), false)?;
+            let event = EventHandle::new(Arc::clone(&self.context), EventUse::Order)?;
             event.record(&stream)?;
             parts.push(FencePart {
                 stream,
@@ -343,6 +343,15 @@ impl Device for CudaDevice {
             part.stream.mark_passed(part.operation);
         }
         Ok(true)
+    }
+
+    fn newest(&self, stream: &Stream) -> u64 {
+        native::<StreamHandle>(&stream.0, "a stream").map_or(u64::MAX, StreamHandle::newest)
+    }
+
+    fn has_ended(&self, stream: &Stream, work: u64) -> bool {
+        let stream = native::<StreamHandle>(&stream.0, "a stream");
+        stream.is_ok_and(|stream| stream.has_passed(work))
     }
 
     fn synchronize(&self, stream: &Stream) -> Result<()> {
@@ -526,14 +535,17 @@ impl Device for CudaDevice {
 
     fn record_event(&self, stream: &Stream) -> Result<Event> {
         let stream = native::<StreamHandle>(&stream.0, "a stream")?;
-        let event = EventHandle::new(Arc::clone(&self.context), true)?;
+        let event = EventHandle::new(Arc::clone(&self.context), EventUse::Time)?;
         event.record(stream)?;
         Ok(Event(Arc::new(event)))
     }
 
     fn wait_event(&self, stream: &Stream, event: &Event) -> Result<()> {
         let stream = native::<StreamHandle>(&stream.0, "a stream")?;
-        native::<EventHandle>(&event.0, "an event")?.hold(stream)
+        native::<EventHandle>(&event.0, "an event")?.hold(stream)?;
+        // What is waited for may use memory that this stream orders: it counts as work of this stream.
+        stream.count();
+        Ok(())
     }
 
     fn elapsed_ms(&self, start: &Event, end: &Event) -> Result<f64> {

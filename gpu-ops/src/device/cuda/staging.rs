@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use cudarc::driver::sys;
 use parking_lot::{Condvar, Mutex};
 
-use super::context::{Context, EventHandle, Pinned, StreamHandle};
+use super::context::{Context, EventHandle, EventUse, Pinned, StreamHandle};
 use crate::device::DevicePtr;
 use crate::error::Result;
 
@@ -26,6 +26,8 @@ const DIRECT_UPLOAD: usize = 256 << 10;
 struct Slot {
     memory: Pinned,
     event: EventHandle,
+    /// In place of the event, for a thread that sleeps until then.
+    alarm: Option<EventHandle>,
     in_flight: bool,
 }
 
@@ -33,7 +35,8 @@ impl Slot {
     fn new(context: &Arc<Context>) -> Result<Self> {
         Ok(Self {
             memory: Pinned::new(Arc::clone(context), CHUNK)?,
-            event: EventHandle::new(Arc::clone(context), false)?,
+            event: EventHandle::new(Arc::clone(context), EventUse::Order)?,
+            alarm: None,
             in_flight: false,
         })
     }
@@ -44,6 +47,21 @@ impl Slot {
             self.event.wait()?;
             self.in_flight = false;
         }
+        Ok(())
+    }
+}
+
+impl Slot {
+    /// Wait for what is queued on the stream, of which the last is a copy to or from the slot, without keeping a core busy.
+    fn sleep_until_passed(&mut self, stream: &StreamHandle) -> Result<()> {
+        let alarm = match self.alarm.take() {
+            Some(alarm) => alarm,
+            None => EventHandle::new(Arc::clone(&stream.context), EventUse::Alarm)?,
+        };
+        alarm.record(stream)?;
+        alarm.wait()?;
+        self.alarm = Some(alarm);
+        self.in_flight = false;
         Ok(())
     }
 }
@@ -259,8 +277,14 @@ fn download_chunk(
         .check(status, &format!("copying {bytes} bytes to the host"))?;
     stream.count();
     let newest = stream.newest();
-    slot.event.record(stream)?;
-    slot.settle()?;
+    let waiter = stream.context.waiter();
+    if waiter.spins {
+        slot.event.record(stream)?;
+        slot.settle()?;
+    } else {
+        slot.sleep_until_passed(stream)?;
+    }
+    drop(waiter);
     stream.mark_passed(newest);
     destination.copy_from_slice(&slot.memory.as_slice()[..bytes]);
     Ok(())

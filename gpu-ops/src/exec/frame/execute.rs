@@ -110,14 +110,14 @@ fn attempt<T>(
         *prepared.hints.lock() = Some(Arc::new(run.frame.learned(&host.control)));
     }
 
-    if let Some(early) = &prepared.early {
+    if let Some(overlap) = &prepared.overlap {
         // Nobody sees rows of a table that turns out otherwise.
-        early.arrival.confirm(stream)?;
+        overlap.arrival.confirm(stream)?;
     }
     let output = deliver(&run.frame, &host)?;
     let (streamed_bytes, spilled_bytes) = run.link_bytes();
     let (kernel_ms, steps) = times(&run, &host.control, profile)?;
-    Ok(Some(Finished {
+    let finished = Finished {
         output,
         rows: host.rows(&run.frame),
         kernels: run.reports.kernels,
@@ -133,7 +133,11 @@ fn attempt<T>(
         early_strides: run.reports.early_strides,
         streamed_bytes,
         spilled_bytes,
-    }))
+    };
+    if prepared.overlap.is_none() {
+        run.end();
+    }
+    Ok(Some(finished))
 }
 
 /// Time of all steps, and what each one did.

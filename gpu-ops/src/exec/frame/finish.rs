@@ -13,7 +13,7 @@ use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::ResultId;
-use crate::primitives::{self, HashTable, RowCount};
+use crate::primitives::{self, HashTable, KeyedRows, RankedRanges, RowCount};
 
 impl Run<'_> {
     /// What follows a pipeline so that others can read its result.
@@ -133,6 +133,20 @@ impl Run<'_> {
             };
             let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
             self.reports.kernels += 2;
+            if index.ranked {
+                self.reports.kernels += 4;
+                let ranked = RankedRanges {
+                    domain: index.domain,
+                    ranks: new(Part::Ranks)?,
+                    offsets,
+                    entries,
+                };
+                // SAFETY: the store has a word for every row of the capacity; the others were made for this domain and
+                // capacity.
+                return unsafe {
+                    primitives::build_ranked_ranges(runtime, stream, word, rows, ranked)
+                };
+            }
             // SAFETY: the store has a word for every row of the capacity; offsets and entries were made
             // for this domain and capacity.
             return unsafe {
@@ -152,22 +166,24 @@ impl Run<'_> {
             keys: new(Part::Keys)?,
             states: extra.address(Part::States).unwrap_or(DevicePtr::NULL),
         };
+        let rows = KeyedRows {
+            words: &words,
+            rows,
+            table,
+            overflow,
+        };
         // SAFETY: as above; the table was made for these slots and words, and the control words live
         // as long as the run.
         unsafe {
             if index.existence {
-                primitives::insert_set(runtime, stream, &words, rows, table, overflow)
+                primitives::insert_set(runtime, stream, &rows)
             } else if index.unique {
                 let entry = new(Part::Entry)?;
-                primitives::insert_unique(
-                    runtime, stream, &words, rows, table, entry, duplicate, overflow,
-                )
+                primitives::insert_unique(runtime, stream, &rows, entry, duplicate)
             } else {
                 let (offsets, entries) = (new(Part::Offsets)?, new(Part::Entries)?);
                 self.reports.kernels += 2;
-                primitives::build_ranges(
-                    runtime, stream, &words, rows, table, offsets, entries, overflow,
-                )
+                primitives::build_ranges(runtime, stream, &rows, offsets, entries)
             }
         }
     }
@@ -210,7 +226,11 @@ impl Run<'_> {
         let fetch = fetch.min(self.frame.results[sort.into].sizes.capacity);
         if sort.keys.is_some() {
             self.key_words(sort, input)?;
-            self.order_rows(sort, input)?;
+            let first = match sort.window {
+                Some(_) => u64::MAX,
+                None => skip.saturating_add(fetch),
+            };
+            self.order_rows(sort, input, first)?;
         }
         self.frame.results[sort.into].rows = fetch;
         let bound = self.frame.bound(sort.gather.source);
@@ -254,8 +274,13 @@ impl Run<'_> {
             .collect()
     }
 
-    /// Order `input` rows by their key words.
-    pub(in crate::exec) fn order_rows(&mut self, sort: &PreparedSort, input: u64) -> Result<()> {
+    /// Order `input` rows by their key words; of the order only the `first` places are asked for.
+    pub(in crate::exec) fn order_rows(
+        &mut self,
+        sort: &PreparedSort,
+        input: u64,
+        first: u64,
+    ) -> Result<()> {
         let words = self.words(sort)?;
         let order = self.frame.address(sort.into, Part::Order)?;
         let rows = match self.frame.count(sort.rows) {
@@ -269,12 +294,13 @@ impl Run<'_> {
         self.reports.kernels += 1;
         // SAFETY: every word array and the order have room for `input` rows.
         unsafe {
-            primitives::sort_rows(
+            primitives::sort_first_rows(
                 self.frame.runtime,
                 self.frame.stream,
                 &words,
                 &sort.word_bits,
                 rows,
+                first,
                 order,
             )
         }

@@ -91,6 +91,11 @@ impl Head {
         })
     }
 
+    /// Nobody uses it any more.
+    pub(in crate::exec) fn release(self, recycler: &mut Recycler) {
+        recycler.take_buffer(self.buffer);
+    }
+
     /// The control words of `results` results.
     pub(in crate::exec) fn control(&self, results: usize) -> Control {
         Control::new(Arc::clone(&self.buffer), self.control, results)

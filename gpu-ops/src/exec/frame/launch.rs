@@ -318,9 +318,11 @@ impl Run<'_> {
 
     /// Wait until all tables have come.
     pub(in crate::exec) fn await_tables(&mut self) -> Result<()> {
-        match &self.frame.prepared.early {
+        match &self.frame.prepared.overlap {
             None => Ok(()),
-            Some(early) => self.await_arrival(&early.arrival, early.rows).map(|_| ()),
+            Some(overlap) => self
+                .await_arrival(&overlap.arrival, overlap.rows)
+                .map(|_| ()),
         }
     }
 

@@ -189,7 +189,7 @@ impl<'a> Frame<'a> {
 
     /// What earlier runs found of a table that was too small.
     fn outgrown(&self, result: ResultId) -> Option<&'a Outgrown> {
-        self.prepared.found.outgrown.get(self.name(result))
+        self.prepared.facts.outgrown.get(self.name(result))
     }
 
     /// May a table that overflowed be made anew, larger and empty? Not when rows of an earlier part were in it, and once

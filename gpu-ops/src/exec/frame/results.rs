@@ -9,8 +9,9 @@ use crate::exec::frame::control::Control;
 use crate::exec::frame::head::Head;
 use crate::exec::frame::kept_indexes::{self, FinishedIndex};
 use crate::exec::frame::storage::{Recycler, Store};
-use crate::exec::join::sides::Split;
-use crate::exec::portions::spread::{Spread, VECTOR};
+use crate::exec::frame::trees::TreeMemory;
+use crate::exec::join::sides::SplitSide;
+use crate::exec::portions::partitioned::{Partitioned, VECTOR};
 use crate::exec::portions::strides::Strides;
 use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::hints::{Hint, sizes_by};
@@ -39,9 +40,9 @@ pub(in crate::exec) struct ResultState {
     /// Pairs of a `Matches` result, likewise.
     pub(in crate::exec) pairs: u64,
     /// The rows of a join's side in partitions.
-    pub(in crate::exec) split: Option<Split>,
+    pub(in crate::exec) split: Option<SplitSide>,
     /// Its rows as they came, where they are too many to lie together.
-    pub(in crate::exec) heap: Option<Spread>,
+    pub(in crate::exec) heap: Option<Partitioned>,
     /// The rows of all parts, of which it has one at a time.
     pub(in crate::exec) all_rows: u64,
     /// Rows of an earlier part are in it, and cannot be had again.
@@ -168,6 +169,9 @@ impl<'a> Frame<'a> {
     pub(in crate::exec) fn keep_indexes(&mut self, control: &[u64]) {
         let budget = self.recycler.pool().budget();
         for (into, what, store) in std::mem::take(&mut self.built) {
+            if let Some(store) = &mut self.results[into].store {
+                store.share();
+            }
             let index = FinishedIndex {
                 store,
                 sizes: self.results[into].sizes.clone(),
@@ -176,6 +180,25 @@ impl<'a> Frame<'a> {
             };
             kept_indexes::keep(self.runtime.indexes(), what, index, budget);
         }
+    }
+
+    /// The run has ended and was waited for, and all of its work was on its stream: others may have its memory at once.
+    pub(in crate::exec) fn release(self, trees: impl Iterator<Item = TreeMemory>) {
+        let Self {
+            results,
+            control,
+            head,
+            mut recycler,
+            ..
+        } = self;
+        for store in results.into_iter().filter_map(|result| result.store) {
+            store.release(&mut recycler);
+        }
+        for memory in trees {
+            memory.release(&mut recycler);
+        }
+        drop(control);
+        head.release(&mut recycler);
     }
 
     /// What a result has of a table.

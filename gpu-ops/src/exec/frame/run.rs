@@ -95,6 +95,26 @@ impl<'a> Run<'a> {
         })
     }
 
+    /// The run was waited for. Where its stream did all of the work, its memory is free for others at once; else the pool looks
+    /// when the streams have passed what is queued.
+    pub(in crate::exec) fn end(self) {
+        let Reports {
+            trees,
+            join_parts,
+            group_parts,
+            sort_parts,
+            portions,
+            pair_bytes,
+            ..
+        } = self.reports;
+        let parts = join_parts + group_parts + sort_parts + pair_bytes;
+        let alone = parts == 0 && portions.is_empty() && self.frame.strides.is_none();
+        if alone && !self.schedule.in_parts && self.frame.recycler.spilled() == 0 {
+            let trees = trees.into_iter().map(|(_, memory)| memory);
+            self.frame.release(trees);
+        }
+    }
+
     /// Bytes that came from host memory in strides, and bytes of results that lie there.
     pub(in crate::exec) fn link_bytes(&self) -> (u64, u64) {
         let streamed = self.frame.strides.as_ref().map_or(0, |s| s.bytes);

@@ -327,6 +327,13 @@ impl Store {
         self.blocks.iter().any(|b| Arc::ptr_eq(&b.buffer, buffer))
     }
 
+    /// Other runs may use its blocks from now on, on streams of their own.
+    pub(in crate::exec) fn share(&mut self) {
+        for block in &mut self.blocks {
+            block.shared = true;
+        }
+    }
+
     /// Let everything go.
     pub(in crate::exec) fn release(self, recycler: &mut Recycler) {
         recycler.take_back(self.blocks);
@@ -446,11 +453,18 @@ impl Recycler {
         self.spilled = self.spilled.saturating_sub(bytes);
     }
 
+    /// A buffer that this run alone has used goes back.
+    pub(in crate::exec) fn take_buffer(&mut self, buffer: Arc<DeviceBuffer>) {
+        if let Some(buffer) = Arc::into_inner(buffer) {
+            drop(buffer.ordered_by(&self.stream));
+        }
+    }
+
     fn take_back(&mut self, blocks: Vec<Block>) {
         // What other runs may use goes back as it is: this run's stream does not know of theirs.
         let own = blocks.into_iter().filter(|block| !block.shared);
-        for buffer in own.filter_map(|block| Arc::into_inner(block.buffer)) {
-            drop(buffer.ordered_by(&self.stream));
+        for block in own {
+            self.take_buffer(block.buffer);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What the launch of a tree-shaped kernel needs beside its arguments, and what the kernel counted.
 
+use std::sync::Arc;
+
 use crate::codegen::TreeLayout;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
@@ -38,6 +40,12 @@ impl TreeMemory {
 
     pub(in crate::exec) fn buffers(&self) -> u64 {
         self.buffers.ptr().0
+    }
+
+    /// Nobody uses it any more.
+    pub(in crate::exec) fn release(self, recycler: &mut Recycler) {
+        recycler.take_buffer(Arc::new(self.words));
+        recycler.take_buffer(Arc::new(self.buffers));
     }
 
     /// What the kernel counted; waits for the device.

@@ -19,7 +19,7 @@ use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::Loop;
-use crate::exec::portions::spread::{BITS, Spread, SpreadBy};
+use crate::exec::portions::partitioned::{BITS, PartitionBy, Partitioned};
 use crate::exec::portions::strategy::{Finishing, PortionOf};
 use crate::exec::prepare::kernel::PreparedKernel;
 use crate::exec::prepare::shapes::{CollectedShape, Shape};
@@ -68,48 +68,48 @@ impl Run<'_> {
         kernel: &PreparedKernel,
         into: ResultId,
     ) -> Result<()> {
-        let mut spread = Spread::default();
+        let mut partitioned = Partitioned::default();
         self.over_pieces(kernel, into, |run, filled| {
             let by = run.by_hash(into, &filled, 0)?;
             let rows = run.frame.results[into].rows;
-            run.spread_piece(into, &filled, rows, &by, &mut spread)?;
+            run.partition_piece(into, &filled, rows, &by, &mut partitioned)?;
             filled.release(&mut run.frame.recycler);
             run.count_portion(PortionOf::Input);
             Ok(())
         })?;
         self.mark("transform")?;
         self.note_strategy(Finishing::AggregateParts.portions());
-        self.aggregate_spread(into, spread)
+        self.aggregate_partitioned(into, partitioned)
     }
 
     /// Aggregate rows in parts that have been collected together, but are too many.
     pub(in crate::exec) fn regroup_in_parts(&mut self, into: ResultId) -> Result<()> {
         let rows = self.frame.results[into].rows;
-        let mut spread = Spread::default();
+        let mut partitioned = Partitioned::default();
         let most = self.frame.piece_rows(into);
         let mut first = 0;
         while first < rows {
             let end = (first + most).min(rows);
             let piece = self.load_piece(into, first..end)?;
             let by = self.by_hash(into, &piece, 0)?;
-            self.spread_piece(into, &piece, end - first, &by, &mut spread)?;
+            self.partition_piece(into, &piece, end - first, &by, &mut partitioned)?;
             piece.release(&mut self.frame.recycler);
             first = end;
         }
         self.frame.let_go(into);
         self.mark("transform")?;
-        self.aggregate_spread(into, spread)
+        self.aggregate_partitioned(into, partitioned)
     }
 
     /// By the hash bits of a piece's keys: the highest at level 0.
-    fn by_hash(&self, rows: ResultId, piece: &Store, level: u32) -> Result<SpreadBy> {
+    fn by_hash(&self, rows: ResultId, piece: &Store, level: u32) -> Result<PartitionBy> {
         let Shape::Collected(collected) = &self.frame.prepared.shapes[rows] else {
             return Err(GpuError::Internal("parts of no collected rows".into()));
         };
         let width = collected.key_bytes;
         let keys = piece.address(Part::KeyWord(0));
         let ptr = keys.ok_or_else(|| GpuError::Internal("collected rows without keys".into()))?;
-        Ok(SpreadBy {
+        Ok(PartitionBy {
             keys: Keys { ptr, width },
             digits: Digits::Hash,
             shift: hash_bits(width) - (level + 1) * BITS,
@@ -118,23 +118,27 @@ impl Run<'_> {
     }
 
     /// Aggregate all parts, and run what reads their groups.
-    fn aggregate_spread(&mut self, rows: ResultId, mut spread: Spread) -> Result<()> {
-        self.settle(&mut spread)?;
+    fn aggregate_partitioned(
+        &mut self,
+        rows: ResultId,
+        mut partitioned: Partitioned,
+    ) -> Result<()> {
+        self.settle(&mut partitioned)?;
         let Some((_, states, _)) = self.grouping(rows) else {
             return Err(GpuError::Internal(
                 "groups that are not made in parts".into(),
             ));
         };
         let plan = self.begin_loop(&[rows, states])?;
-        self.frame.results[rows].all_rows = spread.rows();
+        self.frame.results[rows].all_rows = partitioned.rows();
         let copies = self.frame.runtime.lease_stream()?;
         let groups = Groups {
             rows,
             states,
             plan: &plan,
         };
-        self.aggregate_parts(&groups, &spread, 0, true, &copies)?;
-        self.drop_spread(spread);
+        self.aggregate_parts(&groups, &partitioned, 0, true, &copies)?;
+        self.drop_partitioned(partitioned);
         self.end_loop(&plan)
     }
 
@@ -142,20 +146,22 @@ impl Run<'_> {
     fn aggregate_parts(
         &mut self,
         groups: &Groups<'_>,
-        spread: &Spread,
+        partitioned: &Partitioned,
         level: u32,
         again: bool,
         copies: &Stream,
     ) -> Result<()> {
         let most = self.part_rows(groups);
-        let parts = spread.parts(most);
+        let parts = partitioned.parts(most);
         let deeper = again && self.has_level(groups.rows, level + 1);
-        let oversize = |part: &Range<usize>| deeper && spread.rows_of(part) > OVERSIZE * most;
+        let oversize = |part: &Range<usize>| deeper && partitioned.rows_of(part) > OVERSIZE * most;
         let stage = |run: &mut Run<'_>, number: u64, _| {
             let part = &parts[number as usize];
             match oversize(part) {
                 true => Ok(None),
-                false => run.stage_part(groups.rows, spread, part, copies).map(Some),
+                false => run
+                    .stage_part(groups.rows, partitioned, part, copies)
+                    .map(Some),
             }
         };
         over_portions(
@@ -166,11 +172,11 @@ impl Run<'_> {
                 let part = &parts[number as usize];
                 let Some(staged) = staged else {
                     let finer =
-                        run.split_again(groups.rows, spread, part.start, level + 1, copies)?;
+                        run.split_again(groups.rows, partitioned, part.start, level + 1, copies)?;
                     // One key has most of the rows: no bits tell them apart.
                     let helps = finer.largest() * 2 < finer.rows();
                     run.aggregate_parts(groups, &finer, level + 1, helps, copies)?;
-                    run.drop_spread(finer);
+                    run.drop_partitioned(finer);
                     return Ok(Turn::Next);
                 };
                 run.take_part(groups.rows, staged)?;
@@ -220,21 +226,21 @@ impl Run<'_> {
     fn split_again(
         &mut self,
         rows: ResultId,
-        spread: &Spread,
+        partitioned: &Partitioned,
         partition: usize,
         level: u32,
         copies: &Stream,
-    ) -> Result<Spread> {
-        let mut finer = Spread::default();
+    ) -> Result<Partitioned> {
+        let mut finer = Partitioned::default();
         let partition = partition..partition + 1;
-        let (all, most) = (spread.rows_of(&partition), self.frame.piece_rows(rows));
+        let (all, most) = (partitioned.rows_of(&partition), self.frame.piece_rows(rows));
         let mut first = 0;
         while first < all {
             let end = (first + most).min(all);
-            let staged = self.stage_rows(rows, spread, &partition, first..end, copies)?;
+            let staged = self.stage_rows(rows, partitioned, &partition, first..end, copies)?;
             let piece = self.staged(staged)?;
             let by = self.by_hash(rows, &piece, level)?;
-            self.spread_piece(rows, &piece, end - first, &by, &mut finer)?;
+            self.partition_piece(rows, &piece, end - first, &by, &mut finer)?;
             piece.release(&mut self.frame.recycler);
             first = end;
         }

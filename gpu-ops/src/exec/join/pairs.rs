@@ -11,7 +11,9 @@ use crate::exec::prepare::join_bits::{JoinBits, digits, moved};
 use crate::exec::prepare::part_sizes::{ColumnShape, arranged_parts, pair_parts};
 use crate::exec::prepare::shapes::{IndexShape, JoinShape, Shape};
 use crate::graph::{ProbeKind, ResultId};
-use crate::primitives::{self, Digits, Keys, PairKind, PairList, Partitions, Rooms, Side};
+use crate::primitives::{
+    self, Digits, Keys, PairJoin, PairKind, PairList, Partitions, Rooms, Side,
+};
 
 impl Run<'_> {
     /// Bring the entries of an index into the order in which they are joined.
@@ -256,25 +258,26 @@ impl Run<'_> {
             .frame
             .control
             .word_address(join.index, ControlWord::Duplicate);
+        let of = PairJoin {
+            build: &build,
+            probe: &probe,
+            kind,
+            unique,
+            duplicate,
+            pairs: &pairs,
+            marks,
+        };
         self.reports.kernels += 1;
         let (runtime, stream) = (self.frame.runtime, self.frame.stream);
         // SAFETY: both sides lie in memory as `arrange` left them, for as many rows as are counted; the list has
         // room for its capacity, the marks for every entry; the control word lives as long as the run.
         unsafe {
             if keys.join.sorts() {
-                primitives::merge_join(
-                    runtime, stream, &build, &probe, kind, unique, duplicate, &pairs, marks,
-                )
+                primitives::merge_join(runtime, stream, &of)
             } else if bits.dense {
-                primitives::join_dense_partitions(
-                    runtime, stream, &build, &probe, bits.bits, keys.bits, kind, unique, duplicate,
-                    &pairs, marks,
-                )
+                primitives::join_dense_partitions(runtime, stream, &of, bits.bits, keys.bits)
             } else {
-                primitives::join_partitions(
-                    runtime, stream, &build, &probe, bits.bits, kind, unique, duplicate, &pairs,
-                    marks,
-                )
+                primitives::join_partitions(runtime, stream, &of, bits.bits)
             }
         }
     }

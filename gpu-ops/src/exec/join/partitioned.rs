@@ -13,10 +13,11 @@ use crate::device::{Event, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::join::sides::{Split, room_for};
+use crate::exec::join::sides::room_for;
 use crate::exec::portions::chunks::{Chunk, Runs, rows_within};
 use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::{Loop, reads_of};
+use crate::exec::portions::partitioned::Partitioned;
 use crate::exec::portions::strategy::PortionOf;
 use crate::exec::prepare::join_bits::JoinBits;
 use crate::exec::prepare::kernel::PreparedKernel;
@@ -97,19 +98,14 @@ impl Run<'_> {
         let build = self.frame.results[join.index]
             .split
             .take()
-            .ok_or_else(lost)?;
+            .ok_or_else(lost)?
+            .rows;
         let probe = match self.frame.results[into].split.take() {
-            Some(split) => split,
-            None => Split {
-                bits: build.bits,
-                chunks: vec![Chunk::here(self.split_rows(
-                    into,
-                    columns,
-                    join.matches.keys,
-                    build.bits,
-                )?)],
-                kept: build.kept,
-            },
+            Some(split) => split.rows,
+            None => {
+                let rows = self.split_rows(into, columns, join.matches.keys, build.bits)?;
+                Partitioned::of(build.bits, vec![Chunk::here(rows)])
+            }
         };
         self.mark("transform")?;
         let keys = index.join.ok_or_else(lost)?;
@@ -123,8 +119,8 @@ impl Run<'_> {
         let most = self.frame.recycler.pool().budget().probing_rows();
         let most = (most / self.frame.bytes_of(into, 1).max(1)).max(LEAST_PIECE);
         let by_entries = self.reads_entries_alone(&plan, into);
-        let probing = |number| probe.rows_of(number);
-        let pairs = pairs_of(1 << build.bits, probing, most);
+        let probing = |number| probe.rows_of_one(number);
+        let pairs = pairs_of(build.count(), probing, most);
         let probing = pairs
             .iter()
             .map(|pair| pair.probing.end - pair.probing.start);
@@ -173,13 +169,13 @@ impl Run<'_> {
     /// Queue the copies of a pair to the device: of the build and of the probing side, whose largest have `largest` rows.
     fn stage(
         &mut self,
-        sides: [(ResultId, &Split); 2],
+        sides: [(ResultId, &Partitioned); 2],
         largest: [u64; 2],
         pair: &Pair,
         copies: &Stream,
     ) -> Result<Staged> {
         let [(index, build), (into, probe)] = sides;
-        let entries = build.rows_of(pair.partition);
+        let entries = build.rows_of_one(pair.partition);
         let made = match pair.first {
             true => Some(self.room_for_side(index, entries, largest[0])?),
             false => None,
@@ -241,7 +237,7 @@ impl Run<'_> {
     /// Bring some rows of a side's partition to the device: copies are queued or noted.
     fn bring_side(
         &mut self,
-        (result, split): (ResultId, &Split),
+        (result, rows): (ResultId, &Partitioned),
         partition: usize,
         wanted: Range<u64>,
         to: &StagedSide,
@@ -249,8 +245,8 @@ impl Run<'_> {
         runs: &mut Runs,
     ) -> Result<()> {
         let partition = partition..partition + 1;
-        for (number, range, at) in rows_within(&split.chunks, &partition, wanted) {
-            let chunk = &split.chunks[number];
+        for (number, range, at) in rows_within(&rows.chunks, &partition, wanted) {
+            let chunk = &rows.chunks[number];
             if chunk.is_away() {
                 self.reports.pair_bytes += self.frame.bytes_of(result, range.end - range.start);
             }

@@ -1,30 +1,15 @@
 //! The sides of a join that is done in parts: where their rows lie.
 
-use crate::exec::portions::chunks::Chunk;
+use crate::exec::portions::partitioned::Partitioned;
 
 /// Room for the rows of a partition comes in so many sizes.
 const SIZES: u64 = 8;
 
-/// A side of a join in partitions of equal hash bits, each in several chunks.
-pub(in crate::exec) struct Split {
-    pub(in crate::exec) bits: u32,
-    pub(in crate::exec) chunks: Vec<Chunk>,
+/// A side of a join in partitions of equal hash bits.
+pub(in crate::exec) struct SplitSide {
+    pub(in crate::exec) rows: Partitioned,
     /// The share of both sides that may stay on the device.
     pub(in crate::exec) kept: f64,
-}
-
-impl Split {
-    /// Rows of a partition.
-    pub(in crate::exec) fn rows_of(&self, partition: usize) -> u64 {
-        let rows = |chunk: &Chunk| chunk.rows_of(&(partition..partition + 1));
-        self.chunks.iter().map(rows).map(|r| r.end - r.start).sum()
-    }
-
-    /// Rows of the largest partition.
-    pub(in crate::exec) fn largest(&self) -> u64 {
-        let rows = (0..1 << self.bits).map(|number| self.rows_of(number));
-        rows.max().unwrap_or(0)
-    }
 }
 
 /// Rows to make room for where `rows` are to lie together, when at most `largest` do: sets of about the same size get the same,
@@ -38,20 +23,18 @@ pub(in crate::exec) fn room_for(rows: u64, largest: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::exec::frame::storage::Store;
+    use crate::exec::portions::chunks::Chunk;
 
     #[test]
     fn partitions_of_about_the_same_size_get_the_same_room() {
         let chunk = |offsets: &[u32]| Chunk::here((Store::default(), offsets.to_vec()));
-        let split = Split {
-            bits: 2,
-            chunks: vec![
-                chunk(&[0, 400, 795, 795, 800]),
-                chunk(&[0, 395, 805, 810, 810]),
-            ],
-            kept: 0.0,
-        };
+        let chunks = vec![
+            chunk(&[0, 400, 795, 795, 800]),
+            chunk(&[0, 395, 805, 810, 810]),
+        ];
+        let split = Partitioned::of(2, chunks);
         assert_eq!(
-            [0, 1, 2, 3].map(|number| split.rows_of(number)),
+            [0, 1, 2, 3].map(|number| split.rows_of_one(number)),
             [795, 805, 5, 5]
         );
         assert_eq!(split.largest(), 805);

@@ -8,10 +8,11 @@ use crate::error::{GpuError, Result};
 use crate::exec::frame::arrange::{Arrangement, Order};
 use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
-use crate::exec::join::sides::Split;
+use crate::exec::join::sides::SplitSide;
 use crate::exec::portions::chunks::Chunk;
 use crate::exec::portions::each::Turn;
 use crate::exec::portions::loops::Loop;
+use crate::exec::portions::partitioned::Partitioned;
 use crate::exec::portions::strategy::PortionOf;
 use crate::exec::portions::strides::Stride;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedStep};
@@ -116,11 +117,8 @@ impl Run<'_> {
         let chunk = self.split_rows(result, columns, *keys, bits)?;
         // What is there already takes room.
         let kept = self.kept_share(self.probing_bytes(result), 0, 1 << bits);
-        self.frame.results[result].split = Some(Split {
-            bits,
-            chunks: vec![Chunk::here(chunk)],
-            kept,
-        });
+        let rows = Partitioned::of(bits, vec![Chunk::here(chunk)]);
+        self.frame.results[result].split = Some(SplitSide { rows, kept });
         for _ in 0..1 << bits {
             self.count_portion(PortionOf::Input);
         }
@@ -171,7 +169,7 @@ impl Run<'_> {
         match &self.frame.prepared.shapes[into] {
             _ if !scanned => None,
             Shape::Matches(_, Some(join)) => {
-                Some(self.frame.results[join.index].split.as_ref()?.bits)
+                Some(self.frame.results[join.index].split.as_ref()?.rows.bits)
             }
             Shape::Index(index) => {
                 let bits = self.split_bits(into, self.expected(kernel, into))?;
@@ -233,7 +231,10 @@ impl Run<'_> {
         self.end_spill(spill)?;
         self.frame.results[into].rows = all;
         self.frame.check_numbered(into, all)?;
-        self.frame.results[into].split = Some(Split { bits, chunks, kept });
+        self.frame.results[into].split = Some(SplitSide {
+            rows: Partitioned::of(bits, chunks),
+            kept,
+        });
         self.mark("transform")
     }
 

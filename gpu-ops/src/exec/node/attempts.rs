@@ -8,17 +8,36 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
+use crate::exec::node::flights::{FlightKey, Joined};
 use crate::exec::node::inputs::{Collected, InputLimits, collect};
 use crate::exec::node::ladder::{Ladder, Rung};
 use crate::exec::node::report::FragmentReport;
 use crate::exec::node::shared::Shared;
-use crate::exec::output::host::Host;
+use crate::exec::output::host::{Delivered, Host};
 use crate::exec::prepare::compile::warm_up;
 use crate::memory::{Budget, Turn};
 use crate::parquet::ChunkCounts;
 use crate::query::{Query, StopOnDrop};
 use crate::tables::{InputRows, LoadedTable};
 use crate::trace::{HostSpan, Track, Work};
+
+/// Runs of others that may fail before a fragment waits for none any more.
+const MOST_FLIGHTS: usize = 3;
+
+/// How the rows of a run are handed to others that ask for the same.
+#[derive(Debug)]
+pub(in crate::exec) struct Sharing<T> {
+    pub(in crate::exec) copy: fn(&T) -> Delivered,
+    pub(in crate::exec) take: fn(Delivered) -> T,
+}
+
+impl<T> Clone for Sharing<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Sharing<T> {}
 
 /// Times that a policy may ask for its columns in another encoding.
 const MOST_RELOADS: usize = 4;
@@ -30,7 +49,7 @@ pub(in crate::exec) struct FragmentRun {
     pub(in crate::exec) profile: bool,
     pub(in crate::exec) query: Arc<Query>,
     /// Whoever waits for the run may go away: then nothing more is queued for it.
-    _stop: StopOnDrop,
+    stop: Arc<StopOnDrop>,
     pub(in crate::exec) ladder: Ladder,
     load_ms: f64,
     columns_loaded: usize,
@@ -39,7 +58,7 @@ pub(in crate::exec) struct FragmentRun {
     /// The rows of its inputs.
     pub(in crate::exec) inputs: Vec<Arc<InputRows>>,
     /// A run may begin before all of its columns have come: once, what it takes is not to be tried again.
-    pub(in crate::exec) may_be_early: bool,
+    pub(in crate::exec) may_overlap: bool,
 }
 
 impl FragmentRun {
@@ -53,14 +72,14 @@ impl FragmentRun {
             shared: Arc::clone(shared),
             context,
             profile,
-            _stop: StopOnDrop(Arc::clone(&query)),
+            stop: Arc::new(StopOnDrop(Arc::clone(&query))),
             query,
             ladder: Ladder::new(Budget::TIGHTENINGS),
             load_ms: 0.0,
             columns_loaded: 0,
             chunks: ChunkCounts::default(),
             inputs: Vec::new(),
-            may_be_early: shared.options.overlap_load && !shared.room.results_may_spill(),
+            may_overlap: shared.options.overlap_load && !shared.room.results_may_spill(),
         }
     }
 
@@ -114,13 +133,14 @@ impl FragmentRun {
     pub(in crate::exec) async fn run<T: Send + 'static>(
         &mut self,
         deliver: impl Fn(&Frame<'_>, &Host) -> Result<T> + Clone + Send + 'static,
+        sharing: Option<Sharing<T>>,
     ) -> Result<(T, FragmentReport)> {
         warm_up(&self.shared.runtime);
-        let mut turn = self.begin(false).await?;
+        let mut turn = Arc::new(self.begin(false).await?);
         loop {
             // The columns stay while room is made for the rest: loading them again is what takes longest.
             let mut columns = Vec::new();
-            let error = match self.attempt(&deliver, &mut columns).await {
+            let error = match self.attempt(&deliver, &mut columns, &turn, sharing).await {
                 Err(error) => error,
                 done => return done,
             };
@@ -129,7 +149,7 @@ impl FragmentRun {
                     log::info!("{error}: trying again alone, with nothing else kept");
                     self.shared.read_sizes();
                     drop(turn);
-                    turn = self.begin(true).await?;
+                    turn = Arc::new(self.begin(true).await?);
                     let runtime = Arc::clone(&self.shared.runtime);
                     blocking(move || runtime.evict()).await??;
                 }
@@ -162,8 +182,11 @@ impl FragmentRun {
         &mut self,
         deliver: &(impl Fn(&Frame<'_>, &Host) -> Result<T> + Clone + Send + 'static),
         columns: &mut Vec<Arc<LoadedTable>>,
+        turn: &Arc<Turn>,
+        mut sharing: Option<Sharing<T>>,
     ) -> Result<(T, FragmentReport)> {
-        for _ in 0..MOST_RELOADS {
+        let (mut reloads, mut flights) = (0, 0);
+        while reloads < MOST_RELOADS {
             let lease = self.shared.runtime.lease_stream()?;
             let stream = lease.of(self.query.cancel());
             let begin = Instant::now();
@@ -177,37 +200,62 @@ impl FragmentRun {
                 self.columns_loaded += table.columns_loaded;
             }
             columns.clone_from(&tables);
+            let key = match (&sharing, &outcome) {
+                (Some(_), None) => FlightKey::of(&self.shared, &tables),
+                _ => None,
+            };
+            let joined = key.map(|key| self.shared.runtime.flights().join(key, &self.stop));
+            let pilot = match (joined, sharing) {
+                (Some(Joined::Pilot(pilot)), Some(sharing)) => Some((pilot, sharing)),
+                (Some(Joined::Passenger(passenger)), Some(of)) => {
+                    drop((stream, lease));
+                    let pool = Arc::clone(self.shared.runtime.pool());
+                    let parked = pool.park(&self.query);
+                    let waiting = self.traced(Work::Execute, "wait for an equal query");
+                    let landed = passenger.landed().await;
+                    drop((parked, waiting));
+                    if let Some((delivered, mut report)) = landed {
+                        self.complete(&mut report, columns);
+                        return Ok(((of.take)(delivered), report));
+                    }
+                    flights += 1;
+                    if flights == MOST_FLIGHTS {
+                        sharing = None;
+                    }
+                    continue;
+                }
+                _ => None,
+            };
             // Compiling and waiting for the device would block the executor's threads. The task goes on when
             // the query is dropped, so that memory outlives the kernels that use it.
             let task = {
                 let (shared, deliver) = (Arc::clone(&self.shared), deliver.clone());
                 let (query, profile) = (Arc::clone(&self.query), self.profile);
+                let turn = Arc::clone(turn);
                 move || {
                     let _entered = query.enter();
                     let outcome = shared.run(&tables, None, &stream, profile, &deliver);
                     drop(lease);
+                    if let (Some((pilot, sharing)), Ok((output, report))) = (pilot, &outcome) {
+                        pilot.land(&(sharing.copy)(output), report);
+                    }
+                    drop(turn);
                     outcome
                 }
             };
             let outcome = match outcome {
-                Some(early) => early,
+                Some(overlapped) => overlapped,
                 None => {
                     let _executing = self.traced(Work::Execute, "prepare and run");
                     blocking(task).await?
                 }
             };
             match outcome {
-                Err(GpuError::ReloadScans) => {}
+                Err(GpuError::ReloadScans) => reloads += 1,
                 Err(other) => return Err(other),
                 Ok((output, mut report)) => {
                     self.note_room(columns);
-                    report.load_ms = self.load_ms;
-                    report.columns_loaded = self.columns_loaded as u64;
-                    report.parquet_chunks_device = self.chunks.device;
-                    report.parquet_chunks_cpu = self.chunks.by_cpu();
-                    let told = Some(&self.chunks).filter(|chunks| !chunks.is_empty());
-                    report.chunks = told.cloned();
-                    report.peak_bytes = self.peak(columns);
+                    self.complete(&mut report, columns);
                     return Ok((output, report));
                 }
             }
@@ -215,6 +263,17 @@ impl FragmentRun {
         Err(GpuError::Internal(format!(
             "a fragment's columns were asked for in {MOST_RELOADS} encodings"
         )))
+    }
+
+    /// Add to a report what was done before the run.
+    fn complete(&self, report: &mut FragmentReport, columns: &[Arc<LoadedTable>]) {
+        report.load_ms = self.load_ms;
+        report.columns_loaded = self.columns_loaded as u64;
+        report.parquet_chunks_device = self.chunks.device;
+        report.parquet_chunks_cpu = self.chunks.by_cpu();
+        let told = Some(&self.chunks).filter(|chunks| !chunks.is_empty());
+        report.chunks = told.cloned();
+        report.peak_bytes = self.peak(columns);
     }
 
     /// What a complete run took beside its columns is what the next one is given.

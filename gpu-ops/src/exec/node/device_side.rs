@@ -8,17 +8,19 @@ use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use futures::future::{Either, ready};
 use futures::{StreamExt, TryStreamExt};
+use tokio::task::spawn_blocking;
 
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
-use crate::exec::node::attempts::FragmentRun;
+use crate::exec::node::attempts::{FragmentRun, Sharing};
 use crate::exec::node::fragment::RunState;
 use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{FragmentReport, SecondPlan};
 use crate::exec::node::shared::Shared;
+use crate::exec::output::chunks::OutputChunks;
 use crate::exec::output::host::{Delivered, Host};
-use crate::exec::output::rows::HostRows;
 use crate::memory::BatchFile;
 
 /// Most rows of one RecordBatch that leaves a fragment.
@@ -50,14 +52,18 @@ impl DeviceSide {
         context: Arc<TaskContext>,
     ) -> Result<Self> {
         let to_host = {
-            let schema = Arc::clone(&shared.schema);
-            move |frame: &Frame<'_>, host: &Host| host.delivered(frame, &schema)
+            let (schema, runtime) = (Arc::clone(&shared.schema), Arc::clone(&shared.runtime));
+            move |frame: &Frame<'_>, host: &Host| host.delivered(frame, &schema, &runtime)
+        };
+        let sharing = Sharing {
+            copy: Delivered::clone,
+            take: |delivered| delivered,
         };
         let mut fragment = FragmentRun::new(&shared, Arc::clone(&context), shared.options.profile);
         let collected = fragment.gather(&inputs, &context).await?;
         let outcome = match collected.left_to_cpu.clone() {
             Some(reason) => Err(GpuError::LeftToCpu(reason)),
-            None => fragment.run(to_host).await,
+            None => fragment.run(to_host, Some(sharing)).await,
         };
         let falls_back = match &outcome {
             // The CPU would read the same data: its errors are the user's answer. And nobody waits for a stopped query.
@@ -164,8 +170,9 @@ impl DeviceSide {
                         let slices = futures::stream::iter(slices(&batch));
                         Box::pin(RecordBatchStreamAdapter::new(schema, slices))
                     }
-                    Delivered::Rows(rows) => {
-                        Box::pin(RecordBatchStreamAdapter::new(schema, decoded(rows)))
+                    Delivered::Chunks(first, rest) => {
+                        let chunks = in_chunks(first, rest);
+                        Box::pin(RecordBatchStreamAdapter::new(schema, chunks))
                     }
                     Delivered::File(file) => {
                         Box::pin(RecordBatchStreamAdapter::new(schema, from_file(file)))
@@ -190,17 +197,16 @@ fn slices(batch: &RecordBatch) -> Vec<DataFusionResult<RecordBatch>> {
     (0..rows).step_by(BATCH_ROWS).map(slice).collect()
 }
 
-/// Rows that come in codes, decoded chunk by chunk: one more while a chunk is read.
-fn decoded(
-    rows: Arc<HostRows>,
+/// Rows that come chunk by chunk: one more while a chunk is read.
+fn in_chunks(
+    first: RecordBatch,
+    rest: Arc<OutputChunks>,
 ) -> impl futures::Stream<Item = DataFusionResult<RecordBatch>> + Send {
-    let chunks = futures::stream::iter(rows.chunks());
-    let decode = move |chunk| {
-        let rows = Arc::clone(&rows);
-        tokio::task::spawn_blocking(move || rows.decode(chunk))
-    };
-    chunks
-        .map(decode)
+    let first = std::iter::once(Either::Left(ready(Ok(Ok(first)))));
+    let rest = std::iter::from_fn(move || rest.next());
+    // Chunks are asked for in their order, whichever thread is the first to run.
+    let rest = rest.map(|chunk| Either::Right(spawn_blocking(move || chunk.decode())));
+    futures::stream::iter(first.chain(rest))
         .buffered(2)
         .map(|batch| {
             let batch = batch.map_err(|error| DataFusionError::External(error.into()))?;
@@ -214,7 +220,7 @@ fn from_file(
     file: Arc<BatchFile>,
 ) -> impl futures::Stream<Item = DataFusionResult<RecordBatch>> + Send {
     let next = |(file, number): (Arc<BatchFile>, usize)| async move {
-        let read = tokio::task::spawn_blocking(move || (file.batch(number), file)).await;
+        let read = spawn_blocking(move || (file.batch(number), file)).await;
         let (batch, file) = read.map_err(|error| DataFusionError::External(error.into()))?;
         let pieces = batch?.map(|batch| futures::stream::iter(slices(&batch)));
         Ok::<_, DataFusionError>(pieces.map(|pieces| (pieces, (file, number + 1))))

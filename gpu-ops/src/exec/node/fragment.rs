@@ -4,10 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -143,7 +141,7 @@ impl GpuFragmentExec {
         let collected = fragment.gather(&inputs, &context).await?;
         let outcome = match collected.left_to_cpu.clone() {
             Some(reason) => Err(GpuError::LeftToCpu(reason)),
-            None => fragment.run(deliver).await,
+            None => fragment.run(deliver, None).await,
         };
         let (output, report) = fragment.finish(outcome)?;
         self.run.publish(&report);
@@ -235,13 +233,8 @@ impl ExecutionPlan for GpuFragmentExec {
         vec![false; self.inputs.len()]
     }
 
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
-    ) -> DataFusionResult<TreeNodeRecursion> {
-        // The fragment's expressions are not DataFusion's: rules must not rewrite them.
-        Ok(TreeNodeRecursion::Continue)
-    }
+    // The fragment's expressions are not DataFusion's: rules must not rewrite them.
+    crate::no_expressions!();
 
     fn with_new_children(
         self: Arc<Self>,

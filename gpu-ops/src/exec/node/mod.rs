@@ -1,13 +1,14 @@
 //! The node of the physical plan that stands for a fragment: runs, retries, reports.
 //!
 //! `attempts` loads the columns and runs a fragment until there is memory for it (`ladder`, `room`); `overlap` begins while the largest
-//! table is still being read; `race` lets the CPU's plan run beside a first run; `inputs` are the CPU plans below a fragment;
+//! table is still being read; `race` lets the CPU's plan run beside a first run; `flights` lets equal runs be one; `inputs` are the CPU plans below a fragment;
 //! `replan` is what a run found out that the next plan must know.
 
 pub(super) mod attempts;
 pub(super) mod boxes;
 pub(super) mod device_side;
 pub(super) mod exchange;
+pub(super) mod flights;
 pub(super) mod fragment;
 pub(super) mod inputs;
 pub(super) mod ladder;
@@ -21,6 +22,7 @@ pub(super) mod time_limit;
 
 pub use boxes::{Entry, boxed};
 pub use exchange::{in_one_partition, in_partitions_of, is_computable};
+pub(crate) use flights::Flights;
 pub use fragment::GpuFragmentExec;
 pub use inputs::over_inputs;
 pub use lines::indented;

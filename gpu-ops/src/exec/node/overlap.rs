@@ -18,7 +18,7 @@ use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
 use crate::exec::output::host::Host;
-use crate::exec::prepare::bind::EarlyScan;
+use crate::exec::prepare::bind::OverlapScan;
 use crate::pipeline::ScanSource;
 use crate::tables::{ColumnRequest, LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
@@ -45,7 +45,7 @@ impl FragmentRun {
     ) -> Result<(Vec<Arc<LoadedTable>>, Outcome<T>)> {
         let shared = Arc::clone(&self.shared);
         let scans = shared.policy.scans();
-        let largest = match std::mem::replace(&mut self.may_be_early, false) {
+        let largest = match std::mem::replace(&mut self.may_overlap, false) {
             true => (0..scans.len()).max_by_key(|scan| scans[*scan].table.file_bytes()),
             false => None,
         };
@@ -73,10 +73,10 @@ impl FragmentRun {
             let mut tables = tables.clone();
             tables.insert(scan, offer.await.ok()?);
             let arrival = Arc::clone(&arrival);
-            let early = EarlyScan { scan, arrival };
-            self.run_early(early, tables, deliver.clone()).await
+            let overlap = OverlapScan { scan, arrival };
+            self.run_overlapped(overlap, tables, deliver.clone()).await
         };
-        // Also after an error: what runs early holds memory of the load.
+        // Also after an error: what overlaps the load holds memory of the load.
         let (loaded, outcome) = tokio::join!(arriving, running);
         tables.insert(scan, loaded?);
         // What went wrong with a table that kept to its offer has nothing to do with the offer.
@@ -133,9 +133,9 @@ impl FragmentRun {
     ///
     /// The thread is its own: of those that the executor has for work that blocks, the load needs some, and must not wait for
     /// runs that wait for it.
-    async fn run_early<T: Send + 'static>(
+    async fn run_overlapped<T: Send + 'static>(
         &self,
-        early: EarlyScan,
+        overlap: OverlapScan,
         tables: Vec<Arc<LoadedTable>>,
         deliver: impl Fn(&Frame<'_>, &Host) -> Result<T> + Send + 'static,
     ) -> Outcome<T> {
@@ -147,11 +147,11 @@ impl FragmentRun {
             let _entered = query.enter();
             let lease = shared.runtime.lease_stream()?;
             let stream = lease.of(query.cancel());
-            shared.run(&tables, Some(&early), &stream, profile, &deliver)
+            shared.run(&tables, Some(&overlap), &stream, profile, &deliver)
         };
         let executing = self.traced(Work::Execute, "prepare and run while rows come");
         let thread = thread::Builder::new()
-            .name("warpline early run".into())
+            .name("warpline overlap".into())
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let outcome = run();

@@ -63,6 +63,10 @@ pub struct FragmentOptions {
     pub overlap_load: bool,
     /// Takes the rows of joins for which host memory has no room.
     pub spill: Option<Arc<SpillDirectory>>,
+    /// Most queries that run on the device at once; 0: as many as suit host and device.
+    pub concurrency: usize,
+    /// Equal fragments that run at the same time share one run.
+    pub share: bool,
     /// The plan in smaller parts, for what turns out to be no work for a device once its columns are known.
     pub second: Option<SecondPlan>,
 }
@@ -88,6 +92,10 @@ counters! {
         columns_loaded: u64 = "columns_loaded", "columns", sum, json "columns_loaded";
         /// Generating and compiling kernels.
         compile_ms: f64 = "compile_us", "µs", sum, json "compile_ms";
+        /// Waiting for a place on the device among queries that run at the same time (warpline.concurrency).
+        queue_ms: f64 = "queue_us", "µs", sum;
+        /// Runs that were those of equal queries at the same time (warpline.share_queries); what else is told is theirs.
+        shared_runs: u64 = "shared_runs", "runs", sum;
         /// Column chunks of parquet files that the device decoded.
         parquet_chunks_device: u64 = "parquet_chunks_device", "chunks", sum, json "parquet_chunks_device";
         /// Column chunks of parquet files that the CPU decoded because the device could not; with warpline.parquet.

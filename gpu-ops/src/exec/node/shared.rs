@@ -19,11 +19,13 @@ use crate::exec::node::exchange::in_one_partition;
 use crate::exec::node::inputs::Collected;
 use crate::exec::node::report::{FragmentOptions, FragmentReport};
 use crate::exec::node::room::{RoomLevel, group_room};
-use crate::exec::prepare::bind::EarlyScan;
+use crate::exec::prepare::bind::OverlapScan;
 use crate::exec::prepare::prepared::{Prepared, streamed_scans};
-use crate::exec::prepare::replan::Found;
+use crate::exec::prepare::replan::ReplanFacts;
 use crate::graph::{Graph, Parts, Policy};
+use crate::query::Query;
 use crate::runtime::Runtime;
+use crate::runtime::slots::{Length, Slot, default_places};
 use crate::tables::LoadedTable;
 use crate::trace::Work;
 
@@ -37,7 +39,7 @@ pub(in crate::exec) struct Shared {
     pub(in crate::exec) schema: SchemaRef,
     prepared: Mutex<Option<Arc<Prepared>>>,
     /// What runs found out that plans must know.
-    found: Mutex<Found>,
+    facts: Mutex<ReplanFacts>,
     /// How much device memory its columns may take.
     pub(in crate::exec) room: RoomLevel,
     /// The device refused it once its columns were known: its second plan answers.
@@ -62,7 +64,7 @@ impl Shared {
             runtime,
             options,
             prepared: Mutex::default(),
-            found: Mutex::default(),
+            facts: Mutex::default(),
             room: RoomLevel::default(),
             in_parts: AtomicBool::new(false),
             original_ran: AtomicBool::new(false),
@@ -80,7 +82,7 @@ impl Shared {
             return;
         }
         *self.prepared.lock() = earlier.prepared.lock().clone();
-        *self.found.lock() = earlier.found.lock().clone();
+        *self.facts.lock() = earlier.facts.lock().clone();
         self.room.take_over(&earlier.room);
     }
 
@@ -115,7 +117,7 @@ impl Shared {
     pub(in crate::exec) fn run<T>(
         &self,
         tables: &[Arc<LoadedTable>],
-        early: Option<&EarlyScan>,
+        overlap: Option<&OverlapScan>,
         stream: &Stream,
         profile: bool,
         deliver: Deliver<'_, T>,
@@ -123,14 +125,25 @@ impl Shared {
         let mut report = FragmentReport::default();
         loop {
             let begin = Instant::now();
-            let (prepared, reused) = self.prepare(tables, early, stream)?;
+            let (prepared, reused) = self.prepare(tables, overlap, stream)?;
             if !reused {
                 report.compile_ms += begin.elapsed().as_secs_f64() * 1e3;
             }
             let budget = self.runtime.pool().budget();
             prepared.expect_results(self.room.results(budget));
-            match execute(&self.runtime, stream, &prepared, deliver, profile) {
+            let place = match overlap {
+                // It waits for files most of the time.
+                Some(_) => None,
+                None => self.place(&prepared)?,
+            };
+            report.queue_ms += place.as_ref().map_or(0.0, |p| p.waited.as_secs_f64() * 1e3);
+            let outcome = execute(&self.runtime, stream, &prepared, deliver, profile);
+            drop(place);
+            match outcome {
                 Ok(finished) => {
+                    if !finished.reads_sizes {
+                        prepared.took(finished.kernel_ms);
+                    }
                     if finished.spilled_bytes > 0 {
                         // Less for columns next time.
                         self.room.tighten();
@@ -140,8 +153,8 @@ impl Shared {
                 Err(GpuError::DuplicateKeys(build)) => {
                     self.forget(&prepared);
                     let note = format!("{build} has rows of equal keys: planned again");
-                    self.found.lock().duplicates.insert(build.clone());
-                    if prepared.found.duplicates.contains(&build) {
+                    self.facts.lock().duplicates.insert(build.clone());
+                    if prepared.facts.duplicates.contains(&build) {
                         return Err(GpuError::Internal(format!(
                             "{build} was assumed to be unique although it is known not to be"
                         )));
@@ -156,8 +169,8 @@ impl Shared {
                     self.forget(&prepared);
                     let note = format!("groups of {name} outgrew {slots} slots: planned again");
                     report.choices.push(note);
-                    let mut found = self.found.lock();
-                    let outgrown = found.outgrown.entry(name).or_default();
+                    let mut facts = self.facts.lock();
+                    let outgrown = facts.outgrown.entry(name).or_default();
                     outgrown.note(slots, &distinct_slots);
                 }
                 Err(other) => return Err(other),
@@ -165,11 +178,29 @@ impl Shared {
         }
     }
 
+    /// A place on the device for the query of this thread.
+    fn place(&self, prepared: &Prepared) -> Result<Option<Slot>> {
+        let Some(query) = Query::current() else {
+            return Ok(None);
+        };
+        let slots = self.runtime.slots();
+        let most = match self.options.concurrency {
+            0 => default_places(),
+            most => most,
+        };
+        let length = prepared.length();
+        if let Some(place) = slots.try_take(length, most) {
+            return Ok(Some(place));
+        }
+        let _parked = self.runtime.pool().park(&query);
+        slots.take(&query, length, most).map(Some)
+    }
+
     /// What was prepared for these columns, or anew; the second value tells which.
     fn prepare(
         &self,
         tables: &[Arc<LoadedTable>],
-        early: Option<&EarlyScan>,
+        overlap: Option<&OverlapScan>,
         stream: &Stream,
     ) -> Result<(Arc<Prepared>, bool)> {
         let kept = self.prepared.lock().clone();
@@ -180,9 +211,9 @@ impl Shared {
         }
         let trace = self.runtime.trace();
         let _traced = trace.map(|trace| trace.thread(Work::Compile, "make pipelines and kernels"));
-        let found = self.found.lock().clone();
+        let facts = self.facts.lock().clone();
         let plain: Vec<LoadedTable> = tables.iter().map(|t| LoadedTable::clone(t)).collect();
-        let graph = self.graph(&plain, &found)?;
+        let graph = self.graph(&plain, &facts)?;
         if graph.schema != self.schema {
             return Err(GpuError::Internal(
                 "a fragment's schema differs from its plan's".into(),
@@ -198,8 +229,15 @@ impl Shared {
         };
         // Anonymous tables are loaded anew each time: keeping them would only hold memory.
         drop(plain);
-        let mut prepared =
-            Prepared::new(graph, found, program, tables, early, &self.runtime, stream)?;
+        let mut prepared = Prepared::new(
+            graph,
+            facts,
+            program,
+            tables,
+            overlap,
+            &self.runtime,
+            stream,
+        )?;
         prepared.spill.clone_from(&self.options.spill);
         if self.options.blocks > 0 {
             prepared.limit_blocks(self.options.blocks * u64::from(device.multiprocessors.max(1)));
@@ -210,11 +248,11 @@ impl Shared {
     }
 
     /// The graph over these tables, by what runs have found out.
-    fn graph(&self, tables: &[LoadedTable], found: &Found) -> Result<Graph> {
+    fn graph(&self, tables: &[LoadedTable], facts: &ReplanFacts) -> Result<Graph> {
         let budget = self.runtime.pool().budget();
         let mut graph = self
             .policy
-            .graph(tables, &found.duplicates, budget.kept_index())?;
+            .graph(tables, &facts.duplicates, budget.kept_index())?;
         if self.room.results_may_spill() && !graph.parts.allowed() {
             graph.parts = Parts::Large;
         }
@@ -222,7 +260,7 @@ impl Shared {
             graph.group_room = Some(group_room(budget));
         }
         for result in &mut graph.results {
-            if let Some(outgrown) = found.outgrown.get(&result.name) {
+            if let Some(outgrown) = facts.outgrown.get(&result.name) {
                 result.estimate = result.estimate.max(outgrown.slots / 2);
             }
         }
@@ -266,8 +304,8 @@ impl Shared {
             })
             .collect();
         let steps = resident.and_then(|tables| {
-            let found = self.found.lock().clone();
-            let graph = self.graph(&tables, &found).ok()?;
+            let facts = self.facts.lock().clone();
+            let graph = self.graph(&tables, &facts).ok()?;
             // The choices are made with the figures that code generation comes to.
             let device = self.runtime.device().info();
             let program = Program::new(&graph, &tables, self.policy.as_ref(), device);

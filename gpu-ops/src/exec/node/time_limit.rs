@@ -10,10 +10,8 @@ use std::time::{Duration, Instant};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::common::Statistics;
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::execution_plan::CardinalityEffect;
 use datafusion::physical_plan::{
     ChildStats, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, StatisticsArgs,
@@ -22,6 +20,7 @@ use futures::Stream;
 use parking_lot::Mutex;
 
 use crate::error::GpuError;
+use crate::plan_node::only_child;
 
 /// How long a query may run; no limit by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,20 +126,13 @@ impl ExecutionPlan for TimeLimitExec {
         vec![&self.input]
     }
 
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
+    crate::no_expressions!();
 
     fn with_new_children(
         self: Arc<Self>,
         children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = <[_; 1]>::try_from(children).map_err(|c| {
-            DataFusionError::Internal(format!("TimeLimitExec has one child, not {}", c.len()))
-        })?;
+        let input = only_child(self.name(), children)?;
         Ok(Arc::new(Self::new(input, self.limit)))
     }
 

@@ -7,23 +7,26 @@ use arrow::buffer::Buffer;
 use arrow::datatypes::SchemaRef;
 
 use crate::codegen::{ControlWord, Part};
+use crate::device::DevicePtr;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::results::Frame;
+use crate::exec::output::chunks::{Chunk, OutputChunks, chunk_rows};
 use crate::exec::output::rows::{HostColumn, HostRows, host_bytes};
-use crate::exec::output::text::gather;
+use crate::exec::output::text::{RowStrings, base_of};
 use crate::exec::prepare::prepared::OutputColumn;
 use crate::memory::BatchFile;
+use crate::runtime::Runtime;
 
 /// Control words and output up to this many bytes come back in one copy, whatever part of it is in use.
 const ONE_COPY: usize = 1 << 20;
 
-/// The rows of a fragment on the host.
-#[derive(Debug)]
+/// The rows of a fragment on the host; clones share them.
+#[derive(Debug, Clone)]
 pub(in crate::exec) enum Delivered {
     Batch(RecordBatch),
-    /// Many, in codes.
-    Rows(Arc<HostRows>),
+    /// Many: the first of them, and the others as they are asked for.
+    Chunks(RecordBatch, Arc<OutputChunks>),
     /// Memory had no room for them.
     File(Arc<BatchFile>),
 }
@@ -33,7 +36,7 @@ impl Delivered {
     pub(in crate::exec) fn rows(&self) -> usize {
         match self {
             Self::Batch(batch) => batch.num_rows(),
-            Self::Rows(rows) => rows.rows,
+            Self::Chunks(_, chunks) => chunks.rows(),
             Self::File(file) => file.rows(),
         }
     }
@@ -95,20 +98,28 @@ impl Host {
         )
     }
 
-    /// The output for who reads it: decoded where it is small, in codes where it is large, or the file where it lies.
+    /// The output for who reads it: decoded where it is small, in chunks where it is large, or the file where it lies.
     pub(in crate::exec) fn delivered(
         &self,
         frame: &Frame<'_>,
         schema: &SchemaRef,
+        runtime: &Arc<Runtime>,
     ) -> Result<Delivered> {
         if let Some(file) = &frame.written {
             return Ok(Delivered::File(Arc::clone(file)));
         }
-        let rows = self.host_rows(frame, schema, self.row_count(frame)?)?;
-        Ok(match rows.is_large() {
-            true => Delivered::Rows(Arc::new(rows)),
-            false => Delivered::Batch(rows.decode(0..rows.rows)?),
-        })
+        let rows = self.row_count(frame)?;
+        let width = columns_of(frame, schema)?;
+        if rows <= chunk_rows(width) {
+            return self
+                .rows_as_batch(frame, schema, rows)
+                .map(Delivered::Batch);
+        }
+        let chunks = OutputChunks::new(frame, schema, rows, runtime)?;
+        // What fails now can still be tried in another way.
+        let first = chunks.next().map(Chunk::decode).transpose()?;
+        let first = first.unwrap_or_else(|| RecordBatch::new_empty(Arc::clone(schema)));
+        Ok(Delivered::Chunks(first, chunks))
     }
 
     /// The output as Arrow arrays of the schema's types.
@@ -128,7 +139,7 @@ impl Host {
         schema: &SchemaRef,
         rows: usize,
     ) -> Result<RecordBatch> {
-        self.host_rows(frame, schema, rows)?.decode(0..rows)
+        self.host_rows(frame, schema, rows)?.decode()
     }
 
     fn row_count(&self, frame: &Frame<'_>) -> Result<usize> {
@@ -138,13 +149,8 @@ impl Host {
 
     /// The first `rows` rows, copied from the device.
     fn host_rows(&self, frame: &Frame<'_>, schema: &SchemaRef, rows: usize) -> Result<HostRows> {
-        let prepared = frame.prepared;
-        if schema.fields().len() != prepared.output.len() {
-            return Err(GpuError::Internal(
-                "a fragment's output has other columns than its schema".into(),
-            ));
-        }
-        let columns = prepared.output.iter().enumerate();
+        columns_of(frame, schema)?;
+        let columns = frame.prepared.output.iter().enumerate();
         let columns = columns.map(|(index, column)| self.column(frame, index, column, rows));
         Ok(HostRows {
             schema: Arc::clone(schema),
@@ -166,10 +172,22 @@ impl Host {
             false => None,
         };
         if let Some(base) = &column.text {
-            let base = base.upgrade().ok_or_else(|| {
-                GpuError::Internal("a string column was evicted during a run".into())
-            })?;
-            let array = gather(frame, index, layout, &base, valid.as_deref(), rows)?;
+            let address = |part: Part| -> Result<DevicePtr> {
+                let (buffer, offset) = frame.output_part(part)?;
+                buffer.ptr_at(offset)
+            };
+            let (numbers, offset) = frame.output_part(Part::Column(index))?;
+            let strings = RowStrings {
+                layout,
+                base: &*base_of(base)?,
+                numbers: (numbers, offset),
+                valid: match &valid {
+                    Some(valid) => Some((address(Part::Valid(index))?, valid)),
+                    None => None,
+                },
+                rows,
+            };
+            let array = strings.gather(frame.runtime, frame.stream)?;
             return Ok(HostColumn::Array(array));
         }
         let bytes = rows.saturating_mul(usize::from(layout.width));
@@ -178,5 +196,16 @@ impl Host {
             codes: self.part(frame, Part::Column(index), bytes)?,
             valid,
         })
+    }
+}
+
+/// Columns of the output, which are those of the schema.
+fn columns_of(frame: &Frame<'_>, schema: &SchemaRef) -> Result<usize> {
+    let columns = frame.prepared.output.len();
+    match schema.fields().len() == columns {
+        true => Ok(columns),
+        false => Err(GpuError::Internal(
+            "a fragment's output has other columns than its schema".into(),
+        )),
     }
 }

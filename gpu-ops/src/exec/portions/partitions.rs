@@ -14,7 +14,7 @@ use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::chunks::{Chunk, moves_along, rows_within};
 use crate::exec::portions::each::Turn;
-use crate::exec::portions::spread::{BITS, Spread, SpreadBy, Staged};
+use crate::exec::portions::partitioned::{BITS, PartitionBy, Partitioned, Staged};
 use crate::exec::portions::strides::Scan;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSource};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
@@ -103,13 +103,13 @@ impl Run<'_> {
     }
 
     /// Partition the `rows` rows of a piece and keep the partitions.
-    pub(in crate::exec) fn spread_piece(
+    pub(in crate::exec) fn partition_piece(
         &mut self,
         result: ResultId,
         piece: &Store,
         rows: u64,
-        by: &SpreadBy,
-        spread: &mut Spread,
+        by: &PartitionBy,
+        partitioned: &mut Partitioned,
     ) -> Result<()> {
         if rows == 0 {
             return Ok(());
@@ -162,7 +162,7 @@ impl Run<'_> {
             return Err(lost(Part::Offsets));
         };
         let offsets = buffer.download_values(self.frame.stream, at, partitions as usize + 1)?;
-        self.keep_chunk(result, (arranged, offsets), kept, spread)
+        self.keep_chunk(result, (arranged, offsets), kept, partitioned)
     }
 
     /// Keep the `rows` rows of a piece as they are.
@@ -171,7 +171,7 @@ impl Run<'_> {
         result: ResultId,
         piece: Store,
         rows: u64,
-        spread: &mut Spread,
+        partitioned: &mut Partitioned,
     ) -> Result<()> {
         if rows == 0 {
             piece.release(&mut self.frame.recycler);
@@ -195,19 +195,19 @@ impl Run<'_> {
             made.release(&mut self.frame.recycler);
             made = dense;
         }
-        self.keep_chunk(result, (made, vec![0, end]), kept, spread)
+        self.keep_chunk(result, (made, vec![0, end]), kept, partitioned)
     }
 
-    /// Keep rows in partitions, these parts of them, where there is room: a chunk more of what is spread.
+    /// Keep rows in partitions, these parts of them, where there is room: one chunk more.
     fn keep_chunk(
         &mut self,
         result: ResultId,
         (made, offsets): (Store, Vec<u32>),
         kept: Vec<PartSize>,
-        spread: &mut Spread,
+        partitioned: &mut Partitioned,
     ) -> Result<()> {
         if self.frame.recycler.has_plenty() {
-            spread.chunks.push(Chunk::here((made, offsets)));
+            partitioned.chunks.push(Chunk::here((made, offsets)));
             return Ok(());
         }
         let rows = offsets.last().copied().map_or(0, u64::from);
@@ -216,15 +216,17 @@ impl Run<'_> {
         if !there {
             if let Some(file) = self.write_to_file(&made, &kept, &offsets)? {
                 made.release(&mut self.frame.recycler);
-                spread.chunks.push(file);
+                partitioned.chunks.push(file);
                 // What is at work finds no room elsewhere either: it gets that of the first chunks.
-                while !self.frame.recycler.is_nearly_free() && self.chunk_to_file(spread, false)? {}
+                while !self.frame.recycler.is_nearly_free()
+                    && self.chunk_to_file(partitioned, false)?
+                {}
                 return Ok(());
             }
             // Device memory may still have room; the error says what to set.
             away.extend_on_device(kept, &mut self.frame.recycler, name)?;
         }
-        let copies = match &mut spread.away {
+        let copies = match &mut partitioned.leaving.stream {
             Some(copies) => copies,
             none => none.insert(self.frame.runtime.lease_stream()?),
         };
@@ -233,10 +235,10 @@ impl Run<'_> {
         device.wait_event(copies, &made_there)?;
         away.copy_range(&made, 0..rows, 0, moves_along, copies)?;
         let left = device.record_event(copies)?;
-        if let Some(before) = spread.leaving.replace((made, left)) {
+        if let Some(before) = partitioned.leaving.last.replace((made, left)) {
             self.has_left(before)?;
         }
-        spread.chunks.push(Chunk::here((away, offsets)));
+        partitioned.chunks.push(Chunk::here((away, offsets)));
         Ok(())
     }
 
@@ -244,27 +246,27 @@ impl Run<'_> {
     /// directory for files.
     pub(in crate::exec) fn chunk_to_file(
         &mut self,
-        spread: &mut Spread,
+        partitioned: &mut Partitioned,
         on_host: bool,
     ) -> Result<bool> {
         let lies_there = |store: &Store| store.is_on_host() == on_host;
-        let mut chunks = spread.chunks.iter();
+        let mut chunks = partitioned.chunks.iter();
         let number = chunks.position(|chunk| chunk.store().is_some_and(lies_there));
         let Some(number) = number else {
             return Ok(false);
         };
-        let Some(file) = self.chunk_as_file(&spread.chunks[number])? else {
+        let Some(file) = self.chunk_as_file(&partitioned.chunks[number])? else {
             return Ok(false);
         };
-        let before = std::mem::replace(&mut spread.chunks[number], file);
+        let before = std::mem::replace(&mut partitioned.chunks[number], file);
         before.release(&mut self.frame.recycler);
         Ok(true)
     }
 
-    /// All pieces have been spread: what is queued from now on finds their rows.
-    pub(in crate::exec) fn settle(&mut self, spread: &mut Spread) -> Result<()> {
-        spread.away = None;
-        match spread.leaving.take() {
+    /// All pieces have been partitioned: what is queued from now on finds their rows.
+    pub(in crate::exec) fn settle(&mut self, partitioned: &mut Partitioned) -> Result<()> {
+        let leaving = std::mem::take(&mut partitioned.leaving);
+        match leaving.last {
             Some(last) => self.has_left(last),
             None => Ok(()),
         }
@@ -274,19 +276,19 @@ impl Run<'_> {
     pub(in crate::exec) fn stage_part(
         &mut self,
         result: ResultId,
-        spread: &Spread,
+        partitioned: &Partitioned,
         partitions: &Range<usize>,
         copies: &Stream,
     ) -> Result<Staged> {
-        let all = 0..spread.rows_of(partitions);
-        self.stage_rows(result, spread, partitions, all, copies)
+        let all = 0..partitioned.rows_of(partitions);
+        self.stage_rows(result, partitioned, partitions, all, copies)
     }
 
     /// The same for these of the rows, counted from the first of the partitions'.
     pub(in crate::exec) fn stage_rows(
         &mut self,
         result: ResultId,
-        spread: &Spread,
+        partitioned: &Partitioned,
         partitions: &Range<usize>,
         wanted: Range<u64>,
         copies: &Stream,
@@ -297,10 +299,10 @@ impl Run<'_> {
         let device = self.frame.runtime.device();
         let free = device.record_event(self.frame.stream)?;
         device.wait_event(copies, &free)?;
-        for (number, range, at) in rows_within(&spread.chunks, partitions, wanted) {
-            spread.chunks[number].copy(range, &store, at, copies)?;
+        for (number, range, at) in rows_within(&partitioned.chunks, partitions, wanted) {
+            partitioned.chunks[number].copy(range, &store, at, copies)?;
         }
-        if spread.chunks.iter().any(Chunk::is_away) {
+        if partitioned.chunks.iter().any(Chunk::is_away) {
             self.reports.pair_bytes += store.bytes() as u64;
         }
         Ok(Staged {
@@ -355,8 +357,8 @@ impl Run<'_> {
     }
 
     /// Nobody needs the rows any more.
-    pub(in crate::exec) fn drop_spread(&mut self, spread: Spread) {
-        for chunk in spread.chunks {
+    pub(in crate::exec) fn drop_partitioned(&mut self, partitioned: Partitioned) {
+        for chunk in partitioned.chunks {
             chunk.release(&mut self.frame.recycler);
         }
     }

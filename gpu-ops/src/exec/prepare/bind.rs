@@ -22,7 +22,7 @@ use crate::tables::{LoadProgress, LoadedTable};
 
 /// The scan whose table is still coming.
 #[derive(Debug, Clone)]
-pub(in crate::exec) struct EarlyScan {
+pub(in crate::exec) struct OverlapScan {
     /// Its number.
     pub(in crate::exec) scan: usize,
     pub(in crate::exec) arrival: Arc<LoadProgress>,
@@ -66,7 +66,7 @@ pub(in crate::exec) struct Builder<'a> {
     pub(in crate::exec) graph: &'a Graph,
     pub(in crate::exec) shapes: &'a [Shape],
     pub(in crate::exec) tables: &'a [Arc<LoadedTable>],
-    pub(in crate::exec) early: Option<&'a EarlyScan>,
+    pub(in crate::exec) overlap: Option<&'a OverlapScan>,
     pub(in crate::exec) runtime: &'a Runtime,
     pub(in crate::exec) lookups: Option<&'a DeviceBuffer>,
     pub(in crate::exec) offsets: &'a [Vec<usize>],
@@ -100,9 +100,9 @@ impl Builder<'_> {
             },
             SourceRows::One => PreparedSource::Exactly(1),
         };
-        let arrival = match (self.early, kernel.source_rows) {
-            (Some(early), SourceRows::Scan(scan)) if scan == early.scan => {
-                Some(Arc::clone(&early.arrival))
+        let arrival = match (self.overlap, kernel.source_rows) {
+            (Some(overlap), SourceRows::Scan(scan)) if scan == overlap.scan => {
+                Some(Arc::clone(&overlap.arrival))
             }
             _ => None,
         };

@@ -3,8 +3,7 @@
 use crate::codegen::Part;
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize, bitmap, column_parts, key_part};
 use crate::exec::prepare::shapes::{Shape, Sizes};
-use crate::graph::IndexKind;
-use crate::primitives::slots_for;
+use crate::primitives::{rank_words, slots_for};
 
 impl Shape {
     /// What must be there before the pipeline runs.
@@ -119,7 +118,7 @@ impl Shape {
                     });
                 }
                 let mut zeros = Vec::new();
-                if index.kind == IndexKind::Perfect && index.key_words > 0 {
+                if !index.appends() {
                     zeros.push(bitmap(Part::Bits, index.domain));
                 }
                 if index.track_matches {
@@ -154,6 +153,10 @@ impl Shape {
             }
             blocks.push(plain(parts));
             sizes.slots
+        } else if index.ranked {
+            let words = rank_words(index.domain);
+            blocks.push(plain(vec![PartSize::new(Part::Ranks, 8, words)]));
+            sizes.capacity.min(index.domain)
         } else {
             index.domain
         };

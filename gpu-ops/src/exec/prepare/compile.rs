@@ -16,7 +16,7 @@ use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ProbeKind};
 use crate::primitives::{
     Digits, PartitionJoin, UnstablePart, compile_merge_join, compile_partition,
-    compile_partition_join, compile_partition_unstable,
+    compile_partition_join, compile_partition_unstable, finds_first,
 };
 use crate::query::Query;
 use crate::runtime::Runtime;
@@ -229,11 +229,11 @@ impl Builtins {
         self.add(Builtin::Strings);
     }
 
-    /// What orders about `rows` rows by keys of these bits.
-    pub(in crate::exec) fn of_sort(&mut self, word_bits: &[u32], rows: u64) {
+    /// What orders about `rows` rows by keys of these bits, or finds the `first` of them.
+    pub(in crate::exec) fn of_sort(&mut self, word_bits: &[u32], rows: u64, first: u64) {
         if word_bits.iter().any(|bits| *bits > 0) {
             self.add(Builtin::SmallSort);
-            if rows > FEW_ROWS {
+            if rows > FEW_ROWS && !finds_first(first) {
                 self.add(Builtin::SortKeys);
                 for bits in word_bits.iter().filter(|bits| **bits > 0) {
                     let width = if *bits <= 32 { 4 } else { 8 };

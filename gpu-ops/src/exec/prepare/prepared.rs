@@ -1,7 +1,7 @@
 //! A fragment compiled for the columns at hand: everything that runs over the same columns share.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -13,15 +13,16 @@ use crate::codegen::{
 use crate::column::Column;
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
-use crate::exec::prepare::bind::{Builder, EarlyScan, upload_lookups};
+use crate::exec::prepare::bind::{Builder, OverlapScan, upload_lookups};
 use crate::exec::prepare::compile::{Builtins, compile};
 use crate::exec::prepare::hints::Hint;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep, PreparedWindow};
-use crate::exec::prepare::replan::Found;
+use crate::exec::prepare::replan::ReplanFacts;
 use crate::exec::prepare::shapes::Shape;
 use crate::graph::{Graph, ResultId, Stage, Step};
 use crate::memory::{DeviceBuffer, SpillDirectory};
 use crate::runtime::Runtime;
+use crate::runtime::slots::Length;
 use crate::tables::{LoadProgress, LoadedTable};
 
 /// A compiled fragment. It refers to the resident columns by address but does not keep them: each
@@ -32,7 +33,7 @@ pub(in crate::exec) struct Prepared {
     /// The steps, for EXPLAIN, for names and for estimates.
     pub(in crate::exec) graph: Graph,
     /// What was known of it.
-    pub(in crate::exec) found: Found,
+    pub(in crate::exec) facts: ReplanFacts,
     /// By result.
     pub(in crate::exec) shapes: Vec<Shape>,
     /// By result: what it has of a table.
@@ -50,12 +51,14 @@ pub(in crate::exec) struct Prepared {
     /// Bytes of the resident columns that the kernels read, each column once.
     pub(in crate::exec) bytes: usize,
     /// Of a table that was still coming.
-    pub(in crate::exec) early: Option<Early>,
+    pub(in crate::exec) overlap: Option<Overlap>,
     /// What the last complete run found.
     pub(in crate::exec) hints: Mutex<Option<Arc<Vec<Hint>>>>,
     /// Sizes are read between steps although they are known: room that is exact for each step may be there where room for what
     /// an earlier run found is not.
     reads_sizes: AtomicBool,
+    /// Microseconds on the device of the fastest complete run: others may have kept it busy meanwhile.
+    fastest: AtomicU64,
     /// Bytes that the results of the last complete run of the fragment took, and one more; 0: none was complete.
     results_took: AtomicUsize,
     /// Takes the rows of joins for which host memory has no room.
@@ -66,7 +69,7 @@ pub(in crate::exec) struct Prepared {
 
 /// A table that is still coming.
 #[derive(Debug)]
-pub(in crate::exec) struct Early {
+pub(in crate::exec) struct Overlap {
     pub(in crate::exec) arrival: Arc<LoadProgress>,
     /// Its rows.
     pub(in crate::exec) rows: u64,
@@ -106,10 +109,10 @@ impl Prepared {
     /// [`GpuError::Internal`] when program and graph do not go together.
     pub(in crate::exec) fn new(
         mut graph: Graph,
-        found: Found,
+        facts: ReplanFacts,
         program: Program,
         tables: &[Arc<LoadedTable>],
-        early: Option<&EarlyScan>,
+        overlap: Option<&OverlapScan>,
         runtime: &Runtime,
         stream: &Stream,
     ) -> Result<Self> {
@@ -132,7 +135,11 @@ impl Prepared {
         for step in &program.steps {
             if let StepProgram::Sort(sort) = step {
                 let rows = graph.results.get(sort.rows).map_or(0, |r| r.estimate);
-                builtins.of_sort(&sort.word_bits, rows);
+                let first = match (sort.fetch, &sort.window) {
+                    (Some(fetch), None) => sort.skip.saturating_add(fetch),
+                    _ => u64::MAX,
+                };
+                builtins.of_sort(&sort.word_bits, rows, first);
             }
         }
         if output.iter().any(|column| column.text.is_some()) {
@@ -145,7 +152,7 @@ impl Prepared {
             graph: &graph,
             shapes: &shapes,
             tables,
-            early,
+            overlap,
             runtime,
             lookups: lookups.as_ref(),
             offsets: &offsets,
@@ -203,18 +210,19 @@ impl Prepared {
                 .iter()
                 .map(|layout| ZeroCopy::of(layout, tables))
                 .collect::<Result<_>>()?,
-            early: early.map(|early| Early {
-                arrival: Arc::clone(&early.arrival),
-                rows: tables.get(early.scan).map_or(0, |t| t.rows as u64),
+            overlap: overlap.map(|overlap| Overlap {
+                arrival: Arc::clone(&overlap.arrival),
+                rows: tables.get(overlap.scan).map_or(0, |t| t.rows as u64),
             }),
             hints: Mutex::default(),
             reads_sizes: AtomicBool::new(false),
+            fastest: AtomicU64::new(u64::MAX),
             results_took: AtomicUsize::new(0),
             steps,
             spill: None,
             lookups,
             graph,
-            found,
+            facts,
         })
     }
 
@@ -235,6 +243,18 @@ impl Prepared {
     pub(in crate::exec) fn expect_results(&self, took: Option<usize>) {
         let took = took.map_or(0, |bytes| bytes.saturating_add(1));
         self.results_took.store(took, Ordering::Relaxed);
+    }
+
+    /// A run that knew its sizes took so many milliseconds on the device.
+    pub(in crate::exec) fn took(&self, milliseconds: f64) {
+        let microseconds = (milliseconds * 1e3) as u64;
+        self.fastest.fetch_min(microseconds, Ordering::Relaxed);
+    }
+
+    /// How long a run takes, by the fastest one so far.
+    pub(in crate::exec) fn length(&self) -> Length {
+        let fastest = self.fastest.load(Ordering::Relaxed);
+        Length::of((fastest < u64::MAX).then(|| fastest as f64 / 1e3))
     }
 
     /// Bytes that the results of the last complete run took.

@@ -6,7 +6,7 @@ use crate::exec::prepare::shapes::Sizes;
 
 /// What earlier runs found out about a fragment's results, by name.
 #[derive(Debug, Clone, Default)]
-pub(in crate::exec) struct Found {
+pub(in crate::exec) struct ReplanFacts {
     /// Builds that are not unique.
     pub(in crate::exec) duplicates: HashSet<String>,
     /// Tables of groups that were too small.

@@ -107,6 +107,7 @@ pub(in crate::exec) struct IndexShape {
     /// Of an index whose rows are joined in memory.
     pub(in crate::exec) join: Option<JoinKeys>,
     pub(in crate::exec) domain: u64,
+    pub(in crate::exec) ranked: bool,
     pub(in crate::exec) key_words: usize,
     pub(in crate::exec) unique: bool,
     pub(in crate::exec) existence: bool,
@@ -213,6 +214,7 @@ impl Shape {
                 kind: index.kind,
                 join: index.join_keys,
                 domain: index.domain,
+                ranked: index.ranked,
                 key_words: index.key_words,
                 unique: index.unique,
                 existence: index.existence,

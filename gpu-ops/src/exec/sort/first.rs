@@ -94,7 +94,7 @@ impl Run<'_> {
         self.frame.stand_for(sort.rows, all, total)?;
         self.frame.let_go(sort.into);
         self.key_words(sort, total)?;
-        self.order_rows(sort, total)?;
+        self.order_rows(sort, total, wanted)?;
         let order = self.frame.address(sort.into, Part::Order)?;
         let first = self.frame.room_for_rows(sort.rows, wanted)?;
         for size in first.parts().collect::<Vec<_>>() {

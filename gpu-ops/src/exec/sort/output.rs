@@ -11,7 +11,7 @@ use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::output::host::Host;
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::spread::Spread;
+use crate::exec::portions::partitioned::Partitioned;
 use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::PartSize;
 use crate::graph::ResultId;
@@ -28,7 +28,7 @@ impl Run<'_> {
     pub(in crate::exec) fn output_of(
         &mut self,
         sort: &PreparedSort,
-        spread: &mut Spread,
+        partitioned: &mut Partitioned,
     ) -> Result<Output> {
         let blocks =
             self.frame.prepared.shapes[sort.into].filling(&self.frame.results[sort.into].sizes);
@@ -42,7 +42,7 @@ impl Run<'_> {
             && !hopeless
             && !output.extends_on_host(&parts, &mut self.frame.recycler, name)?
         {
-            if !self.chunk_to_file(spread, true)? {
+            if !self.chunk_to_file(partitioned, true)? {
                 break;
             }
         }

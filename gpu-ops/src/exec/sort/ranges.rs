@@ -22,14 +22,14 @@ use crate::exec::frame::run::Run;
 use crate::exec::frame::storage::Store;
 use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::loops::reads_of;
-use crate::exec::portions::spread::{Spread, SpreadBy};
+use crate::exec::portions::partitioned::{PartitionBy, Partitioned};
 use crate::exec::portions::strategy::PortionOf;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep};
 use crate::exec::prepare::shapes::Shape;
 use crate::exec::sort::output::Output;
 use crate::exec::sort::sample::Splitters;
 use crate::graph::ResultId;
-use crate::primitives::{self, Digits, Keys, RowCount};
+use crate::primitives::{self, Digits, Keys, RangeKeys, RowCount};
 
 /// A range of more than so many times the rows of a part is split again.
 const OVERSIZE: u64 = 2;
@@ -51,12 +51,12 @@ impl<'a> Run<'a> {
         let mut sample = self.begin_sample(sort, rows)?;
         self.add_to_sample(&mut sample, &input, 0..rows)?;
         let splitters = self.splitters(sort, sample)?;
-        let mut spread = Spread::default();
+        let mut partitioned = Partitioned::default();
         for begin in (0..rows).step_by(most as usize) {
             let end = (begin + most).min(rows);
             self.frame.results[sort.rows].store = Some(input.clone());
             let piece = self.load_piece(sort.rows, begin..end)?;
-            self.spread_ranges(sort, piece, end - begin, &splitters, &mut spread)?;
+            self.partition_ranges(sort, piece, end - begin, &splitters, &mut partitioned)?;
         }
         self.frame.let_go(sort.rows);
         if self.frame.prepared.dead_after[self.schedule.step].contains(&sort.rows) {
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
             input.release(&mut self.frame.recycler);
             input = Store::default();
         }
-        self.write_ranges(sort, spread)?;
+        self.write_ranges(sort, partitioned)?;
         self.frame.results[sort.rows].store = Some(input);
         self.sorted(sort, (rows, capacity), cut(rows, sort))
     }
@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
         let rows = heap.rows();
         let splitters = self.splitters_of(sort, heap.chunks(), rows)?;
         let copies = self.frame.runtime.lease_stream()?;
-        let mut spread = Spread::default();
+        let mut partitioned = Partitioned::default();
         let chunks = heap.into_chunks();
         let count = chunks.len() as u64;
         let mut chunks = chunks.into_iter();
@@ -105,28 +105,28 @@ impl<'a> Run<'a> {
             let count = staged.rows();
             let piece = run.staged(staged)?;
             chunk.release(&mut run.frame.recycler);
-            run.spread_ranges(sort, piece, count, &splitters, &mut spread)?;
+            run.partition_ranges(sort, piece, count, &splitters, &mut partitioned)?;
             Ok(Turn::Next)
         })?;
-        self.write_ranges(sort, spread)?;
+        self.write_ranges(sort, partitioned)?;
         self.sorted(sort, (rows, rows), cut(rows, sort))
     }
 
     /// Make the output of a sort of rows in ranges.
-    fn write_ranges(&mut self, sort: &PreparedSort, mut spread: Spread) -> Result<()> {
-        self.settle(&mut spread)?;
+    fn write_ranges(&mut self, sort: &PreparedSort, mut partitioned: Partitioned) -> Result<()> {
+        self.settle(&mut partitioned)?;
         self.mark("transform")?;
         self.frame.let_go(sort.into);
-        self.frame.results[sort.into].sizes.capacity = cut(spread.rows(), sort);
-        let output = self.output_of(sort, &mut spread)?;
+        self.frame.results[sort.into].sizes.capacity = cut(partitioned.rows(), sort);
+        let output = self.output_of(sort, &mut partitioned)?;
         let mut sorted = Sorted {
             sort,
             output,
             before: 0,
         };
         let copies = self.frame.runtime.lease_stream()?;
-        self.sort_ranges(&mut sorted, &spread, &copies)?;
-        self.drop_spread(spread);
+        self.sort_ranges(&mut sorted, &partitioned, &copies)?;
+        self.drop_partitioned(partitioned);
         self.end_output(sort.into, sorted.output)
     }
 
@@ -159,7 +159,7 @@ impl<'a> Run<'a> {
         into: ResultId,
     ) -> Result<()> {
         self.schedule.in_parts = true;
-        let mut heap = Spread::default();
+        let mut heap = Partitioned::default();
         self.over_pieces(kernel, into, |run, piece| {
             run.count_portion(PortionOf::Input);
             let rows = run.frame.results[into].rows;
@@ -180,7 +180,7 @@ impl<'a> Run<'a> {
         let copies = self.frame.runtime.lease_stream()?;
         let staged = self.stage_part(into, &heap, &(0..1), &copies)?;
         let store = self.staged(staged)?;
-        self.drop_spread(heap);
+        self.drop_partitioned(heap);
         self.frame.stand_for(into, store, rows)
     }
 
@@ -207,13 +207,13 @@ impl<'a> Run<'a> {
     }
 
     /// Partition the rows of a piece by range.
-    fn spread_ranges(
+    fn partition_ranges(
         &mut self,
         sort: &PreparedSort,
         piece: Store,
         rows: u64,
         splitters: &Splitters,
-        spread: &mut Spread,
+        partitioned: &mut Partitioned,
     ) -> Result<()> {
         self.frame.stand_for(sort.rows, piece, rows)?;
         self.frame.let_go(sort.into);
@@ -224,18 +224,16 @@ impl<'a> Run<'a> {
         self.reports.kernels += 1;
         // SAFETY: the words and the order have room for the rows, the splitters for their words.
         unsafe {
-            primitives::number_ranges(
-                self.frame.runtime,
-                self.frame.stream,
-                &words,
-                &sort.word_bits,
-                splitters.words.ptr(),
-                splitters.count,
-                RowCount::Known(rows),
-                numbers,
-            )?;
+            let keys = RangeKeys {
+                words: &words,
+                bits: &sort.word_bits,
+                rows: RowCount::Known(rows),
+                splitters: splitters.words.ptr(),
+                count: splitters.count,
+            };
+            primitives::number_ranges(self.frame.runtime, self.frame.stream, &keys, numbers)?;
         }
-        let by = SpreadBy {
+        let by = PartitionBy {
             keys: Keys {
                 ptr: numbers,
                 width: 4,
@@ -245,7 +243,7 @@ impl<'a> Run<'a> {
             kept: false,
         };
         if let Some(piece) = self.frame.results[sort.rows].store.take() {
-            self.spread_piece(sort.rows, &piece, rows, &by, spread)?;
+            self.partition_piece(sort.rows, &piece, rows, &by, partitioned)?;
             piece.release(&mut self.frame.recycler);
         }
         self.frame.let_go(sort.into);
@@ -256,21 +254,21 @@ impl<'a> Run<'a> {
     fn sort_ranges(
         &mut self,
         sorted: &mut Sorted<'_>,
-        spread: &Spread,
+        partitioned: &Partitioned,
         copies: &Stream,
     ) -> Result<()> {
         let rows = sorted.sort.rows;
         let most = self.frame.piece_rows(rows);
-        let behind = sorted.before + spread.rows();
+        let behind = sorted.before + partitioned.rows();
         // What is left out is not brought to the device: ranges before the first and behind the last row that is wanted.
-        let (skipped, parts) = sorted.wanted_parts(spread, most);
+        let (skipped, parts) = sorted.wanted_parts(partitioned, most);
         sorted.before += skipped;
-        let oversize = |part: &Range<usize>| spread.rows_of(part) > OVERSIZE * most;
+        let oversize = |part: &Range<usize>| partitioned.rows_of(part) > OVERSIZE * most;
         let stage = |run: &mut Run<'_>, number: u64, _| {
             let part = &parts[number as usize];
             match oversize(part) {
                 true => Ok(None),
-                false => run.stage_part(rows, spread, part, copies).map(Some),
+                false => run.stage_part(rows, partitioned, part, copies).map(Some),
             }
         };
         over_portions(
@@ -285,7 +283,7 @@ impl<'a> Run<'a> {
                         run.append_sorted(sorted, store, count)?;
                     }
                     None => {
-                        run.sort_large_range(sorted, spread, &parts[number as usize], copies)?
+                        run.sort_large_range(sorted, partitioned, &parts[number as usize], copies)?
                     }
                 }
                 Ok(Turn::Next)
@@ -299,26 +297,26 @@ impl<'a> Run<'a> {
     fn sort_large_range(
         &mut self,
         sorted: &mut Sorted<'_>,
-        spread: &Spread,
+        partitioned: &Partitioned,
         part: &Range<usize>,
         copies: &Stream,
     ) -> Result<()> {
         let sort = sorted.sort;
         let equal = part.start % 2 == 1;
-        let all = spread.rows_of(part);
+        let all = partitioned.rows_of(part);
         let most = self.frame.piece_rows(sort.rows) as usize;
         let splitters = match equal {
             true => None,
-            false => Some(self.splitters_within(sort, spread.chunks(), part, all)?),
+            false => Some(self.splitters_within(sort, partitioned.chunks(), part, all)?),
         };
-        let mut finer = Spread::default();
+        let mut finer = Partitioned::default();
         for first in (0..all).step_by(most) {
             let end = (first + most as u64).min(all);
-            let staged = self.stage_rows(sort.rows, spread, part, first..end, copies)?;
+            let staged = self.stage_rows(sort.rows, partitioned, part, first..end, copies)?;
             let piece = self.staged(staged)?;
             match &splitters {
                 Some(splitters) => {
-                    self.spread_ranges(sort, piece, end - first, splitters, &mut finer)?;
+                    self.partition_ranges(sort, piece, end - first, splitters, &mut finer)?;
                 }
                 None => self.append_sorted(sorted, piece, end - first)?,
             }
@@ -327,7 +325,7 @@ impl<'a> Run<'a> {
             self.settle(&mut finer)?;
             self.sort_ranges(sorted, &finer, copies)?;
         }
-        self.drop_spread(finer);
+        self.drop_partitioned(finer);
         Ok(())
     }
 
@@ -360,11 +358,11 @@ impl Sorted<'_> {
     }
 
     /// Parts of at most about `most` rows that have rows that are wanted, and how many rows come before the first of them.
-    fn wanted_parts(&self, spread: &Spread, most: u64) -> (u64, Vec<Range<usize>>) {
+    fn wanted_parts(&self, partitioned: &Partitioned, most: u64) -> (u64, Vec<Range<usize>>) {
         let (mut before, mut skipped) = (self.before, 0);
         let mut wanted = Vec::new();
-        for part in spread.parts(most) {
-            let rows = spread.rows_of(&part);
+        for part in partitioned.parts(most) {
+            let rows = partitioned.rows_of(&part);
             if !wanted_of(self.sort, before, rows).is_empty() {
                 wanted.push(part);
             } else if wanted.is_empty() {

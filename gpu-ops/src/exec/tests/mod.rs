@@ -1,6 +1,7 @@
 //! Programs written by hand, run on the emulator: room, retries, indexes, output.
 
 mod failures;
+mod outputs;
 mod programs;
 mod runs;
 mod shapes;

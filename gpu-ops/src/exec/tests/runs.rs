@@ -32,6 +32,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         join_keys: None,
         kind,
         domain: 100,
+        ranked: false,
         key_words: 1,
         keys: vec![],
         null_equal: false,

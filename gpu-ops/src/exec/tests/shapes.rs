@@ -10,6 +10,7 @@ fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
         kind,
         join: None,
         domain: 1000,
+        ranked: false,
         key_words: 1,
         unique,
         existence,
@@ -61,7 +62,6 @@ fn indexes_get_what_their_kind_needs() {
             (Part::Column(0), 10),
             (Part::Valid(0), 10),
             (Part::KeyWord(0), 10),
-            (Part::Bits, 32),
             (Part::Marks, 1)
         ]
     );

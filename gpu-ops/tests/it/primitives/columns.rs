@@ -1,7 +1,9 @@
 //! Columns by row number, counts of digits, runs of equal keys.
 
 use warpline_gpu::GpuError;
-use warpline_gpu::primitives::{Digits, Keys, RowCount, gather, histogram, run_lengths, scatter};
+use warpline_gpu::primitives::{
+    Digits, KeyDigits, Keys, RowCount, gather, histogram, run_lengths, scatter,
+};
 
 use super::{Machine, Numbers, SIZES, assert_untouched, machines};
 
@@ -100,18 +102,14 @@ fn digits_are_counted() {
                     width,
                 };
                 unsafe {
-                    let rows = RowCount::Known(count as u64);
-                    histogram(
-                        &machine.runtime,
-                        &machine.stream,
-                        from,
-                        rows,
+                    let of = KeyDigits {
+                        keys: from,
+                        rows: RowCount::Known(count as u64),
                         digits,
                         shift,
                         bits,
-                        out.ptr(),
-                    )
-                    .unwrap();
+                    };
+                    histogram(&machine.runtime, &machine.stream, &of, out.ptr()).unwrap();
                 }
                 let words: Vec<u64> = if width == 8 {
                     keys.clone()
@@ -213,12 +211,19 @@ fn widths_without_kernels_are_refused() {
     let (runtime, stream) = (&machine.runtime, &machine.stream);
     let rows = RowCount::Known(1);
     let keys = Keys { ptr, width: 2 };
+    let digits = KeyDigits {
+        keys,
+        rows,
+        digits: Digits::Key,
+        shift: 0,
+        bits: 8,
+    };
     let errors = unsafe {
         [
             gather(runtime, stream, ptr, ptr, ptr, 3, rows).unwrap_err(),
             scatter(runtime, stream, ptr, ptr, ptr, 0, rows).unwrap_err(),
             run_lengths(runtime, stream, keys, rows, ptr, ptr).unwrap_err(),
-            histogram(runtime, stream, keys, rows, Digits::Key, 0, 8, ptr).unwrap_err(),
+            histogram(runtime, stream, &digits, ptr).unwrap_err(),
         ]
     };
     for error in errors {

@@ -6,7 +6,8 @@ use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    HashTable, RowCount, build_dense_ranges, build_ranges, insert_set, insert_unique, slots_for,
+    HashTable, KeyedRows, RankedRanges, RowCount, build_dense_ranges, build_ranges,
+    build_ranked_ranges, insert_set, insert_unique, rank_words, slots_for,
 };
 
 use super::{Machine, Numbers, SIZES, machines};
@@ -65,6 +66,16 @@ impl Table {
             states: machine.space(slots as usize * 4),
             overflow: machine.word(),
             words: keys.words.iter().map(|w| machine.upload(w)).collect(),
+        }
+    }
+
+    /// Rows to enter into it.
+    fn rows<'a>(&self, words: &'a [DevicePtr], rows: RowCount) -> KeyedRows<'a> {
+        KeyedRows {
+            words,
+            rows,
+            table: self.table(),
+            overflow: self.overflow.ptr(),
         }
     }
 
@@ -135,12 +146,9 @@ fn check_ranges(machine: &Machine, keys: &Keys, count: RowCount, rows: usize) {
         build_ranges(
             &machine.runtime,
             &machine.stream,
-            &table.words(),
-            count,
-            table.table(),
+            &table.rows(&table.words(), count),
             offsets.ptr(),
             entries.ptr(),
-            table.overflow.ptr(),
         )
         .unwrap();
     }
@@ -166,10 +174,7 @@ fn check_ranges(machine: &Machine, keys: &Keys, count: RowCount, rows: usize) {
         insert_set(
             &machine.runtime,
             &machine.stream,
-            &table.words(),
-            count,
-            table.table(),
-            table.overflow.ptr(),
+            &table.rows(&table.words(), count),
         )
         .unwrap();
     }
@@ -251,12 +256,9 @@ fn unique(machine: &Machine, keys: &Keys, slots: u64) -> (bool, bool) {
         insert_unique(
             &machine.runtime,
             &machine.stream,
-            &table.words(),
-            RowCount::Known(rows as u64),
-            table.table(),
+            &table.rows(&table.words(), RowCount::Known(rows as u64)),
             entry.ptr(),
             duplicate.ptr(),
-            table.overflow.ptr(),
         )
         .unwrap();
     }
@@ -362,19 +364,86 @@ fn dense_ranges() {
 }
 
 #[test]
+fn ranked_ranges() {
+    for machine in machines() {
+        let mut numbers = Numbers(7);
+        for (rows, domain, kinds) in [
+            (0usize, 10u64, 1u64),
+            (1, 1, 1),
+            (33, 33, 1),
+            (5000, 32, 32),
+            (5000, 100_000, 900),
+            (20_000, 3_000_001, 20_000),
+        ] {
+            // Some of the possible keys, a few beyond them, and rows without a key.
+            let step = domain / kinds;
+            let words: Vec<u64> = (0..rows)
+                .map(|_| match numbers.draw() % (kinds + 2) {
+                    w if w == kinds + 1 => u64::MAX,
+                    w if w == kinds => domain + 5,
+                    w => w * step,
+                })
+                .collect();
+            let (counts, _count) = machine.row_counts(rows as u64, rows as u64 + 100);
+            for count in counts {
+                let mut padded = words.clone();
+                padded.resize(count.most() as usize, 0);
+                let word = machine.upload(&padded);
+                let keys = count.most().min(domain) as usize;
+                let ranks = machine.space(rank_words(domain) as usize * 8);
+                let offsets = machine.space((keys + 1) * 4);
+                let entries = machine.space(rows * 4);
+                let ranked = RankedRanges {
+                    domain,
+                    ranks: ranks.ptr(),
+                    offsets: offsets.ptr(),
+                    entries: entries.ptr(),
+                };
+                unsafe {
+                    build_ranked_ranges(
+                        &machine.runtime,
+                        &machine.stream,
+                        word.ptr(),
+                        count,
+                        ranked,
+                    )
+                    .unwrap();
+                }
+                let ranks: Vec<u64> = machine.read(&ranks, rank_words(domain) as usize);
+                let offsets: Vec<u32> = machine.read(&offsets, keys + 1);
+                let entries: Vec<u32> = machine.read(&entries, rows);
+                let mut expected = BTreeMap::<u64, Vec<u32>>::new();
+                for (row, word) in words.iter().enumerate().filter(|(_, w)| **w < domain) {
+                    expected.entry(*word).or_default().push(row as u32);
+                }
+                let present: u32 = ranks.iter().map(|word| (*word as u32).count_ones()).sum();
+                assert_eq!(present as usize, expected.len(), "{}", machine.name);
+                for (number, (key, rows)) in expected.iter().enumerate() {
+                    let word = ranks[*key as usize / 32];
+                    let before = (word as u32) & ((1u32 << (key % 32)) - 1);
+                    assert!((word >> (key % 32)) & 1 == 1, "{}: key {key}", machine.name);
+                    assert_eq!((word >> 32) as usize + before.count_ones() as usize, number);
+                    let range = offsets[number] as usize..offsets[number + 1] as usize;
+                    let mut found = entries[range].to_vec();
+                    found.sort_unstable();
+                    assert_eq!(&found, rows, "{}: key {key} of {domain}", machine.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn wrong_shapes_are_refused() {
     let machine = &machines()[0];
     let keys = Keys::new(2, 10, |row, _| row as u64);
     let table = Table::new(machine, &keys, 32);
     let set = |words: &[DevicePtr], rows: u64, shape: HashTable| unsafe {
-        insert_set(
-            &machine.runtime,
-            &machine.stream,
-            words,
-            RowCount::Known(rows),
-            shape,
-            table.overflow.ptr(),
-        )
+        let rows = KeyedRows {
+            table: shape,
+            ..table.rows(words, RowCount::Known(rows))
+        };
+        insert_set(&machine.runtime, &machine.stream, &rows)
     };
     let (words, shape) = (table.words(), table.table());
     assert!(set(&words, 10, shape).is_ok());

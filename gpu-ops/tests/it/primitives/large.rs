@@ -9,8 +9,8 @@ use warpline_gpu::device::cuda::CudaDevice;
 use warpline_gpu::device::emulated::EmulatedDevice;
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    HashTable, RowCount, build_dense_ranges, build_ranges, exclusive_sum, gather_strings,
-    insert_unique, slots_for, sort_rows,
+    HashTable, KeyedRows, RowCount, StringRows, build_dense_ranges, build_ranges, exclusive_sum,
+    gather_strings, insert_unique, slots_for, sort_rows,
 };
 use warpline_gpu::runtime::Runtime;
 
@@ -313,12 +313,13 @@ fn ranges_of_many_rows() {
             let label = format!("hash ranges of {n} rows, {distinct} keys");
             scale.time(&label, n * 220, || unsafe {
                 let (offsets, entries) = (offsets.ptr(), entries.ptr());
-                let pointers = [words.ptr()];
-                let overflow = overflow.ptr();
-                build_ranges(
-                    runtime, stream, &pointers, rows, table, offsets, entries, overflow,
-                )
-                .unwrap();
+                let rows = KeyedRows {
+                    words: &[words.ptr()],
+                    rows,
+                    table,
+                    overflow: overflow.ptr(),
+                };
+                build_ranges(runtime, stream, &rows, offsets, entries).unwrap();
             });
             assert_eq!(scale.machine.read::<u64>(&overflow, 1), [0]);
             let mut args = CheckArgs {
@@ -370,12 +371,13 @@ fn many_unique_keys() {
         let (runtime, stream) = (&scale.machine.runtime, &scale.machine.stream);
         let rows = RowCount::Known(n);
         scale.time(&format!("{n} unique keys"), n * 136, || unsafe {
-            let (entry, duplicate, overflow) = (entry.ptr(), duplicate.ptr(), overflow.ptr());
-            let pointers = [words.ptr()];
-            insert_unique(
-                runtime, stream, &pointers, rows, table, entry, duplicate, overflow,
-            )
-            .unwrap();
+            let rows = KeyedRows {
+                words: &[words.ptr()],
+                rows,
+                table,
+                overflow: overflow.ptr(),
+            };
+            insert_unique(runtime, stream, &rows, entry.ptr(), duplicate.ptr()).unwrap();
         });
         assert_eq!(scale.machine.read::<u64>(&duplicate, 1), [0]);
         assert_eq!(scale.machine.read::<u64>(&overflow, 1), [0]);
@@ -403,10 +405,15 @@ fn many_strings() {
         let (runtime, stream) = (&scale.machine.runtime, &scale.machine.stream);
         let mut gathered = None;
         scale.time(&format!("{n} strings of 25 bytes"), n * 170, || unsafe {
-            let (offsets, data, ids) = (offsets.ptr(), data.ptr(), ids.ptr());
-            let rows = RowCount::Known(n);
-            gathered =
-                Some(gather_strings(runtime, stream, offsets, data, ids, 8, None, rows).unwrap());
+            let strings = StringRows {
+                offsets: offsets.ptr(),
+                data: data.ptr(),
+                row_ids: ids.ptr(),
+                id_width: 8,
+                valid: None,
+                rows: RowCount::Known(n),
+            };
+            gathered = Some(gather_strings(runtime, stream, &strings).unwrap());
         });
         let (found_offsets, found) = gathered.unwrap();
         assert_eq!(found.len() as u64, n * length);

@@ -3,7 +3,7 @@
 use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
-use warpline_gpu::primitives::{RowCount, number_ranges, sort_rows};
+use warpline_gpu::primitives::{RangeKeys, RowCount, number_ranges, sort_first_rows, sort_rows};
 
 use super::{Machine, Numbers, SIZES, assert_untouched, machines};
 
@@ -127,6 +127,95 @@ fn orders_of_a_number_of_rows_known_to_the_device() {
     }
 }
 
+/// The first rows by `words`, and where there are as many as `most`, the stable order's.
+fn check_first(
+    machine: &Machine,
+    words: &[Vec<u64>],
+    bits: &[u32],
+    rows: RowCount,
+    used: usize,
+    first: u64,
+) {
+    let uploaded: Vec<DeviceBuffer> = words.iter().map(|w| machine.upload(w)).collect();
+    let pointers: Vec<DevicePtr> = uploaded.iter().map(DeviceBuffer::ptr).collect();
+    let order = machine.space(rows.most() as usize * 4);
+    unsafe {
+        sort_first_rows(
+            &machine.runtime,
+            &machine.stream,
+            &pointers,
+            bits,
+            rows,
+            first,
+            order.ptr(),
+        )
+        .unwrap();
+    }
+    let mut expected: Vec<u32> = (0..used as u32).collect();
+    expected.sort_by_key(|row| -> Vec<u64> {
+        let low = |(w, bits): (&Vec<u64>, &u32)| w[*row as usize] << (64 - bits) >> (64 - bits);
+        words.iter().zip(bits).map(low).collect()
+    });
+    expected.truncate(first as usize);
+    let found = machine.read::<u32>(&order, expected.len());
+    assert!(
+        found == expected,
+        "{}: {first} of {used} rows by {bits:?} bits",
+        machine.name
+    );
+}
+
+#[test]
+fn first_rows_of_many() {
+    for machine in machines() {
+        let mut numbers = Numbers(31);
+        for rows in [1, 33, 2048, 2049, 4097, 30_000] {
+            let count = RowCount::Known(rows as u64);
+            let random: Vec<u64> = (0..rows).map(|_| numbers.draw()).collect();
+            let few: Vec<u64> = random.iter().map(|n| n % 3).collect();
+            let falling: Vec<u64> = (0..rows as u64).rev().collect();
+            let same = vec![u64::MAX; rows];
+            let seldom: Vec<u64> = (0..rows as u64).map(|i| u64::from(i % 777 != 5)).collect();
+            for first in [1, 10, 100, 512, 513] {
+                for words in [&random, &falling, &same] {
+                    check_first(
+                        &machine,
+                        std::slice::from_ref(words),
+                        &[64],
+                        count,
+                        rows,
+                        first,
+                    );
+                }
+                let words = [few.clone(), falling.clone()];
+                check_first(&machine, &words, &[2, 20], count, rows, first);
+                check_first(
+                    &machine,
+                    &[seldom.clone(), few.clone()],
+                    &[1, 2],
+                    count,
+                    rows,
+                    first,
+                );
+            }
+        }
+        // As many as the device says, of room for more.
+        let word: Vec<u64> = (0..10_000).map(|_| numbers.draw()).collect();
+        for rows in [0, 1, 700, 5000, 10_001] {
+            let ([_, device], _count) = machine.row_counts(rows, 10_000);
+            let used = rows.min(10_000) as usize;
+            check_first(
+                &machine,
+                std::slice::from_ref(&word),
+                &[11],
+                device,
+                used,
+                20,
+            );
+        }
+    }
+}
+
 #[test]
 fn wrong_sorts_are_refused() {
     let machine = &machines()[0];
@@ -157,17 +246,14 @@ fn check_ranges(machine: &Machine, words: &[Vec<u64>], bits: &[u32], splitters: 
     let keys = machine.upload(&splitters.concat());
     let ranges = machine.space(rows * 4);
     unsafe {
-        number_ranges(
-            &machine.runtime,
-            &machine.stream,
-            &pointers,
+        let keys = RangeKeys {
+            words: &pointers,
             bits,
-            keys.ptr(),
-            splitters.len() as u32,
-            RowCount::Known(rows as u64),
-            ranges.ptr(),
-        )
-        .unwrap();
+            rows: RowCount::Known(rows as u64),
+            splitters: keys.ptr(),
+            count: splitters.len() as u32,
+        };
+        number_ranges(&machine.runtime, &machine.stream, &keys, ranges.ptr()).unwrap();
     }
     let mask = |word: u64, bits: u32| word & u64::MAX.checked_shr(64 - bits).unwrap_or(0);
     let expected: Vec<u32> = (0..rows)

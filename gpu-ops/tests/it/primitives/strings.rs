@@ -2,7 +2,7 @@
 
 use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
-use warpline_gpu::primitives::{RowCount, gather_strings};
+use warpline_gpu::primitives::{RowCount, StringRows, gather_strings};
 
 use super::{Machine, Numbers, machines};
 
@@ -41,17 +41,15 @@ fn check(
     let validity = valid.map(|v| machine.upload(v));
     for (ids, width) in [(machine.upload(ids), 8), (machine.upload(&short), 4)] {
         let (found_offsets, found) = unsafe {
-            gather_strings(
-                &machine.runtime,
-                &machine.stream,
-                offsets.ptr(),
-                data.ptr(),
-                ids.ptr(),
-                width,
-                validity.as_ref().map(|v| v.ptr()),
+            let strings = StringRows {
+                offsets: offsets.ptr(),
+                data: data.ptr(),
+                row_ids: ids.ptr(),
+                id_width: width,
+                valid: validity.as_ref().map(|v| v.ptr()),
                 rows,
-            )
-            .unwrap()
+            };
+            gather_strings(&machine.runtime, &machine.stream, &strings).unwrap()
         };
         let label = format!("{}: {used} strings", machine.name);
         assert_eq!(found.len(), wanted.len(), "{label}");
@@ -133,8 +131,15 @@ fn the_device_knows_the_number_of_strings() {
 fn row_numbers_of_other_widths_are_refused() {
     let machine = &machines()[0];
     let null = DevicePtr::NULL;
-    let rows = RowCount::Known(1);
+    let strings = StringRows {
+        offsets: null,
+        data: null,
+        row_ids: null,
+        id_width: 2,
+        valid: None,
+        rows: RowCount::Known(1),
+    };
     let (runtime, stream) = (&machine.runtime, &machine.stream);
-    let result = unsafe { gather_strings(runtime, stream, null, null, null, 2, None, rows) };
+    let result = unsafe { gather_strings(runtime, stream, &strings) };
     assert!(matches!(result, Err(GpuError::Internal(_))));
 }

@@ -296,3 +296,49 @@ fn existence_by_comparison_alone() {
     });
     check_all(&fixture(), queries);
 }
+
+/// Keys of a wide range of which few occur, several rows each: they are numbered by a bitmap. Ends of the range, NULLs, rows
+/// beyond it, every kind of join, conditions beside the key, matches that are marked.
+#[test]
+fn sparse_keys_with_several_rows() {
+    let spread = |source: &str, step: u32, rows: u32| {
+        format!(
+            "SELECT value AS id, CASE WHEN value % 11 = 0 THEN NULL ELSE value * {step} % 37 * 400009 END AS k, value % 7 AS v \
+             FROM {source}(1, {rows})"
+        )
+    };
+    let fixture = Fixture::device()
+        .table_from("a", &spread("generate_series", 5, 500))
+        .table_from("b", &spread("generate_series", 3, 170))
+        .table_from("c", &spread("generate_series", 1, 33))
+        .table_from("none", "SELECT value AS id, value * 400009 AS k, value AS v FROM generate_series(1, 40) WHERE value < 0");
+    let joined = "SELECT a.id, b.id FROM a JOIN b ON a.k = b.k";
+    fixture.check(joined);
+    // Ranges are known once the columns are there.
+    let plan = fixture.explain(joined);
+    assert!(plan.contains("numbered by a bitmap"), "{plan}");
+    let mut queries = Vec::new();
+    for right in ["b", "c", "none", "a"] {
+        for kind in ["INNER", "LEFT", "RIGHT", "FULL", "LEFT SEMI", "LEFT ANTI"] {
+            for beside in ["", " AND x.v < y.v", " AND x.id % 3 = y.id % 3"] {
+                let columns = match kind {
+                    "LEFT SEMI" | "LEFT ANTI" => "x.id AS i, x.k AS k",
+                    _ => "x.id AS i, y.id AS j, x.k AS k, y.v AS v",
+                };
+                queries.push(format!(
+                    "SELECT {columns} FROM a x {kind} JOIN {right} y ON x.k = y.k{beside}"
+                ));
+            }
+        }
+        for exists in ["EXISTS", "NOT EXISTS"] {
+            queries.push(format!(
+                "SELECT x.id FROM a x WHERE {exists} (SELECT 1 FROM {right} y WHERE y.k = x.k AND y.v <> x.v)"
+            ));
+            queries.push(format!(
+                "SELECT y.v, count(*) AS n, sum(x.id) AS s FROM a x JOIN {right} y ON x.k = y.k \
+                 WHERE {exists} (SELECT 1 FROM b z WHERE z.k = x.k AND z.v <> x.v) GROUP BY y.v"
+            ));
+        }
+    }
+    check_all(&fixture, queries);
+}

@@ -1,13 +1,14 @@
 //! What goes wrong leaves nothing behind: the answer is right or the error clear, the next query is right, memory returns.
 
 mod cancel;
-mod early;
+mod chunks;
 mod failures;
 mod files;
 mod held;
 mod leaks;
 mod lost;
 mod memory;
+mod overlap;
 mod race;
 mod row_groups;
 mod sessions;

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    Keys, PairKind, PairList, Partitions, RowCount, Side, join_dense_partitions, join_partitions,
-    merge_join,
+    Keys, PairJoin, PairKind, PairList, Partitions, RowCount, Side, join_dense_partitions,
+    join_partitions, merge_join,
 };
 
 use super::partition::{hash, pack};
@@ -190,18 +190,24 @@ fn join(
         unique,
         marked,
     } = asked;
-    let word = duplicate.ptr();
+    let of = PairJoin {
+        build,
+        probe,
+        kind,
+        unique,
+        duplicate: duplicate.ptr(),
+        pairs: list,
+        marks: marked,
+    };
     unsafe {
         match how {
-            How::Partitioned(bits) | How::Hashed(bits, _) => join_partitions(
-                runtime, stream, build, probe, bits, kind, unique, word, list, marked,
-            ),
-            How::Dense(bits, key_bits) => join_dense_partitions(
-                runtime, stream, build, probe, bits, key_bits, kind, unique, word, list, marked,
-            ),
-            How::Sorted => merge_join(
-                runtime, stream, build, probe, kind, unique, word, list, marked,
-            ),
+            How::Partitioned(bits) | How::Hashed(bits, _) => {
+                join_partitions(runtime, stream, &of, bits)
+            }
+            How::Dense(bits, key_bits) => {
+                join_dense_partitions(runtime, stream, &of, bits, key_bits)
+            }
+            How::Sorted => merge_join(runtime, stream, &of),
         }
     }
     .unwrap();

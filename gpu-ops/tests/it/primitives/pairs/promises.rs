@@ -3,7 +3,7 @@
 use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::primitives::{
-    Keys, PairKind, PairList, Partitions, RowCount, Side, join_partitions, merge_join,
+    Keys, PairJoin, PairKind, PairList, Partitions, RowCount, Side, join_partitions, merge_join,
     partition_bits,
 };
 
@@ -108,34 +108,24 @@ fn wrong_joins_are_refused() {
         capacity: 0,
         count: DevicePtr::NULL,
     };
+    fn pairs_of<'a>(build: &'a Side, probe: &'a Side, list: &'a PairList) -> PairJoin<'a> {
+        PairJoin {
+            build,
+            probe,
+            kind: PairKind::Inner,
+            unique: true,
+            duplicate: DevicePtr::NULL,
+            pairs: list,
+            marks: None,
+        }
+    }
     let join = |build: Side, probe: Side, bits| unsafe {
         let (runtime, stream) = (&machine.runtime, &machine.stream);
-        join_partitions(
-            runtime,
-            stream,
-            &build,
-            &probe,
-            bits,
-            PairKind::Inner,
-            true,
-            DevicePtr::NULL,
-            &list,
-            None,
-        )
+        join_partitions(runtime, stream, &pairs_of(&build, &probe, &list), bits)
     };
     let merge = |build: Side, probe: Side| unsafe {
         let (runtime, stream) = (&machine.runtime, &machine.stream);
-        merge_join(
-            runtime,
-            stream,
-            &build,
-            &probe,
-            PairKind::Inner,
-            true,
-            DevicePtr::NULL,
-            &list,
-            None,
-        )
+        merge_join(runtime, stream, &pairs_of(&build, &probe, &list))
     };
     assert!(matches!(
         join(side(4, 1), side(8, 1), 1),

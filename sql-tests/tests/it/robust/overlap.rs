@@ -30,7 +30,7 @@ const GROUP: usize = 3_000;
 const HELD: [Duration; 2] = [Duration::from_millis(125), Duration::from_secs(32)];
 
 /// Over columns of which all is known once the first row group lies in its place.
-const EARLY: [&str; 6] = [
+const OVERLAPPED: [&str; 6] = [
     "SELECT k, w, count(*) AS n, sum(a) AS s, min(b) AS m, max(d) AS x FROM t GROUP BY k, w ORDER BY k, w",
     "SELECT count(*) AS n, sum(d) AS s, sum(b) AS b, avg(f) AS f FROM t WHERE b < 50000 AND w = 'x'",
     "SELECT a, b, w FROM t WHERE a % 9973 = 5 ORDER BY a",
@@ -53,7 +53,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        let name = format!("warpline-early-{}-{name}", std::process::id());
+        let name = format!("warpline-overlap-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("a folder");
         Self(path)
@@ -173,9 +173,9 @@ impl Setup {
         assert_right(&expected, &run, "again");
     }
 
-    /// The query begins early, if need be after a longer wait; that is how long the last row group is held back from then on.
+    /// The query begins before, if need be after a longer wait; that is how long the last row group is held back from then on.
     #[track_caller]
-    fn assert_early(&self, sql: &str) {
+    fn assert_overlaps(&self, sql: &str) {
         while self.early_strides(sql) == 0 {
             assert!(self.held.get() < HELD[1], "{sql}");
             self.held.set(2 * self.held.get());
@@ -198,8 +198,8 @@ impl Drop for Setup {
 #[test]
 fn kernels_run_before_the_last_row_group_is_decoded() {
     let setup = Setup::new("kernels", &[]);
-    for sql in EARLY {
-        setup.assert_early(sql);
+    for sql in OVERLAPPED {
+        setup.assert_overlaps(sql);
         setup.check(sql);
     }
     for sql in LATE {
@@ -207,8 +207,8 @@ fn kernels_run_before_the_last_row_group_is_decoded() {
         setup.assert_late(sql);
     }
     setup.fixture.set("warpline.overlap_load", "false");
-    setup.check(EARLY[0]);
-    setup.assert_late(EARLY[0]);
+    setup.check(OVERLAPPED[0]);
+    setup.assert_late(OVERLAPPED[0]);
     assert_eq!(left_in_use(&setup.fixture), 0);
 }
 
@@ -268,8 +268,8 @@ fn queries_begin_while_their_largest_table_comes() {
 #[test]
 fn columns_in_host_memory_are_fetched_as_their_rows_come() {
     let setup = Setup::new("host", &[("warpline.device_memory", "524288")]);
-    for sql in &EARLY[..2] {
-        setup.assert_early(sql);
+    for sql in &OVERLAPPED[..2] {
+        setup.assert_overlaps(sql);
         setup.check(sql);
         let run = setup.fixture.check(sql);
         assert!(run.metrics.streamed_bytes > 0, "{sql}");
@@ -313,7 +313,7 @@ fn tell(path: &Path, column: &str, told: &Statistics) {
 #[test]
 fn what_turns_out_otherwise_is_gone_over_again() {
     let setup = Setup::new("otherwise", &[]);
-    setup.assert_early(EARLY[0]);
+    setup.assert_overlaps(OVERLAPPED[0]);
     // Its groups are found early, by a dictionary without the last string.
     setup.check(SURPRISED);
     setup.assert_late(SURPRISED);
@@ -339,7 +339,11 @@ fn what_turns_out_otherwise_is_gone_over_again() {
             tell(&setup.file(file), column, &told);
         }
         setup.register();
-        let sql = if column == "k" { EARLY[4] } else { LATE[0] };
+        let sql = if column == "k" {
+            OVERLAPPED[4]
+        } else {
+            LATE[0]
+        };
         setup.check(sql);
         assert_eq!(setup.early_strides(sql), 0, "{column}: {told:?}");
         for (file, first) in [("a.parquet", 1), ("z.parquet", ROWS + 1)] {
@@ -364,8 +368,8 @@ fn a_last_row_group_that_is_broken_ends_the_query_with_its_file() {
     for (start, bytes) in ranges {
         broken[start as usize..(start + bytes) as usize].fill(0xff);
     }
-    for sql in EARLY {
-        setup.assert_early(sql);
+    for sql in OVERLAPPED {
+        setup.assert_overlaps(sql);
         fs::write(&path, &broken).expect("written");
         left_in_use(&setup.fixture);
         setup.gate.close(setup.held.get());
@@ -380,31 +384,31 @@ fn a_last_row_group_that_is_broken_ends_the_query_with_its_file() {
         assert_eq!(left_in_use(&setup.fixture), 0, "{sql}");
         fs::write(&path, &whole).expect("written");
     }
-    setup.check(EARLY[0]);
+    setup.check(OVERLAPPED[0]);
 }
 
 #[test]
 fn a_query_dropped_while_rows_come_leaves_nothing() {
     let setup = Setup::new("dropped", &[]);
     // Compiled by now.
-    setup.check(EARLY[0]);
+    setup.check(OVERLAPPED[0]);
     for milliseconds in [5, 50, 200, 400, 800] {
         setup.cool();
         setup.gate.close(HELD[1]);
         let time = Duration::from_millis(milliseconds);
-        let run = setup.fixture.run_within(EARLY[0], time);
+        let run = setup.fixture.run_within(OVERLAPPED[0], time);
         assert!(run.is_none(), "over before its last row group came");
         setup.gate.open();
         wait_until_idle(&setup.fixture);
     }
-    setup.check(EARLY[0]);
+    setup.check(OVERLAPPED[0]);
 }
 
 #[test]
 fn sessions_that_read_a_table_at_once_get_it_once() {
     let setup = Setup::new("sessions", &[]);
     let fixture = &setup.fixture;
-    let all: Vec<_> = EARLY.iter().map(|sql| fixture.expect(sql)).collect();
+    let all: Vec<_> = OVERLAPPED.iter().map(|sql| fixture.expect(sql)).collect();
     let device = fixture.session().device();
     let context = fixture.session().context();
     let mut sessions = vec![];
@@ -427,7 +431,7 @@ fn sessions_that_read_a_table_at_once_get_it_once() {
         });
         sessions.push(Arc::new(session));
     }
-    setup.assert_early(EARLY[0]);
+    setup.assert_overlaps(OVERLAPPED[0]);
     for _ in 0..2 {
         setup.cool();
         setup.gate.close(setup.held.get());
@@ -488,12 +492,12 @@ fn check_failures(name: &str, sql: &str) {
 
 #[test]
 fn failures_while_rows_of_groups_come_do_no_harm() {
-    check_failures("failures-groups", EARLY[0]);
+    check_failures("failures-groups", OVERLAPPED[0]);
 }
 
 #[test]
 fn failures_while_rows_of_a_join_come_do_no_harm() {
-    check_failures("failures-join", EARLY[4]);
+    check_failures("failures-join", OVERLAPPED[4]);
 }
 
 #[test]
