@@ -169,14 +169,22 @@ fn check_first(
 fn first_rows_of_many() {
     for machine in machines() {
         let mut numbers = Numbers(31);
-        for rows in [1, 33, 2048, 2049, 4097, 30_000] {
+        let lengths: [(usize, &[u64]); 6] = [
+            (1, &[1, 512]),
+            (33, &[1, 10]),
+            (2048, &[512]),
+            (2049, &[1, 100]),
+            (4097, &[10, 512, 513]),
+            (30_000, &[100]),
+        ];
+        for (rows, firsts) in lengths {
             let count = RowCount::Known(rows as u64);
             let random: Vec<u64> = (0..rows).map(|_| numbers.draw()).collect();
             let few: Vec<u64> = random.iter().map(|n| n % 3).collect();
             let falling: Vec<u64> = (0..rows as u64).rev().collect();
             let same = vec![u64::MAX; rows];
             let seldom: Vec<u64> = (0..rows as u64).map(|i| u64::from(i % 777 != 5)).collect();
-            for first in [1, 10, 100, 512, 513] {
+            for &first in firsts {
                 for words in [&random, &falling, &same] {
                     check_first(
                         &machine,
