@@ -86,6 +86,43 @@ WL_DEVICE u64 hash_find_wide(const u64* keys, const u32* states, u64 mask, const
   return probe_slots<1>(linear_order(hash_words<WORDS>(key), mask), table, mask, WL_NO_SLOT);
 }
 
+// ---- look-ups in sorted indexes ---------------------------------------------------------------------
+
+// Of the entries from `from` to `count` the first one that is not below `key`, or with `past` the first above it. words[w] is
+// word w of the entries' keys, ascending by all of them, the major word first. A step reads a word, or more where those are
+// equal; the first steps of all rows meet in the caches.
+template <u32 WORDS>
+WL_DEVICE u32 sorted_bound(const u64* const (&words)[WORDS], u32 from, u32 count, const u64 (&key)[WORDS], bool past) {
+  u32 low = from, high = count;
+  while (low < high) {
+    const u32 at = low + (high - low) / 2;
+    bool before = past;
+    for (u32 w = 0; w < WORDS; ++w) {
+      const u64 there = words[w][at];
+      if (there == key[w]) continue;
+      before = there < key[w];
+      break;
+    }
+    if (before) low = at + 1;
+    else high = at;
+  }
+  return low;
+}
+
+// Places of entries that follow each other.
+struct SortedRange {
+  u32 first;
+  u32 length;
+};
+
+// The entries from `low` to `high`, both among them, of `count` sorted ones; none where `high` is below `low`.
+template <u32 WORDS>
+WL_DEVICE SortedRange sorted_find(const u64* const (&words)[WORDS], u32 count, const u64 (&low)[WORDS],
+                                  const u64 (&high)[WORDS]) {
+  const u32 first = sorted_bound<WORDS>(words, 0, count, low, false);
+  return {first, sorted_bound<WORDS>(words, first, count, high, true) - first};
+}
+
 // ---- inserting, and whether it was new --------------------------------------------------------------
 
 // Slot of a key, inserted when absent; `inserted` says whether this call did it. As find_or_insert and

@@ -19,7 +19,7 @@ use crate::choose::reentry;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
-use crate::config::{IndexJoins, JoinSetting, WarplineConfig};
+use crate::config::{IndexJoins, JoinSetting, RangeJoins, WarplineConfig};
 use crate::lower::Lowering;
 use crate::order::optimize;
 use crate::reason::Reason;
@@ -51,6 +51,7 @@ pub struct FragmentPlanner {
     parts: Parts,
     shape: TreeChoice,
     index_joins: IndexJoins,
+    range_joins: RangeJoins,
     /// The limit of device memory in bytes, when there is one.
     device_memory: Option<u64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] sets others.
@@ -120,6 +121,7 @@ impl FragmentPlanner {
                 machine: Arc::clone(&machine),
             },
             join: config.join.algorithm,
+            range_joins: config.range_joins,
             parts: match config.join.triton {
                 true => Parts::Always,
                 false => Parts::Never,
@@ -310,6 +312,7 @@ impl FragmentPlanner {
             estimator,
             duplicates,
             join: self.join,
+            range_joins: self.range_joins,
             parts: self.parts,
             machine: &self.machine,
             join_room: self.machine.budget().join_state() as f64,

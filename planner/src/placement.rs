@@ -2,6 +2,7 @@
 
 mod causes;
 mod classify;
+mod outputs;
 mod receive;
 mod reentry;
 mod replace;
@@ -93,7 +94,8 @@ impl GpuPlacement {
             tables: self.runtime.as_ref().map(|runtime| &**runtime.tables()),
             cores,
         };
-        let classification = Classification::of(&plan, &surroundings);
+        let placed = outputs::pulled_up(&plan, config)?;
+        let classification = Classification::of(&placed, &surroundings);
         if !classification.reads_tables() {
             return Ok(plan);
         }
@@ -160,7 +162,8 @@ fn in_parts(
     surroundings: &Surroundings<'_>,
     runtime: &Arc<Runtime>,
 ) -> Result<Option<SecondPlan>> {
-    let classification = Classification::of(plan, surroundings);
+    let plan = outputs::pulled_up(plan, surroundings.config)?;
+    let classification = Classification::of(&plan, surroundings);
     let fallbacks = causes::cpu_operators(&classification);
     let fallbacks = fallbacks.iter().filter(|operator| operator.fallback);
     let fallbacks: Vec<String> = fallbacks.map(ToString::to_string).collect();

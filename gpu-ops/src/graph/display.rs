@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, FieldRef};
 
 use super::{
-    Build, Graph, Pipeline, Probe, ProbeKind, ResultColumn, ResultId, Sink, SortKey, Source, Stage,
-    Step,
+    Band, Bound, Build, Graph, Pipeline, Probe, ProbeKind, ResultColumn, ResultId, Sink, SortKey,
+    Source, Stage, Step,
 };
 use crate::expr::Expr;
 
@@ -127,6 +127,9 @@ impl Graph {
             self.results[probe.index].name,
             list(&probe.keys, scope)
         );
+        if let Some(band) = &probe.band {
+            text += &describe_band(band, scope);
+        }
         if !probe.residual.is_empty() {
             let mut both = scope.to_vec();
             both.extend(fields(self.results[probe.index].kind.columns()));
@@ -178,6 +181,17 @@ impl Graph {
     }
 }
 
+fn describe_band(band: &Band, scope: &[FieldRef]) -> String {
+    let end = |bound: &Option<Bound>, sign: &str| {
+        let bound = bound.as_ref()?;
+        let equal = if bound.inclusive { "=" } else { "" };
+        Some(format!(" {sign}{equal} {}", bound.value.named(scope)))
+    };
+    let ends = [end(&band.lower, ">"), end(&band.upper, "<")];
+    let ends: Vec<String> = ends.into_iter().flatten().collect();
+    format!(", value{}", ends.join(" and"))
+}
+
 fn describe_build(build: &Build, scope: &[FieldRef]) -> String {
     let mut text = "build".to_string();
     if build.unique {
@@ -187,6 +201,9 @@ fn describe_build(build: &Build, scope: &[FieldRef]) -> String {
         text += " set";
     }
     text += &format!(" ({})", list(&build.keys, scope));
+    if let Some(order) = &build.order {
+        text += &format!(" sorted by {}", order.named(scope));
+    }
     if !build.payload.is_empty() {
         text += &format!(" with ({})", list(&build.payload, scope));
     }

@@ -14,6 +14,7 @@
 //! Expressions refer to columns by their place in the scope: first the columns of the source, then
 //! those that the stages append, in order.
 
+mod band;
 mod display;
 mod fingerprint;
 mod policy;
@@ -22,6 +23,7 @@ mod window;
 
 use arrow::datatypes::{DataType, FieldRef, SchemaRef};
 
+pub use band::{Band, Bound};
 pub use fingerprint::Fingerprint;
 pub use policy::{FirstRun, IndexChoice, IndexKind, IndexProfile, Policy};
 pub use tree::TreeOptions;
@@ -201,6 +203,8 @@ pub struct Probe {
     pub index: ResultId,
     /// One expression a key, of the types of [`Build::keys`] (dictionaries and widths may differ).
     pub keys: Vec<Expr>,
+    /// Only entries of this range of values match: exactly where the index has an order ([`Build::order`]).
+    pub band: Option<Band>,
     /// What a match means.
     pub kind: ProbeKind,
     /// A match counts only when all of these are true; over the scope followed by the payload.
@@ -277,6 +281,9 @@ pub enum Sink {
 pub struct Build {
     /// One expression a key; none for a cross join, where every entry matches every row.
     pub keys: Vec<Expr>,
+    /// Entries of equal keys lie in the order of this value, and rows in which it is NULL match nothing: each probe asks for a
+    /// range of it ([`Probe::band`]). Neither unique nor a set then.
+    pub order: Option<Expr>,
     /// What probes append.
     pub payload: Vec<Expr>,
     /// No two entries have equal keys. An assumption: a duplicate ends the run with

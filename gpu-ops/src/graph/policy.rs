@@ -20,6 +20,8 @@ pub enum IndexKind {
     /// An open-addressing table in device memory (NPHJ); for keys with duplicates its
     /// slots hold offset ranges.
     Hash,
+    /// The entries in the order of their keys and a value, by which a probe finds a range of them with two binary searches.
+    Sorted,
     /// None: the entries lie in the order of their keys or of their keys' partitions, and every probing side is
     /// brought into the same order before the two are joined.
     Materialized(MaterializedJoin),
@@ -72,6 +74,7 @@ impl fmt::Display for IndexKind {
         match self {
             Self::Perfect => f.write_str("perfect"),
             Self::Hash => f.write_str("nphj"),
+            Self::Sorted => f.write_str("sorted"),
             Self::Materialized(join) => join.fmt(f),
         }
     }

@@ -6,6 +6,8 @@
 
 use warpline_cuda::kernels::{self, HashIndexArgs, MOST_KEY_WORDS};
 
+use super::columns::gather;
+use super::sort::sort_rows;
 use super::{BLOCK, RowCount, check_numbered, exclusive_sum, fill, grid, launch, scratch};
 use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
@@ -223,6 +225,43 @@ pub unsafe fn build_ranked_ranges(
         exclusive_sum(runtime, stream, ranked.offsets, ranked.offsets, all, false)?;
         over_rows(runtime, stream, "scatter_ranked", 1, &args)
     }
+}
+
+/// The words of keys (`u64*`, one a row each), the major one first, and how many of the lowest bits of each count.
+#[derive(Debug, Clone, Copy)]
+pub struct WordKeys<'a> {
+    /// Where they are.
+    pub words: &'a [DevicePtr],
+    /// By word.
+    pub bits: &'a [u32],
+}
+
+/// A sorted index: `entries` (`u32*`) becomes the rows in the order of their keys, `sorted[w]` (`u64*`) word w of each row's key
+/// in that order, all bits of it. See `sorted_find` of `join.cuh`. A row without a key must have more in the bits that count
+/// than any key.
+///
+/// A sort, and a gathering of each word.
+///
+/// # Errors
+/// As [`sort_rows`].
+///
+/// # Safety
+/// Words, sorted words and entries have `rows.most()` elements, and there are as many sorted words as words.
+pub unsafe fn build_sorted(
+    runtime: &Runtime,
+    stream: &Stream,
+    keys: WordKeys<'_>,
+    rows: RowCount,
+    (sorted, entries): (&[DevicePtr], DevicePtr),
+) -> Result<()> {
+    // SAFETY: passed on to the caller; every entry is the number of a row.
+    unsafe {
+        sort_rows(runtime, stream, keys.words, keys.bits, rows, entries)?;
+        for (word, to) in keys.words.iter().zip(sorted) {
+            gather(runtime, stream, *word, entries, *to, 8, rows)?;
+        }
+    }
+    Ok(())
 }
 
 /// What [`build_ranked_ranges`] fills.

@@ -24,8 +24,8 @@ mod write_combine;
 pub use columns::{KeyDigits, gather, histogram, run_lengths, scatter};
 pub use groups::{GroupNumbers, number_groups};
 pub use index::{
-    HashTable, KeyedRows, RankedRanges, build_dense_ranges, build_ranges, build_ranked_ranges,
-    insert_set, insert_unique, rank_words, slots_for,
+    HashTable, KeyedRows, RankedRanges, WordKeys, build_dense_ranges, build_ranges,
+    build_ranked_ranges, build_sorted, insert_set, insert_unique, rank_words, slots_for,
 };
 pub use pairs::{
     PairJoin, PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,

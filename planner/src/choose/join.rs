@@ -25,6 +25,7 @@
 //! the `k` hottest keys cost what `k` sectors do ([`super::zipf`]). Rows in the order of the key make accesses to a perfect index
 //! sequential; a hash table knows no order but that of equal keys.
 
+pub(crate) mod band;
 mod model;
 
 use warpline_gpu::algorithm::JoinAlgorithm;

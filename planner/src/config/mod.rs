@@ -27,8 +27,8 @@ pub use declare::{Scope, SettingInfo};
 pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
-    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LoadBalance, Named, Reentry,
-    Setting, named,
+    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LoadBalance, Named, RangeJoins,
+    Reentry, Setting, named,
 };
 
 declare::settings! {
@@ -106,6 +106,10 @@ declare::settings! {
     /// (sort-merge join; payload gathered or sorted along), triton (phj_tr after a pass that partitions both sides
     /// into host memory). Where a query makes the algorithm impossible, auto applies and EXPLAIN says why.
     join: JoinMode as OneOf = JoinMode::default(), query;
+
+    /// How joins by `<`, `<=`, `>`, `>=` and BETWEEN are done: auto (by price), sorted (one side is sorted, the other one searches it)
+    /// or pairs (each pair of rows with equal keys is tested).
+    range_joins: RangeJoins as OneOf = RangeJoins::Auto, query;
 
     /// How grouped aggregations are done: auto (by price), private (states in registers), shared (in shared memory),
     /// global (in device memory), hgb (numbered by a hash table), sgb_ur, sgb_tr or sgb_de_tr (sorted; payload

@@ -177,6 +177,34 @@ impl Named for IndexJoins {
     }
 }
 
+/// How joins by ranges are done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RangeJoins {
+    /// By price.
+    #[default]
+    Auto,
+    /// One side is sorted, the other one searches it.
+    Sorted,
+    /// Each pair of rows with equal keys is tested.
+    Pairs,
+}
+
+impl fmt::Display for RangeJoins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Sorted => "sorted",
+            Self::Pairs => "pairs",
+        })
+    }
+}
+
+impl Named for RangeJoins {
+    fn all() -> Vec<Self> {
+        vec![Self::Auto, Self::Sorted, Self::Pairs]
+    }
+}
+
 /// Whether rows that the CPU has computed go back to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reentry {

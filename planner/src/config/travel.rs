@@ -52,6 +52,7 @@ mod tests {
             ("fws_threshold", "77"),
             ("materialization", "eager"),
             ("index_joins", "off"),
+            ("range_joins", "pairs"),
             ("reentry", "on"),
             ("overlap_load", "false"),
             ("cold", "wait"),

@@ -13,7 +13,7 @@ use super::join::Side;
 use super::materialize::{Algorithm, JoinRequest};
 use super::{Columns, Lowerer, OpenPipeline, keyed_build, read_by, unused};
 use crate::reason::Reason;
-use crate::rel::expr::{as_column, same, substitute_all};
+use crate::rel::expr::{as_column, same, substitute, substitute_all};
 use crate::rel::{Join, RelKind, RelRef};
 use crate::stats::Proof;
 
@@ -22,6 +22,7 @@ use crate::stats::Proof;
 pub(super) struct Built {
     rel: RelRef,
     keys: Vec<Expr>,
+    order: Option<Expr>,
     payload: Vec<usize>,
     null_equal: bool,
     existence: bool,
@@ -81,7 +82,7 @@ impl Lowerer<'_> {
     /// As [`Self::assumed_unique`]; if both sides could be unique, the one over smaller tables is, since foreign keys
     /// are in the larger.
     pub(super) fn is_unique_side(&self, side: &Side<'_>, other: &Side<'_>) -> bool {
-        if side.keys.is_empty() || !self.assumed_unique(side) {
+        if side.keys.is_empty() || side.order.is_some() || !self.assumed_unique(side) {
             return false;
         }
         let estimator = self.input.estimator;
@@ -102,7 +103,7 @@ impl Lowerer<'_> {
 
     pub(super) fn stream_side(&mut self, side: &Side<'_>) -> Result<OpenPipeline, Reason> {
         let mut needed = side.needed.clone();
-        needed.extend(read_by(&side.keys));
+        needed.extend(read_by(side.evaluated()));
         self.stream(side.rel, &needed)
     }
 
@@ -153,6 +154,7 @@ impl Lowerer<'_> {
         one: bool,
     ) -> Result<(ResultId, bool), Reason> {
         self.exceeds_room |= spec.algorithm.exceeds_room;
+        let order = side.order.as_ref().map(|order| &order.value);
         let reusable = self.builds.iter().find(|b| {
             !spec.track_matches
                 && std::ptr::eq(Arc::as_ptr(&b.rel), Arc::as_ptr(side.rel))
@@ -161,6 +163,8 @@ impl Lowerer<'_> {
                 && b.join == spec.algorithm.join
                 && b.reduced == spec.reduced
                 && b.payload == payload
+                && b.order.is_some() == order.is_some()
+                && b.order.iter().zip(order).all(|(a, b)| same(a, b))
                 && b.keys.len() == side.keys.len()
                 && b.keys.iter().zip(&side.keys).all(|(a, b)| same(a, b))
         });
@@ -168,12 +172,13 @@ impl Lowerer<'_> {
             return Ok((built.id, built.unique));
         }
         let mut needed: Columns = payload.iter().copied().collect();
-        needed.extend(read_by(&side.keys));
+        needed.extend(read_by(side.evaluated()));
         let mut open = self.stream(side.rel, &needed)?;
         if let Some((index, _)) = spec.reduced {
             open.stages.push(Stage::Probe(Probe {
                 index,
                 keys: substitute_all(&side.keys, &open.columns)?,
+                band: None,
                 kind: ProbeKind::Semi,
                 residual: vec![],
                 mark_entries: false,
@@ -186,6 +191,8 @@ impl Lowerer<'_> {
             .map(|i| side.rel.columns[*i].clone())
             .collect();
         let keys = substitute_all(&side.keys, &open.columns)?;
+        let over = |value| substitute(value, &open.columns);
+        let order_value = order.map(over).transpose()?;
         let values = payload.iter().map(|i| open.columns[*i].clone()).collect();
         let estimate = match spec.reduced {
             Some((_, rows)) => rows,
@@ -193,6 +200,7 @@ impl Lowerer<'_> {
         };
         let into = self.result(ResultKind::Index(columns), estimate, name);
         let mut build = keyed_build(keys, values);
+        build.order = order_value;
         build.unique = unique;
         build.null_equal = spec.null_equal;
         build.track_matches = spec.track_matches;
@@ -205,6 +213,7 @@ impl Lowerer<'_> {
             self.builds.push(Built {
                 rel: Arc::clone(side.rel),
                 keys: side.keys.clone(),
+                order: order.cloned(),
                 payload: payload.to_vec(),
                 null_equal: spec.null_equal,
                 existence: spec.existence,

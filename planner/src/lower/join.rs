@@ -1,8 +1,9 @@
 //! Joins: which side is built, how it is probed, and what becomes of rows without a match.
 
 use warpline_gpu::expr::Expr;
-use warpline_gpu::graph::{Probe, ProbeKind, ResultColumn, Stage};
+use warpline_gpu::graph::{Band, Probe, ProbeKind, ResultColumn, Stage};
 
+use super::band::SideOrder;
 use super::build::BuildSpec;
 use super::materialize::JoinRequest;
 use super::{Columns, Lowerer, OpenPipeline, read_by, scope, unused};
@@ -18,6 +19,10 @@ pub(super) struct Side<'a> {
     pub(super) keys: Vec<Expr>,
     /// Columns that operators above or the residual condition read.
     pub(super) needed: Columns,
+    /// It is built in this order.
+    pub(super) order: Option<SideOrder>,
+    /// It probes a side in order by this band.
+    pub(super) band: Option<Band>,
     /// Position of its first column in the join's output.
     pub(super) at: usize,
 }
@@ -34,12 +39,16 @@ pub(super) fn sides<'j>(join: &'j Join, needed: &Columns) -> (Side<'j>, Side<'j>
         rel: &join.left,
         keys: join.on.iter().map(|(l, _)| l.clone()).collect(),
         needed: all.iter().copied().filter(|c| *c < n).collect(),
+        order: None,
+        band: None,
         at: 0,
     };
     let right = Side {
         rel: &join.right,
         keys: join.on.iter().map(|(_, r)| r.clone()).collect(),
         needed: all.iter().filter(|c| **c >= n).map(|c| c - n).collect(),
+        order: None,
+        band: None,
         at: n,
     };
     (left, right)
@@ -55,6 +64,9 @@ impl Lowerer<'_> {
         let (left, right) = sides(join, needed);
         if let Some(verified) = self.verified_join(rel, join, needed) {
             return self.verify_pairs(rel, &verified, needed);
+        }
+        if let Some(banded) = self.banded_join(rel, join, needed) {
+            return self.join_by_band(rel, &banded, needed);
         }
         match join.kind {
             JoinKind::Inner => match self.wide_key_join(rel, join, &left, &right) {
@@ -75,7 +87,7 @@ impl Lowerer<'_> {
         }
     }
 
-    fn inner(
+    pub(super) fn inner(
         &mut self,
         rel: &RelRef,
         join: &Join,
@@ -113,6 +125,7 @@ impl Lowerer<'_> {
         let build_keys: Columns = build.keys.iter().filter_map(as_column).collect();
         let set = payload.is_empty()
             && !build.keys.is_empty()
+            && build.order.is_none()
             && self
                 .input
                 .estimator
@@ -152,10 +165,12 @@ impl Lowerer<'_> {
         let (index, unique) = self.build(build, &payload, spec, one)?;
         let mut open = self.stream_side(&probe)?;
         let keys = substitute_all(&probe.keys, &open.columns)?;
+        let band = probe.band_over(&open)?;
         let found = self.payload_columns(index, false);
         let probed = Probe {
             index,
             keys,
+            band,
             kind: if set {
                 ProbeKind::Semi
             } else {

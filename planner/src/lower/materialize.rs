@@ -51,6 +51,12 @@ pub(super) struct JoinRequest<'a> {
 impl Lowerer<'_> {
     /// Choose the algorithm of a join.
     pub(super) fn algorithm(&self, request: &JoinRequest<'_>) -> Algorithm {
+        if let Some(order) = &request.build.order {
+            return Algorithm {
+                reason: order.reason.clone(),
+                ..Algorithm::default()
+            };
+        }
         if request.build.keys.is_empty() {
             // Every row matches: there is nothing to partition or to sort by.
             return Algorithm::default();
@@ -166,7 +172,7 @@ impl Lowerer<'_> {
     /// Choose for a join that matches by keys alone. With a residual condition, outer and semi joins must test it
     /// while an entry is probed, so they use an index.
     pub(super) fn algorithm_by_keys(&self, join: &Join, request: &JoinRequest<'_>) -> Algorithm {
-        if join.residual.is_empty() {
+        if join.residual.is_empty() || request.build.order.is_some() {
             self.algorithm(request)
         } else {
             Algorithm::default()

@@ -6,6 +6,7 @@
 //!
 //! Projections are substituted into the expressions that read them, so only needed columns are ever materialised.
 
+mod band;
 mod build;
 mod join;
 mod materialize;
@@ -30,7 +31,7 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{Aggregate, ScanSource};
 
 use crate::choose::tree::TreeChoice;
-use crate::config::JoinSetting;
+use crate::config::{JoinSetting, RangeJoins};
 use crate::reason::{Reason, refuse};
 use crate::rel::convert::in_order;
 use crate::rel::expr::{columns, substitute, substitute_all};
@@ -55,6 +56,8 @@ pub struct Lowering<'a> {
     pub duplicates: &'a HashSet<String>,
     /// The setting `warpline.join`.
     pub join: JoinSetting,
+    /// The setting `warpline.range_joins`.
+    pub range_joins: RangeJoins,
     /// The device's constants, for prices.
     pub machine: &'a Machine,
     /// How rows with many matches are processed where an index is probed.
@@ -222,6 +225,9 @@ impl Lowerer<'_> {
                 width: 0,
             }),
             RelKind::Filter { input, conjuncts } => {
+                if let Some(banded) = self.filtered_band(rel, input, (conjuncts, needed)) {
+                    return self.join_by_band(rel, &banded, needed);
+                }
                 let mut below = needed.clone();
                 below.extend(read_by(conjuncts));
                 let mut open = self.stream(input, &below)?;
@@ -454,6 +460,7 @@ fn enough(keys: &[SortKey], skip: u64, fetch: Option<u64>) -> Option<u64> {
 fn keyed_build(keys: Vec<Expr>, payload: Vec<Expr>) -> Build {
     Build {
         keys,
+        order: None,
         payload,
         unique: false,
         null_equal: false,

@@ -44,10 +44,12 @@ impl Lowerer<'_> {
         let (index, unique) = self.build(right, &payload, spec, one)?;
         let open = self.stream_side(left)?;
         let keys = substitute_all(&left.keys, &open.columns)?;
+        let band = left.band_over(&open)?;
         let found = self.payload_columns(index, true);
         let mut probe = Probe {
             index,
             keys,
+            band,
             kind: ProbeKind::Left,
             residual: vec![],
             mark_entries: false,
@@ -95,6 +97,7 @@ impl Lowerer<'_> {
             Ok(Probe {
                 index,
                 keys: substitute_all(&right.keys, &open.columns)?,
+                band: right.band_over(open)?,
                 kind,
                 residual: vec![],
                 mark_entries,

@@ -48,7 +48,7 @@ impl Lowerer<'_> {
         let spec = BuildSpec {
             null_equal: join.null_equal,
             track_matches: false,
-            existence: residual.is_empty(),
+            existence: residual.is_empty() && right.order.is_none(),
             algorithm,
             reduced: None,
         };
@@ -57,6 +57,7 @@ impl Lowerer<'_> {
         let mut probe = Probe {
             index,
             keys: substitute_all(&left.keys, &open.columns)?,
+            band: left.band_over(&open)?,
             kind,
             residual: vec![],
             mark_entries: false,
@@ -132,12 +133,14 @@ impl Lowerer<'_> {
         let mut marks = self.stream_side(right)?;
         let found = self.payload_columns(index, false);
         let keys = substitute_all(&right.keys, &marks.columns)?;
+        let band = right.band_over(&marks)?;
         let mut after = marks.clone();
         self.append_payload(&mut after, join, (right, left), &payload, &found);
         let residual = substitute_all(&join.residual, &after.columns)?;
         let probe = Probe {
             index,
             keys,
+            band,
             kind: ProbeKind::Semi,
             residual,
             mark_entries: true,

@@ -79,6 +79,7 @@ fn filters(graph: &Graph, at: usize, probe: &Probe) -> Vec<Probe> {
         if probing.data_type == key.data_type {
             found.push(Probe {
                 index: set.index,
+                band: None,
                 keys: vec![probing.clone()],
                 kind: ProbeKind::Semi,
                 residual: vec![],

@@ -163,6 +163,7 @@ impl Lowerer<'_> {
         let probe = Probe {
             index,
             keys: substitute_all(&other.keys, &open.columns)?,
+            band: None,
             kind: ProbeKind::Inner,
             residual: vec![],
             mark_entries: false,

@@ -102,6 +102,10 @@ fn collect(node: &Classification, at: Position, whole: Option<Cause<'_>>, found:
     };
     let reason = match &node.kind {
         Kind::Scan(reason) if reason.rank() == Rank::Incapable => reason.clone(),
+        Kind::Output(reason) => {
+            let text = format!("computed at output, as rows leave the device ({reason})");
+            return add(&Reason::ranked(Rank::Consequence, text), false);
+        }
         Kind::Tail(reason) if from_device && !from_table => {
             let few = format!("over at most {MAX_TAIL_ROWS} rows that already left the device");
             let text = match reason {

@@ -16,6 +16,7 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::tables::TableCache;
 
 use super::PlacementReportExec;
+use super::outputs::is_at_output;
 use super::reentry::{Attempt, MOST_INPUTS, pays, reentered};
 use crate::config::{Reentry, WarplineConfig};
 use crate::fragment::FragmentPlanner;
@@ -43,6 +44,8 @@ pub(super) enum Kind {
     /// Computes row by row or sorts: cheap over the few rows that have left the device. The reason why the device
     /// does not, unless an operator below is the cause.
     Tail(Option<Reason>),
+    /// Computes what the device does not of the query's output, as rows leave the fragment below. The reason.
+    Output(Reason),
     /// Does real work. The reason why the CPU does it, unless an operator below is the cause.
     Heavy(Option<Reason>),
     /// Reads a table. The reason why the device does not.
@@ -66,11 +69,16 @@ pub(super) struct Classification {
 impl Classification {
     /// Classify `plan` from the root down; of what is below a fragment, only its inputs are visited.
     pub(super) fn of(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Self {
-        Self::below(plan, at, None)
+        Self::below(plan, at, None, true)
     }
 
-    /// `dear`: the inputs over which a fragment with more operators than are here costs more than it saves.
-    fn below(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>, dear: Option<&Inputs>) -> Self {
+    /// `at_root`: nothing above changes rows. `dear`: the inputs over which a fragment with more operators than are here costs more than it saves.
+    fn below(
+        plan: &Arc<dyn ExecutionPlan>,
+        at: &Surroundings<'_>,
+        dear: Option<&Inputs>,
+        at_root: bool,
+    ) -> Self {
         let (kind, dear) = kind_of(plan, at, dear);
         let below = match (&kind, plan.downcast_ref::<AggregateExec>()) {
             (Kind::Fragment(_, inputs), _) => inputs.plans().collect(),
@@ -78,14 +86,23 @@ impl Classification {
             (_, Some(root)) => vec![Phase::of(root, &Inputs::default()).input()],
             _ => plan.children(),
         };
+        let passes = matches!(kind, Kind::Plumbing) || plan.is::<ProjectionExec>();
         let children = below.into_iter().map(|child| {
             if matches!(kind, Kind::Fragment(..)) && is_arrival(child) {
                 return Self::arrival(child);
             }
             let same = dear.as_ref().filter(|inputs| inputs.are_below(child));
-            Self::below(child, at, same)
+            Self::below(child, at, same, at_root && passes)
         });
         let children: Vec<_> = children.collect();
+        let kind = match kind {
+            Kind::Tail(Some(reason))
+                if at_root && reason.rank() == Rank::Incapable && is_at_output(plan, &children) =>
+            {
+                Kind::Output(reason)
+            }
+            kind => kind,
+        };
         let (table_rows, device_rows) = match &kind {
             Kind::Fragment(..) => (false, true),
             Kind::Scan(_) => (true, false),
@@ -120,7 +137,7 @@ impl Classification {
         match &self.kind {
             Kind::Tail(reason) | Kind::Heavy(reason) => reason.as_ref(),
             Kind::Scan(reason) => Some(reason).filter(|r| r.rank() == Rank::Incapable),
-            Kind::Fragment(..) | Kind::Plumbing | Kind::Constant => None,
+            Kind::Fragment(..) | Kind::Plumbing | Kind::Constant | Kind::Output(_) => None,
         }
     }
 

@@ -29,7 +29,7 @@ over every type that it takes and writes what it finds; `EXPLAIN` shows the reas
 several columns, and the device looks the results up: strings in dictionaries, Booleans, integers, dates and seconds of a \
 small range (at most 2^20 combinations). Of long strings that lie as bytes, comparisons, LIKE, lengths, positions and short \
 substrings run on the bytes instead. What has more values is answered by the CPU.
-* **CPU**: DataFusion's own.
+* **CPU**: DataFusion's own. In the output of a query it is evaluated as rows leave the device, from its arguments.
 
 ";
 

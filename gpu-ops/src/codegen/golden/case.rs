@@ -168,6 +168,7 @@ impl Case {
         let into = self.result(ResultKind::Index, &payload);
         let mut build = Build {
             keys,
+            order: None,
             payload,
             unique: false,
             null_equal: false,

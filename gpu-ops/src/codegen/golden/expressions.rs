@@ -94,6 +94,7 @@ pub(super) fn least_weight() -> AggregateCall {
 
 pub(super) fn probe(index: usize, kind: ProbeKind, keys: Vec<Expr>) -> Probe {
     Probe {
+        band: None,
         index,
         keys,
         kind,

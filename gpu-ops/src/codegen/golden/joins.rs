@@ -8,7 +8,7 @@ use super::expressions::{binary, column, like, probe, small};
 use super::table::{CUSTOMER, HASH, ID, MODE, PRICE, STATUS};
 use crate::algorithm::MaterializedJoin;
 use crate::expr::{BinaryOp, Expr};
-use crate::graph::{IndexKind, Probe, ProbeKind, Source, Stage};
+use crate::graph::{Band, Bound, IndexKind, Probe, ProbeKind, Source, Stage};
 
 #[test]
 fn join_array() {
@@ -89,4 +89,41 @@ fn join_partitioned() {
     ];
     case.pairs(matches, vec![column(ID)], pairs);
     check("join_partitioned", case);
+}
+
+#[test]
+fn join_sorted() {
+    let mut case = Case::new();
+    let keyed = case.build(vec![column(CUSTOMER)], vec![column(PRICE)], |build| {
+        build.order = Some(column(ID));
+    });
+    let alone = case.build(vec![], vec![column(MODE)], |build| {
+        build.order = Some(column(HASH));
+        build.track_matches = true;
+    });
+    let end = |column, inclusive| {
+        Some(Bound {
+            value: column,
+            inclusive,
+        })
+    };
+    let between = Probe {
+        band: Some(Band {
+            lower: end(column(STATUS), true),
+            upper: end(column(ID), false),
+        }),
+        ..probe(keyed, ProbeKind::Inner, vec![column(CUSTOMER)])
+    };
+    let pairs = vec![like(0, ID, false), like(1, PRICE, false)];
+    case.pairs(between, vec![column(ID)], pairs);
+    let above = Probe {
+        band: Some(Band {
+            lower: end(column(ID), false),
+            upper: None,
+        }),
+        mark_entries: true,
+        ..probe(alone, ProbeKind::Semi, vec![])
+    };
+    case.rows(Source::Scan(0), vec![Stage::Probe(above)], vec![column(ID)]);
+    check("join_sorted", case);
 }

@@ -66,6 +66,8 @@ pub(in crate::codegen) struct EmittedProbe {
     pub(in crate::codegen) known: String,
     /// C++ u64s: the dense code of a perfect index, or the packed words.
     pub(in crate::codegen) codes: Vec<String>,
+    /// Sorted: the words of the last entry that may match; `codes` are those of the first.
+    pub(in crate::codegen) last: Vec<String>,
     /// A row has a range of entries, not at most one.
     pub(in crate::codegen) ranges: bool,
     pub(in crate::codegen) residual: Option<Test>,

@@ -310,6 +310,8 @@ pub struct IndexLayout {
     pub key_words: usize,
     /// How each key is coded.
     pub keys: Vec<KeyPlan>,
+    /// Sorted: the value by which entries of equal keys are ordered, which has a part in the packed key.
+    pub order: Option<OrderLayout>,
     /// A key that can be NULL has a code for it, and NULL equals NULL.
     pub null_equal: bool,
     /// No duplicates; a perfect unique index is complete after its pipeline, its payload columns have
@@ -323,6 +325,79 @@ pub struct IndexLayout {
     pub columns: Vec<ColumnLayout>,
     /// Rows to be joined in memory lie where the scanned table has them.
     pub borrowed: Option<Borrowed>,
+}
+
+impl IndexLayout {
+    /// Does `r{r}rows` list the entries of each range? Else a range is of the entries themselves.
+    pub(in crate::codegen) fn is_listed(&self) -> bool {
+        (!self.keys.is_empty() || self.order.is_some()) && !self.unique
+    }
+}
+
+/// By what the entries of a sorted index are ordered: the words of their keys, then the code of a value, which lies in the last
+/// bits of the key's word where there is room. `r{r}s{w}` are those words in order, `r{r}rows` the entry behind each.
+#[derive(Debug, Clone)]
+pub struct OrderLayout {
+    /// How the value is coded.
+    pub value: KeyPlan,
+    /// Bits of each word that count, the major word first.
+    pub bits: Vec<u32>,
+    /// Words of the packed keys alone.
+    pub(in crate::codegen) key_words: usize,
+    /// The value's code has a part in the one word of the keys.
+    pub(in crate::codegen) shares: bool,
+    /// A word in front of the value's tells rows without a key.
+    pub(in crate::codegen) tells: bool,
+}
+
+impl OrderLayout {
+    /// The order of entries by keys whose words have so many bits, then by `value`; `without_key`: there are rows without a key.
+    pub(in crate::codegen) fn new(key_bits: Vec<u32>, value: KeyPlan, without_key: bool) -> Self {
+        /// Of a first word: none is the mark of a row without key.
+        const MOST: u32 = 63;
+        let tells = without_key && key_bits.is_empty() && value.bits > MOST;
+        let shares = matches!(key_bits[..], [bits] if bits + value.bits <= MOST);
+        let key_words = key_bits.len();
+        let mut bits = key_bits;
+        if shares {
+            bits[0] += value.bits;
+        } else {
+            bits.extend(tells.then_some(0));
+            match value.is_wide() {
+                true => bits.extend([value.bits - 64, 64]),
+                false => bits.push(value.bits),
+            }
+        }
+        if without_key {
+            // The mark comes behind all keys.
+            bits[0] += 1;
+        }
+        Self {
+            value,
+            bits,
+            key_words,
+            shares,
+            tells,
+        }
+    }
+
+    /// C++ text of the words, from those of the keys and the value's code.
+    pub(in crate::codegen) fn words(&self, keys: &[String], code: &str) -> Vec<String> {
+        let mut words = keys.to_vec();
+        if self.shares {
+            return vec![format!(
+                "(({}) << {} | {code})",
+                words.join(""),
+                self.value.bits
+            )];
+        }
+        words.extend(self.tells.then(|| "0ull".to_string()));
+        match self.value.is_wide() {
+            true => words.extend([format!("(u64)({code} >> 64)"), format!("(u64)({code})")]),
+            false => words.push(code.to_string()),
+        }
+        words
+    }
 }
 
 /// Where the rows of a result are those of a table, in the table's order.

@@ -59,6 +59,8 @@ pub enum Part {
     /// Packed key word of every row of an index under construction or of a sort, `u64*`; of a side of a materialised join
     /// [`crate::codegen::JoinKeys`].
     KeyWord(usize),
+    /// `u64*`: word `i` of the packed keys of a sorted index's entries, in their order.
+    SortedWord(usize),
     /// Group states.
     State,
     /// Keys of slots.
@@ -171,6 +173,7 @@ impl fmt::Display for Slot {
             Part::Column(i) => return write!(f, "c{i}"),
             Part::Valid(i) => return write!(f, "n{i}"),
             Part::KeyWord(i) => return write!(f, "k{i}"),
+            Part::SortedWord(i) => return write!(f, "s{i}"),
             Part::State => "state",
             Part::Keys | Part::DistinctKeys(_) => "keys",
             Part::States | Part::DistinctStates(_) => "states",

@@ -2,9 +2,11 @@
 
 use crate::codegen::ir::context::Context;
 use crate::codegen::ir::pipeline::EmittedSink;
-use crate::codegen::ir::results::{Borrowed, IndexLayout, JoinKeys};
+use crate::codegen::ir::results::{Borrowed, IndexLayout, JoinKeys, OrderLayout};
 use crate::codegen::ir::scope::columns_of;
-use crate::codegen::key::codes::{dense_code, dense_strides, key_plan, pack_keys, packed_words};
+use crate::codegen::key::codes::{
+    code, dense_code, dense_strides, key_plan, pack_keys, packed_words, word_bits,
+};
 use crate::codegen::key::zero_copy;
 use crate::codegen::value::scalar::Emitter;
 use crate::error::Result;
@@ -28,6 +30,14 @@ pub(in crate::codegen) fn build_sink(
         }
         keys.push(key_plan(emitter, value, &key.data_type, build.null_equal)?);
     }
+    let order = match &build.order {
+        Some(order) => {
+            let value = emitter.emit(order)?;
+            needed.extend(value.valid.clone());
+            Some(key_plan(emitter, value, &order.data_type, false)?)
+        }
+        None => None,
+    };
     needed.dedup();
     let has_key = (!needed.is_empty()).then(|| emitter.bind_bool(needed.join(" && ")));
     let keep_without_key = build.track_matches && has_key.is_some();
@@ -54,7 +64,11 @@ pub(in crate::codegen) fn build_sink(
         let bits = if key_words == 2 { 127 } else { bits };
         width.map(|width| JoinKeys { join, width, bits })
     });
-    let raw: Vec<String> = keys.iter().map(crate::codegen::key::codes::code).collect();
+    let raw: Vec<String> = keys.iter().map(code).collect();
+    let order = order.map(|value| {
+        let bits = word_bits(&keys, key_words);
+        OrderLayout::new(bits, value, keep_without_key)
+    });
     // Rows without a key are left out unless somebody asks for them.
     let all = has_key.is_none() || keep_without_key;
     let scan = scan.filter(|_| all && matches!(join_keys, Some(Some(_))));
@@ -64,7 +78,7 @@ pub(in crate::codegen) fn build_sink(
         }
         _ => None,
     };
-    let mut read = columns_of(&build.keys);
+    let mut read = columns_of(build.keys.iter().chain(&build.order));
     if key.is_some() {
         emitter.forget();
         read.clear();
@@ -94,6 +108,8 @@ pub(in crate::codegen) fn build_sink(
     };
     let (kind, mut reason) = if let Some(Some(keys)) = join_keys {
         (IndexKind::Materialized(keys.join), String::new())
+    } else if order.is_some() {
+        (IndexKind::Sorted, String::new())
     } else if keys.is_empty() {
         (IndexKind::Hash, "no keys: every entry matches".to_string())
     } else {
@@ -117,16 +133,16 @@ pub(in crate::codegen) fn build_sink(
         .choices
         .push(format!("index {} is {kind}: {reason}", spec.name));
     let unique = build.unique && !keys.is_empty();
-    let codes = match kind {
+    let codes = match (kind, &order) {
+        (_, Some(order)) => {
+            let packed = packed_words(&keys, &raw, key_words);
+            order.words(&packed, &code(&order.value))
+        }
         _ if keys.is_empty() => vec![],
-        IndexKind::Perfect => vec![dense_code(&keys, &raw)],
-        IndexKind::Hash | IndexKind::Materialized(_) => packed_words(&keys, &raw, key_words),
+        (IndexKind::Perfect, _) => vec![dense_code(&keys, &raw)],
+        _ => packed_words(&keys, &raw, key_words),
     };
-    let key_words = match kind {
-        _ if keys.is_empty() => 0,
-        IndexKind::Perfect => 1,
-        IndexKind::Hash | IndexKind::Materialized(_) => key_words,
-    };
+    let key_words = codes.len();
     let layout = IndexLayout {
         kind,
         join_keys: match kind {
@@ -141,6 +157,7 @@ pub(in crate::codegen) fn build_sink(
         ranked: kind == IndexKind::Perfect && profile.is_ranked(),
         key_words,
         keys,
+        order,
         unique,
         null_equal: build.null_equal,
         existence,

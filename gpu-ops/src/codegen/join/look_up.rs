@@ -138,6 +138,10 @@ impl KernelWriter<'_> {
     /// Set the hit bit, and the entry or the range (`first`, `length`), of row `k` from its key.
     fn look_up(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
         let (p, r) = (probe.number, probe.index);
+        if index.order.is_some() {
+            self.look_up_band(probe, index);
+            return Ok(());
+        }
         if index.keys.is_empty() {
             let count = self.control(r, ControlWord::Count);
             let capacity = self.size(Slot::Capacity(r));
@@ -206,9 +210,9 @@ impl KernelWriter<'_> {
                 }
                 line!(self, "        const bool found = place != WL_NO_SLOT;");
             }
-            IndexKind::Materialized(_) => {
+            IndexKind::Materialized(_) | IndexKind::Sorted => {
                 return Err(GpuError::Internal(
-                    "a look-up in rows that are joined in memory".into(),
+                    "a look-up by key in rows without places for keys".into(),
                 ));
             }
         }
@@ -250,6 +254,39 @@ impl KernelWriter<'_> {
         Ok(())
     }
 
+    /// Set the hit bit and the range of row `k` from its keys and its band: where the words of both ends lie among the sorted ones.
+    fn look_up_band(&mut self, probe: &EmittedProbe, index: &IndexLayout) {
+        let (p, r, w) = (probe.number, probe.index, index.key_words);
+        let count = self.control(r, ControlWord::Count);
+        let capacity = self.size(Slot::Capacity(r));
+        let words: Vec<String> = (0..w)
+            .map(|word| self.pointer(Slot::Result(r, Part::SortedWord(word)), "const u64*"))
+            .collect();
+        line!(
+            self,
+            "        const u64* const sorted[{w}] = {{{}}};",
+            words.join(", ")
+        );
+        for (name, codes) in [("low", &probe.codes), ("high", &probe.last)] {
+            line!(
+                self,
+                "        const u64 {name}[{w}] = {{{}}};",
+                codes.join(", ")
+            );
+        }
+        line!(
+            self,
+            "        const SortedRange found = sorted_find<{w}>(sorted, possible ? (u32)min_u64({count}, {capacity}) : 0u, low, high);"
+        );
+        line!(self, "        h{p} |= (u32)(found.length != 0) << k;");
+        if probe.ranges {
+            line!(
+                self,
+                "        first{p}[k] = found.first; length{p}[k] = found.length;"
+            );
+        }
+    }
+
     /// Go over the entries of each row's range until one passes, or over all of them to mark them.
     fn match_loop(&mut self, probe: &EmittedProbe, index: &IndexLayout) -> Result<()> {
         let (p, r) = (probe.number, probe.index);
@@ -285,8 +322,7 @@ impl KernelWriter<'_> {
             self,
             "        if ((j + 1) % WL_STOP_ENTRIES == 0 && query_stopped(watch)) break;"
         );
-        let listed = !index.keys.is_empty() && !index.unique;
-        if listed {
+        if index.is_listed() {
             let rows = self.pointer(Slot::Result(r, Part::Entries), "const u32*");
             line!(self, "        const u32 entry = {rows}[first{p}[k] + j];");
         } else {

@@ -4,12 +4,13 @@ use crate::codegen::ir::context::Context;
 use crate::codegen::ir::pipeline::EmittedProbe;
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape, columns_of};
 use crate::codegen::ir::state::KernelState;
+use crate::codegen::key::bounds::band_codes;
 use crate::codegen::key::codes::{dense_code, packed_words, probe_key};
 use crate::codegen::value::filter::test;
 use crate::codegen::value::scalar::Emitter;
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
-use crate::graph::{IndexKind, Probe, ProbeKind};
+use crate::graph::{Band, IndexKind, Probe, ProbeKind};
 
 pub(in crate::codegen) fn emit_probe(
     context: &Context<'_>,
@@ -35,9 +36,24 @@ pub(in crate::codegen) fn emit_probe(
         possible.extend(probing.possible);
         codes.push(probing.code);
     }
+    let band = match (&layout.order, &probe.band) {
+        (Some(order), Some(band)) => Some((order, band_codes(&mut emitter, band, &order.value)?)),
+        (None, None) => None,
+        _ => return Err(GpuError::Internal("a band without an order".into())),
+    };
     let lines = std::mem::take(&mut emitter.lines);
+    let mut last = vec![];
     let codes = match layout.kind {
         IndexKind::Perfect => vec![dense_code(&layout.keys, &codes)],
+        IndexKind::Sorted => {
+            let Some((order, band)) = band else {
+                return Err(GpuError::Internal("a sorted index without an order".into()));
+            };
+            possible.extend(band.possible);
+            let words = packed_words(&layout.keys, &codes, order.key_words);
+            last = order.words(&words, &band.high);
+            order.words(&words, &band.low)
+        }
         IndexKind::Hash if layout.keys.is_empty() => vec![],
         IndexKind::Hash | IndexKind::Materialized(_) => {
             packed_words(&layout.keys, &codes, layout.key_words)
@@ -53,7 +69,8 @@ pub(in crate::codegen) fn emit_probe(
     } else {
         known.join(" && ")
     };
-    let columns = columns_of(&probe.keys);
+    let bounds = probe.band.iter().flat_map(Band::values);
+    let columns = columns_of(probe.keys.iter().chain(bounds));
     let existence_only = matches!(
         probe.kind,
         ProbeKind::Semi | ProbeKind::Anti | ProbeKind::Mark | ProbeKind::NullAwareAnti
@@ -107,6 +124,7 @@ pub(in crate::codegen) fn emit_probe(
         possible,
         known,
         codes,
+        last,
         ranges,
         residual,
         payload,

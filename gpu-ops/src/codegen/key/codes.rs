@@ -105,7 +105,7 @@ pub(in crate::codegen) fn ordered(
 }
 
 /// Booleans as 0 and 1.
-fn as_integer(emitter: &mut Emitter<'_>, value: Value) -> Value {
+pub(in crate::codegen) fn as_integer(emitter: &mut Emitter<'_>, value: Value) -> Value {
     if value.c_type != CType::Bool {
         return value;
     }
@@ -218,6 +218,18 @@ pub(in crate::codegen) fn packed_words(
             }
         })
         .collect()
+}
+
+/// Bits in use of each word.
+pub(in crate::codegen) fn word_bits(keys: &[KeyPlan], words: usize) -> Vec<u32> {
+    let mut bits = vec![0; words];
+    for key in keys {
+        if key.is_wide() {
+            bits[key.high.0] = bits[key.high.0].max(key.high.1 + key.bits - 64);
+        }
+        bits[key.word] = bits[key.word].max(key.shift + key.bits.min(64));
+    }
+    bits
 }
 
 /// Bits in use of all words together, as [`packed_key`] joins them.

@@ -178,7 +178,7 @@ fn ranges_of_pairs(
     let start = arguments.pointer(Slot::Result(matches, Part::Start), "const u32*");
     // A cross join has no ranges and a unique index no list of entries: the range is the entries themselves.
     // Of a set nothing but the rows themselves is listed.
-    let listed = !layout.keys.is_empty() && !layout.unique && !layout.existence;
+    let listed = layout.is_listed() && !layout.existence;
     let entries = match listed {
         true => arguments.pointer(Slot::Result(index, Part::Entries), "const u32*"),
         false => "(const u32*)0".to_string(),

@@ -286,7 +286,6 @@ impl KernelWriter<'_> {
     fn enter(&mut self, probe: &EmittedProbe) -> Result<()> {
         let (p, r) = (probe.number, probe.index);
         let index = self.index(r)?.clone();
-        let listed = !index.keys.is_empty() && !index.unique;
         let outer = probe.kind == ProbeKind::Left;
         let found = if outer {
             "live != 0 && at != WL_TREE_NO_MATCH"
@@ -297,7 +296,7 @@ impl KernelWriter<'_> {
             self,
             "    const u32 h{p} = {found} ? live : 0u; (void)h{p};"
         );
-        let entry = if listed {
+        let entry = if index.is_listed() {
             let rows = self.pointer(Slot::Result(r, Part::Entries), "const u32*");
             format!("{rows}[at]")
         } else {

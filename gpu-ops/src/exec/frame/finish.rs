@@ -13,7 +13,7 @@ use crate::exec::prepare::kernel::PreparedSort;
 use crate::exec::prepare::part_sizes::{BlockSizes, sort_parts};
 use crate::exec::prepare::shapes::{IndexShape, Shape};
 use crate::graph::ResultId;
-use crate::primitives::{self, HashTable, KeyedRows, RankedRanges, RowCount};
+use crate::primitives::{self, HashTable, KeyedRows, RankedRanges, RowCount, WordKeys};
 
 impl Run<'_> {
     /// What follows a pipeline so that others can read its result.
@@ -72,7 +72,7 @@ impl Run<'_> {
                 Some(hint) => hint.slots,
                 None => primitives::slots_for(self.frame.results[result].rows),
             };
-        } else if !index.has_ranges() {
+        } else if !index.has_ranges() && !index.is_sorted() {
             return Ok(());
         }
         for _ in 0..MOST_ATTEMPTS {
@@ -125,6 +125,21 @@ impl Run<'_> {
             .control
             .word_address(result, ControlWord::Overflow);
         self.reports.kernels += 1;
+        if index.is_sorted() {
+            let entries = new(Part::Entries)?;
+            let sorted = (0..words.len())
+                .map(|w| new(Part::SortedWord(w)))
+                .collect::<Result<Vec<_>>>()?;
+            self.reports.kernels += words.len();
+            // SAFETY: the store has a word for every row of the capacity, and `extra` was made for as many.
+            return unsafe {
+                let keys = WordKeys {
+                    words: &words,
+                    bits: &index.order_bits,
+                };
+                primitives::build_sorted(runtime, stream, keys, rows, (&sorted, entries))
+            };
+        }
         if !index.is_hash() {
             let [word] = words[..] else {
                 return Err(GpuError::Internal(

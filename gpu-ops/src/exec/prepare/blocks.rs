@@ -1,7 +1,9 @@
 //! The blocks of memory that a result is filled in, and what an index is finished in.
 
 use crate::codegen::Part;
-use crate::exec::prepare::part_sizes::{BlockSizes, PartSize, bitmap, column_parts, key_part};
+use crate::exec::prepare::part_sizes::{
+    BlockSizes, PartSize, bitmap, column_parts, key_part, sorted_parts,
+};
 use crate::exec::prepare::shapes::{Shape, Sizes};
 use crate::primitives::{rank_words, slots_for};
 
@@ -142,6 +144,9 @@ impl Shape {
             parts,
             ..Default::default()
         };
+        if index.is_sorted() {
+            return vec![plain(sorted_parts(index.key_words, sizes.capacity))];
+        }
         let slots = if index.is_hash() {
             let words = index.key_words;
             let mut parts = vec![PartSize::new(Part::Keys, words * 8, sizes.slots)];

@@ -111,7 +111,7 @@ impl Builtins {
         graph: &Graph,
         device: &DeviceInfo,
     ) {
-        for shape in shapes {
+        for (result, shape) in shapes.iter().enumerate() {
             match shape {
                 Shape::Matches(_, None) => self.add(Builtin::Sums),
                 Shape::Matches(columns, Some(join)) => {
@@ -134,6 +134,10 @@ impl Builtins {
                     if graph.parts.allowed() && !one.keys.join.sorts() {
                         self.of_pairs(&one, device);
                     }
+                }
+                Shape::Index(index) if index.is_sorted() => {
+                    let rows = graph.results.get(result).map_or(0, |r| r.estimate);
+                    self.of_sort(&index.order_bits, rows, u64::MAX);
                 }
                 Shape::Index(index) if index.appends() && index.key_words > 0 => {
                     self.add(Builtin::Index(index.key_words));

@@ -54,6 +54,7 @@ impl Covering {
         };
         let Build {
             keys,
+            order: None,
             payload,
             null_equal,
             track_matches: false,

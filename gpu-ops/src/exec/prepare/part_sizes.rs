@@ -128,6 +128,14 @@ pub(in crate::exec) fn bitmap(part: Part, bits: u64) -> PartSize {
     PartSize::new(part, 4, bits.div_ceil(32))
 }
 
+/// Parts of an index of `rows` entries that are sorted by their key words.
+pub(in crate::exec) fn sorted_parts(words: usize, rows: u64) -> Vec<PartSize> {
+    let words = (0..words).map(|w| PartSize::new(Part::SortedWord(w), 8, rows));
+    words
+        .chain([PartSize::new(Part::Entries, 4, rows)])
+        .collect()
+}
+
 /// Parts of a sort over `rows` rows: the words of its keys and the order.
 pub(in crate::exec) fn sort_parts(words: usize, rows: u64) -> Vec<PartSize> {
     let words = (0..words).map(|w| PartSize::new(Part::KeyWord(w), 8, rows));

@@ -112,6 +112,8 @@ pub(in crate::exec) struct IndexShape {
     pub(in crate::exec) unique: bool,
     pub(in crate::exec) existence: bool,
     pub(in crate::exec) track_matches: bool,
+    /// Bits of the words by which entries are sorted; none where they are not.
+    pub(in crate::exec) order_bits: Vec<u32>,
     pub(in crate::exec) columns: Vec<ColumnShape>,
 }
 
@@ -151,7 +153,16 @@ impl IndexShape {
 
     /// It has offset ranges of entries.
     pub(in crate::exec) fn has_ranges(&self) -> bool {
-        self.key_words > 0 && !self.unique && !self.existence && self.join.is_none()
+        self.key_words > 0
+            && !self.unique
+            && !self.existence
+            && !self.is_sorted()
+            && self.join.is_none()
+    }
+
+    /// Its entries are sorted by their key words.
+    pub(in crate::exec) fn is_sorted(&self) -> bool {
+        self.kind == IndexKind::Sorted
     }
 
     /// It has a hash table.
@@ -219,6 +230,10 @@ impl Shape {
                 unique: index.unique,
                 existence: index.existence,
                 track_matches: index.track_matches,
+                order_bits: match &index.order {
+                    Some(order) => order.bits.clone(),
+                    None => vec![],
+                },
                 columns: shapes(&index.columns),
             }),
         }

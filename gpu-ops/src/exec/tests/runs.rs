@@ -35,6 +35,7 @@ fn index(kind: IndexKind, unique: bool) -> ResultLayout {
         ranked: false,
         key_words: 1,
         keys: vec![],
+        order: None,
         null_equal: false,
         unique,
         existence: false,

@@ -15,6 +15,7 @@ fn index(kind: IndexKind, unique: bool, existence: bool) -> Shape {
         unique,
         existence,
         track_matches: true,
+        order_bits: vec![],
         columns: if existence {
             vec![]
         } else {

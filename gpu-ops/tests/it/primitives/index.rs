@@ -6,8 +6,8 @@ use warpline_gpu::GpuError;
 use warpline_gpu::device::DevicePtr;
 use warpline_gpu::memory::DeviceBuffer;
 use warpline_gpu::primitives::{
-    HashTable, KeyedRows, RankedRanges, RowCount, build_dense_ranges, build_ranges,
-    build_ranked_ranges, insert_set, insert_unique, rank_words, slots_for,
+    HashTable, KeyedRows, RankedRanges, RowCount, WordKeys, build_dense_ranges, build_ranges,
+    build_ranked_ranges, build_sorted, insert_set, insert_unique, rank_words, slots_for,
 };
 
 use super::{Machine, Numbers, SIZES, machines};
@@ -428,6 +428,50 @@ fn ranked_ranges() {
                     found.sort_unstable();
                     assert_eq!(&found, rows, "{}: key {key} of {domain}", machine.name);
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn sorted_entries_follow_their_keys() {
+    for machine in machines() {
+        for rows in SIZES.into_iter().filter(|r| *r < 10_000) {
+            let mut numbers = Numbers(rows as u64);
+            // A word of few values, one of bits that do not all count, and rows without a key, which come last.
+            let keys = Keys::new(2, rows, |_, w| match (numbers.draw() % 9, w) {
+                (0, 0) => u64::MAX,
+                (d, 0) => d % 3,
+                (d, _) => d << 40 | numbers.draw() % 7,
+            });
+            let words: Vec<DeviceBuffer> = keys.words.iter().map(|w| machine.upload(w)).collect();
+            let words: Vec<DevicePtr> = words.iter().map(DeviceBuffer::ptr).collect();
+            let sorted: Vec<DeviceBuffer> = (0..2).map(|_| machine.space(rows * 8)).collect();
+            let to: Vec<DevicePtr> = sorted.iter().map(DeviceBuffer::ptr).collect();
+            let entries = machine.space(rows * 4);
+            let of = WordKeys {
+                words: &words,
+                bits: &[3, 64],
+            };
+            let known = RowCount::Known(rows as u64);
+            // SAFETY: the words and what is made of them have an element a row.
+            unsafe {
+                build_sorted(
+                    &machine.runtime,
+                    &machine.stream,
+                    of,
+                    known,
+                    (&to, entries.ptr()),
+                )
+                .unwrap();
+            }
+            let mut expected: Vec<u32> = (0..rows as u32).collect();
+            let key = |row: u32| (keys.words[0][row as usize] & 7, keys.words[1][row as usize]);
+            expected.sort_by_key(|row| (key(*row), *row));
+            assert_eq!(machine.read::<u32>(&entries, rows), expected, "{rows} rows");
+            for (w, sorted) in sorted.iter().enumerate() {
+                let word = expected.iter().map(|row| keys.words[w][*row as usize]);
+                assert_eq!(machine.read::<u64>(sorted, rows), word.collect::<Vec<_>>());
             }
         }
     }

@@ -192,9 +192,12 @@ impl Draw<'_> {
         ]);
         let mut on = Vec::new();
         if join != Join::Cross {
-            let keys = *self.random.weighted(&[(6, 0), (76, 1), (18, 2)]);
+            let keys = *self.random.weighted(&[(9, 0), (74, 1), (17, 2)]);
             for _ in 0..keys {
                 on.extend(self.equality(leaves, &right));
+            }
+            if self.random.chance(12) {
+                on.extend(self.band(leaves, &right));
             }
             if on.is_empty() || self.random.chance(14) {
                 let both: Vec<Leaf> = leaves.iter().chain(&right).cloned().collect();
@@ -216,6 +219,51 @@ impl Draw<'_> {
             alias,
             on,
         }
+    }
+
+    /// A comparison of columns of two sides, or one with two columns of the other side or around one.
+    fn band(&mut self, left: &[Leaf], right: &[Leaf]) -> Option<Expr> {
+        let swapped = self.random.chance(50);
+        let (one, other) = match swapped {
+            true => (right, left),
+            false => (left, right),
+        };
+        if one.is_empty() {
+            return None;
+        }
+        let value = self.random.one(one).expr.clone();
+        let class = value.class;
+        let ends: Vec<Expr> = other
+            .iter()
+            .filter(|leaf| leaf.expr.class == class && !leaf.expr.inexact)
+            .map(|leaf| leaf.expr.clone())
+            .collect();
+        if ends.is_empty() || value.inexact || class == Class::Bool {
+            return None;
+        }
+        let (a, b) = (
+            self.random.one(&ends).clone(),
+            self.random.one(&ends).clone(),
+        );
+        let around = match class {
+            Class::Int => "({} BETWEEN {} - 2 AND {} + 3)",
+            Class::Date => "({} BETWEEN {} - INTERVAL '20 days' AND {} + INTERVAL '1 month')",
+            _ => "({} BETWEEN {} AND {})",
+        };
+        let forms = [
+            "({} < {})",
+            "({} >= {})",
+            "({} BETWEEN {} AND {})",
+            "({} > {} AND {} >= {})",
+            around,
+        ];
+        let form = *self.random.one(&forms);
+        let operands = match form.matches("{}").count() {
+            2 => vec![value, a],
+            4 => vec![value.clone(), a, b, value],
+            _ => vec![value, a.clone(), if form == around { a } else { b }],
+        };
+        Some(Expr::call(Class::Bool, form, operands))
     }
 
     /// An equality between columns of two sides, more likely of those that belong together.

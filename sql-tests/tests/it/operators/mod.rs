@@ -12,6 +12,7 @@ mod generated;
 mod logic;
 mod math;
 mod numbers;
+mod outputs;
 mod placement;
 mod sizes;
 mod strings;

@@ -19,6 +19,7 @@ mod moments;
 mod order;
 mod partitions;
 mod phases;
+mod ranges;
 mod sets;
 mod strings;
 mod subqueries;
