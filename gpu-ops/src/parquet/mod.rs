@@ -18,7 +18,8 @@
 //!
 //! Slabs and scratch come from the pools, which keep them for the next task, so that nothing is pinned for a query after
 //! the first ones. Nothing but page headers and string dictionaries is looked at on the host. The link is the stage that
-//! should decide: everything on the device reads or writes a few bytes for each that is copied.
+//! should decide: everything on the device reads or writes a few bytes for each that is copied. A thread begins the next tasks
+//! while the device works on some before, since a warp takes longer for a page than a thread to read many.
 //!
 //! # What decides about a column
 //!
@@ -31,7 +32,7 @@
 //!
 //! # The way back to the CPU
 //!
-//! A chunk that has anything else (a type, codec or encoding not taken, a malformed page, no statistics, values beyond 64
+//! With `auto` a column that the CPU decodes before a device would have begun stays there (`price`). A chunk that has anything else (a type, codec or encoding not taken, a malformed page, no statistics, values beyond 64
 //! bits, a store that is not the local file system) has a [`Reason`]. The CPU's reader decodes it, its rows go to their
 //! place in the same column, and the chunk is counted with its reason. Where most chunks of a column have one, the column
 //! is read by the CPU as if there were no device. Every page is checked against its bounds on the device as well: it
@@ -41,10 +42,15 @@ mod codec;
 mod counts;
 mod kernels;
 mod pages;
+mod parse;
+mod plan;
+mod price;
+mod slab;
 mod task;
 mod thrift;
 
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
-pub(crate) use task::{ChunkTask, Decoder, Outcome, TASK_BYTES, ValueKind};
+pub(crate) use price::{ChunkSize, cpu_is_sooner};
+pub(crate) use task::{Begun, ChunkTask, Decoder, Outcome, ValueKind};

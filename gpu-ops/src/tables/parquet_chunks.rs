@@ -16,7 +16,7 @@ use super::files::{FileTable, unchanged_on_disk};
 use super::row_groups::begins_of;
 use crate::column::{Expectation, is_text};
 use crate::error::Result;
-use crate::parquet::{Codec, Reason, ValueKind};
+use crate::parquet::{ChunkSize, Codec, Reason, ValueKind};
 
 /// Most bytes of a chunk.
 const MOST_BYTES: u64 = 1 << 30;
@@ -49,6 +49,19 @@ pub(super) struct ChunkSource {
     pub(super) codec: Codec,
     pub(super) uncompressed: u64,
     pub(super) values: ValueKind,
+}
+
+impl ChunkSource {
+    /// What its price depends on.
+    pub(super) fn size(&self, rows: usize) -> ChunkSize {
+        ChunkSize {
+            rows: rows as u64,
+            compressed: self.bytes.end - self.bytes.start,
+            uncompressed: self.uncompressed,
+            codec: self.codec,
+            plain_strings: false,
+        }
+    }
 }
 
 impl FileTable {
