@@ -13,6 +13,8 @@
 //! | copy | copy engine, on the stream of the thread | `c` over the link, and 72 bytes a page |
 //! | decompress | device, a warp a page (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |
 //! | decode and encode | device, a block a page (`parquet_decode`) | `u` read, `4 n` or `8 n` of scratch for codes and deltas, `w n` written, `n / 8` of validity |
+//! | strings as bytes | device, a block a page (`parquet_strings`), once their bytes are summed up on the host | the strings twice, 8 bytes a value and a row |
+//! | dictionary of them | device (`column_texts`); the host sorts one of each kind | the strings twice, 12 bytes a row at random; what differs over the link |
 //! | codes of strings | device, once all dictionaries are known (`parquet_remap`) | `4 n` read, `w n` written |
 //! | statistics | device, over the finished column ([`crate::column`]) | `w n` read twice, 128 KiB or a bit a possible value of scratch |
 //!
@@ -26,9 +28,11 @@
 //! Width and base of a number column follow from the range that the row groups' statistics tell, as when the CPU decodes;
 //! every page reports the range it has met, and a column that differs is read again by the CPU. The kernels decode; what
 //! planning needs (order, distinct values, sketch, sample) comes from the finished column, by kernels that compute what
-//! [`crate::column`] computes on the host, bit for bit. Strings must be dictionary encoded throughout a chunk: the codes of
-//! the file go to a scratch column, the strings in use (a bitmap by dictionary) are merged and sorted on the host as for
-//! any load, and the codes are translated on the device. They are never expanded.
+//! [`crate::column`] computes on the host, bit for bit. Where all chunks of a string column are dictionary
+//! encoded throughout, the codes of the file go to a scratch column, the strings in use (a bitmap by dictionary) are merged and
+//! sorted on the host as for any load, and the codes are translated on the device; they are never expanded. Else the strings
+//! of every chunk go to room of its own as they are, and behind each other when all are there; where they repeat, or a query
+//! needs codes, rows are entered into a table by their strings and get the rank of their own among those that differ.
 //!
 //! # The way back to the CPU
 //!

@@ -64,6 +64,14 @@ pub(super) fn parse(
 fn takes(values: ValueKind, encoding: u32) -> bool {
     match (values.kind, encoding) {
         (k::PARQUET_KIND_CODE, encoding) => encoding == encoding::RLE_DICTIONARY,
+        (
+            k::PARQUET_KIND_BYTES,
+            encoding::PLAIN
+            | encoding::RLE_DICTIONARY
+            | encoding::DELTA_LENGTH_BYTE_ARRAY
+            | encoding::DELTA_BYTE_ARRAY,
+        ) => true,
+        (k::PARQUET_KIND_BYTES, _) => false,
         (k::PARQUET_KIND_BIT, encoding) => [encoding::PLAIN, encoding::RLE].contains(&encoding),
         (_, encoding::PLAIN | encoding::RLE_DICTIONARY | encoding::BYTE_STREAM_SPLIT) => true,
         (k::PARQUET_KIND_I32 | k::PARQUET_KIND_U32 | k::PARQUET_KIND_I64, encoding) => {

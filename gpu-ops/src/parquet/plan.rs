@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use warpline_cuda::KernelArgs;
-use warpline_cuda::kernels::{PARQUET_KIND_CODE, PARQUET_NO_DATA, ParquetChunk, ParquetPage};
+use warpline_cuda::kernels::{
+    PARQUET_KIND_BYTES, PARQUET_KIND_CODE, PARQUET_NO_DATA, ParquetChunk, ParquetPage,
+};
 
 use super::counts::Reason;
 use super::pages::{Page, encoding};
@@ -83,6 +85,7 @@ impl Plan {
         let number = self.chunks.len() as u32;
         let first_page = self.pages.len();
         let strings = chunk.values.kind == PARQUET_KIND_CODE;
+        let texts = chunk.values.kind == PARQUET_KIND_BYTES;
         let mut add_page = |page: &Page, data: bool, first_row: usize| {
             let length = page.bytes.len();
             let device_codec = match page.compressed {
@@ -116,6 +119,8 @@ impl Plan {
             };
             let values = page.values as usize;
             let dense = match page.encoding {
+                encoding::DELTA_BYTE_ARRAY => Some(16 * values),
+                _ if texts => Some(8 * values),
                 _ if !data => None,
                 encoding::RLE_DICTIONARY | encoding::RLE => Some(4 * values),
                 encoding::DELTA_BINARY_PACKED => Some(8 * values),
@@ -141,10 +146,12 @@ impl Plan {
                 encoding: if data { page.encoding } else { PARQUET_NO_DATA },
                 levels: page.levels,
             });
-            Ok((offset(body), self.pages.len() as u32 - 1))
+            let number = self.pages.len() as u32 - 1;
+            let dense = self.pages.last().map_or(DevicePtr::NULL, |page| page.dense);
+            Ok((offset(body), number, dense))
         };
         let planned = (|| {
-            let mut dictionary = (DevicePtr::NULL, NO_PAGE);
+            let mut dictionary = (DevicePtr::NULL, NO_PAGE, DevicePtr::NULL);
             if let Some(page) = parsed.pages.dictionary.as_ref().filter(|_| !strings) {
                 dictionary = add_page(page, false, 0)?;
             }
@@ -177,7 +184,7 @@ impl Plan {
             dictionary: dictionary.0,
             data: chunk.target.data,
             validity: chunk.target.validity,
-            used: used.map_or(DevicePtr::NULL, |used| DevicePtr(used as u64)),
+            used: used.map_or(dictionary.2, |used| DevicePtr(used as u64)),
             base: chunk.target.base,
             dictionary_values,
             dictionary_page: dictionary.1,
@@ -208,6 +215,8 @@ impl Plan {
             if chunk.kind == PARQUET_KIND_CODE {
                 let (begin, _) = self.used[chunk.used.0 as usize];
                 chunk.used = base.offset(begin as u64);
+            } else {
+                at(&mut chunk.used);
             }
         }
     }

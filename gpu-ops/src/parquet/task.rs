@@ -9,7 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use warpline_cuda::kernels::{
-    PARQUET_NO_DATA, ParquetArgs, ParquetChunk, ParquetPage, ParquetResult,
+    PARQUET_KIND_BYTES, PARQUET_NO_DATA, ParquetArgs, ParquetChunk, ParquetPage, ParquetPlace,
+    ParquetPlaceArgs, ParquetResult,
 };
 
 use super::codec::Codec;
@@ -18,8 +19,8 @@ use super::kernels::Kernels;
 use super::parse::{Parsed, parse};
 use super::plan::{BEHIND, Chunk, PAGE_ALIGNED, Plan, Room, Unpacked, write_structs};
 use super::slab::{Slab, rounded};
-use crate::column::{ChunkFacts, Target, UsedStrings};
-use crate::device::{Device, Stream};
+use crate::column::{ChunkFacts, PlacedStrings, Target, UsedStrings};
+use crate::device::{Device, DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{DeviceBuffer, MemoryPool};
 use crate::trace::{HostSpan, Trace, Work};
@@ -92,6 +93,8 @@ struct Queued {
     preliminary: Vec<Outcome>,
     plan: Plan,
     memory: DeviceBuffer,
+    /// Addresses in `memory`.
+    args: ParquetArgs,
     /// Their copies are queued.
     _slabs: Vec<Slab>,
     /// Where in `memory` the kernels report, and the end of it.
@@ -248,7 +251,8 @@ impl Decoder<'_> {
             if plan.pages.iter().any(|page| page.codec != 0) {
                 self.kernels.decompress(device, stream, &args)?;
             }
-            self.kernels.decode(device, stream, &args)?;
+            let texts = plan.chunks.iter().any(|c| c.kind == PARQUET_KIND_BYTES);
+            self.kernels.decode(device, stream, &args, texts)?;
         }
         let slabs = [Some(slab), second, Some(tables)];
         Ok(Some(Queued {
@@ -257,6 +261,7 @@ impl Decoder<'_> {
             plan,
             memory,
             _slabs: slabs.into_iter().flatten().collect(),
+            args,
             reports: results_at..end,
         }))
     }
@@ -273,7 +278,7 @@ impl Decoder<'_> {
         if let Some(queued) = queued {
             let _span = self.span("wait for pages");
             let numbers: Vec<usize> = queued.parsed.iter().map(|p| p.number).collect();
-            for (number, outcome) in numbers.into_iter().zip(queued.outcomes(stream)?) {
+            for (number, outcome) in numbers.into_iter().zip(queued.outcomes(self, stream)?) {
                 outcomes[number] = Some(outcome);
             }
         }
@@ -285,29 +290,16 @@ impl Decoder<'_> {
 }
 
 impl Queued {
-    /// What the kernels report, by chunk.
-    fn outcomes(self, stream: &Stream) -> Result<Vec<Outcome>> {
-        let Self {
-            mut parsed,
-            preliminary: mut outcomes,
-            plan,
-            memory,
-            reports,
-            ..
-        } = self;
-        let mut told = vec![0u8; reports.len()];
-        memory.download(stream, reports.start, &mut told)?;
-        let results: Vec<(i64, i64, u32, u32)> = told
-            .chunks_exact(size_of::<ParquetResult>())
-            .take(plan.pages.len())
-            .map(result)
-            .collect();
-        for (at, (parsed, outcome)) in parsed.iter_mut().zip(&mut outcomes).enumerate() {
-            let Some((pages, used)) = plan.ranges.get(at).cloned().flatten() else {
+    /// What the kernels report, by chunk, once strings are in their place.
+    fn outcomes(mut self, decoder: &Decoder<'_>, stream: &Stream) -> Result<Vec<Outcome>> {
+        let (told, results) = self.told(stream)?;
+        let mut outcomes = std::mem::take(&mut self.preliminary);
+        for (at, (parsed, outcome)) in self.parsed.iter_mut().zip(&mut outcomes).enumerate() {
+            let Some((pages, used)) = self.plan.ranges.get(at).cloned().flatten() else {
                 continue;
             };
             if let Ok(facts) = outcome {
-                let found = facts_of(&plan.pages[pages.clone()], &results[pages]);
+                let found = facts_of(&self.plan.pages[pages.clone()], &results[pages]);
                 *outcome = found.map(|found| {
                     *facts = found;
                     std::mem::take(facts)
@@ -316,8 +308,8 @@ impl Queued {
             if let (Ok(facts), Some((bytes, ends)), Some(used)) =
                 (&mut *outcome, parsed.strings.take(), used)
             {
-                let (begin, words) = plan.used[used];
-                let begin = begin - reports.start;
+                let (begin, words) = self.plan.used[used];
+                let begin = begin - self.reports.start;
                 let words = told[begin..begin + words * 4].as_chunks::<4>().0.iter();
                 facts.strings = Some(UsedStrings {
                     bytes,
@@ -326,9 +318,135 @@ impl Queued {
                 });
             }
         }
+        let texts = self.plan.chunks.iter();
+        if texts.into_iter().any(|c| c.kind == PARQUET_KIND_BYTES) {
+            self.place_strings(&results, &mut outcomes, decoder, stream)?;
+        }
         Ok(outcomes)
     }
+
+    /// All that was reported, and the results of pages among it.
+    fn told(&self, stream: &Stream) -> Result<(Vec<u8>, Vec<PageResult>)> {
+        let mut told = vec![0u8; self.reports.len()];
+        self.memory
+            .download(stream, self.reports.start, &mut told)?;
+        let results = told.chunks_exact(size_of::<ParquetResult>());
+        let results = results.take(self.plan.pages.len()).map(result).collect();
+        Ok((told, results))
+    }
+
+    /// Copy the strings of chunks that lie as bytes to room of their own, now that their bytes are known.
+    fn place_strings(
+        &self,
+        results: &[PageResult],
+        outcomes: &mut [Outcome],
+        decoder: &Decoder<'_>,
+        stream: &Stream,
+    ) -> Result<()> {
+        /// A chunk whose strings take more of the device's memory than this share is left to the CPU.
+        const MOST_SHARE: u64 = 8;
+        let pool = decoder.pool;
+        let most = pool.statistics().budget as u64 / MOST_SHARE;
+        let nowhere = ParquetPlace {
+            out: DevicePtr::NULL,
+            begin: 0,
+        };
+        let mut places = vec![nowhere; self.plan.pages.len()];
+        let mut rooms = Vec::new();
+        for (at, outcome) in outcomes.iter_mut().enumerate() {
+            let planned = self.plan.ranges.get(at).cloned().flatten();
+            let Some((pages, _)) = planned.filter(|_| outcome.is_ok()) else {
+                continue;
+            };
+            let page = self.plan.pages.get(pages.start);
+            let chunk = page.and_then(|page| self.plan.chunks.get(page.chunk as usize));
+            if chunk.is_none_or(|chunk| chunk.kind != PARQUET_KIND_BYTES) {
+                continue;
+            }
+            let mut length = 0u64;
+            for number in pages.clone() {
+                if self.plan.pages[number].encoding != PARQUET_NO_DATA {
+                    places[number].begin = length;
+                    length = length.saturating_add(results[number].1 as u64);
+                }
+            }
+            let room = match usize::try_from(length).ok().filter(|_| length <= most) {
+                Some(bytes) => {
+                    pool.allocate_for(stream, bytes + BEHIND, "strings of parquet files")
+                }
+                None => Err(GpuError::OutOfDeviceMemory {
+                    requested: usize::MAX,
+                    purpose: String::new(),
+                    in_use: 0,
+                    budget: 0,
+                }),
+            };
+            match room {
+                Ok(room) => {
+                    for number in pages.clone() {
+                        if self.plan.pages[number].encoding != PARQUET_NO_DATA {
+                            places[number].out = room.ptr();
+                        }
+                    }
+                    rooms.push((at, pages, room, length as usize));
+                }
+                Err(GpuError::OutOfDeviceMemory { .. }) => *outcome = Err(Reason::Memory),
+                Err(error) => return Err(error),
+            }
+        }
+        if rooms.is_empty() {
+            return Ok(());
+        }
+        let bytes = places.len() * size_of::<ParquetPlace>();
+        let mut table = vec![0; bytes];
+        write_structs(&places, &mut table);
+        let purpose = "places of strings";
+        let memory = pool
+            .allocate_for(stream, bytes, purpose)?
+            .ordered_by(stream);
+        memory.upload(stream, 0, &table)?;
+        let args = ParquetPlaceArgs {
+            pages: self.args.pages,
+            chunks: self.args.chunks,
+            results: self.args.results,
+            places: memory.ptr(),
+            page_count: self.args.page_count,
+        };
+        // SAFETY: the pages lie in `self.memory`, as when they were decoded; every room has the bytes that their results tell.
+        unsafe {
+            let device: &dyn Device = pool.device().as_ref();
+            decoder.kernels.place_strings(device, stream, &args)?;
+        }
+        let (_, results) = self.told(stream)?;
+        for (at, pages, bytes, length) in rooms {
+            let results = pages
+                .clone()
+                .map(|page| (&self.plan.pages[page], results[page]));
+            let results = results.filter(|(page, _)| page.encoding != PARQUET_NO_DATA);
+            let (mut ascii, mut malformed) = (true, false);
+            results.for_each(|(_, (high, _, _, error))| {
+                ascii &= high == 0;
+                malformed |= error != 0;
+            });
+            match &mut outcomes[at] {
+                outcome if malformed => *outcome = Err(Reason::Malformed),
+                Ok(facts) => {
+                    facts.range = None;
+                    facts.placed = Some(PlacedStrings {
+                        bytes,
+                        length,
+                        ascii,
+                    });
+                }
+                Err(_) => {}
+            }
+        }
+        Ok(())
+    }
 }
+
+/// Least and greatest value, NULLs and error of a page.
+type PageResult = (i64, i64, u32, u32);
 
 /// The bytes of the chunks one after the other, and where each begins.
 fn read(file: &File, chunks: &[ChunkTask], out: &mut [u8]) -> std::io::Result<Vec<usize>> {
@@ -344,7 +462,7 @@ fn read(file: &File, chunks: &[ChunkTask], out: &mut [u8]) -> std::io::Result<Ve
 }
 
 /// Least, greatest, NULLs and error of a result.
-fn result(bytes: &[u8]) -> (i64, i64, u32, u32) {
+fn result(bytes: &[u8]) -> PageResult {
     let word = |at: usize| {
         let mut word = [0; 8];
         word.copy_from_slice(&bytes[at..at + 8]);
@@ -360,7 +478,7 @@ fn result(bytes: &[u8]) -> (i64, i64, u32, u32) {
 }
 
 /// What all pages of a chunk found together.
-fn facts_of(pages: &[ParquetPage], results: &[(i64, i64, u32, u32)]) -> Outcome {
+fn facts_of(pages: &[ParquetPage], results: &[PageResult]) -> Outcome {
     let mut facts = ChunkFacts::default();
     for (page, (least, greatest, nulls, error)) in pages.iter().zip(results) {
         match *error {

@@ -16,10 +16,10 @@ use super::cache::TableCache;
 use super::entries::numbers;
 use super::files::FileTable;
 use super::load::{LoadRequest, Reader, Units, stopped};
-use super::parquet_chunks::{ParquetTable, RowGroup};
+use super::parquet_chunks::{ParquetTable, RowGroup, values_in};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
-use crate::column::{Column, DeviceColumn, Segment, StringPolicy};
+use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::{
@@ -282,21 +282,34 @@ impl TableCache {
                     .as_ref()
                     .map(|trace| trace.thread(Work::Load, "finish columns"));
                 let home = pools.column_pools();
-                for (column, first, segment) in segments {
-                    let column = &coming[column].column;
-                    column.place(first, segment, &home, &kernels.finish, stream)?;
-                }
                 let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
-                for Coming { wanted, column } in coming {
+                let mut segments = segments.into_iter().peekable();
+                for (number, Coming { wanted, column }) in coming.into_iter().enumerate() {
                     let (decoded, text) = (column.decoded(), column.is_text());
-                    let finished = column.finish(&home, &kernels.finish, stream)?;
+                    let mut short = false;
+                    while let Some((_, first, segment)) =
+                        segments.next_if(|(column, ..)| *column == number)
+                    {
+                        match column.place(first, segment, &home, &kernels.finish, stream) {
+                            Err(GpuError::OutOfDeviceMemory { .. }) => short = true,
+                            placed => placed?,
+                        }
+                    }
+                    let finished = match column.finish(&home, &kernels.finish, stream) {
+                        _ if short => None,
+                        Err(GpuError::OutOfDeviceMemory { .. }) => {
+                            short = true;
+                            None
+                        }
+                        finished => finished?,
+                    };
                     if finished.is_none() {
                         // The CPU reads them again.
                         counts.device -= decoded;
-                        let reason = if text {
-                            Reason::PlainStrings
-                        } else {
-                            Reason::OtherRange
+                        let reason = match text {
+                            _ if short => Reason::Memory,
+                            true => Reason::PlainStrings,
+                            false => Reason::OtherRange,
                         };
                         counts.on_cpu(reason, decoded);
                     }
@@ -345,12 +358,23 @@ impl Request<'_> {
                 refuse(self.table, wanted, reason, counts);
                 continue;
             }
+            let policy = self.policies[wanted];
+            let text = is_text(field.data_type());
+            let as_bytes = text
+                && (policy == StringPolicy::AlwaysBytes || self.table.has_plain_strings(wanted));
+            // Strings are there twice before they are one column.
+            let strings = 2 * self.table.uncompressed(wanted) + 8 * self.table.rows as u64;
+            let budget = self.pools.device.statistics().budget as u64;
+            if as_bytes && strings > budget / 2 {
+                refuse(self.table, wanted, Reason::Memory, counts);
+                continue;
+            }
             let column = DeviceColumn::new(
                 field.data_type(),
                 self.policies[wanted],
                 &purpose(field, self.name),
                 self.table.rows,
-                expected,
+                (expected, as_bytes),
                 &self.pools.column_pools(),
                 stream,
             )?;
@@ -511,7 +535,7 @@ impl Shared<'_> {
                 bytes: source.bytes.clone(),
                 codec: source.codec,
                 uncompressed: source.uncompressed,
-                values: source.values,
+                values: values_in(source.values, coming.column.is_bytes()),
                 first_row: group.first,
                 rows: group.rows,
                 target: coming.column.target(),

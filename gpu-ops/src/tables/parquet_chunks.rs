@@ -59,8 +59,35 @@ impl ChunkSource {
             compressed: self.bytes.end - self.bytes.start,
             uncompressed: self.uncompressed,
             codec: self.codec,
-            plain_strings: false,
+            plain_strings: self.values.kind == k::PARQUET_KIND_BYTES,
         }
+    }
+}
+
+impl ParquetTable {
+    /// Do the strings of this column come as bytes: is any chunk of it not one of codes alone?
+    pub(super) fn has_plain_strings(&self, wanted: usize) -> bool {
+        let chunks = self.groups.iter().map(|group| &group.chunks[wanted]);
+        let mut read = chunks.filter_map(|chunk| chunk.as_ref().ok());
+        read.any(|chunk| chunk.values.kind == k::PARQUET_KIND_BYTES)
+    }
+
+    /// Bytes of a column without compression, as the files say.
+    pub(super) fn uncompressed(&self, wanted: usize) -> u64 {
+        let chunks = self.groups.iter().map(|group| &group.chunks[wanted]);
+        let read = chunks.filter_map(|chunk| chunk.as_ref().ok());
+        read.map(|chunk| chunk.uncompressed).sum()
+    }
+}
+
+/// How values lie in a column whose strings come as bytes, or as codes.
+pub(super) fn values_in(values: ValueKind, as_bytes: bool) -> ValueKind {
+    match values.kind {
+        k::PARQUET_KIND_CODE if as_bytes => ValueKind {
+            kind: k::PARQUET_KIND_BYTES,
+            ..values
+        },
+        _ => values,
     }
 }
 
@@ -226,9 +253,14 @@ fn chunk_of(
     }
     let codec = Codec::of(chunk.compression()).ok_or(Reason::Codec)?;
     let text = values.kind == k::PARQUET_KIND_CODE;
-    if text && !has_only_dictionary(chunk) {
-        return Err(Reason::PlainStrings);
-    }
+    let plain = text && !has_only_dictionary(chunk);
+    let values = match plain {
+        true => ValueKind {
+            kind: k::PARQUET_KIND_BYTES,
+            ..values
+        },
+        false => values,
+    };
     let begin = chunk
         .dictionary_page_offset()
         .unwrap_or(chunk.data_page_offset());
