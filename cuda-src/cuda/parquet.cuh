@@ -22,6 +22,8 @@ static const u32 CODEC_LZ4_RAW = 2;
 static const u32 ENCODING_PLAIN = 0;
 static const u32 ENCODING_RLE = 3;
 static const u32 ENCODING_DELTA = 5;
+static const u32 ENCODING_DELTA_LENGTH = 6;
+static const u32 ENCODING_DELTA_BYTES = 7;
 static const u32 ENCODING_DICTIONARY = 8;
 static const u32 ENCODING_SPLIT = 9;
 static const u32 ENCODING_NO_DATA = 255;
@@ -35,6 +37,7 @@ static const u32 KIND_F64 = 4;
 static const u32 KIND_FIXED = 5;   // big-endian two's complement of `type_bytes` bytes
 static const u32 KIND_CODE = 6;    // the number of a string in the chunk's dictionary
 static const u32 KIND_BIT = 7;
+static const u32 KIND_BYTES = 8;  // strings as they are
 
 // Levels whose length stands in front of them.
 static const u32 LEVELS_PREFIXED = 0xffffffffu;

@@ -3,7 +3,8 @@
 // A page is levels, then values of the rows that are not NULL. Levels become a bitmap and, where there are NULLs, the number
 // of values before each word of it. Codes of dictionaries, deltas and runs are expanded to a scratch array, since each
 // depends on those before it; other encodings are read where they lie. Then every row takes its value, less the column's
-// base, to its place. The least and greatest value of the page are reported: whether they have room in a code is for the
+// base, to its place; strings that are no codes get entries, and are copied later, when their places are known
+// (`parquet_strings.cu`). The least and greatest value of the page are reported: whether they have room in a code is for the
 // host to see.
 // Launch: any grid of 128-thread blocks with DECODE_SHARED bytes of shared memory, a block for each page at best.
 // Bytes moved: the page once, 4 or 8 bytes a value of scratch each way (L2 mostly), a code and a bit a row.
@@ -11,6 +12,7 @@
 #include "primitives.cuh"
 #include "parquet.cuh"
 #include "parquet_runs.cuh"
+#include "parquet_strings.cuh"
 
 // The bitmap of the page's rows from its levels, in `words`, and behind it the values before each word. Answers the number
 // of values, or more than there are rows when the levels are malformed; without NULLs nothing is written.
@@ -135,6 +137,22 @@ WL_DEVICE u32 decode_page(const ParquetPage& page, const ParquetChunk& chunk, Pa
     bytes -= level_bytes;
     nulls = page.rows - values;
     if (nulls > 0 && chunk.validity == 0) return PAGE_NULLS;
+  }
+  if (chunk.kind == KIND_BYTES) {
+    const u32 error = index_strings(page, chunk, section, bytes, values, shared);
+    if (error != 0) return error;
+    if (chunk.validity != 0) put_validity(page, chunk, values);
+    // The greatest value of the page is how many bytes its strings have.
+    const u64* entries = (const u64*)page.dense;
+    u64 all = 0;
+    for (u32 number = threadIdx.x; number < values; number += blockDim.x) {
+      all += string_length(page, entries, values, number);
+    }
+    all = warp_sum(all);
+    if (threadIdx.x == 0) shared.greatest = 0;
+    __syncthreads();
+    if (lane_id() == 0) atomicAdd((u64*)&shared.greatest, all);
+    return 0;
   }
   u32* codes = page.dense;
   u64* wide = (u64*)page.dense;

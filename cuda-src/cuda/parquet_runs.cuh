@@ -31,6 +31,8 @@ struct PageShared {
   u8 widths[PAGE_MINIBLOCKS];
   // Where each miniblock of the block begins.
   u32 offsets[PAGE_MINIBLOCKS];
+  // What is looked at of a section of strings.
+  u32 window[1024];
 };
 
 // A number in base 128 from the section; false where it ends or the number takes more than 64 bits.
@@ -121,6 +123,8 @@ WL_DEVICE u32 run_value(const u8* section, u32 width, u32 number, const PageShar
 // Calls visit(number, value) for each of `count` values, in any order; false when they are malformed.
 template <class Visit>
 WL_DEVICE bool for_each_run_value(const u8* section, u32 bytes, u32 width, u32 count, PageShared& shared, Visit visit) {
+  // Others may still look at what is written here.
+  __syncthreads();
   if (threadIdx.x == 0) {
     shared.at = 0;
     shared.error = 0;
@@ -177,6 +181,8 @@ WL_DEVICE void read_delta_block(const u8* section, u32 bytes, u32 left, PageShar
 // Writes the `count` values of DELTA_BINARY_PACKED bytes modulo 2^64 to `out`; false when they are malformed. `used` gets
 // the bytes that they take.
 WL_DEVICE bool expand_deltas(const u8* section, u32 bytes, u32 count, u64* out, u32& used, PageShared& shared) {
+  // Others may still look at what is written here.
+  __syncthreads();
   if (threadIdx.x == 0) {
     u32 at = 0;
     u64 block = 0, miniblocks = 0, total = 0, first = 0;
@@ -191,7 +197,10 @@ WL_DEVICE bool expand_deltas(const u8* section, u32 bytes, u32 count, u64* out, 
     shared.value = (u64)unzigzag(first);
   }
   __syncthreads();
-  if (shared.error != 0) return false;
+  const bool malformed = shared.error != 0;
+  // The first block may be malformed before others have looked.
+  __syncthreads();
+  if (malformed) return false;
   if (count > 0 && threadIdx.x == 0) out[0] = shared.value;
   for (u32 first = 1; first < count;) {
     if (threadIdx.x == 0) read_delta_block(section, bytes, count - first, shared);

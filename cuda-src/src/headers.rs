@@ -43,6 +43,10 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
         ("join.cuh", JOIN_HEADER),
         ("parquet.cuh", include_str!("../cuda/parquet.cuh")),
         ("parquet_runs.cuh", include_str!("../cuda/parquet_runs.cuh")),
+        (
+            "parquet_strings.cuh",
+            include_str!("../cuda/parquet_strings.cuh"),
+        ),
         ("strings.cuh", STRINGS_HEADER),
         ("math.cuh", MATH_HEADER),
         ("calendar.cuh", include_str!("../cuda/calendar.cuh")),

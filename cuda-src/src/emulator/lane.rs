@@ -261,7 +261,9 @@ impl Block {
 
     /// The stacks of the slot's lanes; lanes that have not finished are abandoned where they are.
     pub(super) fn into_stacks(self) -> impl Iterator<Item = LaneStack> {
-        self.lanes
+        // All of them are reset, however many stacks are taken: a lane that is dropped as it is would be unwound.
+        let stacks: Vec<LaneStack> = self
+            .lanes
             .into_iter()
             .filter_map(|mut lane| match lane.coroutine.take() {
                 None => lane.stack.take(),
@@ -272,6 +274,8 @@ impl Block {
                     Some(coroutine.into_stack())
                 }
             })
+            .collect();
+        stacks.into_iter()
     }
 }
 

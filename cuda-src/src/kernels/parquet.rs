@@ -10,7 +10,8 @@ kernel_args! {
         pub source: DevicePtr as "const u8*",
         /// Its bytes without compression: `source`, or room for them.
         pub body: DevicePtr as "u8*",
-        /// Room for values that are expanded: 4 bytes each of codes and booleans, 8 of deltas.
+        /// Room for values that are expanded: 4 bytes each of codes and booleans, 8 of deltas and strings, 16 of strings by
+        /// common bytes.
         pub dense: DevicePtr as "u32*",
         /// Room for two words for each 32 rows; unused unless values are optional.
         pub words: DevicePtr as "u32*",
@@ -36,13 +37,14 @@ kernel_args! {
 
     /// A chunk of a column.
     pub struct ParquetChunk {
-        /// The values of its dictionary, one after the other; null of strings.
+        /// The values of its dictionary, one after the other; null of codes.
         pub dictionary: DevicePtr as "const u8*",
-        /// The column's codes.
+        /// The column's codes, or where its strings end.
         pub data: DevicePtr as "u8*",
         /// The column's validity, zeroed; null where no row is NULL.
         pub validity: DevicePtr as "u32*",
-        /// Of strings: a zeroed bit for each of the dictionary, set if a row has it.
+        /// Of codes: a zeroed bit for each string of the dictionary, set if a row has it. Of strings as they are: 8 bytes for
+        /// each of the dictionary.
         pub used: DevicePtr as "u32*",
         /// Codes are values less this.
         pub base: i64,
@@ -64,7 +66,7 @@ kernel_args! {
     pub struct ParquetResult {
         /// The least value, …
         pub least: i64,
-        /// … and the greatest; in wrong order when there is none.
+        /// … and the greatest; in wrong order when there is none. Of strings as they are: their bytes.
         pub greatest: i64,
         /// Rows without a value.
         pub nulls: u32,
@@ -82,6 +84,40 @@ kernel_args! {
         pub results: DevicePtr as "ParquetResult*",
         /// Number of pages.
         pub page_count: u64,
+    }
+
+    /// Where the strings of a page go.
+    pub struct ParquetPlace {
+        /// Room for those of its chunk; null where the page has none to be placed.
+        pub out: DevicePtr as "u8*",
+        /// Bytes that the pages before have there.
+        pub begin: u64,
+    }
+
+    /// Arguments of `parquet_place_strings`.
+    pub struct ParquetPlaceArgs {
+        /// As `parquet_decode` has left them.
+        pub pages: DevicePtr as "const ParquetPage*",
+        /// Their chunks.
+        pub chunks: DevicePtr as "const ParquetChunk*",
+        /// As `parquet_decode` has written them; `least` tells of bytes of 128 and more then.
+        pub results: DevicePtr as "ParquetResult*",
+        /// By page.
+        pub places: DevicePtr as "const ParquetPlace*",
+        /// Number of pages.
+        pub page_count: u64,
+    }
+
+    /// Arguments of `parquet_shift_ends`.
+    pub struct ParquetShiftArgs {
+        /// Where the strings of the column end, behind a first 0.
+        pub ends: DevicePtr as "u64*",
+        /// First row.
+        pub first_row: u64,
+        /// Rows.
+        pub rows: u64,
+        /// Bytes of the strings before.
+        pub before: u64,
     }
 
     /// Arguments of `parquet_remap`.
@@ -141,10 +177,12 @@ pub const PARQUET_KIND_FIXED: u32 = 5;
 pub const PARQUET_KIND_CODE: u32 = 6;
 /// Single bits.
 pub const PARQUET_KIND_BIT: u32 = 7;
+/// Strings as they are.
+pub const PARQUET_KIND_BYTES: u32 = 8;
 /// Threads of a block of the kernels over pages.
 pub const PARQUET_THREADS: u32 = 128;
-/// Dynamic shared memory of `parquet_decode`, in bytes: more than its struct.
-pub const PARQUET_SHARED_BYTES: usize = 2048;
+/// Dynamic shared memory of the kernels over pages, in bytes: more than their structs.
+pub const PARQUET_SHARED_BYTES: usize = 8192;
 
 fn structs() -> String {
     [
@@ -152,6 +190,9 @@ fn structs() -> String {
         ParquetChunk::CUDA,
         ParquetResult::CUDA,
         ParquetArgs::CUDA,
+        ParquetPlace::CUDA,
+        ParquetPlaceArgs::CUDA,
+        ParquetShiftArgs::CUDA,
         ParquetRemapArgs::CUDA,
         ParquetValidityArgs::CUDA,
     ]
@@ -174,5 +215,16 @@ pub fn parquet_decode() -> String {
          static_assert(sizeof(PageShared) <= {PARQUET_SHARED_BYTES}, \"the launch gives too little shared memory\");\n",
         structs(),
         include_str!("../../cuda/parquet_decode.cu")
+    )
+}
+
+/// Complete source of the module with `parquet_index_strings`, `parquet_place_strings` and `parquet_shift_ends`.
+pub fn parquet_strings() -> String {
+    format!(
+        "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}\
+         static_assert(sizeof(PageShared) <= {PARQUET_SHARED_BYTES} && sizeof(PlaceShared) <= {PARQUET_SHARED_BYTES}, \
+         \"the launch gives too little shared memory\");\n",
+        structs(),
+        include_str!("../../cuda/parquet_strings.cu")
     )
 }

@@ -6,6 +6,7 @@ use warpline_cuda::kernels::ColumnFactsArgs;
 
 use super::distinct::{Count, PRECISION, bitmap_span, estimate};
 use super::sketch::{HASHES, Sketch, sampled_rows};
+use super::types::{ColumnStatistics, Encoding};
 use crate::device::{Device, DevicePtr, Kernel, LaunchConfig, Module, Stream};
 use crate::error::Result;
 use crate::memory::{DeviceBuffer, MemoryPool};
@@ -206,4 +207,54 @@ impl Finished<'_> {
         let base = i128::from(self.base);
         Ok(codes.map(|(code, _)| base + i128::from(*code)).collect())
     }
+}
+
+/// Order, distinct values, sketch and sample, as an assembler finds them of the same rows.
+pub(super) fn finish_statistics(
+    finished: &Finished<'_>,
+    encoding: &Encoding,
+    expected: Option<(i128, i128)>,
+    statistics: &mut ColumnStatistics,
+) -> Result<()> {
+    let valid = finished.rows - statistics.null_count;
+    match encoding {
+        Encoding::Dictionary { .. } => {
+            if !statistics.unique {
+                let sample = Sketch::default().with_sample(finished.sample()?);
+                statistics.sketch = Some(Arc::new(sample));
+            }
+            statistics.sorted = statistics.distinct > Some(0) && finished.order()?.0;
+            return Ok(());
+        }
+        Encoding::Integer { .. } => {
+            let (sorted, strict) = finished.order()?;
+            (statistics.sorted, statistics.unique) = (sorted, strict);
+        }
+        _ => {}
+    }
+    let distinct = match statistics.unique {
+        true => {
+            statistics.distinct = Some(valid);
+            statistics.distinct_estimate = Some(valid as u64);
+            valid as u64
+        }
+        false => match finished.count(expected)? {
+            Count::Exact(count) => {
+                statistics.distinct = Some(count as usize);
+                statistics.distinct_estimate = Some(count);
+                statistics.unique = valid > 0 && count == valid as u64;
+                count
+            }
+            Count::Estimate(count) => {
+                statistics.distinct_estimate = Some(count);
+                count
+            }
+        },
+    };
+    let mut sketch = finished.sketch(distinct)?;
+    if !statistics.unique {
+        sketch = sketch.with_sample(finished.sample()?);
+    }
+    statistics.sketch = Some(Arc::new(sketch));
+    Ok(())
 }

@@ -31,6 +31,15 @@ impl Interner {
         }
     }
 
+    /// Strings that are known to differ, with their ends; none is looked up or added any more.
+    pub(super) fn of_distinct(bytes: Vec<u8>, ends: Vec<usize>) -> Self {
+        Self {
+            bytes,
+            ends,
+            ..Self::new()
+        }
+    }
+
     /// Number of distinct strings.
     pub(super) fn len(&self) -> usize {
         self.ends.len()

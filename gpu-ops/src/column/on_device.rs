@@ -1,7 +1,8 @@
 //! Columns whose rows a device decodes: each chunk of rows is written in its place by kernels, some by the host.
 //!
 //! Width and base of numbers follow from the range that is expected, as for [`super::preallocated`]; strings come as codes
-//! in the dictionaries of chunks, which are merged at the end and translated on the device. A column that is not what
+//! in the dictionaries of chunks, which are merged at the end and translated on the device, or as bytes, of which a dictionary
+//! is made at the end where they repeat. A column that is not what
 //! was expected cannot be finished, and has to be read again.
 
 use std::ops::Range;
@@ -10,20 +11,21 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 use warpline_cuda::KernelArgs;
-use warpline_cuda::kernels::{ParquetRemapArgs, ParquetValidityArgs};
+use warpline_cuda::kernels::ParquetValidityArgs;
 
 use super::StringPolicy;
 use super::assemble::Rows;
-use super::build::{Merged, string_array};
 use super::chunk::{Codes, Segment, Values};
-use super::facts::{FactsKernels, Finished};
-use super::interner::Interner;
-use super::native::{Physical, frame, physical, unsigned_width, value_type};
+use super::facts::{FactsKernels, Finished, finish_statistics};
+use super::native::{Physical, frame, physical, unsigned_width};
+use super::on_device_bytes::{PlacedStrings, concatenated};
+use super::on_device_text::{Text, TextChunk, UsedStrings};
 use super::pools::ColumnPools;
 use super::preallocated::{Expectation, PreallocatedBuffer};
-use super::types::{Column, ColumnStatistics, Dictionary, Encoding};
+use super::text_dictionary::{Strings, TextKernels};
+use super::types::{Column, ColumnStatistics, Encoding};
 use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
-use crate::error::{GpuError, Result};
+use crate::error::Result;
 use crate::memory::DeviceBuffer;
 
 /// The kernels that finish columns.
@@ -34,6 +36,9 @@ pub(crate) struct FinishKernels {
     pub(crate) remap: Kernel,
     /// `parquet_validity`.
     pub(crate) validity: Kernel,
+    /// `parquet_shift_ends`.
+    pub(crate) shift: Kernel,
+    pub(crate) texts: TextKernels,
 }
 
 /// Where a kernel writes the rows of a column.
@@ -55,32 +60,23 @@ pub(crate) struct ChunkFacts {
     /// Least and greatest value, of integers.
     pub(crate) range: Option<(i64, i64)>,
     pub(crate) nulls: u64,
-    /// Of strings.
+    /// Of strings that came as codes.
     pub(crate) strings: Option<UsedStrings>,
-}
-
-/// The dictionary of a chunk, of which some strings are in use.
-#[derive(Debug)]
-pub(crate) struct UsedStrings {
-    /// One after the other.
-    pub(crate) bytes: Vec<u8>,
-    /// End of each.
-    pub(crate) ends: Vec<usize>,
-    /// A bit each.
-    pub(crate) used: Vec<u32>,
+    /// Of strings that came as bytes.
+    pub(crate) placed: Option<PlacedStrings>,
 }
 
 /// A column that is being decoded on a device.
 pub(crate) struct DeviceColumn {
-    name: String,
+    pub(super) name: String,
     data_type: DataType,
     policy: StringPolicy,
-    rows: usize,
+    pub(super) rows: usize,
     expected: Expectation,
     kind: Kind,
-    place: PreallocatedBuffer,
-    validity: Option<PreallocatedBuffer>,
-    seen: Mutex<Seen>,
+    pub(super) place: PreallocatedBuffer,
+    pub(super) validity: Option<PreallocatedBuffer>,
+    pub(super) seen: Mutex<Seen>,
 }
 
 enum Kind {
@@ -93,34 +89,30 @@ enum Kind {
     },
     /// Codes of four bytes in the dictionaries of chunks.
     Text,
+    /// Strings as they are: eight bytes a row of where they end, behind a first 0.
+    Bytes,
     /// A bit a row.
     Bits,
 }
 
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     range: Option<(i128, i128)>,
-    nulls: u64,
+    pub(super) nulls: u64,
     /// Rows that are in place.
-    rows: usize,
+    pub(super) rows: usize,
     /// Chunks that the device has decoded.
     decoded: u64,
     chunks: Vec<TextChunk>,
+    /// First row and rows of each, in any order.
+    pub(super) placed: Vec<(usize, usize, PlacedStrings)>,
     /// Something of it cannot be finished.
-    refused: bool,
-}
-
-/// The strings of a chunk, and the place among them of each code that its rows have.
-struct TextChunk {
-    first: usize,
-    rows: usize,
-    interner: Interner,
-    numbers: Vec<u32>,
+    pub(super) refused: bool,
 }
 
 impl DeviceColumn {
     /// Memory for `rows` rows; `None` when the expectation does not determine codes of at most eight bytes, or the type
-    /// has none. Blocks while memory is short.
+    /// has none. `as_bytes`: strings come as bytes. Blocks while memory is short.
     ///
     /// # Errors
     /// [`GpuError::OutOfDeviceMemory`], [`GpuError::Device`].
@@ -129,7 +121,7 @@ impl DeviceColumn {
         policy: StringPolicy,
         name: &str,
         rows: usize,
-        expected: Expectation,
+        (expected, as_bytes): (Expectation, bool),
         home: &ColumnPools<'_>,
         stream: &Stream,
     ) -> Result<Option<Self>> {
@@ -145,18 +137,23 @@ impl DeviceColumn {
                 };
                 Kind::Integer { width, base }
             }
+            Physical::Text if as_bytes => Kind::Bytes,
             Physical::Text if policy != StringPolicy::AlwaysBytes => Kind::Text,
             Physical::Bits => Kind::Bits,
             Physical::Text => return Ok(None),
         };
         let bytes = match kind {
             Kind::Bits => rows.div_ceil(32) * 4,
+            Kind::Bytes => (rows + 1) * 8,
             _ => rows * kind.width(),
         };
         let place = PreallocatedBuffer::new(bytes, name, home, stream)?;
         if matches!(kind, Kind::Bits) {
             // Bits that are set are written.
             place.buffer().fill(stream, 0)?;
+        }
+        if matches!(kind, Kind::Bytes) {
+            place.buffer().fill_range(stream, 0, 8, 0)?;
         }
         let validity = match expected.whole {
             true => None,
@@ -183,6 +180,11 @@ impl DeviceColumn {
     /// Does it hold strings?
     pub(crate) fn is_text(&self) -> bool {
         matches!(self.kind, Kind::Text)
+    }
+
+    /// Do its strings come as bytes?
+    pub(crate) fn is_bytes(&self) -> bool {
+        matches!(self.kind, Kind::Bytes)
     }
 
     /// Chunks that the device has decoded so far.
@@ -223,6 +225,8 @@ impl DeviceColumn {
             seen.add_range((low.into(), high.into()));
         }
         seen.chunks.extend(chunk);
+        seen.placed
+            .extend(facts.placed.map(|placed| (first, rows, placed)));
         Ok(())
     }
 
@@ -238,6 +242,9 @@ impl DeviceColumn {
         kernels: &FinishKernels,
         stream: &Stream,
     ) -> Result<()> {
+        if self.is_bytes() {
+            return self.place_bytes(first, &segment, home, kernels, stream);
+        }
         let rows = segment.rows();
         let nulls: usize = segment.chunks.iter().map(|chunk| chunk.null_count).sum();
         let range = segment.chunks.iter().filter_map(|chunk| chunk.range);
@@ -284,15 +291,7 @@ impl DeviceColumn {
                         .write(first, width, &all, own, base.into(), stream)?;
                 }
             }
-            if let Some(validity) = &self.validity {
-                let bits = (nulls > 0).then(|| {
-                    let mut bits = vec![0; rows.div_ceil(8)];
-                    all.write_validity(0..bits.len(), &mut bits);
-                    bits
-                });
-                let validity = validity.buffer();
-                self.place_bits(at, validity, bits, home, kernels, stream)?;
-            }
+            self.place_validity(at, &all, nulls, home, kernels, stream)?;
         }
         let mut seen = self.seen.lock();
         seen.rows += rows;
@@ -308,6 +307,27 @@ impl DeviceColumn {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Write which of these rows are NULL.
+    pub(super) fn place_validity(
+        &self,
+        at: Range<usize>,
+        all: &Rows<'_>,
+        nulls: usize,
+        home: &ColumnPools<'_>,
+        kernels: &FinishKernels,
+        stream: &Stream,
+    ) -> Result<()> {
+        let Some(validity) = &self.validity else {
+            return Ok(());
+        };
+        let bits = (nulls > 0).then(|| {
+            let mut bits = vec![0; at.len().div_ceil(8)];
+            all.write_validity(0..bits.len(), &mut bits);
+            bits
+        });
+        self.place_bits(at, validity.buffer(), bits, home, kernels, stream)
     }
 
     /// Set the bits of these rows in a bitmap of the column, all of them without `bits`.
@@ -364,7 +384,44 @@ impl DeviceColumn {
             null_count: seen.nulls as usize,
             ..ColumnStatistics::default()
         };
+        let mut placed = seen.placed;
+        placed.sort_unstable_by_key(|(first, ..)| *first);
         let (encoding, data, base) = match self.kind {
+            Kind::Bytes => {
+                statistics.ascii = placed.iter().all(|(.., placed)| placed.ascii);
+                let offsets = self.place.buffer();
+                let data = concatenated(&self.name, offsets, placed, home, kernels, stream)?;
+                let strings = Strings {
+                    name: &self.name,
+                    data_type: &self.data_type,
+                    policy: self.policy,
+                    rows: self.rows,
+                    valid: self.rows - statistics.null_count,
+                    offsets,
+                    data: data.buffer(),
+                    validity: validity.as_deref(),
+                    kernels: &kernels.texts,
+                    home,
+                    stream,
+                };
+                let Some((dictionary, codes)) = strings.dictionary()? else {
+                    return Ok(Some(Column {
+                        data_type: self.data_type,
+                        rows: self.rows,
+                        encoding: Encoding::Bytes {
+                            offsets: self.place.keep(),
+                        },
+                        data: data.keep(),
+                        validity,
+                        statistics,
+                    }));
+                };
+                let distinct = dictionary.len();
+                dictionary_statistics(&mut statistics, distinct, strings.valid);
+                let width = unsigned_width(distinct.saturating_sub(1) as u128);
+                let dictionary = Arc::new(dictionary);
+                (Encoding::Dictionary { width, dictionary }, codes, 0)
+            }
             Kind::Integer { width, base } => {
                 let within = |range: (i128, i128)| {
                     let expected = self.expected.range;
@@ -398,10 +455,7 @@ impl DeviceColumn {
                     return Ok(None);
                 };
                 let distinct = dictionary.len();
-                statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
-                statistics.distinct = Some(distinct);
-                statistics.distinct_estimate = Some(distinct as u64);
-                statistics.unique = distinct > 0 && distinct == valid;
+                dictionary_statistics(&mut statistics, distinct, valid);
                 statistics.ascii = seen.chunks.iter().all(|chunk| chunk.interner.is_ascii());
                 let width = unsigned_width(distinct.saturating_sub(1) as u128);
                 let dictionary = Arc::new(dictionary);
@@ -441,54 +495,12 @@ impl DeviceColumn {
     }
 }
 
-/// Order, distinct values, sketch and sample, as an assembler finds them of the same rows.
-fn finish_statistics(
-    finished: &Finished<'_>,
-    encoding: &Encoding,
-    expected: Option<(i128, i128)>,
-    statistics: &mut ColumnStatistics,
-) -> Result<()> {
-    let valid = finished.rows - statistics.null_count;
-    match encoding {
-        Encoding::Dictionary { .. } => {
-            if !statistics.unique {
-                let sample = super::Sketch::default().with_sample(finished.sample()?);
-                statistics.sketch = Some(Arc::new(sample));
-            }
-            statistics.sorted = statistics.distinct > Some(0) && finished.order()?.0;
-            return Ok(());
-        }
-        Encoding::Integer { .. } => {
-            let (sorted, strict) = finished.order()?;
-            (statistics.sorted, statistics.unique) = (sorted, strict);
-        }
-        _ => {}
-    }
-    let distinct = match statistics.unique {
-        true => {
-            statistics.distinct = Some(valid);
-            statistics.distinct_estimate = Some(valid as u64);
-            valid as u64
-        }
-        false => match finished.count(expected)? {
-            super::distinct::Count::Exact(count) => {
-                statistics.distinct = Some(count as usize);
-                statistics.distinct_estimate = Some(count);
-                statistics.unique = valid > 0 && count == valid as u64;
-                count
-            }
-            super::distinct::Count::Estimate(count) => {
-                statistics.distinct_estimate = Some(count);
-                count
-            }
-        },
-    };
-    let mut sketch = finished.sketch(distinct)?;
-    if !statistics.unique {
-        sketch = sketch.with_sample(finished.sample()?);
-    }
-    statistics.sketch = Some(Arc::new(sketch));
-    Ok(())
+/// What follows from the size of a dictionary.
+fn dictionary_statistics(statistics: &mut ColumnStatistics, distinct: usize, valid: usize) {
+    statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
+    statistics.distinct = Some(distinct);
+    statistics.distinct_estimate = Some(distinct as u64);
+    statistics.unique = distinct > 0 && distinct == valid;
 }
 
 impl Kind {
@@ -496,6 +508,7 @@ impl Kind {
         match self {
             Self::Integer { width, .. } | Self::Float { width } => usize::from(*width),
             Self::Text => 4,
+            Self::Bytes => 8,
             Self::Bits => 0,
         }
     }
@@ -507,36 +520,6 @@ impl Seen {
             Some(all) => (all.0.min(range.0), all.1.max(range.1)),
             None => range,
         });
-    }
-}
-
-impl UsedStrings {
-    /// Interned, those in use.
-    fn chunk(self, first: usize, rows: usize) -> Result<TextChunk> {
-        let mut interner = Interner::new();
-        let mut numbers = vec![0; self.ends.len()];
-        let mut begin = 0;
-        for (code, end) in self.ends.iter().enumerate() {
-            let value = &self.bytes[begin..*end];
-            begin = *end;
-            let used = self
-                .used
-                .get(code / 32)
-                .is_some_and(|word| word >> (code % 32) & 1 == 1);
-            if used {
-                numbers[code] = interner.intern(value).ok_or_else(|| {
-                    GpuError::Unsupported(
-                        "a dictionary of more than 4294967294 distinct strings".into(),
-                    )
-                })?;
-            }
-        }
-        Ok(TextChunk {
-            first,
-            rows,
-            interner,
-            numbers,
-        })
     }
 }
 
@@ -552,63 +535,11 @@ fn numbers_of(segment: &Segment) -> Option<u32> {
     all.then(|| segment.interner.len() as u32)
 }
 
-/// A string column before its codes are those of one dictionary.
-struct Text<'a> {
-    name: &'a str,
-    data_type: &'a DataType,
-    policy: StringPolicy,
-    rows: usize,
-    codes: &'a DeviceBuffer,
-    validity: Option<&'a DeviceBuffer>,
-}
-
-impl Text<'_> {
-    /// The sorted dictionary, and the codes in it; `None` where the policy wants bytes.
-    fn translate(
-        &self,
-        chunks: &[TextChunk],
-        valid: usize,
-        home: &ColumnPools<'_>,
-        kernels: &FinishKernels,
-        stream: &Stream,
-    ) -> Result<Option<(Dictionary, Arc<DeviceBuffer>)>> {
-        let merged = Merged::new(chunks.iter().map(|chunk| &chunk.interner).collect())?;
-        if !self.policy.repeats(merged.values.len(), valid) {
-            return Ok(None);
-        }
-        let width = usize::from(unsigned_width(merged.values.len().saturating_sub(1) as u128));
-        let remaps = merged.remaps()?;
-        let values = string_array(value_type(self.data_type), &merged.values, self.name)?;
-        let data = PreallocatedBuffer::new(self.rows * width, self.name, home, stream)?;
-        for (chunk, remap) in chunks.iter().zip(&remaps) {
-            let codes = chunk.numbers.iter();
-            let codes = codes.map(|number| remap.get(*number as usize).copied().unwrap_or(0));
-            let codes: Vec<u32> = codes.collect();
-            let table = home.device.allocate(codes.len().max(1) * 4, self.name)?;
-            table.upload_values(stream, 0, &codes)?;
-            let args = ParquetRemapArgs {
-                codes: self.codes.ptr(),
-                remap: table.ptr(),
-                out: data.buffer().ptr(),
-                validity: self.validity.map_or(DevicePtr::NULL, DeviceBuffer::ptr),
-                first_row: chunk.first as u64,
-                rows: chunk.rows as u64,
-                width: width as u32,
-                padding: 0,
-            };
-            // SAFETY: codes and output have all rows of the column; codes of rows that are not NULL are below the
-            // number of the chunk's strings, which the kernels that wrote them have checked.
-            unsafe { launch(home, stream, &kernels.remap, chunk.rows, &args)? };
-        }
-        Ok(Some((Dictionary { values }, data.keep())))
-    }
-}
-
 /// Launch a kernel over so many rows.
 ///
 /// # Safety
 /// As [`crate::device::Device::launch`].
-unsafe fn launch(
+pub(super) unsafe fn launch(
     home: &ColumnPools<'_>,
     stream: &Stream,
     kernel: &Kernel,

@@ -7,11 +7,11 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ParquetReader {
     /// The CPU's.
-    #[default]
     Cpu,
     /// The device's, chunk by chunk, where it can.
     Device,
-    /// The device's on a GPU; the CPU's in the emulator.
+    /// On a GPU the device's, where it can and is expected to be sooner; the CPU's in the emulator.
+    #[default]
     Auto,
 }
 
@@ -59,6 +59,8 @@ pub enum Reason {
     Unreadable,
     /// No memory for decoding on the device.
     Memory,
+    /// The CPU is expected to be sooner.
+    Price,
 }
 
 impl fmt::Display for Reason {
@@ -77,6 +79,7 @@ impl fmt::Display for Reason {
             Self::Store => "not in local files",
             Self::Unreadable => "unreadable",
             Self::Memory => "no device memory",
+            Self::Price => "sooner there",
         })
     }
 }

@@ -13,25 +13,30 @@
 //! | copy | copy engine, on the stream of the thread | `c` over the link, and 72 bytes a page |
 //! | decompress | device, a warp a page (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |
 //! | decode and encode | device, a block a page (`parquet_decode`) | `u` read, `4 n` or `8 n` of scratch for codes and deltas, `w n` written, `n / 8` of validity |
+//! | strings as bytes | device, a block a page (`parquet_strings`), once their bytes are summed up on the host | the strings twice, 8 bytes a value and a row |
+//! | dictionary of them | device (`column_texts`); the host sorts one of each kind | the strings twice, 12 bytes a row at random; what differs over the link |
 //! | codes of strings | device, once all dictionaries are known (`parquet_remap`) | `4 n` read, `w n` written |
 //! | statistics | device, over the finished column ([`crate::column`]) | `w n` read twice, 128 KiB or a bit a possible value of scratch |
 //!
 //! Slabs and scratch come from the pools, which keep them for the next task, so that nothing is pinned for a query after
 //! the first ones. Nothing but page headers and string dictionaries is looked at on the host. The link is the stage that
-//! should decide: everything on the device reads or writes a few bytes for each that is copied.
+//! should decide: everything on the device reads or writes a few bytes for each that is copied. A thread begins the next tasks
+//! while the device works on some before, since a warp takes longer for a page than a thread to read many.
 //!
 //! # What decides about a column
 //!
 //! Width and base of a number column follow from the range that the row groups' statistics tell, as when the CPU decodes;
 //! every page reports the range it has met, and a column that differs is read again by the CPU. The kernels decode; what
 //! planning needs (order, distinct values, sketch, sample) comes from the finished column, by kernels that compute what
-//! [`crate::column`] computes on the host, bit for bit. Strings must be dictionary encoded throughout a chunk: the codes of
-//! the file go to a scratch column, the strings in use (a bitmap by dictionary) are merged and sorted on the host as for
-//! any load, and the codes are translated on the device. They are never expanded.
+//! [`crate::column`] computes on the host, bit for bit. Where all chunks of a string column are dictionary
+//! encoded throughout, the codes of the file go to a scratch column, the strings in use (a bitmap by dictionary) are merged and
+//! sorted on the host as for any load, and the codes are translated on the device; they are never expanded. Else the strings
+//! of every chunk go to room of its own as they are, and behind each other when all are there; where they repeat, or a query
+//! needs codes, rows are entered into a table by their strings and get the rank of their own among those that differ.
 //!
 //! # The way back to the CPU
 //!
-//! A chunk that has anything else (a type, codec or encoding not taken, a malformed page, no statistics, values beyond 64
+//! With `auto` a column that the CPU decodes before a device would have begun stays there (`price`). A chunk that has anything else (a type, codec or encoding not taken, a malformed page, no statistics, values beyond 64
 //! bits, a store that is not the local file system) has a [`Reason`]. The CPU's reader decodes it, its rows go to their
 //! place in the same column, and the chunk is counted with its reason. Where most chunks of a column have one, the column
 //! is read by the CPU as if there were no device. Every page is checked against its bounds on the device as well: it
@@ -41,10 +46,15 @@ mod codec;
 mod counts;
 mod kernels;
 mod pages;
+mod parse;
+mod plan;
+mod price;
+mod slab;
 mod task;
 mod thrift;
 
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
-pub(crate) use task::{ChunkTask, Decoder, Outcome, TASK_BYTES, ValueKind};
+pub(crate) use price::{ChunkSize, cpu_is_sooner};
+pub(crate) use task::{Begun, ChunkTask, Decoder, Outcome, ValueKind};

@@ -13,6 +13,8 @@ pub(crate) mod encoding {
     pub(crate) const PLAIN_DICTIONARY: u32 = 2;
     pub(crate) const RLE: u32 = 3;
     pub(crate) const DELTA_BINARY_PACKED: u32 = 5;
+    pub(crate) const DELTA_LENGTH_BYTE_ARRAY: u32 = 6;
+    pub(crate) const DELTA_BYTE_ARRAY: u32 = 7;
     pub(crate) const RLE_DICTIONARY: u32 = 8;
     pub(crate) const BYTE_STREAM_SPLIT: u32 = 9;
 }

@@ -1,6 +1,7 @@
 //! Loads of parquet columns that the device decodes: tasks on all readers, chunks that go back to the CPU, columns
 //! finished from both.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,17 +16,25 @@ use super::cache::TableCache;
 use super::entries::numbers;
 use super::files::FileTable;
 use super::load::{LoadRequest, Reader, Units, stopped};
-use super::parquet_chunks::{ParquetTable, RowGroup};
+use super::parquet_chunks::{ParquetTable, RowGroup, values_in};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
-use crate::column::{Column, DeviceColumn, Segment, StringPolicy};
+use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::{
-    ChunkCounts, ChunkTask, Decoder, Kernels, Outcome, ParquetReader, Reason, TASK_BYTES,
+    Begun, ChunkCounts, ChunkTask, Decoder, Kernels, Outcome, ParquetReader, Reason, cpu_is_sooner,
 };
 use crate::query::Query;
 use crate::trace::Work;
+
+/// What a task has of the file at most, unless one chunk has more: what a thread reads in some 10 ms.
+const MOST_TASK_BYTES: u64 = 32 << 20;
+/// What a task has at least, where there is as much: less would not hide what a launch and a copy cost.
+const LEAST_TASK_BYTES: u64 = 2 << 20;
+/// Tasks of a thread that the device works on while the thread reads the next. A page is decompressed by one warp, which
+/// takes longer than reading: that is why there are several.
+const IN_FLIGHT: usize = 3;
 
 /// What a device made of the columns of a request.
 pub(super) struct Decoded {
@@ -85,8 +94,42 @@ impl TableCache {
         match reader {
             ParquetReader::Cpu => false,
             ParquetReader::Device => true,
+            // In the emulator every lane is a coroutine: a price there would say nothing of a device.
             ParquetReader::Auto => !self.pool.device().info().emulated,
         }
+    }
+
+    /// Why the CPU decodes each of these columns; `None` for those that the device decodes, most of their chunks at least.
+    fn refusals(
+        &self,
+        table: &ParquetTable,
+        columns: usize,
+        reader: ParquetReader,
+        threads: usize,
+    ) -> Vec<Option<Reason>> {
+        let loaded = self.parquet.lock().is_some();
+        let of_column = |wanted: usize| {
+            let chunks = table.groups.iter().map(|group| &group.chunks[wanted]);
+            let reasons: Vec<Reason> = chunks
+                .clone()
+                .filter_map(|c| c.as_ref().err().copied())
+                .collect();
+            if reasons.len() * 2 > table.groups.len() || table.rows == 0 {
+                return Some(reasons.first().copied().unwrap_or(Reason::NoRange));
+            }
+            let sizes = table
+                .groups
+                .iter()
+                .zip(chunks)
+                .filter_map(|(group, chunk)| {
+                    let chunk = chunk.as_ref().ok()?;
+                    Some(chunk.size(group.rows))
+                });
+            let by_price = reader == ParquetReader::Auto;
+            let sooner = by_price && cpu_is_sooner(&sizes.collect::<Vec<_>>(), threads, loaded);
+            sooner.then_some(Reason::Price)
+        };
+        (0..columns).map(of_column).collect()
     }
 
     /// Decode the columns of parquet files on the device, as far as it can; `None` where it can none of them.
@@ -132,6 +175,23 @@ impl TableCache {
             host: self.host.clone(),
             room: room.clone(),
         };
+        let workers = ctx.session_config().target_partitions().max(1);
+        let refused = self.refusals(&chunks, fields.len(), work.parquet, workers);
+        if refused.iter().all(Option::is_some) {
+            for (wanted, reason) in refused.iter().enumerate() {
+                refuse(
+                    &chunks,
+                    wanted,
+                    reason.unwrap_or(Reason::NoRange),
+                    &mut counts,
+                );
+            }
+            return Ok(Some(Decoded {
+                rows: chunks.rows,
+                columns: fields.iter().map(|_| None).collect(),
+                counts,
+            }));
+        }
         let kernels = self.parquet_kernels()?;
         let trace = self.traced.as_ref().and_then(|device| device.trace());
         // Decode, in the place of each column.
@@ -140,19 +200,18 @@ impl TableCache {
                 (Arc::clone(&chunks), fields.clone(), policies.clone());
             let (pools, kernels, trace) = (pools.clone(), Arc::clone(&kernels), trace.clone());
             let (name, query) = (source.name().to_owned(), work.query.clone());
-            let workers = ctx.session_config().target_partitions().max(1);
             move |stream: &Stream| {
                 let mut counts = ChunkCounts::default();
-                let coming = begin(
-                    &chunks,
-                    &fields,
-                    &policies,
-                    &name,
-                    &pools,
-                    stream,
-                    &mut counts,
-                )?;
-                let tasks = tasks_of(&chunks, &coming);
+                let columns = Request {
+                    table: &chunks,
+                    fields: &fields,
+                    policies: &policies,
+                    refused: &refused,
+                    name: &name,
+                    pools: &pools,
+                };
+                let coming = columns.begin(stream, &mut counts)?;
+                let tasks = tasks_of(&chunks, &coming, workers);
                 // Other streams write where this one has made room.
                 pools.device.device().synchronize(stream)?;
                 let decoder = Decoder {
@@ -223,21 +282,34 @@ impl TableCache {
                     .as_ref()
                     .map(|trace| trace.thread(Work::Load, "finish columns"));
                 let home = pools.column_pools();
-                for (column, first, segment) in segments {
-                    let column = &coming[column].column;
-                    column.place(first, segment, &home, &kernels.finish, stream)?;
-                }
                 let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
-                for Coming { wanted, column } in coming {
+                let mut segments = segments.into_iter().peekable();
+                for (number, Coming { wanted, column }) in coming.into_iter().enumerate() {
                     let (decoded, text) = (column.decoded(), column.is_text());
-                    let finished = column.finish(&home, &kernels.finish, stream)?;
+                    let mut short = false;
+                    while let Some((_, first, segment)) =
+                        segments.next_if(|(column, ..)| *column == number)
+                    {
+                        match column.place(first, segment, &home, &kernels.finish, stream) {
+                            Err(GpuError::OutOfDeviceMemory { .. }) => short = true,
+                            placed => placed?,
+                        }
+                    }
+                    let finished = match column.finish(&home, &kernels.finish, stream) {
+                        _ if short => None,
+                        Err(GpuError::OutOfDeviceMemory { .. }) => {
+                            short = true;
+                            None
+                        }
+                        finished => finished?,
+                    };
                     if finished.is_none() {
                         // The CPU reads them again.
                         counts.device -= decoded;
-                        let reason = if text {
-                            Reason::PlainStrings
-                        } else {
-                            Reason::OtherRange
+                        let reason = match text {
+                            _ if short => Reason::Memory,
+                            true => Reason::PlainStrings,
+                            false => Reason::OtherRange,
                         };
                         counts.on_cpu(reason, decoded);
                     }
@@ -257,50 +329,65 @@ impl TableCache {
     }
 }
 
-/// Room for the columns of which the device can decode most chunks; the chunks of others are counted.
-fn begin(
-    table: &ParquetTable,
-    fields: &[FieldRef],
-    policies: &[StringPolicy],
-    name: &str,
-    pools: &SharedPools,
-    stream: &Stream,
-    counts: &mut ChunkCounts,
-) -> Result<Vec<Coming>> {
-    let mut coming = Vec::new();
-    for (wanted, field) in fields.iter().enumerate() {
-        let reasons = table
-            .groups
-            .iter()
-            .filter_map(|g| g.chunks[wanted].as_ref().err());
-        let reasons: Vec<Reason> = reasons.copied().collect();
-        let expected = table.columns[wanted];
-        let mut refuse = |reason: Reason| {
-            for own in &reasons {
-                counts.on_cpu(*own, 1);
-            }
-            counts.on_cpu(reason, (table.groups.len() - reasons.len()) as u64);
-        };
-        if reasons.len() * 2 > table.groups.len() || table.rows == 0 {
-            refuse(reasons.first().copied().unwrap_or(Reason::NoRange));
-            continue;
-        }
-        let column = DeviceColumn::new(
-            field.data_type(),
-            policies[wanted],
-            &purpose(field, name),
-            table.rows,
-            expected,
-            &pools.column_pools(),
-            stream,
-        )?;
-        match column {
-            Some(column) => coming.push(Coming { wanted, column }),
-            None if expected.range.is_some() => refuse(Reason::Wide),
-            None => refuse(Reason::NoRange),
-        }
+/// Count the chunks of a column that the CPU decodes, for this reason or those of their own.
+fn refuse(table: &ParquetTable, wanted: usize, reason: Reason, counts: &mut ChunkCounts) {
+    for group in &table.groups {
+        let own = group.chunks[wanted].as_ref().err();
+        counts.on_cpu(own.copied().unwrap_or(reason), 1);
     }
-    Ok(coming)
+}
+
+/// The columns of a request.
+struct Request<'a> {
+    table: &'a ParquetTable,
+    fields: &'a [FieldRef],
+    policies: &'a [StringPolicy],
+    refused: &'a [Option<Reason>],
+    /// The table's.
+    name: &'a str,
+    pools: &'a SharedPools,
+}
+
+impl Request<'_> {
+    /// Room for the columns that are not refused; the chunks of others are counted.
+    fn begin(&self, stream: &Stream, counts: &mut ChunkCounts) -> Result<Vec<Coming>> {
+        let mut coming = Vec::new();
+        for (wanted, field) in self.fields.iter().enumerate() {
+            let expected = self.table.columns[wanted];
+            if let Some(reason) = self.refused[wanted] {
+                refuse(self.table, wanted, reason, counts);
+                continue;
+            }
+            let policy = self.policies[wanted];
+            let text = is_text(field.data_type());
+            let as_bytes = text
+                && (policy == StringPolicy::AlwaysBytes || self.table.has_plain_strings(wanted));
+            // Strings are there twice before they are one column.
+            let strings = 2 * self.table.uncompressed(wanted) + 8 * self.table.rows as u64;
+            let budget = self.pools.device.statistics().budget as u64;
+            if as_bytes && strings > budget / 2 {
+                refuse(self.table, wanted, Reason::Memory, counts);
+                continue;
+            }
+            let column = DeviceColumn::new(
+                field.data_type(),
+                self.policies[wanted],
+                &purpose(field, self.name),
+                self.table.rows,
+                (expected, as_bytes),
+                &self.pools.column_pools(),
+                stream,
+            )?;
+            match column {
+                Some(column) => coming.push(Coming { wanted, column }),
+                None if expected.range.is_some() => {
+                    refuse(self.table, wanted, Reason::Wide, counts);
+                }
+                None => refuse(self.table, wanted, Reason::NoRange, counts),
+            }
+        }
+        Ok(coming)
+    }
 }
 
 /// The chunks of these columns that the metadata refuses.
@@ -321,7 +408,13 @@ fn refused_before(table: &ParquetTable, coming: &[Coming]) -> Vec<Refused> {
 }
 
 /// The chunks of these columns that the device decodes, some of a row group at a time.
-fn tasks_of(table: &ParquetTable, coming: &[Coming]) -> Vec<Task> {
+fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task> {
+    let all = table.groups.iter().flat_map(|group| {
+        let chunks = coming.iter().map(|coming| &group.chunks[coming.wanted]);
+        chunks.filter_map(|chunk| chunk.as_ref().ok())
+    });
+    let total: u64 = all.map(|chunk| length(&chunk.bytes)).sum();
+    let most = (total / (workers * IN_FLIGHT) as u64).clamp(LEAST_TASK_BYTES, MOST_TASK_BYTES);
     let mut tasks = Vec::new();
     for (group, chunks) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
         let (mut columns, mut bytes) = (Vec::new(), 0);
@@ -330,7 +423,7 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming]) -> Vec<Task> {
                 continue;
             };
             let more = length(&chunk.bytes);
-            if bytes > 0 && bytes + more > TASK_BYTES {
+            if bytes > 0 && bytes + more > most {
                 let columns = std::mem::take(&mut columns);
                 tasks.push(Task { group, columns });
                 bytes = 0;
@@ -385,21 +478,52 @@ impl Shared<'_> {
     }
 
     fn work(&self, stream: &Stream) -> Result<()> {
-        let own = self.decoder.pool.device().create_stream()?;
-        let own = match stream.cancel() {
-            Some(cancel) => own.of(cancel),
-            None => own,
-        };
+        let mut streams = Vec::new();
+        let mut begun: VecDeque<(&Task, Begun, Stream)> = VecDeque::new();
         while !self.failed.load(Ordering::Relaxed) {
             let Some(task) = self.tasks.get(self.next.fetch_add(1, Ordering::Relaxed)) else {
                 break;
             };
-            self.task(task, &own)?;
+            while begun.len() >= self.in_flight(task) {
+                streams.extend(self.finish(begun.pop_front())?);
+            }
+            let own = match streams.pop() {
+                Some(own) => own,
+                None => {
+                    let own = self.decoder.pool.device().create_stream()?;
+                    match stream.cancel() {
+                        Some(cancel) => own.of(cancel),
+                        None => own,
+                    }
+                }
+            };
+            let queued = self.begin(task, &own)?;
+            begun.push_back((task, queued, own));
+        }
+        while !begun.is_empty() {
+            self.finish(begun.pop_front())?;
         }
         Ok(())
     }
 
-    fn task(&self, task: &Task, stream: &Stream) -> Result<()> {
+    /// How many tasks may be under way when this one is begun: fewer where memory is short.
+    fn in_flight(&self, task: &Task) -> usize {
+        /// What a task takes of device memory, in bytes of its chunks without compression.
+        const ROOM: u64 = 3;
+        let group = &self.table.groups[task.group];
+        let chunks = task.columns.iter();
+        let chunks = chunks.filter_map(|column| {
+            let chunk = &group.chunks[self.columns[*column].wanted];
+            chunk.as_ref().ok()
+        });
+        let bytes: u64 = chunks.map(|chunk| chunk.uncompressed * ROOM).sum();
+        match self.decoder.pool.available() as u64 >= bytes {
+            true => IN_FLIGHT,
+            false => 1,
+        }
+    }
+
+    fn begin(&self, task: &Task, stream: &Stream) -> Result<Begun> {
         let group = &self.table.groups[task.group];
         let mut chunks = Vec::with_capacity(task.columns.len());
         for column in &task.columns {
@@ -411,19 +535,28 @@ impl Shared<'_> {
                 bytes: source.bytes.clone(),
                 codec: source.codec,
                 uncompressed: source.uncompressed,
-                values: source.values,
+                values: values_in(source.values, coming.column.is_bytes()),
                 first_row: group.first,
                 rows: group.rows,
                 target: coming.column.target(),
             });
         }
-        let outcomes: Vec<Outcome> = match File::open(&*group.path) {
-            Ok(file) => self.decoder.run(&file, &chunks, stream)?,
+        match File::open(&*group.path) {
+            Ok(file) => self.decoder.begin(&file, &chunks, stream),
             Err(error) => {
                 log::debug!("{}: {error}", group.path.display());
-                chunks.iter().map(|_| Err(Reason::Unreadable)).collect()
+                Ok(Begun::refused(chunks.len(), Reason::Unreadable))
             }
+        }
+    }
+
+    /// Wait for a task and note what became of its chunks; its stream is free again.
+    fn finish(&self, begun: Option<(&Task, Begun, Stream)>) -> Result<Option<Stream>> {
+        let Some((task, begun, stream)) = begun else {
+            return Ok(None);
         };
+        let group = &self.table.groups[task.group];
+        let outcomes: Vec<Outcome> = self.decoder.finish(begun, &stream)?;
         for (column, outcome) in task.columns.iter().zip(outcomes) {
             match outcome {
                 Ok(facts) => {
@@ -437,6 +570,6 @@ impl Shared<'_> {
                 }),
             }
         }
-        Ok(())
+        Ok(Some(stream))
     }
 }

@@ -16,7 +16,7 @@ use super::files::{FileTable, unchanged_on_disk};
 use super::row_groups::begins_of;
 use crate::column::{Expectation, is_text};
 use crate::error::Result;
-use crate::parquet::{Codec, Reason, ValueKind};
+use crate::parquet::{ChunkSize, Codec, Reason, ValueKind};
 
 /// Most bytes of a chunk.
 const MOST_BYTES: u64 = 1 << 30;
@@ -49,6 +49,46 @@ pub(super) struct ChunkSource {
     pub(super) codec: Codec,
     pub(super) uncompressed: u64,
     pub(super) values: ValueKind,
+}
+
+impl ChunkSource {
+    /// What its price depends on.
+    pub(super) fn size(&self, rows: usize) -> ChunkSize {
+        ChunkSize {
+            rows: rows as u64,
+            compressed: self.bytes.end - self.bytes.start,
+            uncompressed: self.uncompressed,
+            codec: self.codec,
+            plain_strings: self.values.kind == k::PARQUET_KIND_BYTES,
+        }
+    }
+}
+
+impl ParquetTable {
+    /// Do the strings of this column come as bytes: is any chunk of it not one of codes alone?
+    pub(super) fn has_plain_strings(&self, wanted: usize) -> bool {
+        let chunks = self.groups.iter().map(|group| &group.chunks[wanted]);
+        let mut read = chunks.filter_map(|chunk| chunk.as_ref().ok());
+        read.any(|chunk| chunk.values.kind == k::PARQUET_KIND_BYTES)
+    }
+
+    /// Bytes of a column without compression, as the files say.
+    pub(super) fn uncompressed(&self, wanted: usize) -> u64 {
+        let chunks = self.groups.iter().map(|group| &group.chunks[wanted]);
+        let read = chunks.filter_map(|chunk| chunk.as_ref().ok());
+        read.map(|chunk| chunk.uncompressed).sum()
+    }
+}
+
+/// How values lie in a column whose strings come as bytes, or as codes.
+pub(super) fn values_in(values: ValueKind, as_bytes: bool) -> ValueKind {
+    match values.kind {
+        k::PARQUET_KIND_CODE if as_bytes => ValueKind {
+            kind: k::PARQUET_KIND_BYTES,
+            ..values
+        },
+        _ => values,
+    }
 }
 
 impl FileTable {
@@ -213,9 +253,14 @@ fn chunk_of(
     }
     let codec = Codec::of(chunk.compression()).ok_or(Reason::Codec)?;
     let text = values.kind == k::PARQUET_KIND_CODE;
-    if text && !has_only_dictionary(chunk) {
-        return Err(Reason::PlainStrings);
-    }
+    let plain = text && !has_only_dictionary(chunk);
+    let values = match plain {
+        true => ValueKind {
+            kind: k::PARQUET_KIND_BYTES,
+            ..values
+        },
+        false => values,
+    };
     let begin = chunk
         .dictionary_page_offset()
         .unwrap_or(chunk.data_page_offset());

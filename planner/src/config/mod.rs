@@ -83,9 +83,9 @@ declare::settings! {
     /// decoded, if the files' metadata determines how the columns are encoded.
     overlap_load: bool as Flag = true, query;
 
-    /// Who decodes the columns of local parquet files: cpu, device (chunk by chunk, where it can; EXPLAIN ANALYZE counts
-    /// the chunks that the CPU decoded, and why) or auto (the device, but for the emulator). Kernels do not start on
-    /// rows of a table that the device decodes before all have come.
+    /// Who decodes the columns of local parquet files: cpu, device (chunk by chunk, where it can) or auto (the device,
+    /// where it can and is expected to be sooner; never the emulator). EXPLAIN ANALYZE counts the chunks that the CPU
+    /// decoded, and why. Kernels do not start on rows of a table that the device decodes before all have come.
     parquet: ParquetReader as OneOf = ParquetReader::default(), query;
 
     /// What a query does while its columns are loaded and its kernels compiled: auto (the CPU runs its plan beside the

@@ -98,7 +98,7 @@ counters! {
         shared_runs: u64 = "shared_runs", "runs", sum;
         /// Column chunks of parquet files that the device decoded.
         parquet_chunks_device: u64 = "parquet_chunks_device", "chunks", sum, json "parquet_chunks_device";
-        /// Column chunks of parquet files that the CPU decoded because the device could not; with warpline.parquet.
+        /// Column chunks of parquet files that the CPU decoded because the device could not, or not as soon (warpline.parquet).
         parquet_chunks_cpu: u64 = "parquet_chunks_cpu", "chunks", sum, json "parquet_chunks_cpu";
         /// Between device events around the kernels, less waits for rows that were still being read.
         kernel_ms: f64 = "kernel_us", "µs", sum, json "kernel_ms";

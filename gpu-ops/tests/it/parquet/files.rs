@@ -230,6 +230,8 @@ fn serves(encoding: Encoding, name: &str) -> bool {
     let fixed = ["fixed", "wide"].contains(&name);
     let texts = ["word", "few", "text", "flag"].contains(&name);
     match encoding {
+        Encoding::DELTA_LENGTH_BYTE_ARRAY => texts && name != "flag",
+        Encoding::DELTA_BYTE_ARRAY => texts && name != "flag" || fixed,
         Encoding::DELTA_BINARY_PACKED => !floats && !fixed && !texts,
         Encoding::BYTE_STREAM_SPLIT => !texts,
         _ => true,
@@ -256,10 +258,6 @@ pub(super) fn write(path: &Path, batch: &RecordBatch, written: &Written) {
     if let Some(encoding) = written.encoding {
         for field in batch.schema().fields() {
             let column = || ColumnPath::from(field.name().as_str());
-            // Strings keep their dictionaries: the device takes no others.
-            if ["word", "few"].contains(&field.name().as_str()) {
-                continue;
-            }
             properties = properties.set_column_dictionary_enabled(column(), false);
             if serves(encoding, field.name()) {
                 properties = properties.set_column_encoding(column(), encoding);

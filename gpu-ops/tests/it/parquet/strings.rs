@@ -1,0 +1,180 @@
+//! Strings that lie as bytes: long ones, many that repeat, damaged ones.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray, StringViewArray};
+use datafusion::parquet::basic::{Compression, Encoding};
+use warpline_gpu::column::Encoding as Lies;
+use warpline_gpu::parquet::ParquetReader;
+
+use super::files::{Written, write};
+use super::{Setup, exhaustive};
+use crate::support::devices;
+
+const ENCODINGS: [Encoding; 3] = [
+    Encoding::PLAIN,
+    Encoding::DELTA_LENGTH_BYTE_ARRAY,
+    Encoding::DELTA_BYTE_ARRAY,
+];
+
+/// Columns `text`, whose name lets any encoding serve, and `word`.
+fn texts(rows: usize, of: impl Fn(usize) -> Option<String>) -> RecordBatch {
+    let views: ArrayRef = Arc::new(StringViewArray::from_iter((0..rows).map(&of)));
+    let strings: ArrayRef = Arc::new(StringArray::from_iter((0..rows).map(&of)));
+    RecordBatch::try_from_iter_with_nullable([("text", views, true), ("word", strings, true)])
+        .unwrap()
+}
+
+fn compare(rows: usize, written: &Written, what: &str, of: impl Fn(usize) -> Option<String>) {
+    for device in devices() {
+        let setup = Setup::new(&device);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        write(&path, &texts(rows, &of), written);
+        let counts = setup.compare(&path, what);
+        assert_eq!(counts.by_cpu(), 0, "{what}: {counts}");
+    }
+}
+
+fn encoded(encoding: Encoding) -> Written {
+    Written {
+        encoding: Some(encoding),
+        page_rows: 130,
+        group_rows: 1000,
+        ..Written::default()
+    }
+}
+
+#[test]
+fn lengths_at_the_edges_of_words_and_windows() {
+    let lengths = [
+        0, 1, 3, 4, 5, 31, 63, 64, 65, 127, 128, 4080, 4088, 4091, 4092, 4093, 4096, 9000,
+    ];
+    for encoding in ENCODINGS {
+        for shift in 0..4 {
+            let written = encoded(encoding);
+            compare(60, &written, &format!("{encoding:?}, {shift}"), |row| {
+                let length = lengths[row * 7 % lengths.len()] + row % 4 * shift;
+                let text: String = (0..length)
+                    .map(|i| (b'a' + (i * row % 26) as u8) as char)
+                    .collect();
+                Some(text)
+            });
+        }
+    }
+}
+
+#[test]
+fn strings_that_repeat_get_a_dictionary_and_others_do_not() {
+    for encoding in ENCODINGS {
+        for (values, nulls) in [
+            (1, false),
+            (7, true),
+            (900, false),
+            (1100, true),
+            (3000, false),
+        ] {
+            let what = format!("{encoding:?}, {values} values");
+            compare(2100, &encoded(encoding), &what, |row| {
+                let null = nulls && row % 9 == 4;
+                (!null).then(|| format!("straße {} of many", row * 7919 % values))
+            });
+        }
+    }
+}
+
+#[test]
+fn nulls_alone_empty_strings_and_long_common_beginnings() {
+    for encoding in ENCODINGS {
+        let what = format!("{encoding:?}");
+        compare(300, &encoded(encoding), &what, |_| None);
+        compare(300, &encoded(encoding), &what, |_| Some(String::new()));
+        compare(300, &encoded(encoding), &what, |row| {
+            (row % 5 != 2).then(|| "x".repeat(row) + &"ß".repeat(row % 3))
+        });
+    }
+}
+
+#[test]
+fn columns_without_dictionary_lie_as_bytes() {
+    for device in devices() {
+        let setup = Setup::new(&device);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let batch = texts(500, |row| Some(format!("value {row}")));
+        write(&path, &batch, &encoded(Encoding::PLAIN));
+        let loaded = setup.load(&path, ParquetReader::Device).unwrap();
+        for column in &loaded.columns {
+            assert!(matches!(column.encoding, Lies::Bytes { .. }));
+            assert!(column.statistics.ascii);
+        }
+    }
+}
+
+/// Bytes that are no UTF-8, at any place of a string.
+#[test]
+fn bytes_that_are_no_text_are_errors_as_the_cpus() {
+    let broken: [&[u8]; 12] = [
+        b"\x80",
+        b"\xc0\x80",
+        b"\xc3",
+        b"\xe0\x80\x80",
+        b"\xed\xa0\x80",
+        b"\xf0\x80\x80\x80",
+        b"\xf4\x90\x80\x80",
+        b"\xf5\x80\x80\x80",
+        b"\xe2\x82",
+        b"\xf0\x9f\x98",
+        b"\xff",
+        b"\xc3\xa4\xa4",
+    ];
+    // Characters that are some, of every length.
+    let sound = [
+        "ä",
+        "€",
+        "😀",
+        "\u{7ff}",
+        "\u{800}",
+        "\u{ffff}",
+        "\u{10ffff}",
+        "\u{d7ff}",
+    ];
+    let marker = "MARKER";
+    for device in devices() {
+        let setup = Setup::new(&device);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        for encoding in ENCODINGS {
+            let written = Written {
+                codec: Compression::UNCOMPRESSED,
+                ..encoded(encoding)
+            };
+            for (number, filling) in sound.into_iter().enumerate() {
+                let batch = texts(40, |row| Some(filling.repeat(row % 40 + number)));
+                write(&path, &batch, &written);
+                setup.compare(&path, filling);
+            }
+            let some = if exhaustive() { broken.len() } else { 12 };
+            for bytes in &broken[..some] {
+                let batch = texts(40, |row| match row {
+                    17 => Some(format!("{marker}{}", "-".repeat(100))),
+                    _ => Some(format!("{row}")),
+                });
+                write(&path, &batch, &written);
+                let mut file = std::fs::read(&path).unwrap();
+                let at = file
+                    .windows(6)
+                    .position(|w| w == marker.as_bytes())
+                    .unwrap();
+                file[at..at + 6].copy_from_slice(b"abcdef");
+                file[at..at + bytes.len()].copy_from_slice(bytes);
+                std::fs::write(&path, &file).unwrap();
+                assert!(setup.load(&path, ParquetReader::Cpu).is_err(), "{bytes:?}");
+                assert!(
+                    setup.load(&path, ParquetReader::Device).is_err(),
+                    "{bytes:?}"
+                );
+            }
+        }
+    }
+}
