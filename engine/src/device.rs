@@ -1,5 +1,6 @@
 //! The device of a session: opening, calibration, memory, and the metrics of fragments.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,10 +18,10 @@ use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
 use warpline_planner::{ByteSize, GpuPlacement, WarplineConfig, metrics};
-use warpline_tpch::{QueryMetrics, WorkBalance};
+use warpline_tpch::{DeviceWork, QueryMetrics, WorkBalance};
 
 use crate::error::{Error, Result};
-use crate::memory::{DeviceMemory, ladder_of};
+use crate::memory::{DeviceMemory, DeviceState, ladder_of};
 use crate::rule::Seen;
 
 /// The setting that names the device.
@@ -28,42 +29,77 @@ pub(crate) const DEVICE_SETTING: &str = "warpline.device";
 /// The setting that bounds its memory pool, in bytes; 0 is no bound.
 pub(crate) const MEMORY_SETTING: &str = "warpline.device_memory";
 
-/// An open device, or the CPU. Clones share it.
+/// An open device, several that answer queries together, or the CPU. Clones share it.
 ///
 /// `SET warpline.device = …` opens another one with the next query; running queries keep the old one.
 #[derive(Clone)]
 pub struct Device(Arc<Mutex<Opened>>);
 
-/// An open device, and the rule that places plans on it.
+/// What is open.
 struct Opened {
     options: RuntimeOptions,
-    runtime: Option<Arc<Runtime>>,
-    placement: Arc<GpuPlacement>,
+    /// The devices; none when the CPU answers.
+    members: Arc<[Member]>,
+    /// The rule of the CPU.
+    cpu: Arc<GpuPlacement>,
     /// How often the device had been set, in all sessions, when it was opened.
     device_set: u64,
 }
 
+/// An open device, and the rule that places plans on it.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) runtime: Arc<Runtime>,
+    pub(crate) placement: Arc<GpuPlacement>,
+}
+
+impl Member {
+    fn of(runtime: Arc<Runtime>) -> Self {
+        let placement = Arc::new(GpuPlacement::new(Some(Arc::clone(&runtime))));
+        Self { runtime, placement }
+    }
+
+    pub(crate) fn is_lost(&self) -> bool {
+        self.runtime.lost().is_some()
+    }
+
+    /// `cuda:0`, `emulator:1`.
+    pub(crate) fn id(&self) -> &str {
+        &self.runtime.device().info().id
+    }
+}
+
 impl Opened {
     fn open(options: RuntimeOptions) -> Result<Self> {
-        let runtime = Runtime::open(options).map_err(|error| Error::Device(error.to_string()))?;
-        let placement = Arc::new(GpuPlacement::new(runtime.clone()));
+        let runtimes =
+            Runtime::open_all(options).map_err(|error| Error::Device(error.to_string()))?;
         Ok(Self {
             options,
-            runtime,
-            placement,
+            members: runtimes.into_iter().map(Member::of).collect(),
+            cpu: Arc::new(GpuPlacement::new(None)),
             device_set: 0,
         })
     }
 
     fn is_lost(&self) -> bool {
-        let lost = |runtime: &Arc<Runtime>| runtime.lost().is_some();
-        self.runtime.as_ref().is_some_and(lost)
+        self.members.iter().any(Member::is_lost)
+    }
+
+    /// The device of queries that are not shared out: the first that is not lost.
+    fn first(&self) -> Option<&Member> {
+        let usable = self.members.iter().find(|member| !member.is_lost());
+        usable.or_else(|| self.members.first())
+    }
+
+    fn placement(&self) -> Arc<GpuPlacement> {
+        let first = self.first().map(|member| &member.placement);
+        Arc::clone(first.unwrap_or(&self.cpu))
     }
 }
 
 impl Device {
-    /// Opens a device; `memory` limits its pool, which otherwise takes all free memory but a reserve. With `auto` and
-    /// no usable GPU, and with `cpu`, DataFusion answers.
+    /// Opens a device, or several; `memory` limits the pool of each, which otherwise takes all free memory but a reserve. With
+    /// `auto` and no usable GPU, and with `cpu`, DataFusion answers.
     ///
     /// Open one and share it: each has memory, resident columns and compiled kernels of its own.
     ///
@@ -92,58 +128,98 @@ impl Device {
 
     /// Whether a device is in use, and not the CPU alone.
     pub fn is_in_use(&self) -> bool {
-        self.0.lock().runtime.is_some()
+        !self.0.lock().members.is_empty()
     }
 
-    /// The device itself, for work below SQL such as micro-benchmarks; `None` when the CPU answers.
-    pub fn runtime(&self) -> Option<Arc<Runtime>> {
-        self.0.lock().runtime.clone()
+    /// Whether it was opened as several devices.
+    pub fn is_several(&self) -> bool {
+        self.0.lock().options.device.is_several()
     }
 
-    /// The device in words: `NVIDIA H200 (cuda:0)`, `emulator`, `cpu`.
-    pub fn name(&self) -> String {
-        match &self.0.lock().runtime {
-            None => "cpu".to_string(),
-            Some(runtime) => {
-                let info = runtime.device().info();
-                if info.name == info.id {
-                    info.name.clone()
-                } else {
-                    format!("{} ({})", info.name, info.id)
-                }
-            }
+    /// The devices one by one, for those who use one each, such as workers: what they open and keep is shared with this one.
+    pub fn each(&self) -> Vec<Self> {
+        let opened = self.0.lock();
+        let single = |member: &Member| {
+            let info = member.runtime.device().info();
+            let mut options = opened.options;
+            options.device = match info.emulated {
+                true => DeviceChoice::Emulator,
+                // It was named so when it was opened.
+                false => info.id.parse().unwrap_or(options.device),
+            };
+            let members = Arc::new([member.clone()]);
+            Self(Arc::new(Mutex::new(Opened {
+                options,
+                members,
+                cpu: Arc::clone(&opened.cpu),
+                device_set: 0,
+            })))
+        };
+        match opened.options.device.is_several() {
+            true => opened.members.iter().map(single).collect(),
+            false => vec![self.clone()],
         }
     }
 
-    /// Bytes per second, read plus written, of a plain copy on the device, measured at the first call; `None` when
-    /// the CPU answers or the copy fails.
+    /// The devices as they are open now.
+    pub(crate) fn members(&self) -> Arc<[Member]> {
+        Arc::clone(&self.0.lock().members)
+    }
+
+    /// The device itself, for work below SQL such as micro-benchmarks; of several the first that is not lost; `None` when the
+    /// CPU answers.
+    pub fn runtime(&self) -> Option<Arc<Runtime>> {
+        let opened = self.0.lock();
+        Some(Arc::clone(&opened.first()?.runtime))
+    }
+
+    /// All devices; none when the CPU answers.
+    pub fn runtimes(&self) -> Vec<Arc<Runtime>> {
+        let members = self.members();
+        members
+            .iter()
+            .map(|member| Arc::clone(&member.runtime))
+            .collect()
+    }
+
+    /// The device in words: `NVIDIA H200 (cuda:0)`, `emulator`, `cpu`; of several `NVIDIA H200 (cuda:0), NVIDIA H200 (cuda:1)`.
+    pub fn name(&self) -> String {
+        let members = self.members();
+        let names: Vec<String> = members.iter().map(|m| name_of(&m.runtime)).collect();
+        match names.is_empty() {
+            true => "cpu".to_string(),
+            false => names.join(", "),
+        }
+    }
+
+    /// Bytes per second, read plus written, of a plain copy on the device, measured at the first call; of several on the
+    /// first; `None` when the CPU answers or the copy fails.
     pub fn copy_bandwidth(&self) -> Option<f64> {
-        let runtime = self.0.lock().runtime.clone()?;
-        let measured = runtime.copy_bandwidth();
+        let measured = self.runtime()?.copy_bandwidth();
         measured
             .inspect_err(|error| log::warn!("the copy bandwidth is unknown: {error}"))
             .ok()
     }
 
-    /// The device's cost constants as text; `None` when the CPU answers.
+    /// The device's cost constants as text; of several those of the first; `None` when the CPU answers.
     pub fn constants(&self) -> Option<String> {
-        let opened = self.0.lock();
-        opened
-            .runtime
-            .as_ref()
-            .map(|runtime| runtime.machine().to_string())
+        Some(self.runtime()?.machine().to_string())
     }
 
     /// Measures the constants and stores them on disk for later sessions, for all devices of this name. Returns the
     /// constants as text, and the file. The emulator's are measured but not stored: its times mean nothing.
     ///
     /// # Errors
-    /// [`Error::NothingToMeasure`] when the CPU answers, [`Error::Device`] when a measurement fails or the file cannot be
-    /// written.
+    /// [`Error::NothingToMeasure`] when the CPU answers, [`Error::Device`] for several devices, when a measurement fails or the
+    /// file cannot be written.
     pub fn calibrate(&self) -> Result<(String, Option<PathBuf>)> {
         let failed = |error: GpuError| Error::Device(error.to_string());
-        let runtime = self.0.lock().runtime.clone();
-        let runtime = runtime.ok_or(Error::NothingToMeasure)?;
+        if self.is_several() {
+            let given = self.name();
+            let text = format!("{given} are several devices: calibrate one of each name");
+            return Err(Error::Device(text));
+        }
+        let runtime = self.runtime().ok_or(Error::NothingToMeasure)?;
         let machine = calibrate(&runtime).map_err(failed)?;
         let info = runtime.device().info();
         let path = if info.emulated {
@@ -154,24 +230,40 @@ impl Device {
         Ok((machine.to_string(), path))
     }
 
-    /// The state of the device's memory, and what was done when it was short; `None` when the CPU answers.
+    /// The state of the device's memory, and what was done when it was short; of several their sum ([`Self::states`] has each);
+    /// `None` when the CPU answers.
     pub fn memory(&self) -> Option<DeviceMemory> {
-        let runtime = self.0.lock().runtime.clone()?;
-        Some(DeviceMemory::of(&runtime))
+        let members = self.members();
+        let memories = members
+            .iter()
+            .map(|member| DeviceMemory::of(&member.runtime));
+        memories.reduce(DeviceMemory::plus)
     }
 
-    /// Evicts all cached columns and indexes that no query uses; returns their bytes.
+    /// The name and the state of each device; none when the CPU answers.
+    pub fn states(&self) -> Vec<DeviceState> {
+        let members = self.members();
+        members
+            .iter()
+            .map(|m| DeviceState::of(&m.runtime))
+            .collect()
+    }
+
+    /// Evicts all cached columns and indexes that no query uses, from all devices; returns their bytes.
     ///
     /// # Errors
-    /// [`Error::Gpu`] when earlier work on the device failed.
+    /// [`Error::Gpu`] when earlier work on a device failed.
     pub fn evict(&self) -> Result<usize> {
-        let runtime = self.0.lock().runtime.clone();
-        Ok(runtime.map_or(Ok(0), |runtime| runtime.evict())?)
+        let mut evicted = 0;
+        for member in self.members().iter() {
+            evicted += member.runtime.evict()?;
+        }
+        Ok(evicted)
     }
 
-    /// The rule for the device that the settings name. Opens the device if it is another one, or if it was lost and
-    /// the setting was set since; applies the limits of memory and the failures if the session of `seen` changed
-    /// them.
+    /// The rule for the device that the settings name, of several for the first that is not lost. Opens the device if it is
+    /// another one, or if it was lost and the setting was set since; applies the limits of memory and the failures if the
+    /// session of `seen` changed them.
     pub(crate) fn placement_for(
         &self,
         settings: &WarplineConfig,
@@ -196,19 +288,23 @@ impl Device {
             };
             failures_changed = true;
         } else if seen.memory != memory && opened.options.device_memory != memory {
-            if let Some(runtime) = &opened.runtime {
-                runtime.set_device_memory(memory)?;
+            for member in opened.members.iter() {
+                member.runtime.set_device_memory(memory)?;
             }
             opened.options.device_memory = memory;
         }
         if seen.host_memory != host_memory && opened.options.host_memory != host_memory {
-            if let Some(runtime) = &opened.runtime {
-                runtime.set_host_memory(host_memory)?;
+            for member in opened.members.iter() {
+                let parts = opened.members.len();
+                member.runtime.set_host_memory(host_memory, parts)?;
             }
             opened.options.host_memory = host_memory;
         }
-        if failures_changed && let Some(runtime) = &opened.runtime {
-            runtime.inject_failures(settings.inject_failures.plan().cloned());
+        if failures_changed {
+            for member in opened.members.iter() {
+                let plan = settings.inject_failures.plan().cloned();
+                member.runtime.inject_failures(plan);
+            }
         }
         if seen.compile_processes != settings.compile_processes {
             limit(settings.compile_processes);
@@ -217,12 +313,12 @@ impl Device {
         seen.host_memory = host_memory;
         seen.compile_processes = settings.compile_processes;
         seen.failures = settings.inject_failures.clone();
-        Ok(Arc::clone(&opened.placement))
+        Ok(opened.placement())
     }
 
     /// The rule for the open device.
     pub(crate) fn placement(&self) -> Arc<GpuPlacement> {
-        Arc::clone(&self.0.lock().placement)
+        self.0.lock().placement()
     }
 
     /// The settings under `warpline.*` of a session on the open device: its name and memory limits, and defaults for
@@ -234,6 +330,16 @@ impl Device {
         settings.device_memory = options.device_memory.unwrap_or(0);
         settings.host_memory = options.host_memory.unwrap_or(0);
         settings
+    }
+}
+
+/// A device in words.
+pub(crate) fn name_of(runtime: &Runtime) -> String {
+    let info = runtime.device().info();
+    if info.name == info.id || info.emulated {
+        info.id.clone()
+    } else {
+        format!("{} ({})", info.name, info.id)
     }
 }
 
@@ -308,6 +414,41 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
     }
 }
 
+/// A part of a query that several devices shared, as it was placed on one of them.
+#[derive(Debug, Clone)]
+pub(crate) struct StageOnDevice {
+    /// `cuda:0`, `emulator:1`.
+    pub(crate) device: String,
+    pub(crate) plan: Arc<dyn ExecutionPlan>,
+}
+
+/// The parts of a query's last run, where several devices shared it.
+fn stages_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<StageOnDevice> {
+    #[cfg(feature = "cluster")]
+    return crate::devices::stages_of(plan);
+    #[cfg(not(feature = "cluster"))]
+    {
+        let _ = plan;
+        vec![]
+    }
+}
+
+/// What each device did of a query that several shared, by their names.
+pub(crate) fn devices_of(stages: &[StageOnDevice]) -> Vec<DeviceWork> {
+    let mut devices: BTreeMap<&str, DeviceWork> = BTreeMap::new();
+    for stage in stages {
+        let totals = metrics::collect([&stage.plan]);
+        let work = devices.entry(&stage.device).or_default();
+        work.device.clone_from(&stage.device);
+        work.fragments += totals.fragments as u64;
+        work.kernels += totals.counts.kernels as u64;
+        work.kernel_ms += totals.counts.kernel_ms;
+        work.bytes += totals.counts.bytes as u64;
+        work.fallbacks += totals.fallbacks.len() as u64;
+    }
+    devices.into_values().collect()
+}
+
 /// The sum of what a plan's fragments measured in their last run; all zero for a plan without fragments.
 ///
 /// The plan's nodes have the same figures as `metrics()`, which `EXPLAIN ANALYZE` shows. Planning time is not
@@ -335,7 +476,9 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
 /// # Ok(()) }
 /// ```
 pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
-    let totals = metrics::collect(plan);
+    let shared = stages_of(plan);
+    let plans = std::iter::once(plan).chain(shared.iter().map(|stage| &stage.plan));
+    let totals = metrics::collect(plans);
     let counts = &totals.counts;
     QueryMetrics {
         load_ms: counts.load_ms,
@@ -355,6 +498,7 @@ pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
         cpu_answers: counts.cpu_answers,
         ladder: ladder_of(counts.ladder),
         fallbacks: totals.fallbacks,
+        devices: devices_of(&shared),
         balance: metrics::balance_of(&totals.trees).map(|balance| WorkBalance {
             pipelines: balance.pipelines,
             iir: balance.iir,

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use datafusion::arrow::temporal_conversions::timestamp_s_to_datetime;
 use datafusion::config::ConfigOptions;
+use warpline_gpu::runtime::Runtime;
 use warpline_planner::WarplineConfig;
 use warpline_tpch::environment::{DeviceFacts, Environment, Host, Setting, Versions};
 
@@ -39,6 +40,7 @@ pub fn environment(session: &WarplineSession) -> Environment {
                 .and_then(|text| kibibytes(&text)),
         },
         device: device(session),
+        devices: devices(session),
         versions: Versions {
             warpline: env!("CARGO_PKG_VERSION").to_string(),
             datafusion: datafusion::DATAFUSION_VERSION.to_string(),
@@ -62,9 +64,25 @@ fn now() -> String {
 
 fn device(session: &WarplineSession) -> Option<DeviceFacts> {
     let runtime = session.device().runtime()?;
+    Some(facts(&runtime, session.device().copy_bandwidth()))
+}
+
+/// All of several devices.
+fn devices(session: &WarplineSession) -> Vec<DeviceFacts> {
+    let runtimes = session.device().runtimes();
+    match runtimes.len() {
+        0 | 1 => vec![],
+        _ => runtimes
+            .iter()
+            .map(|runtime| facts(runtime, None))
+            .collect(),
+    }
+}
+
+fn facts(runtime: &Runtime, bandwidth: Option<f64>) -> DeviceFacts {
     let info = runtime.device().info();
     let (major, minor) = info.compute_capability;
-    Some(DeviceFacts {
+    DeviceFacts {
         name: info.name.clone(),
         id: info.id.clone(),
         memory_bytes: info.memory as u64,
@@ -77,12 +95,9 @@ fn device(session: &WarplineSession) -> Option<DeviceFacts> {
         l2_bytes: info.l2_cache as u64,
         driver: info.driver.clone(),
         compiler: info.compiler.clone(),
-        copy_gb_per_s: session
-            .device()
-            .copy_bandwidth()
-            .map(|bandwidth| (bandwidth / 1e7).round() / 1e2),
+        copy_gb_per_s: bandwidth.map(|bandwidth| (bandwidth / 1e7).round() / 1e2),
         emulated: info.emulated,
-    })
+    }
 }
 
 /// All settings of Warpline, and those of DataFusion that differ from their defaults.

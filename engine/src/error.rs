@@ -1,6 +1,7 @@
 //! The errors of the facade; each names the cause and the remedy.
 
 use datafusion::error::DataFusionError;
+use warpline_gpu::GpuError;
 use warpline_planner::PlannerError;
 use warpline_tpch::{TpchError, one_line};
 
@@ -11,10 +12,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The text does not name a device.
-    #[error("'{given}' is not a device: give one of auto, cpu, emulator, cuda, cuda:N")]
+    #[error("'{given}' is not a device: give {expected}")]
     DeviceName {
         /// What was given.
         given: String,
+        /// What it may be, or what is wrong with it.
+        expected: String,
     },
     /// The device that was asked for cannot be used; the message says why and what to install.
     #[error("{0}")]
@@ -152,4 +155,17 @@ fn names_missing_file(message: &str) -> bool {
     let name = message.split_once("table 'datafusion.public.");
     name.and_then(|(_, rest)| rest.split_once('\''))
         .is_some_and(|(name, rest)| rest.starts_with(" not found") && name.contains(['.', '/']))
+}
+
+impl Error {
+    /// A text that `error` refuses as a device.
+    pub fn device_name(given: &str, error: &GpuError) -> Self {
+        Self::DeviceName {
+            given: given.to_string(),
+            expected: match error {
+                GpuError::InvalidSetting { expected, .. } => expected.clone(),
+                other => other.to_string(),
+            },
+        }
+    }
 }

@@ -39,7 +39,7 @@
 //! - [`run_program`]: the `warpline` program as a function, for hosts that are programs of another kind.
 //! - `DeviceEngine` and [`mod@serve`]: servers for clients of PostgreSQL and Flight SQL.
 //! - `Cluster` and `Worker`: queries that several machines answer together.
-//! - [`DeviceChoice`]: which device; with none, DataFusion answers on the CPU.
+//! - [`DeviceChoice`]: which device, or which devices; with none, DataFusion answers on the CPU.
 //! - [`architecture`]: how all of Warpline is built, for those who change it.
 
 #[doc = include_str!("architecture.md")]
@@ -56,6 +56,8 @@ mod create_table;
 #[cfg(feature = "delta")]
 mod delta;
 mod device;
+#[cfg(feature = "cluster")]
+mod devices;
 mod environment;
 mod error;
 mod extension;
@@ -83,7 +85,7 @@ pub use device::{Device, DeviceChoice, device_reports, metrics_of};
 pub use environment::environment;
 pub use error::{Error, Result};
 pub use extension::WarplineExt;
-pub use memory::{DeviceMemory, ResidentColumn};
+pub use memory::{DeviceMemory, DeviceState, ResidentColumn};
 pub use memory_table::MemoryTable;
 pub use pin::PinnedTable;
 pub use plan_cache::PlanCacheStats;
@@ -103,4 +105,4 @@ pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineC
 /// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
 #[cfg(feature = "serve")]
 pub use warpline_serve as serve;
-pub use warpline_tpch::{MemoryLadder, QueryMetrics, QueryRun};
+pub use warpline_tpch::{DeviceWork, MemoryLadder, QueryMetrics, QueryRun};

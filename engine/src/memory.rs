@@ -8,7 +8,7 @@ pub use warpline_gpu::tables::ResidentColumn;
 use warpline_planner::ByteSize;
 use warpline_tpch::MemoryLadder;
 
-use crate::device::Device;
+use crate::device::{Device, name_of};
 
 /// The state of a device's memory at one moment, and counts since the device was opened. Sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -61,11 +61,57 @@ impl DeviceMemory {
     }
 }
 
+impl DeviceMemory {
+    /// Both together; of causes of a loss all.
+    #[must_use]
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let lost: Vec<String> = [self.lost, other.lost].into_iter().flatten().collect();
+        Self {
+            budget: self.budget + other.budget,
+            in_use: self.in_use + other.in_use,
+            peak: self.peak + other.peak,
+            cached: self.cached + other.cached,
+            columns: self.columns + other.columns,
+            column_bytes: self.column_bytes + other.column_bytes,
+            indexes: self.indexes + other.indexes,
+            index_bytes: self.index_bytes + other.index_bytes,
+            queries: self.queries + other.queries,
+            refusals: self.refusals + other.refusals,
+            ladder: self.ladder.plus(other.ladder),
+            lost: (!lost.is_empty()).then(|| lost.join("; ")),
+        }
+    }
+}
+
+/// One of the devices of a session.
+#[derive(Debug, Clone)]
+pub struct DeviceState {
+    /// The device in words: `NVIDIA H200 (cuda:0)`, `emulator:1`.
+    pub name: String,
+    /// The state of its memory.
+    pub memory: DeviceMemory,
+    /// Its cached columns, by table and name.
+    pub columns: Vec<ResidentColumn>,
+}
+
+impl DeviceState {
+    pub(crate) fn of(runtime: &Runtime) -> Self {
+        Self {
+            name: name_of(runtime),
+            memory: DeviceMemory::of(runtime),
+            columns: runtime.tables().resident(),
+        }
+    }
+}
+
 impl Device {
-    /// The cached columns, by table and name, with their encodings; none when the CPU answers.
+    /// The cached columns, by table and name, with their encodings, of several devices one after the other; none when the CPU
+    /// answers.
     pub fn resident_columns(&self) -> Vec<ResidentColumn> {
-        let runtime = self.runtime();
-        runtime.map_or(vec![], |runtime| runtime.tables().resident())
+        let columns = self.runtimes().into_iter();
+        columns
+            .flat_map(|runtime| runtime.tables().resident())
+            .collect()
     }
 }
 

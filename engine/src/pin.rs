@@ -56,7 +56,8 @@ impl fmt::Debug for PinnedTable {
 
 impl Device {
     /// Loads a table of a session into device memory and pins it until the result is dropped: its columns are not
-    /// evicted, and the first query over them does not wait. `None` when the CPU answers.
+    /// evicted, and the first query over them does not wait. Of several devices it is the first, which answers the queries that
+    /// are not shared out. `None` when the CPU answers.
     ///
     /// A file that changes is loaded again by the next query without being pinned: pin the table again.
     ///

@@ -6,10 +6,10 @@ use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use warpline_planner::WarplineConfig;
 use warpline_planner::config::Failures;
+use warpline_planner::{GpuPlacement, WarplineConfig};
 
-use crate::device::{DEVICE_SETTING, Device};
+use crate::device::{DEVICE_SETTING, Device, DeviceChoice};
 use crate::error::Error;
 
 /// Places the parts of a plan that a device runs better on a [`Device`]; the rest stays as DataFusion and other
@@ -44,6 +44,8 @@ use crate::error::Error;
 pub struct WarplineRule {
     device: Device,
     seen: Mutex<Seen>,
+    /// Whether the session shares queries out where there are several devices.
+    shares: bool,
 }
 
 /// Settings of a session at its last plan: changes of other sessions to a shared device stay until this session
@@ -71,8 +73,47 @@ impl WarplineRule {
                 compile_processes: 0,
                 failures: Failures::default(),
             }),
+            shares: false,
         }
     }
+
+    /// A rule for a session that shares queries out.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn sharing(device: &Device) -> Self {
+        Self {
+            shares: true,
+            ..Self::new(device)
+        }
+    }
+
+    /// The placement of these settings, whose device is opened if need be.
+    pub(crate) fn placement(
+        &self,
+        config: &ConfigOptions,
+    ) -> Result<Arc<GpuPlacement>, DataFusionError> {
+        let external = |error: Error| {
+            let remedy =
+                format!("or SET {DEVICE_SETTING} to one that `warpline devices` shows as usable");
+            DataFusionError::External(format!("{error}; {remedy}").into())
+        };
+        let Some(settings) = config.extensions.get::<WarplineConfig>() else {
+            return Ok(self.device.placement());
+        };
+        let choice = settings.device.choice;
+        if choice.is_several() && !self.shares {
+            return Err(external(several_at_once(choice)));
+        }
+        let placement = self.device.placement_for(settings, &self.seen);
+        placement.map_err(external)
+    }
+}
+
+/// Sessions share queries out if they were opened to.
+pub(crate) fn several_at_once(choice: DeviceChoice) -> Error {
+    Error::Device(format!(
+        "{choice} is several devices, which a WarplineSession without a cluster shares queries out to if it is opened with \
+         several (--device {choice}); elsewhere, name one"
+    ))
 }
 
 impl PhysicalOptimizerRule for WarplineRule {
@@ -81,18 +122,7 @@ impl PhysicalOptimizerRule for WarplineRule {
         plan: Arc<dyn ExecutionPlan>,
         config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
-        let external = |error: Error| {
-            let remedy =
-                format!("or SET {DEVICE_SETTING} to one that `warpline devices` shows as usable");
-            DataFusionError::External(format!("{error}; {remedy}").into())
-        };
-        let placement = match config.extensions.get::<WarplineConfig>() {
-            Some(settings) => self
-                .device
-                .placement_for(settings, &self.seen)
-                .map_err(external)?,
-            None => self.device.placement(),
-        };
+        let placement = self.placement(config)?;
         placement.optimize(plan, config)
     }
 

@@ -90,6 +90,7 @@ pub(crate) const CLIENT_SETTINGS: &[&str] = &[
     "warpline.plan_cache",
     "warpline.reentry",
     "warpline.require_gpu",
+    "warpline.shards",
     "warpline.value_tables",
 ];
 

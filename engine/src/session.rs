@@ -18,12 +18,15 @@ use warpline_tpch::{QueryEngine, QueryRun};
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
 use crate::device::{self, Device, DeviceChoice};
+#[cfg(feature = "cluster")]
+use crate::devices;
 use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
 use crate::guard::guarded;
 use crate::memory_table::MemoryTable;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
+use crate::rule::several_at_once;
 use crate::statement::Pins;
 use crate::stores;
 
@@ -223,7 +226,7 @@ pub struct WarplineSessionBuilder {
 }
 
 impl WarplineSessionBuilder {
-    /// The device; it wins over the setting `warpline.device`.
+    /// The device, or several that share queries out; it wins over the setting `warpline.device`.
     #[must_use]
     pub fn device(mut self, choice: DeviceChoice) -> Self {
         self.device = Some(choice);
@@ -292,7 +295,7 @@ impl WarplineSessionBuilder {
     /// Opens the device and the session.
     ///
     /// # Errors
-    /// [`Error::Device`] when the device cannot be used, [`Error::NoGpu`] when one is required and none is in use,
+    /// [`Error::Device`] when the device cannot be used, or several are given beside a cluster, [`Error::NoGpu`] when one is required and none is in use,
     /// [`Error::DataFusion`] for a setting that does not exist or does not fit.
     pub async fn open(self) -> Result<WarplineSession> {
         let setting = |name| {
@@ -304,9 +307,9 @@ impl WarplineSessionBuilder {
         };
         let choice = match (self.device, setting(device::DEVICE_SETTING)) {
             (Some(choice), _) => choice,
-            (None, Some(name)) => name.parse().map_err(|_| Error::DeviceName {
-                given: name.to_string(),
-            })?,
+            (None, Some(name)) => name
+                .parse()
+                .map_err(|error| Error::device_name(name, &error))?,
             (None, None) => DeviceChoice::Auto,
         };
         let memory = match (self.device_memory, setting(device::MEMORY_SETTING)) {
@@ -322,6 +325,13 @@ impl WarplineSessionBuilder {
             return Err(Error::NoGpu {
                 device: choice.to_string(),
             });
+        }
+        #[cfg(feature = "cluster")]
+        let shares = self.cluster.is_none();
+        #[cfg(not(feature = "cluster"))]
+        let shares = false;
+        if device.is_several() && !shares {
+            return Err(several_at_once(device.config().device.choice));
         }
         let config = self
             .config
@@ -343,6 +353,7 @@ impl WarplineSessionBuilder {
         #[cfg(feature = "cluster")]
         let state = match &self.cluster {
             Some(cluster) => cluster.extend(state, &device),
+            None if device.is_several() => devices::extend(state, &device, &runtime),
             None => state.with_warpline(&device),
         };
         #[cfg(not(feature = "cluster"))]

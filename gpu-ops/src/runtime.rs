@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 
 use self::background::Background;
-pub use self::choice::DeviceChoice;
+pub use self::choice::{DeviceChoice, GpuSet, MOST_DEVICES};
 use self::modules::ModuleEntry;
 use self::slots::Slots;
 use crate::device::cuda::{self, CudaDevice};
@@ -122,28 +122,32 @@ impl Runtime {
     /// usable GPU.
     ///
     /// # Errors
-    /// [`GpuError::DeviceUnavailable`] when a device was asked for by name and is not usable.
+    /// [`GpuError::DeviceUnavailable`] when a device was asked for by name and is not usable, and for a choice of several.
     pub fn open(options: RuntimeOptions) -> Result<Option<Arc<Self>>> {
-        let device: Arc<dyn Device> = match options.device {
-            DeviceChoice::Cpu => return Ok(None),
-            DeviceChoice::Emulator => Arc::new(EmulatedDevice::open()?),
-            DeviceChoice::Cuda(Some(index)) => Arc::new(CudaDevice::open(index)?),
-            DeviceChoice::Cuda(None) => Arc::new(first_usable_gpu()?),
-            DeviceChoice::Auto => match cuda::count() {
-                Err(error) => {
-                    log::info!("queries run on the CPU: {error}");
-                    return Ok(None);
-                }
-                Ok(_) => match first_usable_gpu() {
-                    Ok(device) => Arc::new(device),
-                    Err(error) => {
-                        log::warn!("queries run on the CPU: {error}");
-                        return Ok(None);
-                    }
-                },
-            },
-        };
-        Self::with_memory(device, options.device_memory, options.host_memory).map(Some)
+        let mut runtimes = Self::open_all(options)?;
+        match runtimes.len() {
+            0 | 1 => Ok(runtimes.pop()),
+            count => Err(GpuError::DeviceUnavailable {
+                requested: options.device.to_string(),
+                cause: format!("these are {count} devices, and one is used here"),
+                remedy: "name one of them".into(),
+            }),
+        }
+    }
+
+    /// Open the chosen devices, each with a budget of device memory as in [`RuntimeOptions`]; they share the budget of host
+    /// memory in equal parts. None means the CPU, as for [`Self::open`].
+    ///
+    /// # Errors
+    /// As [`Self::open`]; of `cuda:all`, when no GPU is usable.
+    pub fn open_all(options: RuntimeOptions) -> Result<Vec<Arc<Self>>> {
+        let devices = open_devices(options.device)?;
+        let host = options.host_memory.unwrap_or_else(half_of_host_memory);
+        let part = host / devices.len().max(1);
+        let runtimes = devices
+            .into_iter()
+            .map(|device| Self::with_memory(device, options.device_memory, Some(part)));
+        runtimes.collect()
     }
 
     /// A runtime on a device that is open already; `device_memory` as in [`RuntimeOptions`].
@@ -318,13 +322,14 @@ impl Runtime {
         self.pool.set_budget(budget)
     }
 
-    /// Change the budget of page-locked host memory, in bytes; `None` for half of the host's.
+    /// Change the budget of page-locked host memory, in bytes; `None` for half of the host's. This device gets one of `parts`
+    /// equal parts.
     ///
     /// # Errors
     /// [`GpuError::Device`] when earlier work failed.
-    pub fn set_host_memory(&self, bytes: Option<usize>) -> Result<()> {
-        self.host_pool
-            .set_budget(bytes.unwrap_or_else(half_of_host_memory))
+    pub fn set_host_memory(&self, bytes: Option<usize>, parts: usize) -> Result<()> {
+        let bytes = bytes.unwrap_or_else(half_of_host_memory);
+        self.host_pool.set_budget(bytes / parts.max(1))
     }
 
     /// Let calls of the device fail by a plan, in the place of an earlier one; `None` lets them pass. For tests of what
@@ -482,22 +487,78 @@ fn half_of_host_memory() -> usize {
     Budget::of_host(memory as u64).bytes() as usize
 }
 
+/// The devices of a choice, in their order; none for the CPU.
+fn open_devices(choice: DeviceChoice) -> Result<Vec<Arc<dyn Device>>> {
+    let one = |device: Arc<dyn Device>| Ok(vec![device]);
+    match choice {
+        DeviceChoice::Cpu => Ok(vec![]),
+        DeviceChoice::Emulator => one(Arc::new(EmulatedDevice::open()?)),
+        DeviceChoice::Emulators(count) => {
+            let numbered = |number| Ok(Arc::new(EmulatedDevice::numbered(number)?) as _);
+            (0..count).map(numbered).collect()
+        }
+        DeviceChoice::Cuda(Some(index)) => one(Arc::new(CudaDevice::open(index)?)),
+        DeviceChoice::Cuda(None) => one(Arc::new(first_usable_gpu()?)),
+        DeviceChoice::Gpus(set) => {
+            let open = |index| Ok(Arc::new(CudaDevice::open(index)?) as _);
+            set.iter().map(open).collect()
+        }
+        DeviceChoice::AllGpus => {
+            let gpus = usable_gpus(usize::MAX)?;
+            Ok(gpus.into_iter().map(|gpu| Arc::new(gpu) as _).collect())
+        }
+        DeviceChoice::Auto => match cuda::count() {
+            Err(error) => {
+                log::info!("queries run on the CPU: {error}");
+                Ok(vec![])
+            }
+            Ok(_) => match first_usable_gpu() {
+                Ok(device) => one(Arc::new(device)),
+                Err(error) => {
+                    log::warn!("queries run on the CPU: {error}");
+                    Ok(vec![])
+                }
+            },
+        },
+    }
+}
+
 /// The first GPU that opens, or why the first did not.
 fn first_usable_gpu() -> Result<CudaDevice> {
+    let mut gpus = usable_gpus(1)?;
+    gpus.pop().ok_or_else(no_gpu)
+}
+
+/// The first GPUs that open, `most` of them at most, or why the first did not.
+fn usable_gpus(most: usize) -> Result<Vec<CudaDevice>> {
     let mut first_error = None;
+    let mut gpus = Vec::new();
     for index in 0..cuda::count()? {
+        if gpus.len() == most {
+            break;
+        }
         match CudaDevice::open(index) {
-            Ok(device) => return Ok(device),
+            Ok(device) => gpus.push(device),
             Err(error) => {
+                if most > 1 {
+                    log::warn!("cuda:{index} is left out: {error}");
+                }
                 first_error.get_or_insert(error);
             }
         }
     }
-    Err(first_error.unwrap_or_else(|| GpuError::DeviceUnavailable {
+    match gpus.is_empty() {
+        true => Err(first_error.unwrap_or_else(no_gpu)),
+        false => Ok(gpus),
+    }
+}
+
+fn no_gpu() -> GpuError {
+    GpuError::DeviceUnavailable {
         requested: "cuda".into(),
         cause: "the driver shows no GPU".into(),
         remedy: "check `nvidia-smi`".into(),
-    }))
+    }
 }
 
 #[cfg(test)]
@@ -512,6 +573,29 @@ mod tests {
             ..RuntimeOptions::default()
         };
         assert!(Runtime::open(options).unwrap().is_none());
+    }
+
+    #[test]
+    fn several_emulators_have_names_memories_and_parts_of_the_host_of_their_own() {
+        let options = RuntimeOptions {
+            device: "emulator:3".parse().unwrap(),
+            device_memory: Some(1 << 20),
+            host_memory: Some(3 << 20),
+        };
+        let runtimes = Runtime::open_all(options).unwrap();
+        let ids = runtimes.iter().map(|r| r.device().info().id.as_str());
+        assert_eq!(
+            ids.collect::<Vec<_>>(),
+            ["emulator:0", "emulator:1", "emulator:2"]
+        );
+        for runtime in &runtimes {
+            assert_eq!(runtime.pool().statistics().budget, 1 << 20);
+            assert_eq!(runtime.host_pool().statistics().budget, 1 << 20);
+        }
+        let _held = runtimes[1].pool().allocate(1 << 19, "a test").unwrap();
+        assert_eq!(runtimes[0].pool().statistics().in_use, 0);
+        let error = Runtime::open(options).unwrap_err().to_string();
+        assert!(error.contains("emulator:3"), "{error}");
     }
 
     #[test]

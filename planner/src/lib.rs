@@ -25,7 +25,7 @@ pub mod stats;
 pub mod translate;
 
 pub use choose::CostedPolicy;
-pub use config::{GroupSetting, JoinSetting, Setting, WarplineConfig};
+pub use config::{GroupSetting, JoinSetting, Setting, Shards, WarplineConfig};
 pub use error::PlannerError;
 pub use fragment::FragmentPlanner;
 pub use metrics::FragmentTotals;

@@ -20,10 +20,12 @@ pub struct FragmentTotals {
     pub trees: Vec<(String, TreeMetrics)>,
 }
 
-/// Walk a plan after its execution.
-pub fn collect(plan: &Arc<dyn ExecutionPlan>) -> FragmentTotals {
+/// Walk plans after their execution.
+pub fn collect<'a>(plans: impl IntoIterator<Item = &'a Arc<dyn ExecutionPlan>>) -> FragmentTotals {
     let mut totals = FragmentTotals::default();
-    add(plan, &mut totals);
+    for plan in plans {
+        add(plan, &mut totals);
+    }
     totals
 }
 

@@ -176,14 +176,9 @@ impl Session {
         secret: Option<PathBuf>,
         ca: Option<PathBuf>,
     ) -> PyResult<Self> {
-        let choice: DeviceChoice = device.parse().map_err(|_| {
-            raised(
-                py,
-                &warpline::Error::DeviceName {
-                    given: device.to_string(),
-                },
-            )
-        })?;
+        let choice: DeviceChoice = device
+            .parse()
+            .map_err(|error| raised(py, &warpline::Error::device_name(device, &error)))?;
         let memory = device_memory.map(str::parse::<ByteSize>).transpose();
         let memory = memory.map_err(|error| raised(py, &warpline::Error::from(error)))?;
         let opened = async move {
@@ -499,9 +494,9 @@ impl Session {
         let known = py.detach(|| {
             device
                 .memory()
-                .map(|memory| (memory, device.resident_columns()))
+                .map(|memory| (memory, device.resident_columns(), device.states()))
         });
-        let Some((memory, columns)) = known else {
+        let Some((memory, columns, states)) = known else {
             return Ok(None);
         };
         let told = PyDict::new(py);
@@ -524,6 +519,16 @@ impl Session {
             Ok(known)
         });
         told.set_item("columns", columns.collect::<PyResult<Vec<_>>>()?)?;
+        let devices = states.into_iter().map(|state| {
+            let known = PyDict::new(py);
+            known.set_item("name", state.name)?;
+            known.set_item("budget", state.memory.budget)?;
+            known.set_item("in_use", state.memory.in_use)?;
+            known.set_item("column_bytes", state.memory.column_bytes)?;
+            known.set_item("lost", state.memory.lost)?;
+            Ok(known)
+        });
+        told.set_item("devices", devices.collect::<PyResult<Vec<_>>>()?)?;
         told.set_item("text", memory.to_string())?;
         Ok(Some(told))
     }

@@ -83,8 +83,8 @@ def connect(
     """Opens a session.
 
     `device` is `auto` (the first usable GPU, else the CPU), `cuda`, `cuda:N`, `cpu`, or `emulator`, which runs every kernel without a
-    GPU and is for tests. `device_memory` bounds what is used of the device's memory: `"16GiB"`, or a number of bytes. Connections
-    of one device share its memory and what it holds.
+    GPU and is for tests; or several that share queries, as `cuda:0,1`, `cuda:all` or `emulator:2`. `device_memory` bounds what is used
+    of each device's memory: `"16GiB"`, or a number of bytes. Connections of one device share its memory and what it holds.
 
     `progress` shows long statements on terminals and in notebooks, where they are seen; True does so anywhere, False nowhere.
 

@@ -101,8 +101,27 @@ pub struct QueryMetrics {
     pub ladder: MemoryLadder,
     /// One line for each part of the plan that stayed on the CPU although a device is in use.
     pub fallbacks: Vec<String>,
+    /// What each device did, where several shared the query.
+    pub devices: Vec<DeviceWork>,
     /// How evenly work was spread; `None` unless the engine was asked to count and a pipeline did.
     pub balance: Option<WorkBalance>,
+}
+
+/// What one of several devices did of a query that they shared.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct DeviceWork {
+    /// `cuda:0`, `emulator:1`.
+    pub device: String,
+    /// Parts of the plan that were placed on it.
+    pub fragments: u64,
+    /// Kernels launched.
+    pub kernels: u64,
+    /// Milliseconds spent in them.
+    pub kernel_ms: f64,
+    /// Bytes that it had to read.
+    pub bytes: u64,
+    /// Parts that its CPU answered, with the reasons among the query's fallbacks.
+    pub fallbacks: u64,
 }
 
 /// How often which way was taken when device memory was short.

@@ -14,6 +14,9 @@ pub struct Environment {
     pub host: Host,
     /// The device; null when the CPU answers.
     pub device: Option<DeviceFacts>,
+    /// All devices, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceFacts>,
     /// What was built from what.
     pub versions: Versions,
     /// All settings of the engine, and those of others that are not as usual.

@@ -31,7 +31,7 @@ mod task;
 pub mod verify;
 
 pub use benchmark::Benchmark;
-pub use engine::{MemoryLadder, QueryEngine, QueryMetrics, QueryRun, WorkBalance};
+pub use engine::{DeviceWork, MemoryLadder, QueryEngine, QueryMetrics, QueryRun, WorkBalance};
 pub use error::{Result, TpchError, one_line};
 pub use scale::Scale;
 pub use task::{QueryName, Subject, Task};

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use crate::engine::{MemoryLadder, QueryMetrics, WorkBalance};
+use crate::engine::{DeviceWork, MemoryLadder, QueryMetrics, WorkBalance};
 use crate::environment::Environment;
 use crate::task::{QueryName, Subject};
 
@@ -95,6 +95,9 @@ pub struct QueryReport {
     pub cpu_answers: u64,
     /// What was done for want of device memory, in all runs together.
     pub ladder: MemoryLadder,
+    /// What each device did in the last hot run, where several shared the query.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceWork>,
     /// How evenly the work of pipelines was spread in the last run; null unless that was counted.
     pub balance: Option<WorkBalance>,
     /// Why the query failed or its answer is wrong.
@@ -143,6 +146,7 @@ impl QueryReport {
         self.bytes_streamed = metrics.bytes.map(|_| metrics.streamed_bytes);
         self.bytes_spilled = metrics.bytes.map(|_| metrics.spilled_bytes);
         self.peak_device_bytes = self.peak_device_bytes.max(metrics.peak_device_bytes);
+        self.devices.clone_from(&metrics.devices);
         self.ladder = self.ladder.plus(metrics.ladder);
         self.races += metrics.races;
         self.cpu_answers += metrics.cpu_answers;

@@ -54,7 +54,7 @@ pub(super) enum Command {
 /// Which device, and which settings.
 #[derive(Debug, Args)]
 pub(super) struct SessionArguments {
-    /// Device: auto, cuda, cuda:N, emulator or cpu [default: auto]
+    /// Device: auto, cuda, cuda:N, emulator or cpu; several as cuda:0,1, cuda:all or emulator:N [default: auto]
     #[arg(long, value_name = "DEVICE")]
     pub(super) device: Option<DeviceChoice>,
     /// Bound the device's memory pool, for example 16GiB [default: what is free]

@@ -9,7 +9,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 #[cfg(feature = "cluster")]
-use warpline::{Cluster, ClusterOptions, Worker, WorkerOptions};
+use futures::future::join_all;
+#[cfg(feature = "cluster")]
+use warpline::{Cluster, ClusterOptions, Error, Worker, WorkerOptions};
 use warpline::{Result, WarplineSessionBuilder};
 
 #[cfg(feature = "cluster")]
@@ -76,7 +78,7 @@ impl ClusterArguments {
 #[cfg(feature = "cluster")]
 #[derive(Debug, Args)]
 pub(super) struct WorkerArguments {
-    /// Where sessions and other workers connect
+    /// Where sessions and other workers connect; with several devices, the others have the ports after this one
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7700")]
     listen: SocketAddr,
     /// A folder whose files plans may read; repeatable. No other file of this machine can be read
@@ -101,7 +103,17 @@ pub(super) struct WorkerArguments {
     session: SessionArguments,
 }
 
-/// Serves stages until it is told to stop.
+/// The port of one of several workers: the one that was given, and those after it; any, if any was asked for.
+#[cfg(feature = "cluster")]
+fn port(first: u16, number: u16) -> Result<u16> {
+    let port = match first {
+        0 => Some(0),
+        first => first.checked_add(number),
+    };
+    port.ok_or_else(|| Error::Cluster(format!("there is no port {number} after {first}")))
+}
+
+/// Serves stages on each device until it is told to stop.
 #[cfg(feature = "cluster")]
 pub(super) async fn run(arguments: WorkerArguments) -> Result<ExitCode> {
     let session = &arguments.session;
@@ -118,9 +130,20 @@ pub(super) async fn run(arguments: WorkerArguments) -> Result<ExitCode> {
             .collect(),
         ..WorkerOptions::at(arguments.listen)
     };
-    let worker = Worker::start(options, &device).await?;
-    print_fact("device", &device.name());
-    print_fact("worker", &worker.url());
-    until_stopped("running stages", worker.stop()).await;
+    let mut workers = Vec::new();
+    for (number, device) in (0..).zip(device.each()) {
+        let mut options = options.clone();
+        options
+            .listen
+            .set_port(port(arguments.listen.port(), number)?);
+        let worker = Worker::start(options, &device).await?;
+        print_fact("device", &device.name());
+        print_fact("worker", &worker.url());
+        workers.push(worker);
+    }
+    let stop = async {
+        join_all(workers.into_iter().map(Worker::stop)).await;
+    };
+    until_stopped("running stages", stop).await;
     Ok(ExitCode::SUCCESS)
 }

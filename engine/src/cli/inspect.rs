@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch, StringArray};
 use datafusion::arrow::datatypes::{DataType, Field, Schema};
 use datafusion::error::DataFusionError;
-use warpline::{ByteSize, ResidentColumn, WarplineSession};
+use warpline::{ByteSize, DeviceState, ResidentColumn, WarplineSession};
 
 /// Characters of a line of a long text.
 const LINE: usize = 64;
@@ -15,6 +15,13 @@ const LINE: usize = 64;
 pub(super) fn device(session: &WarplineSession) -> String {
     let environment = warpline::environment(session);
     let mut lines = vec![format!("device     {}", session.device().name())];
+    for device in &environment.devices {
+        let budget = ByteSize(usize::try_from(device.budget_bytes).unwrap_or(usize::MAX));
+        lines.push(format!(
+            "memory     {}: Warpline uses at most {budget}",
+            device.id
+        ));
+    }
     if let Some(device) = &environment.device {
         let size = |bytes: u64| ByteSize(usize::try_from(bytes).unwrap_or(usize::MAX));
         lines.push(format!(
@@ -69,15 +76,31 @@ struct Sum {
     pinned: usize,
 }
 
-/// What the device's memory holds: sums, then a line a table.
+/// What the memory of each device holds: sums, then a line a table.
 pub(super) fn memory(session: &WarplineSession) -> String {
-    let Some(memory) = session.device().memory() else {
-        return "The CPU answers: there is no device memory.".into();
+    let states = session.device().states();
+    let mut parts: Vec<String> = match states.as_slice() {
+        [] => return "The CPU answers: there is no device memory.".into(),
+        [only] => vec![memory_of(only)],
+        several => {
+            let named =
+                |state: &DeviceState| format!("device    {}\n{}", state.name, memory_of(state));
+            let each: Vec<String> = several.iter().map(named).collect();
+            vec![each.join("\n\n")]
+        }
     };
-    let mut text = memory.to_string();
-    let mut tables: BTreeMap<String, Sum> = BTreeMap::new();
-    for column in session.device().resident_columns() {
-        let sum = tables.entry(column.table).or_default();
+    let pinned = session.pinned_tables();
+    if !pinned.is_empty() && states.iter().any(|state| !state.columns.is_empty()) {
+        parts.push(format!("pinned    {}", pinned.join(", ")));
+    }
+    parts.join("\n")
+}
+
+fn memory_of(state: &DeviceState) -> String {
+    let mut text = state.memory.to_string();
+    let mut tables: BTreeMap<&str, Sum> = BTreeMap::new();
+    for column in &state.columns {
+        let sum = tables.entry(&column.table).or_default();
         sum.columns += 1;
         sum.rows = sum.rows.max(column.rows);
         sum.bytes += column.bytes;
@@ -94,7 +117,7 @@ pub(super) fn memory(session: &WarplineSession) -> String {
     let mut rows = vec![header.map(String::from).to_vec()];
     rows.extend(tables.into_iter().map(|(name, sum)| {
         vec![
-            name,
+            name.to_string(),
             sum.columns.to_string(),
             sum.rows.to_string(),
             ByteSize(sum.bytes).to_string(),
@@ -105,19 +128,23 @@ pub(super) fn memory(session: &WarplineSession) -> String {
     }));
     text.push_str("\n\n");
     text.push_str(&aligned(&rows, 1));
-    let pinned = session.pinned_tables();
-    if !pinned.is_empty() {
-        text.push_str(&format!("\npinned    {}", pinned.join(", ")));
-    }
     text
 }
 
 /// A line a column that is kept, of one table or of all.
 pub(super) fn columns(session: &WarplineSession, table: Option<&str>) -> String {
-    let all = session.device().resident_columns();
-    let shown: Vec<ResidentColumn> = all
+    let states = session.device().states();
+    let several = states.len() > 1;
+    let shown: Vec<(String, ResidentColumn)> = states
         .into_iter()
-        .filter(|column| table.is_none_or(|table| column.table == table))
+        .flat_map(|state| {
+            let name = state.name;
+            state
+                .columns
+                .into_iter()
+                .map(move |column| (name.clone(), column))
+        })
+        .filter(|(_, column)| table.is_none_or(|table| column.table == table))
         .collect();
     if shown.is_empty() {
         return match table {
@@ -125,23 +152,23 @@ pub(super) fn columns(session: &WarplineSession, table: Option<&str>) -> String 
             None => "No columns are kept.".into(),
         };
     }
-    let header = [
-        "table", "column", "encoding", "rows", "device", "host", "uses", "pinned",
-    ];
-    let mut rows = vec![header.map(String::from).to_vec()];
-    rows.extend(shown.into_iter().map(|column| {
-        vec![
-            column.table,
-            column.column,
-            column.encoding,
+    let mut header = vec!["table", "column", "encoding"];
+    header.extend(several.then_some("on"));
+    header.extend(["rows", "device", "host", "uses", "pinned"]);
+    let mut rows = vec![header.into_iter().map(String::from).collect::<Vec<_>>()];
+    rows.extend(shown.into_iter().map(|(device, column)| {
+        let mut row = vec![column.table, column.column, column.encoding];
+        row.extend(several.then_some(device));
+        row.extend([
             column.rows.to_string(),
             ByteSize(column.bytes).to_string(),
             ByteSize(column.host_bytes).to_string(),
             column.hits.to_string(),
             if column.pinned { "yes" } else { "" }.to_string(),
-        ]
+        ]);
+        row
     }));
-    aligned(&rows, 3)
+    aligned(&rows, if several { 4 } else { 3 })
 }
 
 /// Columns side by side, the first `words` of them to the left.

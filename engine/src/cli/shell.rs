@@ -333,9 +333,7 @@ impl Shell {
             ["device"] => print_line(&inspect::device(&self.session)),
             ["device", name] => {
                 name.parse::<DeviceChoice>()
-                    .map_err(|_| Error::DeviceName {
-                        given: (*name).to_string(),
-                    })?;
+                    .map_err(|error| Error::device_name(name, &error))?;
                 self.session.set("warpline.device", name).await?;
                 self.confirm(&format!("The next query runs on {name}."));
             }

@@ -18,11 +18,12 @@
 mod channel;
 mod files;
 mod leaves;
-mod planner;
+pub(crate) mod planner;
 mod route;
 mod secret;
 mod settings;
-mod stage;
+pub(crate) mod stage;
+mod whole;
 mod worker;
 mod workers;
 

@@ -1,4 +1,4 @@
-//! Planning of a session with a cluster: in stages where that pays, else for the session's own device.
+//! Planning of a session with several who run stages: in stages where that pays, else for the session's own device.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ use warpline_planner::WarplineConfig;
 
 use super::channel::name;
 use super::leaves;
+use super::whole;
 use super::workers::Workers;
 use crate::device::Device;
 use crate::rule::WarplineRule;
@@ -32,6 +33,26 @@ use crate::rule::WarplineRule;
 tokio::task_local! {
     /// While set, plans are those of DataFusion, to be cut into stages.
     static UNPLACED: ();
+}
+
+/// Who runs the stages of a session's plans.
+#[async_trait]
+pub(crate) trait Sites: Send + Sync + 'static {
+    /// Looks who is there before a query is planned. False when the session's own device is to run it whole.
+    async fn ask(&self, logical: &LogicalPlan, options: &ConfigOptions) -> Result<bool>;
+
+    /// A plan in stages as it runs.
+    fn finished(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        plan
+    }
+
+    /// Those who run stages, a line each.
+    fn places(&self) -> String;
+
+    /// Of a query that is not in stages, what is to be said of that.
+    fn alone(&self, _options: &ConfigOptions) -> Option<String> {
+        None
+    }
 }
 
 /// A session on `device` that plans for `workers`.
@@ -42,18 +63,29 @@ pub(super) fn extend(
 ) -> SessionStateBuilder {
     let config = builder.config().get_or_insert_default();
     config.options_mut().extensions.insert(device.config());
-    let local = Arc::new(LocalRule(WarplineRule::new(device)));
+    let rule = WarplineRule::new(device);
+    // Asked before the one that comes with the planner.
+    let builder = builder.with_distributed_scale_up_leaf_node_handler(leaves::whole_files);
+    with_planner(builder, Arc::new(rule), Arc::clone(workers))
+}
+
+/// A session whose plans are cut into stages for `sites`, or placed by `rule`.
+pub(crate) fn with_planner<S: Sites>(
+    builder: SessionStateBuilder,
+    rule: Arc<WarplineRule>,
+    sites: Arc<S>,
+) -> SessionStateBuilder {
+    let local = Arc::new(LocalRule(rule));
     let mut builder = builder
         .with_physical_optimizer_rule(Arc::clone(&local) as _)
-        .with_distributed_planner()
-        // Asked before the one that comes with the planner.
-        .with_distributed_scale_up_leaf_node_handler(leaves::whole_files);
+        .with_distributed_desired_task_count_handler(whole::in_one_task)
+        .with_distributed_planner();
     let distributed = builder.query_planner().take();
     match distributed {
-        Some(distributed) => builder.with_query_planner(Arc::new(ClusterPlanner {
+        Some(distributed) => builder.with_query_planner(Arc::new(StagePlanner {
             distributed,
             local,
-            workers: Arc::clone(workers),
+            sites,
         })),
         None => builder,
     }
@@ -61,7 +93,7 @@ pub(super) fn extend(
 
 /// The rule of the session's own device, which leaves plans alone that are to be cut.
 #[derive(Debug)]
-struct LocalRule(WarplineRule);
+struct LocalRule(Arc<WarplineRule>);
 
 impl PhysicalOptimizerRule for LocalRule {
     fn optimize(
@@ -84,103 +116,141 @@ impl PhysicalOptimizerRule for LocalRule {
     }
 }
 
-struct ClusterPlanner {
+struct StagePlanner<S> {
     distributed: Arc<dyn QueryPlanner + Send + Sync>,
     local: Arc<LocalRule>,
-    workers: Arc<Workers>,
+    sites: Arc<S>,
 }
 
-impl fmt::Debug for ClusterPlanner {
+impl<S> fmt::Debug for StagePlanner<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ClusterPlanner")
+        f.write_str("StagePlanner")
     }
 }
 
 #[async_trait]
-impl QueryPlanner for ClusterPlanner {
+impl<S: Sites> QueryPlanner for StagePlanner<S> {
     async fn create_physical_plan(
         &self,
         logical: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan(self, logical, session).await
+        match logical {
+            LogicalPlan::Explain(explain) => self.explained(explain, logical, session).await,
+            _ => self.plan(logical, session).await,
+        }
     }
 }
 
-async fn plan(
-    planner: &ClusterPlanner,
-    logical: &LogicalPlan,
-    session: &dyn Session,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let external = |error| DataFusionError::External(Box::new(error));
-    planner.workers.ask().await.map_err(external)?;
-    if let LogicalPlan::Explain(explain) = logical {
-        return explained(planner, explain, logical, session).await;
+impl<S: Sites> StagePlanner<S> {
+    async fn plan(
+        &self,
+        logical: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = session.config_options();
+        if !self.sites.ask(logical, options).await? {
+            return placed(logical, session).await;
+        }
+        let plan = self.unplaced(logical, session).await?;
+        if !is_distributed(&plan)? {
+            return self.local.optimize(plan, options);
+        }
+        let plan = self.sites.finished(plan);
+        Ok(match WarplineConfig::of(options).time_limit.0 {
+            Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
+            None => plan,
+        })
     }
-    let plan = unplaced(planner, logical, session).await?;
-    let options = session.config_options();
-    if !is_distributed(&plan)? {
-        return planner.local.optimize(plan, options);
+
+    /// A plan in stages, or DataFusion's own.
+    async fn unplaced(
+        &self,
+        logical: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let planned = self.distributed.create_physical_plan(logical, session);
+        UNPLACED.scope((), planned).await
     }
-    Ok(match WarplineConfig::of(options).time_limit.0 {
-        Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
-        None => plan,
-    })
+
+    /// `EXPLAIN`: the stages and who is there to run them; of a query that is not distributed what it always shows.
+    async fn explained(
+        &self,
+        explain: &Explain,
+        logical: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let options = session.config_options();
+        let config = &options.explain;
+        let wanted = explain.logical_optimization_succeeded && !config.logical_plan_only;
+        let distributed = match wanted && self.sites.ask(&explain.plan, options).await? {
+            true => Some(self.unplaced(&explain.plan, session).await?),
+            false => None,
+        };
+        let distributed = match distributed {
+            Some(plan) if is_distributed(&plan)? => plan,
+            _ => {
+                let plan = placed(logical, session).await?;
+                return Ok(match self.sites.alone(options) {
+                    Some(text) if wanted => with_line(plan, &text),
+                    _ => plan,
+                });
+            }
+        };
+        let mut texts = Vec::new();
+        if !config.physical_plan_only {
+            texts.clone_from(&explain.stringified_plans);
+            texts.push(explain.plan.to_stringified(PlanType::FinalLogicalPlan));
+        }
+        let text = format!(
+            "{}{}",
+            display_plan_ascii(distributed.as_ref(), false),
+            self.sites.places()
+        );
+        texts.push(StringifiedPlan::new(PlanType::FinalPhysicalPlan, text));
+        let schema = Arc::clone(explain.schema.inner());
+        Ok(Arc::new(ExplainExec::new(schema, texts, explain.verbose)))
+    }
 }
 
-/// A plan in stages, or DataFusion's own.
-async fn unplaced(
-    planner: &ClusterPlanner,
-    logical: &LogicalPlan,
-    session: &dyn Session,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let planned = planner.distributed.create_physical_plan(logical, session);
-    UNPLACED.scope((), planned).await
+/// The plan for the session's own device: its rule is among those of the session.
+async fn placed(logical: &LogicalPlan, session: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+    let planner = DefaultPhysicalPlanner::default();
+    planner.create_physical_plan(logical, session).await
+}
+
+/// What `EXPLAIN` shows, with a line more below the plan that runs.
+fn with_line(plan: Arc<dyn ExecutionPlan>, line: &str) -> Arc<dyn ExecutionPlan> {
+    let Some(explain) = plan.downcast_ref::<ExplainExec>() else {
+        return plan;
+    };
+    let mut texts = explain.stringified_plans().to_vec();
+    for text in &mut texts {
+        if text.plan_type == PlanType::FinalPhysicalPlan {
+            let longer = format!("{}\n{line}", text.plan.trim_end());
+            text.plan = Arc::new(longer);
+        }
+    }
+    Arc::new(ExplainExec::new(plan.schema(), texts, explain.verbose()))
 }
 
 fn is_distributed(plan: &Arc<dyn ExecutionPlan>) -> Result<bool> {
     plan.exists(|node| Ok(node.is::<DistributedExec>()))
 }
 
-/// `EXPLAIN`: the stages and who is there to run them; of a query that is not distributed what it always shows.
-async fn explained(
-    planner: &ClusterPlanner,
-    explain: &Explain,
-    logical: &LogicalPlan,
-    session: &dyn Session,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let config = &session.config_options().explain;
-    let distributed = match explain.logical_optimization_succeeded && !config.logical_plan_only {
-        true => Some(unplaced(planner, &explain.plan, session).await?),
-        false => None,
-    };
-    let distributed = match distributed {
-        Some(plan) if is_distributed(&plan)? => plan,
-        _ => {
-            let planner = DefaultPhysicalPlanner::default();
-            return planner.create_physical_plan(logical, session).await;
-        }
-    };
-    let mut texts = Vec::new();
-    if !config.physical_plan_only {
-        texts.clone_from(&explain.stringified_plans);
-        texts.push(explain.plan.to_stringified(PlanType::FinalLogicalPlan));
+#[async_trait]
+impl Sites for Workers {
+    async fn ask(&self, _logical: &LogicalPlan, _options: &ConfigOptions) -> Result<bool> {
+        let asked = Self::ask(self).await;
+        asked.map_err(|error| DataFusionError::External(Box::new(error)))?;
+        Ok(true)
     }
-    let text = format!(
-        "{}{}",
-        display_plan_ascii(distributed.as_ref(), false),
-        places(&planner.workers)
-    );
-    texts.push(StringifiedPlan::new(PlanType::FinalPhysicalPlan, text));
-    let schema = Arc::clone(explain.schema.inner());
-    Ok(Arc::new(ExplainExec::new(schema, texts, explain.verbose)))
-}
 
-/// The workers, a line each.
-fn places(workers: &Workers) -> String {
-    let up = workers.up().into_iter();
-    let up = up.map(|(url, device)| format!("worker {}: {device}\n", name(&url)));
-    let down = workers.down().into_iter();
-    let down = down.map(|(url, cause)| format!("worker {}: lost, {cause}\n", name(&url)));
-    up.chain(down).collect()
+    fn places(&self) -> String {
+        let up = self.up().into_iter();
+        let up = up.map(|(url, device)| format!("worker {}: {device}\n", name(&url)));
+        let down = self.down().into_iter();
+        let down = down.map(|(url, cause)| format!("worker {}: lost, {cause}\n", name(&url)));
+        up.chain(down).collect()
+    }
 }

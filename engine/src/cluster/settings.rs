@@ -18,7 +18,8 @@ const DATAFUSION: &[&str] = &[
 ];
 
 fn travels(name: &str) -> bool {
-    CLIENT_SETTINGS.contains(&name) || DATAFUSION.contains(&name)
+    // How many devices of this process share a query is no matter of a worker's.
+    (CLIENT_SETTINGS.contains(&name) && name != "warpline.shards") || DATAFUSION.contains(&name)
 }
 
 /// Headers with the settings of a session.

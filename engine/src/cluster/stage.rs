@@ -20,12 +20,10 @@ use datafusion_distributed::BroadcastExec;
 use warpline_gpu::exec::{GpuFragmentExec, in_partitions_of};
 use warpline_gpu::tables::InputExec;
 
-use crate::rule::WarplineRule;
-
 /// The plan of a stage, with what the device runs of it.
-pub(super) fn place(
+pub(crate) fn place(
     plan: Arc<dyn ExecutionPlan>,
-    rule: &WarplineRule,
+    rule: &dyn PhysicalOptimizerRule,
     options: &ConfigOptions,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     // Who reads the stage may ask for another head than this.
@@ -47,10 +45,22 @@ pub(super) fn place(
     }
 }
 
+/// What runs of a stage that [`place`] made: what the device took, with what is above it.
+pub(crate) fn placed(stage: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    if let Some(stage) = stage.downcast_ref::<StageExec>() {
+        return Some(Arc::clone(&stage.placed));
+    }
+    match stage.children().as_slice() {
+        // Its head.
+        [only] => placed(only),
+        _ => None,
+    }
+}
+
 /// `gathers`: what is above takes any number of partitions.
 fn below_head(
     plan: &Arc<dyn ExecutionPlan>,
-    rule: &WarplineRule,
+    rule: &dyn PhysicalOptimizerRule,
     options: &ConfigOptions,
     gathers: bool,
 ) -> Result<Arc<dyn ExecutionPlan>> {

@@ -105,13 +105,21 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Listens and serves until [`Self::stop`]. One device serves one worker.
+    /// Listens and serves until [`Self::stop`]. One device serves one worker: of several, start one for [`Device::each`].
     ///
     /// # Errors
+    /// [`Error::Device`] for several devices;
     /// [`Error::Serve`] for an address that is reachable from elsewhere without a secret and TLS, and for files and ports that
     /// cannot be used; [`Error::Cluster`] for a secret that is none; [`Error::DataFusion`] for settings.
     pub async fn start(options: WorkerOptions, device: &Device) -> Result<Self> {
         let refused = |error: StartError| Error::Serve(error.to_string());
+        if device.is_several() {
+            let given = device.name();
+            let text = format!(
+                "a worker has one device, and {given} are several: start a worker for each"
+            );
+            return Err(Error::Device(text));
+        }
         options.check().map_err(refused)?;
         let tls = options.tls.as_ref();
         let tls = tls.map(|(certificate, key)| Tls::read(certificate, key));
@@ -202,6 +210,7 @@ fn let_in(secret: &Option<Secret>, mut request: Request<()>) -> Result<Request<(
 pub(super) fn in_process(devices: &[Device], runtime: &Arc<RuntimeEnv>) -> Result<Workers> {
     let channels = Arc::new(Channels::default());
     let mut urls = Vec::new();
+    let devices: Vec<Device> = devices.iter().flat_map(Device::each).collect();
     for (number, device) in devices.iter().enumerate() {
         let url = format!("http://worker-{number}.in-process");
         let sessions = Sessions {
@@ -313,7 +322,7 @@ impl WorkerPlanRewriteHandler for Placer {
             files::check(&event.plan, folders)?;
         }
         let options = event.session_config.options();
-        let placed = stage::place(event.plan, &self.rule, options)?;
+        let placed = stage::place(event.plan, &*self.rule, options)?;
         Ok(WorkerPlanRewriteEventResponse::new(placed))
     }
 }

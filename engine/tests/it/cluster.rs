@@ -37,7 +37,7 @@ fn tables(folder: &Path, scale: f64) -> PathBuf {
 }
 
 /// The same, each of the large ones in several files.
-async fn tables_of_files(folder: &Path, scale: f64) -> PathBuf {
+pub(super) async fn tables_of_files(folder: &Path, scale: f64) -> PathBuf {
     let whole = tables(folder, scale);
     let path = folder.join("files");
     let session = WarplineSession::builder()
@@ -101,14 +101,14 @@ async fn session(cluster: &Cluster, tables: &Path) -> WarplineSession {
     session
 }
 
-fn text(run: &QueryRun) -> String {
+pub(super) fn text(run: &QueryRun) -> String {
     pretty_format_batches(&run.batches)
         .expect("a table")
         .to_string()
 }
 
 /// What plain DataFusion answers.
-async fn by_datafusion(session: &WarplineSession, sql: &str) -> String {
+pub(super) async fn by_datafusion(session: &WarplineSession, sql: &str) -> String {
     let frame = session.reference().sql(sql).await.expect("a plan");
     let batches = frame.collect().await.expect("rows");
     pretty_format_batches(&batches)
@@ -116,7 +116,7 @@ async fn by_datafusion(session: &WarplineSession, sql: &str) -> String {
         .to_string()
 }
 
-async fn explain(session: &WarplineSession, sql: &str) -> String {
+pub(super) async fn explain(session: &WarplineSession, sql: &str) -> String {
     let run = session.query(&format!("EXPLAIN {sql}")).await;
     text(&run.expect("a plan"))
 }

@@ -8,6 +8,8 @@ mod codec;
 mod compiler;
 #[cfg(feature = "delta")]
 mod delta;
+#[cfg(feature = "cluster")]
+mod devices;
 mod embedding;
 mod examples;
 mod explain;

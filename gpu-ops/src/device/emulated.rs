@@ -174,6 +174,16 @@ impl EmulatedDevice {
         Self::with_options(EmulatedOptions::from_environment()?)
     }
 
+    /// Open one of several emulators, which have a memory each.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn numbered(number: usize) -> Result<Self> {
+        let mut device = Self::open()?;
+        device.info.id = format!("emulator:{number}");
+        Ok(device)
+    }
+
     /// Open the emulator.
     ///
     /// # Errors

@@ -28,21 +28,27 @@ pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
     DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LoadBalance, Named, RangeJoins,
-    Reentry, Setting, named,
+    Reentry, Setting, Shards, named,
 };
 
 declare::settings! {
-    /// Device that runs fragments: auto (the first usable GPU, else the CPU), cpu, emulator, cuda or cuda:N. A lost
-    /// device is opened again when this is set, also to what it was.
+    /// Device that runs fragments: auto (the first usable GPU, else the CPU), cpu, emulator, cuda or cuda:N; or several that
+    /// answer queries together, in a session that was opened with several: cuda:0,1, cuda:all or emulator:N. A lost device
+    /// is opened again when this is set, also to what it was.
     device: DeviceSetting as Parsed = DeviceSetting::default(), session;
 
-    /// Device memory that Warpline may use, e.g. 512MiB or 16GB; 0 means all but a reserve. After a smaller value,
-    /// the next query evicts cached columns beyond it.
+    /// Device memory that Warpline may use, e.g. 512MiB or 16GB, on each device; 0 means all but a reserve. After a
+    /// smaller value, the next query evicts cached columns beyond it.
     device_memory: usize as Bytes = 0, session;
 
     /// Page-locked host memory, e.g. 64GiB, for columns and results that do not fit in device memory; 0 means half of
-    /// the host's.
+    /// the host's. Several devices have equal parts of it.
     host_memory: usize as Bytes = 0, session;
+
+    /// How many devices of a session that has several share a query: auto (all of them where one would take long, or
+    /// does not hold its tables; else one) or a number, which counts where a table can be shared out: as whole files, or
+    /// as batches of a table in memory.
+    shards: Shards as Parsed = Shards::Auto, session;
 
     /// A directory, created if need be, for rows of joins, group-bys and sorts that fit neither in device memory nor
     /// in warpline.host_memory; the files are deleted with the query. Empty for none: such a query is answered by the

@@ -11,7 +11,7 @@ use warpline_gpu::algorithm::{
 use warpline_gpu::exec::ColdStart;
 use warpline_gpu::names::by_name;
 use warpline_gpu::parquet::ParquetReader;
-use warpline_gpu::runtime::DeviceChoice;
+use warpline_gpu::runtime::{DeviceChoice, MOST_DEVICES};
 
 use crate::error::PlannerError;
 
@@ -230,6 +230,41 @@ impl fmt::Display for Reentry {
 impl Named for Reentry {
     fn all() -> Vec<Self> {
         vec![Self::Auto, Self::On, Self::Off]
+    }
+}
+
+/// How many devices share a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shards {
+    /// All where one would take long, or does not hold the tables; else one.
+    #[default]
+    Auto,
+    /// So many.
+    Force(usize),
+}
+
+impl fmt::Display for Shards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Force(devices) => devices.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Shards {
+    type Err = GpuError;
+
+    fn from_str(text: &str) -> Result<Self, GpuError> {
+        match (text.trim(), text.trim().parse()) {
+            (auto, _) if auto.eq_ignore_ascii_case("auto") => Ok(Self::Auto),
+            (_, Ok(devices)) if (1..=MOST_DEVICES).contains(&devices) => Ok(Self::Force(devices)),
+            _ => Err(GpuError::InvalidSetting {
+                setting: "warpline.shards".into(),
+                value: text.into(),
+                expected: format!("auto, or a number from 1 to {MOST_DEVICES}"),
+            }),
+        }
     }
 }
 

@@ -442,7 +442,7 @@ async fn device_and_cpu_answers_are_equal() {
                 pretty_format_batches(&expected).unwrap().to_string(),
                 "{sql}"
             );
-            let totals = metrics::collect(&plan);
+            let totals = metrics::collect([&plan]);
             assert_eq!(totals.fallbacks, Vec::<String>::new(), "{sql}");
             assert!(
                 totals.counts.kernels > 0 && totals.counts.bytes > 0 && totals.fragments > 0,
@@ -460,7 +460,7 @@ async fn plan_time_fallbacks_reach_the_totals() {
     collect(Arc::clone(&plan), context.task_ctx())
         .await
         .unwrap();
-    let totals = metrics::collect(&plan);
+    let totals = metrics::collect([&plan]);
     assert_eq!(totals.counts.kernels, 0);
     assert!(
         totals

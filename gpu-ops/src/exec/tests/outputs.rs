@@ -136,7 +136,7 @@ fn a_copy_that_fails_ends_the_output_and_the_next_run_is_right() {
 #[test]
 fn without_page_locked_memory_chunks_are_copied_to_other_memory() {
     let case = case();
-    case.runtime.set_host_memory(Some(1)).unwrap();
+    case.runtime.set_host_memory(Some(1), 1).unwrap();
     let before = case.in_use();
     let (first, rest) = case.chunks();
     assert_eq!(first.num_rows(), chunk_rows(1));
