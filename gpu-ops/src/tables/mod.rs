@@ -22,6 +22,7 @@ mod memory;
 mod migrate;
 mod parquet;
 mod parquet_chunks;
+mod parquet_finish;
 mod pin;
 mod preallocated;
 mod progress;

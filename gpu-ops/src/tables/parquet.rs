@@ -17,10 +17,11 @@ use super::entries::numbers;
 use super::files::FileTable;
 use super::load::{LoadRequest, Reader, Units, stopped};
 use super::parquet_chunks::{ParquetTable, RowGroup, values_in};
+use super::parquet_finish::{Finished, finish};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
 use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
-use crate::device::Stream;
+use crate::device::{Device, Stream};
 use crate::error::{GpuError, Result};
 use crate::parquet::{
     Begun, ChunkCounts, ChunkTask, Decoder, Kernels, Outcome, ParquetReader, Reason, cpu_is_sooner,
@@ -46,10 +47,10 @@ pub(super) struct Decoded {
 }
 
 /// A column on its way.
-struct Coming {
+pub(super) struct Coming {
     /// In the list of wanted columns.
-    wanted: usize,
-    column: DeviceColumn,
+    pub(super) wanted: usize,
+    pub(super) column: DeviceColumn,
 }
 
 /// Chunks of one row group that are decoded together: their columns, in the list of those that come.
@@ -277,46 +278,34 @@ impl TableCache {
         }
         let finishing = {
             let count = fields.len();
+            let query = work.query.clone();
             move |stream: &Stream| {
                 let _span = trace
                     .as_ref()
                     .map(|trace| trace.thread(Work::Load, "finish columns"));
-                let home = pools.column_pools();
-                let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
-                let mut segments = segments.into_iter().peekable();
-                for (number, Coming { wanted, column }) in coming.into_iter().enumerate() {
-                    let (decoded, text) = (column.decoded(), column.is_text());
-                    let mut short = false;
-                    while let Some((_, first, segment)) =
-                        segments.next_if(|(column, ..)| *column == number)
-                    {
-                        match column.place(first, segment, &home, &kernels.finish, stream) {
-                            Err(GpuError::OutOfDeviceMemory { .. }) => short = true,
-                            placed => placed?,
-                        }
-                    }
-                    let finished = match column.finish(&home, &kernels.finish, stream) {
-                        _ if short => None,
-                        Err(GpuError::OutOfDeviceMemory { .. }) => {
-                            short = true;
-                            None
-                        }
-                        finished => finished?,
-                    };
-                    if finished.is_none() {
-                        // The CPU reads them again.
-                        counts.device -= decoded;
-                        let reason = match text {
-                            _ if short => Reason::Memory,
-                            true => Reason::PlainStrings,
-                            false => Reason::OtherRange,
-                        };
-                        counts.on_cpu(reason, decoded);
-                    }
-                    columns[wanted] = finished.map(Arc::new);
+                let mut by_column: Vec<Vec<(usize, Segment)>> =
+                    coming.iter().map(|_| Vec::new()).collect();
+                for (column, first, segment) in segments {
+                    by_column[column].push((first, segment));
                 }
-                // Other sessions use the columns on streams of their own.
-                pools.device.device().synchronize(stream)?;
+                let coming = coming.into_iter().zip(by_column).collect();
+                let finished = finish(coming, &pools, &kernels, stream, query.as_ref())?;
+                let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
+                for Finished {
+                    wanted,
+                    decoded,
+                    column,
+                } in finished
+                {
+                    match column {
+                        Ok(column) => columns[wanted] = Some(Arc::new(column)),
+                        Err(reason) => {
+                            // The CPU reads them again.
+                            counts.device -= decoded;
+                            counts.on_cpu(reason, decoded);
+                        }
+                    }
+                }
                 Ok((columns, counts))
             }
         };
@@ -327,6 +316,15 @@ impl TableCache {
             counts,
         }))
     }
+}
+
+/// Another stream that stops when this one does.
+pub(super) fn stream_like(stream: &Stream, device: &dyn Device) -> Result<Stream> {
+    let own = device.create_stream()?;
+    Ok(match stream.cancel() {
+        Some(cancel) => own.of(cancel),
+        None => own,
+    })
 }
 
 /// Count the chunks of a column that the CPU decodes, for this reason or those of their own.
@@ -489,13 +487,7 @@ impl Shared<'_> {
             }
             let own = match streams.pop() {
                 Some(own) => own,
-                None => {
-                    let own = self.decoder.pool.device().create_stream()?;
-                    match stream.cancel() {
-                        Some(cancel) => own.of(cancel),
-                        None => own,
-                    }
-                }
+                None => stream_like(stream, self.decoder.pool.device().as_ref())?,
             };
             let queued = self.begin(task, &own)?;
             begun.push_back((task, queued, own));
