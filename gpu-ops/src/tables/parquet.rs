@@ -2,7 +2,6 @@
 //! finished from both.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -53,10 +52,9 @@ pub(super) struct Coming {
     pub(super) column: DeviceColumn,
 }
 
-/// Chunks of one row group that are decoded together: their columns, in the list of those that come.
+/// Chunks that are decoded together: their row groups, and their columns in the list of those that come.
 struct Task {
-    group: usize,
-    columns: Vec<usize>,
+    chunks: Vec<(usize, usize)>,
 }
 
 /// A chunk that the CPU has to decode.
@@ -405,7 +403,7 @@ fn refused_before(table: &ParquetTable, coming: &[Coming]) -> Vec<Refused> {
     refused
 }
 
-/// The chunks of these columns that the device decodes, some of a row group at a time.
+/// The chunks of these columns that the device decodes, in the order in which files have them.
 fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task> {
     let all = table.groups.iter().flat_map(|group| {
         let chunks = coming.iter().map(|coming| &group.chunks[coming.wanted]);
@@ -414,24 +412,25 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
     let total: u64 = all.map(|chunk| length(&chunk.bytes)).sum();
     let most = (total / (workers * IN_FLIGHT) as u64).clamp(LEAST_TASK_BYTES, MOST_TASK_BYTES);
     let mut tasks = Vec::new();
-    for (group, chunks) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
-        let (mut columns, mut bytes) = (Vec::new(), 0);
+    let (mut chunks, mut bytes) = (Vec::new(), 0);
+    // Of several row groups where theirs are small: a chunk may be one page, which one warp decompresses.
+    for (number, group) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
         for (column, coming) in coming.iter().enumerate() {
-            let Ok(chunk) = &chunks.chunks[coming.wanted] else {
+            let Ok(chunk) = &group.chunks[coming.wanted] else {
                 continue;
             };
             let more = length(&chunk.bytes);
             if bytes > 0 && bytes + more > most {
-                let columns = std::mem::take(&mut columns);
-                tasks.push(Task { group, columns });
+                let chunks = std::mem::take(&mut chunks);
+                tasks.push(Task { chunks });
                 bytes = 0;
             }
-            columns.push(column);
+            chunks.push((number, column));
             bytes += more;
         }
-        if !columns.is_empty() {
-            tasks.push(Task { group, columns });
-        }
+    }
+    if !chunks.is_empty() {
+        tasks.push(Task { chunks });
     }
     tasks
 }
@@ -502,11 +501,9 @@ impl Shared<'_> {
     fn in_flight(&self, task: &Task) -> usize {
         /// What a task takes of device memory, in bytes of its chunks without compression.
         const ROOM: u64 = 3;
-        let group = &self.table.groups[task.group];
-        let chunks = task.columns.iter();
-        let chunks = chunks.filter_map(|column| {
-            let chunk = &group.chunks[self.columns[*column].wanted];
-            chunk.as_ref().ok()
+        let chunks = task.chunks.iter().filter_map(|(group, column)| {
+            let wanted = self.columns[*column].wanted;
+            self.table.groups[*group].chunks[wanted].as_ref().ok()
         });
         let bytes: u64 = chunks.map(|chunk| chunk.uncompressed * ROOM).sum();
         match self.decoder.pool.available() as u64 >= bytes {
@@ -516,14 +513,14 @@ impl Shared<'_> {
     }
 
     fn begin(&self, task: &Task, stream: &Stream) -> Result<Begun> {
-        let group = &self.table.groups[task.group];
-        let mut chunks = Vec::with_capacity(task.columns.len());
-        for column in &task.columns {
-            let coming = &self.columns[*column];
+        let mut chunks = Vec::with_capacity(task.chunks.len());
+        for (group, column) in &task.chunks {
+            let (group, coming) = (&self.table.groups[*group], &self.columns[*column]);
             let Ok(source) = &group.chunks[coming.wanted] else {
                 return Err(GpuError::Internal("a chunk that is no task".into()));
             };
             chunks.push(ChunkTask {
+                path: Arc::clone(&group.path),
                 bytes: source.bytes.clone(),
                 codec: source.codec,
                 uncompressed: source.uncompressed,
@@ -533,13 +530,7 @@ impl Shared<'_> {
                 target: coming.column.target(),
             });
         }
-        match File::open(&*group.path) {
-            Ok(file) => self.decoder.begin(&file, &chunks, stream),
-            Err(error) => {
-                log::debug!("{}: {error}", group.path.display());
-                Ok(Begun::refused(chunks.len(), Reason::Unreadable))
-            }
-        }
+        self.decoder.begin(&chunks, stream)
     }
 
     /// Wait for a task and note what became of its chunks; its stream is free again.
@@ -547,17 +538,17 @@ impl Shared<'_> {
         let Some((task, begun, stream)) = begun else {
             return Ok(None);
         };
-        let group = &self.table.groups[task.group];
         let outcomes: Vec<Outcome> = self.decoder.finish(begun, &stream)?;
-        for (column, outcome) in task.columns.iter().zip(outcomes) {
+        for ((group, column), outcome) in task.chunks.iter().zip(outcomes) {
             match outcome {
                 Ok(facts) => {
+                    let group = &self.table.groups[*group];
                     let column = &self.columns[*column].column;
                     column.note(group.first, group.rows, facts)?;
                 }
                 Err(reason) => self.refused.lock().push(Refused {
                     column: *column,
-                    group: task.group,
+                    group: *group,
                     reason,
                 }),
             }
