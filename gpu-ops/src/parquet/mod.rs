@@ -57,5 +57,5 @@ mod thrift;
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
-pub(crate) use price::{ChunkSize, cpu_is_sooner};
+pub(crate) use price::{ChunkSize, cpu_is_sooner, cpu_time};
 pub(crate) use task::{Begun, ChunkTask, Decoder, Outcome, ValueKind};

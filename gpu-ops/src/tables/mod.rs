@@ -23,6 +23,7 @@ mod migrate;
 mod parquet;
 mod parquet_chunks;
 mod parquet_finish;
+mod parquet_kernels;
 mod pin;
 mod preallocated;
 mod progress;

@@ -23,7 +23,7 @@ use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
 use crate::device::{Device, Stream};
 use crate::error::{GpuError, Result};
 use crate::parquet::{
-    Begun, ChunkCounts, ChunkTask, Decoder, Kernels, Outcome, ParquetReader, Reason, cpu_is_sooner,
+    Begun, ChunkCounts, ChunkTask, Decoder, Outcome, ParquetReader, Reason, cpu_is_sooner,
 };
 use crate::query::Query;
 use crate::trace::Work;
@@ -77,17 +77,6 @@ struct Shared<'a> {
 }
 
 impl TableCache {
-    /// The kernels over pages, compiled at the first load.
-    fn parquet_kernels(&self) -> Result<Arc<Kernels>> {
-        let mut kernels = self.parquet.lock();
-        if let Some(kernels) = &*kernels {
-            return Ok(Arc::clone(kernels));
-        }
-        let made = Arc::new(Kernels::compile(self.pool.device().as_ref())?);
-        *kernels = Some(Arc::clone(&made));
-        Ok(made)
-    }
-
     /// Does the device decode, by the setting?
     pub(super) fn decodes(&self, reader: ParquetReader) -> bool {
         match reader {
@@ -106,7 +95,7 @@ impl TableCache {
         reader: ParquetReader,
         threads: usize,
     ) -> Vec<Option<Reason>> {
-        let loaded = self.parquet.lock().is_some();
+        let loaded = self.parquet.are_loaded();
         let of_column = |wanted: usize| {
             let chunks = table.groups.iter().map(|group| &group.chunks[wanted]);
             let reasons: Vec<Reason> = chunks
@@ -175,8 +164,20 @@ impl TableCache {
             room: room.clone(),
         };
         let workers = ctx.session_config().target_partitions().max(1);
-        let refused = self.refusals(&chunks, fields.len(), work.parquet, workers);
-        if refused.iter().all(Option::is_some) {
+        let mut refused = self.refusals(&chunks, fields.len(), work.parquet, workers);
+        let mut kernels = None;
+        if refused.iter().any(Option::is_none) {
+            let patience = match work.parquet {
+                ParquetReader::Auto => chunks.patience(&refused, workers),
+                _ => None,
+            };
+            let (own, device) = (Arc::clone(&self.parquet), Arc::clone(self.pool.device()));
+            kernels = blocking(work, move |_| own.get(&device, patience)).await?;
+        }
+        let Some(kernels) = kernels else {
+            refused.iter_mut().for_each(|reason| {
+                reason.get_or_insert(Reason::Price);
+            });
             for (wanted, reason) in refused.iter().enumerate() {
                 refuse(
                     &chunks,
@@ -190,8 +191,7 @@ impl TableCache {
                 columns: fields.iter().map(|_| None).collect(),
                 counts,
             }));
-        }
-        let kernels = self.parquet_kernels()?;
+        };
         let trace = self.traced.as_ref().and_then(|device| device.trace());
         // Decode, in the place of each column.
         let decoding = {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::datatypes::{DataType, Schema, TimeUnit};
 use datafusion::datasource::listing::PartitionedFile;
@@ -16,7 +17,7 @@ use super::files::{FileTable, unchanged_on_disk};
 use super::row_groups::begins_of;
 use crate::column::{Expectation, is_text};
 use crate::error::Result;
-use crate::parquet::{ChunkSize, Codec, Reason, ValueKind};
+use crate::parquet::{ChunkSize, Codec, Reason, ValueKind, cpu_time};
 
 /// Most bytes of a chunk.
 const MOST_BYTES: u64 = 1 << 30;
@@ -65,6 +66,23 @@ impl ChunkSource {
 }
 
 impl ParquetTable {
+    /// How long a load of the columns that are not refused waits for kernels that are not there; `None`: until they are. From disk
+    /// they come within this time; while they are compiled, what the CPU has decoded before is done sooner.
+    pub(super) fn patience(&self, refused: &[Option<Reason>], threads: usize) -> Option<Duration> {
+        const FROM_DISK: Duration = Duration::from_millis(50);
+        const COMPILED: Duration = Duration::from_millis(1500);
+        let columns = refused.iter().enumerate().filter(|(_, r)| r.is_none());
+        let times = columns.map(|(wanted, _)| {
+            let sizes = self.groups.iter().filter_map(|group| {
+                let chunk = group.chunks[wanted].as_ref().ok()?;
+                Some(chunk.size(group.rows))
+            });
+            cpu_time(&sizes.collect::<Vec<_>>(), threads)
+        });
+        let cpu: Duration = times.sum();
+        (cpu < COMPILED).then_some(FROM_DISK)
+    }
+
     /// Do the strings of this column come as bytes: is any chunk of it not one of codes alone?
     pub(super) fn has_plain_strings(&self, wanted: usize) -> bool {
         let chunks = self.groups.iter().map(|group| &group.chunks[wanted]);
