@@ -58,6 +58,35 @@ WL_KERNEL(column_values, ColumnFactsArgs, args) {
   }
 }
 
+// Words of a bitmap that fits into shared memory.
+static const u32 FEW_WORDS = 2048;
+
+struct FewValues {
+  u32 words[FEW_WORDS];
+};
+
+// The same for a bitmap of at most FEW_WORDS words, which each block has for itself first: in memory all threads would meet at a
+// few words, at the speed of the part of L2 that has them.
+WL_KERNEL(column_few_values, ColumnFactsArgs, args) {
+  WL_SHARED(FewValues, shared);
+  const u32 words = (u32)(args.span / 32 + 1);
+  for (u32 word = threadIdx.x; word < words; word += blockDim.x) shared.words[word] = 0;
+  __syncthreads();
+  for (u64 row = facts_begin(); row < args.rows; row += facts_stride()) {
+    if (!valid_at(args, row)) continue;
+    const u64 place = code_at(args, row) + args.base - args.least;
+    if (place > args.span) continue;
+    const u32 bit = 1u << place % 32;
+    if ((shared.words[place / 32] & bit) == 0) atomicOr(shared.words + place / 32, bit);
+  }
+  __syncthreads();
+  u32* out = (u32*)args.out;
+  for (u32 word = threadIdx.x; word < words; word += blockDim.x) {
+    const u32 bits = shared.words[word];
+    if ((load_relaxed(out + word) & bits) != bits) atomicOr(out + word, bits);
+  }
+}
+
 // out[0] (u64): the bits set in `data`, `rows` words of 32 bits.
 WL_KERNEL(column_bits, ColumnFactsArgs, args) {
   u64 bits = 0;
@@ -79,22 +108,36 @@ WL_KERNEL(column_registers, ColumnFactsArgs, args) {
   }
 }
 
-// out: a set of `span + 1` slots, 0 where free, of the hashes up to `bound`; behind it (u64) how many found no slot.
-WL_KERNEL(column_hashes, ColumnFactsArgs, args) {
+// Enters a hash into a set of `span + 1` slots, 0 where free, if it is at most `bound`; behind the set (u64) is counted what
+// found no slot.
+WL_DEVICE void keep_hash(const ColumnFactsArgs& args, u64 hash) {
   u64* slots = (u64*)args.out;
+  if (hash == 0 || hash > args.bound) return;
+  u64 slot = facts_mix(hash) & args.span;
+  u64 tries = 0;
+  for (; tries <= args.span; ++tries) {
+    u64 there = load_relaxed(slots + slot);
+    if (there == 0) there = atomicCAS(slots + slot, (u64)0, hash);
+    if (there == 0 || there == hash) break;
+    slot = (slot + 1) & args.span;
+  }
+  if (tries > args.span) atomicAdd(slots + args.span + 1, (u64)1);
+}
+
+// out: the set of the hashes of all values up to `bound`.
+WL_KERNEL(column_hashes, ColumnFactsArgs, args) {
   for (u64 row = facts_begin(); row < args.rows; row += facts_stride()) {
-    if (!valid_at(args, row)) continue;
-    const u64 hash = facts_hash(code_at(args, row) + args.base);
-    if (hash == 0 || hash > args.bound) continue;
-    u64 slot = facts_mix(hash) & args.span;
-    u64 tries = 0;
-    for (; tries <= args.span; ++tries) {
-      u64 there = load_relaxed(slots + slot);
-      if (there == 0) there = atomicCAS(slots + slot, (u64)0, hash);
-      if (there == 0 || there == hash) break;
-      slot = (slot + 1) & args.span;
+    if (valid_at(args, row)) keep_hash(args, facts_hash(code_at(args, row) + args.base));
+  }
+}
+
+// The same of the values whose bits are set in `data`, `rows` words of 32 bits for the values from `least` on.
+WL_KERNEL(column_bitmap_hashes, ColumnFactsArgs, args) {
+  for (u64 word = facts_begin(); word < args.rows; word += facts_stride()) {
+    u32 bits = ((const u32*)args.data)[word];
+    for (; bits != 0; bits &= bits - 1) {
+      keep_hash(args, facts_hash(args.least + word * 32 + (u32)(__ffs((i32)bits) - 1)));
     }
-    if (tries > args.span) atomicAdd(slots + args.span + 1, (u64)1);
   }
 }
 

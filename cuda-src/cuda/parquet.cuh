@@ -38,6 +38,7 @@ static const u32 KIND_FIXED = 5;   // big-endian two's complement of `type_bytes
 static const u32 KIND_CODE = 6;    // the number of a string in the chunk's dictionary
 static const u32 KIND_BIT = 7;
 static const u32 KIND_BYTES = 8;  // strings as they are
+static const u32 KIND_INT96 = 9;  // nanoseconds of a day, and the Julian day in four bytes behind them
 
 // Levels whose length stands in front of them.
 static const u32 LEVELS_PREFIXED = 0xffffffffu;

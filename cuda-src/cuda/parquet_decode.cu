@@ -78,6 +78,12 @@ WL_DEVICE bool read_fixed(const u8* p, u32 bytes, u32 stride, i64& value) {
 // A value that lies at `p`, its bytes `stride` apart.
 WL_DEVICE bool read_value(const u8* p, u32 kind, u32 bytes, u32 stride, i64& value) {
   if (kind == KIND_FIXED) return read_fixed(p, bytes, stride, value);
+  if (kind == KIND_INT96) {
+    // Modulo 2^64, as the parquet crate's reader has it.
+    const u64 days = (u64)(i64)(i32)read_u32(p + 8) - 2440588;
+    value = (i64)(days * 86400000000000ull + read_u64(p));
+    return true;
+  }
   u64 bits = 0;
   if (stride != 1) {
     for (u32 i = 0; i < bytes; ++i) bits |= (u64)p[(u64)i * stride] << 8 * i;
@@ -267,6 +273,23 @@ WL_KERNEL(parquet_decode, ParquetArgs, args) {
       result.error = error;
     }
     __syncthreads();
+  }
+}
+
+// Codes of another base and width, once the range of the column is known; NULL is 0. Launch: any grid. Bytes moved: both codes.
+WL_KERNEL(parquet_narrow, ParquetNarrowArgs, args) {
+  const u64 stride = (u64)gridDim.x * blockDim.x;
+  for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < args.rows; row += stride) {
+    const bool valid = args.validity == 0 || (args.validity[row / 32] >> row % 32 & 1) != 0;
+    u64 code = 0;
+    if (valid) {
+      if (args.from_width == 1) code = args.codes[row];
+      else if (args.from_width == 2) code = ((const u16*)args.codes)[row];
+      else if (args.from_width == 4) code = ((const u32*)args.codes)[row];
+      else code = ((const u64*)args.codes)[row];
+      code += args.shift;
+    }
+    put_code(args.out, row, args.width, code);
   }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Every point writes a file of one column, loads it with both readers, compares the columns, and times loads by the device.
 //! The stages of a load overlap where there are several row groups: their times are sums over threads and streams, and add
-//! up to more than the whole.
+//! up to more than the whole. What decides: `read` and `wait` are divided among the threads, and the larger share of the two says
+//! whether files or the device are waited for; `finish` comes on top of both.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub(super) const BENCHMARK: Benchmark = Benchmark {
         },
         Sweep {
             name: "pages",
-            about: "rows of a page; 64-bit integers and strings by dictionary, Snappy",
+            about: "rows of a page; 64-bit integers and strings, Snappy",
             x: "rows",
             spacing: Spacing::Factors,
             run: |bench, emit| pages(bench, emit).boxed(),
@@ -86,10 +87,14 @@ enum Values {
     Days,
     /// Strings, by dictionary.
     Texts,
+    /// Strings that all differ, as they are.
+    Comments,
+    /// Strings of which each comes some ten times, as they are.
+    Repeated,
 }
 
 impl Values {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::IntegerCodes,
         Self::Integers,
         Self::Deltas,
@@ -97,6 +102,8 @@ impl Values {
         Self::SplitFloats,
         Self::Days,
         Self::Texts,
+        Self::Comments,
+        Self::Repeated,
     ];
 
     fn name(self) -> &'static str {
@@ -108,23 +115,28 @@ impl Values {
             Self::SplitFloats => "double split",
             Self::Days => "int32 dictionary",
             Self::Texts => "string dictionary",
+            Self::Comments => "string plain, distinct",
+            Self::Repeated => "string plain, repeating",
         }
     }
 
     fn encoding(self) -> Option<Encoding> {
         match self {
             Self::IntegerCodes | Self::Days | Self::Texts => None,
-            Self::Integers | Self::Decimals => Some(Encoding::PLAIN),
+            Self::Integers | Self::Decimals | Self::Comments | Self::Repeated => {
+                Some(Encoding::PLAIN)
+            }
             Self::Deltas => Some(Encoding::DELTA_BINARY_PACKED),
             Self::SplitFloats => Some(Encoding::BYTE_STREAM_SPLIT),
         }
     }
 
-    /// Bytes of a value without encoding: strings are of some 12.
+    /// Bytes of a value without encoding.
     fn bytes(self) -> u64 {
         match self {
             Self::Days => 4,
             Self::Texts => 12,
+            Self::Comments | Self::Repeated => 48,
             _ => 8,
         }
     }
@@ -152,8 +164,31 @@ impl Values {
             Self::Texts => Arc::new(StringArray::from_iter_values(
                 numbers(500).map(|value| format!("value {value:06}")),
             )),
+            Self::Comments => Arc::new(StringArray::from_iter_values(rows.map(comment))),
+            Self::Repeated => {
+                let values = rows.clone().map(|row| mix(row) % (1 << 17));
+                Arc::new(StringArray::from_iter_values(values.map(comment)))
+            }
         })
     }
+}
+
+/// Words and a number, 48 bytes, that compress to about a half.
+fn comment(number: u64) -> String {
+    const WORDS: [&str; 8] = [
+        "quick ", "final ", "ironic", "pended", "carefu", "furiou", "deposi", "requst",
+    ];
+    let word = |at: u64| WORDS[(mix(number ^ at << 40) % 8) as usize];
+    format!(
+        "{:012}{}{}{}{}{}{}",
+        number,
+        word(1),
+        word(2),
+        word(3),
+        word(4),
+        word(5),
+        word(6)
+    )
 }
 
 /// A folder that is deleted in the end.
@@ -208,7 +243,12 @@ async fn codecs(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
 }
 
 async fn pages(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
-    for values in [Values::IntegerCodes, Values::Integers, Values::Texts] {
+    for values in [
+        Values::IntegerCodes,
+        Values::Integers,
+        Values::Texts,
+        Values::Comments,
+    ] {
         for page in bench.some(&[1_000, 5_000, 20_000, 100_000, 1_000_000]) {
             let codec = Compression::SNAPPY;
             let (timing, bytes) = point(bench, values, codec, page, ParquetReader::Device).await?;
@@ -311,7 +351,20 @@ struct Stages(Vec<(&'static str, f64)>);
 
 impl Stages {
     fn add(&mut self, trace: &Arc<warpline_gpu::trace::Trace>) -> Result<()> {
-        const STAGES: [&str; 6] = ["read", "headers", "copy", "decompress", "decode", "facts"];
+        /// `wait`: threads for the device; `finish`: one column after the other or several at a time, once all pages are
+        /// decoded, with `place`, `dictionary` and `facts` in it.
+        const STAGES: [&str; 10] = [
+            "read",
+            "headers",
+            "copy",
+            "decompress",
+            "decode",
+            "place",
+            "wait",
+            "dictionary",
+            "facts",
+            "finish",
+        ];
         let mut times = [0.0; STAGES.len()];
         let (spans, _) = trace.spans()?;
         for span in spans {
@@ -319,8 +372,13 @@ impl Stages {
                 "read" => 0,
                 "page headers" => 1,
                 "decompress" | "parquet_decompress" => 3,
-                "parquet_decode" | "parquet_remap" => 4,
-                name if name.starts_with("column_") => 5,
+                "parquet_decode" | "parquet_index_strings" => 4,
+                "parquet_place_strings" | "parquet_shift_ends" | "parquet_remap" => 5,
+                "wait for pages" => 6,
+                name if name.starts_with("text_") => 7,
+                "string_lengths" | "copy_strings" => 7,
+                name if name.starts_with("column_") => 8,
+                "finish columns" => 9,
                 _ if span.work == Work::Copy => 2,
                 _ => continue,
             };

@@ -140,6 +140,24 @@ kernel_args! {
         pub padding: u32,
     }
 
+    /// Arguments of `parquet_narrow`.
+    pub struct ParquetNarrowArgs {
+        /// Codes as they were decoded.
+        pub codes: DevicePtr as "const u8*",
+        /// The column's codes.
+        pub out: DevicePtr as "u8*",
+        /// The column's validity; null where no row is NULL.
+        pub validity: DevicePtr as "const u32*",
+        /// Rows.
+        pub rows: u64,
+        /// Added to codes, modulo 2^64.
+        pub shift: u64,
+        /// Bytes of a code as decoded: 1, 2, 4 or 8.
+        pub from_width: u32,
+        /// Bytes of a code of the column.
+        pub width: u32,
+    }
+
     /// Arguments of `parquet_validity`.
     pub struct ParquetValidityArgs {
         /// A bit a row; null: all are set.
@@ -179,6 +197,8 @@ pub const PARQUET_KIND_CODE: u32 = 6;
 pub const PARQUET_KIND_BIT: u32 = 7;
 /// Strings as they are.
 pub const PARQUET_KIND_BYTES: u32 = 8;
+/// Nanoseconds of a day, and the day.
+pub const PARQUET_KIND_INT96: u32 = 9;
 /// Threads of a block of the kernels over pages.
 pub const PARQUET_THREADS: u32 = 128;
 /// Dynamic shared memory of the kernels over pages, in bytes: more than their structs.
@@ -193,6 +213,7 @@ fn structs() -> String {
         ParquetPlace::CUDA,
         ParquetPlaceArgs::CUDA,
         ParquetShiftArgs::CUDA,
+        ParquetNarrowArgs::CUDA,
         ParquetRemapArgs::CUDA,
         ParquetValidityArgs::CUDA,
     ]
@@ -208,7 +229,7 @@ pub fn parquet_decompress() -> String {
     )
 }
 
-/// Complete source of the module with `parquet_decode`, `parquet_remap` and `parquet_validity`.
+/// Complete source of the module with `parquet_decode`, `parquet_narrow`, `parquet_remap` and `parquet_validity`.
 pub fn parquet_decode() -> String {
     format!(
         "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}\

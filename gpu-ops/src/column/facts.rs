@@ -18,6 +18,8 @@ const BLOCK: u32 = 256;
 const BLOCKS: u32 = 8;
 /// Slots of the set of hashes.
 const SLOTS: usize = HASHES * 8;
+/// Words of a bitmap that blocks have for themselves, as the kernel knows.
+const FEW_WORDS: u64 = 2048;
 /// Times that the smallest hashes are looked for with another bound.
 const TRIES: usize = 8;
 
@@ -26,9 +28,11 @@ const TRIES: usize = 8;
 pub(crate) struct FactsKernels {
     order: Kernel,
     values: Kernel,
+    few_values: Kernel,
     bits: Kernel,
     registers: Kernel,
     hashes: Kernel,
+    bitmap_hashes: Kernel,
     sample: Kernel,
 }
 
@@ -42,12 +46,21 @@ impl FactsKernels {
         Ok(Self {
             order: kernel("column_order")?,
             values: kernel("column_values")?,
+            few_values: kernel("column_few_values")?,
             bits: kernel("column_bits")?,
             registers: kernel("column_registers")?,
             hashes: kernel("column_hashes")?,
+            bitmap_hashes: kernel("column_bitmap_hashes")?,
             sample: kernel("column_sample")?,
         })
     }
+}
+
+/// The values of a column, a bit for each possible one from `least` on.
+pub(super) struct Bitmap {
+    bits: DeviceBuffer,
+    words: u64,
+    least: u64,
 }
 
 /// A finished column of codes of up to eight bytes, in device memory or where the device reaches it.
@@ -80,13 +93,23 @@ impl Finished<'_> {
     }
 
     fn launch(&self, kernel: &Kernel, items: u64, args: &ColumnFactsArgs) -> Result<()> {
+        self.launch_with(kernel, items, 0, args)
+    }
+
+    fn launch_with(
+        &self,
+        kernel: &Kernel,
+        items: u64,
+        shared_bytes: usize,
+        args: &ColumnFactsArgs,
+    ) -> Result<()> {
         let device = self.pool.device();
         let resident = device.info().multiprocessors.max(1) * BLOCKS;
         let needed = u32::try_from(items.div_ceil(BLOCK.into())).unwrap_or(u32::MAX);
         let config = LaunchConfig {
             grid: needed.clamp(1, resident),
             block: BLOCK,
-            shared_bytes: 0,
+            shared_bytes,
         };
         // SAFETY: the column's buffers have all rows, as their owner says; the output is what each caller below has
         // allocated for its kernel.
@@ -95,7 +118,9 @@ impl Finished<'_> {
 
     /// Zeroed memory for what a kernel finds.
     fn scratch(&self, bytes: usize) -> Result<DeviceBuffer> {
-        let buffer = self.pool.allocate(bytes, "facts about a column")?;
+        let purpose = "facts about a column";
+        let buffer = self.pool.allocate_for(self.stream, bytes, purpose)?;
+        let buffer = buffer.ordered_by(self.stream);
         buffer.fill(self.stream, 0)?;
         Ok(buffer)
     }
@@ -115,8 +140,9 @@ impl Finished<'_> {
         Ok((found & 1 == 0, found == 0))
     }
 
-    /// How many values differ, by the method that the host takes for a column whose values are expected in `range`.
-    pub(super) fn count(&self, range: Option<(i128, i128)>) -> Result<Count> {
+    /// How many values differ, by the method that the host takes for a column whose values are expected in `range`, and which, as far
+    /// as a bitmap tells.
+    pub(super) fn count(&self, range: Option<(i128, i128)>) -> Result<(Count, Option<Bitmap>)> {
         let Some((least, span)) = bitmap_span(range, self.rows) else {
             let out = self.scratch(4 << PRECISION)?;
             let args = ColumnFactsArgs {
@@ -126,7 +152,8 @@ impl Finished<'_> {
             self.launch(&self.kernels.registers, self.rows as u64, &args)?;
             let registers = out.download_values::<u32>(self.stream, 0, 1 << PRECISION)?;
             let registers: Vec<u8> = registers.into_iter().map(|rank| rank as u8).collect();
-            return Ok(Count::Estimate(estimate(&registers).min(self.rows as u64)));
+            let count = Count::Estimate(estimate(&registers).min(self.rows as u64));
+            return Ok((count, None));
         };
         let words = span / 32 + 1;
         let bitmap = self.scratch(words as usize * 4)?;
@@ -136,7 +163,16 @@ impl Finished<'_> {
             span,
             ..self.args()
         };
-        self.launch(&self.kernels.values, self.rows as u64, &args)?;
+        let rows = self.rows as u64;
+        match words <= FEW_WORDS {
+            true => self.launch_with(
+                &self.kernels.few_values,
+                rows,
+                FEW_WORDS as usize * 4,
+                &args,
+            )?,
+            false => self.launch(&self.kernels.values, rows, &args)?,
+        }
         let out = self.scratch(8)?;
         let args = ColumnFactsArgs {
             data: bitmap.ptr(),
@@ -146,11 +182,16 @@ impl Finished<'_> {
         };
         self.launch(&self.kernels.bits, words, &args)?;
         let count = out.download_values::<u64>(self.stream, 0, 1)?[0];
-        Ok(Count::Exact(count))
+        let values = Bitmap {
+            bits: bitmap,
+            words,
+            least: least as u64,
+        };
+        Ok((Count::Exact(count), Some(values)))
     }
 
-    /// The smallest hashes of the values, of which about `distinct` differ.
-    pub(super) fn sketch(&self, distinct: u64) -> Result<Sketch> {
+    /// The smallest hashes of the values, of which about `distinct` differ: those of a bitmap, where there is one.
+    pub(super) fn sketch(&self, distinct: u64, values: Option<&Bitmap>) -> Result<Sketch> {
         /// Hashes to expect below the bound: more than a sketch keeps, by six standard deviations.
         const EXPECTED: u128 = HASHES as u128 * 5 / 4;
         let mut complete = distinct <= 2 * HASHES as u64;
@@ -166,7 +207,18 @@ impl Finished<'_> {
                 bound,
                 ..self.args()
             };
-            self.launch(&self.kernels.hashes, self.rows as u64, &args)?;
+            match values {
+                None => self.launch(&self.kernels.hashes, self.rows as u64, &args)?,
+                Some(values) => {
+                    let args = ColumnFactsArgs {
+                        data: values.bits.ptr(),
+                        rows: values.words,
+                        least: values.least,
+                        ..args
+                    };
+                    self.launch(&self.kernels.bitmap_hashes, values.words, &args)?;
+                }
+            }
             let words = set.download_values::<u64>(self.stream, 0, SLOTS + 1)?;
             let hashes: Vec<u64> = words[..SLOTS].iter().copied().filter(|h| *h != 0).collect();
             // The number of distinct values was an estimate.
@@ -232,26 +284,31 @@ pub(super) fn finish_statistics(
         }
         _ => {}
     }
-    let distinct = match statistics.unique {
-        true => {
+    let (counted, values) = match statistics.unique {
+        true => (None, None),
+        false => {
+            let (count, values) = finished.count(expected)?;
+            (Some(count), values)
+        }
+    };
+    let distinct = match counted {
+        None => {
             statistics.distinct = Some(valid);
             statistics.distinct_estimate = Some(valid as u64);
             valid as u64
         }
-        false => match finished.count(expected)? {
-            Count::Exact(count) => {
-                statistics.distinct = Some(count as usize);
-                statistics.distinct_estimate = Some(count);
-                statistics.unique = valid > 0 && count == valid as u64;
-                count
-            }
-            Count::Estimate(count) => {
-                statistics.distinct_estimate = Some(count);
-                count
-            }
-        },
+        Some(Count::Exact(count)) => {
+            statistics.distinct = Some(count as usize);
+            statistics.distinct_estimate = Some(count);
+            statistics.unique = valid > 0 && count == valid as u64;
+            count
+        }
+        Some(Count::Estimate(count)) => {
+            statistics.distinct_estimate = Some(count);
+            count
+        }
     };
-    let mut sketch = finished.sketch(distinct)?;
+    let mut sketch = finished.sketch(distinct, values.as_ref())?;
     if !statistics.unique {
         sketch = sketch.with_sample(finished.sample()?);
     }

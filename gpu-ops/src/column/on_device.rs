@@ -11,13 +11,13 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use parking_lot::Mutex;
 use warpline_cuda::KernelArgs;
-use warpline_cuda::kernels::ParquetValidityArgs;
+use warpline_cuda::kernels::{ParquetNarrowArgs, ParquetValidityArgs};
 
 use super::StringPolicy;
 use super::assemble::Rows;
 use super::chunk::{Codes, Segment, Values};
 use super::facts::{FactsKernels, Finished, finish_statistics};
-use super::native::{Physical, frame, physical, unsigned_width};
+use super::native::{Native, Physical, frame, physical, unsigned_width};
 use super::on_device_bytes::{PlacedStrings, concatenated};
 use super::on_device_text::{Text, TextChunk, UsedStrings};
 use super::pools::ColumnPools;
@@ -32,6 +32,8 @@ use crate::memory::DeviceBuffer;
 #[derive(Debug)]
 pub(crate) struct FinishKernels {
     pub(crate) facts: FactsKernels,
+    /// `parquet_narrow`.
+    pub(crate) narrow: Kernel,
     /// `parquet_remap`.
     pub(crate) remap: Kernel,
     /// `parquet_validity`.
@@ -121,12 +123,17 @@ impl DeviceColumn {
         policy: StringPolicy,
         name: &str,
         rows: usize,
-        (expected, as_bytes): (Expectation, bool),
+        (mut expected, as_bytes): (Expectation, bool),
         home: &ColumnPools<'_>,
         stream: &Stream,
     ) -> Result<Option<Self>> {
         let kind = match physical(data_type)? {
             Physical::Float(width) => Kind::Float { width },
+            Physical::Integer(native) if expected.range.is_none() && native != Native::U64 => {
+                // Codes are made when all rows are there, of any values that have room in 64 bits until then.
+                expected.range = Some((i64::MIN.into(), i64::MAX.into()));
+                Kind::Integer { width: 8, base: 0 }
+            }
             Physical::Integer(_) => {
                 let (width, base) = frame(expected.range);
                 let fits = expected.range.is_some_and(|(low, high)| {
@@ -384,6 +391,7 @@ impl DeviceColumn {
             null_count: seen.nulls as usize,
             ..ColumnStatistics::default()
         };
+        let mut counted = self.expected.range;
         let mut placed = seen.placed;
         placed.sort_unstable_by_key(|(first, ..)| *first);
         let (encoding, data, base) = match self.kind {
@@ -427,15 +435,37 @@ impl DeviceColumn {
                     let expected = self.expected.range;
                     expected.is_some_and(|e| e.0 <= range.0 && range.1 <= e.1)
                 };
-                let fits = frame(seen.range) == (width, i128::from(base));
-                if !fits || !seen.range.is_none_or(within) {
+                if !seen.range.is_none_or(within) {
                     return Ok(None);
                 }
-                let encoding = Encoding::Integer {
-                    width,
-                    base: base.into(),
+                let decoded = (width, i128::from(base));
+                let (width, base) = frame(seen.range);
+                let encoding = Encoding::Integer { width, base };
+                let Ok(base) = i64::try_from(base) else {
+                    return Ok(None);
                 };
-                (encoding, self.place.keep(), base)
+                if (width, i128::from(base)) == decoded {
+                    (encoding, self.place.keep(), base)
+                } else {
+                    // The range was not known, or less wide than was said.
+                    counted = seen.range;
+                    let bytes = self.rows * usize::from(width);
+                    let codes = PreallocatedBuffer::new(bytes, &self.name, home, stream)?;
+                    let args = ParquetNarrowArgs {
+                        codes: self.place.buffer().ptr(),
+                        out: codes.buffer().ptr(),
+                        validity: validity
+                            .as_ref()
+                            .map_or(DevicePtr::NULL, |bitmap| bitmap.ptr()),
+                        rows: self.rows as u64,
+                        shift: (decoded.1 as i64).wrapping_sub(base) as u64,
+                        from_width: decoded.0.into(),
+                        width: width.into(),
+                    };
+                    // SAFETY: both have a code for each row, and the bitmap a bit.
+                    unsafe { launch(home, stream, &kernels.narrow, self.rows, &args)? };
+                    (encoding, codes.keep(), base)
+                }
             }
             Kind::Float { width } => (Encoding::Float { width }, self.place.keep(), 0),
             Kind::Bits => (Encoding::Bits, self.place.keep(), 0),
@@ -479,7 +509,7 @@ impl DeviceColumn {
             stream,
         };
         let expected = match encoding {
-            Encoding::Integer { .. } => self.expected.range,
+            Encoding::Integer { .. } => counted,
             Encoding::Bits => seen.range,
             _ => None,
         };

@@ -49,6 +49,7 @@ impl Kernels {
             place_strings: device.kernel(strings, "parquet_place_strings")?,
             finish: FinishKernels {
                 facts: FactsKernels::of(device, facts)?,
+                narrow: device.kernel(decode, "parquet_narrow")?,
                 remap: device.kernel(decode, "parquet_remap")?,
                 validity: device.kernel(decode, "parquet_validity")?,
                 shift: device.kernel(strings, "parquet_shift_ends")?,

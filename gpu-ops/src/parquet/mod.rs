@@ -2,7 +2,7 @@
 //!
 //! # Stages
 //!
-//! A task is some column chunks of one row group, about `TASK_BYTES` of file. For each task a thread of the host
+//! A task is some column chunks, some 32 MiB of file. For each task a thread of the host
 //!
 //! | stage | where | bytes moved, of a chunk of `c` compressed, `u` uncompressed bytes and `n` rows of `w` bytes |
 //! |---|---|---|
@@ -26,7 +26,8 @@
 //! # What decides about a column
 //!
 //! Width and base of a number column follow from the range that the row groups' statistics tell, as when the CPU decodes;
-//! every page reports the range it has met, and a column that differs is read again by the CPU. The kernels decode; what
+//! every page reports the range it has met, and a column whose values leave it is read again by the CPU; without statistics, or where
+//! they say more than there is, codes are made narrower when all rows are there. The kernels decode; what
 //! planning needs (order, distinct values, sketch, sample) comes from the finished column, by kernels that compute what
 //! [`crate::column`] computes on the host, bit for bit. Where all chunks of a string column are dictionary
 //! encoded throughout, the codes of the file go to a scratch column, the strings in use (a bitmap by dictionary) are merged and
@@ -36,7 +37,7 @@
 //!
 //! # The way back to the CPU
 //!
-//! With `auto` a column that the CPU decodes before a device would have begun stays there (`price`). A chunk that has anything else (a type, codec or encoding not taken, a malformed page, no statistics, values beyond 64
+//! With `auto` a column that the CPU decodes before a device would have begun stays there (`price`). A chunk that has anything else (a type, codec or encoding not taken, a malformed page, values beyond 64
 //! bits, a store that is not the local file system) has a [`Reason`]. The CPU's reader decodes it, its rows go to their
 //! place in the same column, and the chunk is counted with its reason. Where most chunks of a column have one, the column
 //! is read by the CPU as if there were no device. Every page is checked against its bounds on the device as well: it
@@ -56,5 +57,5 @@ mod thrift;
 pub(crate) use codec::Codec;
 pub use counts::{ChunkCounts, ParquetReader, Reason};
 pub(crate) use kernels::Kernels;
-pub(crate) use price::{ChunkSize, cpu_is_sooner};
+pub(crate) use price::{ChunkSize, cpu_is_sooner, cpu_time};
 pub(crate) use task::{Begun, ChunkTask, Decoder, Outcome, ValueKind};

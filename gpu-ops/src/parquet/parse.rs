@@ -71,6 +71,9 @@ fn takes(values: ValueKind, encoding: u32) -> bool {
             | encoding::DELTA_LENGTH_BYTE_ARRAY
             | encoding::DELTA_BYTE_ARRAY,
         ) => true,
+        (k::PARQUET_KIND_INT96, encoding) => {
+            [encoding::PLAIN, encoding::RLE_DICTIONARY].contains(&encoding)
+        }
         (k::PARQUET_KIND_BYTES, _) => false,
         (k::PARQUET_KIND_BIT, encoding) => [encoding::PLAIN, encoding::RLE].contains(&encoding),
         (_, encoding::PLAIN | encoding::RLE_DICTIONARY | encoding::BYTE_STREAM_SPLIT) => true,

@@ -43,7 +43,7 @@ const PAGE_BYTES: u64 = 1 << 20;
 /// Is a column of these chunks decoded sooner by the CPU, with so many threads, than by the device? `loaded`: the device has
 /// its kernels.
 pub(crate) fn cpu_is_sooner(chunks: &[ChunkSize], threads: usize, loaded: bool) -> bool {
-    cpu(chunks, threads) < device(chunks, threads, loaded)
+    cpu_time(chunks, threads) < device(chunks, threads, loaded)
 }
 
 fn decompression(chunk: &ChunkSize) -> f64 {
@@ -55,8 +55,8 @@ fn decompression(chunk: &ChunkSize) -> f64 {
     chunk.uncompressed as f64 / rate
 }
 
-/// A thread decodes whole row groups.
-fn cpu(chunks: &[ChunkSize], threads: usize) -> Duration {
+/// What the CPU takes with so many threads, each of which decodes whole row groups.
+pub(crate) fn cpu_time(chunks: &[ChunkSize], threads: usize) -> Duration {
     let seconds = chunks.iter().map(|chunk| {
         let value = match chunk.plain_strings {
             true => CORE_SECONDS_PER_STRING,

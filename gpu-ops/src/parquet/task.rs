@@ -1,4 +1,4 @@
-//! One task: some column chunks of a row group, from the file to their places on the device.
+//! One task: some column chunks, from their files to their places on the device.
 //!
 //! A task is begun, which reads the file and queues everything for the device, and finished, which waits. Between the two
 //! its thread begins others, so that the device decompresses one task while the file system serves the next.
@@ -6,6 +6,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use warpline_cuda::kernels::{
@@ -45,6 +46,8 @@ pub(crate) struct ValueKind {
 /// A column chunk to decode.
 #[derive(Debug, Clone)]
 pub(crate) struct ChunkTask {
+    /// Its file.
+    pub(crate) path: Arc<PathBuf>,
     /// Its bytes in the file.
     pub(crate) bytes: Range<u64>,
     pub(crate) codec: Codec,
@@ -76,16 +79,6 @@ pub(crate) struct Begun {
     queued: Option<Queued>,
 }
 
-impl Begun {
-    /// So many chunks that the CPU has to decode.
-    pub(crate) fn refused(chunks: usize, reason: Reason) -> Self {
-        Self {
-            outcomes: (0..chunks).map(|_| Some(Err(reason))).collect(),
-            queued: None,
-        }
-    }
-}
-
 /// What the device works on.
 struct Queued {
     parsed: Vec<Parsed>,
@@ -102,21 +95,21 @@ struct Queued {
 }
 
 impl Decoder<'_> {
-    /// Read some chunks of a file, and queue their copies and kernels.
+    /// Read some chunks, and queue their copies and kernels.
     ///
     /// # Errors
     /// [`GpuError::Device`], [`GpuError::Stopped`]. Files that cannot be read and memory that is short are outcomes.
-    pub(crate) fn begin(
-        &self,
-        file: &File,
-        chunks: &[ChunkTask],
-        stream: &Stream,
-    ) -> Result<Begun> {
-        let all = |reason: Reason| Begun::refused(chunks.len(), reason);
+    pub(crate) fn begin(&self, chunks: &[ChunkTask], stream: &Stream) -> Result<Begun> {
         stream.check()?;
         let total: u64 = chunks.iter().map(|c| c.bytes.end - c.bytes.start).sum();
         let Ok(total) = usize::try_from(total) else {
-            return Ok(all(Reason::Malformed));
+            return Ok(Begun {
+                outcomes: chunks
+                    .iter()
+                    .map(|_| Some(Err(Reason::Malformed)))
+                    .collect(),
+                queued: None,
+            });
         };
         let mut slab = Slab::new(total, self.host, stream);
         let begins = {
@@ -124,13 +117,7 @@ impl Decoder<'_> {
             if let Some(span) = &mut span {
                 span.number("bytes", total as u64);
             }
-            match read(file, chunks, slab.bytes_mut()) {
-                Ok(begins) => begins,
-                Err(error) => {
-                    log::debug!("{error}");
-                    return Ok(all(Reason::Unreadable));
-                }
-            }
+            read(chunks, slab.bytes_mut())
         };
         let mut begun = Begun {
             outcomes: chunks.iter().map(|_| None).collect(),
@@ -141,6 +128,10 @@ impl Decoder<'_> {
             let _span = self.span("page headers");
             let bytes = &*slab.bytes_mut();
             for (number, (chunk, begin)) in chunks.iter().zip(begins).enumerate() {
+                let Some(begin) = begin else {
+                    begun.outcomes[number] = Some(Err(Reason::Unreadable));
+                    continue;
+                };
                 let length = (chunk.bytes.end - chunk.bytes.start) as usize;
                 match parse(chunk, &bytes[begin..begin + length]) {
                     Ok((pages, strings)) => parsed.push(Parsed {
@@ -448,17 +439,33 @@ impl Queued {
 /// Least and greatest value, NULLs and error of a page.
 type PageResult = (i64, i64, u32, u32);
 
-/// The bytes of the chunks one after the other, and where each begins.
-fn read(file: &File, chunks: &[ChunkTask], out: &mut [u8]) -> std::io::Result<Vec<usize>> {
-    let mut begins = Vec::with_capacity(chunks.len());
+/// The bytes of the chunks one after the other, and where each begins; `None` of those that cannot be read.
+fn read(chunks: &[ChunkTask], out: &mut [u8]) -> Vec<Option<usize>> {
+    let mut open: Option<(&Arc<PathBuf>, File)> = None;
     let mut at = 0;
-    for chunk in chunks {
-        let length = (chunk.bytes.end - chunk.bytes.start) as usize;
-        file.read_exact_at(&mut out[at..at + length], chunk.bytes.start)?;
-        begins.push(at);
+    let begins = chunks.iter().map(|chunk| {
+        let (begin, length) = (at, (chunk.bytes.end - chunk.bytes.start) as usize);
         at += length;
-    }
-    Ok(begins)
+        let read = (|| {
+            if open.as_ref().is_none_or(|(path, _)| **path != chunk.path) {
+                open = Some((&chunk.path, File::open(&*chunk.path)?));
+            }
+            match &open {
+                Some((_, file)) => {
+                    file.read_exact_at(&mut out[begin..begin + length], chunk.bytes.start)
+                }
+                None => Ok(()),
+            }
+        })();
+        match read {
+            Ok(()) => Some(begin),
+            Err(error) => {
+                log::debug!("{}: {error}", chunk.path.display());
+                None
+            }
+        }
+    });
+    begins.collect()
 }
 
 /// Least, greatest, NULLs and error of a result.

@@ -15,6 +15,7 @@ use super::entries::{
 };
 use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, unexpected};
 use super::loaded::LoadedTable;
+use super::parquet_kernels::ParquetKernels;
 use super::pin::is_pinned;
 use super::progress::{Coming, LoadProgress, Offer};
 use super::source::{Kind, TableSource};
@@ -23,7 +24,7 @@ use crate::device::Stream;
 use crate::device::traced::TracedDevice;
 use crate::error::{GpuError, Result};
 use crate::memory::MemoryPool;
-use crate::parquet::{Kernels, ParquetReader};
+use crate::parquet::ParquetReader;
 
 /// One entry of [`TableCache::resident`].
 #[derive(Debug, Clone)]
@@ -54,8 +55,8 @@ pub struct TableCache {
     pub(super) policy: StringPolicy,
     /// Records loads while a trace is taken.
     pub(super) traced: Option<Arc<TracedDevice>>,
-    /// The kernels that decode parquet pages, once they are compiled.
-    pub(super) parquet: Mutex<Option<Arc<Kernels>>>,
+    /// The kernels that decode parquet pages.
+    pub(super) parquet: Arc<ParquetKernels>,
     pub(super) state: Mutex<State>,
 }
 
@@ -73,7 +74,7 @@ impl TableCache {
             host: None,
             policy,
             traced: None,
-            parquet: Mutex::default(),
+            parquet: Arc::default(),
             state: Mutex::default(),
         }
     }

@@ -22,6 +22,8 @@ mod memory;
 mod migrate;
 mod parquet;
 mod parquet_chunks;
+mod parquet_finish;
+mod parquet_kernels;
 mod pin;
 mod preallocated;
 mod progress;

@@ -2,7 +2,6 @@
 //! finished from both.
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,13 +16,14 @@ use super::entries::numbers;
 use super::files::FileTable;
 use super::load::{LoadRequest, Reader, Units, stopped};
 use super::parquet_chunks::{ParquetTable, RowGroup, values_in};
+use super::parquet_finish::{Finished, finish};
 use super::preallocated::{SharedPools, purpose};
 use super::read::blocking;
 use crate::column::{Column, DeviceColumn, Segment, StringPolicy, is_text};
-use crate::device::Stream;
+use crate::device::{Device, Stream};
 use crate::error::{GpuError, Result};
 use crate::parquet::{
-    Begun, ChunkCounts, ChunkTask, Decoder, Kernels, Outcome, ParquetReader, Reason, cpu_is_sooner,
+    Begun, ChunkCounts, ChunkTask, Decoder, Outcome, ParquetReader, Reason, cpu_is_sooner,
 };
 use crate::query::Query;
 use crate::trace::Work;
@@ -46,16 +46,15 @@ pub(super) struct Decoded {
 }
 
 /// A column on its way.
-struct Coming {
+pub(super) struct Coming {
     /// In the list of wanted columns.
-    wanted: usize,
-    column: DeviceColumn,
+    pub(super) wanted: usize,
+    pub(super) column: DeviceColumn,
 }
 
-/// Chunks of one row group that are decoded together: their columns, in the list of those that come.
+/// Chunks that are decoded together: their row groups, and their columns in the list of those that come.
 struct Task {
-    group: usize,
-    columns: Vec<usize>,
+    chunks: Vec<(usize, usize)>,
 }
 
 /// A chunk that the CPU has to decode.
@@ -78,17 +77,6 @@ struct Shared<'a> {
 }
 
 impl TableCache {
-    /// The kernels over pages, compiled at the first load.
-    fn parquet_kernels(&self) -> Result<Arc<Kernels>> {
-        let mut kernels = self.parquet.lock();
-        if let Some(kernels) = &*kernels {
-            return Ok(Arc::clone(kernels));
-        }
-        let made = Arc::new(Kernels::compile(self.pool.device().as_ref())?);
-        *kernels = Some(Arc::clone(&made));
-        Ok(made)
-    }
-
     /// Does the device decode, by the setting?
     pub(super) fn decodes(&self, reader: ParquetReader) -> bool {
         match reader {
@@ -107,7 +95,7 @@ impl TableCache {
         reader: ParquetReader,
         threads: usize,
     ) -> Vec<Option<Reason>> {
-        let loaded = self.parquet.lock().is_some();
+        let loaded = self.parquet.are_loaded();
         let of_column = |wanted: usize| {
             let chunks = table.groups.iter().map(|group| &group.chunks[wanted]);
             let reasons: Vec<Reason> = chunks
@@ -176,8 +164,20 @@ impl TableCache {
             room: room.clone(),
         };
         let workers = ctx.session_config().target_partitions().max(1);
-        let refused = self.refusals(&chunks, fields.len(), work.parquet, workers);
-        if refused.iter().all(Option::is_some) {
+        let mut refused = self.refusals(&chunks, fields.len(), work.parquet, workers);
+        let mut kernels = None;
+        if refused.iter().any(Option::is_none) {
+            let patience = match work.parquet {
+                ParquetReader::Auto => chunks.patience(&refused, workers),
+                _ => None,
+            };
+            let (own, device) = (Arc::clone(&self.parquet), Arc::clone(self.pool.device()));
+            kernels = blocking(work, move |_| own.get(&device, patience)).await?;
+        }
+        let Some(kernels) = kernels else {
+            refused.iter_mut().for_each(|reason| {
+                reason.get_or_insert(Reason::Price);
+            });
             for (wanted, reason) in refused.iter().enumerate() {
                 refuse(
                     &chunks,
@@ -191,8 +191,7 @@ impl TableCache {
                 columns: fields.iter().map(|_| None).collect(),
                 counts,
             }));
-        }
-        let kernels = self.parquet_kernels()?;
+        };
         let trace = self.traced.as_ref().and_then(|device| device.trace());
         // Decode, in the place of each column.
         let decoding = {
@@ -277,46 +276,34 @@ impl TableCache {
         }
         let finishing = {
             let count = fields.len();
+            let query = work.query.clone();
             move |stream: &Stream| {
                 let _span = trace
                     .as_ref()
                     .map(|trace| trace.thread(Work::Load, "finish columns"));
-                let home = pools.column_pools();
-                let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
-                let mut segments = segments.into_iter().peekable();
-                for (number, Coming { wanted, column }) in coming.into_iter().enumerate() {
-                    let (decoded, text) = (column.decoded(), column.is_text());
-                    let mut short = false;
-                    while let Some((_, first, segment)) =
-                        segments.next_if(|(column, ..)| *column == number)
-                    {
-                        match column.place(first, segment, &home, &kernels.finish, stream) {
-                            Err(GpuError::OutOfDeviceMemory { .. }) => short = true,
-                            placed => placed?,
-                        }
-                    }
-                    let finished = match column.finish(&home, &kernels.finish, stream) {
-                        _ if short => None,
-                        Err(GpuError::OutOfDeviceMemory { .. }) => {
-                            short = true;
-                            None
-                        }
-                        finished => finished?,
-                    };
-                    if finished.is_none() {
-                        // The CPU reads them again.
-                        counts.device -= decoded;
-                        let reason = match text {
-                            _ if short => Reason::Memory,
-                            true => Reason::PlainStrings,
-                            false => Reason::OtherRange,
-                        };
-                        counts.on_cpu(reason, decoded);
-                    }
-                    columns[wanted] = finished.map(Arc::new);
+                let mut by_column: Vec<Vec<(usize, Segment)>> =
+                    coming.iter().map(|_| Vec::new()).collect();
+                for (column, first, segment) in segments {
+                    by_column[column].push((first, segment));
                 }
-                // Other sessions use the columns on streams of their own.
-                pools.device.device().synchronize(stream)?;
+                let coming = coming.into_iter().zip(by_column).collect();
+                let finished = finish(coming, &pools, &kernels, stream, query.as_ref())?;
+                let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
+                for Finished {
+                    wanted,
+                    decoded,
+                    column,
+                } in finished
+                {
+                    match column {
+                        Ok(column) => columns[wanted] = Some(Arc::new(column)),
+                        Err(reason) => {
+                            // The CPU reads them again.
+                            counts.device -= decoded;
+                            counts.on_cpu(reason, decoded);
+                        }
+                    }
+                }
                 Ok((columns, counts))
             }
         };
@@ -327,6 +314,15 @@ impl TableCache {
             counts,
         }))
     }
+}
+
+/// Another stream that stops when this one does.
+pub(super) fn stream_like(stream: &Stream, device: &dyn Device) -> Result<Stream> {
+    let own = device.create_stream()?;
+    Ok(match stream.cancel() {
+        Some(cancel) => own.of(cancel),
+        None => own,
+    })
 }
 
 /// Count the chunks of a column that the CPU decodes, for this reason or those of their own.
@@ -407,7 +403,7 @@ fn refused_before(table: &ParquetTable, coming: &[Coming]) -> Vec<Refused> {
     refused
 }
 
-/// The chunks of these columns that the device decodes, some of a row group at a time.
+/// The chunks of these columns that the device decodes, in the order in which files have them.
 fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task> {
     let all = table.groups.iter().flat_map(|group| {
         let chunks = coming.iter().map(|coming| &group.chunks[coming.wanted]);
@@ -416,24 +412,25 @@ fn tasks_of(table: &ParquetTable, coming: &[Coming], workers: usize) -> Vec<Task
     let total: u64 = all.map(|chunk| length(&chunk.bytes)).sum();
     let most = (total / (workers * IN_FLIGHT) as u64).clamp(LEAST_TASK_BYTES, MOST_TASK_BYTES);
     let mut tasks = Vec::new();
-    for (group, chunks) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
-        let (mut columns, mut bytes) = (Vec::new(), 0);
+    let (mut chunks, mut bytes) = (Vec::new(), 0);
+    // Of several row groups where theirs are small: a chunk may be one page, which one warp decompresses.
+    for (number, group) in table.groups.iter().enumerate().filter(|(_, g)| g.rows > 0) {
         for (column, coming) in coming.iter().enumerate() {
-            let Ok(chunk) = &chunks.chunks[coming.wanted] else {
+            let Ok(chunk) = &group.chunks[coming.wanted] else {
                 continue;
             };
             let more = length(&chunk.bytes);
             if bytes > 0 && bytes + more > most {
-                let columns = std::mem::take(&mut columns);
-                tasks.push(Task { group, columns });
+                let chunks = std::mem::take(&mut chunks);
+                tasks.push(Task { chunks });
                 bytes = 0;
             }
-            columns.push(column);
+            chunks.push((number, column));
             bytes += more;
         }
-        if !columns.is_empty() {
-            tasks.push(Task { group, columns });
-        }
+    }
+    if !chunks.is_empty() {
+        tasks.push(Task { chunks });
     }
     tasks
 }
@@ -489,13 +486,7 @@ impl Shared<'_> {
             }
             let own = match streams.pop() {
                 Some(own) => own,
-                None => {
-                    let own = self.decoder.pool.device().create_stream()?;
-                    match stream.cancel() {
-                        Some(cancel) => own.of(cancel),
-                        None => own,
-                    }
-                }
+                None => stream_like(stream, self.decoder.pool.device().as_ref())?,
             };
             let queued = self.begin(task, &own)?;
             begun.push_back((task, queued, own));
@@ -510,11 +501,9 @@ impl Shared<'_> {
     fn in_flight(&self, task: &Task) -> usize {
         /// What a task takes of device memory, in bytes of its chunks without compression.
         const ROOM: u64 = 3;
-        let group = &self.table.groups[task.group];
-        let chunks = task.columns.iter();
-        let chunks = chunks.filter_map(|column| {
-            let chunk = &group.chunks[self.columns[*column].wanted];
-            chunk.as_ref().ok()
+        let chunks = task.chunks.iter().filter_map(|(group, column)| {
+            let wanted = self.columns[*column].wanted;
+            self.table.groups[*group].chunks[wanted].as_ref().ok()
         });
         let bytes: u64 = chunks.map(|chunk| chunk.uncompressed * ROOM).sum();
         match self.decoder.pool.available() as u64 >= bytes {
@@ -524,14 +513,14 @@ impl Shared<'_> {
     }
 
     fn begin(&self, task: &Task, stream: &Stream) -> Result<Begun> {
-        let group = &self.table.groups[task.group];
-        let mut chunks = Vec::with_capacity(task.columns.len());
-        for column in &task.columns {
-            let coming = &self.columns[*column];
+        let mut chunks = Vec::with_capacity(task.chunks.len());
+        for (group, column) in &task.chunks {
+            let (group, coming) = (&self.table.groups[*group], &self.columns[*column]);
             let Ok(source) = &group.chunks[coming.wanted] else {
                 return Err(GpuError::Internal("a chunk that is no task".into()));
             };
             chunks.push(ChunkTask {
+                path: Arc::clone(&group.path),
                 bytes: source.bytes.clone(),
                 codec: source.codec,
                 uncompressed: source.uncompressed,
@@ -541,13 +530,7 @@ impl Shared<'_> {
                 target: coming.column.target(),
             });
         }
-        match File::open(&*group.path) {
-            Ok(file) => self.decoder.begin(&file, &chunks, stream),
-            Err(error) => {
-                log::debug!("{}: {error}", group.path.display());
-                Ok(Begun::refused(chunks.len(), Reason::Unreadable))
-            }
-        }
+        self.decoder.begin(&chunks, stream)
     }
 
     /// Wait for a task and note what became of its chunks; its stream is free again.
@@ -555,17 +538,17 @@ impl Shared<'_> {
         let Some((task, begun, stream)) = begun else {
             return Ok(None);
         };
-        let group = &self.table.groups[task.group];
         let outcomes: Vec<Outcome> = self.decoder.finish(begun, &stream)?;
-        for (column, outcome) in task.columns.iter().zip(outcomes) {
+        for ((group, column), outcome) in task.chunks.iter().zip(outcomes) {
             match outcome {
                 Ok(facts) => {
+                    let group = &self.table.groups[*group];
                     let column = &self.columns[*column].column;
                     column.note(group.first, group.rows, facts)?;
                 }
                 Err(reason) => self.refused.lock().push(Refused {
                     column: *column,
-                    group: task.group,
+                    group: *group,
                     reason,
                 }),
             }

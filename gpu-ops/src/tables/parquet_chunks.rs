@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use arrow::datatypes::{DataType, TimeUnit};
+use arrow::datatypes::{DataType, Schema, TimeUnit};
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::execution::TaskContext;
 use datafusion::parquet::arrow::{parquet_column, parquet_to_arrow_schema};
@@ -16,7 +17,7 @@ use super::files::{FileTable, unchanged_on_disk};
 use super::row_groups::begins_of;
 use crate::column::{Expectation, is_text};
 use crate::error::Result;
-use crate::parquet::{ChunkSize, Codec, Reason, ValueKind};
+use crate::parquet::{ChunkSize, Codec, Reason, ValueKind, cpu_time};
 
 /// Most bytes of a chunk.
 const MOST_BYTES: u64 = 1 << 30;
@@ -65,6 +66,23 @@ impl ChunkSource {
 }
 
 impl ParquetTable {
+    /// How long a load of the columns that are not refused waits for kernels that are not there; `None`: until they are. From disk
+    /// they come within this time; while they are compiled, what the CPU has decoded before is done sooner.
+    pub(super) fn patience(&self, refused: &[Option<Reason>], threads: usize) -> Option<Duration> {
+        const FROM_DISK: Duration = Duration::from_millis(50);
+        const COMPILED: Duration = Duration::from_millis(1500);
+        let columns = refused.iter().enumerate().filter(|(_, r)| r.is_none());
+        let times = columns.map(|(wanted, _)| {
+            let sizes = self.groups.iter().filter_map(|group| {
+                let chunk = group.chunks[wanted].as_ref().ok()?;
+                Some(chunk.size(group.rows))
+            });
+            cpu_time(&sizes.collect::<Vec<_>>(), threads)
+        });
+        let cpu: Duration = times.sum();
+        (cpu < COMPILED).then_some(FROM_DISK)
+    }
+
     /// Do the strings of this column come as bytes: is any chunk of it not one of codes alone?
     pub(super) fn has_plain_strings(&self, wanted: usize) -> bool {
         let chunks = self.groups.iter().map(|group| &group.chunks[wanted]);
@@ -121,9 +139,15 @@ impl FileTable {
             let Some(begins) = begins_of(file, metadata.row_groups()) else {
                 return Ok(None);
             };
+            let parquet = metadata.file_metadata();
+            // Once a file: it is parsed from the file's own description of it.
+            let own = parquet_to_arrow_schema(parquet.schema_descr(), parquet.key_value_metadata());
             let sources: Vec<_> = columns
                 .iter()
-                .map(|column| self.values(*column, metadata))
+                .map(|column| match &own {
+                    Ok(own) => self.values(*column, metadata, own),
+                    Err(_) => Err(Reason::Schema),
+                })
                 .collect();
             let size = i64::try_from(file.object_meta.size).unwrap_or(i64::MAX);
             for (at, group) in metadata.row_groups().iter().enumerate() {
@@ -157,6 +181,7 @@ impl FileTable {
         &self,
         column: usize,
         metadata: &ParquetMetaData,
+        own: &Schema,
     ) -> std::result::Result<(usize, ValueKind), Reason> {
         if self.config.expr_adapter_factory.is_some() {
             return Err(Reason::Schema);
@@ -164,9 +189,7 @@ impl FileTable {
         let schema = self.config.file_source().table_schema().table_schema();
         let field = schema.fields().get(column).ok_or(Reason::Schema)?;
         let file = metadata.file_metadata();
-        let own = parquet_to_arrow_schema(file.schema_descr(), file.key_value_metadata());
-        let own = own.map_err(|_| Reason::Schema)?;
-        let found = parquet_column(file.schema_descr(), &own, field.name());
+        let found = parquet_column(file.schema_descr(), own, field.name());
         let (leaf, own) = found.ok_or(match own.field_with_name(field.name()) {
             Ok(_) => Reason::Nested,
             Err(_) => Reason::Schema,
@@ -205,6 +228,8 @@ fn values_of(
         (D::Timestamp(unit, _), Type::INT64) if has_unit(descr, *unit) => {
             of(k::PARQUET_KIND_I64, 8)
         }
+        // Nanoseconds of a day, and the day.
+        (D::Timestamp(TimeUnit::Nanosecond, _), Type::INT96) => of(k::PARQUET_KIND_INT96, 12),
         (
             D::Int8 | D::Int16 | D::Int32 | D::Date32 | D::Time32(TimeUnit::Millisecond),
             Type::INT32,

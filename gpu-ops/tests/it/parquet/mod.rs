@@ -12,6 +12,10 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef};
 use datafusion::parquet::basic::{Compression, Encoding, GzipLevel, ZstdLevel};
+use datafusion::parquet::data_type::{Int96, Int96Type};
+use datafusion::parquet::file::properties::WriterProperties;
+use datafusion::parquet::file::writer::SerializedFileWriter;
+use datafusion::parquet::schema::parser::parse_message_type;
 use datafusion::prelude::*;
 use warpline_gpu::column::{Column, Encoding as Lies};
 use warpline_gpu::device::pinned::PinnedMemory;
@@ -168,7 +172,7 @@ fn codecs() -> [Compression; 4] {
 }
 
 /// What a file of the test batch has that the device does not take: differences of numbers as bytes where the
-/// combination writes such, codes of strings that hardly repeat, columns of NULLs, whose range nobody knows, and wide decimals.
+/// combination writes such, codes of strings that hardly repeat, wide decimals, and numbers without sign whose range nobody knows.
 const ALLOWED: [Reason; 4] = [
     Reason::Encoding,
     Reason::PlainStrings,
@@ -311,14 +315,64 @@ fn long_runs_and_wide_codes() {
 }
 
 #[test]
-fn statistics_that_are_missing_leave_the_column_to_the_cpu() {
+fn ranges_that_no_statistics_tell_are_found() {
     for device in devices() {
         let setup = Setup::new(&device);
-        let written = Written {
-            statistics: false,
-            ..Written::default()
-        };
-        check(&setup, &written, Nulls::Some, 300, &ALLOWED);
+        for nulls in Nulls::ALL {
+            let written = Written {
+                statistics: false,
+                group_rows: 130,
+                ..Written::default()
+            };
+            check(&setup, &written, nulls, 300, &ALLOWED);
+        }
+    }
+}
+
+/// Timestamps of 96 bits, by dictionary or not, among them NULLs and days far away.
+#[test]
+fn timestamps_of_96_bits() {
+    let schema = "message table { required int96 all; optional int96 some; }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    for device in devices() {
+        let setup = Setup::new(&device);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        for (dictionary, codec) in [(true, Compression::SNAPPY), (false, Compression::LZ4_RAW)] {
+            for rows in [1, 33, 700] {
+                let value = |row: usize| {
+                    let nanos = row as u64 % 50 * 1_000_003;
+                    let day = [2_440_588, 2_459_000, 2_400_000, 2_440_587][row % 4];
+                    let mut value = Int96::new();
+                    value.set_data(nanos as u32, (nanos >> 32) as u32, day);
+                    value
+                };
+                let properties = WriterProperties::builder()
+                    .set_compression(codec)
+                    .set_dictionary_enabled(dictionary)
+                    .set_data_page_row_count_limit(100)
+                    .set_write_batch_size(100);
+                let file = std::fs::File::create(&path).unwrap();
+                let properties = Arc::new(properties.build());
+                let mut writer =
+                    SerializedFileWriter::new(file, Arc::clone(&schema), properties).unwrap();
+                let mut group = writer.next_row_group().unwrap();
+                for optional in [false, true] {
+                    let mut column = group.next_column().unwrap().unwrap();
+                    let levels: Vec<i16> = (0..rows).map(|row| i16::from(row % 5 != 2)).collect();
+                    let valid = |row: &usize| !optional || levels[*row] == 1;
+                    let values: Vec<Int96> = (0..rows).filter(valid).map(value).collect();
+                    let levels = optional.then_some(&levels[..]);
+                    let typed = column.typed::<Int96Type>();
+                    typed.write_batch(&values, levels, None).unwrap();
+                    column.close().unwrap();
+                }
+                group.close().unwrap();
+                writer.close().unwrap();
+                let counts = setup.compare(&path, &format!("{rows} rows"));
+                assert_eq!(counts.by_cpu(), 0, "{counts}");
+            }
+        }
     }
 }
 
