@@ -366,8 +366,12 @@ pub(crate) fn is_fragment(node: &Arc<dyn ExecutionPlan>) -> bool {
     node.is::<GpuFragmentExec>()
 }
 
-/// The fragments of a plan, in its order.
+/// The fragments of a plan, in its order; of a plan that several devices share, what stands for those of its last run.
 pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
+    #[cfg(feature = "cluster")]
+    if let Some(left) = crate::devices::left_of(plan) {
+        return vec![left];
+    }
     let mut fragments = Vec::new();
     // The visit itself cannot fail.
     let _ = plan.apply(|node| {
@@ -381,7 +385,9 @@ pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionP
 
 /// Did every fragment of a plan that has run answer by itself? Operators that were left to the CPU from the beginning do not count.
 pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let fragments = fragments(plan);
+    let stages = stages_of(plan);
+    let plans = std::iter::once(plan).chain(stages.iter().map(|stage| &stage.plan));
+    let fragments: Vec<_> = plans.flat_map(fragments).collect();
     let mut fragments = fragments.iter();
     fragments.all(|node| {
         let node = node.downcast_ref::<GpuFragmentExec>();
@@ -391,6 +397,12 @@ pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
 
 /// Moves kernels and result sizes from the fragments of an earlier plan of the same query to those of `plan`.
 pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &[Arc<dyn ExecutionPlan>]) {
+    #[cfg(feature = "cluster")]
+    if let [earlier] = earlier
+        && crate::devices::take_over(plan, earlier)
+    {
+        return;
+    }
     let fragments = fragments(plan);
     if fragments.len() != earlier.len() {
         return;
@@ -419,6 +431,8 @@ pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
 pub(crate) struct StageOnDevice {
     /// `cuda:0`, `emulator:1`.
     pub(crate) device: String,
+    /// The number of the stage, and of the task in it.
+    pub(crate) task: (usize, usize),
     pub(crate) plan: Arc<dyn ExecutionPlan>,
 }
 

@@ -208,7 +208,7 @@ async fn settings_are_set_shown_and_validated() {
         ("SET warpline.metrics = 'some'", "true, false"),
         (
             "SET warpline.device = 'tpu'",
-            "auto, cpu, emulator, cuda or cuda:N",
+            "one of auto, cpu, emulator, emulator:N",
         ),
         ("SET warpline.min_rows = 'few'", "whole numbers"),
         ("SET warpline.require_gpu = 'perhaps'", "true, false"),

@@ -519,6 +519,14 @@ impl Session {
             Ok(known)
         });
         told.set_item("columns", columns.collect::<PyResult<Vec<_>>>()?)?;
+        let text = match states.as_slice() {
+            [] | [_] => memory.to_string(),
+            several => {
+                let each = several.iter();
+                let each = each.map(|state| format!("device    {}\n{}", state.name, state.memory));
+                each.collect::<Vec<_>>().join("\n\n")
+            }
+        };
         let devices = states.into_iter().map(|state| {
             let known = PyDict::new(py);
             known.set_item("name", state.name)?;
@@ -529,7 +537,7 @@ impl Session {
             Ok(known)
         });
         told.set_item("devices", devices.collect::<PyResult<Vec<_>>>()?)?;
-        told.set_item("text", memory.to_string())?;
+        told.set_item("text", text)?;
         Ok(Some(told))
     }
 

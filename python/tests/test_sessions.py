@@ -44,6 +44,22 @@ def test_devices_and_settings() -> None:
         assert con.memory().budget == 64 << 20
 
 
+def test_several_devices_share_a_query() -> None:
+    table = pa.Table.from_batches(pa.table({"k": [i % 7 for i in range(4000)], "v": list(range(4000))}).to_batches(500))
+    settings = {"shards": 2, "min_rows": 0, "datafusion.execution.batch_size": 100}
+    with warpline.connect(device="emulator:2", device_memory=64 << 20, **settings) as con:  # type: ignore[arg-type]
+        assert con.device == "emulator:0, emulator:1"
+        con.register("t", table)
+        rows = con.sql("SELECT k, sum(v) AS s FROM t GROUP BY k ORDER BY k").to_arrow()
+        assert rows["s"].to_pylist() == [sum(range(k, 4000, 7)) for k in range(7)]
+        memory = con.memory()
+        assert [device.name for device in memory.devices] == ["emulator:0", "emulator:1"]
+        assert memory.budget == 2 * (64 << 20)
+        assert "emulator:1" in str(memory)
+    with pytest.raises(warpline.Error, match="twice"):
+        warpline.connect(device="cuda:0,0")
+
+
 def test_memory_and_pins(emulator: warpline.Connection) -> None:
     emulator.register("t", pa.table({"x": [1, 2, 3], "l": [[1], [2], [3]]}))
     pin = emulator.pin("t")

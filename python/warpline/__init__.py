@@ -16,13 +16,14 @@ import atexit as _atexit
 from collections.abc import Mapping, Sequence
 
 from . import _compiler, _native
-from ._connection import Connection, Memory, Pin, ResidentColumn, connect
+from ._connection import Connection, DeviceMemory, Memory, Pin, ResidentColumn, connect
 from ._native import Column, Error, __version__
 from ._result import Profile, Result
 
 __all__ = [
     "Column",
     "Connection",
+    "DeviceMemory",
     "Error",
     "Memory",
     "Pin",

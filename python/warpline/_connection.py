@@ -28,8 +28,24 @@ class ResidentColumn:
 
 
 @dataclass(frozen=True)
+class DeviceMemory:
+    """The memory of one of the devices of a connection; sizes are in bytes."""
+
+    #: The device in words.
+    name: str
+    #: The most that is used.
+    budget: int
+    #: In use by columns, indexes and queries.
+    in_use: int
+    #: Of the columns.
+    column_bytes: int
+    #: Why the device is lost, if it is.
+    lost: str | None
+
+
+@dataclass(frozen=True)
 class Memory:
-    """The device's memory at one moment; sizes are in bytes. On the CPU all of it is empty."""
+    """The device's memory at one moment, of several devices the sum; sizes are in bytes. On the CPU all of it is empty."""
 
     #: The device in words.
     device: str
@@ -52,6 +68,8 @@ class Memory:
     lost: str | None = None
     #: The columns, in the order of their tables.
     columns: list[ResidentColumn] = field(default_factory=list, repr=False)
+    #: Each device.
+    devices: list[DeviceMemory] = field(default_factory=list, repr=False)
     _text: str = field(default="", repr=False)
 
     def __str__(self) -> str:
@@ -378,7 +396,8 @@ class Connection:
             return Memory(self._session.device())
         text = known.pop("text")
         columns = [ResidentColumn(**column) for column in known.pop("columns")]
-        return Memory(self._session.device(), columns=columns, _text=text, **known)
+        devices = [DeviceMemory(**device) for device in known.pop("devices")]
+        return Memory(self._session.device(), columns=columns, devices=devices, _text=text, **known)
 
     def evict(self) -> int:
         """Lets go of columns and indexes that are kept for later queries; returns their bytes."""

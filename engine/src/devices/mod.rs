@@ -28,7 +28,7 @@ use datafusion_distributed::DistributedExt;
 use crate::cluster::planner::with_planner;
 use crate::device::Device;
 use crate::rule::WarplineRule;
-pub(crate) use run::stages_of;
+pub(crate) use run::{left_of, stages_of, take_over};
 use sites::{Devices, Resolver, Router};
 
 /// A session on several devices.

@@ -6,25 +6,53 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
-use crate::device::{StageOnDevice, devices_of};
+use crate::device::{self, StageOnDevice, devices_of};
 
-/// What the devices ran of a query.
+/// What the devices run of a query.
 #[derive(Debug, Default)]
-pub(super) struct Stages(Mutex<Vec<StageOnDevice>>);
+pub(super) struct Stages {
+    placed: Mutex<Vec<StageOnDevice>>,
+    /// The fragments of a run before.
+    earlier: Arc<[Learned]>,
+}
+
+/// The fragments of a task, which know kernels and sizes of results.
+#[derive(Debug, Clone)]
+struct Learned {
+    device: String,
+    task: (usize, usize),
+    fragments: Vec<Arc<dyn ExecutionPlan>>,
+}
 
 impl Stages {
-    pub(super) fn add(&self, device: &str, plan: Arc<dyn ExecutionPlan>) {
-        let device = device.to_string();
-        self.0.lock().push(StageOnDevice { device, plan });
+    /// A stage was placed, and begins with what a run before it left.
+    pub(super) fn add(&self, stage: StageOnDevice) {
+        let same =
+            |earlier: &&Learned| earlier.device == stage.device && earlier.task == stage.task;
+        if let Some(earlier) = self.earlier.iter().find(same) {
+            device::take_over(&stage.plan, &earlier.fragments);
+        }
+        self.placed.lock().push(stage);
     }
 
     fn all(&self) -> Vec<StageOnDevice> {
-        self.0.lock().clone()
+        self.placed.lock().clone()
+    }
+
+    fn learned(&self) -> Arc<[Learned]> {
+        let stages = self.all().into_iter();
+        let learned = stages.map(|stage| Learned {
+            fragments: device::fragments(&stage.plan),
+            device: stage.device,
+            task: stage.task,
+        });
+        learned.collect()
     }
 }
 
@@ -34,6 +62,8 @@ pub(super) struct DevicesExec {
     input: Arc<dyn ExecutionPlan>,
     /// Of the last run.
     stages: Mutex<Arc<Stages>>,
+    /// What the next run begins with.
+    learned: Mutex<Arc<[Learned]>>,
 }
 
 impl DevicesExec {
@@ -41,6 +71,7 @@ impl DevicesExec {
         Self {
             input,
             stages: Mutex::default(),
+            learned: Mutex::new(Arc::new([])),
         }
     }
 
@@ -50,15 +81,39 @@ impl DevicesExec {
     }
 }
 
+/// The root of what several devices share of a plan. What is above it has one child: limits of time, and what writes rows.
+fn root_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&DevicesExec> {
+    if let Some(root) = plan.downcast_ref::<DevicesExec>() {
+        return Some(root);
+    }
+    match plan.children().as_slice() {
+        [only] => root_of(only),
+        _ => None,
+    }
+}
+
 /// The stages of the last run of a plan, where several devices shared it.
 pub(crate) fn stages_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<StageOnDevice> {
-    if let Some(root) = plan.downcast_ref::<DevicesExec>() {
-        return root.stages.lock().all();
-    }
-    // What is above it has one child: limits of time, and what writes rows.
-    match plan.children().as_slice() {
-        [only] => stages_of(only),
-        _ => vec![],
+    root_of(plan).map_or(vec![], |root| root.stages.lock().all())
+}
+
+/// What the last run of a plan in stages left for another plan of the same query: fragments, and no rows.
+pub(crate) fn left_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
+    let root = root_of(plan)?;
+    let left = DevicesExec::new(Arc::new(EmptyExec::new(root.schema())));
+    *left.learned.lock() = root.stages.lock().learned();
+    Some(Arc::new(left))
+}
+
+/// Lets a plan in stages begin with what [`left_of`] an earlier one; false where they are no such plans.
+pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &Arc<dyn ExecutionPlan>) -> bool {
+    match (root_of(plan), earlier.downcast_ref::<DevicesExec>()) {
+        (Some(root), Some(earlier)) => {
+            let learned = Arc::clone(&earlier.learned.lock());
+            *root.learned.lock() = learned;
+            true
+        }
+        _ => false,
     }
 }
 
@@ -126,7 +181,10 @@ impl ExecutionPlan for DevicesExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let stages = Arc::new(Stages::default());
+        let stages = Arc::new(Stages {
+            placed: Mutex::default(),
+            earlier: Arc::clone(&self.learned.lock()),
+        });
         *self.stages.lock() = Arc::clone(&stages);
         let config = context.session_config().clone();
         let context = TaskContext::new(

@@ -33,7 +33,7 @@ use super::handed;
 use super::run::{DevicesExec, Stages};
 use crate::cluster::planner::Sites;
 use crate::cluster::stage;
-use crate::device::{Device, Member, name_of};
+use crate::device::{Device, Member, StageOnDevice, name_of};
 use crate::rule::WarplineRule;
 
 /// The header with the number of what a stage takes along.
@@ -66,6 +66,8 @@ struct Open {
 struct Handed {
     options: Arc<ConfigOptions>,
     stages: Option<Arc<Stages>>,
+    /// The number of the stage, and of the task in it.
+    task: (usize, usize),
 }
 
 /// A device that can run stages, and the address of its worker.
@@ -280,6 +282,7 @@ impl WorkerChannel for Inside {
         let handed = Handed {
             options: Arc::clone(config.options()),
             stages: config.get_extension(),
+            task: (request.task_key.stage_id, request.task_key.task_number),
         };
         let number = self.devices.next.fetch_add(1, Ordering::Relaxed);
         headers.insert(HANDED, HeaderValue::from(number));
@@ -348,6 +351,7 @@ impl Sessions {
         let placer = Placer {
             member: self.member.clone(),
             stages: handed.stages,
+            task: handed.task,
         };
         Ok(builder
             .with_distributed_channel_resolver(Peers(Weak::clone(&self.devices)))
@@ -367,6 +371,7 @@ impl WorkerSessionBuilder for Sessions {
 struct Placer {
     member: Member,
     stages: Option<Arc<Stages>>,
+    task: (usize, usize),
 }
 
 impl WorkerPlanRewriteHandler for Placer {
@@ -377,7 +382,11 @@ impl WorkerPlanRewriteHandler for Placer {
         let options = event.session_config.options();
         let plan = stage::place(event.plan, &*self.member.placement, options)?;
         if let (Some(stages), Some(placed)) = (&self.stages, stage::placed(&plan)) {
-            stages.add(self.member.id(), placed);
+            stages.add(StageOnDevice {
+                device: self.member.id().to_string(),
+                task: self.task,
+                plan: placed,
+            });
         }
         Ok(WorkerPlanRewriteEventResponse::new(plan))
     }

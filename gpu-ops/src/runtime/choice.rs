@@ -67,7 +67,7 @@ impl GpuSet {
 
 /// What can be written.
 const FORMS: &str =
-    "auto, cpu, emulator, emulator:N (so many), cuda, cuda:N, cuda:N,N,… or cuda:all";
+    "one of auto, cpu, emulator, emulator:N (so many), cuda, cuda:N, cuda:N,N,… or cuda:all";
 
 impl FromStr for DeviceChoice {
     type Err = GpuError;
