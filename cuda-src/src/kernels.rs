@@ -42,8 +42,9 @@ pub use synthetic::{
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
 pub use window::{
-    EXTREME_CHILDREN, ExtremeArgs, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE, RunningArgs,
-    RunningCombine, RunningValue, WindowArgs, window, window_extremes, window_running,
+    EXTREME_CHILDREN, ExtremeArgs, FirstArgs, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE,
+    RunningArgs, RunningCombine, RunningValue, WindowArgs, window, window_extremes, window_first,
+    window_running,
 };
 pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 
@@ -578,6 +579,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("sort_small", sort_small()),
         ("sort_keys", sort_keys()),
         ("range_numbers", range_numbers()),
+        ("window_first", window_first()),
         ("strings_gather", strings_gather()),
         ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
         ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),

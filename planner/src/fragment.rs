@@ -28,6 +28,7 @@ use crate::rel::codes::coded;
 use crate::rel::combinations;
 use crate::rel::convert::{Inputs, Refusal, convert};
 use crate::rel::fingerprint::fingerprint;
+use crate::rel::first_rows::with_first_rows;
 use crate::rel::rewrite::{with_shared_tables, without_inner_orders};
 use crate::rel::{RelKind, RelRef, ScanTable};
 use crate::stats::{Estimator, TableFacts};
@@ -94,6 +95,7 @@ impl FragmentPlanner {
     /// The reason why no graph computes it.
     pub fn of(rel: RelRef, schema: SchemaRef, config: &WarplineConfig) -> Result<Self, Reason> {
         let rel = without_inner_orders(&rel);
+        let rel = with_first_rows(&rel);
         let anti = with_anti_joins(&rel);
         // Not every function takes a constant NULL in place of a column.
         match Self::over(anti, Arc::clone(&schema), config) {

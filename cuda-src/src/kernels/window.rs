@@ -32,6 +32,34 @@ kernel_args! {
         pub most: u64,
     }
 
+    /// Arguments of `first_peers`, `first_marks` and `first_rows` (`window_first.cu`).
+    pub struct FirstArgs {
+        /// Key words, major word first, one array each.
+        pub words: [DevicePtr; 16] as "const u64*",
+        /// The bits of each word that tell partitions.
+        pub partition: [u64; 16],
+        /// Rows in ascending order of their keys.
+        pub order: DevicePtr as "const u32*",
+        /// Groups of peers that begin before each place, one more than places; null: rows are not numbered by them.
+        pub peers: DevicePtr as "const u32*",
+        /// A mark a place, or the marks before each place, one more than places.
+        pub marks: DevicePtr as "u32*",
+        /// The rows that are kept.
+        pub out: DevicePtr as "u32*",
+        /// How many they are.
+        pub kept: DevicePtr as "u64*",
+        /// Number of rows on the device; null when it is `most`.
+        pub count: DevicePtr as "const u64*",
+        /// Most rows.
+        pub most: u64,
+        /// The last number that is kept.
+        pub first: u64,
+        /// Number of words.
+        pub key_words: u32,
+        /// Peers have one number.
+        pub ranks: u32,
+    }
+
     /// Arguments of `running_tiles`, `running_carries` and `running_scan` (`window_running.cu`).
     pub struct RunningArgs {
         /// Values, which become what they come to from the first of their partition on.
@@ -113,6 +141,15 @@ impl RunningValue {
             Self::I128 => 16,
         }
     }
+}
+
+/// Complete source of the module that finds the first rows of each partition of an order.
+pub fn window_first() -> String {
+    format!(
+        "#include \"simt.cuh\"\n{}{}",
+        FirstArgs::CUDA,
+        include_str!("../../cuda/window_first.cu")
+    )
 }
 
 /// Complete source of the module that numbers rows of an order.

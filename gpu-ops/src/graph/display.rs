@@ -60,6 +60,9 @@ impl Graph {
                         window.partition,
                         added.join(", ")
                     );
+                    if let Some(first) = &window.first {
+                        text += &format!("; of each the rows of {first}");
+                    }
                 }
                 text
             }

@@ -27,7 +27,9 @@ pub use band::{Band, Bound};
 pub use fingerprint::Fingerprint;
 pub use policy::{FirstRun, IndexChoice, IndexKind, IndexProfile, Policy};
 pub use tree::TreeOptions;
-pub use window::{Distance, Edge, FrameBound, Window, WindowColumn};
+pub use window::{Distance, Edge, FirstRows, FrameBound, Window, WindowColumn};
+
+pub use crate::primitives::Numbering;
 
 use crate::algorithm::MaterializedJoin;
 use crate::expr::Expr;

@@ -1,6 +1,8 @@
 //! What a sort adds to its rows for window functions: where each row lies in its partition, and values that run through it.
 
-use crate::primitives::RunningCombine;
+use std::fmt;
+
+use crate::primitives::{Numbering, RunningCombine};
 
 /// Columns behind those of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,6 +11,43 @@ pub struct Window {
     pub partition: usize,
     /// In order.
     pub columns: Vec<WindowColumn>,
+    /// Only these rows are asked for; the window's columns are none that depend on others.
+    pub first: Option<FirstRows>,
+}
+
+/// The first rows of each partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FirstRows {
+    /// By what they are numbered, from 1.
+    pub numbering: Numbering,
+    /// The last number.
+    pub most: u64,
+}
+
+impl fmt::Display for FirstRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let function = match self.numbering {
+            Numbering::Row => "row_number()",
+            Numbering::Rank => "rank()",
+            Numbering::DenseRank => "dense_rank()",
+        };
+        write!(f, "{function} <= {}", self.most)
+    }
+}
+
+impl WindowColumn {
+    /// Is its value, but for a constant that all rows of a partition share, told by the rows up to this one and its peers?
+    pub fn is_of_rows_before(self) -> bool {
+        matches!(
+            self,
+            Self::Position
+                | Self::PartitionStart
+                | Self::PeerStart
+                | Self::DenseRank
+                | Self::RunningCount(_)
+                | Self::Running(..)
+        )
+    }
 }
 
 /// A column that a window adds. Numbers of rows count from 0 over all partitions; none is NULL.

@@ -19,6 +19,7 @@ mod scan;
 mod sort;
 mod strings;
 mod window;
+mod window_first;
 mod write_combine;
 
 pub use columns::{KeyDigits, gather, histogram, run_lengths, scatter};
@@ -46,6 +47,7 @@ pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use window::{
     Frames, RunningCombine, RunningValue, WindowNumbers, frame_extremes, number_windows, running,
 };
+pub use window_first::{Numbering, OrderedKeys, first_of_partitions};
 pub use write_combine::{Combine, KeyValues, LinkPartition, partition_across_link};
 
 use warpline_cuda::KernelArgs;

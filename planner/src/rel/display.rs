@@ -90,10 +90,12 @@ pub fn line(rel: &Rel) -> String {
             let (partition, order) = keys.split_at(window.partition.min(keys.len()));
             let partition: Vec<String> = partition.iter().map(name).collect();
             let order: Vec<String> = order.iter().map(name).collect();
+            let first = window.first.map(|first| format!(", rows of {first}"));
             format!(
-                "window (partition {}, order {})",
+                "window (partition {}, order {}{})",
                 partition.join(", "),
-                order.join(", ")
+                order.join(", "),
+                first.unwrap_or_default()
             )
         }
         RelKind::Union(_) => "union".into(),

@@ -12,6 +12,7 @@ pub mod convert;
 pub mod display;
 pub mod expr;
 pub mod fingerprint;
+pub mod first_rows;
 pub mod rewrite;
 
 use std::fmt;

@@ -299,8 +299,21 @@ impl<'a> Estimator<'a> {
                 fewer(&mut result, input.rows);
                 result
             }
-            RelKind::Window { input, window, .. } => {
-                let mut result = (*self.estimate(input)).clone();
+            RelKind::Window {
+                input,
+                keys,
+                window,
+            } => {
+                let input = self.estimate(input);
+                let mut result = (*input).clone();
+                if let Some(first) = window.first {
+                    let partition = keys.iter().take(window.partition);
+                    let partition = partition.filter_map(|key| input.columns.get(key.column));
+                    let partition: Vec<_> = partition.copied().collect();
+                    let partitions = combinations(&partition, input.rows);
+                    result.rows = input.rows.min(partitions * first.most as f64);
+                    fewer(&mut result, input.rows);
+                }
                 let added = ColumnEstimate::unknown(result.rows);
                 result.columns.extend(window.columns.iter().map(|_| added));
                 result

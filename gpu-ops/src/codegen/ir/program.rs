@@ -11,7 +11,7 @@ use super::results::ResultLayout;
 use super::state::LookupTable;
 use crate::algorithm::Balance;
 use crate::column::Column;
-use crate::graph::{Edge, ResultId, ResultSpec, WindowColumn};
+use crate::graph::{Edge, FirstRows, ResultId, ResultSpec, WindowColumn};
 use crate::primitives::{RunningCombine, RunningValue};
 
 /// A compiled fragment.
@@ -111,6 +111,8 @@ pub struct SortProgram {
     pub keys: Option<KernelProgram>,
     /// Bits in use of each key word, major word first, counted from bit 0.
     pub word_bits: Vec<u32>,
+    /// Bits of each key word that tell the partition of a window.
+    pub partition: Vec<u64>,
     /// `r{into}order[skip + i]` is the input row of output row `i`; `skip` is the size argument `skip`,
     /// the number of output rows `fetch`.
     pub gather: KernelProgram,
@@ -125,6 +127,8 @@ pub struct SortProgram {
 /// The columns that a sort adds for window functions.
 #[derive(Debug, Clone)]
 pub struct WindowProgram {
+    /// Only these rows of each partition are in the output.
+    pub rows: Option<FirstRows>,
     /// Marks the rows of the output that begin a partition and peers, and writes values that are to run where their columns lie.
     pub marks: KernelProgram,
     /// Finds rows at a distance from each row, once it is known where its partition lies.

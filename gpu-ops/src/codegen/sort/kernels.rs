@@ -28,6 +28,8 @@ use crate::graph::{Sort, SortKey};
 struct KeyField {
     text: String,
     bits: u32,
+    /// Of a key by which a window's partitions are told apart.
+    partition: bool,
 }
 
 /// The kernels of `sort`, whose output has the first `kept` columns of its input, then those that a window adds.
@@ -45,17 +47,18 @@ pub(in crate::codegen) fn program(
         Some(ResultLayout::Rows(columns)) => columns,
         _ => return Err(GpuError::Internal("a sort of what is not rows".into())),
     };
-    let (keys, word_bits) = if sort.keys.is_empty() {
-        (None, vec![])
+    let (keys, word_bits, partition) = if sort.keys.is_empty() {
+        (None, vec![], vec![])
     } else {
-        let (kernel, bits) = key_kernel(sort, columns)?;
-        (Some(kernel), bits)
+        let (kernel, bits, partition) = key_kernel(sort, columns)?;
+        (Some(kernel), bits, partition)
     };
     Ok(SortProgram {
         rows: sort.rows,
         into: sort.into,
         keys,
         word_bits,
+        partition,
         // The columns beyond the output's are there to order by.
         gather: gather_kernel(sort, &columns[..kept.min(columns.len())]),
         skip: sort.skip,
@@ -67,15 +70,22 @@ pub(in crate::codegen) fn program(
     })
 }
 
-fn key_kernel(sort: &Sort, columns: &[ColumnLayout]) -> Result<(KernelProgram, Vec<u32>)> {
+/// The kernel, the bits of each word, and those of them that tell the partition of a window.
+fn key_kernel(
+    sort: &Sort,
+    columns: &[ColumnLayout],
+) -> Result<(KernelProgram, Vec<u32>, Vec<u64>)> {
     let mut arguments = Arguments::default();
     let mut body = String::new();
     let mut parts = Vec::new();
-    for key in &sort.keys {
+    for (number, key) in sort.keys.iter().enumerate() {
         let layout = columns
             .get(key.column)
             .ok_or_else(|| GpuError::Internal("a sort key that is no column".into()))?;
         key_parts(sort, key, layout, &mut arguments, &mut body, &mut parts)?;
+        if sort.window.as_ref().is_some_and(|w| number < w.partition) {
+            parts.iter_mut().for_each(|part| part.partition = true);
+        }
     }
     // Major part first, packed from the top of each word downwards.
     let mut words: Vec<(Vec<&KeyField>, u32)> = Vec::new();
@@ -88,12 +98,16 @@ fn key_kernel(sort: &Sort, columns: &[ColumnLayout]) -> Result<(KernelProgram, V
             _ => words.push((vec![part], part.bits)),
         }
     }
+    let mut partition = vec![0; words.len()];
     for (number, (list, used)) in words.iter().enumerate() {
         let mut shift = *used;
         let text: Vec<String> = list
             .iter()
             .map(|part| {
                 shift -= part.bits;
+                if part.partition {
+                    partition[number] |= (u64::MAX >> (64 - part.bits)) << shift;
+                }
                 if shift == 0 {
                     part.text.clone()
                 } else {
@@ -113,7 +127,7 @@ fn key_kernel(sort: &Sort, columns: &[ColumnLayout]) -> Result<(KernelProgram, V
          {body}  }}\n",
         sort.rows * CONTROL_WORDS + ControlWord::Count as usize,
     );
-    Ok((kernel("sort_keys", sort, arguments, &text), bits))
+    Ok((kernel("sort_keys", sort, arguments, &text), bits, partition))
 }
 
 fn key_parts(
@@ -175,6 +189,7 @@ fn key_parts(
         parts.push(KeyField {
             text: format!("(u64)({bit})"),
             bits: 1,
+            partition: false,
         });
     }
     for (code, bits) in codes.drain(..) {
@@ -190,7 +205,11 @@ fn key_parts(
         if let Some(valid) = &valid {
             text = format!("({valid} ? {text} : 0ull)");
         }
-        parts.push(KeyField { text, bits });
+        parts.push(KeyField {
+            text,
+            bits,
+            partition: false,
+        });
     }
     Ok(())
 }
@@ -220,13 +239,18 @@ fn gather_kernel(sort: &Sort, columns: &[ColumnLayout]) -> KernelProgram {
         }
     }
     let count = |r: usize| r * CONTROL_WORDS + ControlWord::Count as usize;
+    // Rows that a window leaves out are not among those in order.
+    let ordered = match sort.window.as_ref().and_then(|window| window.first) {
+        Some(_) => sort.into * CONTROL_WORDS + ControlWord::Pairs as usize,
+        None => count(sort.rows),
+    };
     let text = format!(
         "  const u64 all = min_u64({control}[{}], {bound});\n  \
          const u64 rows = min_u64(all > {skip} ? all - {skip} : 0ull, {fetch});\n  \
          if (blockIdx.x == 0 && threadIdx.x == 0) {control}[{}] = rows;\n  \
          for (u64 row = (u64)blockIdx.x * {BLOCK_THREADS} + threadIdx.x; row < rows; row += (u64)gridDim.x * {BLOCK_THREADS}) {{\n\
          {body}  }}\n",
-        count(sort.rows),
+        ordered,
         count(sort.into),
     );
     kernel("sort_gather", sort, arguments, &text)

@@ -216,6 +216,7 @@ pub(super) fn program(
         into * CONTROL_WORDS + ControlWord::Count as usize,
     );
     Ok(WindowProgram {
+        rows: window.first,
         marks: kernel("window_marks", sort, arguments, &text),
         bounds: super::bounds::kernel_of(sort, window, columns)?,
         first: columns.len(),

@@ -238,14 +238,17 @@ impl Run<'_> {
             self.frame.results[sort.into].sizes.capacity = fetch;
             self.frame.make(sort.into)?;
         }
-        let fetch = fetch.min(self.frame.results[sort.into].sizes.capacity);
+        let mut fetch = fetch.min(self.frame.results[sort.into].sizes.capacity);
         if sort.keys.is_some() {
             self.key_words(sort, input)?;
             let first = match sort.window {
                 Some(_) => u64::MAX,
                 None => skip.saturating_add(fetch),
             };
-            self.order_rows(sort, input, first)?;
+            match sort.window.as_ref().and_then(|window| window.rows) {
+                Some(rows) => fetch = fetch.min(self.order_first_rows(sort, input, rows)?),
+                None => self.order_rows(sort, input, first)?,
+            }
         }
         self.frame.results[sort.into].rows = fetch;
         let bound = self.frame.bound(sort.gather.source);
@@ -289,6 +292,18 @@ impl Run<'_> {
             .collect()
     }
 
+    /// How many rows a sort of `input` rows at most orders.
+    pub(in crate::exec) fn input_rows(&self, sort: &PreparedSort, input: u64) -> RowCount {
+        match self.frame.count(sort.rows) {
+            // The input may have been sized for more rows than were promised to this sort.
+            RowCount::Device { count, most } => RowCount::Device {
+                count,
+                most: most.min(input),
+            },
+            known => known,
+        }
+    }
+
     /// Order `input` rows by their key words; of the order only the `first` places are asked for.
     pub(in crate::exec) fn order_rows(
         &mut self,
@@ -296,16 +311,20 @@ impl Run<'_> {
         input: u64,
         first: u64,
     ) -> Result<()> {
-        let words = self.words(sort)?;
         let order = self.frame.address(sort.into, Part::Order)?;
-        let rows = match self.frame.count(sort.rows) {
-            // The input may have been sized for more rows than were promised to this sort.
-            RowCount::Device { count, most } => RowCount::Device {
-                count,
-                most: most.min(input),
-            },
-            known => known,
-        };
+        self.order_rows_at(sort, input, first, order)
+    }
+
+    /// The same at a place of `input` numbers.
+    pub(in crate::exec) fn order_rows_at(
+        &mut self,
+        sort: &PreparedSort,
+        input: u64,
+        first: u64,
+        order: DevicePtr,
+    ) -> Result<()> {
+        let words = self.words(sort)?;
+        let rows = self.input_rows(sort, input);
         self.reports.kernels += 1;
         // SAFETY: every word array and the order have room for `input` rows.
         unsafe {

@@ -141,7 +141,11 @@ impl<'a> Frame<'a> {
             && self.prepared.steps.iter().all(|step| match step {
                 PreparedStep::Sort(sort) => {
                     let rows = word(sort.rows, ControlWord::Count);
-                    word(sort.into, ControlWord::Count) == cut(rows, sort)
+                    let ordered = match sort.window.as_ref().and_then(|window| window.rows) {
+                        Some(_) => word(sort.into, ControlWord::Pairs),
+                        None => rows,
+                    };
+                    word(sort.into, ControlWord::Count) == cut(ordered, sort)
                 }
                 PreparedStep::Pipeline(_) | PreparedStep::Borrow { .. } => true,
             })

@@ -7,7 +7,7 @@ use crate::device::Kernel;
 use crate::exec::prepare::covering::Covering;
 use crate::exec::prepare::places::Template;
 use crate::exec::prepare::streamed::StreamedPart;
-use crate::graph::ResultId;
+use crate::graph::{FirstRows, ResultId};
 use crate::primitives::MOST_SORT_WORDS;
 use crate::tables::LoadProgress;
 
@@ -38,6 +38,8 @@ pub(in crate::exec) struct PreparedSort {
     pub(in crate::exec) into: ResultId,
     pub(in crate::exec) keys: Option<PreparedKernel>,
     pub(in crate::exec) word_bits: Vec<u32>,
+    /// Bits of each key word that tell the partition of a window.
+    pub(in crate::exec) partition: Vec<u64>,
     pub(in crate::exec) gather: PreparedKernel,
     pub(in crate::exec) skip: u64,
     pub(in crate::exec) fetch: Option<u64>,
@@ -47,6 +49,8 @@ pub(in crate::exec) struct PreparedSort {
 /// The columns that a sort adds for window functions.
 #[derive(Debug)]
 pub(in crate::exec) struct PreparedWindow {
+    /// Only these rows stay.
+    pub(in crate::exec) rows: Option<FirstRows>,
     pub(in crate::exec) marks: PreparedKernel,
     pub(in crate::exec) bounds: Option<PreparedKernel>,
     pub(in crate::exec) first: usize,

@@ -173,12 +173,14 @@ impl Prepared {
                     into: sort.into,
                     keys: sort.keys.as_ref().map(&mut next).transpose()?,
                     word_bits: sort.word_bits.clone(),
+                    partition: sort.partition.clone(),
                     gather: next(&sort.gather)?,
                     skip: sort.skip,
                     fetch: sort.fetch,
                     window: match &sort.window {
                         None => None,
                         Some(window) => Some(PreparedWindow {
+                            rows: window.rows,
                             marks: next(&window.marks)?,
                             bounds: window.bounds.as_ref().map(&mut next).transpose()?,
                             first: window.first,

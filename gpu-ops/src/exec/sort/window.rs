@@ -1,14 +1,57 @@
 //! What a sort adds for window functions, once its rows are in order.
 
-use crate::codegen::{Part, WindowFill};
+use crate::codegen::{ControlWord, Part, WindowFill};
 use crate::error::{GpuError, Result};
+use crate::exec::frame::control::Control;
 use crate::exec::frame::run::Run;
 use crate::exec::prepare::kernel::{PreparedSort, PreparedWindow};
 use crate::exec::prepare::part_sizes::{BlockSizes, PartSize};
-use crate::graph::WindowColumn;
-use crate::primitives::{self, Frames, WindowNumbers};
+use crate::graph::{FirstRows, WindowColumn};
+use crate::primitives::{self, Frames, OrderedKeys, WindowNumbers};
 
 impl Run<'_> {
+    /// Order `input` rows and leave out of the order all but the first of each partition. How many stay: exact where sizes are read,
+    /// else an upper bound.
+    pub(in crate::exec) fn order_first_rows(
+        &mut self,
+        sort: &PreparedSort,
+        input: u64,
+        first: FirstRows,
+    ) -> Result<u64> {
+        /// Bytes of the number of a row.
+        const NUMBER: usize = 4;
+        let bytes = usize::try_from(input)
+            .ok()
+            .and_then(|rows| rows.checked_mul(NUMBER));
+        let bytes =
+            bytes.ok_or_else(|| GpuError::Unsupported(format!("an order of {input} rows")))?;
+        let (runtime, stream) = (self.frame.runtime, self.frame.stream);
+        let order = runtime.working_memory(stream, bytes, "an order of all rows")?;
+        self.order_rows_at(sort, input, u64::MAX, order.ptr())?;
+        let words = self.words(sort)?;
+        let into = self.frame.address(sort.into, Part::Order)?;
+        let kept = self
+            .frame
+            .control
+            .word_address(sort.into, ControlWord::Pairs);
+        let keys = OrderedKeys {
+            words: &words,
+            partition: &sort.partition,
+            order: order.ptr(),
+            rows: self.input_rows(sort, input),
+        };
+        let first = (first.numbering, first.most);
+        // SAFETY: words and both orders have an element a row of the input, and the control words live as long as the run.
+        unsafe { primitives::first_of_partitions(runtime, stream, &keys, first, (into, kept))? };
+        // Marks and two sums at most, and the rows themselves.
+        self.reports.kernels += 5;
+        if !self.frame.reads_sizes() {
+            return Ok(input);
+        }
+        let words = self.frame.control.read(stream)?;
+        Ok(Control::word(&words, sort.into, ControlWord::Pairs))
+    }
+
     /// Fill the columns of a window, of the output of a sort that has `capacity` rows at most.
     pub(in crate::exec) fn window(
         &mut self,

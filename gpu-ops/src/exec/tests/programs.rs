@@ -280,6 +280,7 @@ pub(super) fn sort(from: usize, into: usize, skip: u64, fetch: Option<u64>) -> S
         into,
         keys: Some(keys),
         word_bits: vec![32],
+        partition: vec![0],
         gather,
         skip,
         fetch,

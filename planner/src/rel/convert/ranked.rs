@@ -356,6 +356,7 @@ impl Sorted {
         let window = Window {
             partition: partitions,
             columns: COLUMNS.to_vec(),
+            first: None,
         };
         let added = COLUMNS.map(|column| (format!("{column:?}"), DataType::Int64));
         self.rows = Rel::window(input, sort, window, added.to_vec());

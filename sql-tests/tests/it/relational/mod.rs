@@ -8,6 +8,7 @@ mod balance;
 mod borrowed;
 mod edges;
 mod facts;
+mod first_rows;
 mod forced;
 mod grouping_sets;
 mod groups;

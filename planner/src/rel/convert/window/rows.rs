@@ -208,7 +208,11 @@ impl Ordered {
         let window = Rel::window(
             self.input,
             keys,
-            Window { partition, columns },
+            Window {
+                partition,
+                columns,
+                first: None,
+            },
             added.collect(),
         );
         let mut looked = Looked {
