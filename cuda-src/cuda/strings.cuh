@@ -10,7 +10,6 @@
 // Strings are UTF-8. Constants are tables of 64-bit words, zero after their last byte.
 #pragma once
 #include "simt.cuh"
-#include "primitives.cuh"
 
 // Bytes [b, e) from p, which is aligned to 16.
 struct Text {
@@ -141,65 +140,6 @@ WL_DEVICE i64 text_find(const Text& t, i64 from, const u64* constant, u64 length
 // The byte after that occurrence, or -1.
 WL_DEVICE i64 text_after(const Text& t, i64 from, const u64* constant, u64 length) {
   i64 at = text_find(t, from, constant, length);
-  return at < 0 ? -1 : at + (i64)length;
-}
-
-// text_find of all lanes of a warp, each in its own string of one column; every lane has to come, those without a
-// string with a negative `from`.
-//
-// Strings of neighbouring rows lie one behind the other. Where those of the warp fill most of the bytes from the first to
-// the last, the warp reads these together, 512 bytes a step and 16 a lane: every byte goes through L1 once, where
-// text_find alone takes an access of its own sector for each lane and step. A lane then looks at what was found
-// in the pieces that its string lies in. Strings that lie apart (rows in another order, few rows left) are
-// searched one a lane.
-WL_DEVICE i64 text_find_warp(const Text& t, i64 from, const u64* constant, u64 length) {
-  if (length == 0) return from;
-  const bool active = from >= 0 && t.e - (u64)from >= length;
-  const u64 b = active ? (u64)from : ~0ull, e = active ? t.e : 0;
-  const u64 low = warp_min(b), high = warp_max(e);
-  if (low >= high) return -1;
-  const u64 bytes = warp_sum(active ? e - b : (u64)0);
-  if (high - low > 2 * bytes) return active ? text_find(t, from, constant, length) : -1;
-  const u32 mask = length < 4 ? ~0u >> (32 - 8 * (u32)length) : ~0u;
-  const u32 head = (u32)__ldg(constant) & mask;
-  i64 found = -1;
-  for (u64 base = low & ~15ull; base < high; base += 16 * WL_WARP) {
-    const u64 at = base + 16 * lane_id();
-    u64 pair[2] = {0, 0};
-    if (at < high) load_vec<u64, 2>((const u64*)(t.p + at), pair);
-    u64 next = __shfl_down_sync(WL_FULL_MASK, pair[0], 1);
-    if (lane_id() == WL_WARP - 1) next = at + 16 < high ? text_load(t, at + 16) : 0;
-    u32 hits = text_heads(pair[0], pair[1], mask, head) | text_heads(pair[1], next, mask, head) << 8;
-    if (length > 4) {
-      for (u32 rest = hits; rest != 0; rest &= rest - 1) {
-        const u64 begin = at + (u32)__ffs((int)rest) - 1;
-        if (begin + length > high || !text_equals(text_at(t.p, begin, begin + length), constant, length))
-          hits ^= rest & (~rest + 1);
-      }
-    }
-    if (!__any_sync(WL_FULL_MASK, hits != 0)) continue;
-    // The pieces of this step that the lane's string touches: [piece, end).
-    u32 piece = b <= base ? 0 : b - base < 16 * WL_WARP ? (u32)(b - base) / 16 : WL_WARP;
-    const u32 end = e <= base ? 0 : e - base < 16 * WL_WARP ? ((u32)(e - base) + 15) / 16 : WL_WARP;
-    while (__any_sync(WL_FULL_MASK, found < 0 && piece < end)) {
-      u32 mine = __shfl_sync(WL_FULL_MASK, hits, (int)(piece & (WL_WARP - 1)));
-      if (found < 0 && piece < end) {
-        const u64 begin = base + 16 * piece;
-        if (b > begin) mine &= 0xffffu << (u32)(b - begin);
-        if (mine != 0) {
-          const u64 first = begin + (u32)__ffs((int)mine) - 1;
-          if (first + length <= e) found = (i64)first;
-          else piece = end;
-        }
-      }
-      ++piece;
-    }
-  }
-  return found;
-}
-// text_after of all lanes of a warp.
-WL_DEVICE i64 text_after_warp(const Text& t, i64 from, const u64* constant, u64 length) {
-  i64 at = text_find_warp(t, from, constant, length);
   return at < 0 ? -1 : at + (i64)length;
 }
 

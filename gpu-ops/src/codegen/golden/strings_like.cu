@@ -46,7 +46,7 @@ WL_KERNEL(pipeline, Args, args) {
     const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u32 n4 = 0; if (live != 0) n4 = load_bits<WL_ROWS>(args.n4, row);
-    if (__any_sync(WL_FULL_MASK, live != 0)) { u32 pass = 0;
+    if (live != 0) { u32 pass = 0;
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
         const bool v0 = ((n4 >> k) & 1) != 0;
@@ -55,8 +55,8 @@ WL_KERNEL(pipeline, Args, args) {
         const i64 v3 = v2 ? (i64)__ldg(args.base0o + v1) : 0;
         const i64 v4 = v2 ? (i64)__ldg(args.base0o + v1 + 1) : 0;
         const Text v5 = text_at(args.base0c, (u64)v3, (u64)v4);
-        const i64 v6 = text_after_warp(v5, (i64)v5.b, args.table0, (u64)((i32)args.lit2));
-        const i64 v7 = text_after_warp(v5, v6, args.table1, (u64)((i32)args.lit4));
+        const i64 v6 = text_after(v5, (i64)v5.b, args.table0, (u64)((i32)args.lit2));
+        const i64 v7 = text_after(v5, v6, args.table1, (u64)((i32)args.lit4));
         const bool v8 = v7 >= 0;
         const bool v9 = v0 && v8;
         const Text v10 = text_at(args.base0c, (u64)v3, (u64)v4);

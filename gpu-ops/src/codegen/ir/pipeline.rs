@@ -37,8 +37,6 @@ pub(in crate::codegen) struct Test {
     pub(in crate::codegen) columns: Vec<usize>,
     pub(in crate::codegen) lines: Vec<String>,
     pub(in crate::codegen) passes: String,
-    /// Lines that take all lanes of a warp, those without a row as well.
-    pub(in crate::codegen) together: bool,
 }
 
 /// One step of a pipeline.

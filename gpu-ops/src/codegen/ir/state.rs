@@ -29,8 +29,6 @@ pub(in crate::codegen) struct KernelState {
     pub(in crate::codegen) faults: bool,
     /// True once a statement walks the bytes of a string.
     pub(in crate::codegen) text: bool,
-    /// Some: the statements at hand may be such that all lanes of a warp have to come by; true once one is.
-    pub(in crate::codegen) together: Option<bool>,
     /// True once a statement calls a function of floats.
     pub(in crate::codegen) math: bool,
     /// True once a statement calculates with days of the calendar.

@@ -138,13 +138,7 @@ impl KernelWriter<'_> {
     /// Keep the rows of `mask` that pass.
     pub(in crate::codegen) fn filter(&mut self, test: &Test, mask: &str) {
         self.load(&test.columns);
-        match test.together {
-            true => line!(
-                self,
-                "    if (__any_sync(WL_FULL_MASK, {mask} != 0)) {{ u32 pass = 0;"
-            ),
-            false => line!(self, "    if ({mask} != 0) {{ u32 pass = 0;"),
-        }
+        line!(self, "    if ({mask} != 0) {{ u32 pass = 0;");
         self.row_loop(&test.lines, mask);
         line!(self, "        pass |= (u32)({}) << k;", test.passes);
         line!(self, "      }}\n      {mask} &= pass;\n    }}");

@@ -11,7 +11,7 @@ use crate::codegen::ir::results::ResultLayout;
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::ir::state::KernelState;
 use crate::codegen::join::probe::emit_probe;
-use crate::codegen::value::filter::{group_conjuncts, test, test_of_warp};
+use crate::codegen::value::filter::{group_conjuncts, test};
 use crate::error::{GpuError, Result};
 use crate::graph::{Pipeline, ProbeKind, ResultId, Source, Stage};
 
@@ -28,20 +28,11 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
     let mut loops = false;
     let mut bound = source.bound;
     let mut tree = None;
-    // The lanes of a tile go through its steps together; the nodes of a tree do not.
-    let in_step = !pipeline
-        .stages
-        .iter()
-        .any(|stage| matches!(stage, Stage::Expand(_)));
     for stage in &pipeline.stages {
         match stage {
             Stage::Filter(conjuncts) => {
                 for group in group_conjuncts(conjuncts) {
-                    let test = match in_step {
-                        true => test_of_warp(&group, &scope, &mut state)?,
-                        false => test(&group, &scope, &mut state)?,
-                    };
-                    steps.push(EmittedStep::Filter(test));
+                    steps.push(EmittedStep::Filter(test(&group, &scope, &mut state)?));
                 }
             }
             Stage::Scalar(result) => scalar(context, *result, &mut scope)?,

@@ -158,8 +158,8 @@ impl Emitter<'_> {
                 let call = match texts.whole.ascii {
                     true => {
                         let from = format!("(i64){t}.b");
-                        let call = self.search("text_find");
-                        let at = self.bind(CType::I64, format!("{call}({t}, {from}, {constant})"));
+                        let at =
+                            self.bind(CType::I64, format!("text_find({t}, {from}, {constant})"));
                         format!("({at} < 0 ? 0 : {at} - {from} + 1)")
                     }
                     false => format!("text_position({t}, {constant})"),
@@ -370,17 +370,6 @@ impl Emitter<'_> {
         format!("{table}, {length}")
     }
 
-    /// The name of a search: that of all lanes of a warp together where they all come by.
-    fn search(&mut self, name: &str) -> String {
-        match &mut self.state.together {
-            Some(used) => {
-                *used = true;
-                format!("{name}_warp")
-            }
-            None => name.to_string(),
-        }
-    }
-
     /// Is `t` one of several constants?
     fn member(&mut self, t: &str, list: &[Vec<u8>]) -> String {
         let mut places = Vec::with_capacity(list.len() * 16);
@@ -437,8 +426,7 @@ impl Emitter<'_> {
         }
         for part in parts[1..last].iter().filter(|part| !part.is_empty()) {
             let constant = self.constant(part);
-            let call = self.search("text_after");
-            from = self.bind(CType::I64, format!("{call}({t}, {from}, {constant})"));
+            from = self.bind(CType::I64, format!("text_after({t}, {from}, {constant})"));
             tests = vec![format!("{from} >= 0")];
         }
         if !parts[last].is_empty() {

@@ -21,18 +21,6 @@ pub(in crate::codegen) fn group_conjuncts(conjuncts: &[Expr]) -> Vec<Vec<&Expr>>
     groups.into_iter().map(|(_, list)| list).collect()
 }
 
-/// The conjuncts as one test of the row at hand, to which all lanes of a warp come.
-pub(in crate::codegen) fn test_of_warp(
-    conjuncts: &[&Expr],
-    scope: &[ScopeColumn],
-    state: &mut KernelState,
-) -> Result<Test> {
-    state.together = Some(false);
-    let test = test(conjuncts, scope, state);
-    let together = state.together.take() == Some(true);
-    Ok(Test { together, ..test? })
-}
-
 /// The conjuncts as one test of the row at hand.
 pub(in crate::codegen) fn test(
     conjuncts: &[&Expr],
@@ -60,6 +48,5 @@ pub(in crate::codegen) fn test(
         } else {
             tests.join(" && ")
         },
-        together: false,
     })
 }

@@ -25,7 +25,7 @@ use crate::exec::prepare::replan::ReplanFacts;
 use crate::graph::{Graph, Parts, Policy};
 use crate::query::Query;
 use crate::runtime::Runtime;
-use crate::runtime::slots::{Length, Slot, default_places};
+use crate::runtime::slots::{Slot, default_places};
 use crate::tables::LoadedTable;
 use crate::trace::Work;
 
