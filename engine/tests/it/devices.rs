@@ -504,7 +504,7 @@ fn a_worker_of_several_devices_is_one_each() {
         let error = error.expect_err("one device a worker").to_string();
         assert!(error.contains("emulator:0, emulator:1"), "{error}");
         let runtime = std::sync::Arc::default();
-        let cluster = Cluster::in_process(&[devices.clone()], &runtime).await;
+        let cluster = Cluster::in_process(std::slice::from_ref(&devices), &runtime).await;
         let cluster = cluster.expect("workers");
         let names: Vec<String> = cluster
             .workers()

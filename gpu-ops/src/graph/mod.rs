@@ -206,7 +206,7 @@ pub struct Probe {
     /// One expression a key, of the types of [`Build::keys`] (dictionaries and widths may differ).
     pub keys: Vec<Expr>,
     /// Only entries of this range of values match: exactly where the index has an order ([`Build::order`]).
-    pub band: Option<Band>,
+    pub band: Option<Box<Band>>,
     /// What a match means.
     pub kind: ProbeKind,
     /// A match counts only when all of these are true; over the scope followed by the payload.

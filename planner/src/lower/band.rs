@@ -316,11 +316,9 @@ impl Side<'_> {
     }
 
     /// Its band over the scope of a pipeline that yields its rows.
-    pub(super) fn band_over(&self, open: &OpenPipeline) -> Result<Option<Band>, Reason> {
+    pub(super) fn band_over(&self, open: &OpenPipeline) -> Result<Option<Box<Band>>, Reason> {
         let over = |value: &Expr| substitute(value, &open.columns);
-        self.band
-            .as_ref()
-            .map(|band| band.try_map(over))
-            .transpose()
+        let band = self.band.as_ref().map(|band| band.try_map(over));
+        Ok(band.transpose()?.map(Box::new))
     }
 }

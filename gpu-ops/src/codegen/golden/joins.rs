@@ -108,19 +108,19 @@ fn join_sorted() {
         })
     };
     let between = Probe {
-        band: Some(Band {
+        band: Some(Box::new(Band {
             lower: end(column(STATUS), true),
             upper: end(column(ID), false),
-        }),
+        })),
         ..probe(keyed, ProbeKind::Inner, vec![column(CUSTOMER)])
     };
     let pairs = vec![like(0, ID, false), like(1, PRICE, false)];
     case.pairs(between, vec![column(ID)], pairs);
     let above = Probe {
-        band: Some(Band {
+        band: Some(Box::new(Band {
             lower: end(column(ID), false),
             upper: None,
-        }),
+        })),
         mark_entries: true,
         ..probe(alone, ProbeKind::Semi, vec![])
     };

@@ -117,7 +117,7 @@ pub(in crate::codegen) enum EmittedSink {
     },
     Build {
         into: ResultId,
-        layout: IndexLayout,
+        layout: Box<IndexLayout>,
         /// C++ bool: the row has a key that can match.
         has_key: Option<String>,
         codes: Vec<String>,

@@ -167,7 +167,7 @@ pub(in crate::codegen) fn build_sink(
     };
     let sink = EmittedSink::Build {
         into,
-        layout,
+        layout: Box::new(layout),
         has_key,
         codes,
         values: if existence { vec![] } else { values },

@@ -10,7 +10,7 @@ use crate::codegen::value::filter::test;
 use crate::codegen::value::scalar::Emitter;
 use crate::error::{GpuError, Result};
 use crate::expr::Expr;
-use crate::graph::{Band, IndexKind, Probe, ProbeKind};
+use crate::graph::{IndexKind, Probe, ProbeKind};
 
 pub(in crate::codegen) fn emit_probe(
     context: &Context<'_>,
@@ -69,7 +69,7 @@ pub(in crate::codegen) fn emit_probe(
     } else {
         known.join(" && ")
     };
-    let bounds = probe.band.iter().flat_map(Band::values);
+    let bounds = probe.band.iter().flat_map(|band| band.values());
     let columns = columns_of(probe.keys.iter().chain(bounds));
     let existence_only = matches!(
         probe.kind,

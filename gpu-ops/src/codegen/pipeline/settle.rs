@@ -89,7 +89,7 @@ pub(in crate::codegen) fn settle(
         }
         EmittedSink::Build { into, layout, .. } => {
             context.known[*into] = Some(Known {
-                layout: ResultLayout::Index(layout.clone()),
+                layout: ResultLayout::Index(layout.as_ref().clone()),
                 bound,
             });
         }

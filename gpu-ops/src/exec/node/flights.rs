@@ -43,8 +43,11 @@ pub(in crate::exec) struct FlightKey {
     fingerprint: Arc<Fingerprint>,
     schema: SchemaRef,
     settings: Arc<[(String, String)]>,
-    tables: Vec<(usize, Vec<Arc<Column>>)>,
+    tables: Vec<TableKey>,
 }
+
+/// The rows of a table and the columns read of it.
+type TableKey = (usize, Vec<Arc<Column>>);
 
 impl FlightKey {
     /// Of a fragment over these tables; `None` where its run cannot be another one's.
@@ -65,7 +68,7 @@ impl FlightKey {
 
 impl PartialEq for FlightKey {
     fn eq(&self, other: &Self) -> bool {
-        let same_table = |(a, b): (&(usize, Vec<Arc<Column>>), &(usize, Vec<Arc<Column>>))| {
+        let same_table = |(a, b): (&TableKey, &TableKey)| {
             let mut columns = a.1.iter().zip(&b.1);
             a.0 == b.0 && a.1.len() == b.1.len() && columns.all(|(a, b)| Arc::ptr_eq(a, b))
         };
