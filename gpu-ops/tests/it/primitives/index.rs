@@ -442,7 +442,7 @@ fn sorted_entries_follow_their_keys() {
             let keys = Keys::new(2, rows, |_, w| match (numbers.draw() % 9, w) {
                 (0, 0) => u64::MAX,
                 (d, 0) => d % 3,
-                (d, _) => d << 40 | numbers.draw() % 7,
+                (d, _) => (d << 40) | (numbers.draw() % 7),
             });
             let words: Vec<DeviceBuffer> = keys.words.iter().map(|w| machine.upload(w)).collect();
             let words: Vec<DevicePtr> = words.iter().map(DeviceBuffer::ptr).collect();
