@@ -80,9 +80,10 @@ WL_DEVICE bool index_lengths(u64* entries, u32 count, u32 begin, u32 end, PageSh
   return true;
 }
 
-// Entries of the page's values, which begin at `section`; what is wrong with them.
-WL_DEVICE u32 index_strings(const ParquetPage& page, const ParquetChunk& chunk, const u8* section, u32 bytes, u32 values,
-                            PageShared& shared) {
+// Entries of the page's values, which begin at `section`; what is wrong with them. `Page` and `Chunk` are the structs of the
+// kernel's arguments.
+template <class Page, class Chunk>
+WL_DEVICE u32 index_strings(const Page& page, const Chunk& chunk, const u8* section, u32 bytes, u32 values, PageShared& shared) {
   u64* entries = (u64*)page.dense;
   const u32 skipped = (u32)(section - page.body);
   const u32 end = skipped + bytes;
@@ -125,7 +126,8 @@ WL_DEVICE u32 index_strings(const ParquetPage& page, const ParquetChunk& chunk, 
 }
 
 // The bytes of the value with this number.
-WL_DEVICE u64 string_length(const ParquetPage& page, const u64* entries, u32 values, u32 number) {
+template <class Page>
+WL_DEVICE u64 string_length(const Page& page, const u64* entries, u32 values, u32 number) {
   if (page.encoding != ENCODING_DELTA_BYTES) return entries[number] >> 32;
   return (entries[number] & 0xffffffffu) + (entries[values + number] >> 32);
 }

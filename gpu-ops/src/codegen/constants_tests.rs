@@ -12,12 +12,8 @@ fn constants_are_those_of_the_headers() {
     let mut source =
         String::from("#define WL_BLOCK_THREADS 256\n#define WL_ROWS 8\n#include \"simt.cuh\"\n");
     for (header, _) in warpline_cuda::headers() {
-        // What the two machines have of their own comes with simt.cuh; pairs.cuh wants the width of its keys, parquet_strings.cuh
-        // the structs of its kernels' arguments.
-        if !matches!(
-            *header,
-            "simt_gpu.cuh" | "pairs.cuh" | "parquet_strings.cuh"
-        ) {
+        // What the two machines have of their own comes with simt.cuh; pairs.cuh wants the width of its keys.
+        if !matches!(*header, "simt_gpu.cuh" | "pairs.cuh") {
             source += &format!("#include \"{header}\"\n");
         }
     }
