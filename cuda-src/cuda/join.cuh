@@ -14,7 +14,6 @@ static const u32 WL_NO_ENTRY = 0xFFFFFFFFu;
 
 // ---- bitmaps ----------------------------------------------------------------------------------------
 
-// Bit `i` of a bitmap that nobody writes during this kernel.
 // The number of key `code` among those that occur, or WL_NO_SLOT when it does not. Word i of `ranks` holds one bit for
 // each of the keys [32 i, 32 i + 32) in its low half, and in its high half how many keys occur before them: one access says
 // whether there is a key, and where its entries are.
@@ -24,6 +23,7 @@ WL_DEVICE u64 ranked_find(const u64* ranks, u64 code) {
   return (present & bit) != 0 ? (word >> 32) + (u64)__popc(present & (bit - 1)) : WL_NO_SLOT;
 }
 
+// Bit `i` of a bitmap that nobody writes during this kernel.
 WL_DEVICE bool wl_bit(const u32* bits, u64 i) { return ((bits[i >> 5] >> (i & 31)) & 1u) != 0; }
 
 // Sets bit `i` and returns whether it was set before. Setting a bit again costs a load and no atomic:

@@ -63,7 +63,8 @@ pub unsafe fn sort_rows(
 }
 
 /// The first `first` places of `order` become what [`sort_rows`] leaves there; what is behind them means nothing. A few rows of
-/// many are found without sorting the others, in one to three kernels: see `sort_first` of `sort_small.cu`.
+/// many are found without sorting the others, in at most three kernels up to a hundred rows and seven up to 512: see `sort_first` of
+/// `sort_small.cu`.
 ///
 /// # Errors
 /// As [`sort_rows`]; 4 bytes of scratch for each row that is wanted and 2048 rows.
