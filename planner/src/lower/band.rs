@@ -16,6 +16,7 @@ use crate::config::RangeJoins;
 use crate::reason::Reason;
 use crate::rel::expr::{columns, renumber, same, substitute};
 use crate::rel::{BuildSide, Join, JoinKind, RelKind, RelRef};
+use crate::translate::is_value;
 
 /// By what the rows of a build side are sorted.
 #[derive(Clone)]
@@ -286,24 +287,7 @@ fn side_of(expr: &Expr, n: usize) -> Option<BuildSide> {
 
 /// Are the values of both numbers of one kind, dates or times, whose codes are in their order?
 fn is_ordered(a: &Expr, b: &Expr) -> bool {
-    use DataType::*;
-    let of = |t: &DataType| {
-        t.is_integer()
-            || matches!(
-                t,
-                Float32
-                    | Float64
-                    | Date32
-                    | Date64
-                    | Time32(_)
-                    | Time64(_)
-                    | Timestamp(..)
-                    | Duration(_)
-                    | Decimal32(..)
-                    | Decimal64(..)
-                    | Decimal128(..)
-            )
-    };
+    let of = |t: &DataType| is_value(t) && *t != DataType::Boolean;
     a.data_type == b.data_type && of(&a.data_type)
 }
 
