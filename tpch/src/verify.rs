@@ -45,6 +45,14 @@ impl Answer {
         &self.0
     }
 
+    /// Have two rows the same keys, in an answer in their order? Which of them comes first is nobody's promise.
+    ///
+    /// # Errors
+    /// When values of a key cannot be compared.
+    pub fn has_ties(&self, keys: &[SortKey]) -> Result<bool, ArrowError> {
+        order::has_ties(&self.0, keys)
+    }
+
     /// One row as text, `name=value` for each column.
     fn row_text(&self, row: usize) -> String {
         let fields = self.0.schema_ref().fields().iter().zip(self.0.columns());

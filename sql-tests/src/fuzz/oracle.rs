@@ -107,6 +107,12 @@ impl Expected {
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
+
+    /// Does the query's order leave no choice which row comes before which?
+    pub fn is_in_one_order(&self) -> bool {
+        let keys = &self.ordering.keys;
+        !keys.is_empty() && self.answer.has_ties(keys).is_ok_and(|ties| !ties)
+    }
 }
 
 impl Oracle {

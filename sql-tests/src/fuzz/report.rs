@@ -128,11 +128,11 @@ pub fn file(seed: u64, failure: &Failure, small: &Failing, expected: Option<&Exp
         ));
     }
     let sql = render::query(&small.query);
-    let Some(answer) = expected.map(|expected| expected.answer().batch()) else {
+    let Some(expected) = expected else {
         text.push_str(&format!("\nstatement ok\n{sql}\n"));
         return text;
     };
-    let ordered = !small.query.order.is_empty();
+    let (answer, ordered) = (expected.answer().batch(), expected.is_in_one_order());
     let sort = if ordered { "" } else { " rowsort" };
     let types = slt::type_letters(&answer.schema());
     let mut rows = slt::text_rows(answer).unwrap_or_default();

@@ -62,13 +62,14 @@ fn findings_are_files_that_pass_once_mended() {
     for case in small_cases(10) {
         let opened = oracle.session(&case.tables, &vec![]).expect("tables");
         for asked in case.queries {
-            // Any rows would do.
-            if asked.query.limit.is_some() && asked.query.order.is_empty() {
-                continue;
-            }
             let Ok(expected) = oracle.expect(&opened, &asked.query) else {
                 continue;
             };
+            // Others would do, unless the order says which: those with the keys of the last row may have been cut off.
+            let rows = expected.answer().batch().num_rows();
+            if asked.query.limit == Some(rows) || asked.query.offset.is_some() {
+                continue;
+            }
             let failing = Failing {
                 tables: case.tables.clone(),
                 settings: vec![],

@@ -109,6 +109,12 @@ pub(super) fn first_unsorted(
     Ok((1..batch.num_rows()).find(|&row| order.compare(row - 1, row).is_gt()))
 }
 
+/// Have two rows of a sorted batch the same keys?
+pub(super) fn has_ties(batch: &RecordBatch, keys: &[SortKey]) -> Result<bool, ArrowError> {
+    let order = RowOrder::new(batch, keys)?;
+    Ok((1..batch.num_rows()).any(|row| order.compare(row - 1, row).is_eq()))
+}
+
 /// Number of rows of a sorted batch before those that have the keys of the last row.
 pub(super) fn rows_before_last_tie(
     batch: &RecordBatch,
