@@ -22,6 +22,7 @@ use warpline_gpu::tables::InputExec;
 use warpline_planner::{CpuOperator, PlacementReportExec, WarplineConfig};
 
 use crate::device::Device;
+use crate::lossy::lost_in_encoding;
 
 /// Writes plans with Warpline's nodes as protobuf messages of `datafusion-proto`, and reads them on another session, which may
 /// have another device or none.
@@ -183,6 +184,16 @@ fn damaged(error: prost::DecodeError) -> DataFusionError {
     ))
 }
 
+/// Refuses a plan that another machine would read as another one.
+fn check_encoding(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    match lost_in_encoding(plan)? {
+        None => Ok(()),
+        Some(lost) => Err(DataFusionError::Plan(format!(
+            "the plan cannot be sent to another machine: {lost}; run it where it was planned"
+        ))),
+    }
+}
+
 fn only_input(inputs: &[Arc<dyn ExecutionPlan>]) -> Result<&Arc<dyn ExecutionPlan>> {
     match inputs {
         [input] => Ok(input),
@@ -235,6 +246,7 @@ impl PhysicalExtensionCodec for WarplineCodec {
         proto_converter: &dyn PhysicalProtoConverterExtension,
     ) -> Result<()> {
         let kind = if let Some(fragment) = node.downcast_ref::<GpuFragmentExec>() {
+            check_encoding(fragment.original())?;
             let original = proto_converter.execution_plan_to_proto(fragment.original(), self)?;
             let options = fragment.options();
             Kind::Fragment(Fragment {
@@ -252,6 +264,7 @@ impl PhysicalExtensionCodec for WarplineCodec {
             if let Some(refusal) = report.refusal() {
                 return Err(refusal.clone().into());
             }
+            check_encoding(&node)?;
             let operators = report.cpu_operators().iter().map(|operator| Operator {
                 name: operator.operator.clone(),
                 reason: operator.reason.clone(),

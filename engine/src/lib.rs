@@ -62,6 +62,7 @@ mod environment;
 mod error;
 mod extension;
 mod guard;
+mod lossy;
 mod memory;
 mod memory_table;
 mod pin;

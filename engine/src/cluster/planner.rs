@@ -28,6 +28,7 @@ use super::leaves;
 use super::whole;
 use super::workers::Workers;
 use crate::device::Device;
+use crate::lossy::lost_in_encoding;
 use crate::rule::WarplineRule;
 
 tokio::task_local! {
@@ -156,6 +157,9 @@ impl<S: Sites> StagePlanner<S> {
         if !is_distributed(&plan)? {
             return self.local.optimize(plan, options);
         }
+        if lost_in_encoding(&plan)?.is_some() {
+            return placed(logical, session).await;
+        }
         let plan = self.sites.finished(plan);
         Ok(match WarplineConfig::of(options).time_limit.0 {
             Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
@@ -197,6 +201,10 @@ impl<S: Sites> StagePlanner<S> {
                 });
             }
         };
+        if let Some(lost) = lost_in_encoding(&distributed)? {
+            let plan = placed(logical, session).await?;
+            return Ok(with_line(plan, &format!("not distributed: {lost}")));
+        }
         let mut texts = Vec::new();
         if !config.physical_plan_only {
             texts.clone_from(&explain.stringified_plans);

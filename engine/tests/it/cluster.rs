@@ -228,6 +228,57 @@ fn what_is_not_distributed_runs_here() {
     });
 }
 
+#[test]
+fn windows_that_would_arrive_changed_run_here() {
+    on_a_large_stack(async || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tables = tables_of_files(folder.path(), 0.002).await;
+        let devices: Vec<Device> = (0..3).map(|_| device(DeviceChoice::Cpu)).collect();
+        let session = session(&in_process(&devices).await, &tables).await;
+        let over = "OVER (PARTITION BY o_custkey ORDER BY o_orderdate, o_orderkey)";
+        let back = "OVER (PARTITION BY o_custkey ORDER BY o_orderdate DESC, o_orderkey DESC)";
+        let status = "nullif(o_orderstatus, 'F')";
+        let of = |columns: String| {
+            format!("SELECT o_orderkey, {columns} FROM orders ORDER BY o_orderkey")
+        };
+        let travels = of(format!(
+            "row_number() {over} AS a, sum(o_orderkey) {over} AS b"
+        ));
+        let plan = explain(&session, &travels).await;
+        assert!(plan.contains("Network"), "{plan}");
+        for (columns, lost) in [
+            (
+                "count(*) FILTER (WHERE o_totalprice > 100000) OVER (PARTITION BY o_custkey) AS a"
+                    .to_string(),
+                "the FILTER",
+            ),
+            (
+                format!("sum(o_orderkey) FILTER (WHERE o_orderkey % 3 = 0) {over} AS a"),
+                "the FILTER",
+            ),
+            (
+                format!("last_value({status}) IGNORE NULLS {over} AS a"),
+                "IGNORE NULLS",
+            ),
+            (
+                format!(
+                    "row_number() {over} AS a, lag(o_orderkey) {back} AS b, lead(o_orderkey) {back} AS c"
+                ),
+                "the direction",
+            ),
+        ] {
+            let sql = of(columns);
+            let run = session.query(&sql).await.expect(&sql);
+            assert_eq!(text(&run), by_datafusion(&session, &sql).await, "{sql}");
+            let plan = explain(&session, &sql).await;
+            assert!(
+                plan.contains("not distributed: ") && plan.contains(lost),
+                "{plan}"
+            );
+        }
+    });
+}
+
 /// Two workers over sockets of this machine, with a secret and one folder.
 async fn over_sockets(secret: &Path, data: &Path, tls: Option<(&Path, &Path)>) -> Vec<Worker> {
     let mut workers = Vec::new();

@@ -220,6 +220,47 @@ fn a_required_gpu_is_required_elsewhere() {
 }
 
 #[test]
+fn windows_that_would_arrive_changed_are_not_sent() {
+    on_a_large_stack(async || {
+        let gpu = device(DeviceChoice::Emulator);
+        let home = filled(&gpu);
+        let codec = WarplineCodec::new(&gpu);
+        let (context, converter) = (worker(&gpu), DefaultPhysicalProtoConverter {});
+        let sent = async |columns: &str| {
+            let plan = physical(&home, &format!("SELECT k, v, {columns} FROM t")).await;
+            let shown = text(&plan);
+            (
+                shown,
+                send(&plan, &codec, &codec, &context.task_ctx(), &converter),
+            )
+        };
+        let (_, plain) = sent("sum(v) OVER (PARTITION BY k ORDER BY v) AS a").await;
+        plain.expect("a plan");
+        // One on the device, one on the CPU.
+        for (columns, fragment, what) in [
+            (
+                "last_value(nullif(v, 3)) IGNORE NULLS OVER (PARTITION BY k ORDER BY v) AS a",
+                true,
+                "IGNORE NULLS",
+            ),
+            (
+                "array_agg(v) FILTER (WHERE v < 3) OVER (PARTITION BY k ORDER BY v) AS a",
+                false,
+                "FILTER",
+            ),
+        ] {
+            let (shown, refused) = sent(columns).await;
+            assert_eq!(shown.contains("GpuFragmentExec"), fragment, "{shown}");
+            let message = refused.map(drop).expect_err("changed").to_string();
+            assert!(
+                message.contains(what) && message.contains("another machine"),
+                "{message}"
+            );
+        }
+    });
+}
+
+#[test]
 fn damaged_bytes_are_an_error() {
     let codec = WarplineCodec::new(&device(DeviceChoice::Cpu));
     let context = SessionContext::new().task_ctx();

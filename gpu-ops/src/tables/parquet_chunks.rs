@@ -217,7 +217,9 @@ fn values_of(
         })
     };
     let stored = descr.physical_type();
-    if is_text(table) && is_text(file) && stored == Type::BYTE_ARRAY {
+    // Some writers do not say that bytes are text (`binary_as_string`). They are checked for UTF-8 in any case.
+    let bytes = matches!(file, DataType::Binary | DataType::BinaryView);
+    if is_text(table) && (is_text(file) || bytes) && stored == Type::BYTE_ARRAY {
         return of(k::PARQUET_KIND_CODE, 0);
     }
     if table != file {

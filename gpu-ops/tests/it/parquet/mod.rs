@@ -62,6 +62,7 @@ impl Setup {
         self.executor.block_on(async {
             let mut config = SessionConfig::new().with_target_partitions(2);
             config.options_mut().optimizer.repartition_file_min_size = 1;
+            config.options_mut().execution.parquet.binary_as_string = true;
             let ctx = SessionContext::new_with_config(config);
             let options = ParquetReadOptions::default();
             let path = path.to_str().unwrap();

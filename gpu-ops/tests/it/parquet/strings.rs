@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, StringArray, StringViewArray};
+use arrow::array::{ArrayRef, BinaryArray, RecordBatch, StringArray, StringViewArray};
 use datafusion::parquet::basic::{Compression, Encoding};
 use warpline_gpu::column::Encoding as Lies;
 use warpline_gpu::parquet::ParquetReader;
@@ -107,6 +107,44 @@ fn columns_without_dictionary_lie_as_bytes() {
         for column in &loaded.columns {
             assert!(matches!(column.encoding, Lies::Bytes { .. }));
             assert!(column.statistics.ascii);
+        }
+    }
+}
+
+/// Writers that do not say that bytes are text, and a reader who takes them for it (`binary_as_string`).
+#[test]
+fn bytes_that_are_taken_for_text() {
+    let of = |row: usize, values: usize| (row % 11 != 5).then(|| format!("käse {}", row % values));
+    for device in devices() {
+        let setup = Setup::new(&device);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t.parquet");
+        let dictionary = Written {
+            page_rows: 130,
+            group_rows: 1000,
+            ..Written::default()
+        };
+        let all = ENCODINGS.into_iter().map(encoded);
+        for written in all.chain([dictionary]) {
+            for values in [7, 3000] {
+                let rows = (0..2100).map(|row| of(row, values));
+                let bytes: ArrayRef = Arc::new(BinaryArray::from_iter(rows));
+                let batch = RecordBatch::try_from_iter_with_nullable([("text", bytes, true)]);
+                write(&path, &batch.unwrap(), &written);
+                let what = format!("{written:?}, {values} values");
+                let counts = setup.compare(&path, &what);
+                assert_eq!(counts.by_cpu(), 0, "{what}: {counts}");
+                assert!(counts.device > 0, "{what}");
+            }
+        }
+        let broken: ArrayRef = Arc::new(BinaryArray::from_iter_values([&b"a"[..], b"\xff"]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("text", broken, true)]);
+        let batch = batch.unwrap();
+        for written in [encoded(Encoding::PLAIN), Written::default()] {
+            write(&path, &batch, &written);
+            for reader in [ParquetReader::Cpu, ParquetReader::Device] {
+                assert!(setup.load(&path, reader).is_err(), "{reader:?}");
+            }
         }
     }
 }
