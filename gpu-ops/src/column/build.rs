@@ -11,6 +11,7 @@ use arrow::array::{Array, ArrayRef, LargeStringArray, StringArray, StringViewArr
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::concat;
 use arrow::datatypes::DataType;
+use arrow::error::ArrowError;
 
 use super::StringPolicy;
 use super::chunk::{ChunkEncoder, Codes, Values};
@@ -178,9 +179,9 @@ pub(crate) fn distinct_strings(array: &ArrayRef) -> Result<(ArrayRef, Vec<i32>)>
 /// An Arrow array of a dictionary's strings.
 ///
 /// # Errors
-/// [`GpuError::Unsupported`] when the strings outgrow the type; [`GpuError::Internal`] when they are not UTF-8.
+/// [`GpuError::Unsupported`] when the strings outgrow the type, or are not UTF-8 (`binary_as_string` lets them pass).
 pub(super) fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -> Result<ArrayRef> {
-    let invalid = |error| GpuError::Internal(format!("strings of {name} are not UTF-8: {error}"));
+    let invalid = |error| no_text(name, error);
     let total: usize = values.iter().map(|value| value.len()).sum();
     if *data_type == DataType::Utf8 && i32::try_from(total).is_err() {
         return Err(GpuError::Unsupported(format!(
@@ -201,6 +202,10 @@ pub(super) fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -
         DataType::Utf8View => views(values, total, name)?,
         other => return Err(GpuError::Internal(format!("{other} is no string type"))),
     })
+}
+
+fn no_text(name: &str, error: ArrowError) -> GpuError {
+    GpuError::Unsupported(format!("strings of {name} are not UTF-8: {error}"))
 }
 
 /// The strings one after the other, written by all cores.
@@ -251,7 +256,7 @@ fn views(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
             vec![Buffer::from_vec(bytes)],
             None,
         )
-        .map_err(|error| GpuError::Internal(format!("strings of {name} are not UTF-8: {error}")))
+        .map_err(|error| no_text(name, error))
     })?;
     let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
     let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();

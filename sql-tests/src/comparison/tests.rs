@@ -45,6 +45,7 @@ fn by_first_column(limit: Option<usize>) -> Ordering {
             nulls_first: false,
         }],
         limit,
+        sorted: true,
     }
 }
 
@@ -73,8 +74,8 @@ fn what_differs_is_counted() {
     let no = || Failure::Refused("no".to_string());
     let panic = || Failure::Panicked("no".to_string());
     let limit = Ordering {
-        keys: vec![],
         limit: Some(1),
+        ..Ordering::default()
     };
     for (sql, expected, found, kind) in [
         ("SELECT", of(&[1, 2], free()), found(&[2, 1]), None),

@@ -14,6 +14,8 @@ pub struct Ordering {
     pub keys: Vec<SortKey>,
     /// The `LIMIT`.
     pub limit: Option<usize>,
+    /// Whether there is an `ORDER BY`, be it by columns that are not in the answer.
+    pub sorted: bool,
 }
 
 /// One key of an `ORDER BY`.
@@ -47,6 +49,7 @@ pub fn ordering_of(plan: &LogicalPlan) -> Ordering {
             // Hidden sort keys are projected away above the sort; its columns keep their names.
             LogicalPlan::Projection(projection) => node = &projection.input,
             LogicalPlan::Sort(sort) => {
+                ordering.sorted = true;
                 ordering.limit = ordering.limit.or(sort.fetch);
                 ordering.keys = sort
                     .expr

@@ -143,6 +143,7 @@ fn order_is_checked_as_far_as_keys_go() {
     let ordering = Ordering {
         keys: vec![ascending(0)],
         limit: None,
+        sorted: true,
     };
     let left = answer([
         ("k", ints(&[Some(1), Some(1), Some(2)])),
@@ -174,6 +175,7 @@ fn null_and_direction_options_are_part_of_the_order() {
     let ordering = Ordering {
         keys: vec![key],
         limit: None,
+        sorted: true,
     };
     let right_order = answer([("k", ints(&[None, Some(3), Some(2)]))]);
     assert_eq!(compare(&right_order, &right_order, &ordering), None);
@@ -189,6 +191,7 @@ fn ties_at_a_limit_are_interchangeable_but_nothing_else_is() {
     let ordering = Ordering {
         keys: vec![ascending(0)],
         limit: Some(3),
+        sorted: true,
     };
     let left = answer([
         ("k", ints(&[Some(1), Some(2), Some(2)])),
@@ -224,6 +227,23 @@ fn ties_at_a_limit_are_interchangeable_but_nothing_else_is() {
 }
 
 #[test]
+fn a_limit_without_an_order_takes_any_rows() {
+    let left = answer([("k", ints(&[Some(1), Some(2)]))]);
+    let others = answer([("k", ints(&[Some(7), Some(8)]))]);
+    let cut = |limit, sorted| Ordering {
+        limit: Some(limit),
+        sorted,
+        ..Ordering::default()
+    };
+    assert_eq!(compare(&left, &others, &cut(2, false)), None);
+    // All rows are there; the order is by a column that is not in the answer; a row is missing.
+    assert!(compare(&left, &others, &cut(3, false)).is_some());
+    assert!(compare(&left, &others, &cut(2, true)).is_some());
+    let fewer = answer([("k", ints(&[Some(1)]))]);
+    assert!(compare(&left, &fewer, &cut(2, false)).is_some());
+}
+
+#[test]
 fn text_with_null_and_empty_and_dictionaries() {
     let text = |values: Vec<Option<&str>>| -> ArrayRef { Arc::new(StringArray::from(values)) };
     let left = answer([("s", text(vec![None, Some("")]))]);
@@ -246,7 +266,8 @@ fn empty_answers_agree_when_their_types_do() {
             &empty,
             &Ordering {
                 keys: vec![ascending(0)],
-                limit: Some(0)
+                limit: Some(0),
+                sorted: true,
             }
         ),
         None
