@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use datafusion::execution::SessionStateBuilder;
 use datafusion::prelude::SessionContext;
+use warpline_planner::WindowFilters;
 
 use crate::device::Device;
 use crate::rule::WarplineRule;
@@ -40,8 +41,8 @@ use crate::rule::WarplineRule;
 /// # Ok(()) }
 /// ```
 pub trait WarplineExt: Sized {
-    /// Adds the settings under `warpline.*` and, as the last physical optimizer rule, a [`WarplineRule`]. The
-    /// settings start with those of the open device; anything added by an earlier call is replaced.
+    /// Adds the settings under `warpline.*`, a rule of the analyzer for windows with `FILTER`, and, as the last physical
+    /// optimizer rule, a [`WarplineRule`]. The settings start with those of the open device; anything added by an earlier call is replaced.
     ///
     /// Rules of others must come before: while a session is built, call this last. A context keeps its session's id,
     /// tables and settings; its clones have the rule as well, but prepared statements are forgotten.
@@ -59,9 +60,15 @@ impl WarplineExt for SessionStateBuilder {
         if let Some(rules) = self.physical_optimizer_rules() {
             rules.retain(|rule| rule.name() != WarplineRule::NAME);
         }
+        if let Some(analyzer) = self.analyzer() {
+            analyzer
+                .rules
+                .retain(|rule| rule.name() != WindowFilters::NAME);
+        }
         let config = self.config().get_or_insert_default();
         config.options_mut().extensions.insert(device.config());
-        self.with_physical_optimizer_rule(Arc::new(WarplineRule::new(device)))
+        self.with_analyzer_rule(Arc::new(WindowFilters))
+            .with_physical_optimizer_rule(Arc::new(WarplineRule::new(device)))
     }
 }
 

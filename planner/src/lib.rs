@@ -2,7 +2,8 @@
 //!
 //! [`GpuPlacement`] is the last rule of DataFusion's physical optimiser. It finds the largest subtrees of
 //! a plan that the device runs, puts a `GpuFragmentExec` in their place and wraps the plan into a
-//! [`PlacementReportExec`], which tells EXPLAIN why the rest stays on the CPU.
+//! [`PlacementReportExec`], which tells EXPLAIN why the rest stays on the CPU. Before that, [`WindowFilters`] rewrites what a
+//! physical plan would hide.
 //!
 //! A subtree becomes relational algebra ([`rel`]) with the expressions of the device ([`translate`]).
 //! Once its tables are resident, their [`stats`] decide on the order of joins, and [`lower`] cuts the
@@ -23,6 +24,7 @@ pub mod rel;
 pub mod size;
 pub mod stats;
 pub mod translate;
+pub mod window_filter;
 
 pub use choose::CostedPolicy;
 pub use config::{GroupSetting, JoinSetting, Setting, Shards, WarplineConfig};
@@ -33,6 +35,7 @@ pub use placement::{CpuOperator, GpuPlacement, PlacementReportExec, is_report};
 pub use reason::Reason;
 pub use size::ByteSize;
 pub use warpline_gpu::algorithm::{GroupAlgorithm, JoinAlgorithm, PipelineShape};
+pub use window_filter::WindowFilters;
 
 #[cfg(test)]
 mod golden;

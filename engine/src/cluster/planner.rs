@@ -21,7 +21,7 @@ use datafusion_distributed::{
     DistributedExec, DistributedExt, SessionStateBuilderExt, display_plan_ascii,
 };
 use warpline_gpu::exec::TimeLimitExec;
-use warpline_planner::WarplineConfig;
+use warpline_planner::{WarplineConfig, WindowFilters};
 
 use super::channel::name;
 use super::leaves;
@@ -78,6 +78,7 @@ pub(crate) fn with_planner<S: Sites>(
 ) -> SessionStateBuilder {
     let local = Arc::new(LocalRule(rule));
     let mut builder = builder
+        .with_analyzer_rule(Arc::new(WindowFilters))
         .with_physical_optimizer_rule(Arc::clone(&local) as _)
         .with_distributed_desired_task_count_handler(whole::in_one_task)
         .with_distributed_planner();

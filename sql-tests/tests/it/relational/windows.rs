@@ -234,6 +234,29 @@ fn whole_partitions() {
 }
 
 #[test]
+fn filters_of_aggregates() {
+    let functions = [
+        "sum(x) FILTER (WHERE b)",
+        "count(*) FILTER (WHERE x > 3 OR s IS NULL)",
+        "count(k) FILTER (WHERE NULL)",
+        "avg(k) FILTER (WHERE s IS NOT NULL)",
+        "avg(z) FILTER (WHERE f < 0.5)",
+        "min(d) FILTER (WHERE z % 2 = 0)",
+        "max(s) FILTER (WHERE b)|ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
+        "sum(w) FILTER (WHERE NOT b)|ROWS BETWEEN 1 PRECEDING AND 3 FOLLOWING",
+        "bool_or(b) FILTER (WHERE k > 1)|ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW",
+    ];
+    check_all(&fixture(), each(&TOTAL, &functions));
+    let whole = [
+        "sum(x) FILTER (WHERE b)",
+        "count(DISTINCT x) FILTER (WHERE k > 0)",
+        "stddev(x) FILTER (WHERE b)",
+        "min(s) FILTER (WHERE x < 3)",
+    ];
+    check_all(&fixture(), each(&["", "PARTITION BY z"], &whole));
+}
+
+#[test]
 fn several_windows_and_other_operators() {
     check_all(
         &fixture(),
