@@ -9,10 +9,10 @@ use std::path::Path;
 
 /// `::`, as one sign.
 const PATH: &str = "\u{1}";
-
+/// Words of its path below the crate.
 type Module = Vec<String>;
 
-/// The files of a crate: by module the path, and by module and name what is passed on.
+/// The files of a crate: by module the path, what is passed on by which name, and what is used.
 #[derive(Default)]
 struct Sources {
     files: BTreeMap<Module, String>,
@@ -53,8 +53,7 @@ fn paths(tokens: &mut &[String], before: &[String], found: &mut Vec<(Module, Str
         }
         *tokens = rest;
     }
-    let name = name.or(path.last()).cloned();
-    found.extend(name.map(|name| (path, name)));
+    found.extend(name.or(path.last()).cloned().map(|name| (path, name)));
 }
 
 impl Sources {
@@ -85,16 +84,14 @@ impl Sources {
                 _ => {}
             }
             for (path, name) in found {
-                let of_child = !["crate", "super"].contains(&path[0].as_str());
-                let target = self.absolute(module, &path).into_iter();
-                if passes_on {
-                    let key = (module.clone(), name);
-                    self.passed_on
-                        .extend(target.clone().map(|t| (key.clone(), t)));
-                }
-                if !(passes_on && of_child) {
-                    self.uses.entry(module.clone()).or_default().extend(target);
-                }
+                let Some(target) = self.absolute(module, &path) else {
+                    continue;
+                };
+                let is_used = !passes_on || ["crate", "super"].contains(&path[0].as_str());
+                let passed = passes_on.then(|| ((module.clone(), name), target.clone()));
+                self.passed_on.extend(passed);
+                let used = is_used.then_some(target);
+                self.uses.entry(module.clone()).or_default().extend(used);
             }
         }
     }
@@ -210,12 +207,9 @@ fn files_import_each_other_in_small_circles_of_one_folder() {
             let mut files = Vec::new();
             read(&sources, "", &mut files).expect("sources");
             seen += files.len();
-            let found = Sources::of(&files).circles();
-            circles.extend(
-                found
-                    .iter()
-                    .map(|circle| format!("{}: {circle}", sources.display())),
-            );
+            for circle in Sources::of(&files).circles() {
+                circles.push(format!("{}: {circle}", sources.display()));
+            }
         }
     }
     assert!(seen > 500, "{seen} files");
