@@ -42,9 +42,9 @@ pub use synthetic::{
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
 };
 pub use window::{
-    EXTREME_CHILDREN, ExtremeArgs, FirstArgs, RUNNING_PIECE, RUNNING_SHARED_BYTES, RUNNING_TILE,
-    RunningArgs, RunningCombine, RunningValue, WindowArgs, window, window_extremes, window_first,
-    window_running,
+    EXTREME_CHILDREN, ExtremeArgs, FirstArgs, Numbering, RUNNING_PIECE, RUNNING_SHARED_BYTES,
+    RUNNING_TILE, RunningArgs, RunningCombine, RunningValue, WindowArgs, window, window_extremes,
+    window_first, window_running,
 };
 pub use write_combine::{WRITE_COMBINE_THREADS, WriteCombineArgs, WriteCombineShape};
 

@@ -1,28 +1,22 @@
-//! The device of a session: opening, calibration, memory, and the metrics of fragments.
+//! The device of a session: opening, calibration, memory.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::prelude::SessionContext;
 use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
 use warpline_gpu::device::compiler::limit;
 use warpline_gpu::device::probe;
-use warpline_gpu::exec::GpuFragmentExec;
 use warpline_gpu::machine;
 pub use warpline_gpu::runtime::DeviceChoice;
 use warpline_gpu::runtime::{Runtime, RuntimeOptions};
-use warpline_planner::{ByteSize, GpuPlacement, WarplineConfig, metrics};
-use warpline_tpch::{DeviceWork, QueryMetrics, WorkBalance};
+use warpline_planner::config::Failures;
+use warpline_planner::{ByteSize, GpuPlacement, WarplineConfig};
 
 use crate::error::{Error, Result};
-use crate::memory::{DeviceMemory, DeviceState, ladder_of};
-use crate::rule::Seen;
+use crate::memory::{DeviceMemory, DeviceState, ResidentColumn};
 
 /// The setting that names the device.
 pub(crate) const DEVICE_SETTING: &str = "warpline.device";
@@ -34,6 +28,16 @@ pub(crate) const MEMORY_SETTING: &str = "warpline.device_memory";
 /// `SET warpline.device = …` opens another one with the next query; running queries keep the old one.
 #[derive(Clone)]
 pub struct Device(Arc<Mutex<Opened>>);
+
+/// Settings of a session at its last plan: changes of other sessions to a shared device stay until this session
+/// changes its own.
+#[derive(Debug)]
+pub(crate) struct Seen {
+    pub(crate) memory: Option<usize>,
+    pub(crate) host_memory: Option<usize>,
+    pub(crate) compile_processes: usize,
+    pub(crate) failures: Failures,
+}
 
 /// What is open.
 struct Opened {
@@ -245,7 +249,16 @@ impl Device {
         let members = self.members();
         members
             .iter()
-            .map(|m| DeviceState::of(&m.runtime))
+            .map(|m| DeviceState::of(name_of(&m.runtime), &m.runtime))
+            .collect()
+    }
+
+    /// The cached columns, by table and name, with their encodings, of several devices one after the other; none when the CPU
+    /// answers.
+    pub fn resident_columns(&self) -> Vec<ResidentColumn> {
+        let columns = self.runtimes().into_iter();
+        columns
+            .flat_map(|runtime| runtime.tables().resident())
             .collect()
     }
 
@@ -359,185 +372,4 @@ pub fn device_reports() -> Vec<String> {
         datafusion::DATAFUSION_VERSION
     ));
     lines
-}
-
-/// Whether a plan node is a fragment on the device.
-pub(crate) fn is_fragment(node: &Arc<dyn ExecutionPlan>) -> bool {
-    node.is::<GpuFragmentExec>()
-}
-
-/// The fragments of a plan, in its order; of a plan that several devices share, what stands for those of its last run.
-pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionPlan>> {
-    #[cfg(feature = "cluster")]
-    if let Some(left) = crate::devices::left_of(plan) {
-        return vec![left];
-    }
-    let mut fragments = Vec::new();
-    // The visit itself cannot fail.
-    let _ = plan.apply(|node| {
-        if is_fragment(node) {
-            fragments.push(Arc::clone(node));
-        }
-        Ok(TreeNodeRecursion::Continue)
-    });
-    fragments
-}
-
-/// Did every fragment of a plan that has run answer by itself? Operators that were left to the CPU from the beginning do not count.
-pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let stages = stages_of(plan);
-    let plans = std::iter::once(plan).chain(stages.iter().map(|stage| &stage.plan));
-    let fragments: Vec<_> = plans.flat_map(fragments).collect();
-    let mut fragments = fragments.iter();
-    fragments.all(|node| {
-        let node = node.downcast_ref::<GpuFragmentExec>();
-        node.is_none_or(|fragment| fragment.report().fallback.is_none())
-    })
-}
-
-/// Moves kernels and result sizes from the fragments of an earlier plan of the same query to those of `plan`.
-pub(crate) fn take_over(plan: &Arc<dyn ExecutionPlan>, earlier: &[Arc<dyn ExecutionPlan>]) {
-    #[cfg(feature = "cluster")]
-    if let [earlier] = earlier
-        && crate::devices::take_over(plan, earlier)
-    {
-        return;
-    }
-    let fragments = fragments(plan);
-    if fragments.len() != earlier.len() {
-        return;
-    }
-    for (node, earlier) in fragments.iter().zip(earlier) {
-        let node = node.downcast_ref::<GpuFragmentExec>();
-        let earlier = earlier.downcast_ref::<GpuFragmentExec>();
-        if let (Some(node), Some(earlier)) = (node, earlier) {
-            node.take_over(earlier);
-        }
-    }
-}
-
-/// Capacity of a session's plan cache; 0 when it is off, or when the CPU answers all.
-pub(crate) fn plan_cache_capacity(context: &SessionContext) -> usize {
-    let state = context.state_ref();
-    let state = state.read();
-    match state.config_options().extensions.get::<WarplineConfig>() {
-        Some(settings) if settings.plan_cache => settings.plan_cache_size,
-        _ => 0,
-    }
-}
-
-/// A part of a query that several devices shared, as it was placed on one of them.
-#[derive(Debug, Clone)]
-pub(crate) struct StageOnDevice {
-    /// `cuda:0`, `emulator:1`.
-    pub(crate) device: String,
-    /// The number of the stage, and of the task in it.
-    pub(crate) task: (usize, usize),
-    pub(crate) plan: Arc<dyn ExecutionPlan>,
-}
-
-/// The parts of a query's last run, where several devices shared it.
-fn stages_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<StageOnDevice> {
-    #[cfg(feature = "cluster")]
-    return crate::devices::stages_of(plan);
-    #[cfg(not(feature = "cluster"))]
-    {
-        let _ = plan;
-        vec![]
-    }
-}
-
-/// What each device did of a query that several shared, by their names.
-pub(crate) fn devices_of(stages: &[StageOnDevice]) -> Vec<DeviceWork> {
-    let mut devices: BTreeMap<&str, DeviceWork> = BTreeMap::new();
-    for stage in stages {
-        let totals = metrics::collect([&stage.plan]);
-        let work = devices.entry(&stage.device).or_default();
-        work.device.clone_from(&stage.device);
-        work.fragments += totals.fragments as u64;
-        work.kernels += totals.counts.kernels as u64;
-        work.kernel_ms += totals.counts.kernel_ms;
-        work.bytes += totals.counts.bytes as u64;
-        work.fallbacks += totals.fallbacks.len() as u64;
-    }
-    devices.into_values().collect()
-}
-
-/// The sum of what a plan's fragments measured in their last run; all zero for a plan without fragments.
-///
-/// The plan's nodes have the same figures as `metrics()`, which `EXPLAIN ANALYZE` shows. Planning time is not
-/// included: `plan_ms` is 0.
-///
-/// ```
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use std::sync::Arc;
-///
-/// use datafusion::physical_plan::collect;
-/// use datafusion::prelude::SessionContext;
-/// use warpline::{Device, DeviceChoice, WarplineExt, metrics_of};
-///
-/// let context = SessionContext::new().with_warpline(&Device::open(DeviceChoice::Auto, None)?);
-/// let frame = context.sql("SELECT count(*) FROM generate_series(1, 100)").await?;
-/// let task = Arc::new(frame.task_ctx());
-/// let plan = frame.create_physical_plan().await?;
-/// let batches = collect(Arc::clone(&plan), task).await?;
-/// let metrics = metrics_of(&plan);
-/// println!("{} batches, {} kernels in {} ms", batches.len(), metrics.kernels, metrics.kernel_ms);
-/// for reason in &metrics.fallbacks {
-///     println!("on the CPU: {reason}");
-/// }
-/// # Ok(()) }
-/// ```
-pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
-    let shared = stages_of(plan);
-    let plans = std::iter::once(plan).chain(shared.iter().map(|stage| &stage.plan));
-    let totals = metrics::collect(plans);
-    let counts = &totals.counts;
-    QueryMetrics {
-        load_ms: counts.load_ms,
-        columns_loaded: counts.columns_loaded,
-        parquet_chunks_device: counts.parquet_chunks_device,
-        parquet_chunks_cpu: counts.parquet_chunks_cpu,
-        plan_ms: 0.0,
-        plan_cached: false,
-        compile_ms: counts.compile_ms,
-        kernel_ms: counts.kernel_ms,
-        kernels: counts.kernels as u64,
-        bytes: (counts.kernels > 0).then_some(counts.bytes as u64),
-        streamed_bytes: counts.streamed_bytes,
-        spilled_bytes: counts.spilled_bytes,
-        peak_device_bytes: (totals.fragments > 0).then_some(counts.peak_bytes as u64),
-        races: counts.races,
-        cpu_answers: counts.cpu_answers,
-        ladder: ladder_of(counts.ladder),
-        fallbacks: totals.fallbacks,
-        devices: devices_of(&shared),
-        balance: metrics::balance_of(&totals.trees).map(|balance| WorkBalance {
-            pipelines: balance.pipelines,
-            iir: balance.iir,
-            ilif: balance.ilif,
-        }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use warpline_gpu::exec::FragmentReport;
-    use warpline_gpu::memory::LadderCounts;
-    use warpline_tpch::report::QueryReport;
-
-    #[test]
-    fn reports_name_counters_as_they_are_declared() {
-        let report = serde_json::to_value(QueryReport::default()).expect("JSON");
-        for json in FragmentReport::COUNTERS.iter().filter_map(|c| c.json) {
-            assert!(report.get(json).is_some(), "{json}");
-        }
-        let ladder = report["ladder"].as_object().expect("an object");
-        let declared: Vec<_> = LadderCounts::COUNTERS.iter().map(|c| c.json).collect();
-        for name in ladder.keys() {
-            assert!(declared.contains(&Some(name.as_str())), "{name}");
-        }
-        assert_eq!(ladder.len(), declared.len());
-    }
 }

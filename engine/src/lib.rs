@@ -49,6 +49,8 @@ pub mod architecture {}
 extern crate self as warpline;
 
 mod cli;
+#[cfg(feature = "serve")]
+mod client_settings;
 #[cfg(feature = "cluster")]
 mod cluster;
 mod codec;
@@ -61,10 +63,12 @@ mod devices;
 mod environment;
 mod error;
 mod extension;
+mod fragments;
 mod guard;
 mod lossy;
 mod memory;
 mod memory_table;
+mod metrics;
 mod pin;
 mod plan_cache;
 mod profile;
@@ -82,12 +86,13 @@ pub use cluster::{Cluster, ClusterOptions, Worker, WorkerOptions};
 pub use codec::WarplineCodec;
 #[cfg(feature = "delta")]
 pub use delta::DeltaOptions;
-pub use device::{Device, DeviceChoice, device_reports, metrics_of};
+pub use device::{Device, DeviceChoice, device_reports};
 pub use environment::environment;
 pub use error::{Error, Result};
 pub use extension::WarplineExt;
 pub use memory::{DeviceMemory, DeviceState, ResidentColumn};
 pub use memory_table::MemoryTable;
+pub use metrics::metrics_of;
 pub use pin::PinnedTable;
 pub use plan_cache::PlanCacheStats;
 pub use profile::{Profile, RunTimes, profile};

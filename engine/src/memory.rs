@@ -8,8 +8,6 @@ pub use warpline_gpu::tables::ResidentColumn;
 use warpline_planner::ByteSize;
 use warpline_tpch::MemoryLadder;
 
-use crate::device::{Device, name_of};
-
 /// The state of a device's memory at one moment, and counts since the device was opened. Sizes are in bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceMemory {
@@ -95,23 +93,12 @@ pub struct DeviceState {
 }
 
 impl DeviceState {
-    pub(crate) fn of(runtime: &Runtime) -> Self {
+    pub(crate) fn of(name: String, runtime: &Runtime) -> Self {
         Self {
-            name: name_of(runtime),
+            name,
             memory: DeviceMemory::of(runtime),
             columns: runtime.tables().resident(),
         }
-    }
-}
-
-impl Device {
-    /// The cached columns, by table and name, with their encodings, of several devices one after the other; none when the CPU
-    /// answers.
-    pub fn resident_columns(&self) -> Vec<ResidentColumn> {
-        let columns = self.runtimes().into_iter();
-        columns
-            .flat_map(|runtime| runtime.tables().resident())
-            .collect()
     }
 }
 

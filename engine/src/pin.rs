@@ -1,15 +1,36 @@
 //! Tables pinned in device memory.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use datafusion::common::TableReference;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::TableType;
 use datafusion::prelude::SessionContext;
+use parking_lot::Mutex;
 use warpline_gpu::tables::{self, TableSource};
 
 use crate::device::Device;
 use crate::error::Result;
+
+/// The tables that a session pinned, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Pins(Mutex<BTreeMap<String, PinnedTable>>);
+
+impl Pins {
+    /// One more; another of this name is let go of.
+    pub(crate) fn insert(&self, name: String, table: PinnedTable) {
+        self.0.lock().insert(name, table);
+    }
+
+    pub(crate) fn remove(&self, name: &str) -> Option<PinnedTable> {
+        self.0.lock().remove(name)
+    }
+
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.0.lock().keys().cloned().collect()
+    }
+}
 
 /// A table whose columns stay in device memory until this is dropped.
 pub struct PinnedTable {

@@ -10,8 +10,8 @@ use datafusion::physical_plan::{collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use warpline_tpch::{QueryMetrics, QueryRun};
 
-use crate::device;
 use crate::guard::guarded;
+use crate::metrics;
 use crate::plan_cache::{PlanCache, Planned};
 
 /// Runs SQL from its text to the last Arrow batch on the host.
@@ -43,10 +43,10 @@ async fn run_unguarded(
     let plan_ms = start.elapsed().as_secs_f64() * 1e3;
     let schema = planned.plan.schema();
     let batches = collect(Arc::clone(&planned.plan), Arc::clone(&planned.task)).await?;
-    let mut metrics = device::metrics_of(&planned.plan);
+    let mut metrics = metrics::metrics_of(&planned.plan);
     metrics.plan_ms = plan_ms;
     metrics.plan_cached = planned.cached;
-    let clean = device::kept_to_its_plan(&planned.plan);
+    let clean = metrics::kept_to_its_plan(&planned.plan);
     cache.finished(planned, clean);
     Ok(QueryRun {
         schema,
@@ -96,10 +96,10 @@ impl<'a> PreparedQuery<'a> {
 
     /// Returns the plan to the cache, after its stream was read to the end without an error, and returns its metrics.
     pub fn finish(self) -> QueryMetrics {
-        let mut metrics = device::metrics_of(&self.planned.plan);
+        let mut metrics = metrics::metrics_of(&self.planned.plan);
         metrics.plan_ms = self.plan_ms;
         metrics.plan_cached = self.planned.cached;
-        let clean = device::kept_to_its_plan(&self.planned.plan);
+        let clean = metrics::kept_to_its_plan(&self.planned.plan);
         self.cache.finished(self.planned, clean);
         metrics
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use warpline_planner::config::Failures;
 use warpline_planner::{GpuPlacement, WarplineConfig};
 
-use crate::device::{DEVICE_SETTING, Device, DeviceChoice};
+use crate::device::{DEVICE_SETTING, Device, DeviceChoice, Seen};
 use crate::error::Error;
 
 /// Places the parts of a plan that a device runs better on a [`Device`]; the rest stays as DataFusion and other
@@ -46,16 +46,6 @@ pub struct WarplineRule {
     seen: Mutex<Seen>,
     /// Whether the session shares queries out where there are several devices.
     shares: bool,
-}
-
-/// Settings of a session at its last plan: changes of other sessions to a shared device stay until this session
-/// changes its own.
-#[derive(Debug)]
-pub(crate) struct Seen {
-    pub(crate) memory: Option<usize>,
-    pub(crate) host_memory: Option<usize>,
-    pub(crate) compile_processes: usize,
-    pub(crate) failures: Failures,
 }
 
 impl WarplineRule {

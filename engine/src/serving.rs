@@ -14,11 +14,13 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::SessionContext;
 use warpline_serve::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
 
+use crate::client_settings::CLIENT_SETTINGS;
 #[cfg(feature = "cluster")]
 use crate::cluster::Cluster;
-use crate::device::{self, Device};
+use crate::device::Device;
 use crate::guard::guarded;
 use crate::memory_table::MemoryTable;
+use crate::metrics;
 use crate::session::WarplineSession;
 
 /// Opens a session for each client of a server, over one device.
@@ -73,26 +75,6 @@ impl DeviceEngine {
         self
     }
 }
-
-/// Settings that change how a client's own queries are planned, and reach neither the host nor other clients.
-pub(crate) const CLIENT_SETTINGS: &[&str] = &[
-    "warpline.cold",
-    "warpline.fws_threshold",
-    "warpline.group_by",
-    "warpline.index_joins",
-    "warpline.join",
-    "warpline.load_balance",
-    "warpline.materialization",
-    "warpline.metrics",
-    "warpline.min_rows",
-    "warpline.overlap_load",
-    "warpline.pipeline",
-    "warpline.plan_cache",
-    "warpline.reentry",
-    "warpline.require_gpu",
-    "warpline.shards",
-    "warpline.value_tables",
-];
 
 #[async_trait]
 impl Engine for DeviceEngine {
@@ -192,7 +174,7 @@ impl EngineSession for ServedSession {
         let finished = {
             let session = Arc::clone(&session);
             Box::new(move || {
-                let clean = device::kept_to_its_plan(&planned.plan);
+                let clean = metrics::kept_to_its_plan(&planned.plan);
                 session.plans().finished(planned, clean);
             })
         };

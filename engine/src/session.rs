@@ -24,10 +24,10 @@ use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
 use crate::guard::guarded;
 use crate::memory_table::MemoryTable;
+use crate::pin::Pins;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
 use crate::rule::several_at_once;
-use crate::statement::Pins;
 use crate::stores;
 
 /// SQL over Arrow data, on a device where one is in use.

@@ -1,22 +1,15 @@
 //! Statements that Warpline adds to DataFusion's SQL: `PIN TABLE`, `UNPIN TABLE`, and `SHOW` of all settings with a prefix.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringArray, UInt64Array};
 use datafusion::common::TableReference;
 use datafusion::sql::sqlparser::dialect::GenericDialect;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
-use parking_lot::Mutex;
 use warpline_tpch::{QueryMetrics, QueryRun};
 
 use crate::error::{Error, Result};
-use crate::pin::PinnedTable;
 use crate::session::WarplineSession;
-
-/// The tables that a session pinned, by name.
-#[derive(Debug, Default)]
-pub(crate) struct Pins(Mutex<BTreeMap<String, PinnedTable>>);
 
 /// A statement that DataFusion does not know.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,13 +133,13 @@ impl WarplineSession {
             ("bytes", number(pinned.bytes())),
             ("not_pinned", text(&pinned.skipped().join(", "))),
         ])?;
-        self.pins().0.lock().insert(key, pinned);
+        self.pins().insert(key, pinned);
         Ok(answer)
     }
 
     fn unpin(&self, name: &str) -> Result<QueryRun> {
         let key = self.full_name(&TableReference::parse_str(name));
-        let pinned = self.pins().0.lock().remove(&key);
+        let pinned = self.pins().remove(&key);
         let pinned = pinned.ok_or_else(|| Error::NotPinned {
             given: name.to_string(),
             pinned: self.pinned_tables().join(", "),
@@ -159,7 +152,7 @@ impl WarplineSession {
 
     /// The tables that `PIN TABLE` keeps in device memory, with catalog and schema.
     pub fn pinned_tables(&self) -> Vec<String> {
-        self.pins().0.lock().keys().cloned().collect()
+        self.pins().names()
     }
 
     fn full_name(&self, table: &TableReference) -> String {

@@ -1,5 +1,6 @@
 //! One open device and what sessions share on it: memory pool, resident tables, compiled kernels.
 
+mod attached;
 mod background;
 mod choice;
 mod modules;
@@ -13,6 +14,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
+use self::attached::Attached;
 use self::background::Background;
 pub use self::choice::{DeviceChoice, GpuSet, MOST_DEVICES};
 use self::modules::ModuleEntry;
@@ -23,7 +25,6 @@ use crate::device::pinned::PinnedMemory;
 use crate::device::traced::TracedDevice;
 use crate::device::{Device, Kernel, StopSignal, Stream, StreamLease, Streams};
 use crate::error::{GpuError, Result};
-use crate::exec::Flights;
 use crate::machine::Machine;
 use crate::memory::{
     Budget, DeviceBuffer, Free, HeldOutputs, KeptResults, LadderCounts, MemoryPool,
@@ -103,7 +104,7 @@ pub struct Runtime {
     used: AtomicBool,
     background: Background,
     slots: Arc<Slots>,
-    flights: Arc<Flights>,
+    attached: Attached,
     /// Of all queries so far.
     ladder: Mutex<LadderCounts>,
 }
@@ -209,7 +210,7 @@ impl Runtime {
             used: AtomicBool::new(false),
             background: Background::default(),
             slots: Arc::default(),
-            flights: Arc::default(),
+            attached: Attached::default(),
             ladder: Mutex::default(),
         }))
     }
@@ -398,14 +399,9 @@ impl Runtime {
         &self.slots
     }
 
-    /// Queries that run, for those that ask for the same.
-    pub(crate) fn flights(&self) -> &Arc<Flights> {
-        &self.flights
-    }
-
-    /// Queries that wait for the answers of equal ones.
-    pub fn sharing_queries(&self) -> usize {
-        self.flights.waiting()
+    /// What a layer above keeps for this device, of a type of its own: made when first asked for.
+    pub(crate) fn attached<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.attached.of()
     }
 
     /// Queries that wait for a place on the device.

@@ -1,12 +1,14 @@
 //! The planner of one fragment: its relation, and its graph once the tables are resident.
 
+mod facts;
+
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::GpuError;
-use warpline_gpu::column::{ColumnStatistics, Encoding};
+use warpline_gpu::column::Encoding;
 use warpline_gpu::device::DeviceInfo;
 use warpline_gpu::graph::{Fingerprint, FirstRun, Graph, IndexChoice, IndexProfile, Parts, Policy};
 use warpline_gpu::machine::Machine;
@@ -14,6 +16,8 @@ use warpline_gpu::memory::Budget;
 use warpline_gpu::pipeline::{GroupProfile, PlacementChoice, PlacementPolicy, ScanSource};
 use warpline_gpu::tables::{LoadedTable, TableCache};
 
+pub(crate) use self::facts::InputRows;
+use self::facts::{NoFacts, PlanTimeFacts, ResidentFacts};
 use crate::choose::cold::first_run;
 use crate::choose::reentry;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
@@ -206,11 +210,7 @@ impl FragmentPlanner {
     /// it joins, groups or sorts. Resident tables have exact statistics and need not be loaded.
     pub(crate) fn prices(&self, resident: Option<&TableCache>, cores: usize) -> Option<Prices> {
         let loaded = self.resident(resident);
-        let facts = PlanTimeFacts {
-            planner: self,
-            tables: &loaded,
-            inputs: InputRows::Times(1.0),
-        };
+        let facts = self.facts(&loaded, InputRows::Times(1.0));
         prices(
             &self.rel,
             &Estimator::new(&facts),
@@ -228,11 +228,7 @@ impl FragmentPlanner {
         inputs: InputRows<'_>,
     ) -> Prices {
         let loaded = self.resident(resident);
-        let facts = PlanTimeFacts {
-            planner: self,
-            tables: &loaded,
-            inputs,
-        };
+        let facts = self.facts(&loaded, inputs);
         reentry::prices(
             &self.rel,
             &Estimator::new(&facts),
@@ -250,9 +246,23 @@ impl FragmentPlanner {
         scans.map(peek).collect()
     }
 
+    /// The statistics at planning time, over what is loaded of each scan.
+    fn facts<'a>(
+        &'a self,
+        loaded: &'a [Option<LoadedTable>],
+        inputs: InputRows<'a>,
+    ) -> PlanTimeFacts<'a> {
+        PlanTimeFacts {
+            tables: &self.tables,
+            scans: &self.scans,
+            loaded,
+            inputs,
+        }
+    }
+
     /// What is read of each scan.
     fn traffic(&self, facts: &PlanTimeFacts<'_>) -> Vec<Traffic> {
-        let tables = self.tables.iter().zip(&self.scans).zip(facts.tables);
+        let tables = self.tables.iter().zip(&self.scans).zip(facts.loaded);
         tables
             .map(|((table, scan), loaded)| {
                 let rows = facts.rows(table);
@@ -408,96 +418,6 @@ fn within(machine: Arc<Machine>, limit: Option<u64>) -> Arc<Machine> {
     }
 }
 
-/// The statistics of the plan alone, for tables that are not resident.
-struct NoFacts;
-
-impl TableFacts for NoFacts {
-    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
-        table.rows.unwrap_or(1_000_000) as f64
-    }
-
-    fn column(&self, _: &Arc<ScanTable>, _: usize) -> Option<&ColumnStatistics> {
-        None
-    }
-}
-
-/// The statistics at planning time: exact for tables that are already resident.
-struct PlanTimeFacts<'a> {
-    planner: &'a FragmentPlanner,
-    tables: &'a [Option<LoadedTable>],
-    inputs: InputRows<'a>,
-}
-
-/// How many rows the inputs of a fragment have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum InputRows<'a> {
-    /// So many times the rows that are expected of them.
-    Times(f64),
-    /// So many, by input.
-    Counted(&'a [usize]),
-}
-
-impl PlanTimeFacts<'_> {
-    fn loaded(&self, table: &Arc<ScanTable>) -> Option<(usize, &LoadedTable)> {
-        let mut tables = self.planner.tables.iter();
-        let scan = tables.position(|t| Arc::ptr_eq(t, table))?;
-        Some((scan, self.tables.get(scan)?.as_ref()?))
-    }
-}
-
-impl TableFacts for PlanTimeFacts<'_> {
-    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
-        match self.loaded(table) {
-            Some((_, loaded)) => loaded.rows as f64,
-            None => match (table.source.input(), self.inputs) {
-                (None, _) => NoFacts.rows(table),
-                (Some(_), InputRows::Times(factor)) => NoFacts.rows(table) * factor,
-                (Some(input), InputRows::Counted(rows)) => {
-                    rows.get(input).map_or(0.0, |rows| *rows as f64)
-                }
-            },
-        }
-    }
-
-    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
-        let (scan, loaded) = self.loaded(table)?;
-        let mut columns = self.planner.scans[scan].columns.iter();
-        let position = columns.position(|c| *c == column)?;
-        Some(&loaded.columns.get(position)?.statistics)
-    }
-}
-
-/// The exact statistics of resident tables.
-struct ResidentFacts<'a> {
-    planner: &'a FragmentPlanner,
-    tables: &'a [LoadedTable],
-}
-
-impl TableFacts for ResidentFacts<'_> {
-    fn rows(&self, table: &Arc<ScanTable>) -> f64 {
-        let scan = self
-            .planner
-            .tables
-            .iter()
-            .position(|t| Arc::ptr_eq(t, table));
-        let loaded = scan.and_then(|scan| self.tables.get(scan));
-        loaded.map_or(0.0, |loaded| loaded.rows as f64)
-    }
-
-    fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics> {
-        let scan = self
-            .planner
-            .tables
-            .iter()
-            .position(|t| Arc::ptr_eq(t, table))?;
-        let position = self.planner.scans[scan]
-            .columns
-            .iter()
-            .position(|c| *c == column)?;
-        Some(&self.tables.get(scan)?.columns.get(position)?.statistics)
-    }
-}
-
 impl PlacementPolicy for FragmentPlanner {
     fn place_groups(&self, profile: &GroupProfile, device: &DeviceInfo) -> PlacementChoice {
         self.groups.place_groups(profile, device)
@@ -530,8 +450,9 @@ impl Policy for FragmentPlanner {
         index_room: u64,
     ) -> warpline_gpu::Result<Graph> {
         let facts = ResidentFacts {
-            planner: self,
-            tables,
+            tables: &self.tables,
+            scans: &self.scans,
+            loaded: tables,
         };
         let unsupported = |reason: Reason| GpuError::Unsupported(reason.to_string());
         let estimator = Estimator::new(&facts).with_kept_indexes(self.index_joins, index_room);
@@ -560,11 +481,7 @@ impl Policy for FragmentPlanner {
 
     fn first_run(&self, tables: &TableCache) -> Option<FirstRun> {
         let loaded = self.resident(Some(tables));
-        let facts = PlanTimeFacts {
-            planner: self,
-            tables: &loaded,
-            inputs: InputRows::Times(1.0),
-        };
+        let facts = self.facts(&loaded, InputRows::Times(1.0));
         let traffic = self.traffic(&facts);
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let estimator = Estimator::new(&facts);

@@ -7,6 +7,8 @@ mod receive;
 mod reentry;
 mod replace;
 mod report;
+mod source_partitions;
+mod surroundings;
 
 use std::sync::Arc;
 
@@ -22,12 +24,11 @@ use warpline_gpu::runtime::Runtime;
 
 use crate::config::WarplineConfig;
 use crate::error::PlannerError;
-use classify::{Classification, Surroundings};
+use classify::Classification;
+use surroundings::Surroundings;
 
+pub use replace::MAX_TAIL_ROWS;
 pub use report::{CpuOperator, PlacementReportExec, is_report};
-
-/// Most rows that operators above a fragment may receive without counting as a fallback.
-pub const MAX_TAIL_ROWS: usize = 8192;
 
 /// Places fragments on the device of a runtime. It must be the last rule: later rules must not look into a fragment.
 ///

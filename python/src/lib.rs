@@ -9,6 +9,7 @@ mod dlpack;
 mod error;
 mod function;
 mod import;
+mod link;
 mod program;
 mod query;
 mod reader;

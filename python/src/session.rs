@@ -23,45 +23,12 @@ use warpline::{
 use crate::error::{raised, raised_by_plan, refused};
 use crate::function::PythonFunction;
 use crate::import::{Imports, Usage};
+use crate::link::{Link, Open};
 use crate::query::Query;
 use crate::runtime::{Progress, run};
 use crate::scope::{SessionSchema, Variables};
 use crate::spec::{Spec, Text};
 use crate::statement::{executed, numbered, parted, values};
-
-/// An open session.
-pub(crate) struct Open {
-    pub(crate) session: WarplineSession,
-    imports: Imports,
-    /// Counts the connections of a shared device.
-    _device: Arc<Device>,
-}
-
-/// A session until it is closed.
-pub(crate) struct Link {
-    open: Mutex<Option<Arc<Open>>>,
-    /// Of which this is: a forked one has none of its threads.
-    process: u32,
-}
-
-impl Link {
-    /// The session.
-    ///
-    /// # Errors
-    /// When it is closed, or of another process.
-    pub(crate) fn open(&self) -> PyResult<Arc<Open>> {
-        if self.process != std::process::id() {
-            return Err(refused(
-                "the connection belongs to the process that this one was forked from: connect again here, or start processes by \
-                 multiprocessing.get_context('spawn')",
-            ));
-        }
-        let open = self.open.lock().clone();
-        open.ok_or_else(|| {
-            refused("the connection is closed: warpline.connect() opens another one")
-        })
-    }
-}
 
 /// The devices of connections, by choice and limit: connections of one device share its memory, columns and kernels.
 static DEVICES: Mutex<Vec<(String, Weak<Device>)>> = Mutex::new(Vec::new());
@@ -217,10 +184,7 @@ impl Session {
         };
         let open = run(py, None, opened)?.map_err(|error| raised(py, &error))?;
         Ok(Self {
-            link: Arc::new(Link {
-                open: Mutex::new(Some(Arc::new(open))),
-                process: std::process::id(),
-            }),
+            link: Arc::new(Link::to(open)),
         })
     }
 
@@ -312,7 +276,7 @@ impl Session {
 
     /// An object that was a table is gone.
     fn forget(&self, py: Python<'_>, address: usize) {
-        let open = self.link.open.lock().clone();
+        let open = self.link.opened();
         if let Some(open) = open {
             py.detach(|| {
                 if open.imports.forget(address) {
@@ -550,13 +514,13 @@ impl Session {
 
     /// Ends the session. Queries that run go on to their end.
     fn close(&self, py: Python<'_>) {
-        let open = self.link.open.lock().take();
+        let open = self.link.close();
         // What it frees may be much.
         py.detach(|| drop(open));
     }
 
     fn is_closed(&self) -> bool {
-        self.link.open.lock().is_none()
+        self.link.opened().is_none()
     }
 }
 

@@ -18,9 +18,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use warpline::{PreparedQuery, QueryMetrics, WarplineSession};
 
+use crate::link::{Link, Open};
 use crate::reader::Item;
 use crate::scope::Variables;
-use crate::session::{Link, Open};
 
 /// How long rows wait for it to be known whether they are the last ones.
 const LOOK_AHEAD: Duration = Duration::from_millis(5);

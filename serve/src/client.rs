@@ -14,7 +14,7 @@ use crate::engine::EngineSession;
 use crate::error::{Result, ServeError, state};
 use crate::options::Limits;
 use crate::registry::{Entry, Stop};
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// One client's session.
 pub(crate) struct Client {

@@ -20,7 +20,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::registry::{CLASSES, Entry};
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// How long a handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(10);

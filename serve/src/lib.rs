@@ -39,6 +39,7 @@ mod registry;
 mod scram;
 mod server;
 mod settings;
+mod shared;
 mod store;
 mod tls;
 

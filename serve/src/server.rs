@@ -1,27 +1,24 @@
 //! A server: checks that it is safe to start, opens the ports, and drains queries when it stops.
 
-use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnv;
-use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::admission::Admission;
 use crate::auth::Users;
-use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::StartError;
 use crate::options::ServeOptions;
 use crate::registry::{Registry, Stop};
+use crate::shared::Shared;
 use crate::store::FolderStore;
 use crate::tls::Tls;
 use crate::{flight, http, postgres};
@@ -34,51 +31,6 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// How long connections without queries may take to end.
 const GOODBYE: Duration = Duration::from_secs(1);
-
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) options: ServeOptions,
-    pub(crate) engine: Arc<dyn Engine>,
-    pub(crate) runtime: Arc<RuntimeEnv>,
-    /// The tables of the folders, which every session gets.
-    pub(crate) tables: Vec<(String, Arc<dyn TableProvider>)>,
-    pub(crate) users: Option<Users>,
-    pub(crate) registry: Registry,
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) connections: Arc<Semaphore>,
-    /// Clients by the key with which PostgreSQL's cancel request names them.
-    pub(crate) cancel_keys: Mutex<HashMap<(i32, Bytes), Weak<Client>>>,
-    pub(crate) postgres: postgres::Common,
-    pub(crate) began: Instant,
-    /// True once the server stops.
-    stopping: watch::Receiver<bool>,
-    sessions: AtomicU64,
-}
-
-impl Shared {
-    pub(crate) fn next_session(&self) -> u64 {
-        self.sessions.fetch_add(1, Ordering::Relaxed)
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        *self.stopping.borrow()
-    }
-
-    /// Waits until the server stops.
-    pub(crate) async fn stopping(&self) {
-        let mut stopping = self.stopping.clone();
-        // The sender lives as long as the server.
-        let _ = stopping.wait_for(|stop| *stop).await;
-    }
-
-    /// The tables alone, to know them from those of clients.
-    pub(crate) fn providers(&self) -> Vec<Arc<dyn TableProvider>> {
-        self.tables
-            .iter()
-            .map(|(_, table)| Arc::clone(table))
-            .collect()
-    }
-}
 
 /// A running server.
 pub struct Server {
@@ -120,8 +72,6 @@ impl Server {
                 options.queue_timeout,
             ),
             connections: Arc::new(Semaphore::new(options.max_connections)),
-            cancel_keys: Mutex::default(),
-            postgres: postgres::Common::default(),
             began: Instant::now(),
             sessions: AtomicU64::new(1),
             options,

@@ -101,6 +101,17 @@ kernel_args! {
     }
 }
 
+/// By what the rows of a partition are numbered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Numbering {
+    /// `row_number()`.
+    Row,
+    /// `rank()`.
+    Rank,
+    /// `dense_rank()`.
+    DenseRank,
+}
+
 /// Children of a node of `window_extremes.cu`.
 pub const EXTREME_CHILDREN: u64 = 16;
 

@@ -19,10 +19,11 @@ use tokio::task::yield_now;
 use warpline::{Error, Result, WarplineSession};
 use warpline_tpch::TpchError;
 
+use super::inspect;
+use super::print::{print_line, print_note};
 use super::progress::Progress;
 use super::rows::{RowWriter, WriteError};
 use super::shell::Flow;
-use super::{inspect, print_line, print_note};
 
 /// Batches that wait to be written. While there are as many, the query waits as well.
 const QUEUE: usize = 2;

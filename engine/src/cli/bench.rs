@@ -11,6 +11,7 @@ use warpline_bench::micro::{self, BENCHMARKS, Bench, EarlierReport, Report};
 use warpline_bench::page;
 
 use super::args::{BenchArguments, BenchCommand, ChartFormat};
+use super::bench_error::told;
 use super::output::OutputFile;
 use super::{clients, queries};
 
@@ -198,16 +199,6 @@ fn bench(session: WarplineSession, rows: Option<u64>, runs: usize) -> Result<Ben
     let runtime = session.device().runtime().ok_or(Error::NothingToMeasure)?;
     let environment = warpline::environment(&session);
     Ok(Bench::new(session, runtime, rows, runs).with_environment(environment))
-}
-
-/// The error of a benchmark as the program tells it.
-pub(super) fn told(error: warpline_bench::Error) -> Error {
-    match error {
-        warpline_bench::Error::Bench(message) => Error::Bench(message),
-        warpline_bench::Error::Gpu(error) => Error::Gpu(error),
-        warpline_bench::Error::DataFusion(error) => Error::DataFusion(error),
-        warpline_bench::Error::Tpch(error) => Error::Tpch(error),
-    }
 }
 
 /// The benchmarks and their sweeps.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use warpline::{Device, DeviceChoice, Error, Result};
 
 use super::args::CalibrateArguments;
-use super::print_line;
+use super::print::print_line;
 
 /// Measures and keeps the constants, or shows those in use.
 pub(super) fn run(arguments: &CalibrateArguments) -> Result<ExitCode> {

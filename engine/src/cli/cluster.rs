@@ -15,9 +15,9 @@ use warpline::{Cluster, ClusterOptions, Error, Worker, WorkerOptions};
 use warpline::{Result, WarplineSessionBuilder};
 
 #[cfg(feature = "cluster")]
-use super::args::SessionArguments;
-#[cfg(feature = "cluster")]
 use super::service::{print_fact, until_stopped};
+#[cfg(feature = "cluster")]
+use super::session_args::SessionArguments;
 
 /// The workers that answer the queries of a session together.
 #[derive(Debug, Args)]

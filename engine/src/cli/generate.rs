@@ -11,7 +11,7 @@ use warpline_tpch::tables::Table;
 use warpline_tpch::{Benchmark, TpchError, files};
 
 use super::args::GenerateArguments;
-use super::print_line;
+use super::print::print_line;
 use super::tpch::note_scale;
 
 /// Writes all tables; Ctrl-C stops the work and removes what was written.

@@ -7,7 +7,8 @@ use warpline_tpch::jcch::Binding;
 use warpline_tpch::{Benchmark, Scale};
 
 use super::args::{DataCommand, JcchArguments};
-use super::{generate, print_line, tpch};
+use super::print::print_line;
+use super::{generate, tpch};
 
 /// Runs the benchmark, generates its data, or shows the parameters.
 pub(super) async fn run(arguments: JcchArguments) -> Result<ExitCode> {

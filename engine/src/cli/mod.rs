@@ -3,6 +3,7 @@
 mod answer;
 mod args;
 mod bench;
+mod bench_error;
 mod calibrate;
 mod clients;
 mod cluster;
@@ -13,6 +14,7 @@ mod jcch;
 mod logging;
 mod measure;
 mod output;
+mod print;
 mod profile;
 mod progress;
 mod queries;
@@ -22,17 +24,19 @@ mod script;
 mod serve;
 #[cfg(feature = "serve")]
 mod service;
+mod session_args;
 mod shell;
 mod timing;
 mod tpch;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use args::{Arguments, Command, DataCommand};
+pub(crate) use print::print_error;
+use print::print_line;
 use warpline_tpch::Benchmark;
 
 /// Reads the arguments, of which the first is the program's name, and runs the command.
@@ -72,25 +76,4 @@ pub(crate) async fn run(arguments: Vec<OsString>) -> warpline::Result<ExitCode> 
         },
         Some(Command::Jcch(jcch)) => jcch::run(*jcch).await,
     }
-}
-
-/// Prints a line on standard output; a reader that went away is no error.
-pub(crate) fn print_line(line: &str) {
-    let _ = writeln!(std::io::stdout(), "{line}");
-}
-
-/// Prints a line on standard error, beside what a program reads.
-pub(crate) fn print_note(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// Prints an error as the one line that scripts look for.
-pub(crate) fn print_error(message: &str) {
-    let message = message
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect::<Vec<_>>()
-        .join("; ");
-    let _ = writeln!(std::io::stderr(), "warpline: error: {message}");
 }

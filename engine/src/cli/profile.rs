@@ -8,8 +8,9 @@ use warpline_tpch::{Benchmark, TpchError, generate};
 
 use super::args::ProfileArguments;
 use super::output::OutputFile;
+use super::print::print_line;
+use super::queries;
 use super::shell::register_shell_catalog;
-use super::{print_line, queries};
 
 /// Sets the tables up, profiles the query and writes the trace.
 pub(super) async fn run(arguments: ProfileArguments) -> Result<ExitCode> {

@@ -10,7 +10,7 @@ use warpline_bench::folder;
 use warpline_tpch::{QueryName, Subject, Task, TpchError};
 
 use super::args::QueriesArguments;
-use super::bench::told;
+use super::bench_error::told;
 use super::measure::{Measure, Work};
 use super::script::{Item, Script};
 use super::shell::register_shell_catalog;

@@ -9,7 +9,7 @@ use warpline::serve::{self, Limits, ServeOptions, Server, StartError};
 use warpline::{DeviceEngine, Error, Result};
 
 use super::args::ServeArguments;
-use super::print_note;
+use super::print::print_note;
 use super::service::{print_fact, until_stopped};
 
 /// Serves until it is told to stop, or adds a user.

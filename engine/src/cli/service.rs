@@ -2,8 +2,8 @@
 
 use warpline::{Device, DeviceChoice, Error, Result};
 
-use super::args::SessionArguments;
-use super::{print_line, print_note};
+use super::print::{print_line, print_note};
+use super::session_args::SessionArguments;
 
 impl SessionArguments {
     /// The device of these choices.

@@ -24,8 +24,9 @@ use warpline_tpch::TpchError;
 use super::answer::{self, Answer};
 use super::args::ShellArguments;
 use super::editor::ShellHelper;
+use super::print::{print_error, print_line, print_note};
 use super::script::{Item, Script};
-use super::{inspect, print_error, print_line, print_note, timing};
+use super::{inspect, timing};
 
 const HELP: &str = r"A statement ends with a semicolon and may span lines.
   \d              list tables

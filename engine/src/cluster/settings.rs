@@ -6,7 +6,7 @@ use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use tonic::codegen::http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::serving::CLIENT_SETTINGS;
+use crate::client_settings::CLIENT_SETTINGS;
 
 /// What the names of their headers begin with.
 const PREFIX: &str = "x-warpline-set-";

@@ -29,7 +29,7 @@ use deltalake_core::kernel::LogicalFileView;
 use url::Url;
 use warpline_gpu::tables::{ChosenRows, SealedScanExec};
 
-use super::failed;
+use super::error::failed;
 
 /// A column's name in files that is not its name in the table.
 const PHYSICAL_NAME: &str = "delta.columnMapping.physicalName";

@@ -17,7 +17,7 @@ use deltalake_core::logstore::logstore_factories;
 use deltalake_core::{DeltaTable, DeltaTableBuilder};
 use url::Url;
 
-use super::failed;
+use super::error::failed;
 use super::table::DeltaProvider;
 use crate::stores;
 

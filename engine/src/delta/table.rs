@@ -17,7 +17,7 @@ use deltalake_core::delta_datafusion::DeltaScanNext;
 use parking_lot::Mutex;
 use warpline_gpu::tables::SealedScanExec;
 
-use super::failed;
+use super::error::failed;
 use super::files::VersionFiles;
 
 /// A table of Delta Lake.

@@ -12,7 +12,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
-use crate::device::{self, StageOnDevice, devices_of};
+use crate::fragments::{self, StageOnDevice, devices_of};
 
 /// What the devices run of a query.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl Stages {
         let same =
             |earlier: &&Learned| earlier.device == stage.device && earlier.task == stage.task;
         if let Some(earlier) = self.earlier.iter().find(same) {
-            device::take_over(&stage.plan, &earlier.fragments);
+            fragments::take_over(&stage.plan, &earlier.fragments);
         }
         self.placed.lock().push(stage);
     }
@@ -48,7 +48,7 @@ impl Stages {
     fn learned(&self) -> Arc<[Learned]> {
         let stages = self.all().into_iter();
         let learned = stages.map(|stage| Learned {
-            fragments: device::fragments(&stage.plan),
+            fragments: fragments::fragments(&stage.plan),
             device: stage.device,
             task: stage.task,
         });

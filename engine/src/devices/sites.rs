@@ -33,7 +33,8 @@ use super::handed;
 use super::run::{DevicesExec, Stages};
 use crate::cluster::planner::Sites;
 use crate::cluster::stage;
-use crate::device::{Device, Member, StageOnDevice, name_of};
+use crate::device::{Device, Member, name_of};
+use crate::fragments::StageOnDevice;
 use crate::rule::WarplineRule;
 
 /// The header with the number of what a stage takes along.

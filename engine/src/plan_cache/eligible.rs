@@ -17,7 +17,7 @@ use datafusion::physical_plan::union::UnionExec;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 
-use crate::device;
+use crate::fragments;
 
 /// Is it a query, and not a statement that explains, changes or shows something?
 pub(super) fn is_query(statement: &Statement) -> bool {
@@ -121,7 +121,7 @@ pub(super) fn is_reusable(plan: &std::sync::Arc<dyn ExecutionPlan>) -> bool {
     let mut fragments = 0;
     let mut reusable = true;
     let walked = plan.apply(|node| {
-        if device::is_fragment(node) {
+        if fragments::is_fragment(node) {
             fragments += 1;
         } else {
             let plain = warpline_planner::is_report(node)

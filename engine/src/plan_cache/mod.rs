@@ -13,6 +13,7 @@
 //! own, and later find as many in the cache. Statements that change data, tables or settings empty it.
 
 mod eligible;
+mod learned;
 mod snapshot;
 mod tables;
 mod text;
@@ -33,10 +34,20 @@ use warpline_planner::WarplineConfig;
 
 use self::snapshot::Snapshot;
 use self::tables::Tables;
-use crate::{create_table, device};
+use crate::create_table;
 
 /// Most plans of one text that wait for their next run.
 const IDLE_PLANS: usize = 4;
+
+/// Capacity of a session's plan cache; 0 when it is off, or when the CPU answers all.
+fn capacity_of(context: &SessionContext) -> usize {
+    let state = context.state_ref();
+    let state = state.read();
+    match state.config_options().extensions.get::<WarplineConfig>() {
+        Some(settings) if settings.plan_cache => settings.plan_cache_size,
+        _ => 0,
+    }
+}
 
 /// How the plan cache of a session has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -207,7 +218,7 @@ impl PlanCache {
         let state = context.state();
         let dialect = state.config_options().sql_parser.dialect;
         let parse = || state.sql_to_statement(sql, &dialect);
-        let capacity = device::plan_cache_capacity(context);
+        let capacity = capacity_of(context);
         if capacity == 0 {
             self.clear();
             return unkept(context, parse()?).await;
@@ -247,7 +258,7 @@ impl PlanCache {
         let planned = self
             .miss(context, text, statement, snapshot, capacity)
             .await?;
-        device::take_over(&planned.plan, &learned);
+        learned::take_over(&planned.plan, &learned);
         Ok(Some(planned))
     }
 
@@ -297,7 +308,7 @@ impl PlanCache {
         };
         let kept = match keep.reusable {
             true => Kept::Plan(planned.plan),
-            false => match device::fragments(&planned.plan) {
+            false => match learned::left_of(&planned.plan) {
                 fragments if fragments.is_empty() => return,
                 fragments => Kept::Fragments(fragments),
             },

@@ -6,7 +6,8 @@
 //! the same query with other constants reuses the same kernel.
 //!
 //! # Layers
-//! A folder a layer; each names those above it in this table, and none below. There is no circle of files.
+//! A folder a layer; each names those above it in this table, and none below. There is no circle of files. Words that kernels know as
+//! well, such as how running values are combined, are those of `warpline_cuda::kernels`.
 //!
 //! | folder | |
 //! |---|---|

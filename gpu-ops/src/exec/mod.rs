@@ -10,7 +10,8 @@
 //! | `output` | from the device to Arrow arrays of the plan's types: small outputs at once, large ones as codes (`rows`) that are decoded in chunks while earlier chunks are read |
 //!
 //! What knows nothing of a run lies below it: `prepare`, and of the other folders the files that only hold state. `frame::run` has
-//! the state of one run; files of all folders add what it does, and none of them is imported by another that it imports.
+//! the state of one run; files of all folders add what it does. What equal runs share (`node::flights`) is
+//! attached to the runtime, which knows nothing of it.
 //!
 //! # A step
 //! A pipeline asks `choose::filling` how its result is filled: in core, or in pieces or strides that an operator takes as they come.
@@ -54,7 +55,6 @@ mod sort;
 #[allow(clippy::unwrap_used)]
 mod tests;
 
-pub(crate) use node::Flights;
 pub use node::{
     ColdStart, DERIVED, Entry, FragmentOptions, FragmentReport, GpuFragmentExec, STEP_COUNTERS,
     SecondPlan, StepReport, TimeLimit, TimeLimitExec, TreeMetrics, boxed, in_one_partition,

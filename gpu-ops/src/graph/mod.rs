@@ -27,9 +27,8 @@ pub use band::{Band, Bound};
 pub use fingerprint::Fingerprint;
 pub use policy::{FirstRun, IndexChoice, IndexKind, IndexProfile, Policy};
 pub use tree::TreeOptions;
+pub use warpline_cuda::kernels::Numbering;
 pub use window::{Distance, Edge, FirstRows, FrameBound, Window, WindowColumn};
-
-pub use crate::primitives::Numbering;
 
 use crate::algorithm::MaterializedJoin;
 use crate::expr::Expr;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::primitives::{Numbering, RunningCombine};
+use warpline_cuda::kernels::{Numbering, RunningCombine};
 
 /// Columns behind those of the rows.
 #[derive(Debug, Clone, PartialEq, Eq)]

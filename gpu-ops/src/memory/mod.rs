@@ -22,6 +22,7 @@
 //! (`turns`), and at last [`crate::GpuError::OutOfDeviceMemory`] tells the caller to take the next rung of its ladder.
 
 mod batch_files;
+mod blocks;
 mod budget;
 mod buffer;
 mod kept;
@@ -40,6 +41,8 @@ mod turn_tests;
 mod turns;
 
 pub(crate) use batch_files::{BatchFile, BatchWriter};
+pub use blocks::MemoryStatistics;
+pub(crate) use blocks::size_class;
 pub use budget::Budget;
 pub(crate) use budget::Free;
 pub use buffer::{DeviceBuffer, DeviceValue};
@@ -47,8 +50,7 @@ pub(crate) use kept::{KeptResult, KeptResults};
 pub use ladder::LadderCounts;
 pub(crate) use machine::memory_of_machine;
 pub(crate) use outputs::{HeldOutput, HeldOutputs};
-pub(crate) use pool::size_class;
-pub use pool::{MemoryPool, MemoryStatistics, PressureHandler, Reservation};
+pub use pool::{MemoryPool, PressureHandler, Reservation};
 pub use spill_files::SpillDirectory;
 pub(crate) use spill_files::SpillFile;
 pub use turns::Turn;

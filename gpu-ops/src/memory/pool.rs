@@ -1,26 +1,17 @@
-//! The pool: a budget, free lists by size class, and relief under pressure.
+//! The pool: who gets a block within the budget, and relief under pressure.
 
-use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::RangeInclusive;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::ledger::Ledger;
+use super::blocks::{MemoryStatistics, Returned, State, size_class};
 use super::turns::{Parked, Turn, Turns};
-use crate::device::{Device, DevicePtr, Fence, Stream};
+use crate::device::{Device, DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::memory::{Budget, DeviceBuffer, Free};
 use crate::query::Query;
-
-/// Smallest block and alignment of every block, in bytes.
-const ALIGNMENT: usize = 256;
-/// From this size on blocks are multiples of it: the granularity of device pages.
-const PAGE: usize = 2 << 20;
-/// Classes per power of two below a page, and the share of a large block that reuse may waste.
-const STEPS: usize = 8;
 
 /// Something that holds device memory it can do without, e.g. the cache of resident tables.
 pub trait PressureHandler: Send + Sync {
@@ -31,107 +22,12 @@ pub trait PressureHandler: Send + Sync {
     fn release(&self, bytes: usize) -> usize;
 }
 
-/// Counters of a pool at one moment. Sizes are in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MemoryStatistics {
-    /// The most that buffers, reservations and free blocks may hold together.
-    pub budget: usize,
-    /// Held by buffers and reservations.
-    pub in_use: usize,
-    /// Free blocks kept for the next allocation.
-    pub cached: usize,
-    /// Largest `in_use` so far.
-    pub peak: usize,
-    /// Buffers handed out.
-    pub allocations: u64,
-    /// Allocations that had to ask the device.
-    pub device_allocations: u64,
-    /// Times the pressure handler was asked.
-    pub pressure_calls: u64,
-    /// What pressure handlers said they let go of.
-    pub released_under_pressure: u64,
-    /// Reservations refused with [`GpuError::OutOfDeviceMemory`].
-    pub refusals: u64,
-}
-
-/// Free blocks, and blocks that queued work may still use.
-#[derive(Default)]
-struct Blocks {
-    /// Free blocks by size.
-    ready: BTreeMap<usize, Vec<DevicePtr>>,
-    /// Returned since the last fence was taken.
-    returned: Vec<Returned>,
-    /// Returned before `fence` was taken.
-    fenced: Vec<Returned>,
-    fence: Option<Fence>,
-}
-
-/// A block that queued work may still use.
-struct Returned {
-    ptr: DevicePtr,
-    size: usize,
-    /// The stream that orders that work, when one does.
-    after: Option<After>,
-}
-
-/// A point in a stream.
-struct After {
-    stream: Stream,
-    /// The number of its newest work then.
-    work: u64,
-}
-
-impl Returned {
-    /// Is the work that used it known to have ended?
-    fn is_free(&self, device: &dyn Device) -> bool {
-        let after = self.after.as_ref();
-        after.is_some_and(|after| device.has_ended(&after.stream, after.work))
-    }
-
-    /// Does this stream order the work that used it?
-    fn is_ordered_by(&self, stream: &Stream) -> bool {
-        self.after
-            .as_ref()
-            .is_some_and(|after| after.stream.is(stream))
-    }
-}
-
-#[derive(Default)]
-struct State {
-    statistics: MemoryStatistics,
-    blocks: Blocks,
-    ledger: Ledger,
-    /// Failure injection: the allocation with this number (from 1) fails.
-    fail_at: Option<u64>,
-}
-
 /// The one source of device memory of a device.
 pub struct MemoryPool {
     device: Arc<dyn Device>,
     state: Mutex<State>,
     turns: Arc<Turns>,
     pressure: Mutex<Option<Weak<dyn PressureHandler>>>,
-}
-
-/// Bytes of the block that serves a request: at most one eighth more below a page, then whole pages.
-pub(crate) fn size_class(bytes: usize) -> usize {
-    if bytes == 0 {
-        return 0;
-    }
-    if bytes >= PAGE {
-        return bytes.checked_next_multiple_of(PAGE).unwrap_or(usize::MAX);
-    }
-    if bytes <= ALIGNMENT {
-        return ALIGNMENT;
-    }
-    let step = (bytes.next_power_of_two() / 2 / STEPS).max(ALIGNMENT);
-    bytes.next_multiple_of(step)
-}
-
-/// Sizes of blocks that may serve a request of a class.
-fn fitting(class: usize) -> RangeInclusive<usize> {
-    let slack = if class >= PAGE { class / STEPS } else { 0 };
-    class..=class.saturating_add(slack)
 }
 
 impl MemoryPool {
@@ -459,7 +355,7 @@ impl MemoryPool {
             if let Some(block) = state.take(class, stream, self.device.as_ref()) {
                 return Ok(block);
             }
-            self.collect(&mut state, false)?;
+            state.blocks.collect(self.device.as_ref(), false)?;
             if let Some((ptr, size)) = state.take_ready(class) {
                 return Ok((ptr, size));
             }
@@ -497,34 +393,9 @@ impl MemoryPool {
         }
     }
 
-    /// Move returned blocks whose fence has passed to the free lists. A fence is an event in every stream that works: it is for
-    /// blocks of which no stream tells that they are free.
-    fn collect(&self, state: &mut State, wait: bool) -> Result<()> {
-        let blocks = &mut state.blocks;
-        blocks.sweep(self.device.as_ref());
-        // Twice: blocks returned after the outstanding fence need one of their own.
-        for _ in 0..2 {
-            if blocks.fence.is_none() && !blocks.returned.is_empty() {
-                blocks.fence = Some(self.device.fence()?);
-                blocks.fenced = std::mem::take(&mut blocks.returned);
-            }
-            let Some(fence) = &blocks.fence else {
-                return Ok(());
-            };
-            if !self.device.fence_passed(fence, wait)? {
-                return Ok(());
-            }
-            blocks.fence = None;
-            for block in std::mem::take(&mut blocks.fenced) {
-                blocks.add_ready(block.ptr, block.size);
-            }
-        }
-        Ok(())
-    }
-
     /// Give free blocks back to the device, largest first, until at most `keep` bytes are cached.
     fn release_free_blocks(&self, state: &mut State, keep: usize) -> Result<()> {
-        self.collect(state, true)?;
+        state.blocks.collect(self.device.as_ref(), true)?;
         while state.statistics.cached > keep {
             let Some(mut entry) = state.blocks.ready.last_entry() else {
                 break;
@@ -548,14 +419,7 @@ impl MemoryPool {
         if capacity == 0 {
             return;
         }
-        let block = Returned {
-            ptr,
-            size: capacity,
-            after: stream.map(|stream| After {
-                work: self.device.newest(&stream),
-                stream,
-            }),
-        };
+        let block = Returned::new(ptr, capacity, stream, self.device.as_ref());
         let free = block.is_free(self.device.as_ref());
         let mut state = self.state.lock();
         state.statistics.in_use -= capacity;
@@ -573,81 +437,6 @@ impl MemoryPool {
     fn release_reservation(&self, bytes: usize) {
         self.state.lock().statistics.in_use -= bytes;
         self.turns.returned();
-    }
-}
-
-impl Blocks {
-    fn add_ready(&mut self, ptr: DevicePtr, size: usize) {
-        self.ready.entry(size).or_default().push(ptr);
-    }
-
-    /// Move the blocks whose streams are known to have ended their work to the free lists.
-    fn sweep(&mut self, device: &dyn Device) {
-        for list in [&mut self.returned, &mut self.fenced] {
-            for block in list.extract_if(.., |block| block.is_free(device)) {
-                self.ready.entry(block.size).or_default().push(block.ptr);
-            }
-        }
-    }
-}
-
-impl State {
-    /// A block that is there, without asking the driver: one that `stream` orders, a free one, or one whose stream was waited for.
-    fn take(
-        &mut self,
-        class: usize,
-        stream: Option<&Stream>,
-        device: &dyn Device,
-    ) -> Option<(DevicePtr, usize)> {
-        if let Some(block) = stream.and_then(|stream| self.take_ordered(class, stream)) {
-            return Some(block);
-        }
-        if let Some(block) = self.take_ready(class) {
-            return Some(block);
-        }
-        self.blocks.sweep(device);
-        self.take_ready(class)
-    }
-
-    /// A free block of `class` bytes or a little more; its reserved bytes become its real size.
-    fn take_ready(&mut self, class: usize) -> Option<(DevicePtr, usize)> {
-        let (&size, _) = self.blocks.ready.range(fitting(class)).next()?;
-        self.use_again(class, size)?;
-        let list = self.blocks.ready.get_mut(&size)?;
-        let ptr = list.pop()?;
-        if list.is_empty() {
-            self.blocks.ready.remove(&size);
-        }
-        Some((ptr, size))
-    }
-
-    /// The same of the blocks that queued work may still use, when a stream orders all of it.
-    fn take_ordered(&mut self, class: usize, stream: &Stream) -> Option<(DevicePtr, usize)> {
-        let Blocks {
-            returned, fenced, ..
-        } = &self.blocks;
-        let sizes = fitting(class);
-        let fits = |block: &&Returned| sizes.contains(&block.size) && block.is_ordered_by(stream);
-        let candidates = returned.iter().chain(fenced).filter(fits);
-        let block = candidates.min_by_key(|block| block.size)?;
-        let (ptr, size) = (block.ptr, block.size);
-        self.use_again(class, size)?;
-        for list in [&mut self.blocks.returned, &mut self.blocks.fenced] {
-            list.retain(|other| other.ptr != ptr);
-        }
-        Some((ptr, size))
-    }
-
-    /// Count a cached block of `size` bytes as used for `class` bytes that are reserved, if the budget allows.
-    fn use_again(&mut self, class: usize, size: usize) -> Option<()> {
-        let in_use = self.statistics.in_use - class + size;
-        if in_use > self.statistics.budget {
-            return None;
-        }
-        self.statistics.cached -= size;
-        self.statistics.in_use = in_use;
-        self.statistics.peak = self.statistics.peak.max(in_use);
-        Some(())
     }
 }
 

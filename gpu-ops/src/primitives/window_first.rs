@@ -1,22 +1,12 @@
 //! The first rows of each partition of an order.
 
+pub use warpline_cuda::kernels::Numbering;
 use warpline_cuda::kernels::{self, FirstArgs, MOST_SORT_WORDS};
 
 use super::{BLOCK, RowCount, check_numbered, exclusive_sum, grid, launch, scratch};
 use crate::device::{DevicePtr, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
-
-/// By what the rows of a partition are numbered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Numbering {
-    /// `row_number()`.
-    Row,
-    /// `rank()`.
-    Rank,
-    /// `dense_rank()`.
-    DenseRank,
-}
 
 /// Rows in an order, of which the first of each partition are asked for.
 #[derive(Debug, Clone, Copy)]

@@ -11,12 +11,11 @@ use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
 use super::entries::{
-    Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, numbers, wanted,
+    Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, is_pinned, numbers, wanted,
 };
 use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, unexpected};
 use super::loaded::LoadedTable;
 use super::parquet_kernels::ParquetKernels;
-use super::pin::is_pinned;
 use super::progress::{Coming, LoadProgress, Offer};
 use super::source::{Kind, TableSource};
 use crate::column::{Column, ColumnRoom, StringPolicy};

@@ -8,7 +8,6 @@ use arrow::datatypes::SchemaRef;
 use super::files::{FileKey, FileTable};
 use super::loaded::LoadedTable;
 use super::memory::{MemoryAnchor, MemoryKey};
-use super::pin::Pin;
 use super::source::TableSource;
 use crate::column::{Column, Encoding, is_text};
 
@@ -67,6 +66,15 @@ pub(super) struct Resident {
     pub(super) last_used: u64,
     /// Held while the column is pinned in device memory.
     pub(super) pin: Weak<Pin>,
+}
+
+/// What all who pin a column share; the column is pinned while it lives.
+#[derive(Debug)]
+pub(super) struct Pin;
+
+/// Is a column pinned?
+pub(super) fn is_pinned(pin: &Weak<Pin>) -> bool {
+    pin.strong_count() > 0
 }
 
 /// The result of one look-up.

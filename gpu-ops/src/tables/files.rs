@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::datatypes::SchemaRef;
 use datafusion::common::config::TableParquetOptions;
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::{
@@ -18,8 +19,7 @@ use datafusion::physical_expr::{
 use futures::{StreamExt, TryStreamExt};
 
 use super::sealed::ChosenRows;
-use super::source::{Kind, ScanAnalysis, TableSource};
-use super::whole_files::whole_files;
+use super::whole_files::{unsupported, whole_files};
 use crate::error::{GpuError, Result};
 
 /// Rows a batch: large enough that the work per batch does not count, small enough for the caches.
@@ -41,6 +41,17 @@ pub(super) struct FileTable {
     pub(super) splittable: bool,
     /// Everything but the files that decides about the rows.
     format: Arc<str>,
+}
+
+/// A scan of files: the table, and what the scan does with its rows.
+pub(super) struct FileScan {
+    pub(super) table: FileTable,
+    /// All columns of the table.
+    pub(super) schema: SchemaRef,
+    /// Output column `i` of the scan is table column `column_of_output[i]`.
+    pub(super) column_of_output: Vec<usize>,
+    /// What the scan applies exactly and loading does not.
+    pub(super) exact_filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
 /// Identity of a table of files.
@@ -96,7 +107,7 @@ impl FileTable {
     }
 
     /// The table behind a scan of files that has no limit.
-    pub(super) fn analyze(config: &FileScanConfig) -> Result<ScanAnalysis> {
+    pub(super) fn analyze(config: &FileScanConfig) -> Result<FileScan> {
         let source = config.file_source();
         let schema = source.table_schema();
         if !schema.virtual_columns().is_empty() {
@@ -142,15 +153,11 @@ impl FileTable {
             splittable,
             format: format.into(),
         };
-        Ok(ScanAnalysis {
-            source: TableSource {
-                name: table.name().into(),
-                schema: Arc::clone(schema.table_schema()),
-                kind: Kind::Files(Arc::new(table)),
-            },
+        Ok(FileScan {
+            table,
+            schema: Arc::clone(schema.table_schema()),
             column_of_output: projected,
             exact_filter,
-            limit: None,
         })
     }
 
@@ -160,7 +167,7 @@ impl FileTable {
         sizes.fold(0, u64::saturating_add)
     }
 
-    fn name(&self) -> String {
+    pub(super) fn name(&self) -> String {
         let Some(first) = self.files.first() else {
             return "table without files".into();
         };
@@ -305,10 +312,6 @@ impl FileTable {
         }
         units
     }
-}
-
-pub(super) fn unsupported(what: &str) -> GpuError {
-    GpuError::Unsupported(format!("a scan that {what}"))
 }
 
 fn head_only() -> datafusion::object_store::GetOptions {

@@ -16,12 +16,6 @@ use datafusion::physical_plan::{
 use futures::{StreamExt, TryStreamExt};
 use parking_lot::Mutex;
 
-use super::cache::TableCache;
-use super::entries::wanted;
-use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, unexpected};
-use super::loaded::LoadedTable;
-use super::source::{Kind, ScanAnalysis, TableSource};
-use crate::column::ColumnRoom;
 use crate::error::{GpuError, Result};
 use crate::memory::BatchFile;
 use crate::plan_node::leaf;
@@ -48,6 +42,11 @@ impl InputExec {
         }
     }
 
+    /// Its name in plans.
+    pub(super) fn label(&self) -> &Arc<str> {
+        &self.name
+    }
+
     /// Which of the fragment's inputs.
     pub fn number(&self) -> usize {
         self.number
@@ -56,20 +55,6 @@ impl InputExec {
     /// About how many rows it yields, as far as was known.
     pub fn rows(&self) -> Option<usize> {
         self.statistics.num_rows.get_value().copied()
-    }
-
-    /// The table that a fragment reads in its place.
-    pub(super) fn analysis(&self) -> ScanAnalysis {
-        ScanAnalysis {
-            column_of_output: (0..self.schema().fields().len()).collect(),
-            source: TableSource {
-                name: Arc::clone(&self.name),
-                schema: self.schema(),
-                kind: Kind::Input(self.number),
-            },
-            exact_filter: None,
-            limit: None,
-        }
     }
 }
 
@@ -153,42 +138,6 @@ pub(crate) struct InputRows {
     pub(crate) rows: usize,
     /// Those in memory count as the session's.
     pub(crate) reservation: MemoryReservation,
-}
-
-impl TableSource {
-    /// Which input of its fragment it is; `None` for tables.
-    pub fn input(&self) -> Option<usize> {
-        match self.kind {
-            Kind::Input(number) => Some(number),
-            _ => None,
-        }
-    }
-}
-
-impl TableCache {
-    /// Columns of an input on the device, which nobody else can ask for; as [`TableCache::get_or_load`].
-    pub(crate) async fn load_input(
-        &self,
-        source: &TableSource,
-        rows: &InputRows,
-        request: ColumnRequest<'_>,
-        room: &ColumnRoom,
-        context: &Arc<TaskContext>,
-        work: &LoadFor,
-    ) -> Result<Arc<LoadedTable>> {
-        let wanted = &wanted(source, request.columns, request.needs_codes)[..];
-        let columns = request.columns.to_vec();
-        let units = Units::Stored(rows.partitions.concat(), columns);
-        let request = LoadRequest {
-            source,
-            columns: wanted,
-            room,
-            ctx: context,
-            work,
-        };
-        let loaded = self.load(request, units, None, None).await?;
-        Ok(Arc::new(loaded.ok_or_else(unexpected)?))
-    }
 }
 
 /// The rows of an input as a plan, in place of the [`InputExec`].

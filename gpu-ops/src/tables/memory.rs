@@ -8,8 +8,6 @@ use arrow::datatypes::{DataType, Schema};
 use datafusion::datasource::memory::MemorySourceConfig;
 use parking_lot::RwLock;
 
-use super::source::{Kind, ScanAnalysis, TableSource};
-
 /// A memory table as one scan sees it.
 pub(super) struct MemoryTable {
     /// All batches, in the order of the scan's partitions.
@@ -75,24 +73,9 @@ pub(super) struct MemoryAnchor {
 
 impl MemoryTable {
     /// The table behind a scan of record batches.
-    pub(super) fn analyze(config: &MemorySourceConfig) -> ScanAnalysis {
-        let schema = config.original_schema();
-        let column_of_output = match config.projection() {
-            Some(projection) => projection.clone(),
-            None => (0..schema.fields().len()).collect(),
-        };
+    pub(super) fn of(config: &MemorySourceConfig) -> Self {
         let batches: Vec<RecordBatch> = config.partitions().iter().flatten().cloned().collect();
-        let source = TableSource {
-            name: "memory table".into(),
-            kind: Kind::Memory(Arc::new(Self::new(batches, &schema))),
-            schema,
-        };
-        ScanAnalysis {
-            source,
-            column_of_output,
-            exact_filter: None,
-            limit: None,
-        }
+        Self::new(batches, &config.original_schema())
     }
 
     fn new(batches: Vec<RecordBatch>, schema: &Schema) -> Self {

@@ -17,6 +17,7 @@ mod entries;
 mod files;
 mod input;
 mod load;
+mod load_input;
 mod loaded;
 mod memory;
 mod migrate;

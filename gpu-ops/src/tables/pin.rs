@@ -2,21 +2,18 @@
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::execution::TaskContext;
 
 use super::cache::TableCache;
+use super::entries::Pin;
 use super::loaded::LoadedTable;
 use super::source::TableSource;
 use crate::column::is_storable;
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
-
-/// What all who pin a column share; the column is pinned while it lives.
-#[derive(Debug)]
-pub(super) struct Pin;
 
 /// The columns of a table, which are neither evicted nor moved to host memory while this lives.
 pub struct PinnedTable {
@@ -128,9 +125,4 @@ impl TableCache {
             })
             .collect()
     }
-}
-
-/// Is a column pinned?
-pub(super) fn is_pinned(pin: &Weak<Pin>) -> bool {
-    pin.strong_count() > 0
 }

@@ -78,7 +78,17 @@ impl TableSource {
             });
         }
         if let Some(exec) = plan.downcast_ref::<InputExec>() {
-            return Ok(exec.analysis());
+            let schema = exec.schema();
+            return Ok(ScanAnalysis {
+                column_of_output: (0..schema.fields().len()).collect(),
+                source: Self {
+                    name: Arc::clone(exec.label()),
+                    schema,
+                    kind: Kind::Input(exec.number()),
+                },
+                exact_filter: None,
+                limit: None,
+            });
         }
         if let Some(sealed) = plan.downcast_ref::<SealedScanExec>() {
             return Self::analyze(sealed.scan());
@@ -90,13 +100,34 @@ impl TableSource {
             if config.limit.is_some() {
                 return Ok(Self::anonymous(plan, config.limit));
             }
-            return FileTable::analyze(config);
+            let scan = FileTable::analyze(config)?;
+            return Ok(ScanAnalysis {
+                column_of_output: scan.column_of_output,
+                source: Self {
+                    name: scan.table.name().into(),
+                    schema: scan.schema,
+                    kind: Kind::Files(Arc::new(scan.table)),
+                },
+                exact_filter: scan.exact_filter,
+                limit: None,
+            });
         }
         if let Some(config) = exec.data_source().downcast_ref::<MemorySourceConfig>() {
             if let Some(limit) = exec.fetch() {
                 return Ok(Self::anonymous(plan, Some(limit)));
             }
-            return Ok(MemoryTable::analyze(config));
+            let schema = config.original_schema();
+            let all = || (0..schema.fields().len()).collect();
+            return Ok(ScanAnalysis {
+                column_of_output: config.projection().clone().unwrap_or_else(all),
+                source: Self {
+                    name: "memory table".into(),
+                    kind: Kind::Memory(Arc::new(MemoryTable::of(config))),
+                    schema,
+                },
+                exact_filter: None,
+                limit: None,
+            });
         }
         Ok(Self::anonymous(plan, exec.fetch()))
     }
@@ -141,6 +172,14 @@ impl TableSource {
     pub(crate) fn file_bytes(&self) -> Option<u64> {
         match &self.kind {
             Kind::Files(table) => Some(table.bytes()),
+            _ => None,
+        }
+    }
+
+    /// Which input of its fragment it is; `None` for tables.
+    pub fn input(&self) -> Option<usize> {
+        match self.kind {
+            Kind::Input(number) => Some(number),
             _ => None,
         }
     }

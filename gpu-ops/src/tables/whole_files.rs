@@ -3,9 +3,8 @@
 use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileGroup;
 
-use super::files::unsupported;
 use super::sealed::ChosenRows;
-use crate::error::Result;
+use crate::error::{GpuError, Result};
 
 /// The files of a scan by path, with the ranges a planner cut them into joined again.
 ///
@@ -42,6 +41,10 @@ pub fn whole_files(groups: &[FileGroup]) -> Result<Vec<PartitionedFile>> {
         files.push(file);
     }
     Ok(files)
+}
+
+pub(super) fn unsupported(what: &str) -> GpuError {
+    GpuError::Unsupported(format!("a scan that {what}"))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use arrow::datatypes::DataType;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::graph::{Band, Bound, ProbeKind};
 
-use super::join::{Side, sides};
+use super::side::{Side, SideOrder, sides};
 use super::{Columns, Lowerer, OpenPipeline};
 use crate::choose::join::band::{BandWorkload, choose};
 use crate::config::RangeJoins;
@@ -17,14 +17,6 @@ use crate::reason::Reason;
 use crate::rel::expr::{columns, renumber, same, substitute};
 use crate::rel::{BuildSide, Join, JoinKind, RelKind, RelRef};
 use crate::translate::is_value;
-
-/// By what the rows of a build side are sorted.
-#[derive(Clone)]
-pub(super) struct SideOrder {
-    pub(super) value: Expr,
-    /// Why, for EXPLAIN.
-    pub(super) reason: String,
-}
 
 /// A join whose matches lie in a range of one side's order.
 pub(super) struct BandedJoin {

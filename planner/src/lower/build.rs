@@ -9,8 +9,8 @@ use warpline_gpu::graph::{
     Probe, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Source, Stage,
 };
 
-use super::join::Side;
 use super::materialize::{Algorithm, JoinRequest};
+use super::side::Side;
 use super::{Columns, Lowerer, OpenPipeline, keyed_build, read_by, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, same, substitute, substitute_all};

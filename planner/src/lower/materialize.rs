@@ -5,7 +5,7 @@ use warpline_gpu::algorithm::{JoinAlgorithm, MaterializedJoin};
 use warpline_gpu::expr::Expr;
 
 use super::Lowerer;
-use super::join::Side;
+use super::side::Side;
 use crate::choose::join::{JoinWorkload, choose_join, price, state_bytes};
 use crate::config::JoinSetting;
 use crate::rel::expr::as_column;

@@ -13,6 +13,7 @@ mod materialize;
 mod outer;
 mod root;
 mod semi;
+mod side;
 mod sideways;
 mod verify_pairs;
 mod wide_keys;

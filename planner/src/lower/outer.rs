@@ -4,8 +4,8 @@ use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{Probe, ProbeKind, ResultColumn, ResultKind, Sink, Source, Stage};
 
 use super::build::{BuildSpec, MarkedBuild};
-use super::join::Side;
 use super::materialize::JoinRequest;
+use super::side::Side;
 use super::{Lowerer, OpenPipeline, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{null, substitute_all};

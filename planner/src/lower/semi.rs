@@ -4,8 +4,8 @@ use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{Probe, ProbeKind, Sink, Source, Stage};
 
 use super::build::{BuildSpec, MarkedBuild};
-use super::join::Side;
 use super::materialize::{Algorithm, JoinRequest};
+use super::side::Side;
 use super::{Columns, Lowerer, OpenPipeline, read_by, scope, unused};
 use crate::reason::Reason;
 use crate::rel::expr::substitute_all;

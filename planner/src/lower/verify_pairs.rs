@@ -12,8 +12,8 @@ use warpline_gpu::graph::{
 };
 
 use super::build::BuildSpec;
-use super::join::{Side, sides};
 use super::materialize::{Algorithm, JoinRequest};
+use super::side::{Side, sides};
 use super::{Columns, Lowerer, OpenPipeline, unused};
 use crate::reason::Reason;
 use crate::rel::expr::{null, substitute_all};

@@ -8,8 +8,8 @@ use arrow::datatypes::DataType;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 
 use super::Lowerer;
-use super::join::Side;
 use super::materialize::JoinRequest;
+use super::side::Side;
 use crate::choose::join::state_bytes;
 use crate::config::JoinSetting;
 use crate::rel::expr::renumber;

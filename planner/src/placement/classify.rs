@@ -12,27 +12,14 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::{InterleaveExec, UnionExec};
-use warpline_gpu::machine::Machine;
-use warpline_gpu::tables::TableCache;
 
 use super::PlacementReportExec;
-use super::outputs::is_at_output;
 use super::reentry::{Attempt, MOST_INPUTS, pays, reentered};
-use crate::config::{Reentry, WarplineConfig};
+use super::surroundings::Surroundings;
+use crate::config::Reentry;
 use crate::fragment::FragmentPlanner;
 use crate::reason::{Rank, Reason};
 use crate::rel::convert::{Inputs, Phase, arrivals, exchange, is_arrival, is_constant, own_reason};
-
-/// What classification depends on beside the plan.
-pub(super) struct Surroundings<'a> {
-    pub(super) config: &'a WarplineConfig,
-    /// The device's constants, for prices.
-    pub(super) machine: Arc<Machine>,
-    /// The columns that are resident.
-    pub(super) tables: Option<&'a TableCache>,
-    /// Threads that DataFusion runs a query on.
-    pub(super) cores: usize,
-}
 
 /// What an operator is.
 #[derive(Debug)]
@@ -150,6 +137,18 @@ impl Classification {
     pub(super) fn reads_tables(&self) -> bool {
         self.table_rows || self.device_rows || self.children.iter().any(Self::reads_tables)
     }
+}
+
+/// Is the projection, which stays on the CPU, above nothing but a fragment and exchanges?
+fn is_at_output(plan: &Arc<dyn ExecutionPlan>, children: &[Classification]) -> bool {
+    fn yields_fragment(node: &Classification) -> bool {
+        match (&node.kind, node.children.as_slice()) {
+            (Kind::Fragment(..), _) => true,
+            (Kind::Plumbing | Kind::Output(_), [input]) => yields_fragment(input),
+            _ => false,
+        }
+    }
+    plan.is::<ProjectionExec>() && matches!(children, [input] if yields_fragment(input))
 }
 
 /// What `plan` is, and over which inputs a fragment was too dear for it; it is not priced again where `dear` tells them.

@@ -1,6 +1,6 @@
 //! Late evaluation: what kernels do not compute of a query's output is computed as rows leave, from its arguments.
 //!
-//! A projection at the top of a plan stays above the fragment, which delivers the arguments ([`is_at_output`]). One that is below
+//! A projection at the top of a plan stays above the fragment, which delivers the arguments ([`super::classify`]). One that is below
 //! the query's order or limit is split first ([`pulled_up`]): the device orders and cuts off rows that carry the arguments in
 //! place of what they are for.
 
@@ -21,7 +21,6 @@ use datafusion::physical_plan::projection::{ProjectionExec, ProjectionExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
-use super::classify::{Classification, Kind};
 use crate::config::WarplineConfig;
 use crate::fragment::FragmentPlanner;
 use crate::rel::convert::Inputs;
@@ -51,18 +50,6 @@ const TOTAL: [&str; 22] = [
     "translate",
     "upper",
 ];
-
-/// Is the projection, which stays on the CPU, above nothing but a fragment and exchanges?
-pub(super) fn is_at_output(plan: &Arc<dyn ExecutionPlan>, children: &[Classification]) -> bool {
-    fn yields_fragment(node: &Classification) -> bool {
-        match (&node.kind, node.children.as_slice()) {
-            (Kind::Fragment(..), _) => true,
-            (Kind::Plumbing | Kind::Output(_), [input]) => yields_fragment(input),
-            _ => false,
-        }
-    }
-    plan.is::<ProjectionExec>() && matches!(children, [input] if yields_fragment(input))
-}
 
 /// The plan with the expressions of its output that kernels do not compute above its order and limit. A plan without such
 /// expressions, or whose order reads them, stays as it is.

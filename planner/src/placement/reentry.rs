@@ -11,8 +11,8 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use super::classify::Surroundings;
-use super::replace::is_partitioned_by_source;
+use super::source_partitions::is_partitioned_by_source;
+use super::surroundings::Surroundings;
 use crate::config::Reentry;
 use crate::fragment::{FragmentPlanner, InputRows};
 use crate::rel::convert::{Inputs, arrivals, exchange, is_constant, stands_alone};

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use datafusion::error::Result;
-use datafusion::physical_expr::Partitioning;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateOutputMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
@@ -13,15 +12,16 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use warpline_gpu::exec::{
-    FragmentOptions, GpuFragmentExec, SecondPlan, in_partitions_of, is_computable,
-};
+use warpline_gpu::exec::{FragmentOptions, GpuFragmentExec, SecondPlan, in_partitions_of};
 use warpline_gpu::runtime::Runtime;
 
-use super::MAX_TAIL_ROWS;
 use super::classify::{Classification, Kind};
+use super::source_partitions::is_partitioned_by_source;
 use crate::config::WarplineConfig;
 use crate::rel::convert::exchange;
+
+/// Most rows that operators above a fragment may receive without counting as a fallback.
+pub const MAX_TAIL_ROWS: usize = 8192;
 
 /// Makes the plan of a fragment in smaller parts, should the fragment as it is turn out to be no work for a device.
 pub(super) type Second<'a> = &'a dyn Fn(&Arc<dyn ExecutionPlan>) -> Result<Option<SecondPlan>>;
@@ -249,18 +249,6 @@ fn together(
         Ok(Arc::new(exchange.with_preserve_order()))
     };
     children.into_iter().map(hashed).collect()
-}
-
-/// Do the rows keep the partitions of their files? DataFusion treats directories by column value as hash partitions
-/// (`datafusion.optimizer.preserve_file_partitions`): rows of one key are in one partition, but not in the one that
-/// the hash says.
-pub(super) fn is_partitioned_by_source(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let children = plan.children();
-    // Nobody relies on keys that are gone.
-    let hash = matches!(plan.output_partitioning(), Partitioning::Hash(keys, partitions)
-        if *partitions > 1 && keys.iter().all(is_computable));
-    hash && !plan.is::<RepartitionExec>()
-        && (children.is_empty() || children.into_iter().any(is_partitioned_by_source))
 }
 
 /// Restore the partitioning of the replaced operator, since a fragment has one partition; the order is kept.

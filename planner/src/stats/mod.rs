@@ -4,25 +4,27 @@
 //! uniform values, independent columns and keys that find their partners (Selinger et al., 1979,
 //! with the containment assumption for joins).
 
+mod column;
 mod overlap;
 mod selectivity;
 mod unique;
 
+pub use column::{ColumnEstimate, Estimate};
+use column::{base, fewer, outer};
+pub(crate) use column::{combinations, of_expr};
 pub use unique::Proof;
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::slice::SliceIndex;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, TimeUnit};
 use warpline_gpu::column::ColumnStatistics;
-use warpline_gpu::expr::{Calendar, DatePart, Expr, Node, Span};
+use warpline_gpu::expr::Expr;
 use warpline_gpu::pipeline::AggregateFunction;
 
 use crate::choose::zipf;
 use crate::config::IndexJoins;
-use crate::rel::expr::{as_column, columns};
+use crate::rel::expr::as_column;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef, ScanTable};
 
 /// Minimum share of rows without a match, where all are estimated to have one.
@@ -35,42 +37,6 @@ pub trait TableFacts {
 
     /// Statistics of a column, by its position in the table.
     fn column(&self, table: &Arc<ScanTable>, column: usize) -> Option<&ColumnStatistics>;
-}
-
-/// Estimates for one relation.
-#[derive(Debug, Clone)]
-pub struct Estimate {
-    /// Rows.
-    pub rows: f64,
-    /// By column.
-    pub columns: Vec<ColumnEstimate>,
-}
-
-/// Estimates for one column.
-#[derive(Debug, Clone, Copy)]
-pub struct ColumnEstimate {
-    /// Distinct values that are not NULL.
-    pub distinct: f64,
-    /// Smallest and largest value: integers, unscaled decimals, days …
-    pub range: Option<(f64, f64)>,
-    /// Share of NULLs.
-    pub nulls: f64,
-    /// Mean, for sums and counts of groups.
-    pub mean: Option<f64>,
-    /// Zipf exponent of value frequencies; 0 for uniform.
-    pub skew: f64,
-}
-
-impl ColumnEstimate {
-    fn unknown(rows: f64) -> Self {
-        Self {
-            distinct: rows.max(1.0),
-            range: None,
-            nulls: 0.0,
-            mean: None,
-            skew: 0.0,
-        }
-    }
 }
 
 /// Computes estimates, once for each relation.
@@ -448,169 +414,6 @@ impl<'a> Estimator<'a> {
             column.distinct = column.distinct.min(result.rows).max(1.0);
         }
         result
-    }
-}
-
-/// Columns of which those at `places` are NULL in a further share of the rows: those without a match.
-fn outer(
-    mut columns: Vec<ColumnEstimate>,
-    places: impl SliceIndex<[ColumnEstimate], Output = [ColumnEstimate]>,
-    unmatched: f64,
-) -> Vec<ColumnEstimate> {
-    let unmatched = unmatched.clamp(0.0, 1.0);
-    for column in columns.get_mut(places).unwrap_or_default() {
-        column.nulls = unmatched + (1.0 - unmatched) * column.nulls;
-    }
-    columns
-}
-
-/// Estimates for a column of a resident table of `rows` rows.
-fn base(statistics: &ColumnStatistics, rows: f64) -> ColumnEstimate {
-    let values = (rows - statistics.null_count as f64).max(0.0);
-    let range = statistics
-        .range
-        .map(|(low, high)| (low as f64, high as f64));
-    let span = range.map_or(f64::INFINITY, |(low, high)| high - low + 1.0);
-    let distinct = match statistics.distinct {
-        Some(distinct) => distinct as f64,
-        None if statistics.unique => values,
-        None => match statistics.distinct_estimate {
-            // Within what the estimate may be wrong by, no value repeats.
-            Some(estimate) if (estimate as f64) < 0.95 * values => estimate as f64,
-            _ => values,
-        }
-        .min(span),
-    };
-    ColumnEstimate {
-        distinct: distinct.max(1.0),
-        range,
-        nulls: statistics.null_count as f64 / rows.max(1.0),
-        mean: None,
-        skew: overlap::skew_of(statistics, distinct.max(1.0)),
-    }
-}
-
-/// Estimates for an expression over `input`.
-pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
-    let unknown = ColumnEstimate::unknown(input.rows);
-    match &expr.node {
-        Node::Column(i) => input.columns.get(*i).copied().unwrap_or(unknown),
-        Node::Literal(_) => ColumnEstimate {
-            distinct: 1.0,
-            ..unknown
-        },
-        Node::Cast { value, .. } => ColumnEstimate {
-            range: None,
-            ..of_expr(value, input)
-        },
-        Node::DatePart { part, value } => {
-            let of = of_expr(value, input);
-            let days = of.range.map_or(f64::INFINITY, |(low, high)| high - low);
-            let distinct = match part {
-                DatePart::Year | DatePart::IsoYear => (days / 365.0).ceil() + 1.0,
-                DatePart::Quarter => 4.0,
-                DatePart::Month | DatePart::Hour => 24.0,
-                DatePart::Day | DatePart::DayOfWeek | DatePart::IsoDayOfWeek => 31.0,
-                DatePart::DayOfYear => 366.0,
-                DatePart::Week => 53.0,
-                DatePart::Minute | DatePart::Second => 60.0,
-                DatePart::Millisecond
-                | DatePart::Microsecond
-                | DatePart::Nanosecond
-                | DatePart::Epoch => of.distinct,
-            };
-            ColumnEstimate {
-                distinct: distinct.min(of.distinct),
-                range: None,
-                nulls: of.nulls,
-                mean: None,
-                skew: 0.0,
-            }
-        }
-        Node::Calendar { function, value } => {
-            let of = of_expr(value, input);
-            let ticks = of.range.map_or(f64::INFINITY, |(low, high)| high - low);
-            let span = match function {
-                Calendar::Shift { .. } => 1.0,
-                Calendar::Bin { stride, .. } => *stride as f64,
-                Calendar::Truncate(span) => days(*span) * ticks_a_day(&expr.data_type),
-            };
-            ColumnEstimate {
-                distinct: ((ticks / span).ceil() + 1.0).min(of.distinct),
-                range: None,
-                nulls: of.nulls,
-                mean: None,
-                skew: 0.0,
-            }
-        }
-        _ => {
-            let parts: Vec<_> = columns(expr)
-                .into_iter()
-                .filter_map(|i| input.columns.get(i).copied())
-                .collect();
-            let most = combinations(&parts, input.rows);
-            let boolean = expr.data_type == DataType::Boolean;
-            ColumnEstimate {
-                distinct: if boolean { most.min(2.0) } else { most },
-                ..unknown
-            }
-        }
-    }
-}
-
-/// Days of a span, about.
-fn days(span: Span) -> f64 {
-    match span {
-        Span::Week => 7.0,
-        Span::Month => 30.0,
-        Span::Quarter => 91.0,
-        Span::Year => 365.0,
-    }
-}
-
-/// Ticks of a day of a timestamp.
-fn ticks_a_day(data_type: &DataType) -> f64 {
-    let second = match data_type {
-        DataType::Timestamp(TimeUnit::Second, _) => 1.0,
-        DataType::Timestamp(TimeUnit::Millisecond, _) => 1e3,
-        DataType::Timestamp(TimeUnit::Microsecond, _) => 1e6,
-        _ => 1e9,
-    };
-    86_400.0 * second
-}
-
-/// Distinct combinations of values in `rows` rows.
-pub(crate) fn combinations(columns: &[ColumnEstimate], rows: f64) -> f64 {
-    let values = |c: &ColumnEstimate| c.distinct + if c.nulls > 0.0 { 1.0 } else { 0.0 };
-    match columns {
-        // Those of the rows at hand already.
-        [one] => values(one).min(rows.max(1.0)),
-        all => drawn(all.iter().map(values).product(), rows),
-    }
-}
-
-/// Distinct values among `rows` drawn from `distinct` (Cardenas).
-fn drawn(distinct: f64, rows: f64) -> f64 {
-    if distinct <= 1.0 || rows <= 0.0 {
-        return distinct.max(1.0);
-    }
-    if rows / distinct > 20.0 {
-        return distinct;
-    }
-    // (1 - 1/d)^n = exp(n ln(1 - 1/d)); for large d that is -n/d.
-    let hit = distinct * -((rows * (-1.0 / distinct).ln_1p()).exp_m1());
-    hit.max(1.0).min(rows.max(1.0))
-}
-
-/// Reduce distinct counts after rows have been dropped from `before`.
-fn fewer(estimate: &mut Estimate, before: f64) {
-    let rows = estimate.rows.max(1.0);
-    for column in &mut estimate.columns {
-        // As many as n of N rows show when each value fills N/d of them.
-        let per_value = (before / column.distinct).max(1.0);
-        let kept = (rows / before.max(1.0)).min(1.0);
-        let shown = column.distinct * (1.0 - (1.0 - kept).powf(per_value));
-        column.distinct = shown.min(rows).max(1.0);
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use warpline_gpu::column::ColumnStatistics;
 use warpline_gpu::expr::Expr;
 
-use super::{Estimator, base};
-use crate::choose::zipf;
+use super::Estimator;
+use super::column::base;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, RelKind, RelRef, ScanTable};
 
@@ -119,13 +119,4 @@ fn in_range(ours: Option<(i128, i128)>, theirs: Option<(i128, i128)>) -> f64 {
     }
     let span = |(low, high): (i128, i128)| (high as f64 - low as f64) + 1.0;
     (span((low, high)) / span(ours)).clamp(0.0, 1.0)
-}
-
-/// The Zipf exponent of a column of `distinct` values of which two rows are equal with this probability.
-pub(super) fn skew_of(statistics: &ColumnStatistics, distinct: f64) -> f64 {
-    statistics
-        .sketch
-        .as_ref()
-        .and_then(|sketch| sketch.collisions())
-        .map_or(0.0, |collisions| zipf::exponent(distinct, collisions))
 }

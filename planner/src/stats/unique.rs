@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use warpline_gpu::graph::WindowColumn;
 
-use super::{Estimator, base};
+use super::Estimator;
+use super::column::base;
 use crate::rel::expr::as_column;
 use crate::rel::{Join, JoinKind, RelKind, RelRef};
 

@@ -21,7 +21,7 @@ use tonic::{Code, Status};
 
 use self::service::Service;
 use crate::error::{ServeError, StartError, state};
-use crate::server::Shared;
+use crate::shared::Shared;
 use crate::tls::Tls;
 
 /// Most bytes of a message from a client: parameters and statements.

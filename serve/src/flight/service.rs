@@ -34,7 +34,7 @@ use super::statement::Statement;
 use super::stream::{self as rows, Answer};
 use crate::error::{Result, ServeError, state};
 use crate::registry::Stop;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 const CANCEL_FLIGHT_INFO: &str = "CancelFlightInfo";
 

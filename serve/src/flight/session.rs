@@ -17,7 +17,7 @@ use crate::client::Client;
 use crate::error::{ServeError, state};
 use crate::registry::{Entry, add};
 use crate::scram;
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// How long a session or a token lasts that nobody uses.
 const IDLE: Duration = Duration::from_secs(30 * 60);

@@ -2,15 +2,18 @@
 //!
 //! - [`startup`]: how clients log in
 //! - [`statement`]: from text to a statement with its plan, parameters and columns
-//! - [`session`]: simple and extended queries
+//! - [`messages`]: what clients send in simple and extended queries
+//! - [`session`]: a connection, and how statements run there
 //! - [`rows`]: batches as rows, a piece at a time
 //! - [`command`]: `SET`, `SHOW`, transactions
 //! - [`cursor`]: `DECLARE`, `FETCH`, `CLOSE`
 //! - [`copy`]: `COPY … TO STDOUT`
 
 mod command;
+mod common;
 mod copy;
 mod cursor;
+mod messages;
 mod parser;
 mod rows;
 mod session;
@@ -22,9 +25,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion_postgres::pgwire::api::{
-    ClientInfo, NoopHandler, PgWireConnectionState, RandomPidSecretKeyGenerator,
-};
+use datafusion_postgres::pgwire::api::{ClientInfo, NoopHandler, PgWireConnectionState};
 use datafusion_postgres::pgwire::error::{ErrorInfo, PgWireError};
 use datafusion_postgres::pgwire::messages::{PgWireBackendMessage, PgWireFrontendMessage};
 use datafusion_postgres::pgwire::tokio::server::{
@@ -37,12 +38,12 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::codec::Framed;
 
-use self::parser::Parser;
+use self::common::Common;
 use self::session::Handler;
 use self::statement::Prepared;
 use crate::error::{ServeError, state};
 use crate::registry::{Stop, add};
-use crate::server::Shared;
+use crate::shared::Shared;
 
 /// How long a log-in may take.
 const LOGIN: Duration = Duration::from_secs(30);
@@ -50,17 +51,11 @@ const LOGIN: Duration = Duration::from_secs(30);
 /// How often a connection with a running query is looked at, whether the client is still there.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What connections of this protocol share.
-#[derive(Default)]
-pub(crate) struct Common {
-    pub(crate) parser: Parser,
-    pub(crate) keys: RandomPidSecretKeyGenerator,
-}
-
 type Socket = Framed<MaybeTls, PgWireMessageServerCodec<Arc<Prepared>>>;
 
 /// Accepts connections until the server stops, then waits for those that are open.
 pub(crate) async fn serve(server: Arc<Shared>, listener: TcpListener, tls: Option<TlsAcceptor>) {
+    let common = Arc::new(Common::default());
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -71,7 +66,8 @@ pub(crate) async fn serve(server: Arc<Shared>, listener: TcpListener, tls: Optio
         };
         match accepted {
             Ok((stream, address)) => {
-                let connection = connection(Arc::clone(&server), stream, address, tls.clone());
+                let shared = (Arc::clone(&server), Arc::clone(&common));
+                let connection = connection(shared, stream, address, tls.clone());
                 connections.spawn(connection);
             }
             Err(error) => {
@@ -86,7 +82,7 @@ pub(crate) async fn serve(server: Arc<Shared>, listener: TcpListener, tls: Optio
 }
 
 async fn connection(
-    server: Arc<Shared>,
+    (server, common): (Arc<Shared>, Arc<Common>),
     stream: TcpStream,
     address: SocketAddr,
     tls: Option<TlsAcceptor>,
@@ -98,7 +94,8 @@ async fn connection(
         .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     // Taken here, so that whoever is refused can be told after the handshake.
     let place = Arc::clone(&server.connections).try_acquire_owned().ok();
-    let handler = Handler::new(Arc::clone(&server), address, place.is_some(), tls.is_some());
+    let shared = (Arc::clone(&server), common);
+    let handler = Handler::new(shared, address, place.is_some(), tls.is_some());
     if let Err(error) = talk(&server, stream, tls, &handler).await {
         log::debug!("connection from {address}: {error}");
     }

@@ -24,14 +24,14 @@ const FUNCTIONS: [&str; 7] = [
 
 /// Parses what clients send.
 #[derive(Default)]
-pub(crate) struct Parser(PostgresCompatibilityParser);
+pub(super) struct Parser(PostgresCompatibilityParser);
 
 impl Parser {
     /// The statements of a text.
     ///
     /// # Errors
     /// A text that is no SQL.
-    pub(crate) fn parse(&self, sql: &str) -> Result<Vec<Statement>, ServeError> {
+    pub(super) fn parse(&self, sql: &str) -> Result<Vec<Statement>, ServeError> {
         let parsed = self.0.parse(sql);
         let mut statements = parsed.or_else(|error| {
             policy::check_text(sql)?;

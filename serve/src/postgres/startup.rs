@@ -162,10 +162,10 @@ impl Handler {
         );
         prepare(opened.context(), version).map_err(ServeError::from)?;
         command::apply_startup(&opened, client.metadata_mut()).await?;
-        let (pid, key) = self.server.postgres.keys.generate(client);
+        let (pid, key) = self.common.keys.generate(client);
         let cancel_key = (pid, key.to_bytes());
         client.set_pid_and_secret_key(pid, key);
-        self.server
+        self.common
             .cancel_keys
             .lock()
             .insert(cancel_key.clone(), Arc::downgrade(&opened));
@@ -228,7 +228,7 @@ impl ServerParameterProvider for Parameters<'_> {
 impl CancelHandler for Handler {
     async fn on_cancel_request(&self, request: CancelRequest) {
         let key = (request.pid, request.secret_key.to_bytes());
-        let client = self.server.cancel_keys.lock().get(&key).cloned();
+        let client = self.common.cancel_keys.lock().get(&key).cloned();
         if let Some(client) = client.and_then(|client| client.upgrade()) {
             client.cancel(Stop::Asked);
         }

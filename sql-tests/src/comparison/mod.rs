@@ -5,98 +5,28 @@
 
 mod answer;
 mod plain;
+mod setup;
+mod statement;
 mod summary;
 mod workers;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
-use warpline::{DeviceChoice, QueryRun, WarplineSession};
+use warpline::{QueryRun, WarplineSession};
 use warpline_tpch::QueryEngine;
 
 use plain::Plain;
-pub use summary::{Difference, Kind, PassedOver, Summary};
+pub use setup::Setup;
+use statement::{Failure, is_query};
+pub use statement::{PassedOver, Statement};
+pub use summary::{Difference, Kind, Summary};
 use workers::Workers;
 
 /// After so many statements that run out of time, the rest of a file is left: work that does not end may hold the session up.
 const TIMEOUTS: usize = 3;
-
-/// A statement of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Statement {
-    /// The line in the file, or in a file that it includes, from 1.
-    pub line: u32,
-    /// The statement, without a semicolon.
-    pub sql: String,
-}
-
-impl Statement {
-    /// Whether it asks for rows and changes nothing.
-    pub fn is_query(&self) -> bool {
-        is_query(&self.sql)
-    }
-}
-
-/// How both sides run.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// Where Warpline runs.
-    pub device: DeviceChoice,
-    /// Settings of both sides, but those of `warpline.*`, which plain DataFusion does not have.
-    pub settings: Vec<(String, String)>,
-    /// Longest that one statement may take on a side.
-    pub time_limit: Duration,
-    /// Time on a side after which no other statement of a file begins.
-    pub file_time_limit: Duration,
-    /// Bytes that DataFusion's operators may hold on a side.
-    pub memory: Option<usize>,
-    /// Most rows of an answer; statements with more are passed over.
-    pub rows: usize,
-}
-
-impl Setup {
-    /// A device, with so much time, and without other bounds.
-    pub fn new(device: DeviceChoice, time_limit: Duration) -> Self {
-        let setting = |key: &str, value: &str| (key.to_string(), value.to_string());
-        Self {
-            device,
-            settings: vec![
-                setting("warpline.min_rows", "0"),
-                // As many as DataFusion's own runner of such files has.
-                setting("datafusion.execution.target_partitions", "4"),
-            ],
-            time_limit,
-            file_time_limit: Duration::MAX,
-            memory: None,
-            rows: usize::MAX,
-        }
-    }
-
-    /// Memory, disk and object stores for one side.
-    fn runtime(&self) -> io::Result<Arc<RuntimeEnv>> {
-        let mut builder = RuntimeEnvBuilder::new();
-        if let Some(bytes) = self.memory {
-            builder = builder.with_memory_limit(bytes, 1.0);
-        }
-        builder.build_arc().map_err(io::Error::other)
-    }
-}
-
-/// Why a statement has no answer.
-#[derive(Debug, Clone)]
-enum Failure {
-    /// It is not for comparison.
-    PassedOver(PassedOver),
-    /// It is refused.
-    Refused(String),
-    /// It panicked.
-    Panicked(String),
-    /// It took longer than it may.
-    OutOfTime,
-}
 
 /// Runs the statements of a file on new sessions. `clean` empties what they write to, before either side.
 ///
@@ -196,14 +126,6 @@ fn refusal(error: String) -> Failure {
         true => Failure::Panicked(error),
         false => Failure::Refused(error),
     }
-}
-
-/// Whether the text asks for rows and changes nothing.
-fn is_query(sql: &str) -> bool {
-    let start = sql.trim_start().to_ascii_lowercase();
-    ["select", "with", "from", "values", "("]
-        .iter()
-        .any(|word| start.starts_with(word))
 }
 
 #[cfg(test)]

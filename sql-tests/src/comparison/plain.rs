@@ -14,7 +14,8 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 use warpline_tpch::verify::{self, Ordering};
 
-use super::{Failure, PassedOver, Setup};
+use super::setup::Setup;
+use super::statement::{Failure, PassedOver};
 
 /// What plain DataFusion answers.
 #[derive(Debug)]

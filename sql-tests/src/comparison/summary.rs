@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use warpline::QueryRun;
 
+use super::answer;
 use super::plain::Expected;
-use super::{Failure, Statement, answer};
+use super::statement::{Failure, PassedOver, Statement};
 
 /// Reasons, and refusals, that a summary lists.
 const LISTED: usize = 40;
@@ -39,30 +40,6 @@ pub struct Summary {
     pub differences: Vec<Difference>,
     /// Why parts stayed on the CPU, and of how many statements.
     pub reasons: BTreeMap<String, usize>,
-}
-
-/// Why the answer to a statement was not compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PassedOver {
-    /// Each run may answer otherwise: `random()`, `now()`.
-    Volatile,
-    /// Plain DataFusion takes longer than a statement may.
-    OutOfTime,
-    /// The answer has more rows than are compared.
-    Large,
-    /// It comes after a statement that left the two sides with different tables, or the file took too long.
-    Left,
-}
-
-impl fmt::Display for PassedOver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Volatile => "another run may answer otherwise",
-            Self::OutOfTime => "plain DataFusion ran out of time",
-            Self::Large => "the answer has too many rows",
-            Self::Left => "the rest of a file that was left",
-        })
-    }
 }
 
 /// In what both sides do not agree.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 
-use super::Failure;
+use super::statement::Failure;
 
 /// Planning recurses deeply in builds without optimisation, and so do the expressions of some files.
 const STACK_BYTES: usize = 64 << 20;

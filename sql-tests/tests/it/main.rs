@@ -1,5 +1,6 @@
 //! All SQL tests in one binary, as each binary links DataFusion.
 
+mod circles;
 mod datafusion_files;
 mod differential;
 mod files;

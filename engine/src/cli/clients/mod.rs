@@ -10,16 +10,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use warpline::{Device, Error, Result, WarplineSession};
+use warpline::{Error, Result, WarplineSession};
 use warpline_bench::folder;
-use warpline_tpch::{Benchmark, Scale, Task, TpchError, queries};
+use warpline_tpch::{Benchmark, Scale, Task, queries};
 
 use self::figures::{Figures, to_table};
 use self::round::{Round, warm_up};
 use super::args::{ClientsArguments, ReportFormat};
-use super::bench::told;
+use super::bench_error::told;
 use super::output::OutputFile;
-use super::print_note;
+use super::print::print_note;
 use super::queries::{chosen, set_up, statements, tasks_of};
 use super::tpch::{Source, load};
 
@@ -204,12 +204,6 @@ async fn beside(
     Ok(Arc::new(session))
 }
 
-/// Streams of the device that were made so far.
-fn streams_of(device: &Device) -> usize {
-    let runtime = device.runtime();
-    runtime.map_or(0, |runtime| runtime.streams().made())
-}
-
 fn report(session: &WarplineSession, work: &Work, measured: &[Figures]) -> serde_json::Value {
     let names = work.light.iter().map(|task| task.name.to_string());
     json!({
@@ -219,9 +213,4 @@ fn report(session: &WarplineSession, work: &Work, measured: &[Figures]) -> serde
         "rounds": measured.iter().map(Figures::to_json).collect::<Vec<_>>(),
         "environment": warpline::environment(session),
     })
-}
-
-/// A task of the program that did not end.
-fn lost(error: tokio::task::JoinError) -> Error {
-    TpchError::Worker(error.to_string()).into()
 }

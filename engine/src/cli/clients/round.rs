@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use warpline::{Device, Result, WarplineSession};
-use warpline_tpch::{QueryRun, Task};
+use warpline::{Device, Error, Result, WarplineSession};
+use warpline_tpch::{QueryRun, Task, TpchError};
 
 use super::check::Checks;
 use super::figures::{CpuTime, Figures, Samples};
-use super::{lost, streams_of};
 
 /// Runs of each query in every session before anything is measured: one that learns sizes, one that uses them.
 const WARM_UPS: usize = 2;
@@ -168,6 +167,17 @@ fn order_of(client: usize, queries: usize) -> Vec<usize> {
 
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Streams of the device that were made so far.
+fn streams_of(device: &Device) -> usize {
+    let runtime = device.runtime();
+    runtime.map_or(0, |runtime| runtime.streams().made())
+}
+
+/// A task of the program that did not end.
+fn lost(error: tokio::task::JoinError) -> Error {
+    TpchError::Worker(error.to_string()).into()
 }
 
 #[cfg(test)]

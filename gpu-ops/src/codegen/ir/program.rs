@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use warpline_cuda::kernels::{RunningCombine, RunningValue};
+
 use super::arguments::Arguments;
 use super::results::ResultLayout;
 use super::state::LookupTable;
 use crate::algorithm::Balance;
 use crate::column::Column;
 use crate::graph::{Edge, FirstRows, ResultId, ResultSpec, WindowColumn};
-use crate::primitives::{RunningCombine, RunningValue};
 
 /// A compiled fragment.
 #[derive(Debug)]

@@ -5,7 +5,6 @@
 use std::fmt::Write as _;
 
 use super::source::kernel;
-use super::window::argument;
 use crate::codegen::ir::arguments::Arguments;
 use crate::codegen::ir::layout::ColumnLayout;
 use crate::codegen::ir::program::KernelProgram;
@@ -176,4 +175,10 @@ fn by_key(
          const auto past = [&](u64 low) -> bool {{ return {edge}; }};\n      \
          const auto before = [&](u64 at) -> bool {{ {unknown}return {value} {test} target; }};\n"
     ))
+}
+
+pub(super) fn argument(columns: &[ColumnLayout], of: usize) -> Result<&ColumnLayout> {
+    columns
+        .get(of)
+        .ok_or_else(|| GpuError::Internal("a running value of no column".into()))
 }

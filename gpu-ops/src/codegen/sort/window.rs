@@ -7,7 +7,9 @@
 use std::fmt::Write as _;
 
 use arrow::datatypes::DataType;
+use warpline_cuda::kernels::{RunningCombine, RunningValue};
 
+use super::bounds::{argument, kernel_of};
 use super::source::kernel;
 use crate::codegen::ir::arguments::Arguments;
 use crate::codegen::ir::layout::ColumnLayout;
@@ -20,7 +22,6 @@ use crate::codegen::ir::value::Meaning;
 use crate::codegen::kernel::writer::BLOCK_THREADS;
 use crate::error::{GpuError, Result};
 use crate::graph::{Sort, Window, WindowColumn};
-use crate::primitives::{RunningCombine, RunningValue};
 
 /// The layout of the columns that a window adds to rows with these columns, of which there are at most `bound`.
 pub(in crate::codegen) fn layouts(
@@ -67,12 +68,6 @@ pub(in crate::codegen) fn layouts(
         });
     }
     Ok(layouts)
-}
-
-pub(super) fn argument(columns: &[ColumnLayout], of: usize) -> Result<&ColumnLayout> {
-    columns
-        .get(of)
-        .ok_or_else(|| GpuError::Internal("a running value of no column".into()))
 }
 
 /// In what values of a column run, and where they can get to.
@@ -218,7 +213,7 @@ pub(super) fn program(
     Ok(WindowProgram {
         rows: window.first,
         marks: kernel("window_marks", sort, arguments, &text),
-        bounds: super::bounds::kernel_of(sort, window, columns)?,
+        bounds: kernel_of(sort, window, columns)?,
         first: columns.len(),
         fills,
     })

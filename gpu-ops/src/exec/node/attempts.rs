@@ -8,7 +8,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
-use crate::exec::node::flights::{FlightKey, Joined};
+use crate::exec::node::flights::{FlightKey, Flights, Joined};
 use crate::exec::node::inputs::{Collected, InputLimits, collect};
 use crate::exec::node::ladder::{Ladder, Rung};
 use crate::exec::node::report::FragmentReport;
@@ -204,7 +204,10 @@ impl FragmentRun {
                 (Some(_), None) => FlightKey::of(&self.shared, &tables),
                 _ => None,
             };
-            let joined = key.map(|key| self.shared.runtime.flights().join(key, &self.stop));
+            let joined = key.map(|key| {
+                let flights = self.shared.runtime.attached::<Flights>();
+                flights.join(key, &self.stop)
+            });
             let pilot = match (joined, sharing) {
                 (Some(Joined::Pilot(pilot)), Some(sharing)) => Some((pilot, sharing)),
                 (Some(Joined::Passenger(passenger)), Some(of)) => {

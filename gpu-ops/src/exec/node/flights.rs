@@ -22,9 +22,9 @@ use crate::tables::LoadedTable;
 /// What a run yields that others wait for.
 type Landed = (Delivered, FragmentReport);
 
-/// The runs of a device that others may share.
+/// The runs of a device that others may share: attached to its runtime.
 #[derive(Debug, Default)]
-pub(crate) struct Flights {
+pub(in crate::exec) struct Flights {
     flying: Mutex<Vec<Arc<Flight>>>,
 }
 
@@ -129,15 +129,6 @@ impl Flights {
             flights: Arc::clone(self),
             flight,
         })
-    }
-
-    /// Fragments that wait for the runs of others.
-    pub(crate) fn waiting(&self) -> usize {
-        let flying = self.flying.lock();
-        flying
-            .iter()
-            .map(|flight| flight.waiting.lock().len())
-            .sum()
     }
 }
 

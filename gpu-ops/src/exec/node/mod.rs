@@ -22,7 +22,6 @@ pub(super) mod time_limit;
 
 pub use boxes::{Entry, boxed};
 pub use exchange::{in_one_partition, in_partitions_of, is_computable};
-pub(crate) use flights::Flights;
 pub use fragment::GpuFragmentExec;
 pub use inputs::over_inputs;
 pub use lines::indented;

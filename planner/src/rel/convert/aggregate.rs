@@ -1,4 +1,4 @@
-//! Aggregations: grouping keys, calls and their filters, in one phase or two that are together.
+//! Calls of aggregations and their filters, in one phase or two that are together, and the groups that they are of.
 
 use std::sync::Arc;
 
@@ -15,68 +15,21 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{
-    AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode, PhysicalGroupBy,
+    AggregateExec, AggregateInputMode, AggregateMode, AggregateOutputMode,
 };
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
+use super::grouping::Grouping;
 use super::moments::{self, MomentCall};
 use super::ranked::{self, RankedCall};
-use super::states::{self, Phase};
-use super::{Converter, Inputs, exchange, grouping_sets};
+use super::{Inputs, exchange};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, cast, is_not_null, is_true};
 use crate::rel::{Rel, RelRef};
 use crate::translate::{Scope, is_decimal, is_string, is_value, translate};
-
-/// The groups of `root` over `input`, the rows below its phases.
-pub(super) fn aggregate(
-    root: &AggregateExec,
-    input: RelRef,
-    converter: &Converter,
-) -> Result<RelRef, Reason> {
-    let raw = match Phase::of(root, &converter.inputs) {
-        Phase::Whole(raw) => raw,
-        Phase::Apart(root) => return states::phase(root, input, converter),
-    };
-    let by = raw.group_expr();
-    let grouping = grouping(by, input, converter)?;
-    let calls = calls(raw.aggr_expr(), raw.filter_expr(), &grouping.input)?;
-    if by.has_grouping_set() {
-        let number = raw.schema();
-        let number = number.field(grouping.keys.len()).data_type().clone();
-        return grouping_sets::grouped(&grouping, by.groups(), &number, &calls);
-    }
-    grouped(&grouping, &calls)
-}
-
-/// The rows of `input` with their keys.
-pub(super) fn grouping(
-    by: &PhysicalGroupBy,
-    input: RelRef,
-    converter: &Converter,
-) -> Result<Grouping, Reason> {
-    let keys: Vec<_> = by.expr().iter().map(|(key, _)| Arc::clone(key)).collect();
-    let names: Vec<String> = by.expr().iter().map(|(_, name)| name.clone()).collect();
-    let (input, keys) = converter.translate_all(input, &keys)?;
-    for (key, name) in keys.iter().zip(&names) {
-        check_key(key, name)?;
-    }
-    Ok(Grouping { input, keys, names })
-}
-
-/// Rows and what they are grouped by.
-#[derive(Debug, Clone)]
-pub(super) struct Grouping {
-    /// Rows.
-    pub(super) input: RelRef,
-    /// Over the columns of the rows.
-    pub(super) keys: Vec<Expr>,
-    /// Names of the keys.
-    pub(super) names: Vec<String>,
-}
 
 /// A call of a select list.
 #[derive(Debug, Clone)]
@@ -403,14 +356,4 @@ pub(super) fn check_argument(
         return Ok(());
     }
     refuse(format!("{name} of {data_type} runs on the CPU"))
-}
-
-fn check_key(key: &Expr, name: &str) -> Result<(), Reason> {
-    let data_type = &key.data_type;
-    if is_string(data_type) || is_value(data_type) {
-        return Ok(());
-    }
-    refuse(format!(
-        "grouping by {name} of type {data_type} runs on the CPU"
-    ))
 }

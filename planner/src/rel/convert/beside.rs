@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use warpline_gpu::pipeline::{Aggregate, AggregateCall};
 
-use super::aggregate::Grouping;
+use super::grouping::Grouping;
 use crate::rel::{Join, JoinKind, Rel, RelRef};
 
 /// The rows of `grouping`, and the columns with what `calls` compute over each one's group, which follow the rows' own.

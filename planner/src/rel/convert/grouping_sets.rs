@@ -11,7 +11,8 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
-use super::aggregate::{self, Call, Grouping, decimal_average, sums_in_128_bits};
+use super::aggregate::{self, Call, decimal_average, sums_in_128_bits};
+use super::grouping::Grouping;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, case, cast, is_not_null, null};
 use crate::rel::{Rel, RelRef};

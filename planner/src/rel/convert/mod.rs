@@ -5,11 +5,13 @@
 
 mod aggregate;
 mod beside;
+mod grouping;
 mod grouping_sets;
 mod inputs;
 mod join;
 mod moments;
 mod order;
+mod phases;
 mod ranked;
 mod scan;
 mod states;
@@ -193,7 +195,7 @@ impl Converter {
         };
         let input = Arc::clone(input);
         if let Some(exec) = plan.downcast_ref::<AggregateExec>() {
-            return aggregate::aggregate(exec, input, self);
+            return phases::aggregate(exec, input, self);
         }
         if let Some(exec) = plan.downcast_ref::<FilterExec>() {
             let rel = self.filter(exec, input)?;

@@ -21,8 +21,9 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
-use super::aggregate::{Call, Grouping};
+use super::aggregate::Call;
 use super::beside::beside_groups;
+use super::grouping::Grouping;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, binary, case, cast, is_not_null, is_true, null, or_zero};
 use crate::rel::{Rel, RelRef};

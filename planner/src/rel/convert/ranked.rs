@@ -23,7 +23,8 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::graph::{SortKey, Window, WindowColumn};
 use warpline_gpu::pipeline::{AggregateCall, AggregateFunction};
 
-use super::aggregate::{self, Call, Grouping};
+use super::aggregate::{self, Call};
+use super::grouping::Grouping;
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{all_of, as_column, binary, case, cast, is_not_null, is_true, same};
 use crate::rel::{Rel, RelRef};

@@ -18,7 +18,8 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, MathFunction, Node};
 use warpline_gpu::pipeline::{AggregateCall, AggregateFunction};
 
-use super::aggregate::{self, Call, Grouping, decimal_average};
+use super::aggregate::{self, Call, decimal_average};
+use super::grouping::{Grouping, grouping};
 use super::{Converter, Inputs, grouping_sets, moments, order};
 use crate::reason::{Reason, refuse};
 use crate::rel::expr::{binary, case, cast, is_nan, is_not_null, null, or_zero};
@@ -97,7 +98,7 @@ pub(super) fn phase(
     if of_states && by.has_grouping_set() {
         return refuse("grouping sets over the states of groups run on the CPU");
     }
-    let grouping = aggregate::grouping(by, input, converter)?;
+    let grouping = grouping(by, input, converter)?;
     let keyed = !by.is_true_no_grouping();
     let mut columns = Vec::new();
     // States are behind the keys.

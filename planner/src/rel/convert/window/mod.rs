@@ -24,8 +24,9 @@ use datafusion::physical_expr::window::{
 use warpline_gpu::expr::Expr;
 
 use super::Converter;
-use super::aggregate::{Grouping, calls, grouped};
+use super::aggregate::{calls, grouped};
 use super::beside::with_groups;
+use super::grouping::Grouping;
 use crate::reason::{Reason, refuse};
 use crate::rel::{Rel, RelRef};
 

@@ -1,0 +1,32 @@
+//! Aggregations by their phases: those that are together become one grouping, others run apart.
+
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
+
+use super::aggregate::{calls, grouped};
+use super::grouping::grouping;
+use super::states::{self, Phase};
+use super::{Converter, grouping_sets};
+use crate::reason::Reason;
+use crate::rel::RelRef;
+
+/// The groups of `root` over `input`, the rows below its phases.
+pub(super) fn aggregate(
+    root: &AggregateExec,
+    input: RelRef,
+    converter: &Converter,
+) -> Result<RelRef, Reason> {
+    let raw = match Phase::of(root, &converter.inputs) {
+        Phase::Whole(raw) => raw,
+        Phase::Apart(root) => return states::phase(root, input, converter),
+    };
+    let by = raw.group_expr();
+    let grouping = grouping(by, input, converter)?;
+    let calls = calls(raw.aggr_expr(), raw.filter_expr(), &grouping.input)?;
+    if by.has_grouping_set() {
+        let number = raw.schema();
+        let number = number.field(grouping.keys.len()).data_type().clone();
+        return grouping_sets::grouped(&grouping, by.groups(), &number, &calls);
+    }
+    grouped(&grouping, &calls)
+}
