@@ -101,20 +101,17 @@ fn passes_over_null(aggregate: &AggregateUDF) -> bool {
         || function.is::<VariancePopulation>()
 }
 
-/// A column, a constant, or an integer or float of theirs as a wider number.
+/// A column, a constant, or a number of theirs as a float or a wider integer.
 fn never_fails(argument: &Expr, schema: &DFSchema) -> Result<bool> {
     Ok(match argument {
         Expr::Column(_) | Expr::Literal(..) => true,
         Expr::Alias(alias) => never_fails(&alias.expr, schema)?,
         Expr::Cast(cast) => {
             let (from, to) = (cast.expr.get_type(schema)?, cast.field.data_type());
-            let wider = from.is_integer() && to.is_floating()
+            let wider = from.is_numeric() && to.is_floating()
                 || from.is_integer()
                     && to.is_integer()
                     && from.is_signed_integer() == to.is_signed_integer()
-                    && from.primitive_width() <= to.primitive_width()
-                || from.is_floating()
-                    && to.is_floating()
                     && from.primitive_width() <= to.primitive_width();
             wider && never_fails(&cast.expr, schema)?
         }
