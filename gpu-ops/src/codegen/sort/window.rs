@@ -20,7 +20,7 @@ use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::value::Meaning;
 use crate::codegen::kernel::writer::BLOCK_THREADS;
-use crate::error::{GpuError, Result};
+use crate::error::Result;
 use crate::graph::{Sort, Window, WindowColumn};
 
 /// The layout of the columns that a window adds to rows with these columns, of which there are at most `bound`.
