@@ -131,10 +131,11 @@ fn scalar(context: &SessionContext, name: &str, schema: &DFSchema) -> Vec<(&'sta
     found
 }
 
-/// The state of the first of `calls` that DataFusion plans, by kind.
+/// By kind, the best state among those of `calls` that DataFusion plans: other calls may be of arguments that make no sense.
 async fn planned(context: &SessionContext, calls: &[String]) -> Vec<(&'static str, State)> {
     let mut found = Vec::new();
     for (kind, column) in KINDS {
+        let mut best = None;
         for call in calls {
             let call = call.replace("{x}", column);
             let Ok(frame) = context.sql(&format!("SELECT {call} FROM t")).await else {
@@ -143,12 +144,17 @@ async fn planned(context: &SessionContext, calls: &[String]) -> Vec<(&'static st
             let Ok(plan) = frame.create_physical_plan().await else {
                 continue;
             };
-            found.push(match FragmentPlanner::try_new(&plan, &any_size()) {
-                Ok(_) => (kind, State::Device),
-                Err(refusal) => (kind, State::Cpu(refusal.reason.to_string())),
-            });
-            break;
+            match FragmentPlanner::try_new(&plan, &any_size()) {
+                Ok(_) => {
+                    best = Some(State::Device);
+                    break;
+                }
+                Err(refusal) => {
+                    best.get_or_insert(State::Cpu(refusal.reason.to_string()));
+                }
+            }
         }
+        found.extend(best.map(|state| (kind, state)));
     }
     found
 }

@@ -34,6 +34,10 @@ const NUMBERS: &[(&str, &[Of])] = &[
         &[Argument, Key, Argument],
     ),
     (
+        "count({}) FILTER (WHERE {} IS NOT NULL) OVER (PARTITION BY {})",
+        &[Argument, Key, Key],
+    ),
+    (
         "count(*) OVER (ORDER BY {} DESC NULLS LAST GROUPS BETWEEN 1 PRECEDING AND 2 FOLLOWING)",
         &[Key],
     ),
@@ -60,6 +64,10 @@ const VALUES: &[(&str, &[Of])] = &[
 /// Sums.
 const SUMS: &[(&str, &[Of])] = &[
     ("sum({}) OVER ()", &[Argument]),
+    (
+        "sum({}) FILTER (WHERE {} = {}) OVER (ORDER BY {})",
+        &[Argument, Argument, Argument, Key],
+    ),
     ("sum({}) OVER (PARTITION BY {})", &[Argument, Key]),
     (
         "sum({}) OVER (PARTITION BY {} ORDER BY {})",
