@@ -73,6 +73,21 @@ pub(crate) fn ensure(
     known
 }
 
+/// The store of a location, by the environment.
+///
+/// # Errors
+/// When there is no store of such a location, or what describes it does not fit.
+#[cfg(feature = "serve")]
+pub(crate) fn opened(location: &ListingTableUrl) -> Result<Arc<dyn ObjectStore>> {
+    let url: &Url = location.as_ref();
+    if !is_remote(url) {
+        return Err(DataFusionError::Plan(format!(
+            "{location} is no location of an object store: give one such as s3://bucket/tables"
+        )));
+    }
+    open(url, &HashMap::new())
+}
+
 fn is_remote(url: &Url) -> bool {
     matches!(
         ObjectStoreScheme::parse(url),
