@@ -14,9 +14,11 @@ use url::Url;
 /// Variables of the environment that tell of stores begin so.
 const VARIABLES: &[&str] = &["AWS_", "AZURE_", "GOOGLE_"];
 
-/// A runtime that opens the store of a location by the environment, where nothing was registered for it.
+/// A runtime that opens the store of a location by the environment, where nothing was registered for it. Folders are listed for each
+/// query: lists that are kept do not have files that others add.
 pub(crate) fn runtime() -> Result<Arc<RuntimeEnv>> {
     RuntimeEnvBuilder::new()
+        .with_object_list_cache_limit(0)
         .with_object_store_registry(Arc::new(EnvironmentStores::default()))
         .build_arc()
 }

@@ -12,6 +12,7 @@
 //! greatest value, the number of NULLs, whether all strings are ASCII, the size of a dictionary. Nothing else of the old column is
 //! taken over, so that no order or uniqueness is claimed that the new rows may have ended.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use warpline_cuda::kernels::{
@@ -42,6 +43,8 @@ pub(crate) struct Append<'a> {
     pub(crate) home: &'a ColumnPools<'a>,
     pub(crate) kernels: &'a FinishKernels,
     pub(crate) stream: &'a Stream,
+    /// What queued work writes: it stays until the stream has been waited for, also where something fails meanwhile.
+    pub(crate) held: RefCell<Vec<Arc<DeviceBuffer>>>,
 }
 
 /// Data in place, and its encoding.
@@ -64,7 +67,7 @@ impl Column {
 
 impl Append<'_> {
     /// The rows of `old` and, behind them, those of `new`; `None` where they do not go together, so that all of them have to be
-    /// loaded. Blocks. Both columns must stay until the stream has been waited for.
+    /// loaded. Blocks. Both columns, and this, must stay until the stream has been waited for.
     ///
     /// # Errors
     /// [`crate::GpuError::OutOfDeviceMemory`]; [`crate::GpuError::Device`];
@@ -162,7 +165,9 @@ impl Append<'_> {
 
     /// Memory for `bytes` bytes of the column.
     fn room(&self, bytes: usize) -> Result<PreallocatedBuffer> {
-        PreallocatedBuffer::new(bytes, self.name, self.home, self.stream)
+        let buffer = PreallocatedBuffer::new(bytes, self.name, self.home, self.stream)?;
+        self.held.borrow_mut().push(buffer.shared());
+        Ok(buffer)
     }
 
     /// Codes of the same meaning, one part behind the other.

@@ -9,6 +9,7 @@
 //! are enough, may still ask for them. Those that nobody has asked for by the next growth go with it. What finds no memory is loaded
 //! whole, when the old columns can make room.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use datafusion::datasource::listing::PartitionedFile;
@@ -155,6 +156,7 @@ impl TableCache {
                 home: &pools.column_pools(),
                 kernels: &kernels.finish,
                 stream,
+                held: RefCell::default(),
             };
             let column = append.append(&old, &new);
             // Other sessions use the column on streams of their own, and both parts may go.

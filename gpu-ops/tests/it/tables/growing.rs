@@ -146,11 +146,9 @@ fn columns_that_were_not_asked_for_grow_later() {
         load(&setup, folder, ALL).await;
         write_parquet(&folder.join("a.parquet"), &rows(100, 50), 300);
         let two = "SELECT id, ratio FROM t";
-        let grown = load(&setup, folder, two).await;
-        assert_eq!(counts(&grown), (0, 2));
+        assert_eq!(counts(&*load(&setup, folder, two).await), (0, 2));
         write_parquet(&folder.join("c.parquet"), &rows(150, 50), 300);
-        let grown = load(&setup, folder, two).await;
-        assert_eq!(counts(&grown), (0, 2));
+        assert_eq!(counts(&*load(&setup, folder, two).await), (0, 2));
         // `price` grows by both files, beside what has grown before.
         let sql = "SELECT id, price FROM t";
         let grown = load(&setup, folder, sql).await;
@@ -243,7 +241,8 @@ fn encodings_become_those_of_all_rows() {
             let folder = folder.path();
             write_columns(&folder.join("b.parquet"), of_kinds(true, n));
             load(&setup, folder, "SELECT * FROM t").await;
-            write_columns(&folder.join("a.parquet"), of_kinds(false, m));
+            // Behind the other by name as well: all facts are those of one order.
+            write_columns(&folder.join("c.parquet"), of_kinds(false, m));
             let grown = load(&setup, folder, "SELECT * FROM t").await;
             assert_eq!(grown.columns_loaded + grown.columns_grown, 9, "{n} {m}");
             if n == 200 {
@@ -267,7 +266,7 @@ fn order_and_uniqueness_are_found_out_again() {
                 vec![("x", Arc::new(values))],
             );
         };
-        let known = |loaded: &LoadedTable| {
+        let known = |loaded: &Arc<LoadedTable>| {
             let known = &loaded.columns[0].statistics;
             (known.sorted, known.unique, known.distinct)
         };
@@ -336,11 +335,7 @@ fn tables_with_fewer_files_keep_their_columns() {
         }
         let mut seen: BTreeMap<&str, Vec<(usize, usize)>> = BTreeMap::new();
         for _ in 0..3 {
-            for sql in [
-                "SELECT id FROM t WHERE part = 'y'",
-                "SELECT id FROM t WHERE part > 'x'",
-                "SELECT id FROM t",
-            ] {
+            for sql in ["SELECT id FROM t WHERE part = 'y'", "SELECT id FROM t"] {
                 let ctx = session(4, 1);
                 let options = datafusion::prelude::ParquetReadOptions::default()
                     .table_partition_cols(vec![("part".into(), DataType::Utf8)]);
@@ -351,11 +346,7 @@ fn tables_with_fewer_files_keep_their_columns() {
             }
         }
         let first: Vec<(usize, usize)> = seen.values().map(|counts| counts[0]).collect();
-        assert_eq!(
-            first.iter().filter(|c| **c == (1, 0)).count(),
-            1,
-            "{seen:?}"
-        );
+        assert_eq!(first, [(0, 1), (1, 0)], "{seen:?}");
         for counts in seen.values() {
             assert_eq!(counts[1..], [(0, 0), (0, 0)], "{seen:?}");
         }
