@@ -196,11 +196,16 @@ impl State {
     }
 
     /// Drop tables that no scan can request any more, now that `key` appears: older states of its files, and memory
-    /// tables whose arrays are gone.
+    /// tables whose arrays are gone. Those of fewer files go as well where nothing is left of them: each file that is added leaves one.
     pub(super) fn drop_stale(&mut self, key: &TableKey) {
         self.tables
             .retain(|other, table| match (other, key, &table.anchor) {
-                (TableKey::Files(other), TableKey::Files(key), _) => !key.supersedes(other),
+                (TableKey::Files(other), TableKey::Files(key), Anchor::Files { order, .. }) => {
+                    let is_empty =
+                        table.columns.is_empty() && Arc::strong_count(&table.loading) == 1;
+                    let is_left = is_empty && key.order_behind(other, order).is_some();
+                    !key.supersedes(other) && !is_left
+                }
                 (TableKey::Memory(_), _, Anchor::Memory(anchor)) => !anchor.is_dead(),
                 _ => true,
             });
