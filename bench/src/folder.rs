@@ -1,4 +1,4 @@
-//! The tables of a folder of data files: one for each file, and one for each sub-folder of files.
+//! The tables of a folder of data files, local or in an object store: one for each file, and one for each sub-folder of files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,12 @@ use std::sync::Arc;
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::{DFSchema, TableReference};
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::error::DataFusionError;
 use datafusion::execution::options::ArrowReadOptions;
 use datafusion::logical_expr::CreateExternalTable;
+use datafusion::object_store::ObjectStore;
+use datafusion::object_store::path::Path as StorePath;
 use datafusion::prelude::{CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionContext};
 use warpline_tpch::{QueryEngine, TpchError};
 
@@ -15,6 +19,8 @@ use crate::error::{Error, Result};
 
 /// What `STORED AS` names tables of Delta Lake.
 const DELTA_TABLE: &str = "DELTATABLE";
+/// The folder of their log.
+const DELTA_LOG: &str = "_delta_log";
 
 /// Formats of data files, by the extensions of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,8 +35,8 @@ enum Format {
 }
 
 impl Format {
-    fn of(path: &Path) -> Option<Self> {
-        Some(match path.extension()?.to_str()? {
+    fn of(extension: &str) -> Option<Self> {
+        Some(match extension {
             "parquet" => Self::Parquet,
             "csv" => Self::Csv,
             "json" | "ndjson" | "jsonl" => Self::Json,
@@ -43,10 +49,22 @@ impl Format {
 /// A table to be.
 #[derive(Debug, PartialEq, Eq)]
 struct Found {
-    path: PathBuf,
+    /// That of a folder ends with a slash.
+    location: String,
     format: Format,
     /// The extension of its files, with the dot.
     extension: String,
+}
+
+/// What lies in a folder.
+struct Entry {
+    /// Its location; that of a folder ends with a slash.
+    location: String,
+    name: String,
+    /// Of a folder: the names of the files in it, in order.
+    files: Option<Vec<String>>,
+    /// Does it have a log of Delta Lake?
+    has_log: bool,
 }
 
 /// Registers `folder/NAME.EXT` and `folder/NAME/*.EXT` as tables `NAME`, where EXT is parquet, csv (with a header), json, ndjson,
@@ -74,14 +92,33 @@ pub async fn register(engine: &dyn QueryEngine, folder: &Path) -> Result<Vec<Str
 /// # Errors
 /// Those of [`register`].
 pub async fn register_in(session: &SessionContext, folder: &Path) -> Result<Vec<String>> {
-    let tables = tables_of(folder)?;
+    register_all(session, tables_of(folder)?).await
+}
+
+/// Registers the tables of a folder in an object store of the session, as [`register`] does.
+///
+/// # Errors
+/// [`Error::DataFusion`] when the store cannot be listed or a file is damaged; [`Error::Bench`] when there are no such files, or two
+/// tables of a name.
+pub async fn register_at(
+    session: &SessionContext,
+    folder: &ListingTableUrl,
+) -> Result<Vec<String>> {
+    let store = session.runtime_env().object_store(folder)?;
+    let root = folder.object_store();
+    let entries = stored(store.as_ref(), root.as_str(), folder.prefix())
+        .await
+        .map_err(|error| DataFusionError::from(error).context(format!("listing {folder}")))?;
+    register_all(session, tables_in(entries, folder.as_str())?).await
+}
+
+async fn register_all(
+    session: &SessionContext,
+    tables: BTreeMap<String, Found>,
+) -> Result<Vec<String>> {
     for (name, found) in &tables {
         let table = TableReference::bare(name.as_str());
-        let mut location = found.path.to_string_lossy().into_owned();
-        if found.path.is_dir() {
-            // What DataFusion takes for a folder of files.
-            location.push('/');
-        }
+        let location = found.location.clone();
         let extension = found.extension.as_str();
         match found.format {
             Format::Parquet => {
@@ -137,48 +174,71 @@ fn tables_of(folder: &Path) -> Result<BTreeMap<String, Found>> {
     let absolute = folder
         .canonicalize()
         .map_err(|error| TpchError::io("open folder", folder, error))?;
-    let mut tables: BTreeMap<String, Found> = BTreeMap::new();
+    let name = |path: &PathBuf| Some(path.file_name()?.to_str()?.to_string());
+    let mut all = Vec::new();
     for path in entries(&absolute)? {
-        let (found, stem) = if path.join("_delta_log").is_dir() {
-            (Some((Format::Delta, String::new())), path.file_name())
-        } else if path.is_dir() {
-            let mut files = entries(&path)?.into_iter();
-            (files.find_map(|file| known(&file)), path.file_name())
-        } else {
-            (known(&path), path.file_stem())
+        let Some(own) = name(&path) else {
+            continue;
         };
-        let name = stem.and_then(|stem| stem.to_str()).map(str::to_string);
-        let (Some((format, extension)), Some(name)) = (found, name) else {
+        let mut location = path.to_string_lossy().into_owned();
+        let mut files = None;
+        if path.is_dir() {
+            // What DataFusion takes for a folder of files.
+            location.push('/');
+            files = Some(entries(&path)?.iter().filter_map(name).collect());
+        }
+        all.push(Entry {
+            location,
+            name: own,
+            files,
+            has_log: path.join(DELTA_LOG).is_dir(),
+        });
+    }
+    tables_in(all, &folder.display().to_string())
+}
+
+/// The tables of a folder that has these entries.
+fn tables_in(entries: Vec<Entry>, folder: &str) -> Result<BTreeMap<String, Found>> {
+    let mut tables: BTreeMap<String, Found> = BTreeMap::new();
+    for entry in entries {
+        let (found, name) = match &entry.files {
+            Some(_) if entry.has_log => (Some((Format::Delta, String::new())), &*entry.name),
+            Some(files) => (files.iter().find_map(|file| known(file)), &*entry.name),
+            None => (
+                known(&entry.name),
+                entry.name.rsplit_once('.').map_or("", |(stem, _)| stem),
+            ),
+        };
+        let Some((format, extension)) = found else {
             continue;
         };
         let found = Found {
-            path,
+            location: entry.location,
             format,
             extension,
         };
-        if let Some(other) = tables.get(&name) {
+        if let Some(other) = tables.get(name) {
             return Err(Error::Bench(format!(
                 "{} and {} are both table '{name}': rename or remove one",
-                other.path.display(),
-                found.path.display()
+                other.location, found.location
             )));
         }
-        tables.insert(name, found);
+        tables.insert(name.to_string(), found);
     }
     if tables.is_empty() {
         return Err(Error::Bench(format!(
-            "folder {} has no tables: it must hold NAME.parquet, NAME.csv, NAME.json or NAME.arrow, or folders NAME of such files or with a \
-             _delta_log",
-            folder.display()
+            "folder {folder} has no tables: it must hold NAME.parquet, NAME.csv, NAME.json or NAME.arrow, or folders NAME of such files or \
+             with a _delta_log"
         )));
     }
     Ok(tables)
 }
 
 /// The format of a file, and the extension of its name with the dot.
-fn known(file: &Path) -> Option<(Format, String)> {
-    let extension = file.extension()?.to_string_lossy();
-    Some((Format::of(file)?, format!(".{extension}")))
+fn known(file: &str) -> Option<(Format, String)> {
+    let (stem, extension) = file.rsplit_once('.')?;
+    let format = Format::of(extension).filter(|_| !stem.is_empty())?;
+    Some((format, format!(".{extension}")))
 }
 
 /// What lies in a folder, in the order of names; hidden entries do not count.
@@ -187,7 +247,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(read)? {
         let entry = entry.map_err(read)?;
-        if !entry.file_name().to_string_lossy().starts_with(['.', '_']) {
+        if !is_hidden(&entry.file_name().to_string_lossy()) {
             paths.push(entry.path());
         }
     }
@@ -195,9 +255,59 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// What lies at a prefix of a store, in the order of names; hidden entries do not count.
+async fn stored(
+    store: &dyn ObjectStore,
+    root: &str,
+    prefix: &StorePath,
+) -> datafusion::object_store::Result<Vec<Entry>> {
+    let location = |path: &StorePath| format!("{root}{path}");
+    let name = |path: &StorePath| {
+        let name = path.filename().filter(|name| !is_hidden(name));
+        name.map(str::to_string)
+    };
+    let listed = store.list_with_delimiter(Some(prefix)).await?;
+    let mut entries = Vec::new();
+    for folder in listed.common_prefixes {
+        let Some(own) = name(&folder) else {
+            continue;
+        };
+        let inside = store.list_with_delimiter(Some(&folder)).await?;
+        let mut files: Vec<String> = inside
+            .objects
+            .iter()
+            .filter_map(|meta| name(&meta.location))
+            .collect();
+        files.sort();
+        let is_log = |path: &StorePath| path.filename() == Some(DELTA_LOG);
+        entries.push(Entry {
+            location: location(&folder) + "/",
+            name: own,
+            files: Some(files),
+            has_log: inside.common_prefixes.iter().any(is_log),
+        });
+    }
+    for file in listed.objects {
+        entries.extend(name(&file.location).map(|name| Entry {
+            location: location(&file.location),
+            name,
+            files: None,
+            has_log: false,
+        }));
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.starts_with(['.', '_'])
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
+
+    use datafusion::object_store::local::LocalFileSystem;
 
     use super::*;
 
@@ -238,6 +348,21 @@ mod tests {
                 ("b", Format::Csv, ".csv"),
                 ("d", Format::Json, ".ndjson"),
                 ("e", Format::Delta, "")
+            ]
+        );
+        let store = LocalFileSystem::new_with_prefix(folder.path()).expect("a store");
+        let runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = { runtime }.build().expect("a runtime");
+        let entries = runtime.block_on(stored(&store, "s3://bucket/", &StorePath::default()));
+        let stored = tables_in(entries.expect("a list"), "s3://bucket/").expect("tables");
+        let stored: Vec<_> = stored.values().map(|t| (&*t.location, t.format)).collect();
+        assert_eq!(
+            stored,
+            [
+                ("s3://bucket/A.parquet", Format::Parquet),
+                ("s3://bucket/b.csv", Format::Csv),
+                ("s3://bucket/d/", Format::Json),
+                ("s3://bucket/e/", Format::Delta)
             ]
         );
         put("d.arrow");

@@ -100,7 +100,7 @@ pub use program::run_program;
 pub use query::PreparedQuery;
 pub use rule::WarplineRule;
 #[cfg(feature = "serve")]
-pub use serving::DeviceEngine;
+pub use serving::{DeviceEngine, store_folder};
 pub use session::{WarplineSession, WarplineSessionBuilder};
 pub use statement::is_own_statement;
 pub use warpline_gpu::device::compiler::{

@@ -67,6 +67,7 @@ pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
     QueryMetrics {
         load_ms: counts.load_ms,
         columns_loaded: counts.columns_loaded,
+        columns_grown: counts.columns_grown,
         parquet_chunks_device: counts.parquet_chunks_device,
         parquet_chunks_cpu: counts.parquet_chunks_cpu,
         plan_ms: 0.0,

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
+use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::SessionContext;
-use warpline_serve::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
+use warpline_serve::{DeviceTable, Engine, EngineSession, EngineStatus, Planned, StoreFolder};
 
 use crate::client_settings::CLIENT_SETTINGS;
 #[cfg(feature = "cluster")]
@@ -22,6 +23,7 @@ use crate::guard::guarded;
 use crate::memory_table::MemoryTable;
 use crate::metrics;
 use crate::session::WarplineSession;
+use crate::stores;
 
 /// Opens a session for each client of a server, over one device.
 ///
@@ -76,6 +78,18 @@ impl DeviceEngine {
     }
 }
 
+/// A folder in an object store for a server's clients, such as `s3://bucket/tables`: the store is opened by the environment, as those of
+/// sessions are (`docs/TABLES.md` lists the variables).
+///
+/// # Errors
+/// [`crate::Error::DataFusion`] for a location that names no object store, and for one that the environment does not describe.
+pub fn store_folder(location: &str) -> crate::error::Result<StoreFolder> {
+    let slash = if location.ends_with('/') { "" } else { "/" };
+    let location = ListingTableUrl::parse(format!("{location}{slash}"))?;
+    let store = stores::opened(&location)?;
+    Ok(StoreFolder { location, store })
+}
+
 #[async_trait]
 impl Engine for DeviceEngine {
     async fn open(&self, runtime: Arc<RuntimeEnv>) -> Result<Arc<dyn EngineSession>> {
@@ -96,6 +110,17 @@ impl Engine for DeviceEngine {
     async fn register_folder(&self, session: &dyn EngineSession, folder: &Path) -> Result<()> {
         let context = session.context();
         warpline_bench::folder::register_in(context, folder)
+            .await
+            .map_err(external)?;
+        Ok(())
+    }
+
+    async fn register_location(
+        &self,
+        session: &dyn EngineSession,
+        location: &ListingTableUrl,
+    ) -> Result<()> {
+        warpline_bench::folder::register_at(session.context(), location)
             .await
             .map_err(external)?;
         Ok(())

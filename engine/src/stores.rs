@@ -14,9 +14,11 @@ use url::Url;
 /// Variables of the environment that tell of stores begin so.
 const VARIABLES: &[&str] = &["AWS_", "AZURE_", "GOOGLE_"];
 
-/// A runtime that opens the store of a location by the environment, where nothing was registered for it.
+/// A runtime that opens the store of a location by the environment, where nothing was registered for it. Folders are listed for each
+/// query: lists that are kept do not have files that others add.
 pub(crate) fn runtime() -> Result<Arc<RuntimeEnv>> {
     RuntimeEnvBuilder::new()
+        .with_object_list_cache_limit(0)
         .with_object_store_registry(Arc::new(EnvironmentStores::default()))
         .build_arc()
 }
@@ -71,6 +73,21 @@ pub(crate) fn ensure(
         return Ok(store);
     }
     known
+}
+
+/// The store of a location, by the environment.
+///
+/// # Errors
+/// When there is no store of such a location, or what describes it does not fit.
+#[cfg(feature = "serve")]
+pub(crate) fn opened(location: &ListingTableUrl) -> Result<Arc<dyn ObjectStore>> {
+    let url: &Url = location.as_ref();
+    if !is_remote(url) {
+        return Err(DataFusionError::Plan(format!(
+            "{location} is no location of an object store: give one such as s3://bucket/tables"
+        )));
+    }
+    open(url, &HashMap::new())
 }
 
 fn is_remote(url: &Url) -> bool {

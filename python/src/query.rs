@@ -448,6 +448,7 @@ impl Query {
         told.set_item("plan_cached", metrics.plan_cached)?;
         told.set_item("load_ms", metrics.load_ms)?;
         told.set_item("columns_loaded", metrics.columns_loaded)?;
+        told.set_item("columns_grown", metrics.columns_grown)?;
         told.set_item("compile_ms", metrics.compile_ms)?;
         told.set_item("kernel_ms", metrics.kernel_ms)?;
         told.set_item("kernels", metrics.kernels)?;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::MemTable;
-use datafusion::error::Result;
+use datafusion::datasource::listing::ListingTableUrl;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::physical_plan::ExecutionPlan;
@@ -26,6 +27,21 @@ pub trait Engine: Send + Sync + 'static {
     /// # Errors
     /// A folder or file that cannot be read, or two tables of a name.
     async fn register_folder(&self, session: &dyn EngineSession, folder: &Path) -> Result<()>;
+
+    /// The same of a folder in an object store of the session's runtime.
+    ///
+    /// # Errors
+    /// As [`Self::register_folder`]; an engine that knows no object stores says so.
+    async fn register_location(
+        &self,
+        session: &dyn EngineSession,
+        location: &ListingTableUrl,
+    ) -> Result<()> {
+        let _ = session;
+        Err(DataFusionError::NotImplemented(format!(
+            "tables of {location}: this server reads local folders alone"
+        )))
+    }
 
     /// Settings that a client may change for itself: those that reach nothing of the host and nobody else's queries.
     fn client_settings(&self) -> &[&str];

@@ -12,11 +12,11 @@
 //!                 │
 //!             registry              running and recent queries ──► http: /metrics, /health, page
 //!                 │
-//!              Engine ──► DataFusion ──► store: files of the folders given, nothing else
+//!              Engine ──► DataFusion ──► store, remote: files of the folders given, nothing else
 //! ```
 //!
-//! - A statement passes `policy` before anything is planned; files are reached only through `store`, which knows the
-//!   folders and no way to write.
+//! - A statement passes `policy` before anything is planned; files are reached only through `store`, and in object stores
+//!   through `remote`, which know the folders and no way to write.
 //! - Every query is an entry of `registry`, holds a permit of `admission` while it runs, and stops when its entry is
 //!   cancelled: its stream is dropped, and with it the work on the device.
 //! - `auth` keeps SCRAM verifiers, never passwords.
@@ -36,6 +36,7 @@ mod policy;
 mod postgres;
 mod query;
 mod registry;
+mod remote;
 mod scram;
 mod server;
 mod settings;
@@ -47,6 +48,7 @@ pub use auth::{User, Users, add_user};
 pub use engine::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
 pub use error::{Result, ServeError, StartError};
 pub use options::{Limits, ServeOptions};
+pub use remote::StoreFolder;
 pub use server::Server;
 pub use store::FolderStore;
 pub use tls::{Tls, install_provider};

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::remote::StoreFolder;
+
 /// Addresses, folders, users and limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
@@ -15,6 +17,8 @@ pub struct ServeOptions {
     pub http: Option<SocketAddr>,
     /// Folders whose files are tables, and the only files that clients reach.
     pub data: Vec<PathBuf>,
+    /// The same in object stores.
+    pub stores: Vec<StoreFolder>,
     /// The file of users; without one nobody is asked for a password.
     pub auth: Option<PathBuf>,
     /// Certificate chain and private key, PEM.
@@ -46,6 +50,7 @@ impl Default for ServeOptions {
             flight: None,
             http: None,
             data: vec![],
+            stores: vec![],
             auth: None,
             tls: None,
             insecure: false,

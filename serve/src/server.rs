@@ -18,6 +18,7 @@ use crate::engine::Engine;
 use crate::error::StartError;
 use crate::options::ServeOptions;
 use crate::registry::{Registry, Stop};
+use crate::remote::{self, StoreFolder};
 use crate::shared::Shared;
 use crate::store::FolderStore;
 use crate::tls::Tls;
@@ -61,7 +62,8 @@ impl Server {
         let files = FolderStore::open(&options.data)?;
         let data = |error: DataFusionError| StartError::Data(Box::new(error));
         let runtime = files.runtime().map_err(data)?;
-        let tables = tables(&*engine, &runtime, files.folders());
+        remote::register(&runtime, &options.stores);
+        let tables = tables(&*engine, &runtime, files.folders(), &options.stores);
         let tables = tables.await.map_err(data)?;
         let (stop, stopping) = watch::channel(false);
         let shared = Arc::new(Shared {
@@ -206,10 +208,16 @@ async fn tables(
     engine: &dyn Engine,
     runtime: &Arc<RuntimeEnv>,
     folders: &[std::path::PathBuf],
+    stores: &[StoreFolder],
 ) -> datafusion::error::Result<Vec<(String, Arc<dyn TableProvider>)>> {
     let session = engine.open(Arc::clone(runtime)).await?;
     for folder in folders {
         engine.register_folder(&*session, folder).await?;
+    }
+    for folder in stores {
+        engine
+            .register_location(&*session, &folder.location)
+            .await?;
     }
     let context = session.context();
     let config = context.copied_config();

@@ -51,12 +51,14 @@ impl FolderStore {
         &self.folders
     }
 
-    /// A runtime whose only object store is this.
+    /// A runtime whose only object store is this. Folders are listed for each query, so that files that are added are seen.
     ///
     /// # Errors
     /// What DataFusion reports.
     pub fn runtime(&self) -> datafusion::error::Result<Arc<RuntimeEnv>> {
-        let runtime = RuntimeEnvBuilder::new().build_arc()?;
+        let runtime = RuntimeEnvBuilder::new()
+            .with_object_list_cache_limit(0)
+            .build_arc()?;
         let files = ObjectStoreUrl::local_filesystem();
         runtime.register_object_store(files.as_ref(), Arc::new(self.clone()));
         Ok(runtime)

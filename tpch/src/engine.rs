@@ -71,6 +71,8 @@ pub struct QueryMetrics {
     pub load_ms: f64,
     /// Columns that were made resident for it; 0 when all were already.
     pub columns_loaded: u64,
+    /// Columns that were resident but for the rows of files that were added since, and got these.
+    pub columns_grown: u64,
     /// Column chunks of parquet files that the device decoded.
     pub parquet_chunks_device: u64,
     /// Column chunks of parquet files that the CPU decoded because the device could not, where the device was asked to.

@@ -74,9 +74,9 @@ pub(super) struct ServeArguments {
     /// Answer /metrics, /health and a page that shows device and queries, for example on 127.0.0.1:8080
     #[arg(long, value_name = "ADDRESS")]
     pub(super) http: Option<SocketAddr>,
-    /// A folder whose files NAME.parquet (.csv, .json, .arrow) and folders NAME of such files are tables; repeatable. Clients reach
-    /// no other files
-    #[arg(long, value_name = "DIR")]
+    /// A folder, or a location such as s3://bucket/tables, whose files NAME.parquet (.csv, .json, .arrow) and folders NAME of such files
+    /// are tables; repeatable. Clients reach no other files
+    #[arg(long, value_name = "DIR|URL")]
     pub(super) data: Vec<PathBuf>,
     /// The file of users
     #[arg(long, value_name = "FILE")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use warpline::serve::{self, Limits, ServeOptions, Server, StartError};
-use warpline::{DeviceEngine, Error, Result};
+use warpline::{DeviceEngine, Error, Result, store_folder};
 
 use super::args::ServeArguments;
 use super::print::print_note;
@@ -20,7 +20,7 @@ pub(super) async fn run(arguments: ServeArguments) -> Result<ExitCode> {
         print_note(&format!("user '{name}' is in {}", path.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    let options = options(&arguments);
+    let options = options(&arguments)?;
     let session = &arguments.session;
     let device = session.open_device()?;
     let mut engine = DeviceEngine::new(device.clone());
@@ -63,14 +63,22 @@ fn refused(error: StartError) -> Error {
     Error::Serve(error.to_string())
 }
 
-fn options(arguments: &ServeArguments) -> ServeOptions {
+fn options(arguments: &ServeArguments) -> Result<ServeOptions> {
     let seconds = Duration::from_secs;
+    let (mut data, mut stores) = (Vec::new(), Vec::new());
+    for folder in &arguments.data {
+        match folder.to_str().filter(|text| text.contains("://")) {
+            Some(location) => stores.push(store_folder(location)?),
+            None => data.push(folder.clone()),
+        }
+    }
     let tls = arguments.tls_cert.clone().zip(arguments.tls_key.clone());
-    ServeOptions {
+    Ok(ServeOptions {
         postgres: arguments.postgres,
         flight: arguments.flight,
         http: arguments.http,
-        data: arguments.data.clone(),
+        data,
+        stores,
         auth: arguments.auth.clone(),
         tls,
         insecure: arguments.insecure,
@@ -86,12 +94,12 @@ fn options(arguments: &ServeArguments) -> ServeOptions {
             queries: arguments.max_user_queries,
         },
         query_log: arguments.query_log.clone(),
-    }
+    })
 }
 
 fn listed(tables: &[&str]) -> String {
     match tables {
-        [] => "none: give --data DIR".to_string(),
+        [] => "none: give --data DIR|URL".to_string(),
         tables => tables.join(", "),
     }
 }

@@ -309,7 +309,7 @@ async fn holds(table: &MemTable, noted: &[Partition]) -> bool {
     same
 }
 
-/// The files of one location as planning would list them, by way of DataFusion's cache of listings.
+/// The files of one location as planning would list them, by path: stores list them in any order.
 async fn files_of(
     state: &SessionState,
     table: &ListingTable,
@@ -320,7 +320,9 @@ async fn files_of(
     let files = location
         .list_all_files(state, store.as_ref(), extension)
         .await?;
-    files.try_collect().await
+    let mut files: Vec<ObjectMeta> = files.try_collect().await?;
+    files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
+    Ok(files)
 }
 
 /// Would planning list the same files, and are those on this machine as they were?
@@ -330,7 +332,7 @@ async fn lists(state: &SessionState, table: &ListingTable, noted: &[Vec<ObjectMe
     }
     for (location, noted) in table.table_paths().iter().zip(noted) {
         let local = location.object_store().as_str().starts_with("file:");
-        // Listings may come from a cache: the file system has the last word.
+        // A runtime that the host has made may keep listings: the file system has the last word.
         if local && !noted.iter().all(unchanged_on_disk) {
             return false;
         }

@@ -14,6 +14,7 @@ mod embedding;
 mod examples;
 mod explain;
 mod formats;
+mod growing;
 mod jcch;
 mod logging;
 mod plan_cache;

@@ -12,6 +12,7 @@
 //!    what was expected holds;
 //! 3. [`decode`], [`decode_codes`] and [`Column::to_arrow`] lead back to the logical Arrow type.
 
+mod append;
 mod assemble;
 mod build;
 mod bytes;
@@ -36,6 +37,7 @@ mod types;
 
 use arrow::array::ArrayRef;
 
+pub(crate) use append::Append;
 pub use assemble::ColumnAssembler;
 pub(crate) use build::distinct_strings;
 pub use chunk::{ChunkEncoder, Segment};

@@ -526,7 +526,11 @@ impl DeviceColumn {
 }
 
 /// What follows from the size of a dictionary.
-fn dictionary_statistics(statistics: &mut ColumnStatistics, distinct: usize, valid: usize) {
+pub(super) fn dictionary_statistics(
+    statistics: &mut ColumnStatistics,
+    distinct: usize,
+    valid: usize,
+) {
     statistics.range = (distinct > 0).then(|| (0, distinct as i128 - 1));
     statistics.distinct = Some(distinct);
     statistics.distinct_estimate = Some(distinct as u64);

@@ -149,6 +149,11 @@ impl PreallocatedBuffer {
         &self.buffer
     }
 
+    /// The memory, for whoever has to keep it.
+    pub(super) fn shared(&self) -> Arc<DeviceBuffer> {
+        Arc::clone(&self.buffer)
+    }
+
     /// The buffer, now the data of its column.
     pub(super) fn keep(mut self) -> Arc<DeviceBuffer> {
         self.taken = None;

@@ -5,15 +5,15 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
-use datafusion::error::DataFusionError;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use parking_lot::Mutex;
 
 use super::entries::{
-    Anchor, Form, Found, Resident, State, TableKey, Wanted, describe, is_pinned, numbers, wanted,
+    Anchor, Form, Found, Resident, State, Table, TableKey, Wanted, describe, is_pinned, missing_of,
+    numbers, wanted,
 };
-use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, unexpected};
+use super::load::{ColumnRequest, LoadFor, LoadRequest, Units, changed_meanwhile, unexpected};
 use super::loaded::LoadedTable;
 use super::parquet_kernels::ParquetKernels;
 use super::progress::{Coming, LoadProgress, Offer};
@@ -212,11 +212,11 @@ impl TableCache {
         let (key, anchor, files) = match &source.kind {
             Kind::Files(table) => {
                 let (files, key) = table.current(ctx).await?;
-                (
-                    TableKey::Files(key),
-                    Anchor::Files(Arc::clone(table)),
-                    files,
-                )
+                let anchor = Anchor::Files {
+                    table: Arc::clone(table),
+                    order: (0..files.len()).collect(),
+                };
+                (TableKey::Files(key), anchor, files)
             }
             Kind::Memory(table) => {
                 let anchor = || Arc::new(table.anchor());
@@ -267,13 +267,27 @@ impl TableCache {
                 ..complete
             }));
         }
-        let mut missing: Vec<Wanted> = wanted
-            .iter()
-            .zip(&found.columns)
-            .filter_map(|(column, found)| found.is_none().then_some(*column))
+        let hits = wanted.iter().zip(&found.columns);
+        let hits: Vec<Wanted> = hits
+            .filter_map(|(w, c)| c.is_some().then_some(*w))
             .collect();
-        missing.sort_unstable();
-        missing.dedup();
+        let files = found.anchor.in_order(files)?;
+        let grown = match &source.kind {
+            Kind::Files(table) => self.grow(request, table, &key, &mut found, &files).await?,
+            _ => LoadedTable::default(),
+        };
+        let missing = missing_of(wanted, &found.columns);
+        if missing.is_empty()
+            && let Some(complete) = found.complete()
+        {
+            self.count_hits(&key, &hits);
+            return Ok(Arc::new(LoadedTable {
+                rows: complete.rows,
+                columns: complete.columns,
+                load_ms: started.elapsed().as_secs_f64() * 1e3,
+                ..grown
+            }));
+        }
         let offer = arrival.map(|arrival| {
             let columns = wanted.iter().zip(&found.columns);
             let columns = columns.map(|(wanted, found)| match found {
@@ -304,23 +318,24 @@ impl TableCache {
         }
         if changed {
             self.state.lock().tables.remove(&key);
-            return Err(GpuError::DataFusion(DataFusionError::Execution(format!(
-                "table {} changed while it was read; run the query again",
-                source.name()
-            ))));
+            return Err(changed_meanwhile(source));
         }
-        let hits = wanted.iter().filter(|column| !missing.contains(column));
-        self.count_hits(&key, &hits.copied().collect::<Vec<_>>());
-        self.insert(key, source, found.anchor, &missing, &loaded);
+        self.count_hits(&key, &hits);
+        self.insert(&key, source, &found.anchor, &missing, &loaded);
         let new: HashMap<Wanted, &Arc<Column>> =
             missing.iter().copied().zip(&loaded.columns).collect();
         let columns = wanted.iter().zip(found.columns).map(|(column, resident)| {
             resident.or_else(|| new.get(column).map(|column| Arc::clone(column)))
         });
         let columns = columns.collect::<Option<Vec<_>>>();
+        let mut chunks = loaded.chunks.clone();
+        chunks.add(&grown.chunks);
         Ok(Arc::new(LoadedTable {
             columns: columns.ok_or_else(|| GpuError::Internal("a column was not loaded".into()))?,
             load_ms: started.elapsed().as_secs_f64() * 1e3,
+            bytes_uploaded: loaded.bytes_uploaded + grown.bytes_uploaded,
+            columns_grown: grown.columns_grown,
+            chunks,
             ..loaded
         }))
     }
@@ -343,10 +358,17 @@ impl TableCache {
         let mut state = self.state.lock();
         state.requests += 1;
         let now = state.requests;
+        let mut anchor = anchor.clone();
         if !state.tables.contains_key(key) {
             state.drop_stale(key);
+            if let (TableKey::Files(files), Anchor::Files { order, .. }) = (key, &mut anchor)
+                && let Some(behind) = state.order_behind_known(files)
+            {
+                *order = behind.into();
+            }
         }
-        let table = state.table(key, source, anchor);
+        let table = state.table(key, source, &anchor);
+        table.is_outgrown = false;
         let found = columns.iter().map(|wanted| {
             let at = table.column_key(*wanted)?;
             let resident = table.columns.get_mut(&at)?;
@@ -375,17 +397,21 @@ impl TableCache {
         }
     }
 
-    fn insert(
+    pub(super) fn insert(
         &self,
-        key: TableKey,
+        key: &TableKey,
         source: &TableSource,
-        anchor: Anchor,
+        anchor: &Anchor,
         columns: &[Wanted],
         loaded: &LoadedTable,
     ) {
         let mut state = self.state.lock();
         let last_used = state.requests;
-        let table = state.table(&key, source, &anchor);
+        let table = state.table(key, source, anchor);
+        if !table.anchor.has_order_of(anchor) {
+            // It was let go of meanwhile, and is there again with other columns.
+            return;
+        }
         table.rows = Some(loaded.rows);
         for ((column, codes), loaded) in columns.iter().zip(&loaded.columns) {
             let resident = Resident {
@@ -414,16 +440,17 @@ impl TableCache {
             return table.loaded(columns, &self.pool).ok();
         }
         let state = self.state.lock();
-        let table = state.tables.iter().find_map(|(key, table)| {
-            let same = match (&source.kind, key) {
-                (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key() == *key,
-                (Kind::Files(_), TableKey::Files(_)) => {
-                    *table.name == *source.name && table.schema == source.schema
-                }
-                _ => false,
-            };
-            same.then_some(table)
-        })?;
+        let same = |(key, table): &(&TableKey, &Table)| match (&source.kind, key) {
+            (Kind::Memory(wanted), TableKey::Memory(key)) => wanted.key() == *key,
+            (Kind::Files(_), TableKey::Files(_)) => {
+                *table.name == *source.name && table.schema == source.schema
+            }
+            _ => false,
+        };
+        let tables = state.tables.iter().filter(same);
+        // Of several states of a table the one that was used last.
+        let last_used = |table: &Table| table.columns.values().map(|c| c.last_used).max();
+        let (_, table) = tables.max_by_key(|(_, table)| last_used(table))?;
         let resident = |wanted: Wanted| {
             Some(Arc::clone(
                 &table.columns.get(&table.column_key(wanted)?)?.column,

@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
 
 use arrow::datatypes::SchemaRef;
+use datafusion::datasource::listing::PartitionedFile;
 
 use super::files::{FileKey, FileTable};
 use super::loaded::LoadedTable;
 use super::memory::{MemoryAnchor, MemoryKey};
 use super::source::TableSource;
 use crate::column::{Column, Encoding, is_text};
+use crate::error::{GpuError, Result};
 
 /// All tables that were requested and can be requested again.
 #[derive(Default)]
@@ -29,7 +31,13 @@ pub(super) enum TableKey {
 /// Keeps the addresses in a key valid.
 #[derive(Clone)]
 pub(super) enum Anchor {
-    Files(#[allow(dead_code, reason = "held, not read")] Arc<FileTable>),
+    Files {
+        /// What the key names by its address.
+        #[allow(dead_code, reason = "held, not read")]
+        table: Arc<FileTable>,
+        /// The order of the rows: positions of files in the key. Those that were added to a known table come last.
+        order: Arc<[usize]>,
+    },
     Memory(Arc<MemoryAnchor>),
 }
 
@@ -42,6 +50,8 @@ pub(super) struct Table {
     pub(super) columns: BTreeMap<ColumnKey, Resident>,
     /// Held while columns of the table are loaded, so that each is loaded once.
     pub(super) loading: Arc<tokio::sync::Mutex<()>>,
+    /// Were columns of a table with more files made of these since these were asked for?
+    pub(super) is_outgrown: bool,
 }
 
 /// The key of a cached column: its number in the table, and its form.
@@ -101,6 +111,32 @@ impl Found {
     }
 }
 
+impl Anchor {
+    /// The files of the table in the order of its rows.
+    ///
+    /// # Errors
+    /// [`GpuError::Internal`] when they are others.
+    pub(super) fn in_order(&self, files: Vec<PartitionedFile>) -> Result<Vec<PartitionedFile>> {
+        let Self::Files { order, .. } = self else {
+            return Ok(files);
+        };
+        let ordered = order.iter().map(|at| files.get(*at).cloned()).collect();
+        let ordered: Option<Vec<_>> = ordered;
+        ordered
+            .filter(|ordered| ordered.len() == files.len())
+            .ok_or_else(|| GpuError::Internal("a table has other files than its entry".into()))
+    }
+
+    /// Does row `n` of columns loaded by one belong to row `n` of columns loaded by the other?
+    pub(super) fn has_order_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Files { order: a, .. }, Self::Files { order: b, .. }) => a == b,
+            (Self::Memory(a), Self::Memory(b)) => a.has_order_of(b),
+            _ => false,
+        }
+    }
+}
+
 impl Table {
     /// The key of the form that serves the request.
     pub(super) fn column_key(&self, (column, codes): Wanted) -> Option<ColumnKey> {
@@ -132,6 +168,17 @@ pub(super) fn wanted(source: &TableSource, columns: &[usize], needs_codes: &[boo
         .collect()
 }
 
+/// The requested columns that were not found, each once, ascending.
+pub(super) fn missing_of(wanted: &[Wanted], found: &[Option<Arc<Column>>]) -> Vec<Wanted> {
+    let missing = wanted.iter().zip(found);
+    let mut missing: Vec<Wanted> = missing
+        .filter_map(|(column, found)| found.is_none().then_some(*column))
+        .collect();
+    missing.sort_unstable();
+    missing.dedup();
+    missing
+}
+
 /// The numbers of the columns, without their forms.
 pub(super) fn numbers(columns: &[Wanted]) -> Vec<usize> {
     columns.iter().map(|(column, _)| *column).collect()
@@ -152,16 +199,21 @@ impl State {
             rows: None,
             columns: BTreeMap::new(),
             loading: Arc::default(),
+            is_outgrown: false,
         })
     }
 
     /// Drop tables that no scan can request any more, now that `key` appears: older states of its files, and memory
-    /// tables whose arrays are gone.
-    /// files, and memory tables whose arrays are gone.
+    /// tables whose arrays are gone. Those of fewer files go as well where nothing is left of them: each file that is added leaves one.
     pub(super) fn drop_stale(&mut self, key: &TableKey) {
         self.tables
             .retain(|other, table| match (other, key, &table.anchor) {
-                (TableKey::Files(other), TableKey::Files(key), _) => !key.supersedes(other),
+                (TableKey::Files(other), TableKey::Files(key), Anchor::Files { order, .. }) => {
+                    let is_empty =
+                        table.columns.is_empty() && Arc::strong_count(&table.loading) == 1;
+                    let is_left = is_empty && key.order_behind(other, order).is_some();
+                    !key.supersedes(other) && !is_left
+                }
                 (TableKey::Memory(_), _, Anchor::Memory(anchor)) => !anchor.is_dead(),
                 _ => true,
             });

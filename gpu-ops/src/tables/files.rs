@@ -1,5 +1,6 @@
 //! Tables of files, identified by store, paths, sizes and times.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
@@ -76,18 +77,52 @@ struct FileStamp {
 }
 
 impl FileKey {
-    /// Are these the same files at another time?
+    /// Are some of these the files of `other` at another time?
     pub(super) fn supersedes(&self, other: &Self) -> bool {
-        let paths = |key: &Self| {
-            key.files
-                .iter()
-                .map(|file| (file.path.clone(), file.rows.clone()))
-                .collect::<Vec<_>>()
-        };
-        self != other
-            && self.store == other.store
-            && self.format == other.format
-            && paths(self) == paths(other)
+        if self.store != other.store || self.format != other.format {
+            return false;
+        }
+        let place = |file: &FileStamp| (file.path.clone(), file.rows.clone());
+        let now: HashMap<_, &FileStamp> = self.files.iter().map(|f| (place(f), f)).collect();
+        let rewritten = |file: &FileStamp| now.get(&place(file)).is_some_and(|now| *now != file);
+        other.files.iter().any(rewritten)
+    }
+
+    /// How many files there are.
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The files of `base` in the order of its rows, and behind them the others; `None` unless all of those are among these, as they
+    /// are now, and others as well.
+    pub(super) fn order_behind(&self, base: &Self, order: &[usize]) -> Option<Vec<usize>> {
+        if self.store != base.store
+            || self.format != base.format
+            || !(1..self.len()).contains(&base.len())
+        {
+            return None;
+        }
+        let mut places: HashMap<&FileStamp, usize> = (self.files.iter()).zip(0..).collect();
+        if places.len() != self.len() {
+            return None;
+        }
+        let known = order.iter().map(|at| places.remove(base.files.get(*at)?));
+        let mut all = known.collect::<Option<Vec<usize>>>()?;
+        let known = all.len();
+        all.extend(places.into_values());
+        all[known..].sort_unstable();
+        Some(all)
+    }
+
+    /// Are the first files, in the order of the rows, those of `base` in the order of its rows, and is there at least one more?
+    pub(super) fn begins_with(&self, order: &[usize], base: &Self, base_order: &[usize]) -> bool {
+        let of_base = base_order.iter().map(|at| base.files.get(*at));
+        let same = of_base
+            .zip(order)
+            .all(|(file, at)| file == self.files.get(*at));
+        same && self.store == base.store
+            && self.format == base.format
+            && (1..order.len()).contains(&base_order.len())
     }
 }
 

@@ -309,6 +309,14 @@ pub(super) fn unexpected() -> GpuError {
     GpuError::Internal("columns of which nothing was expected are not as expected".into())
 }
 
+/// The error of a load of files that are no longer what they were when it began.
+pub(super) fn changed_meanwhile(source: &TableSource) -> GpuError {
+    GpuError::DataFusion(DataFusionError::Execution(format!(
+        "table {} changed while it was read; run the query again",
+        source.name()
+    )))
+}
+
 pub(super) fn stopped(error: JoinError) -> GpuError {
     GpuError::Internal(format!("a table reader stopped: {error}"))
 }

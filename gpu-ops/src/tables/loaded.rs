@@ -17,8 +17,10 @@ pub struct LoadedTable {
     pub load_ms: f64,
     /// Bytes copied to the device for this request.
     pub bytes_uploaded: usize,
-    /// How many of the requested columns were not resident.
+    /// How many of the requested columns were not resident, and were read whole.
     pub columns_loaded: usize,
+    /// How many were resident without the rows of files that were added since; those rows alone were read.
+    pub columns_grown: usize,
     /// Column chunks of parquet files that were decoded for this request, by who did it.
     pub chunks: ChunkCounts,
 }

@@ -148,6 +148,11 @@ impl MemoryTable {
 }
 
 impl MemoryAnchor {
+    /// Do both have the same order of rows?
+    pub(super) fn has_order_of(&self, other: &Self) -> bool {
+        self.order == other.order
+    }
+
     /// Is any of the arrays gone? Then no scan can have the key any more.
     pub(super) fn is_dead(&self) -> bool {
         self.arrays.iter().any(|array| array.strong_count() == 0)

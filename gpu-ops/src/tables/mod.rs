@@ -10,11 +10,13 @@
 //! decoded (`load`, `preallocated`), and kernels process the rows in place while others are read (`progress`).
 //!
 //! All columns of a table have one canonical row order, however the scan was split: files by path and ranges by
-//! position, the batches of memory tables as the cache first saw them.
+//! position, the batches of memory tables as the cache first saw them. Files that are added to a table of which columns are
+//! resident come behind those that were there, so that its columns grow by the new rows (`grow`).
 
 mod cache;
 mod entries;
 mod files;
+mod grow;
 mod input;
 mod load;
 mod load_input;

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use arrow::datatypes::FieldRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::datasource::listing::PartitionedFile;
-use datafusion::error::DataFusionError;
 
 use super::cache::TableCache;
 use super::entries::{Wanted, numbers};
 use super::files::FileTable;
-use super::load::{LoadFor, LoadRequest, Reader, Units, WriteUnit, stopped, unexpected};
+use super::load::{
+    LoadFor, LoadRequest, Reader, Units, WriteUnit, changed_meanwhile, stopped, unexpected,
+};
 use super::loaded::LoadedTable;
 use super::preallocated::{PreallocatedTable, SharedPools, purpose};
 use super::progress::Offer;
@@ -61,10 +62,7 @@ impl TableCache {
             };
             let read = self.read_files(remaining, table, files, offer).await?;
             if read.rows != decoded.rows {
-                return Err(GpuError::DataFusion(DataFusionError::Execution(format!(
-                    "table {} changed while it was read; run the query again",
-                    source.name()
-                ))));
+                return Err(changed_meanwhile(source));
             }
             rest = read.columns.into_iter();
         }

@@ -53,6 +53,7 @@ pub(in crate::exec) struct FragmentRun {
     pub(in crate::exec) ladder: Ladder,
     load_ms: f64,
     columns_loaded: usize,
+    columns_grown: usize,
     /// Chunks of parquet files that were decoded for it.
     chunks: ChunkCounts,
     /// The rows of its inputs.
@@ -77,6 +78,7 @@ impl FragmentRun {
             ladder: Ladder::new(Budget::TIGHTENINGS),
             load_ms: 0.0,
             columns_loaded: 0,
+            columns_grown: 0,
             chunks: ChunkCounts::default(),
             inputs: Vec::new(),
             may_overlap: shared.options.overlap_load && !shared.room.results_may_spill(),
@@ -198,6 +200,7 @@ impl FragmentRun {
             for table in &tables {
                 self.chunks.add(&table.chunks);
                 self.columns_loaded += table.columns_loaded;
+                self.columns_grown += table.columns_grown;
             }
             columns.clone_from(&tables);
             let key = match (&sharing, &outcome) {
@@ -272,6 +275,7 @@ impl FragmentRun {
     fn complete(&self, report: &mut FragmentReport, columns: &[Arc<LoadedTable>]) {
         report.load_ms = self.load_ms;
         report.columns_loaded = self.columns_loaded as u64;
+        report.columns_grown = self.columns_grown as u64;
         report.parquet_chunks_device = self.chunks.device;
         report.parquet_chunks_cpu = self.chunks.by_cpu();
         let told = Some(&self.chunks).filter(|chunks| !chunks.is_empty());

@@ -88,8 +88,10 @@ counters! {
         output_rows: usize = "output_rows", "rows", sum;
         /// Making columns resident.
         load_ms: f64 = "load_us", "µs", sum, json "load_ms";
-        /// Columns that were not resident.
+        /// Columns that were not resident, and were read whole.
         columns_loaded: u64 = "columns_loaded", "columns", sum, json "columns_loaded";
+        /// Columns that were resident but for the rows of files that were added since: those rows alone were read.
+        columns_grown: u64 = "columns_grown", "columns", sum, json "columns_grown";
         /// Generating and compiling kernels.
         compile_ms: f64 = "compile_us", "µs", sum, json "compile_ms";
         /// Waiting for a place on the device among queries that run at the same time (warpline.concurrency).

@@ -1,5 +1,6 @@
 //! Resident tables: what is read of files and memory, and what is kept of it.
 
+mod growing;
 mod keeping;
 mod reading;
 
