@@ -229,6 +229,9 @@ pub enum StartError {
         /// What is wrong with it.
         cause: String,
     },
+    /// The threads of queries cannot be started.
+    #[error("cannot start threads: {0}; raise the limit on threads or memory")]
+    Threads(std::io::Error),
     /// The certificate and key cannot be used.
     #[error("TLS cannot be set up: {0}")]
     Tls(String),

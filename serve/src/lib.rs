@@ -42,6 +42,7 @@ mod server;
 mod settings;
 mod shared;
 mod store;
+mod threads;
 mod tls;
 
 pub use auth::{User, Users, add_user};

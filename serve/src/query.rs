@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use tokio::time::Instant;
 
 use crate::admission::Permit;
@@ -18,6 +17,7 @@ use crate::client::Client;
 use crate::engine::Planned;
 use crate::error::{Result, ServeError, state};
 use crate::registry::{Entry, Stop};
+use crate::threads::Batches;
 
 /// What is to run.
 pub(crate) enum Work {
@@ -30,7 +30,7 @@ pub(crate) enum Work {
 /// A query that runs; dropped, it stops and gives back what it holds.
 pub(crate) struct Rows {
     schema: SchemaRef,
-    stream: Option<SendableRecordBatchStream>,
+    stream: Option<Batches>,
     client: Arc<Client>,
     entry: Arc<Entry>,
     permit: Option<Permit>,
@@ -71,12 +71,18 @@ impl Client {
         let permit = until(entry, None, place).await??;
         let _ = entry.admitted.set(std::time::Instant::now());
         let deadline = time.map(|time| Instant::now() + time);
-        let planned = until(entry, deadline, self.plan(work)).await??;
-        let _ = entry.plan.set(Arc::clone(&planned.plan));
-        let stream = execute_stream(planned.plan, planned.task)?;
+        let threads = &self.server.threads;
+        let client = Arc::clone(self);
+        let begun = threads.run(async move {
+            let planned = client.plan(work).await?;
+            let stream = execute_stream(Arc::clone(&planned.plan), Arc::clone(&planned.task))?;
+            Ok((planned, stream))
+        });
+        let (planned, stream) = until(entry, deadline, begun).await??;
+        let _ = entry.plan.set(planned.plan);
         Ok(Rows {
             schema: stream.schema(),
-            stream: Some(stream),
+            stream: Some(threads.batches(stream)?),
             client: Arc::clone(self),
             entry: Arc::clone(entry),
             permit: Some(permit),
@@ -166,7 +172,7 @@ impl Rows {
                 self.end(None);
                 return None;
             }
-            Ok(Some(Err(error))) => return Some(Err(self.end_with(error.into()))),
+            Ok(Some(Err(error))) => return Some(Err(self.end_with(error))),
             Err(error) => return Some(Err(self.end_with(error))),
         };
         let added = batch.num_rows() as u64;

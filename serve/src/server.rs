@@ -21,6 +21,7 @@ use crate::registry::{Registry, Stop};
 use crate::remote::{self, StoreFolder};
 use crate::shared::Shared;
 use crate::store::FolderStore;
+use crate::threads::QueryThreads;
 use crate::tls::Tls;
 use crate::{flight, http, postgres};
 
@@ -73,6 +74,7 @@ impl Server {
                 options.max_queued,
                 options.queue_timeout,
             ),
+            threads: QueryThreads::start().map_err(StartError::Threads)?,
             connections: Arc::new(Semaphore::new(options.max_connections)),
             began: Instant::now(),
             sessions: AtomicU64::new(1),

@@ -13,6 +13,7 @@ use crate::auth::Users;
 use crate::engine::Engine;
 use crate::options::ServeOptions;
 use crate::registry::Registry;
+use crate::threads::QueryThreads;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -24,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) users: Option<Users>,
     pub(crate) registry: Registry,
     pub(crate) admission: Arc<Admission>,
+    /// What queries are planned and run on.
+    pub(crate) threads: QueryThreads,
     pub(crate) connections: Arc<Semaphore>,
     pub(crate) began: Instant,
     /// True once the server stops.

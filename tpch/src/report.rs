@@ -54,6 +54,8 @@ pub struct QueryReport {
     pub load_ms: Option<f64>,
     /// Columns made resident, in the cold run.
     pub columns_loaded: u64,
+    /// Columns to which the rows of files were added that came since they were loaded.
+    pub columns_grown: u64,
     /// Column chunks of parquet files that the device decoded, in the cold run.
     pub parquet_chunks_device: u64,
     /// Column chunks of parquet files that the CPU decoded because the device could not, in the cold run; counted where the

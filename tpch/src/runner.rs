@@ -97,6 +97,7 @@ async fn measure(
     let QueryMetrics {
         load_ms,
         columns_loaded,
+        columns_grown,
         parquet_chunks_device,
         parquet_chunks_cpu,
         plan_ms,
@@ -110,6 +111,7 @@ async fn measure(
     report.cold_ms = Some(millis(cold_ms));
     report.load_ms = Some(millis(load_ms));
     report.columns_loaded = columns_loaded;
+    report.columns_grown = columns_grown;
     report.parquet_chunks_device = parquet_chunks_device;
     report.parquet_chunks_cpu = parquet_chunks_cpu;
     report.plan_ms = Some(millis(plan_ms));

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use crate::client::Client;
 use crate::{Data, start};
 
-async fn get(address: SocketAddr, path: &str, headers: &str) -> String {
+pub(crate) async fn get(address: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -1,15 +1,25 @@
 //! Malformed packets, clients that go or do not read, too many of them, and a server that stops.
 
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use bytes::{BufMut, BytesMut};
+use datafusion::arrow::datatypes::DataType;
+use datafusion::error::Result;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use postgres_protocol::message::frontend;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use warpline_serve::ServeOptions;
+use warpline_serve::{Engine, EngineSession, EngineStatus, ServeOptions, Server};
 
 use crate::client::{Client, bind};
-use crate::{Data, HANG, LONG, start};
+use crate::http::get;
+use crate::{Data, HANG, LONG, Plain, start};
 
 /// Bytes that are the same in each run.
 struct Random(u64);
@@ -212,5 +222,90 @@ async fn many_clients_at_once_get_their_own_answers() {
     while let Some(task) = tasks.join_next().await {
         task.unwrap();
     }
+    server.stop().await;
+}
+
+/// DataFusion with a function `hold`, which keeps its thread until it is let go.
+#[derive(Default)]
+struct Busy {
+    held: Arc<AtomicUsize>,
+    let_go: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Engine for Busy {
+    async fn open(&self, runtime: Arc<RuntimeEnv>) -> Result<Arc<dyn EngineSession>> {
+        let session = Plain.open(runtime).await?;
+        let (held, let_go) = (Arc::clone(&self.held), Arc::clone(&self.let_go));
+        let hold = move |values: &[ColumnarValue]| {
+            held.fetch_add(1, Ordering::SeqCst);
+            let begun = Instant::now();
+            while !let_go.load(Ordering::SeqCst) {
+                assert!(begun.elapsed() < HANG, "nobody was heard");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Ok(values[0].clone())
+        };
+        let int = DataType::Int64;
+        let function = create_udf(
+            "hold",
+            vec![int.clone()],
+            int,
+            Volatility::Volatile,
+            Arc::new(hold),
+        );
+        session.context().register_udf(function);
+        Ok(session)
+    }
+
+    async fn register_folder(&self, session: &dyn EngineSession, folder: &Path) -> Result<()> {
+        Plain.register_folder(session, folder).await
+    }
+
+    fn client_settings(&self) -> &[&str] {
+        Plain.client_settings()
+    }
+
+    fn version(&self) -> String {
+        Plain.version()
+    }
+
+    fn status(&self) -> EngineStatus {
+        Plain.status()
+    }
+
+    fn explain(&self, plan: &Arc<dyn ExecutionPlan>) -> String {
+        displayable(plan.as_ref()).indent(false).to_string()
+    }
+}
+
+/// As many threads as the test has hold still, and all that are not queries go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queries_that_compute_without_a_pause_keep_nobody_from_being_heard() {
+    let data = Data::new();
+    let busy = Busy::default();
+    let (held, let_go) = (Arc::clone(&busy.held), Arc::clone(&busy.let_go));
+    let server = Server::start(data.options(), Arc::new(busy)).await.unwrap();
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::connect(server.postgres().unwrap()).await;
+        client.send("SELECT max(hold(n)) FROM numbers").await;
+        clients.push(client);
+    }
+    let begun = Instant::now();
+    while held.load(Ordering::SeqCst) < 2 {
+        assert!(begun.elapsed() < HANG);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let health = get(server.http().unwrap(), "/health", "Host: localhost\r\n").await;
+    assert!(health.ends_with("ok\n"), "{health}");
+    // So is somebody who comes only now.
+    let another = Client::connect(server.postgres().unwrap()).await;
+    let_go.store(true, Ordering::SeqCst);
+    for mut client in clients {
+        let answer = client.answer().await.unwrap();
+        assert_eq!(crate::client::shown(answer.rows), [["1000"]]);
+    }
+    drop(another);
     server.stop().await;
 }

@@ -83,6 +83,7 @@ fn the_json_has_the_documented_keys() {
             "fallbacks",
             "load_ms",
             "columns_loaded",
+            "columns_grown",
             "parquet_chunks_device",
             "parquet_chunks_cpu",
             "plan_ms",
