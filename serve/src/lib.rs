@@ -12,6 +12,8 @@
 //!                 │
 //!             registry              running and recent queries ──► http: /metrics, /health, page
 //!                 │
+//!             threads               of queries alone: whatever they compute, connections are heard
+//!                 │
 //!              Engine ──► DataFusion ──► store, remote: files of the folders given, nothing else
 //! ```
 //!
