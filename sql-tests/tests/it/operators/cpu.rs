@@ -29,7 +29,7 @@ fn with_tables(fixture: Fixture) -> Fixture {
 /// A query and words of the reason that users read.
 const STAYS: [(&str, &str); 11] = [
     (
-        "SELECT k, v, sum(v) FILTER (WHERE v > 0) OVER (PARTITION BY k) AS n FROM t",
+        "SELECT k, v, sum(v * 2) FILTER (WHERE v > 0) OVER (PARTITION BY k) AS n FROM t",
         "with a FILTER",
     ),
     (
