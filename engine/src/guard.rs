@@ -5,11 +5,12 @@ use std::panic::AssertUnwindSafe;
 
 use datafusion::arrow::error::ArrowError;
 use datafusion::datasource::listing::ListingTable;
+use datafusion::datasource::physical_plan::parquet::metadata::DFParquetMetadata;
 use datafusion::error::DataFusionError;
 use datafusion::execution::context::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use futures::FutureExt;
+use futures::{FutureExt, TryStreamExt};
 
 use crate::error::Error;
 
@@ -32,7 +33,8 @@ pub(crate) async fn guarded<T>(
         return Err(error);
     };
     let message = error.to_string();
-    let files = files_of(context, sql).await;
+    let of_parquet = matches!(error.find_root(), DataFusionError::ParquetError(_));
+    let files = files_of(context, sql, of_parquet).await;
     let named = |file: &String| message.contains(last_part(file));
     if files.is_empty() || files.iter().any(named) {
         return Err(error);
@@ -67,13 +69,14 @@ fn doing_with_files(error: &DataFusionError) -> Option<&'static str> {
     }
 }
 
-/// The locations that a statement reads: those it names, or those of its tables.
-async fn files_of(context: &SessionContext, sql: &str) -> Vec<String> {
+/// The locations that a statement reads: those it names, or those of its tables. `of_parquet`: the error is one of parquet files, the
+/// first of which that cannot be opened stands for its table.
+async fn files_of(context: &SessionContext, sql: &str, of_parquet: bool) -> Vec<String> {
     let state = context.state();
     let dialect = state.config_options().sql_parser.dialect;
     match state.sql_to_statement(sql, &dialect) {
         Ok(Statement::CreateExternalTable(create)) => create.locations,
-        Ok(statement) => files_of_tables(context, &state, &statement).await,
+        Ok(statement) => files_of_tables(context, &state, &statement, of_parquet).await,
         Err(_) => vec![],
     }
 }
@@ -82,6 +85,7 @@ async fn files_of_tables(
     context: &SessionContext,
     state: &SessionState,
     statement: &Statement,
+    of_parquet: bool,
 ) -> Vec<String> {
     let mut files = Vec::new();
     for table in state
@@ -98,10 +102,34 @@ async fn files_of_tables(
             continue;
         };
         if let Some(listing) = provider.downcast_ref::<ListingTable>() {
-            files.extend(listing.table_paths().iter().map(ToString::to_string));
+            let broken = match of_parquet {
+                true => unreadable(state, listing).await,
+                false => None,
+            };
+            match broken {
+                Some(file) => files.push(file),
+                None => files.extend(listing.table_paths().iter().map(ToString::to_string)),
+            }
         }
     }
     files
+}
+
+/// The first file of a table whose parquet metadata cannot be read.
+async fn unreadable(state: &SessionState, listing: &ListingTable) -> Option<String> {
+    let extension = &listing.options().file_extension;
+    for location in listing.table_paths() {
+        let store = state.runtime_env().object_store(location).ok()?;
+        let files = location.list_all_files(state, store.as_ref(), extension);
+        let files: Vec<_> = files.await.ok()?.try_collect().await.ok()?;
+        for file in files {
+            let metadata = DFParquetMetadata::new(store.as_ref(), &file);
+            if metadata.fetch_metadata().await.is_err() {
+                return Some(file.location.to_string());
+            }
+        }
+    }
+    None
 }
 
 /// The last part of a location, by which messages name it however they write the rest.
