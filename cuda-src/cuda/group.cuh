@@ -112,6 +112,91 @@ WL_DEVICE bool warp_is_one_run(bool open, u64 run, u32& leader) {
   return opened != 0 && __ballot_sync(WL_FULL_MASK, open && run == first) == opened;
 }
 
+// ---- rows in the order of their key, a tile a block ----------------------------------------------------------
+
+// What the warps of a block tell each other of the rows of a tile.
+template <class Key>
+struct RunScratch {
+  // Of each warp the keys of its first and its last live row, and its runs; none: no live row.
+  Key first[WL_BLOCK_THREADS / WL_WARP], last[WL_BLOCK_THREADS / WL_WARP];
+  u32 runs[WL_BLOCK_THREADS / WL_WARP];
+  // The number among all groups of the tile's second run.
+  u64 base;
+};
+
+// Numbers the runs of equal keys among the live rows of a tile, whose rows lie in the order of the threads: number[k] is
+// that of the thread's row k. Returns how many there are; keys[n] is the key of run n, of the first WINDOW runs. Runs
+// within the tile, all but the first and the last one, get numbers of their own from *count on. Every thread of the block
+// comes, with live rows or without; what it returns may be used at once, scratch.base behind the next barrier. Calls are
+// a barrier apart, and another one from where `keys` are read.
+template <u32 WINDOW, class Key, int ROWS>
+WL_DEVICE u32 block_number_runs(const Key (&key)[ROWS], u32 live, RunScratch<Key>& scratch, Key* keys, u64* count,
+                                u32 (&number)[ROWS]) {
+  const u32 warps = WL_BLOCK_THREADS / WL_WARP;
+  Key first = 0, last = 0;
+  u32 own = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) {
+    if ((live >> k & 1) == 0) continue;
+    if (own == 0) first = key[k];
+    if (own == 0 || key[k] != last) ++own;
+    last = key[k];
+  }
+  // A thread's first run may be the last one of the live rows before it.
+  const u32 votes = __ballot_sync(WL_FULL_MASK, live != 0);
+  const u32 before = votes & ((1u << lane_id()) - 1u);
+  const Key previous = __shfl_sync(WL_FULL_MASK, last, before != 0 ? 31 - __clz((int)before) : 0);
+  const bool joined = live != 0 && before != 0 && previous == first;
+  const u32 begun = own - (joined ? 1u : 0u);
+  const u32 earlier = warp_scan_exclusive_sum(begun);
+  const u32 in_warp = __shfl_sync(WL_FULL_MASK, earlier + begun, WL_WARP - 1);
+  const Key warp_first = __shfl_sync(WL_FULL_MASK, first, votes != 0 ? __ffs((int)votes) - 1 : 0);
+  const Key warp_last = __shfl_sync(WL_FULL_MASK, last, votes != 0 ? 31 - __clz((int)votes) : 0);
+  if (lane_id() == 0) {
+    scratch.first[warp_id()] = warp_first;
+    scratch.last[warp_id()] = warp_last;
+    scratch.runs[warp_id()] = in_warp;
+  }
+  __syncthreads();
+  // The same for warps.
+  u32 runs = 0, start = 0;
+  bool warp_joined = false;
+  Key end = 0;
+  for (u32 w = 0; w < warps; ++w) {
+    const u32 of = scratch.runs[w];
+    if (of == 0) continue;
+    const bool joins = runs != 0 && scratch.first[w] == end;
+    if (w == warp_id()) {
+      warp_joined = joins;
+      start = runs - (joins ? 1u : 0u);
+    }
+    runs += of - (joins ? 1u : 0u);
+    end = scratch.last[w];
+  }
+  u32 n = start + earlier - (joined ? 1u : 0u);
+  bool begins = !joined && !(before == 0 && warp_joined);
+  u32 seen = 0;
+  WL_UNROLL
+  for (u32 k = 0; k < ROWS; ++k) {
+    number[k] = 0;
+    if ((live >> k & 1) == 0) continue;
+    if (seen != 0 && key[k] != last) {
+      ++n;
+      begins = true;
+    }
+    seen = 1;
+    last = key[k];
+    if (begins && n < WINDOW) keys[n] = last;
+    begins = false;
+    number[k] = n;
+  }
+  if (threadIdx.x == 0) {
+    const u32 inner = runs > 2 ? (runs - 1 < WINDOW ? runs - 1 : WINDOW) - 1 : 0u;
+    scratch.base = inner == 0 ? 0 : atomicAdd(count, (u64)inner);
+  }
+  return runs;
+}
+
 // ---- a block's tables in shared memory ------------------------------------------------------------------
 
 // Clears WORDS words; the caller meets the block afterwards.

@@ -100,6 +100,8 @@ pub enum GroupAlgorithm {
     Shared,
     /// States in device memory.
     Global,
+    /// Rows in the order of the key: groups of a tile in shared memory, written down one behind the other.
+    Runs,
     /// Dense group numbers by a hash table, then dense states.
     Hgb,
     /// Sorted keys; payload gathered from where it was.
@@ -116,10 +118,11 @@ pub enum GroupAlgorithm {
 
 impl GroupAlgorithm {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Private,
         Self::Shared,
         Self::Global,
+        Self::Runs,
         Self::Hgb,
         Self::SgbUr,
         Self::SgbTr,
@@ -130,7 +133,10 @@ impl GroupAlgorithm {
 
     /// Aggregated by the pipeline that yields the rows, without writing them down?
     pub fn is_fused(self) -> bool {
-        matches!(self, Self::Private | Self::Shared | Self::Global)
+        matches!(
+            self,
+            Self::Private | Self::Shared | Self::Global | Self::Runs
+        )
     }
 
     /// The name in settings and plans.
@@ -139,6 +145,7 @@ impl GroupAlgorithm {
             Self::Private => "private",
             Self::Shared => "shared",
             Self::Global => "global",
+            Self::Runs => "runs",
             Self::Hgb => "hgb",
             Self::SgbUr => "sgb_ur",
             Self::SgbTr => "sgb_tr",

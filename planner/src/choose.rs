@@ -295,6 +295,7 @@ fn placed(
         ),
         GroupAlgorithm::Shared => shared(profile, on, 1),
         GroupAlgorithm::Global => Ok(global(profile, on)),
+        GroupAlgorithm::Runs => in_order(profile),
         GroupAlgorithm::Hgb => regrouped(profile, Regroup::Number),
         GroupAlgorithm::SgbUr => regrouped(profile, Regroup::SortKeys),
         GroupAlgorithm::SgbTr => regrouped(profile, Regroup::SortRows),
@@ -330,6 +331,7 @@ fn workload(profile: &GroupProfile, on: On<'_>) -> GroupWorkload {
         distinct: profile.distinct,
         in_parts: profile.room.is_some(),
         clustered: profile.clustered,
+        in_order: profile.in_order,
     }
 }
 
@@ -414,6 +416,22 @@ fn global(profile: &GroupProfile, on: On<'_>) -> PlacementChoice {
         }
     }
     hash(profile, on)
+}
+
+/// Rows that come in the order of the key, added up as they come.
+fn in_order(profile: &GroupProfile) -> Result<PlacementChoice, String> {
+    if !profile.in_order {
+        return Err(group::UNORDERED.to_string());
+    }
+    let groups = expected(profile);
+    Ok(PlacementChoice {
+        placement: GroupPlacement::Regrouped {
+            how: Regroup::Runs,
+            bits: 0,
+            groups,
+        },
+        reason: format!("rows in the order of the key, room for {groups} groups"),
+    })
 }
 
 /// Rows materialised with their packed keys, then sorted or partitioned, then aggregated.

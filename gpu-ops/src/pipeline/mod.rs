@@ -108,8 +108,8 @@ pub enum GroupPlacement {
         /// Slots to begin with.
         capacity: u64,
     },
-    /// Keys and arguments of all rows are written down and brought together by key first. Groups then lie one behind
-    /// the other, as many as there are.
+    /// Rows of a group are brought together by key first, or come so. Groups then lie one behind the other, as many as
+    /// there are.
     Regrouped {
         /// How.
         how: Regroup,
@@ -120,7 +120,7 @@ pub enum GroupPlacement {
     },
 }
 
-/// How rows that were written down are brought together by key (Wu et al., SIGMOD 2025).
+/// How rows are brought together by key: all but those of [`Regroup::Runs`] are written down first (Wu et al., SIGMOD 2025).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Regroup {
     /// A hash table numbers the groups; rows stay where they are (HGB).
@@ -138,6 +138,8 @@ pub enum Regroup {
     /// Rows stay as they were written, with a hash of their keys, which may be of any width, and a hash table has the groups: of
     /// rows in parts, those of one part.
     Table,
+    /// Rows come in the order of the key: a block adds up the groups of a tile and writes down those that lie in it whole.
+    Runs,
 }
 
 impl Regroup {
@@ -156,6 +158,11 @@ impl Regroup {
         matches!(self, Self::PartitionKeys | Self::PartitionRows)
     }
 
+    /// Does a block write down groups that are its own, while those that others may have rows of meet in a table?
+    pub fn has_strays(self) -> bool {
+        self.partitions() || self == Self::Runs
+    }
+
     /// Do arguments stay where they are, while keys move?
     pub fn gathers(self) -> bool {
         matches!(self, Self::SortKeys | Self::PartitionKeys)
@@ -171,6 +178,7 @@ impl Regroup {
             Self::PartitionKeys => "pgb_ur",
             Self::PartitionRows => "pgb_tr",
             Self::Table => "table of a part",
+            Self::Runs => "runs",
         }
     }
 }
@@ -232,8 +240,10 @@ pub struct GroupProfile {
     pub in_place: bool,
     /// Some call takes each value once.
     pub distinct: bool,
-    /// Rows come in the order of the key.
+    /// Rows come in the order of the key, most of them at least: what rests on it may cost time, no more.
     pub clustered: bool,
+    /// All rows of a group follow each other, in one pass over a table that has them so.
+    pub in_order: bool,
     /// The probability that two rows have equal keys, where the columns' samples tell.
     pub collisions: Option<f64>,
     /// Some group has so many of the rows that they queue at its state.

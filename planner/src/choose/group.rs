@@ -2,7 +2,8 @@
 //!
 //! The algorithms: states of a handful of groups in each thread's registers ([`GroupAlgorithm::Private`]), a
 //! table of states a block in shared memory ([`GroupAlgorithm::Shared`]), one in device memory
-//! ([`GroupAlgorithm::Global`]; all three Karnagel et al., ADMS/DaMoN 2015), a hash table that gives each group
+//! ([`GroupAlgorithm::Global`]; all three Karnagel et al., ADMS/DaMoN 2015), groups of rows in order that are written down tile by
+//! tile ([`GroupAlgorithm::Runs`]), a hash table that gives each group
 //! a dense number, then dense states ([`GroupAlgorithm::Hgb`]), rows sorted (`Sgb…`) or partitioned (`Pgb…`) by key
 //! and grouped piece by piece (Wu et al., "Efficiently Processing Joins and Grouped Aggregations on GPUs", SIGMOD
 //! 2025). UR gathers the payload from where it was, TR moves it along, DE sorts dense numbers in place of keys.
@@ -16,6 +17,7 @@
 //! | private | rows read, or every group's registers updated by each row; of more than 24 registers, one group's in shared memory |
 //! | shared | rows read, or `N a` shared-memory additions and `N t` tests; and every block's table added to the global one |
 //! | global | rows read; a look-up in a hash table (none for dense keys), `a` atomics and `t` reads over `T`, a write as long as extremes change; with a table in front: as shared, a slot looked for, and this for the rows that find none |
+//! | runs | rows read, `N a` shared-memory additions of runs; states cleared, groups written and read back |
 //! | hgb | three look-ups a row, an entry a group, numbers written and read; shared or global updates |
 //! | sgb | sorted by the bits of the key (DE: looked up, then by the bits of `g`); runs reduced; UR: `N` random reads a column, as unclustered as there are groups for a warp: `min(24, g) / 24` |
 //! | pgb | partitioned; shared-memory updates a partition, by as many threads as there are partitions for, whose hot groups make all of a block wait; UR: `N` random reads a column beside that |
@@ -81,6 +83,8 @@ pub struct GroupWorkload {
     pub distinct: bool,
     /// Rows arrive in key order: runs are combined before they reach a table.
     pub clustered: bool,
+    /// … all of a group one behind the other, in one pass over a table that has them so.
+    pub in_order: bool,
     /// Rows that are too many for device memory come in parts.
     pub in_parts: bool,
 }
@@ -97,6 +101,7 @@ pub fn price(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine) ->
     };
     let w = match algorithm {
         GroupAlgorithm::Global if w.hashed || w.dense_domain.is_none() => &by_keys,
+        GroupAlgorithm::Runs => &by_keys,
         _ => w,
     };
     let model = Model { w, machine };
@@ -104,6 +109,7 @@ pub fn price(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine) ->
         GroupAlgorithm::Private => model.private(),
         GroupAlgorithm::Shared => model.shared(),
         GroupAlgorithm::Global => model.global(),
+        GroupAlgorithm::Runs => model.in_order(),
         GroupAlgorithm::Hgb => model.numbered(),
         GroupAlgorithm::SgbUr => model.sorted(false),
         GroupAlgorithm::SgbTr => model.sorted(true),
@@ -118,6 +124,10 @@ pub fn price(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine) ->
         price
     })
 }
+
+/// Why rows are not added up in runs.
+pub const UNORDERED: &str = "rows that do not come in the order of a single key without NULL, in one pass over a table, \
+     or DISTINCT arguments";
 
 /// Most groups whose states a thread keeps in registers when the setting forces it.
 const FORCED_PRIVATE_GROUPS: u64 = 16;
@@ -135,6 +145,7 @@ pub fn obstacle(w: &GroupWorkload, algorithm: GroupAlgorithm, machine: &Machine)
     };
     match algorithm {
         GroupAlgorithm::Global | GroupAlgorithm::Hgb => None,
+        GroupAlgorithm::Runs => (!w.in_order).then(|| UNORDERED.to_string()),
         GroupAlgorithm::Private => domain().map_or_else(Some, |domain| {
             let registers = domain.saturating_mul(u64::from(w.state_bytes).div_ceil(4));
             if domain > FORCED_PRIVATE_GROUPS {

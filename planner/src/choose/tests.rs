@@ -37,6 +37,7 @@ fn profile(domain: Option<u64>) -> GroupProfile {
         in_place: false,
         distinct: false,
         clustered: false,
+        in_order: false,
         collisions: None,
         hot: false,
         room: None,

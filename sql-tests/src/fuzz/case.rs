@@ -86,6 +86,7 @@ const CHOICES: &[(usize, &str, &[&str])] = &[
             "private",
             "shared",
             "global",
+            "runs",
             "hgb",
             "sgb_ur",
             "sgb_tr",

@@ -5,7 +5,7 @@ use arrow::datatypes::DataType;
 use super::case::Case;
 use super::check;
 use super::expressions::{call, column, count, least_weight, probe, small, sum_of_prices};
-use super::table::{CUSTOMER, HASH, MODE, STATUS};
+use super::table::{CUSTOMER, HASH, ID, MODE, STATUS};
 use crate::graph::{ProbeKind, Stage};
 use crate::pipeline::{AggregateCall, AggregateFunction, GroupPlacement, Regroup};
 
@@ -61,6 +61,18 @@ fn partition_groups() {
     let calls = vec![sum_of_prices(), count()];
     case.aggregate(vec![small(4000)], vec![column(CUSTOMER)], calls);
     check("partition_groups", case);
+}
+
+#[test]
+fn group_runs() {
+    let mut case = Case::grouped(GroupPlacement::Regrouped {
+        how: Regroup::Runs,
+        bits: 0,
+        groups: 1000,
+    });
+    let calls = vec![sum_of_prices(), count(), least_weight()];
+    case.aggregate(vec![small(4000)], vec![column(ID)], calls);
+    check("group_runs", case);
 }
 
 #[test]

@@ -98,11 +98,11 @@ pub(in crate::codegen) fn source(
 fn packed_keys(result: ResultId, of: RegroupedLayout, state: &mut KernelState) -> (String, u32) {
     let arguments = &mut state.arguments;
     let t = format!("const {}", of.key_pointer());
-    let rows = of.rows;
-    let text = if of.how.partitions() {
+    let Some(rows) = of.rows.filter(|_| !of.how.has_strays()) else {
         let keys = arguments.pointer(Slot::Result(result, Part::Keys), t);
-        format!("{keys}[row + k]")
-    } else if of.how.numbers() {
+        return (format!("{keys}[row + k]"), of.key_bytes);
+    };
+    let text = if of.how.numbers() {
         let keys = arguments.pointer(Slot::Result(rows, Part::GroupKeys), t);
         format!("{keys}[row + k]")
     } else {

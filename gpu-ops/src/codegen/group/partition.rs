@@ -23,13 +23,19 @@ impl KernelWriter<'_> {
 
     /// The table of a block.
     pub(in crate::codegen) fn begin_partitions(&mut self, groups: &Groups, of: RegroupedLayout) {
-        let r = groups.into;
         let t = of.key_type();
         let slots = of.window;
         self.share("ReserveScratch reserve", RESERVE_BYTES);
         let table = slots * u64::from(of.key_bytes);
         self.share(&format!("u8 table[{table}]"), table as usize);
         line!(self, "  {t}* const table = ({t}*)shared.table;");
+        self.begin_strays(groups, of);
+    }
+
+    /// The table where groups meet that a block does not have alone.
+    pub(super) fn begin_strays(&mut self, groups: &Groups, of: RegroupedLayout) {
+        let r = groups.into;
+        let t = of.key_type();
         let keys = self.pointer(Slot::Result(r, Part::Keys), of.key_pointer());
         let states = self.pointer(Slot::Result(r, Part::States), "u32*");
         let table_keys = self.pointer(Slot::Result(r, Part::TableKeys), of.key_pointer());

@@ -7,15 +7,15 @@ use crate::codegen::ir::aggregates::{AccumulatorPlan, Existence};
 use crate::codegen::ir::context::Context;
 use crate::codegen::ir::pipeline::EmittedSink;
 use crate::codegen::ir::refusal::unsupported;
-use crate::codegen::ir::results::{GroupsLayout, ResultLayout};
-use crate::codegen::ir::scope::Shape;
+use crate::codegen::ir::results::{GroupsLayout, RegroupedLayout, ResultLayout};
+use crate::codegen::ir::scope::{Access, Shape};
 use crate::codegen::key::codes::{dense_strides, group_keys, pack_keys, packed_width};
 use crate::codegen::value::scalar::Emitter;
 use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::expr::{Expr, Node};
 use crate::graph::{ResultId, Source};
-use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile, rows_queue};
+use crate::pipeline::{Aggregate, GroupPlacement, GroupProfile, Regroup, rows_queue};
 
 pub(in crate::codegen) fn aggregate_sink(
     context: &mut Context<'_>,
@@ -24,9 +24,10 @@ pub(in crate::codegen) fn aggregate_sink(
     aggregate: &Aggregate,
     device: &DeviceInfo,
     source: &Source,
-    (bound, rows_a_thread, in_place): (u64, u64, bool),
+    (bound, rows_a_thread, rows): (u64, u64, SinkRows),
 ) -> Result<EmittedSink> {
     let mut keys = group_keys(emitter, &aggregate.keys)?;
+    let key_lines = emitter.lines.len();
     let mut aggregates = AccumulatorPlan::default();
     if !keys.is_empty() {
         aggregates.grouped = true;
@@ -63,9 +64,13 @@ pub(in crate::codegen) fn aggregate_sink(
         words: dense.accumulators.iter().map(Accumulator::words).sum(),
         tests: tests(&dense),
         telling: tests(&dense).saturating_sub(tests(&aggregates.finished(Existence::Known))),
-        in_place,
+        in_place: rows.in_place,
         distinct: !sets.words.is_empty(),
         clustered: clustered(emitter, aggregate),
+        in_order: rows.in_one_pass
+            && key_words == 1
+            && sets.words.is_empty()
+            && in_order(emitter, aggregate),
         collisions: collisions(emitter, aggregate),
         hot: is_hot(emitter, aggregate, context.graph.results[into].estimate),
         room: context.graph.group_room,
@@ -93,6 +98,38 @@ pub(in crate::codegen) fn aggregate_sink(
             choice.reason
         ));
     }
+    if let (
+        GroupPlacement::Regrouped {
+            how: Regroup::Runs, ..
+        },
+        Some(key_bytes),
+    ) = (placement, packed_width(&keys, key_words))
+    {
+        let regrouped = RegroupedLayout {
+            rows: None,
+            how: Regroup::Runs,
+            key_bytes,
+            bits: 0,
+            window: 0,
+            tile_rows: 0,
+        };
+        let placement = (placement, slots);
+        let layout = GroupsLayout::regrouped(
+            keys,
+            key_words,
+            &aggregates,
+            placement,
+            regrouped,
+            sets.words,
+        );
+        return Ok(EmittedSink::Aggregate {
+            into,
+            layout: Box::new(layout),
+            clustered: true,
+            key_lines,
+            profile,
+        });
+    }
     let mut layout =
         GroupsLayout::new(keys, key_words, &aggregates, (placement, slots), sets.words);
     // Rows in the order of the key are added up in runs, which do not queue.
@@ -107,8 +144,18 @@ pub(in crate::codegen) fn aggregate_sink(
         into,
         layout: Box::new(layout),
         clustered,
+        key_lines,
         profile,
     })
+}
+
+/// The rows that an aggregation adds up.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::codegen) struct SinkRows {
+    /// They are those of a bare scan.
+    pub(in crate::codegen) in_place: bool,
+    /// They come in the order of a table, each once, and nothing else is added to the groups.
+    pub(in crate::codegen) in_one_pass: bool,
 }
 
 /// Cells that a row of a group reads and seldom writes.
@@ -170,6 +217,23 @@ fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
         emitter.columns.get(*index).map(|c| &c.shape),
         Some(Shape::Resident(column)) if column.statistics.sorted
     )
+}
+
+/// Do rows in the order of the scanned table have all of a group one behind the other? Only where the key is a column of that
+/// table itself, is in order and has no NULL, whose rows may lie anywhere.
+fn in_order(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
+    let [key] = aggregate.keys.as_slice() else {
+        return false;
+    };
+    let Node::Column(index) = &key.node else {
+        return false;
+    };
+    let Some(column) = emitter.columns.get(*index) else {
+        return false;
+    };
+    !column.nullable
+        && matches!(column.access, Access::Scan)
+        && matches!(&column.shape, Shape::Resident(of) if of.statistics.sorted)
 }
 
 /// Are rows pairs, those of one probing row one behind the other, and about as many groups as probing rows wanted, by columns

@@ -70,6 +70,30 @@ pub(in crate::codegen) fn place_regrouped(
     Ok(BLOCK_THREADS)
 }
 
+/// Size what blocks keep of the runs of a tile of `tile_rows` rows, for groups of rows in order.
+pub(in crate::codegen) fn place_runs(sink: &mut EmittedSink, tile_rows: u64) {
+    /// Runs that there is room for at least.
+    const LEAST: u64 = 64;
+    let EmittedSink::Aggregate {
+        layout, profile, ..
+    } = sink
+    else {
+        return;
+    };
+    let each = shared_bytes(&layout.aggregates, 1 << 10).div_ceil(1 << 10);
+    let groups = layout.slots;
+    let Some(of) = layout.regrouped.as_mut().filter(|of| of.rows.is_none()) else {
+        return;
+    };
+    of.tile_rows = tile_rows;
+    // Twice as many as a tile is thought to have: those beyond find their state in device memory.
+    let runs = u128::from(tile_rows) * u128::from(groups) / u128::from(profile.rows.max(1));
+    let runs = u64::try_from(runs).unwrap_or(tile_rows);
+    let wanted = runs.saturating_mul(2).max(LEAST).next_power_of_two();
+    let room = PARTITION_BYTES / (each + u64::from(of.key_bytes)).max(1);
+    of.window = wanted.min(tile_rows.max(1)).min(room.max(1));
+}
+
 /// Slots of a table in shared memory in front of the one in device memory: for keys so frequent that their rows would
 /// queue there (rows of hot keys come early and often: they find a slot before it is taken, and stay), and for sparse keys
 /// of which there are about `groups`, if that is few. 0: none.

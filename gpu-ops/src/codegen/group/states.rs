@@ -11,7 +11,7 @@ use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::kernel::writer::{KernelWriter, line};
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
-use crate::pipeline::GroupPlacement;
+use crate::pipeline::{GroupPlacement, Regroup};
 
 /// Private states of more registers than this go to shared memory, a column a thread: in registers
 /// every row would update every group, and the arithmetic pipe becomes the limit (on an H200, TPC-H Q1
@@ -45,6 +45,13 @@ impl Groups {
 
     pub(in crate::codegen) fn shared(&self) -> bool {
         !self.private && self.layout.placement == GroupPlacement::Shared
+    }
+
+    /// Do rows come in the order of the key, so that a tile's groups are written down with it?
+    pub(in crate::codegen) fn is_runs(&self) -> bool {
+        self.layout
+            .regrouped
+            .is_some_and(|of| of.how == Regroup::Runs)
     }
 
     /// Does a block have states of its own, an array an accumulator?
@@ -169,9 +176,14 @@ impl KernelWriter<'_> {
             line!(self, "  const u64 cap = {room};");
             if of.how.partitions() {
                 self.begin_partitions(&groups, of);
+            } else if of.how == Regroup::Runs {
+                self.begin_runs(&groups, of);
             } else {
                 // The collected rows know how many groups there are.
-                let known = self.control(of.rows, ControlWord::Pairs);
+                let Some(rows) = of.rows else {
+                    return Err(GpuError::Internal("groups of no collected rows".into()));
+                };
+                let known = self.control(rows, ControlWord::Pairs);
                 let count = self.control(groups.into, ControlWord::Count);
                 line!(self, "  const u64 groups = {known};");
                 line!(
@@ -252,6 +264,9 @@ impl KernelWriter<'_> {
         let (slots, threads) = (groups.slots, groups.threads);
         let stride = groups.layout.stride;
         let accumulators = groups.plan().accumulators.clone();
+        if groups.is_runs() {
+            return Ok(());
+        }
         if groups.private {
             self.gather_warps(&groups);
             line!(

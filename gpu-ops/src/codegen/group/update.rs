@@ -28,6 +28,10 @@ impl KernelWriter<'_> {
         let needs = self.pipeline.sink_columns.clone();
         self.load(&needs);
         let lines = std::mem::take(&mut self.pipeline.sink_lines);
+        if let Some(of) = groups.layout.regrouped.filter(|_| groups.is_runs()) {
+            self.runs_of_tile(&groups, of, &lines);
+            return Ok(());
+        }
         if groups.runs {
             self.runs(&groups, &lines);
             return Ok(());

@@ -240,6 +240,13 @@ impl Accumulator {
         }
     }
 
+    /// Statement: clear a cell.
+    pub(in crate::codegen) fn clear(&self, cell: &str) -> String {
+        let words = self.bytes() / if self.narrow { 4 } else { 8 };
+        let clear = |word| format!("({cell})[{word}] = 0;");
+        (0..words).map(clear).collect::<Vec<_>>().join(" ")
+    }
+
     /// C++ text of the cell's content as the number that [`Self::add_to_state`] takes, from a pointer to the cell.
     pub(in crate::codegen) fn content(&self, cell: &str) -> String {
         match self.kind {

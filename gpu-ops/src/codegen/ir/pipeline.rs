@@ -106,6 +106,8 @@ pub(in crate::codegen) enum EmittedSink {
         profile: GroupProfile,
         /// Rows of one group follow each other.
         clustered: bool,
+        /// The first statements of the sink, which are all that the keys need.
+        key_lines: usize,
     },
     /// Rows that are brought together by key before they are aggregated.
     Collect {

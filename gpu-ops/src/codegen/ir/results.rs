@@ -108,19 +108,22 @@ impl CollectedLayout {
     }
 }
 
-/// Groups whose rows have been collected.
+/// Groups whose rows have been collected, or come in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegroupedLayout {
-    /// The collected rows.
-    pub rows: ResultId,
+    /// The collected rows; `None`: rows that come in order are not collected.
+    pub rows: Option<ResultId>,
     /// As theirs.
     pub how: Regroup,
     /// As theirs.
     pub key_bytes: u32,
     /// As theirs.
     pub bits: u32,
-    /// Groups of lower numbers that each block keeps in shared memory, or slots of its table for a partition.
+    /// Groups of lower numbers that each block keeps in shared memory, slots of its table for a partition, or runs of a tile
+    /// that it has room for.
     pub window: u64,
+    /// Of rows in order: those of a tile.
+    pub tile_rows: u64,
 }
 
 impl RegroupedLayout {
@@ -158,9 +161,9 @@ pub struct GroupsLayout {
     pub key_offset: usize,
     /// Slots of a table in each block's shared memory that holds frequent keys, in front of that in device memory; 0: none.
     pub front: u64,
-    /// Groups of collected rows: there are `cap{r}` states, of which [`ControlWord::Count`] are groups, without gaps. Those of
-    /// partitions have keys `r{r}keys`, of 4, 8 or 16 bytes, and for rows that found no place in a block a table of
-    /// `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
+    /// Groups of collected rows, or of rows in order: there are `cap{r}` states, of which [`ControlWord::Count`] are groups,
+    /// without gaps. Those of partitions and of rows in order have keys `r{r}keys`, of 4, 8 or 16 bytes, and for groups that
+    /// are not a block's own a table of `slots{r}` slots: `r{r}states` (`u32`, zeroed), `r{r}tablekeys`, `r{r}ids` (`u32`).
     pub regrouped: Option<RegroupedLayout>,
     /// The collected rows that a hash table of these groups is made of.
     pub collected: Option<ResultId>,

@@ -35,7 +35,7 @@ pub(in crate::codegen) fn is_wanted(plan: &EmittedPipeline) -> bool {
     matches!(
         &plan.sink,
         EmittedSink::Aggregate { layout, .. }
-            if matches!(layout.placement, GroupPlacement::Regrouped { .. })
+            if matches!(layout.placement, GroupPlacement::Regrouped { how, .. } if how != Regroup::Runs)
     )
 }
 
@@ -116,13 +116,14 @@ pub(in crate::codegen) fn pipelines(
 
     // The groups.
     let regrouped = RegroupedLayout {
-        rows,
+        rows: Some(rows),
         how,
         key_bytes,
         bits,
         window: 0,
+        tile_rows: 0,
     };
-    let mut begun = collected_rows(context, &collected, regrouped, bound);
+    let mut begun = collected_rows(context, rows, &collected, bound);
     let key_column = begun.scope.len() - 1;
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
     let mut aggregates = AccumulatorPlan {
@@ -166,6 +167,7 @@ pub(in crate::codegen) fn pipelines(
         layout: Box::new(layout),
         profile,
         clustered: how.sorts_keys() || how == Regroup::SortNumbers,
+        key_lines: 0,
     };
     Ok((writer, begun.ended(sink, lines, read, threads)))
 }

@@ -10,9 +10,7 @@ use crate::codegen::ir::accumulator::EVERY_ROW;
 use crate::codegen::ir::aggregates::AccumulatorPlan;
 use crate::codegen::ir::context::{Context, Known};
 use crate::codegen::ir::pipeline::{EmittedPipeline, EmittedSink};
-use crate::codegen::ir::results::{
-    Borrowed, CollectedLayout, GroupsLayout, RegroupedLayout, ResultLayout,
-};
+use crate::codegen::ir::results::{Borrowed, CollectedLayout, GroupsLayout, ResultLayout};
 use crate::codegen::ir::scope::columns_of;
 use crate::codegen::key::codes::{code, group_keys, pack_keys, packed_words};
 use crate::codegen::key::zero_copy;
@@ -73,14 +71,7 @@ pub(in crate::codegen) fn hash_tables(
     let (rows, writer) = written.ended(context, begun, lines, read);
 
     // The groups.
-    let source = RegroupedLayout {
-        rows,
-        how: Regroup::Table,
-        key_bytes: HASH_BYTES,
-        bits: 0,
-        window: 0,
-    };
-    let mut begun = collected_rows(context, &collected, source, bound);
+    let mut begun = collected_rows(context, rows, &collected, bound);
     let mut emitter = Emitter::new(&begun.scope, &mut begun.state);
     let mut plans = group_keys(&mut emitter, &keys)?;
     let key_words = pack_keys(&mut plans);
@@ -117,6 +108,7 @@ pub(in crate::codegen) fn hash_tables(
         layout: Box::new(layout),
         profile,
         clustered: false,
+        key_lines: 0,
     };
     let threads = sizes::block_threads(&sink, context.device);
     Ok((writer, begun.ended(sink, lines, read, threads)))

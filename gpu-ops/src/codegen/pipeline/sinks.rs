@@ -3,7 +3,7 @@
 use super::settle::settle;
 use super::stages::begin;
 use super::thread_rows::held_rows;
-use crate::codegen::group::placement::aggregate_sink;
+use crate::codegen::group::placement::{SinkRows, aggregate_sink};
 use crate::codegen::group::sizes;
 use crate::codegen::ir::context::Context;
 use crate::codegen::ir::layout::layout_of;
@@ -80,16 +80,19 @@ pub(in crate::codegen) fn pipeline(
         }
         Sink::Aggregate { into, aggregate } => {
             let mut emitter = Emitter::new(scope, state);
-            let in_place = zero_copy::bare_scan(begun.source_rows, steps.len())
-                .is_some_and(|_| zero_copy::lends(scope));
-            let sink = aggregate_sink(
+            let rows = SinkRows {
+                in_place: zero_copy::bare_scan(begun.source_rows, steps.len())
+                    .is_some_and(|_| zero_copy::lends(scope)),
+                in_one_pass: !tree && in_one_pass(context.graph, pipeline, *into),
+            };
+            let mut sink = aggregate_sink(
                 context,
                 &mut emitter,
                 *into,
                 aggregate,
                 &device,
                 &pipeline.source,
-                (bound, begun.rows_a_thread, in_place),
+                (bound, begun.rows_a_thread, rows),
             )?;
             sink_lines = std::mem::take(&mut emitter.lines);
             if !tree {
@@ -102,6 +105,8 @@ pub(in crate::codegen) fn pipeline(
                     .chain(aggregate.calls.iter().flat_map(read_by_call)),
             );
             begun.thread_rows = held_rows(scope, &sink_columns, begun.thread_rows);
+            let tile_rows = u64::from(begun.thread_rows) * u64::from(block_threads);
+            sizes::place_runs(&mut sink, tile_rows);
             sink
         }
         Sink::Build { into, build } => {
@@ -117,6 +122,15 @@ pub(in crate::codegen) fn pipeline(
     };
     settle(context, &sink, bound)?;
     Ok(begun.ended(sink, sink_lines, sink_columns, block_threads))
+}
+
+/// Is a pipeline over a table the only one that adds to the groups `into`, once over all rows in their order?
+fn in_one_pass(graph: &Graph, pipeline: &Pipeline, into: ResultId) -> bool {
+    let fills = |step: &&Step| matches!(step, Step::Pipeline(Pipeline { sink: Sink::Aggregate { into: of, .. }, .. }) if *of == into);
+    matches!(pipeline.source, Source::Scan(_))
+        && !graph.parts.allowed()
+        && graph.group_room.is_none()
+        && graph.steps.iter().filter(fills).count() == 1
 }
 
 /// Is a pipeline without steps the only one that fills `into`, from a source that leaves out none of its rows?

@@ -7,7 +7,7 @@ use crate::codegen::ir::context::{Context, Known};
 use crate::codegen::ir::pipeline::{Begun, EmittedPipeline, EmittedSink};
 use crate::codegen::ir::program::SourceRows;
 use crate::codegen::ir::range::Range;
-use crate::codegen::ir::results::{CollectedLayout, RegroupedLayout, ResultLayout};
+use crate::codegen::ir::results::{CollectedLayout, ResultLayout};
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape, columns_of};
 use crate::codegen::ir::slot::{Part, Slot};
 use crate::codegen::ir::state::KernelState;
@@ -118,11 +118,11 @@ pub(in crate::codegen) fn separated(
 /// Collected rows as a source: their columns, then the packed key.
 pub(in crate::codegen) fn collected_rows(
     context: &Context<'_>,
+    rows: ResultId,
     layout: &CollectedLayout,
-    regrouped: RegroupedLayout,
     bound: u64,
 ) -> Begun {
-    let RegroupedLayout { rows, how, .. } = regrouped;
+    let how = layout.how;
     let mut state = KernelState {
         bases: context.bases.clone(),
         ..KernelState::default()

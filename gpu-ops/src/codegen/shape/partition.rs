@@ -21,14 +21,15 @@ impl KernelWriter<'_> {
         line!(self, "  u32 fault = 0;");
         self.begin_sink()?;
         let groups = self.group_plan()?;
-        let Some(of) = groups.layout.regrouped else {
+        let regrouped = groups.layout.regrouped;
+        let Some((of, collected)) = regrouped.and_then(|of| Some((of, of.rows?))) else {
             return Err(GpuError::Internal(
                 "a partition of no collected rows".into(),
             ));
         };
         let rows = self.size(Slot::SourceRows);
-        let count = self.control(of.rows, ControlWord::Count);
-        let offsets = self.pointer(Slot::Result(of.rows, Part::Offsets), "const u32*");
+        let count = self.control(collected, ControlWord::Count);
+        let offsets = self.pointer(Slot::Result(collected, Part::Offsets), "const u32*");
         let partitions = 1u64 << of.bits;
         let tile = u64::from(self.pipeline.thread_rows) * groups.threads;
         line!(

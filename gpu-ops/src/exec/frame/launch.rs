@@ -12,6 +12,7 @@ use crate::exec::frame::trees::{TreeMemory, blocks_of};
 use crate::exec::portions::each::{Turn, over_portions};
 use crate::exec::portions::strides::{Scan, Span, Stride};
 use crate::exec::prepare::kernel::PreparedKernel;
+use crate::exec::prepare::shapes::Shape;
 use crate::graph::ResultId;
 use crate::tables::LoadProgress;
 use crate::trace::Work;
@@ -234,6 +235,8 @@ impl Run<'_> {
         mut before: u64,
     ) -> Result<()> {
         let shape = &self.frame.prepared.shapes[into];
+        // Rows of a stride have been added to groups of earlier ones: these begin anew with it.
+        let anew = matches!(shape, Shape::Groups { .. });
         let scan = self.in_turn(kernel, rows);
         let strides = scan.count();
         let mut attempts = 0;
@@ -255,11 +258,18 @@ impl Run<'_> {
             if shape.appends() && count > frame.results[into].sizes.capacity {
                 // As many rows of every stride as of those so far.
                 let all = (count / done).saturating_mul(strides);
+                if anew {
+                    frame.check_growth(into)?;
+                    before = 0;
+                }
                 frame.make_room(into, count, all.max(count), before)?;
                 let (control, stream) = (&frame.control, frame.stream);
                 control.set(stream, into, ControlWord::Count, before)?;
                 attempts += 1;
-                return Ok(Turn::Again(()));
+                return Ok(match anew {
+                    true => Turn::Restart,
+                    false => Turn::Again(()),
+                });
             }
             before = count;
             if done == strides {

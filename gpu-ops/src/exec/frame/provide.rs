@@ -256,7 +256,7 @@ impl<'a> Frame<'a> {
         else {
             return Err(GpuError::Internal("rows that overflow a table".into()));
         };
-        let hashed = *hashed || regrouped.is_some_and(|of| of.how.partitions());
+        let hashed = *hashed || regrouped.is_some_and(|of| of.how.has_strays());
         if !hashed && distinct_words.is_empty() {
             return Err(GpuError::Internal("a dense group table overflowed".into()));
         }

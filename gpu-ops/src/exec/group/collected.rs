@@ -10,10 +10,12 @@ use crate::exec::prepare::part_sizes::PartSize;
 use crate::exec::prepare::shapes::{CollectedShape, Sizes};
 use crate::graph::ResultId;
 use crate::pipeline::Regroup;
-use crate::primitives::{self, Digits, GroupNumbers, Keys};
+use crate::primitives::{self, Digits, GroupNumbers, Keys, slots_for};
 
 /// Slots, at first, of the table for groups that find no place in a block's.
 const SPARE_SLOTS: u64 = 1 << 12;
+/// Of a tile of rows in order: its first and its last group may have rows in others.
+const EDGES: u64 = 2;
 /// Groups of partitions that there is room for at first, at least.
 const LEAST_GROUPS: u64 = 1 << 16;
 
@@ -178,24 +180,34 @@ impl Run<'_> {
         groups: u64,
         rows: u64,
     ) -> Sizes {
-        let known = self.frame.results[of.rows].pairs.max(1);
+        let Some(collected) = of.rows else {
+            let edges = rows.div_ceil(of.tile_rows.max(1)).saturating_mul(EDGES);
+            return Sizes {
+                capacity: room_for(groups, rows),
+                slots: slots_for(edges.min(rows)).max(SPARE_SLOTS),
+                ..Sizes::default()
+            };
+        };
+        let known = self.frame.results[collected].pairs.max(1);
         // A part of the rows has its share of the groups.
-        let all = self.frame.results[of.rows].all_rows;
+        let all = self.frame.results[collected].all_rows;
         let groups = match all > 0 {
             true => (u128::from(groups) * u128::from(rows) / u128::from(all)) as u64,
             false => groups,
         };
         Sizes {
-            capacity: if of.how.partitions() {
-                groups
-                    .saturating_add(groups / 4)
-                    .max(LEAST_GROUPS)
-                    .min(rows.max(1))
-            } else {
-                known
+            capacity: match of.how.partitions() {
+                true => room_for(groups, rows),
+                false => known,
             },
             slots: SPARE_SLOTS,
             ..Sizes::default()
         }
     }
+}
+
+/// Groups to make room for at first, where about `groups` are expected of `rows` rows.
+fn room_for(groups: u64, rows: u64) -> u64 {
+    let roomy = groups.saturating_add(groups / 4);
+    roomy.max(LEAST_GROUPS).min(rows.max(1))
 }

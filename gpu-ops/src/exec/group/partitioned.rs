@@ -54,7 +54,7 @@ impl Run<'_> {
                 regrouped,
                 collected,
                 ..
-            } => regrouped.map(|of| of.rows).or(*collected) == Some(rows),
+            } => regrouped.and_then(|of| of.rows).or(*collected) == Some(rows),
             _ => false,
         };
         let states = shapes.iter().position(adds_up)?;

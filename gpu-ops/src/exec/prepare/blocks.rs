@@ -57,7 +57,7 @@ impl Shape {
                 };
                 let mut zeros = vec![PartSize::new(Part::State, *slot_bytes, slots)];
                 let mut blocks = Vec::new();
-                if let Some(of) = regrouped.filter(|of| of.how.partitions()) {
+                if let Some(of) = regrouped.filter(|of| of.how.has_strays()) {
                     let width = of.key_bytes as usize;
                     blocks.push(plain(vec![PartSize::new(Part::Keys, width, rows)]));
                     blocks.push(BlockSizes {

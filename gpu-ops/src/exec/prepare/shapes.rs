@@ -63,7 +63,8 @@ impl CollectedShape {
         let keys = PartSize::new(Part::KeyWord(0), self.key_bytes as usize, rows);
         let mut parts = match self.how {
             Regroup::Number => vec![PartSize::new(Part::Ids, 4, rows)],
-            Regroup::Table => vec![],
+            // Of rows in order nothing is collected.
+            Regroup::Table | Regroup::Runs => vec![],
             Regroup::SortNumbers => {
                 let mut parts = column_parts(&self.columns, rows);
                 parts.push(PartSize::new(Part::Ids, 4, rows));

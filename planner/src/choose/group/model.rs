@@ -365,6 +365,22 @@ impl Model<'_> {
         )
     }
 
+    /// Rows in the order of the key: a tile's groups in shared memory, which are written down and read back without gaps.
+    pub(super) fn in_order(&self) -> Price {
+        /// Picoseconds of a row in which its block numbers the runs of a tile, of every row of the table.
+        const NUMBERED: f64 = 1.5;
+        /// States are cleared, written and read back, keys written and read.
+        const STATES: f64 = 3.0;
+        const KEYS: f64 = 2.0;
+        let w = self.w;
+        let scanned = w.rows.max(w.most_rows);
+        let updated = self.reaching() * self.shared_row(self.blocks(1.0)) + scanned * NUMBERED;
+        let read = w.rows * self.read();
+        let written = self.groups() * (STATES * self.state() + KEYS * self.key());
+        let ms = read.max(updated) * 1e-9 + self.machine.stream(written);
+        Price::default().with("aggregate", ms + self.machine.launches(FUSED))
+    }
+
     /// The table in shared memory in front of one in device memory, where code generation has one: for hot keys, for
     /// few groups of very many rows, and for sparse keys of which there are few.
     fn front(&self, hashed: bool) -> Option<Front> {

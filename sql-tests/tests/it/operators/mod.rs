@@ -14,6 +14,7 @@ mod math;
 mod numbers;
 mod outputs;
 mod placement;
+mod runs;
 mod sizes;
 mod strings;
 pub(crate) mod support;

@@ -1,0 +1,173 @@
+//! What a block does with a tile of rows in the order of their key: its groups numbered, added up in shared memory, and written
+//! down one behind the other.
+//!
+//! A group that begins and ends within a tile has all its rows there. The first and the last one may have rows in other tiles,
+//! and meet those in a hash table in device memory; so do groups beyond those that a block has room for. Nothing is cleared,
+//! sorted or looked up for all other groups, however sparse or wide their keys are.
+//!
+//! Bytes moved: every row is read once, every group is written once; states are cleared before, for those few that are added
+//! to. 600 M rows of a key of 4 and an argument of 2 bytes in 150 M groups with states of 8 bytes are 3.6 + 1.8 + 1.2 GB, 1.6 ms
+//! at 4.2 TB/s.
+
+use std::fmt::Write as _;
+
+use warpline_cuda::kernels::GROUP_PROBES;
+
+use super::states::{Groups, warp_total};
+use crate::codegen::ir::pipeline::EmittedSink;
+use crate::codegen::ir::results::{ControlWord, RegroupedLayout};
+use crate::codegen::ir::slot::{Part, Slot};
+use crate::codegen::kernel::writer::{KernelWriter, line};
+use crate::codegen::key::codes;
+
+impl KernelWriter<'_> {
+    /// What a block has of the runs of a tile.
+    pub(super) fn begin_runs(&mut self, groups: &Groups, of: RegroupedLayout) {
+        let t = of.key_type();
+        let warps = groups.threads / 32;
+        let scratch = warps * u64::from(2 * of.key_bytes + 4) + 16;
+        self.share(&format!("RunScratch<{t}> runs"), scratch as usize);
+        let window = of.window;
+        let keys = window * u64::from(of.key_bytes);
+        self.share(&format!("{t} run_keys[{window}]"), keys as usize);
+        self.begin_strays(groups, of);
+    }
+
+    /// Add up the live rows of a tile, and write down its groups. Every thread of the block comes here.
+    pub(super) fn runs_of_tile(&mut self, groups: &Groups, of: RegroupedLayout, lines: &[String]) {
+        let t = of.key_type();
+        let window = of.window;
+        let key_lines = match &self.pipeline.sink {
+            EmittedSink::Aggregate { key_lines, .. } => (*key_lines).min(lines.len()),
+            _ => lines.len(),
+        };
+        let codes: Vec<String> = groups.layout.keys.iter().map(codes::code).collect();
+        let key = codes::packed_words(&groups.layout.keys, &codes, 1).remove(0);
+        let count = self.control(groups.into, ControlWord::Count);
+        line!(self, "    {t} key_of[WL_ROWS] = {{}};");
+        line!(self, "    if (live != 0) {{");
+        self.row_loop(&lines[..key_lines], "live");
+        line!(self, "        if (alive) key_of[k] = ({t})({key});");
+        line!(self, "      }}\n    }}");
+        line!(self, "    u32 run_of_row[WL_ROWS];");
+        line!(
+            self,
+            "    const u32 runs = block_number_runs<{window}>(key_of, live, shared.runs, shared.run_keys, &{count}, run_of_row);"
+        );
+        self.add_runs(groups, of, lines);
+        line!(self, "    __syncthreads();");
+        self.write_runs(groups, of);
+    }
+
+    /// Each thread adds up its rows as long as their run stays the same, a warp with rows of a single run all of them.
+    fn add_runs(&mut self, groups: &Groups, of: RegroupedLayout, lines: &[String]) {
+        let accumulators = groups.plan().accumulators.clone();
+        line!(self, "    {{");
+        line!(
+            self,
+            "      bool open = false; u32 run = 0; {} key = 0;",
+            of.key_type()
+        );
+        for (i, a) in accumulators.iter().enumerate() {
+            line!(self, "      {} q{i} = 0;", a.partial_type());
+        }
+        self.closing_run(groups, of, "close_run", "q");
+        line!(self, "      if (live != 0) {{");
+        self.row_loop(lines, "live");
+        line!(
+            self,
+            "        if (alive && open && run_of_row[k] != run) {{"
+        );
+        line!(self, "          close_run();");
+        for i in 0..accumulators.len() {
+            line!(self, "          q{i} = 0;");
+        }
+        line!(self, "        }}");
+        line!(
+            self,
+            "        if (alive) {{ run = run_of_row[k]; key = key_of[k]; open = true; }}"
+        );
+        for (i, a) in accumulators.iter().enumerate() {
+            let text = a.add_to_partial(&format!("q{i}"), &a.condition);
+            line!(self, "        {text}");
+        }
+        line!(self, "      }}\n      }}");
+        line!(
+            self,
+            "      u32 leader;\n      if (warp_is_one_run(open, run, leader)) {{"
+        );
+        for (i, a) in accumulators.iter().enumerate() {
+            let total = warp_total(a, &format!("q{i}"));
+            line!(self, "        const auto t{i} = {total};");
+        }
+        self.closing_run(groups, of, "close_warp", "t");
+        line!(self, "        if (lane_id() == leader) close_warp();");
+        line!(self, "      }} else if (open) close_run();");
+        line!(self, "    }}");
+    }
+
+    /// The C++ lambda `name`, which adds `{partial}0`, `{partial}1` … to the group `run`, whose key is `key`.
+    fn closing_run(&mut self, groups: &Groups, of: RegroupedLayout, name: &str, partial: &str) {
+        let accumulators = groups.plan().accumulators.clone();
+        line!(self, "      const auto {name} = [&]() {{");
+        line!(self, "        if (run < {}u) {{", of.window);
+        for (i, a) in accumulators.iter().enumerate() {
+            let value = format!("{partial}{i}");
+            let add = a.add_to_block(&groups.array_cell(i, "run"), &value);
+            line!(self, "          if ({value} != 0) {{ {add} }}");
+        }
+        line!(self, "          return;\n        }}");
+        self.stray_state(groups, "key", "return");
+        for (i, a) in accumulators.iter().enumerate() {
+            let add = a.add_rows_to_state(&a.cell("at"), &format!("{partial}{i}"));
+            line!(self, "        {add}");
+        }
+        line!(self, "      }};");
+    }
+
+    /// Point `at` to the state of a key's group in device memory; where there is none, go `otherwise`.
+    fn stray_state(&mut self, groups: &Groups, key: &str, otherwise: &str) {
+        let stride = groups.layout.stride;
+        let overflow = self.control(groups.into, ControlWord::Overflow);
+        line!(
+            self,
+            "        u8* const at = numbered_state<{stride}>(numbering, {key}, {GROUP_PROBES}, states, &{overflow});"
+        );
+        line!(self, "        if (at == 0) {otherwise};");
+    }
+
+    /// Write the groups of a tile, and clear what the block has of them.
+    fn write_runs(&mut self, groups: &Groups, of: RegroupedLayout) {
+        let accumulators = groups.plan().accumulators.clone();
+        let (window, stride) = (of.window, groups.layout.stride);
+        let keys = self.pointer(Slot::Result(groups.into, Part::Keys), of.key_pointer());
+        line!(
+            self,
+            "    for (u32 g = threadIdx.x; g < (runs < {window}u ? runs : {window}u); g += {}) {{",
+            groups.threads
+        );
+        line!(self, "      const u64 number = shared.runs.base + g - 1;");
+        line!(self, "      if (g == 0 || g + 1 == runs) {{");
+        line!(self, "        const auto meet = [&]() {{");
+        self.stray_state(groups, "shared.run_keys[g]", "return");
+        for (i, a) in accumulators.iter().enumerate() {
+            let value = a.content(&groups.array_cell(i, "g"));
+            let add = a.add_rows_to_state(&a.cell("at"), &value);
+            line!(self, "        {add}");
+        }
+        line!(self, "        }};\n        meet();");
+        line!(self, "      }} else if (number < cap) {{");
+        line!(self, "        {keys}[number] = shared.run_keys[g];");
+        line!(self, "        u8* const at = states + number * {stride};");
+        for (i, a) in accumulators.iter().enumerate() {
+            let store = a.copy(&a.cell("at"), &groups.array_cell(i, "g"));
+            line!(self, "        {store}");
+        }
+        line!(self, "      }}");
+        for (i, a) in accumulators.iter().enumerate() {
+            let clear = a.clear(&groups.array_cell(i, "g"));
+            line!(self, "      {clear}");
+        }
+        line!(self, "    }}");
+    }
+}

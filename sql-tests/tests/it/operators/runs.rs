@@ -1,0 +1,175 @@
+//! Groups of rows in the order of their key: runs within tiles and across them, keys of every width, few rows left.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array, Int64Array, RecordBatch};
+use arrow::datatypes::{Decimal128Type, Float64Type, Int64Type};
+use warpline_sql_tests::{Fixture, test_device};
+
+use super::support::{Nulls, Random, booleans, check_all, drawn, primitive, strings};
+
+const CALLS: &str = "count(*) AS n, count(a) AS ka, sum(a) AS s, sum(x) AS sx, min(a) AS lo, max(x) AS hi, avg(x) AS ax, \
+                     avg(f) AS m, min(f) AS flo, max(t) AS text, sum(a) FILTER (WHERE b) AS part";
+
+/// Keys in order, one for each run of so many rows.
+fn keys(runs: impl IntoIterator<Item = usize>, step: i64) -> Vec<i64> {
+    let runs = runs.into_iter().enumerate();
+    runs.flat_map(|(number, rows)| std::iter::repeat_n(number as i64 * step - 5, rows))
+        .collect()
+}
+
+/// A table by these keys, in batches that end within runs.
+fn batches(keys: &[i64]) -> Vec<RecordBatch> {
+    let rows = keys.len();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("k", Arc::new(Int64Array::from(keys.to_vec()))),
+        (
+            "a",
+            primitive::<Int64Type>(drawn(&[-5, 0, 3, 1 << 33], rows, Nulls::Some, 1)),
+        ),
+        (
+            "x",
+            primitive::<Decimal128Type>(drawn(
+                &[-99_999_999_999_999_999_999, 0, 1, 12_345],
+                rows,
+                Nulls::Some,
+                2,
+            )),
+        ),
+        (
+            "f",
+            primitive::<Float64Type>(drawn(&[0.25, 1.5, -3.0], rows, Nulls::Some, 3)),
+        ),
+        (
+            "t",
+            strings(drawn(&["", "x", "yy", "ß"], rows, Nulls::Some, 4)),
+        ),
+        ("b", booleans(drawn(&[true, false], rows, Nulls::Some, 5))),
+        ("id", Arc::new(Int32Array::from_iter_values(0..rows as i32))),
+    ];
+    let nullable = |name: &str| !matches!(name, "k" | "id");
+    let columns = columns
+        .into_iter()
+        .map(|(name, column)| (name, column, nullable(name)));
+    let whole = RecordBatch::try_from_iter_with_nullable(columns).expect("a batch");
+    let pieces = (0..rows.max(1)).step_by(1_700);
+    pieces
+        .map(|first| whole.slice(first, 1_700.min(rows - first)))
+        .collect()
+}
+
+fn fixture() -> Fixture {
+    Fixture::open(test_device(), true, &[("warpline.group_by", "runs")])
+}
+
+fn queries(table: &str) -> Vec<String> {
+    [
+        format!("SELECT k, {CALLS} FROM {table} GROUP BY k"),
+        format!("SELECT k, count(*) AS n FROM {table} GROUP BY k"),
+        format!("SELECT k, sum(id) AS s FROM {table} WHERE id % 97 = 3 GROUP BY k"),
+        format!("SELECT k, max(a) AS m FROM {table} WHERE a > 100000 AND b GROUP BY k"),
+        format!("SELECT count(*) AS n, sum(s) AS s FROM (SELECT k, sum(a) AS s FROM {table} GROUP BY k) g WHERE s > 0"),
+    ]
+    .into()
+}
+
+/// All are right, and their groups were made of runs.
+#[track_caller]
+fn check(fixture: &Fixture, table: &str) {
+    let queries = queries(table);
+    check_all(fixture, queries.clone());
+    // The columns are resident now, so that plans show the choice.
+    for sql in queries {
+        let plan = fixture.explain(&sql);
+        assert!(plan.contains(" in runs"), "{sql}\n{plan}");
+    }
+}
+
+#[test]
+fn around_warps_and_tiles() {
+    let mut fixture = fixture();
+    let sizes = [
+        1, 7, 8, 9, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 4097,
+    ];
+    for rows in sizes {
+        let each = keys(std::iter::repeat_n(1, rows), 3);
+        let pairs = keys(std::iter::repeat_n(2, rows.div_ceil(2)), 1 << 40);
+        fixture = fixture
+            .batches(&format!("each{rows}"), batches(&each))
+            .batches(&format!("pairs{rows}"), batches(&pairs[..rows]))
+            .batches(&format!("one{rows}"), batches(&keys([rows], 1)));
+    }
+    for rows in sizes {
+        for name in ["each", "pairs", "one"] {
+            check(&fixture, &format!("{name}{rows}"));
+        }
+    }
+}
+
+#[test]
+fn of_any_length() {
+    let mut random = Random::new(11);
+    let mut mixed: Vec<usize> = (0..3_000).map(|_| 1 + random.below(9)).collect();
+    // One that fills several tiles, and single rows behind it.
+    mixed.insert(1_500, 9_000);
+    mixed.extend(std::iter::repeat_n(1, 5_000));
+    let fixture = fixture()
+        .batches("mixed", batches(&keys(mixed.iter().copied(), 7)))
+        .batches("sparse", batches(&keys(mixed, 1 << 47)));
+    check(&fixture, "mixed");
+    check(&fixture, "sparse");
+}
+
+#[test]
+fn more_groups_than_were_expected() {
+    // Sorted by itself, of as many values as rows where a tile is thought to have few.
+    let mut lengths = vec![4_000; 4];
+    lengths.extend(std::iter::repeat_n(1, 9_000));
+    let fixture = Fixture::open(
+        test_device(),
+        true,
+        &[("warpline.group_by", "runs"), ("warpline.group_slots", "0")],
+    )
+    .batches("late", batches(&keys(lengths, 1)));
+    check(&fixture, "late");
+    check(&fixture, "late");
+}
+
+#[test]
+fn rows_that_are_not_in_order_are_grouped_otherwise() {
+    let rows = 5_000;
+    let disorder = drawn(&[3, 1, 2], rows, Nulls::None, 1);
+    let with_nulls: Vec<Option<i64>> = (0..rows as i64)
+        .map(|i| (i % 7 > 0).then_some(i / 9))
+        .collect();
+    let ordered: ArrayRef = Arc::new(Int64Array::from_iter_values(
+        (0..rows as i64).map(|i| i / 9),
+    ));
+    let fixture = fixture().table(
+        "t",
+        vec![
+            ("d", primitive::<Int64Type>(disorder)),
+            ("n", primitive::<Int64Type>(with_nulls)),
+            ("k", ordered),
+            (
+                "a",
+                primitive::<Int64Type>(drawn(&[1, 2, 3], rows, Nulls::Some, 2)),
+            ),
+        ],
+    );
+    for sql in [
+        "SELECT d, count(*) AS n FROM t GROUP BY d",
+        "SELECT n, count(*) AS c, sum(a) AS s FROM t GROUP BY n",
+        "SELECT k, count(DISTINCT a) AS c FROM t GROUP BY k",
+        "SELECT k, a, count(*) AS c FROM t GROUP BY k, a",
+        "SELECT k, count(*) AS c FROM (SELECT k FROM t UNION ALL SELECT d FROM t) u GROUP BY k",
+        "SELECT r.k, count(*) AS c FROM t l JOIN t r ON l.d = r.a GROUP BY r.k",
+    ] {
+        fixture.check(sql);
+        let plan = fixture.explain(sql);
+        assert!(!plan.contains(" in runs"), "{sql}\n{plan}");
+    }
+    // Behind a join that keeps the order of the rows that look keys up.
+    let sql = "SELECT l.k, count(*) AS c, sum(r.a) AS s FROM t l JOIN (SELECT DISTINCT d, d * 2 AS a FROM t) r ON l.a = r.d GROUP BY l.k";
+    fixture.check(sql);
+}
