@@ -47,6 +47,18 @@ pub(crate) trait Sites: Send + Sync + 'static {
         plan
     }
 
+    /// Why a plan in stages had better run on the session's own device.
+    ///
+    /// # Errors
+    /// What walking the plan reports.
+    fn declines(
+        &self,
+        _plan: &Arc<dyn ExecutionPlan>,
+        _options: &ConfigOptions,
+    ) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Those who run stages, a line each.
     fn places(&self) -> String;
 
@@ -158,7 +170,7 @@ impl<S: Sites> StagePlanner<S> {
         if !is_distributed(&plan)? {
             return self.local.optimize(plan, options);
         }
-        if lost_in_encoding(&plan)?.is_some() {
+        if self.stays_whole(&plan, options)?.is_some() {
             return placed(logical, session).await;
         }
         let plan = self.sites.finished(plan);
@@ -166,6 +178,18 @@ impl<S: Sites> StagePlanner<S> {
             Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
             None => plan,
         })
+    }
+
+    /// Why a plan in stages is not run as such.
+    fn stays_whole(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Option<String>> {
+        match lost_in_encoding(plan)? {
+            Some(lost) => Ok(Some(lost)),
+            None => self.sites.declines(plan, options),
+        }
     }
 
     /// A plan in stages, or DataFusion's own.
@@ -202,9 +226,9 @@ impl<S: Sites> StagePlanner<S> {
                 });
             }
         };
-        if let Some(lost) = lost_in_encoding(&distributed)? {
+        if let Some(why) = self.stays_whole(&distributed, options)? {
             let plan = placed(logical, session).await?;
-            return Ok(with_line(plan, &format!("not distributed: {lost}")));
+            return Ok(with_line(plan, &format!("not distributed: {why}")));
         }
         let mut texts = Vec::new();
         if !config.physical_plan_only {

@@ -181,6 +181,17 @@ impl Sites for Arc<Devices> {
         Arc::new(DevicesExec::new(plan))
     }
 
+    fn declines(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Option<String>> {
+        match WarplineConfig::of(options).shards {
+            Shards::Auto => too_many_cross(plan),
+            Shards::Force(_) => Ok(None),
+        }
+    }
+
     fn places(&self) -> String {
         let members = self.device.members();
         let lines = members.iter().enumerate().map(|(number, member)| {
