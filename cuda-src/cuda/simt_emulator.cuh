@@ -354,5 +354,7 @@ template <class T>
 static inline T __ldcs(const T* p) {
     return *p;
 }
+// As a kernel may: it has to be an address that can be read.
+static inline void prefetch(const void* p) { (void)*(const volatile u8*)p; }
 
 #include "simt_emulator_math.cuh"

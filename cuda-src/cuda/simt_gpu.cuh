@@ -79,6 +79,9 @@ WL_DEVICE void store_release(u64* p, u64 v) {
     asm volatile("st.release.gpu.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
+// Bring the line at p, which may be read, to L2; nobody waits for it.
+WL_DEVICE void prefetch(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(p))); }
+
 WL_DEVICE void wl_check_aligned(const void*, u32) {}
 
 // One access of WIDTH bytes between global memory and a lane's buffer.

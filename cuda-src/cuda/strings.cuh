@@ -207,11 +207,6 @@ WL_DEVICE Text ascii_last(const Text& t, u64 n) {
 WL_DEVICE Text ascii_but_last(const Text& t, u64 n) {
   return text_at(t.p, t.b, t.e - t.b > n ? t.e - n : t.b);
 }
-// The position of the constant in characters counted from 1, or 0.
-WL_DEVICE i64 text_position(const Text& t, const u64* constant, u64 length) {
-  i64 at = text_find(t, (i64)t.b, constant, length);
-  return at < 0 ? 0 : text_characters(t, (u64)at) + 1;
-}
 
 // ---- patterns -----------------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ pub fn headers() -> &'static [(&'static str, &'static str)] {
             include_str!("../cuda/parquet_strings.cuh"),
         ),
         ("strings.cuh", STRINGS_HEADER),
+        ("text_search.cuh", include_str!("../cuda/text_search.cuh")),
         ("math.cuh", MATH_HEADER),
         ("calendar.cuh", include_str!("../cuda/calendar.cuh")),
         ("stop.cuh", include_str!("../cuda/stop.cuh")),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::object_store::ObjectMeta;
 use datafusion::physical_plan::ExecutionPlan;
 use warpline_gpu::exec::GpuFragmentExec;
 use warpline_planner::metrics;
@@ -25,6 +26,24 @@ pub(crate) fn fragments(plan: &Arc<dyn ExecutionPlan>) -> Vec<Arc<dyn ExecutionP
         Ok(TreeNodeRecursion::Continue)
     });
     fragments
+}
+
+/// Whoever keeps the plan looks at files before each run of it: at local ones, as they were listed, of which `looked_at` is true.
+pub(crate) fn note_looks(plan: &Arc<dyn ExecutionPlan>, looked_at: &dyn Fn(&ObjectMeta) -> bool) {
+    for node in fragments(plan) {
+        if let Some(fragment) = node.downcast_ref::<GpuFragmentExec>() {
+            fragment.note_looks(looked_at);
+        }
+    }
+}
+
+/// The files that are looked at are as they were listed, for the run of the plan that begins now.
+pub(crate) fn note_unchanged(plan: &Arc<dyn ExecutionPlan>) {
+    for node in fragments(plan) {
+        if let Some(fragment) = node.downcast_ref::<GpuFragmentExec>() {
+            fragment.note_unchanged();
+        }
+    }
 }
 
 /// Moves kernels and result sizes from the fragments of an earlier plan of the same query to those of `plan`.

@@ -10,9 +10,10 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::context::SessionState;
 use datafusion::prelude::SessionContext;
 use datafusion::sql::parser::Statement;
-use futures::{FutureExt, TryStreamExt};
+use futures::FutureExt;
 
 use crate::error::Error;
+use crate::plan_cache::listed_files;
 
 /// Runs the work of a statement. A panic, such as that of a reader over a damaged file, becomes an error; errors of
 /// readers get the names of the files that the statement reads, where they name none.
@@ -117,12 +118,9 @@ async fn files_of_tables(
 
 /// The first file of a table whose parquet metadata cannot be read.
 async fn unreadable(state: &SessionState, listing: &ListingTable) -> Option<String> {
-    let extension = &listing.options().file_extension;
     for location in listing.table_paths() {
         let store = state.runtime_env().object_store(location).ok()?;
-        let files = location.list_all_files(state, store.as_ref(), extension);
-        let files: Vec<_> = files.await.ok()?.try_collect().await.ok()?;
-        for file in files {
+        for file in listed_files(state, listing, location).await.ok()? {
             let metadata = DFParquetMetadata::new(store.as_ref(), &file);
             if metadata.fetch_metadata().await.is_err() {
                 return Some(file.location.to_string());

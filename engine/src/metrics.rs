@@ -18,7 +18,7 @@ pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let mut fragments = fragments.iter();
     fragments.all(|node| {
         let node = node.downcast_ref::<GpuFragmentExec>();
-        node.is_none_or(|fragment| fragment.report().fallback.is_none())
+        node.is_none_or(|fragment| fragment.with_report(|report| report.fallback.is_none()))
     })
 }
 

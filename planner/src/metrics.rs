@@ -61,16 +61,17 @@ fn add(plan: &Arc<dyn ExecutionPlan>, totals: &mut FragmentTotals) {
         totals.fallbacks.extend(operators.map(ToString::to_string));
     }
     if let Some(fragment) = plan.downcast_ref::<GpuFragmentExec>() {
-        let report = fragment.report();
-        let ladder = totals.counts.ladder.plus(&report.ladder);
-        totals.counts = std::mem::take(&mut totals.counts).plus(&report);
-        totals.counts.ladder = ladder;
         totals.fragments += 1;
-        totals.fallbacks.extend(report.fallback);
-        let counted = report.steps.into_iter();
-        totals
-            .trees
-            .extend(counted.filter_map(|step| Some((step.label, step.tree?))));
+        fragment.with_report(|report| {
+            let ladder = totals.counts.ladder.plus(&report.ladder);
+            totals.counts = std::mem::take(&mut totals.counts).plus(report);
+            totals.counts.ladder = ladder;
+            totals.fallbacks.extend(report.fallback.clone());
+            let counted = report.steps.iter();
+            totals
+                .trees
+                .extend(counted.filter_map(|step| Some((step.label.clone(), step.tree?))));
+        });
     }
     for child in plan.children() {
         add(child, totals);

@@ -4,7 +4,7 @@
 //! - the session has the same settings, functions, rules, catalogs and object stores ([`snapshot`]);
 //! - every table that the text names resolves to the same `TableProvider`, and the data behind each provider is what
 //!   the plan was made over: the same batches of a memory table, the same files, unchanged on disk, of a table of
-//!   files, the same version of a table of Delta Lake ([`tables`]);
+//!   files ([`listing`]), the same version of a table of Delta Lake ([`tables`]);
 //! - the query is a plain `SELECT` without functions whose value depends on the time or on chance ([`eligible`]).
 //!
 //! Plans of which a part runs on the CPU in operators that keep state between runs are not kept, but their fragments are: the
@@ -14,6 +14,7 @@
 
 mod eligible;
 mod learned;
+mod listing;
 mod snapshot;
 mod tables;
 mod text;
@@ -22,8 +23,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
+use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
@@ -32,9 +34,10 @@ use datafusion::sql::parser::Statement;
 use parking_lot::Mutex;
 use warpline_planner::WarplineConfig;
 
+pub(crate) use self::listing::listed_files;
 use self::snapshot::Snapshot;
 use self::tables::Tables;
-use crate::create_table;
+use crate::{create_table, fragments};
 
 /// Most plans of one text that wait for their next run.
 const IDLE_PLANS: usize = 4;
@@ -152,12 +155,16 @@ async fn analyzed(context: &SessionContext, sql: &str) -> Result<Option<Planned>
 }
 
 /// The plan of a query, or of a statement that writes what a query answers, to run once; `None` for any other statement.
-async fn unkept(context: &SessionContext, statement: Statement) -> Result<Option<Planned>> {
+async fn unkept(
+    context: &SessionContext,
+    state: &SessionState,
+    statement: Statement,
+) -> Result<Option<Planned>> {
     let creates = eligible::creates_table(&statement);
     if !creates && !eligible::is_query(&statement) && !eligible::writes_rows(&statement) {
         return Ok(None);
     }
-    let logical = context.state().statement_to_plan(statement).await?;
+    let logical = state.statement_to_plan(statement).await?;
     if creates {
         let plan = create_table::plan(context, &logical).await?;
         return Ok(plan.map(|plan| Planned::once(plan, context.task_ctx())));
@@ -215,13 +222,18 @@ impl PlanCache {
         if let Some(planned) = analyzed(context, sql).await? {
             return Ok(Some(planned));
         }
-        let state = context.state();
-        let dialect = state.config_options().sql_parser.dialect;
-        let parse = || state.sql_to_statement(sql, &dialect);
+        // Plans that are found need no copy of the session's state.
+        let parse = || {
+            let state = context.state();
+            let dialect = state.config_options().sql_parser.dialect;
+            let statement = state.sql_to_statement(sql, &dialect)?;
+            Ok::<_, DataFusionError>((state, statement))
+        };
         let capacity = capacity_of(context);
         if capacity == 0 {
             self.clear();
-            return unkept(context, parse()?).await;
+            let (state, statement) = parse()?;
+            return unkept(context, &state, statement).await;
         }
         let text = text::normalised(sql);
         let snapshot = self.snapshot(context);
@@ -232,6 +244,7 @@ impl PlanCache {
             match kept {
                 Kept::Plan(plan) => {
                     self.hits.fetch_add(1, Ordering::Relaxed);
+                    fragments::note_unchanged(&plan);
                     return Ok(Some(Planned {
                         plan: reset_plan_states(plan)?,
                         task: Arc::clone(&snapshot.task),
@@ -248,15 +261,15 @@ impl PlanCache {
                 Kept::Fragments(fragments) => learned = fragments,
             }
         }
-        let statement = parse()?;
+        let (state, statement) = parse()?;
         if !eligible::is_query(&statement) {
             if eligible::changes_something(&statement) {
                 self.clear();
             }
-            return unkept(context, statement).await;
+            return unkept(context, &state, statement).await;
         }
         let planned = self
-            .miss(context, text, statement, snapshot, capacity)
+            .miss(context, &state, text, statement, snapshot, capacity)
             .await?;
         learned::take_over(&planned.plan, &learned);
         Ok(Some(planned))
@@ -265,24 +278,27 @@ impl PlanCache {
     async fn miss(
         &self,
         context: &SessionContext,
+        state: &SessionState,
         text: String,
         statement: Statement,
         snapshot: Arc<Snapshot>,
         capacity: usize,
     ) -> Result<Planned> {
-        let state = context.state();
         let names = state.resolve_table_references(&statement)?;
         let logical = state.statement_to_plan(statement).await?;
         // Noted before the physical plan reads them: what changes in between makes the notes, and with them the plan,
         // out of date at its next use.
         let tables = match eligible::is_repeatable(&logical)? {
-            true => Tables::of(context, &state, names, &logical).await?,
+            true => Tables::of(context, state, names, &logical).await?,
             false => None,
         };
         let frame = context.execute_logical_plan(logical).await?;
         let task = Arc::new(frame.task_ctx());
         let plan = frame.create_physical_plan().await?;
         let reusable = eligible::is_reusable(&plan);
+        if let Some(tables) = tables.as_ref().filter(|_| reusable) {
+            tables.spare_looks(&plan);
+        }
         let keep = tables.map(|tables| Keep {
             text,
             snapshot,

@@ -1,23 +1,25 @@
 //! The tables of a cached plan, and whether they are unchanged.
 
+use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::datasource::listing::{ListingTable, ListingTableUrl};
+use datafusion::datasource::listing::ListingTable;
 use datafusion::datasource::{MemTable, source_as_provider};
 use datafusion::error::Result;
 use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::object_store::ObjectMeta;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
-use futures::TryStreamExt;
 
+use super::listing::Listing;
 #[cfg(feature = "delta")]
 use crate::delta::DeltaProvider;
+use crate::fragments;
 use crate::memory_table::MemoryTable;
 
 /// All tables of one query.
@@ -37,7 +39,7 @@ enum Contents {
     /// The partitions of a table in memory.
     Memory(Arc<dyn TableProvider>, Vec<Partition>),
     /// The files of each location.
-    Files(Arc<dyn TableProvider>, Vec<Vec<ObjectMeta>>),
+    Files(Arc<dyn TableProvider>, Vec<Listing>),
     /// The version of a table of Delta Lake.
     #[cfg(feature = "delta")]
     Delta(Arc<dyn TableProvider>, u64),
@@ -156,7 +158,7 @@ impl Tables {
             } else if let Some(listing) = provider.downcast_ref::<ListingTable>() {
                 let mut files = Vec::new();
                 for location in listing.table_paths() {
-                    files.push(files_of(state, listing, location).await?);
+                    files.push(Listing::of(state, listing, location).await?);
                 }
                 contents.push(Contents::Files(provider, files));
             } else if let Some(noted) = versioned(state, &provider).await? {
@@ -185,7 +187,7 @@ impl Tables {
                     None => false,
                 },
                 Contents::Files(provider, files) => match provider.downcast_ref::<ListingTable>() {
-                    Some(table) => lists(state, table, files).await,
+                    Some(table) => list(state, table, files).await,
                     None => false,
                 },
                 #[cfg(feature = "delta")]
@@ -199,6 +201,18 @@ impl Tables {
             }
         }
         true
+    }
+
+    /// Tells the fragments of a plan over these tables which of their files [`Self::still_hold`] looks at: their runs need not.
+    pub(super) fn spare_looks(&self, plan: &Arc<dyn ExecutionPlan>) {
+        let files = self.contents.iter().flat_map(|contents| match contents {
+            Contents::Files(_, listings) => listings.as_slice(),
+            _ => &[],
+        });
+        let files = files.flat_map(Listing::local_files);
+        let files: HashMap<_, _> = files.map(|file| (&file.location, file)).collect();
+        let looks_at = |file: &ObjectMeta| files.get(&file.location) == Some(&file);
+        fragments::note_looks(plan, &looks_at);
     }
 
     async fn still_named(&self, context: &SessionContext) -> bool {
@@ -309,51 +323,15 @@ async fn holds(table: &MemTable, noted: &[Partition]) -> bool {
     same
 }
 
-/// The files of one location as planning would list them, by path: stores list them in any order.
-async fn files_of(
-    state: &SessionState,
-    table: &ListingTable,
-    location: &ListingTableUrl,
-) -> Result<Vec<ObjectMeta>> {
-    let store = state.runtime_env().object_store(location)?;
-    let extension = &table.options().file_extension;
-    let files = location
-        .list_all_files(state, store.as_ref(), extension)
-        .await?;
-    let mut files: Vec<ObjectMeta> = files.try_collect().await?;
-    files.sort_unstable_by(|a, b| a.location.cmp(&b.location));
-    Ok(files)
-}
-
-/// Would planning list the same files, and are those on this machine as they were?
-async fn lists(state: &SessionState, table: &ListingTable, noted: &[Vec<ObjectMeta>]) -> bool {
+/// Would planning list the same files at all locations, and are those on this machine as they were?
+async fn list(state: &SessionState, table: &ListingTable, noted: &[Listing]) -> bool {
     if table.table_paths().len() != noted.len() {
         return false;
     }
     for (location, noted) in table.table_paths().iter().zip(noted) {
-        let local = location.object_store().as_str().starts_with("file:");
-        // A runtime that the host has made may keep listings: the file system has the last word.
-        if local && !noted.iter().all(unchanged_on_disk) {
+        if !noted.holds(state, table, location).await {
             return false;
-        }
-        // A single file needs no listing.
-        if local && !location.is_collection() {
-            continue;
-        }
-        match files_of(state, table, location).await {
-            Ok(files) if files == *noted => {}
-            _ => return false,
         }
     }
     true
-}
-
-/// Has the local file the size and time that were noted? False also when its path cannot be looked up as it stands.
-fn unchanged_on_disk(noted: &ObjectMeta) -> bool {
-    std::fs::metadata(format!("/{}", noted.location)).is_ok_and(|found| {
-        found.len() == noted.size
-            && found
-                .modified()
-                .is_ok_and(|time| time == SystemTime::from(noted.last_modified))
-    })
 }

@@ -7,31 +7,35 @@
 pub(super) fn normalised(sql: &str) -> String {
     let sql = sql.trim();
     let sql = sql.strip_suffix(';').unwrap_or(sql).trim_end();
-    let odd = |text: &str| ["--", "/*", "//"].iter().any(|mark| text.contains(mark));
-    if sql.contains(['\\', '$', '`', '#', '[']) || odd(sql) {
-        return sql.to_string();
-    }
     let mut text = String::with_capacity(sql.len());
-    let mut quote = None;
-    let mut space = false;
-    for c in sql.chars() {
+    let (mut word, mut before, mut quote) = (0, 0, None);
+    for (at, byte) in sql.bytes().enumerate() {
+        let is_odd = match byte {
+            b'\\' | b'$' | b'`' | b'#' | b'[' => true,
+            b'-' => before == b'-',
+            b'*' | b'/' => before == b'/',
+            _ => false,
+        };
+        if is_odd {
+            return sql.to_string();
+        }
+        before = byte;
         match quote {
             // A doubled quote closes and opens again, which comes to the same.
-            Some(open) if c == open => quote = None,
+            Some(open) if byte == open => quote = None,
             Some(_) => {}
-            None if c.is_ascii_whitespace() => {
-                space = true;
-                continue;
+            None if byte.is_ascii_whitespace() => {
+                if word < at {
+                    text.push_str(&sql[word..at]);
+                    text.push(' ');
+                }
+                word = at + 1;
             }
-            None if c == '\'' || c == '"' => quote = Some(c),
+            None if byte == b'\'' || byte == b'"' => quote = Some(byte),
             None => {}
         }
-        if space {
-            text.push(' ');
-            space = false;
-        }
-        text.push(c);
     }
+    text.push_str(&sql[word..]);
     text
 }
 
@@ -50,6 +54,11 @@ mod tests {
             "SELECT 'it''s  so' , \"a  b\""
         );
         assert_eq!(normalised("SELECT 1;"), "SELECT 1");
+        assert_eq!(normalised(";"), "");
+        assert_eq!(
+            normalised("SELECT  'größer  als' ,\n ü-1\t FROM  \"a\""),
+            "SELECT 'größer  als' , ü-1 FROM \"a\""
+        );
     }
 
     #[test]
@@ -57,6 +66,7 @@ mod tests {
         for sql in [
             "SELECT a -- first\n FROM t",
             "SELECT /*  */ 1",
+            "SELECT  1 // 2",
             "SELECT $$ a  b $$",
             "SELECT E'\\'  '",
         ] {

@@ -211,6 +211,11 @@ impl TableCache {
         let started = Instant::now();
         let (key, anchor, files) = match &source.kind {
             Kind::Files(table) => {
+                if let Some(key) = table.take_look()
+                    && let Some(complete) = self.resident_at(&TableKey::Files(key), wanted, room)
+                {
+                    return Ok(Arc::new(complete));
+                }
                 let (files, key) = table.current(ctx).await?;
                 let anchor = Anchor::Files {
                     table: Arc::clone(table),
@@ -226,9 +231,9 @@ impl TableCache {
                         if let TableKey::Memory(known) = &known {
                             table.adopt(known);
                         }
-                        (known, anchor, Vec::new())
+                        (known, anchor, Arc::default())
                     }
-                    None => (key, Anchor::Memory(anchor()), Vec::new()),
+                    None => (key, Anchor::Memory(anchor()), Arc::default()),
                 }
             }
             Kind::Resident(table) => return table.loaded(columns, &self.pool).map(Arc::new),
@@ -271,7 +276,7 @@ impl TableCache {
         let hits: Vec<Wanted> = hits
             .filter_map(|(w, c)| c.is_some().then_some(*w))
             .collect();
-        let files = found.anchor.in_order(files)?;
+        let files = found.anchor.in_order(&files)?;
         let grown = match &source.kind {
             Kind::Files(table) => self.grow(request, table, &key, &mut found, &files).await?,
             _ => LoadedTable::default(),
@@ -367,22 +372,25 @@ impl TableCache {
                 *order = behind.into();
             }
         }
-        let table = state.table(key, source, &anchor);
-        table.is_outgrown = false;
-        let found = columns.iter().map(|wanted| {
-            let at = table.column_key(*wanted)?;
-            let resident = table.columns.get_mut(&at)?;
-            resident.last_used = now;
-            Some((Arc::clone(&resident.column), is_pinned(&resident.pin)))
-        });
-        let found: Vec<_> = found.collect();
-        Found {
-            pinned: found.iter().map(|f| matches!(f, Some((_, true)))).collect(),
-            columns: found.into_iter().map(|f| Some(f?.0)).collect(),
-            rows: table.rows,
-            loading: Arc::clone(&table.loading),
-            anchor: table.anchor.clone(),
-        }
+        state.table(key, source, &anchor).look_up(columns, now)
+    }
+
+    /// The columns of a known table, if all of them are resident and lie where the query wants them, and notes their use.
+    fn resident_at(
+        &self,
+        key: &TableKey,
+        columns: &[Wanted],
+        room: &ColumnRoom,
+    ) -> Option<LoadedTable> {
+        let found = {
+            let mut state = self.state.lock();
+            state.requests += 1;
+            let now = state.requests;
+            state.tables.get_mut(key)?.look_up(columns, now)
+        };
+        let complete = found.complete().filter(|all| !self.misplaced(all, room))?;
+        self.count_hits(key, columns);
+        Some(complete)
     }
 
     fn count_hits(&self, key: &TableKey, columns: &[Wanted]) {

@@ -116,9 +116,9 @@ impl Anchor {
     ///
     /// # Errors
     /// [`GpuError::Internal`] when they are others.
-    pub(super) fn in_order(&self, files: Vec<PartitionedFile>) -> Result<Vec<PartitionedFile>> {
+    pub(super) fn in_order(&self, files: &[PartitionedFile]) -> Result<Vec<PartitionedFile>> {
         let Self::Files { order, .. } = self else {
-            return Ok(files);
+            return Ok(files.to_vec());
         };
         let ordered = order.iter().map(|at| files.get(*at).cloned()).collect();
         let ordered: Option<Vec<_>> = ordered;
@@ -138,6 +138,25 @@ impl Anchor {
 }
 
 impl Table {
+    /// Looks columns up and notes their use at `now`.
+    pub(super) fn look_up(&mut self, columns: &[Wanted], now: u64) -> Found {
+        self.is_outgrown = false;
+        let found = columns.iter().map(|wanted| {
+            let at = self.column_key(*wanted)?;
+            let resident = self.columns.get_mut(&at)?;
+            resident.last_used = now;
+            Some((Arc::clone(&resident.column), is_pinned(&resident.pin)))
+        });
+        let found: Vec<_> = found.collect();
+        Found {
+            pinned: found.iter().map(|f| matches!(f, Some((_, true)))).collect(),
+            columns: found.into_iter().map(|f| Some(f?.0)).collect(),
+            rows: self.rows,
+            loading: Arc::clone(&self.loading),
+            anchor: self.anchor.clone(),
+        }
+    }
+
     /// The key of the form that serves the request.
     pub(super) fn column_key(&self, (column, codes): Wanted) -> Option<ColumnKey> {
         let plain = (column, Form::Plain);

@@ -1,7 +1,9 @@
 //! Tables of files, identified by store, paths, sizes and times.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::TableParquetOptions;
@@ -19,6 +21,7 @@ use datafusion::physical_expr::{
 };
 use futures::{StreamExt, TryStreamExt};
 
+use super::disk::unchanged_on_disk;
 use super::sealed::ChosenRows;
 use super::whole_files::{unsupported, whole_files};
 use crate::error::{GpuError, Result};
@@ -34,14 +37,24 @@ const HEADS_AT_ONCE: usize = 32;
 pub(super) struct FileTable {
     /// The scan without predicate and limit.
     pub(super) config: FileScanConfig,
-    /// Whole files, by path.
-    files: Vec<PartitionedFile>,
+    /// Whole files, by path, as they were listed.
+    files: Arc<[PartitionedFile]>,
     /// Table column `column_of_output[i]` is column `i` of `config`.
     column_of_output: Vec<usize>,
     /// May files be read by byte ranges?
     pub(super) splittable: bool,
-    /// Everything but the files that decides about the rows.
-    format: Arc<str>,
+    /// The identity that the files give the table as they were listed.
+    key: FileKey,
+    looks: Looks,
+}
+
+/// Looks at the files by whoever keeps the plan, which save the next load a look of its own.
+#[derive(Default)]
+struct Looks {
+    /// All of the files are looked at before each run.
+    at_all: AtomicBool,
+    /// They were as they were listed, and nobody has made use of that yet.
+    unchanged: AtomicBool,
 }
 
 /// A scan of files: the table, and what the scan does with its rows.
@@ -55,10 +68,18 @@ pub(super) struct FileScan {
     pub(super) exact_filter: Option<Arc<dyn PhysicalExpr>>,
 }
 
-/// Identity of a table of files.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+/// Identity of a table of files. It is hashed once, and clones of a key are told to be equal without reading it.
+#[derive(Debug, Clone)]
 pub(super) struct FileKey {
+    of: Arc<KeyParts>,
+    hash: u64,
+}
+
+/// What makes the identity of a table of files.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct KeyParts {
     store: String,
+    /// Everything but the files that decides about the rows.
     format: Arc<str>,
     files: Vec<FileStamp>,
 }
@@ -76,37 +97,76 @@ struct FileStamp {
     rows: Option<ChosenRows>,
 }
 
+impl PartialEq for FileKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.hash == other.hash && (Arc::ptr_eq(&self.of, &other.of) || self.of == other.of)
+    }
+}
+
+impl Eq for FileKey {}
+
+impl Hash for FileKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
 impl FileKey {
+    fn new(store: &str, format: &Arc<str>, files: &[PartitionedFile]) -> Self {
+        let stamps = files.iter().map(|file| FileStamp {
+            partition_values: format!("{:?}", file.partition_values),
+            rows: file.extension::<ChosenRows>().cloned(),
+            ..stamp_of(&file.object_meta)
+        });
+        let of = KeyParts {
+            store: store.into(),
+            format: Arc::clone(format),
+            files: stamps.collect(),
+        };
+        let mut hasher = DefaultHasher::new();
+        of.hash(&mut hasher);
+        Self {
+            of: Arc::new(of),
+            hash: hasher.finish(),
+        }
+    }
+
+    fn files(&self) -> &[FileStamp] {
+        &self.of.files
+    }
+
+    /// Are both keys of files of one store, read in the same way?
+    fn is_like(&self, other: &Self) -> bool {
+        self.of.store == other.of.store && self.of.format == other.of.format
+    }
+
     /// Are some of these the files of `other` at another time?
     pub(super) fn supersedes(&self, other: &Self) -> bool {
-        if self.store != other.store || self.format != other.format {
+        if !self.is_like(other) {
             return false;
         }
         let place = |file: &FileStamp| (file.path.clone(), file.rows.clone());
-        let now: HashMap<_, &FileStamp> = self.files.iter().map(|f| (place(f), f)).collect();
+        let now: HashMap<_, &FileStamp> = self.files().iter().map(|f| (place(f), f)).collect();
         let rewritten = |file: &FileStamp| now.get(&place(file)).is_some_and(|now| *now != file);
-        other.files.iter().any(rewritten)
+        other.files().iter().any(rewritten)
     }
 
     /// How many files there are.
     pub(super) fn len(&self) -> usize {
-        self.files.len()
+        self.files().len()
     }
 
     /// The files of `base` in the order of its rows, and behind them the others; `None` unless all of those are among these, as they
     /// are now, and others as well.
     pub(super) fn order_behind(&self, base: &Self, order: &[usize]) -> Option<Vec<usize>> {
-        if self.store != base.store
-            || self.format != base.format
-            || !(1..self.len()).contains(&base.len())
-        {
+        if !self.is_like(base) || !(1..self.len()).contains(&base.len()) {
             return None;
         }
-        let mut places: HashMap<&FileStamp, usize> = (self.files.iter()).zip(0..).collect();
+        let mut places: HashMap<&FileStamp, usize> = (self.files().iter()).zip(0..).collect();
         if places.len() != self.len() {
             return None;
         }
-        let known = order.iter().map(|at| places.remove(base.files.get(*at)?));
+        let known = order.iter().map(|at| places.remove(base.files().get(*at)?));
         let mut all = known.collect::<Option<Vec<usize>>>()?;
         let known = all.len();
         all.extend(places.into_values());
@@ -116,29 +176,40 @@ impl FileKey {
 
     /// Are the first files, in the order of the rows, those of `base` in the order of its rows, and is there at least one more?
     pub(super) fn begins_with(&self, order: &[usize], base: &Self, base_order: &[usize]) -> bool {
-        let of_base = base_order.iter().map(|at| base.files.get(*at));
+        let of_base = base_order.iter().map(|at| base.files().get(*at));
         let same = of_base
             .zip(order)
-            .all(|(file, at)| file == self.files.get(*at));
-        same && self.store == base.store
-            && self.format == base.format
-            && (1..order.len()).contains(&base_order.len())
+            .all(|(file, at)| file == self.files().get(*at));
+        same && self.is_like(base) && (1..order.len()).contains(&base_order.len())
     }
 }
 
 impl FileTable {
     /// The same files, as they were listed, read in the same way?
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        let same = |a: &PartitionedFile, b: &PartitionedFile| {
-            a.object_meta == b.object_meta
-                && a.partition_values == b.partition_values
-                && a.extension::<ChosenRows>() == b.extension::<ChosenRows>()
-        };
-        self.format == other.format
-            && self.config.object_store_url == other.config.object_store_url
-            && self.column_of_output == other.column_of_output
-            && self.files.len() == other.files.len()
-            && self.files.iter().zip(&other.files).all(|(a, b)| same(a, b))
+        self.key == other.key && self.column_of_output == other.column_of_output
+    }
+
+    /// Whoever keeps the plan looks at files before each run: at those of which `looked_at` is true, local ones as they were listed.
+    pub(super) fn note_looks(&self, looked_at: &dyn Fn(&ObjectMeta) -> bool) {
+        let all = self.is_local() && self.files.iter().all(|file| looked_at(&file.object_meta));
+        self.looks.at_all.store(all, Ordering::Relaxed);
+    }
+
+    /// The files that are looked at are as they were listed, for a run that begins.
+    pub(super) fn note_unchanged(&self) {
+        let all = self.looks.at_all.load(Ordering::Relaxed);
+        self.looks.unchanged.store(all, Ordering::Release);
+    }
+
+    /// The identity of the table if its files were looked at for this run, which is told once.
+    pub(super) fn take_look(&self) -> Option<FileKey> {
+        let looked = self.looks.unchanged.swap(false, Ordering::Acquire);
+        looked.then(|| self.key.clone())
+    }
+
+    fn is_local(&self) -> bool {
+        self.config.object_store_url.as_str().starts_with("file:")
     }
 
     /// The table behind a scan of files that has no limit.
@@ -173,6 +244,7 @@ impl FileTable {
             && files.iter().all(|file| file.extensions.is_empty())
             && !config.file_compression_type.is_compressed();
         let format = format!("{}; {}", format_of(config), schema.table_schema());
+        let key = FileKey::new(config.object_store_url.as_str(), &format.into(), &files);
         let table = Self {
             config: FileScanConfigBuilder::from(config.clone())
                 .with_source(reader)
@@ -183,10 +255,11 @@ impl FileTable {
                 .with_preserve_order(true)
                 .with_batch_size(Some(BATCH_ROWS))
                 .build(),
-            files,
+            files: files.into(),
             column_of_output,
             splittable,
-            format: format.into(),
+            key,
+            looks: Looks::default(),
         };
         Ok(FileScan {
             table,
@@ -222,51 +295,47 @@ impl FileTable {
     pub(super) async fn current(
         &self,
         ctx: &TaskContext,
-    ) -> Result<(Vec<PartitionedFile>, FileKey)> {
+    ) -> Result<(Arc<[PartitionedFile]>, FileKey)> {
+        let as_listed = || (Arc::clone(&self.files), self.key.clone());
+        if !self.is_local() {
+            return Ok(as_listed());
+        }
+        // Asking the store costs a task a file; the file system tells which files to ask about.
+        let changed: Vec<usize> = (0..self.files.len())
+            .filter(|at| !unchanged_on_disk(&self.files[*at].object_meta))
+            .collect();
+        if changed.is_empty() {
+            return Ok(as_listed());
+        }
         let url = &self.config.object_store_url;
-        let mut files = self.files.clone();
-        if url.as_str().starts_with("file:") {
-            let store = ctx.runtime_env().object_store(url)?;
-            // Asking the store costs a task a file; the file system tells which files to ask about.
-            let changed: Vec<usize> = (0..files.len())
-                .filter(|at| !unchanged_on_disk(&files[*at].object_meta))
-                .collect();
-            let paths: Vec<_> = changed.iter().map(|at| files[*at].path().clone()).collect();
-            let heads: Vec<ObjectMeta> = futures::stream::iter(paths)
-                .map(|path| {
-                    let store = Arc::clone(&store);
-                    async move {
-                        store
-                            .get_opts(&path, head_only())
-                            .await
-                            .map(|result| result.meta)
-                    }
-                })
-                .buffered(HEADS_AT_ONCE)
-                .try_collect()
-                .await
-                .map_err(datafusion::error::DataFusionError::from)?;
-            for (at, head) in changed.into_iter().zip(heads) {
-                let file = &mut files[at];
-                if stamp_of(&file.object_meta) != stamp_of(&head) {
-                    // What was gathered about the old contents no longer holds.
-                    file.statistics = None;
-                    file.ordering = None;
-                    file.object_meta = head;
+        let store = ctx.runtime_env().object_store(url)?;
+        let mut files = self.files.to_vec();
+        let paths: Vec<_> = changed.iter().map(|at| files[*at].path().clone()).collect();
+        let heads: Vec<ObjectMeta> = futures::stream::iter(paths)
+            .map(|path| {
+                let store = Arc::clone(&store);
+                async move {
+                    store
+                        .get_opts(&path, head_only())
+                        .await
+                        .map(|result| result.meta)
                 }
+            })
+            .buffered(HEADS_AT_ONCE)
+            .try_collect()
+            .await
+            .map_err(datafusion::error::DataFusionError::from)?;
+        for (at, head) in changed.into_iter().zip(heads) {
+            let file = &mut files[at];
+            if stamp_of(&file.object_meta) != stamp_of(&head) {
+                // What was gathered about the old contents no longer holds.
+                file.statistics = None;
+                file.ordering = None;
+                file.object_meta = head;
             }
         }
-        let stamps = files.iter().map(|file| FileStamp {
-            partition_values: format!("{:?}", file.partition_values),
-            rows: file.extension::<ChosenRows>().cloned(),
-            ..stamp_of(&file.object_meta)
-        });
-        let key = FileKey {
-            store: url.as_str().into(),
-            format: Arc::clone(&self.format),
-            files: stamps.collect(),
-        };
-        Ok((files, key))
+        let key = FileKey::new(url.as_str(), &self.key.of.format, &files);
+        Ok((files.into(), key))
     }
 
     /// A scan of table columns `columns` of these `units`, which make a partition each; also the file of each partition, for
@@ -445,16 +514,4 @@ fn format_of(config: &FileScanConfig) -> String {
         "{} {compression:?} {options} {adapter:?}",
         source.file_type()
     )
-}
-
-/// True when the local file has the size and time of its listing. False also when the path cannot be
-/// looked up as it stands; the object store then decides.
-pub(super) fn unchanged_on_disk(listed: &ObjectMeta) -> bool {
-    let path = format!("/{}", listed.location);
-    std::fs::metadata(path).is_ok_and(|found| {
-        found.len() == listed.size
-            && found
-                .modified()
-                .is_ok_and(|time| time == std::time::SystemTime::from(listed.last_modified))
-    })
 }

@@ -14,6 +14,7 @@
 //! resident come behind those that were there, so that its columns grow by the new rows (`grow`).
 
 mod cache;
+mod disk;
 mod entries;
 mod files;
 mod grow;
@@ -38,6 +39,7 @@ mod source;
 mod whole_files;
 
 pub use cache::{ResidentColumn, TableCache};
+pub use disk::unchanged_on_disk;
 pub use input::InputExec;
 pub(crate) use input::{InputRows, InputRowsExec, StoredBatch};
 pub(crate) use load::{ColumnRequest, LoadFor};

@@ -13,7 +13,8 @@ use datafusion::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, 
 use datafusion::parquet::schema::types::ColumnDescriptor;
 use warpline_cuda::kernels as k;
 
-use super::files::{FileTable, unchanged_on_disk};
+use super::disk::unchanged_on_disk;
+use super::files::FileTable;
 use super::row_groups::begins_of;
 use crate::column::{Expectation, is_text};
 use crate::error::Result;

@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::datasource::source::DataSourceExec;
+use datafusion::object_store::ObjectMeta;
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
@@ -173,6 +174,20 @@ impl TableSource {
         match &self.kind {
             Kind::Files(table) => Some(table.bytes()),
             _ => None,
+        }
+    }
+
+    /// See [`FileTable::note_looks`].
+    pub(crate) fn note_looks(&self, looked_at: &dyn Fn(&ObjectMeta) -> bool) {
+        if let Kind::Files(table) = &self.kind {
+            table.note_looks(looked_at);
+        }
+    }
+
+    /// See [`FileTable::note_unchanged`].
+    pub(crate) fn note_unchanged(&self) {
+        if let Kind::Files(table) = &self.kind {
+            table.note_unchanged();
         }
     }
 

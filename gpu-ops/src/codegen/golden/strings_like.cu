@@ -1,4 +1,4 @@
-// rows result 0: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
+// rows result 0: Scan(0), 256 threads, 256 rows a tile, 3232 bytes shared
 #define WL_BLOCK_THREADS 256
 #define WL_ROWS 1
 #include "simt.cuh"
@@ -8,6 +8,7 @@
 #include "group.cuh"
 #include "strings.cuh"
 #include "stop.cuh"
+#include "text_search.cuh"
 
 struct Args {
   const u8* base0c;
@@ -35,6 +36,7 @@ static_assert(sizeof(Args) == 160, "host and device disagree on the arguments");
 
 struct Shared {
   alignas(16) ReserveScratch reserve;
+  alignas(16) TextTile<256> search0;
 };
 
 WL_KERNEL(pipeline, Args, args) {
@@ -42,10 +44,13 @@ WL_KERNEL(pipeline, Args, args) {
   u32 fault = 0;
   const u64 rows = args.rows;
   const u64 tiles = (rows + 255) / 256;
+  TextPace pace0 = {};
   for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
     const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
     u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u32 n4 = 0; if (live != 0) n4 = load_bits<WL_ROWS>(args.n4, row);
+    const TextParts<2> parts0 = {{args.table0, args.table1}, {(u64)((i32)args.lit2), (u64)((i32)args.lit4)}};
+    const bool together0 = block_text_after<256, WL_ROWS>(args.base0c, args.base0o, tile * 256, rows, live, parts0, shared.search0, pace0);
     if (live != 0) { u32 pass = 0;
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
@@ -55,15 +60,14 @@ WL_KERNEL(pipeline, Args, args) {
         const i64 v3 = v2 ? (i64)__ldg(args.base0o + v1) : 0;
         const i64 v4 = v2 ? (i64)__ldg(args.base0o + v1 + 1) : 0;
         const Text v5 = text_at(args.base0c, (u64)v3, (u64)v4);
-        const i64 v6 = text_after(v5, (i64)v5.b, args.table0, (u64)((i32)args.lit2));
-        const i64 v7 = text_after(v5, v6, args.table1, (u64)((i32)args.lit4));
-        const bool v8 = v7 >= 0;
-        const bool v9 = v0 && v8;
-        const Text v10 = text_at(args.base0c, (u64)v3, (u64)v4);
-        const bool v11 = text_starts(v10, args.table2, (u64)((i32)args.lit2));
-        const bool v12 = v11;
-        const bool v13 = v0 && v12;
-        pass |= (u32)(v9 && v13) << k;
+        const i64 v6 = together0 ? text_found(v5, shared.search0.ends[threadIdx.x * WL_ROWS + k]) : text_after(v5, (i64)v5.b, parts0);
+        const bool v7 = v6 >= 0;
+        const bool v8 = v0 && v7;
+        const Text v9 = text_at(args.base0c, (u64)v3, (u64)v4);
+        const bool v10 = text_starts(v9, args.table2, (u64)((i32)args.lit2));
+        const bool v11 = v10;
+        const bool v12 = v0 && v11;
+        pass |= (u32)(v8 && v12) << k;
       }
       live &= pass;
     }
@@ -72,10 +76,10 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) { u32 pass = 0;
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
-        const i32 v14 = (i32)c5[k];
-        const i32 v15 = v14;
-        const bool v16 = (((u64)args.lit7 >> v15) & 1) != 0;
-        pass |= (u32)(v16) << k;
+        const i32 v13 = (i32)c5[k];
+        const i32 v14 = v13;
+        const bool v15 = (((u64)args.lit7 >> v14) & 1) != 0;
+        pass |= (u32)(v15) << k;
       }
       live &= pass;
     }
@@ -85,17 +89,17 @@ WL_KERNEL(pipeline, Args, args) {
     if (live != 0) {
       WL_UNROLL for (u32 k = 0; k < WL_ROWS; ++k) {
         const bool alive = ((live >> k) & 1) != 0;
-        const i32 v17 = (i32)((u32)c0[k]);
-        const bool v18 = ((n4 >> k) & 1) != 0;
-        const i32 v19 = (i32)(row + k);
-        const i32 v20 = (i32)c5[k];
-        const i32 v21 = v20;
-        const i32 v22 = __ldg(args.table3 + v21);
+        const i32 v16 = (i32)((u32)c0[k]);
+        const bool v17 = ((n4 >> k) & 1) != 0;
+        const i32 v18 = (i32)(row + k);
+        const i32 v19 = (i32)c5[k];
+        const i32 v20 = v19;
+        const i32 v21 = __ldg(args.table3 + v20);
         const u64 at = first + spot[k]; if (alive && at < args.cap0) {
-          args.r0c0[at] = (u16)v17;
-          args.r0c1[at] = v18 ? (u16)v19 : (u16)0;
-          args.r0n1[at] = (u8)(v18);
-          args.r0c2[at] = (u8)v22;
+          args.r0c0[at] = (u16)v16;
+          args.r0c1[at] = v17 ? (u16)v18 : (u16)0;
+          args.r0n1[at] = (u8)(v17);
+          args.r0c2[at] = (u8)v21;
         }
       }
     }

@@ -4,7 +4,7 @@ use super::layout::ColumnLayout;
 use super::program::SourceRows;
 use super::results::{Borrowed, CollectedLayout, GroupsLayout, IndexLayout, JoinedMatches};
 use super::scope::ScopeColumn;
-use super::state::KernelState;
+use super::state::{BlockSearch, KernelState};
 use super::value::Value;
 use crate::graph::{ProbeKind, ResultId, TreeOptions};
 use crate::pipeline::GroupProfile;
@@ -27,6 +27,8 @@ pub(in crate::codegen) struct EmittedPipeline {
     pub(in crate::codegen) steps: Vec<EmittedStep>,
     /// Columns that the sink's statements read.
     pub(in crate::codegen) sink_columns: Vec<usize>,
+    /// What all threads of the block do before the sink's statements.
+    pub(in crate::codegen) sink_searches: Vec<BlockSearch>,
     /// The sink's statements for one row.
     pub(in crate::codegen) sink_lines: Vec<String>,
     pub(in crate::codegen) sink: EmittedSink,
@@ -35,6 +37,8 @@ pub(in crate::codegen) struct EmittedPipeline {
 /// A condition that rows must meet.
 pub(in crate::codegen) struct Test {
     pub(in crate::codegen) columns: Vec<usize>,
+    /// What all threads of the block do before.
+    pub(in crate::codegen) searches: Vec<BlockSearch>,
     pub(in crate::codegen) lines: Vec<String>,
     pub(in crate::codegen) passes: String,
 }
@@ -193,6 +197,7 @@ impl Begun {
             scope: self.scope,
             steps: self.steps,
             sink_columns,
+            sink_searches: Vec::new(),
             sink_lines,
             sink,
         }

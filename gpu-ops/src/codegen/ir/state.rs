@@ -16,6 +16,22 @@ pub struct LookupTable {
     pub bytes: Vec<u8>,
 }
 
+/// A search of constants, one behind the other, in the strings of a tile's rows: `block_text_after` (`text_search.cuh`).
+/// Statements for a row find its outcome in `together{n}`, `parts{n}` and `shared.search{n}`.
+#[derive(Debug, Clone)]
+pub(in crate::codegen) struct BlockSearch {
+    /// Number in the kernel.
+    pub(in crate::codegen) number: usize,
+    /// C++ pointers to the column's bytes and offsets, to which row numbers of the table are added.
+    pub(in crate::codegen) data: String,
+    pub(in crate::codegen) offsets: String,
+    /// C++ texts of each constant's table and length.
+    pub(in crate::codegen) parts: Vec<(String, String)>,
+}
+
+/// Searches of a kernel at most; each takes shared memory, and reads the strings again.
+pub(in crate::codegen) const MOST_SEARCHES: usize = 3;
+
 /// What all statements of one kernel share.
 #[derive(Debug, Default)]
 pub(in crate::codegen) struct KernelState {
@@ -29,6 +45,10 @@ pub(in crate::codegen) struct KernelState {
     pub(in crate::codegen) faults: bool,
     /// True once a statement walks the bytes of a string.
     pub(in crate::codegen) text: bool,
+    /// Some: the statements at hand are for rows of a tile, before which a block may search strings; what it is to search.
+    pub(in crate::codegen) searches: Option<Vec<BlockSearch>>,
+    /// Searches so far, those of earlier statements included.
+    pub(in crate::codegen) searched: usize,
     /// True once a statement calls a function of floats.
     pub(in crate::codegen) math: bool,
     /// True once a statement calculates with days of the calendar.
@@ -42,6 +62,28 @@ pub(in crate::codegen) struct KernelState {
 }
 
 impl KernelState {
+    /// Number of a search by the block before the statements at hand, where there can be one more.
+    pub(in crate::codegen) fn search_together(
+        &mut self,
+        data: &str,
+        offsets: &str,
+        parts: &[(String, String)],
+    ) -> Option<usize> {
+        let searches = self.searches.as_mut()?;
+        if self.searched == MOST_SEARCHES {
+            return None;
+        }
+        let number = self.searched;
+        self.searched += 1;
+        searches.push(BlockSearch {
+            number,
+            data: data.to_string(),
+            offsets: offsets.to_string(),
+            parts: parts.to_vec(),
+        });
+        Some(number)
+    }
+
     /// C++ text of a pointer to a lookup table of these bytes.
     pub(in crate::codegen) fn table(&mut self, c_type: &'static str, bytes: Vec<u8>) -> String {
         let slot = Slot::Lookup(self.lookups.len());

@@ -7,11 +7,17 @@ use crate::codegen::ir::pipeline::{EmittedPipeline, Test};
 use crate::codegen::ir::program::SourceRows;
 use crate::codegen::ir::results::{CONTROL_WORDS, ControlWord, IndexLayout, ResultLayout};
 use crate::codegen::ir::slot::{Part, Slot};
+use crate::codegen::ir::state::BlockSearch;
 use crate::error::{GpuError, Result};
 use crate::graph::ResultId;
 
 /// Threads a block of most generated kernels.
 pub const BLOCK_THREADS: u32 = 256;
+
+/// Shared memory of a search in a tile of so many rows (`TextTile` of `text_search.cuh`).
+pub(in crate::codegen) fn search_bytes(tile: u32) -> usize {
+    12 * tile as usize + 4
+}
 
 macro_rules! line {
     ($writer:expr, $($arg:tt)*) => {{ let _ = writeln!($writer.text, $($arg)*); }};
@@ -138,10 +144,39 @@ impl KernelWriter<'_> {
     /// Keep the rows of `mask` that pass.
     pub(in crate::codegen) fn filter(&mut self, test: &Test, mask: &str) {
         self.load(&test.columns);
+        self.search(&test.searches);
         line!(self, "    if ({mask} != 0) {{ u32 pass = 0;");
         self.row_loop(&test.lines, mask);
         line!(self, "        pass |= (u32)({}) << k;", test.passes);
         line!(self, "      }}\n      {mask} &= pass;\n    }}");
+    }
+
+    /// Search strings of the tile's rows, by all threads of the block.
+    pub(in crate::codegen) fn search(&mut self, searches: &[BlockSearch]) {
+        let (threads, rows) = (self.pipeline.block_threads, self.pipeline.thread_rows);
+        let tile = threads * rows;
+        for BlockSearch {
+            number,
+            data,
+            offsets,
+            parts,
+        } in searches
+        {
+            let bytes = search_bytes(tile);
+            self.share(&format!("TextTile<{tile}> search{number}"), bytes);
+            let count = parts.len();
+            let list = |texts: Vec<&str>| texts.join(", ");
+            let words = list(parts.iter().map(|(words, _)| words.as_str()).collect());
+            let lengths = list(parts.iter().map(|(_, length)| length.as_str()).collect());
+            line!(
+                self,
+                "    const TextParts<{count}> parts{number} = {{{{{words}}}, {{{lengths}}}}};"
+            );
+            line!(
+                self,
+                "    const bool together{number} = block_text_after<{threads}, WL_ROWS>({data}, {offsets}, tile * {tile}, rows, live, parts{number}, shared.search{number}, pace{number});"
+            );
+        }
     }
 
     /// Open the loop over a thread's rows; the caller closes it. `alive`: the row's bit of `mask`.

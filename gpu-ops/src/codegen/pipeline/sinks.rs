@@ -1,20 +1,22 @@
 //! A whole pipeline: its stages, and then its sink.
 
 use super::settle::settle;
-use super::stages::begin;
+use super::stages::{begin, in_tile};
 use super::thread_rows::held_rows;
 use crate::codegen::group::placement::{SinkRows, aggregate_sink};
 use crate::codegen::group::sizes;
 use crate::codegen::ir::context::Context;
 use crate::codegen::ir::layout::layout_of;
 use crate::codegen::ir::pipeline::{EmittedPipeline, EmittedSink};
-use crate::codegen::ir::scope::columns_of;
+use crate::codegen::ir::scope::{ScopeColumn, Shape, columns_of};
+use crate::codegen::ir::state::MOST_SEARCHES;
 use crate::codegen::ir::value::Value;
 use crate::codegen::join::index::build_sink;
 use crate::codegen::join::matches::matches_sink;
-use crate::codegen::kernel::writer::BLOCK_THREADS;
+use crate::codegen::kernel::writer::{BLOCK_THREADS, search_bytes};
 use crate::codegen::key::zero_copy;
 use crate::codegen::value::scalar::Emitter;
+use crate::column::Encoding;
 use crate::error::Result;
 use crate::expr::Expr;
 use crate::graph::{Graph, Pipeline, ResultId, Sink, Source, Step};
@@ -25,6 +27,9 @@ const TREE_THREADS: u32 = 128;
 
 /// Shared memory that its groups may take at most.
 const TREE_GROUP_BYTES: usize = 24 << 10;
+
+/// Threads of a block in a tile at most.
+const LARGEST_BLOCK: u32 = 4 * BLOCK_THREADS;
 
 /// Rows of a thread that are written as vectors have this many bytes at most: they wait in registers.
 const IN_PLACE_BYTES: u32 = 256;
@@ -45,6 +50,11 @@ pub(in crate::codegen) fn pipeline(
     if tree {
         device.shared_memory_per_block = device.shared_memory_per_block.min(TREE_GROUP_BYTES);
     }
+    let in_tile = in_tile(pipeline);
+    if in_tile && scope.iter().any(lies_as_bytes) {
+        let searches = MOST_SEARCHES * search_bytes(LARGEST_BLOCK);
+        device.shared_memory_per_block = device.shared_memory_per_block.saturating_sub(searches);
+    }
     let mut block_threads = if tree { TREE_THREADS } else { BLOCK_THREADS };
     let sink = match &pipeline.sink {
         Sink::Rows { into, columns } => {
@@ -52,6 +62,7 @@ pub(in crate::codegen) fn pipeline(
             let enough = enough
                 .and_then(|rows| i64::try_from(rows).ok())
                 .map(|rows| format!("(u64){}", state.arguments.literal(rows.into(), false)));
+            state.searches = in_tile.then(Vec::new);
             let mut emitter = Emitter::new(scope, state);
             let values = emit_all(&mut emitter, columns)?;
             sink_lines = std::mem::take(&mut emitter.lines);
@@ -79,6 +90,7 @@ pub(in crate::codegen) fn pipeline(
             sink
         }
         Sink::Aggregate { into, aggregate } => {
+            state.searches = in_tile.then(Vec::new);
             let mut emitter = Emitter::new(scope, state);
             let rows = SinkRows {
                 in_place: zero_copy::bare_scan(begun.source_rows, steps.len())
@@ -121,7 +133,24 @@ pub(in crate::codegen) fn pipeline(
         Sink::Discard => EmittedSink::Discard,
     };
     settle(context, &sink, bound)?;
-    Ok(begun.ended(sink, sink_lines, sink_columns, block_threads))
+    let sink_searches = begun.state.searches.take().unwrap_or_default();
+    if !sink_searches.is_empty() {
+        // As in front of filters that walk strings.
+        begun.thread_rows = 1;
+    }
+    let ended = begun.ended(sink, sink_lines, sink_columns, block_threads);
+    Ok(EmittedPipeline {
+        sink_searches,
+        ..ended
+    })
+}
+
+/// Is this a column whose strings a block may search?
+fn lies_as_bytes(column: &ScopeColumn) -> bool {
+    let Shape::Resident(resident) = &column.shape else {
+        return false;
+    };
+    matches!(resident.encoding, Encoding::Bytes { .. })
 }
 
 /// Is a pipeline over a table the only one that adds to the groups `into`, once over all rows in their order?

@@ -11,7 +11,7 @@ use crate::codegen::ir::results::ResultLayout;
 use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::ir::state::KernelState;
 use crate::codegen::join::probe::emit_probe;
-use crate::codegen::value::filter::{group_conjuncts, test};
+use crate::codegen::value::filter::{group_conjuncts, test, test_in_tile};
 use crate::error::{GpuError, Result};
 use crate::graph::{Pipeline, ProbeKind, ResultId, Source, Stage};
 
@@ -28,11 +28,16 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
     let mut loops = false;
     let mut bound = source.bound;
     let mut tree = None;
+    let in_tile = in_tile(pipeline);
     for stage in &pipeline.stages {
         match stage {
             Stage::Filter(conjuncts) => {
                 for group in group_conjuncts(conjuncts) {
-                    steps.push(EmittedStep::Filter(test(&group, &scope, &mut state)?));
+                    let test = match in_tile {
+                        true => test_in_tile(&group, &scope, &mut state)?,
+                        false => test(&group, &scope, &mut state)?,
+                    };
+                    steps.push(EmittedStep::Filter(test));
                 }
             }
             Stage::Scalar(result) => scalar(context, *result, &mut scope)?,
@@ -85,6 +90,12 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
         probes,
         thread_rows,
     })
+}
+
+/// Does a block go over neighbouring rows of a table, with all its threads at every step?
+pub(in crate::codegen) fn in_tile(pipeline: &Pipeline) -> bool {
+    let expands = |stage: &Stage| matches!(stage, Stage::Expand(_));
+    matches!(pipeline.source, Source::Scan(_)) && !pipeline.stages.iter().any(expands)
 }
 
 /// Mark the entries of the pairs at hand.

@@ -57,9 +57,14 @@ pub(in crate::codegen) fn write(
     };
     let mut source = format!(
         "#define WL_BLOCK_THREADS {block_threads}\n#define WL_ROWS {thread_rows}\n#include \"simt.cuh\"\n\
-         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n#include \"stop.cuh\"\n{}{}{}\n{}\n",
+         #include \"primitives.cuh\"\n#include \"pipeline.cuh\"\n#include \"join.cuh\"\n#include \"group.cuh\"\n#include \"strings.cuh\"\n#include \"stop.cuh\"\n{}{}{}{}\n{}\n",
         if tree.is_some() {
             "#include \"tree.cuh\"\n#include \"tree_share.cuh\"\n"
+        } else {
+            ""
+        },
+        if pipeline.state.searched > 0 {
+            "#include \"text_search.cuh\"\n"
         } else {
             ""
         },

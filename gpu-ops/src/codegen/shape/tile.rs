@@ -39,6 +39,9 @@ impl KernelWriter<'_> {
                 "  u32 unasked = 0; StopWatch watch = stop_watch({asked});"
             );
         }
+        for number in 0..self.pipeline.state.searched {
+            line!(self, "  TextPace pace{number} = {{}};");
+        }
         let overflow = self.overflow_word()?;
         if overflow.is_some() {
             line!(self, "  u64 overflowed = 0;");
@@ -102,6 +105,8 @@ impl KernelWriter<'_> {
                 }
             }
         }
+        let searches = std::mem::take(&mut self.pipeline.sink_searches);
+        self.search(&searches);
         self.sink()?;
         // Lanes that went apart (a walk along a chain, a group's lock) would stay apart, and each part of the warp would go
         // through all later tiles alone: 4 lanes of 32 in front of hash groups that one row in a thousand reaches.

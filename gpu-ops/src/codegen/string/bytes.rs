@@ -33,14 +33,27 @@ pub(in crate::codegen) struct TextRef {
     pub(in crate::codegen) end: String,
     /// A C++ `bool` variable that is true when the string is not NULL; `None`: never NULL.
     pub(in crate::codegen) valid: Option<String>,
+    /// C++ pointer to the offsets of the column's strings, where they are those of the scanned table's row at hand.
+    pub(in crate::codegen) offsets: Option<String>,
     /// All strings of the column are known to be ASCII, so that characters are bytes.
     pub(in crate::codegen) ascii: bool,
 }
+
+/// Constants that a block looks for one behind the other at most; the kernel has the text of a search for each.
+const MOST_PARTS: usize = 3;
 
 /// One call of [`Emitter::text_function`]: parts of the string already named.
 struct Texts {
     whole: TextRef,
     named: HashMap<String, String>,
+}
+
+impl Texts {
+    /// The string's column, where `text` is all of a string in the scanned table's row at hand.
+    fn in_table(&self, text: &Text) -> Option<(&str, &str)> {
+        let offsets = self.whole.offsets.as_deref()?;
+        matches!(text, Text::Whole).then_some((self.whole.data.as_str(), offsets))
+    }
 }
 
 impl Emitter<'_> {
@@ -81,6 +94,7 @@ impl Emitter<'_> {
             begin: offset(""),
             end: offset(" + 1"),
             valid: row.valid.clone(),
+            offsets: own.map(|_| offsets),
             ascii: column.statistics.ascii,
         }
     }
@@ -149,20 +163,19 @@ impl Emitter<'_> {
                 negated,
             } => {
                 let t = self.text_part(texts, text);
-                let found = self.like(&t, pattern, *fold);
+                let found = self.like(&t, texts.in_table(text), pattern, *fold);
                 Ok(Value::boolean(self.negated(found, *negated), valid))
             }
             Plan::Position(text, constant, count) => {
                 let t = self.text_part(texts, text);
-                let constant = self.constant(constant);
+                let length = self.length(constant.len() as u64);
+                let from = format!("(i64){t}.b");
+                let end = self.end_of(&t, texts.in_table(text), from, &[constant]);
                 let call = match texts.whole.ascii {
-                    true => {
-                        let from = format!("(i64){t}.b");
-                        let at =
-                            self.bind(CType::I64, format!("text_find({t}, {from}, {constant})"));
-                        format!("({at} < 0 ? 0 : {at} - {from} + 1)")
+                    true => format!("({end} < 0 ? 0 : {end} - (i64)({t}.b + {length}) + 1)"),
+                    false => {
+                        format!("({end} < 0 ? 0 : text_characters({t}, (u64){end} - {length}) + 1)")
                     }
-                    false => format!("text_position({t}, {constant})"),
                 };
                 Ok(self.count(call, valid, *count))
             }
@@ -365,9 +378,43 @@ impl Emitter<'_> {
 
     /// A constant's table and length, as two arguments of a call.
     fn constant(&mut self, bytes: &[u8]) -> String {
-        let length = self.length(bytes.len() as u64);
-        let table = self.table("const u64*", words(bytes));
+        let (table, length) = self.constant_parts(bytes);
         format!("{table}, {length}")
+    }
+
+    fn constant_parts(&mut self, bytes: &[u8]) -> (String, String) {
+        let length = self.length(bytes.len() as u64);
+        (self.table("const u64*", words(bytes)), length)
+    }
+
+    /// An `i64` variable: the byte after constants that follow each other in `t` at or after byte `from`, each as early as it
+    /// can be, or -1. With the bytes and offsets of a table's strings, all threads of a block look for them, from their begin on.
+    fn end_of(
+        &mut self,
+        t: &str,
+        in_table: Option<(&str, &str)>,
+        mut from: String,
+        parts: &[&Vec<u8>],
+    ) -> String {
+        let parts: Vec<_> = parts.iter().map(|part| self.constant_parts(part)).collect();
+        let together = parts.len().min(MOST_PARTS);
+        let search = in_table.and_then(|(data, offsets)| {
+            let parts = &parts[..together];
+            self.state.search_together(data, offsets, parts)
+        });
+        let mut rest = &parts[..];
+        if let Some(n) = search {
+            let end = format!("shared.search{n}.ends[threadIdx.x * WL_ROWS + k]");
+            let text =
+                format!("together{n} ? text_found({t}, {end}) : text_after({t}, {from}, parts{n})");
+            from = self.bind(CType::I64, text);
+            rest = &parts[together..];
+        }
+        for (table, length) in rest {
+            let text = format!("text_after({t}, {from}, {table}, {length})");
+            from = self.bind(CType::I64, text);
+        }
+        from
     }
 
     /// Is `t` one of several constants?
@@ -387,7 +434,13 @@ impl Emitter<'_> {
     }
 
     /// The boolean variable that says whether `t` matches the pattern.
-    fn like(&mut self, t: &str, pattern: &[Token], fold: bool) -> String {
+    fn like(
+        &mut self,
+        t: &str,
+        in_table: Option<(&str, &str)>,
+        pattern: &[Token],
+        fold: bool,
+    ) -> String {
         if fold || pattern.contains(&Token::AnyChar) {
             let token = |token: &Token| match token {
                 Token::Byte(byte) => u16::from(*byte),
@@ -424,9 +477,11 @@ impl Emitter<'_> {
             from = format!("({starts} ? (i64)({t}.b + {length}) : (i64)-1)");
             tests.push(starts);
         }
-        for part in parts[1..last].iter().filter(|part| !part.is_empty()) {
-            let constant = self.constant(part);
-            from = self.bind(CType::I64, format!("text_after({t}, {from}, {constant})"));
+        let inner = parts[1..last].iter().filter(|part| !part.is_empty());
+        let inner: Vec<&Vec<u8>> = inner.collect();
+        if !inner.is_empty() {
+            let in_table = in_table.filter(|_| parts[0].is_empty());
+            from = self.end_of(t, in_table, from, &inner);
             tests = vec![format!("{from} >= 0")];
         }
         if !parts[last].is_empty() {

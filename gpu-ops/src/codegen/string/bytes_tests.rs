@@ -250,6 +250,7 @@ fn generate(functions: &[Arc<dyn PhysicalExpr>], nullable: bool, ascii: bool) ->
             valid: bits
                 .as_ref()
                 .map(|bits| emitter.bind_bool(format!("(({bits}[k / 8] >> (k % 8)) & 1) != 0"))),
+            offsets: None,
             ascii,
         };
         values.push(emitter.text_function(text, function).unwrap());

@@ -21,6 +21,18 @@ pub(in crate::codegen) fn group_conjuncts(conjuncts: &[Expr]) -> Vec<Vec<&Expr>>
     groups.into_iter().map(|(_, list)| list).collect()
 }
 
+/// The conjuncts as one test of the row at hand, a row of a tile, before which the block may search its strings.
+pub(in crate::codegen) fn test_in_tile(
+    conjuncts: &[&Expr],
+    scope: &[ScopeColumn],
+    state: &mut KernelState,
+) -> Result<Test> {
+    state.searches = Some(Vec::new());
+    let test = test(conjuncts, scope, state);
+    let searches = state.searches.take().unwrap_or_default();
+    Ok(Test { searches, ..test? })
+}
+
 /// The conjuncts as one test of the row at hand.
 pub(in crate::codegen) fn test(
     conjuncts: &[&Expr],
@@ -42,6 +54,7 @@ pub(in crate::codegen) fn test(
     }
     Ok(Test {
         columns: columns_of(conjuncts.iter().copied()),
+        searches: Vec::new(),
         lines: emitter.lines,
         passes: if tests.is_empty() {
             "true".into()

@@ -133,7 +133,7 @@ impl DeviceSide {
             log::warn!("the CPU answers instead of the device: {error}");
         }
         let collected = Arc::clone(&self.collected);
-        state.publish(&FragmentReport {
+        state.publish(FragmentReport {
             fallback: Some(error),
             ..self.failed
         });
@@ -164,7 +164,7 @@ impl DeviceSide {
                     }
                     report.fallback = Some(reason);
                 }
-                state.publish(&report);
+                state.publish(report);
                 Ok(match delivered {
                     Delivered::Batch(batch) => {
                         let slices = futures::stream::iter(slices(&batch));
@@ -180,7 +180,7 @@ impl DeviceSide {
                 })
             }
             Err(error) => {
-                state.publish(&self.failed);
+                state.publish(self.failed);
                 Err(match error {
                     GpuError::DataFusion(_) | GpuError::Stopped => error.into(),
                     other => required(&other.to_string()),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::object_store::ObjectMeta;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, reset_plan_states};
 use datafusion::physical_plan::metrics::MetricsSet;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -58,9 +59,9 @@ pub(super) struct RunState {
 }
 
 impl RunState {
-    pub(super) fn publish(&self, report: &FragmentReport) {
-        self.counters.publish(report);
-        *self.report.lock() = report.clone();
+    pub(super) fn publish(&self, report: FragmentReport) {
+        self.counters.add(&report);
+        *self.report.lock() = report;
     }
 }
 
@@ -144,7 +145,7 @@ impl GpuFragmentExec {
             None => fragment.run(deliver, None).await,
         };
         let (output, report) = fragment.finish(outcome)?;
-        self.run.publish(&report);
+        self.run.publish(report.clone());
         Ok((output, report))
     }
 
@@ -162,7 +163,26 @@ impl GpuFragmentExec {
 
     /// What the last run did; all zero before the first.
     pub fn report(&self) -> FragmentReport {
-        self.run.report.lock().clone()
+        self.with_report(FragmentReport::clone)
+    }
+
+    /// The same without a copy.
+    pub fn with_report<T>(&self, read: impl FnOnce(&FragmentReport) -> T) -> T {
+        read(&self.run.report.lock())
+    }
+
+    /// Whoever keeps the plan looks at files before each run: at local ones, as they were listed, of which `looked_at` is true.
+    pub fn note_looks(&self, looked_at: &dyn Fn(&ObjectMeta) -> bool) {
+        for scan in self.shared.policy.scans() {
+            scan.table.note_looks(looked_at);
+        }
+    }
+
+    /// The files that are looked at are as they were listed: a run that begins now does not look at them again.
+    pub fn note_unchanged(&self) {
+        for scan in self.shared.policy.scans() {
+            scan.table.note_unchanged();
+        }
     }
 }
 
@@ -286,7 +306,7 @@ impl ExecutionPlan for GpuFragmentExec {
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
-        Some(self.run.counters.metrics.clone_inner())
+        Some(self.run.counters.metrics())
     }
 }
 
@@ -319,7 +339,7 @@ pub(super) fn in_parts(
     state: &RunState,
     context: Arc<TaskContext>,
 ) -> DataFusionResult<SendableRecordBatchStream> {
-    state.publish(&FragmentReport {
+    state.publish(FragmentReport {
         fallback: second.fallback.clone(),
         ..FragmentReport::default()
     });

@@ -105,7 +105,7 @@ pub(super) async fn answer(
                 }
                 log::warn!("the CPU answers instead of the device: {failure}");
                 (report.races, report.fallback) = (1, Some(failure));
-                state.publish(&report);
+                state.publish(report);
                 return Ok(cpu.rows(&shared.schema));
             }
             next = cpu.next(), if cpu.error.is_none() => {
@@ -130,7 +130,7 @@ pub(super) async fn answer(
                     true => "the device goes on to be ready for the next run",
                     false => "the device was stopped",
                 };
-                state.publish(&FragmentReport {
+                state.publish(FragmentReport {
                     races: 1,
                     cpu_answers: 1,
                     race: Some(format!("the CPU was first, after {after:.0} ms; {then}")),

@@ -1,11 +1,10 @@
 //! What a fragment may do, and what its last run did.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::metrics::{Count, ExecutionPlanMetricsSet, MetricBuilder};
+use datafusion::physical_plan::metrics::{ExecutionPlanMetricsSet, MetricBuilder, MetricsSet};
 use parking_lot::Mutex;
 
 use crate::counters::{Counter, counters};
@@ -264,56 +263,75 @@ impl TreeMetrics {
     }
 }
 
-/// The counters of a node, each registered once however often the node runs.
-#[derive(Default)]
-pub(in crate::exec) struct Counters {
-    pub(in crate::exec) metrics: ExecutionPlanMetricsSet,
-    counts: Mutex<HashMap<String, Count>>,
+/// The counters of a node, over all of its runs. They become DataFusion's metrics when somebody asks for those.
+#[derive(Debug, Default)]
+pub(in crate::exec) struct Counters(Mutex<Sums>);
+
+#[derive(Debug, Default)]
+struct Sums {
+    /// In the order of [`names`]; `None` where nothing was told.
+    counts: Vec<Option<u64>>,
+    steps: Vec<(String, u64)>,
 }
 
-impl fmt::Debug for Counters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Counters").finish_non_exhaustive()
-    }
+/// The counters of a fragment, then those of the ladder.
+fn names() -> impl Iterator<Item = &'static str> {
+    let fragment = FragmentReport::COUNTERS.iter().chain(DERIVED);
+    let ladder = LadderCounts::COUNTERS.iter();
+    fragment.map(|c| c.name).chain(ladder.map(|c| c.name))
 }
 
 impl Counters {
-    fn add(&self, name: &str, value: u64) {
-        let value = usize::try_from(value).unwrap_or(usize::MAX);
-        let mut counts = self.counts.lock();
-        if let Some(count) = counts.get(name) {
-            count.add(value);
-            return;
-        }
-        let builder = MetricBuilder::new(&self.metrics);
-        let count = if name == "output_rows" {
-            builder.output_rows(0)
-        } else {
-            builder.global_counter(name.to_string())
-        };
-        count.add(value);
-        counts.insert(name.into(), count);
-    }
-
-    /// Put a report where EXPLAIN ANALYZE shows it.
-    pub(in crate::exec) fn publish(&self, report: &FragmentReport) {
-        for counter in FragmentReport::COUNTERS.iter().chain(DERIVED) {
-            if let Some(value) = (counter.read)(report) {
-                self.add(counter.name, value);
+    /// Add a run.
+    pub(in crate::exec) fn add(&self, report: &FragmentReport) {
+        let fragment = FragmentReport::COUNTERS.iter().chain(DERIVED);
+        let fragment = fragment.map(|counter| (counter.read)(report));
+        let ladder = LadderCounts::COUNTERS.iter();
+        let ladder = ladder.map(|c| (c.read)(&report.ladder).filter(|value| *value > 0));
+        let mut sums = self.0.lock();
+        for (at, value) in fragment.chain(ladder).enumerate() {
+            if sums.counts.len() == at {
+                sums.counts.push(None);
             }
-        }
-        for counter in LadderCounts::COUNTERS {
-            if let Some(value) = (counter.read)(&report.ladder).filter(|value| *value > 0) {
-                self.add(counter.name, value);
+            if let Some(value) = value {
+                let sum = sums.counts[at].unwrap_or(0);
+                sums.counts[at] = Some(sum.saturating_add(value));
             }
         }
         for (number, step) in report.steps.iter().enumerate() {
             for counter in STEP_COUNTERS {
-                if let Some(value) = (counter.read)(step) {
-                    let name = format!("step {number} ({}) {}", step.label, counter.name);
-                    self.add(&name, value);
+                let Some(value) = (counter.read)(step) else {
+                    continue;
+                };
+                let name = format!("step {number} ({}) {}", step.label, counter.name);
+                match sums.steps.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, sum)) => *sum = sum.saturating_add(value),
+                    None => sums.steps.push((name, value)),
                 }
             }
         }
+    }
+
+    /// As EXPLAIN ANALYZE shows them.
+    pub(in crate::exec) fn metrics(&self) -> MetricsSet {
+        let metrics = ExecutionPlanMetricsSet::new();
+        let add = |name: String, value: u64| {
+            let builder = MetricBuilder::new(&metrics);
+            let count = match name.as_str() {
+                "output_rows" => builder.output_rows(0),
+                _ => builder.global_counter(name),
+            };
+            count.add(usize::try_from(value).unwrap_or(usize::MAX));
+        };
+        let sums = self.0.lock();
+        for (name, value) in names().zip(&sums.counts) {
+            if let Some(value) = value {
+                add(name.to_string(), *value);
+            }
+        }
+        for (name, value) in &sums.steps {
+            add(name.clone(), *value);
+        }
+        metrics.clone_inner()
     }
 }

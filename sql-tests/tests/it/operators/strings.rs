@@ -333,3 +333,131 @@ fn strings_that_do_not_repeat() {
         .map(String::from),
     );
 }
+
+/// Strings of `rows` rows, hardly any of them equal, in which constants are rare, and some of which end in what the next row
+/// goes on with.
+fn comments(rows: usize, seed: u64) -> Vec<String> {
+    let mut random = Random::new(seed);
+    let words = [
+        "carefully",
+        "final",
+        "deposits",
+        "é",
+        "sleep",
+        "the",
+        "iron",
+        "🦀",
+        "quickly",
+        "special",
+        "requests",
+        "#",
+        "ab",
+        "aab",
+        "above",
+        "furiously",
+        "regular",
+        "packages",
+        "x",
+        "specia",
+    ];
+    let mut texts: Vec<String> = Vec::new();
+    for i in 0..rows {
+        let count = random.below([3, 6, 12][i / 300 % 3]);
+        let mut text: String = (0..count)
+            .map(|_| format!("{} ", random.pick(&words)))
+            .collect();
+        text += &format!("{i:x}");
+        match i % 23 {
+            0 => text.clear(),
+            1 => text += "spec",
+            2 => text = format!("ial {text} requ"),
+            3 => text = format!("ests {text}"),
+            4 => text += &"long and longer ".repeat(i % 40),
+            _ => {}
+        }
+        texts.push(text);
+    }
+    texts
+}
+
+/// Constants anywhere in strings that lie as bytes: where most rows of a tile are wanted, its threads search together.
+#[test]
+fn constants_in_neighbouring_strings() {
+    let mut fixture = Fixture::device();
+    for (name, rows) in [("t", 2600), ("t31", 31), ("t65", 65), ("t257", 257)] {
+        let (one, other) = (comments(rows, 5), comments(rows, 6));
+        let one = one.iter().enumerate();
+        let one = one.map(|(i, text)| (i % 7 > 0).then_some(text.as_str()));
+        fixture = fixture.table(
+            name,
+            [
+                ("id", row_numbers(rows)),
+                ("txt", strings(one.collect())),
+                (
+                    "vw",
+                    string_views(other.iter().map(|text| Some(text.as_str())).collect()),
+                ),
+            ],
+        );
+    }
+    let conditions = [
+        "vw LIKE '%special%'",
+        "txt LIKE '%special%'",
+        "txt NOT LIKE '%special%'",
+        "txt LIKE '%special%requests%'",
+        "txt NOT LIKE '%special%requests%'",
+        "vw LIKE '%requests'",
+        "vw LIKE '%special%requests'",
+        "vw LIKE '%aab%ab%x%the%iron%'",
+        "vw LIKE '%ab%ab%'",
+        "vw LIKE 'ial%special%'",
+        "txt LIKE '%no such constant anywhere%'",
+        "txt LIKE '%e%'",
+        "txt LIKE '%#%'",
+        "vw LIKE '%🦀%'",
+        "vw LIKE '%é %'",
+        "vw LIKE '%ed%'",
+        "vw LIKE '%bdc%'",
+        "vw LIKE '%specialial%'",
+        "vw LIKE '%longer long and longer long%' AND vw LIKE '%# %'",
+        "vw ILIKE '%SPECIAL%'",
+        "vw LIKE '%spe_ial%'",
+        "txt LIKE '%special%' OR vw LIKE '%requests%' OR txt LIKE '%é%ab%' OR vw LIKE '%packages x%'",
+        "vw LIKE '%special%' AND vw NOT LIKE '%requests%' AND vw LIKE '%a%'",
+        "id % 40 = 3 AND vw LIKE '%e%'",
+        "id > 700 AND id < 1300 AND txt LIKE '%special%'",
+        "strpos(txt, 'special') > 10",
+        "strpos(vw, 'requests') BETWEEN 5 AND 30",
+        "strpos(vw, '') = 1",
+        "contains(txt, 'furiously regular')",
+        "substr(vw, 4) LIKE '%special%'",
+        "CASE WHEN id < 1000 THEN vw LIKE '%special%' ELSE vw LIKE '%requests%' END",
+    ];
+    let counts = conditions
+        .iter()
+        .map(|c| format!("SELECT count(*) AS n, sum(id) AS s FROM t WHERE {c}"));
+    check_all(&fixture, counts);
+    for table in ["t31", "t65", "t257"] {
+        let counts = conditions[..5]
+            .iter()
+            .map(|c| format!("SELECT count(*) AS n, sum(id) AS s FROM {table} WHERE {c}"));
+        check_all(&fixture, counts);
+    }
+    check_all(
+        &fixture,
+        [
+            "SELECT sum(CASE WHEN vw LIKE '%special%' THEN 1 ELSE 0 END) AS a, count(*) FILTER (WHERE txt LIKE '%requests%') AS b, \
+             sum(strpos(vw, 'the')) AS c FROM t",
+            "SELECT id % 5 AS k, sum(CASE WHEN vw LIKE '%special%requests%' THEN id ELSE 0 END) AS a, count(*) AS n FROM t \
+             WHERE txt NOT LIKE '%iron%' GROUP BY id % 5",
+            "SELECT vw LIKE '%final%deposits%' AS k, count(*) AS n FROM t GROUP BY vw LIKE '%final%deposits%'",
+            "SELECT id, strpos(vw, 'requests') AS a, txt LIKE '%special%' AS b FROM t",
+            "SELECT id, vw FROM t WHERE vw LIKE '%special%' LIMIT 2600",
+            "SELECT u.id, count(t.id) AS n FROM t257 AS u LEFT JOIN t ON u.id = t.id % 300 AND t.txt NOT LIKE '%special%requests%' \
+             GROUP BY u.id",
+            "SELECT count(*) AS n FROM t257 AS u JOIN t ON u.id = t.id % 300 WHERE t.txt LIKE '%special%' OR u.vw LIKE '%special%'",
+            "SELECT vw FROM t WHERE vw LIKE '%special%' ORDER BY vw LIMIT 20",
+        ]
+        .map(String::from),
+    );
+}
