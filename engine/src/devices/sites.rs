@@ -30,6 +30,7 @@ use warpline_gpu::exec::TimeLimit;
 use warpline_planner::{Shards, WarplineConfig};
 
 use super::handed;
+use super::price::too_many_cross;
 use super::run::{DevicesExec, Stages};
 use crate::cluster::planner::Sites;
 use crate::cluster::stage;
