@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use arrow::datatypes::SchemaRef;
 use datafusion::common::config::TableParquetOptions;
@@ -20,6 +21,7 @@ use datafusion::physical_expr::{
     DynamicFilterTracking, PhysicalExpr, conjunction_opt, split_conjunction,
 };
 use futures::{StreamExt, TryStreamExt};
+use parking_lot::Mutex;
 
 use super::disk::unchanged_on_disk;
 use super::sealed::ChosenRows;
@@ -53,9 +55,12 @@ pub(super) struct FileTable {
 struct Looks {
     /// All of the files are looked at before each run.
     at_all: AtomicBool,
-    /// They were as they were listed, and nobody has made use of that yet.
-    unchanged: AtomicBool,
+    /// When they were seen to be as they were listed, if nobody has made use of that yet.
+    unchanged: Mutex<Option<Instant>>,
 }
+
+/// For so long a look at files stands for one by the run itself: a plan that waits longer before it runs has its files looked at again.
+const FRESH: Duration = Duration::from_secs(1);
 
 /// A scan of files: the table, and what the scan does with its rows.
 pub(super) struct FileScan {
@@ -199,13 +204,14 @@ impl FileTable {
     /// The files that are looked at are as they were listed, for a run that begins.
     pub(super) fn note_unchanged(&self) {
         let all = self.looks.at_all.load(Ordering::Relaxed);
-        self.looks.unchanged.store(all, Ordering::Release);
+        *self.looks.unchanged.lock() = all.then(Instant::now);
     }
 
     /// The identity of the table if its files were looked at for this run, which is told once.
     pub(super) fn take_look(&self) -> Option<FileKey> {
-        let looked = self.looks.unchanged.swap(false, Ordering::Acquire);
-        looked.then(|| self.key.clone())
+        let looked = self.looks.unchanged.lock().take();
+        let fresh = looked.is_some_and(|at| at.elapsed() < FRESH);
+        fresh.then(|| self.key.clone())
     }
 
     fn is_local(&self) -> bool {

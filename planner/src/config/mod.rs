@@ -118,9 +118,9 @@ declare::settings! {
     range_joins: RangeJoins as OneOf = RangeJoins::Auto, query;
 
     /// How grouped aggregations are done: auto (by price), private (states in registers), shared (in shared memory),
-    /// global (in device memory), runs (of rows in the order of the key), hgb (numbered by a hash table), sgb_ur, sgb_tr or sgb_de_tr (sorted; payload
-    /// gathered, sorted along, keys replaced by numbers), pgb_ur or pgb_tr (partitioned). Where a query makes the
-    /// algorithm impossible, auto applies and EXPLAIN says why.
+    /// global (in device memory), runs (of rows in the order of the key), hgb (numbered by a hash table), sgb_ur, sgb_tr or
+    /// sgb_de_tr (sorted; payload gathered, sorted along, keys replaced by numbers), pgb_ur or pgb_tr (partitioned). Where a
+    /// query makes the algorithm impossible, auto applies and EXPLAIN says why.
     group_by: GroupSetting as OneOf = GroupSetting::Auto, query;
 
     /// When true, what kernels do not compute is evaluated once for every combination of the values of its columns, if
