@@ -82,7 +82,7 @@ mod tests {
         let found: Vec<_> = futures::TryStreamExt::try_collect(store.list(Some(&prefix)))
             .await
             .unwrap();
-        assert_eq!(found, [second.clone()]);
+        assert_eq!(found, std::slice::from_ref(&second));
         fs::remove_file(&path).unwrap();
         assert!(!unchanged_on_disk(&second));
     }
