@@ -1,6 +1,6 @@
 //! Prices of group-bys: the paper's Table 2 and turning points, what must grow, the tree's leaves, settings.
 
-use GroupAlgorithm::{Global, Hgb, PgbTr, PgbUr, Private, SgbDeTr, SgbTr, Shared};
+use GroupAlgorithm::{Global, Hgb, PgbTr, PgbUr, Private, Runs, SgbDeTr, SgbTr, Shared};
 
 use super::*;
 use crate::choose::papers::a100;
@@ -85,6 +85,7 @@ fn sorting_along_pays_from_some_groups_on() {
 fn more_of_anything_never_costs_less() {
     let machine = Machine::h200();
     let base = GroupWorkload {
+        in_order: true,
         dense_domain: Some(4),
         ..maxima(4.0)
     };
@@ -287,6 +288,7 @@ fn forced_algorithms_are_taken_where_possible_and_explained_where_not() {
     let machine = Machine::h200();
     let w = GroupWorkload {
         dense_domain: Some(8),
+        in_order: true,
         ..maxima(8.0)
     };
     for algorithm in GroupAlgorithm::ALL {
@@ -310,6 +312,7 @@ fn forced_algorithms_are_taken_where_possible_and_explained_where_not() {
             decision.reason
         );
     };
+    refused(Runs, maxima(8.0), "in the order of a single key");
     refused(Private, maxima(4.0), "without a small known domain");
     refused(
         Private,
