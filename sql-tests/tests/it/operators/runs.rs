@@ -88,9 +88,7 @@ fn check(fixture: &Fixture, table: &str) {
 #[test]
 fn around_warps_and_tiles() {
     let mut fixture = fixture();
-    let sizes = [
-        1, 7, 8, 9, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 4097,
-    ];
+    let sizes = [1, 31, 32, 33, 257, 2048, 2049];
     for rows in sizes {
         let each = keys(std::iter::repeat_n(1, rows), 3);
         let pairs = keys(std::iter::repeat_n(2, rows.div_ceil(2)), 1 << 40);
