@@ -1,6 +1,7 @@
 //! Micro-benchmarks of the device, a user's own data, and all reports as charts and pages.
 //!
 //! - [`micro`]: sweeps of one parameter of a kernel, a join, a group-by; `warpline bench` runs them.
+//! - [`hits`]: a table like that of ClickBench.
 //! - [`folder`]: the tables of a folder of data files, for a user's own queries.
 //! - [`page`]: reports of micro-benchmarks and of TPC-H as pages of HTML.
 //! - `chart`: the drawings in them, as SVG.
@@ -10,6 +11,7 @@
 mod chart;
 mod error;
 pub mod folder;
+pub mod hits;
 pub mod micro;
 pub mod page;
 

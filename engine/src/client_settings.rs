@@ -16,6 +16,7 @@ pub(crate) const CLIENT_SETTINGS: &[&str] = &[
     "warpline.plan_cache",
     "warpline.reentry",
     "warpline.require_gpu",
+    "warpline.shard_plan",
     "warpline.shards",
     "warpline.value_tables",
 ];

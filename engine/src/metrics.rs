@@ -16,16 +16,31 @@ pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let plans = std::iter::once(plan).chain(stages.iter().map(|stage| &stage.plan));
     let fragments: Vec<_> = plans.flat_map(fragments).collect();
     let mut fragments = fragments.iter();
-    fragments.all(|node| {
+    let kept = fragments.all(|node| {
         let node = node.downcast_ref::<GpuFragmentExec>();
         node.is_none_or(|fragment| fragment.with_report(|report| report.fallback.is_none()))
-    })
+    });
+    #[cfg(feature = "cluster")]
+    return kept && !crate::devices::had_too_many(plan);
+    #[cfg(not(feature = "cluster"))]
+    kept
 }
 
 /// The parts of a query's last run, where several devices shared it.
 fn stages_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<StageOnDevice> {
     #[cfg(feature = "cluster")]
     return crate::devices::stages_of(plan);
+    #[cfg(not(feature = "cluster"))]
+    {
+        let _ = plan;
+        vec![]
+    }
+}
+
+/// What several devices run side by side, among the nodes of the plan.
+fn shards_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<StageOnDevice> {
+    #[cfg(feature = "cluster")]
+    return crate::devices::shards_of(plan);
     #[cfg(not(feature = "cluster"))]
     {
         let _ = plan;
@@ -83,7 +98,7 @@ pub fn metrics_of(plan: &Arc<dyn ExecutionPlan>) -> QueryMetrics {
         cpu_answers: counts.cpu_answers,
         ladder: ladder_of(counts.ladder),
         fallbacks: totals.fallbacks,
-        devices: devices_of(&shared),
+        devices: devices_of(&[shared, shards_of(plan)].concat()),
         balance: metrics::balance_of(&totals.trees).map(|balance| WorkBalance {
             pipelines: balance.pipelines,
             iir: balance.iir,

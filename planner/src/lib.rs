@@ -27,7 +27,7 @@ pub mod translate;
 pub mod window_filter;
 
 pub use choose::CostedPolicy;
-pub use config::{GroupSetting, JoinSetting, Setting, Shards, WarplineConfig};
+pub use config::{GroupSetting, JoinSetting, Setting, ShardPlan, Shards, WarplineConfig};
 pub use error::PlannerError;
 pub use fragment::FragmentPlanner;
 pub use metrics::FragmentTotals;

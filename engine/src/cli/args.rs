@@ -322,6 +322,24 @@ pub(super) enum BenchCommand {
     Queries(Box<QueriesArguments>),
     /// Run queries from many sessions at once, which share a device and tables
     Clients(Box<ClientsArguments>),
+    /// Write a table like ClickBench's hits, of 105 columns, to a folder of parquet files
+    Hits(HitsArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct HitsArguments {
+    /// Rows; the original has 99,997,497
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    pub(super) rows: u64,
+    /// Files [default: one for each million rows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) files: Option<u32>,
+    /// Which rows are drawn
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+    /// The folder, which must not exist; its name is that of the table
+    #[arg(long, value_name = "DIR")]
+    pub(super) output: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -13,13 +13,14 @@ use warpline_bench::page;
 use super::args::{BenchArguments, BenchCommand, ChartFormat};
 use super::bench_error::told;
 use super::output::OutputFile;
-use super::{clients, queries};
+use super::{clients, hits, queries};
 
 /// Runs the sweeps; a wrong result is an error.
 pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
     match arguments.command {
         Some(BenchCommand::Queries(arguments)) => return queries::run(*arguments).await,
         Some(BenchCommand::Clients(arguments)) => return clients::run(*arguments).await,
+        Some(BenchCommand::Hits(arguments)) => return hits::run(arguments).await,
         None => {}
     }
     let Some(name) = &arguments.benchmark else {

@@ -9,6 +9,7 @@ mod clients;
 mod cluster;
 mod editor;
 mod generate;
+mod hits;
 mod inspect;
 mod jcch;
 mod logging;

@@ -1,21 +1,22 @@
-//! Planning of a session with several who run stages: in stages where that pays, else for the session's own device.
+//! Planning of a session with several who run stages: side by side or in stages where that pays, else for the session's own device.
 
 use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use datafusion::catalog::Session;
+use datafusion::common::format::ExplainFormat;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::context::QueryPlanner;
+use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
     Explain, LogicalPlan, PlanType, StringifiedPlan, ToStringifiedPlan,
 };
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::explain::ExplainExec;
+use datafusion::physical_plan::{ExecutionPlan, displayable};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion_distributed::{
     DistributedExec, DistributedExt, SessionStateBuilderExt, display_plan_ascii,
@@ -41,6 +42,23 @@ tokio::task_local! {
 pub(crate) trait Sites: Send + Sync + 'static {
     /// Looks who is there before a query is planned. False when the session's own device is to run it whole.
     async fn ask(&self, logical: &LogicalPlan, options: &ConfigOptions) -> Result<bool>;
+
+    /// Whether they may run parts of a plan side by side, without stages.
+    fn deals(&self) -> bool {
+        false
+    }
+
+    /// DataFusion's plan with parts that they run side by side; `None` where stages or one device do better.
+    ///
+    /// # Errors
+    /// What placing the parts reports.
+    fn dealt(
+        &self,
+        _plan: &Arc<dyn ExecutionPlan>,
+        _options: &ConfigOptions,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        Ok(None)
+    }
 
     /// A plan in stages as it runs.
     fn finished(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
@@ -166,6 +184,9 @@ impl<S: Sites> StagePlanner<S> {
         if !self.sites.ask(logical, options).await? {
             return placed(logical, session).await;
         }
+        if let Some(plan) = self.dealt(logical, session).await? {
+            return Ok(limited(plan, options));
+        }
         let plan = self.unplaced(logical, session).await?;
         if !is_distributed(&plan)? {
             return self.local.optimize(plan, options);
@@ -173,11 +194,28 @@ impl<S: Sites> StagePlanner<S> {
         if self.stays_whole(&plan, options)?.is_some() {
             return placed(logical, session).await;
         }
-        let plan = self.sites.finished(plan);
-        Ok(match WarplineConfig::of(options).time_limit.0 {
-            Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
-            None => plan,
-        })
+        Ok(limited(self.sites.finished(plan), options))
+    }
+
+    /// A plan of which those who run stages run parts side by side.
+    async fn dealt(
+        &self,
+        logical: &LogicalPlan,
+        session: &dyn Session,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let state = session.as_any().downcast_ref::<SessionState>();
+        let Some(state) = state.filter(|_| self.sites.deals()) else {
+            return Ok(None);
+        };
+        // Filters that operators hand each other at run time end at one device, and keep a plan from running again.
+        let mut state = state.clone();
+        let optimizer = &mut state.config_mut().options_mut().optimizer;
+        optimizer.enable_dynamic_filter_pushdown = false;
+        optimizer.enable_topk_dynamic_filter_pushdown = false;
+        optimizer.enable_join_dynamic_filter_pushdown = false;
+        optimizer.enable_aggregate_dynamic_filter_pushdown = false;
+        let plan = UNPLACED.scope((), placed(logical, &state)).await?;
+        self.sites.dealt(&plan, state.config_options())
     }
 
     /// Why a plan in stages is not run as such.
@@ -212,7 +250,16 @@ impl<S: Sites> StagePlanner<S> {
         let options = session.config_options();
         let config = &options.explain;
         let wanted = explain.logical_optimization_succeeded && !config.logical_plan_only;
-        let distributed = match wanted && self.sites.ask(&explain.plan, options).await? {
+        let several = wanted && self.sites.ask(&explain.plan, options).await?;
+        if several && let Some(plan) = self.dealt(&explain.plan, session).await? {
+            let display = displayable(plan.as_ref());
+            let text = match config.format {
+                ExplainFormat::Tree => display.tree_render().to_string(),
+                _ => display.indent(explain.verbose).to_string(),
+            };
+            return Ok(self.shown(explain, config.physical_plan_only, text));
+        }
+        let distributed = match several {
             true => Some(self.unplaced(&explain.plan, session).await?),
             false => None,
         };
@@ -230,19 +277,34 @@ impl<S: Sites> StagePlanner<S> {
             let plan = placed(logical, session).await?;
             return Ok(with_line(plan, &format!("not distributed: {why}")));
         }
+        let text = display_plan_ascii(distributed.as_ref(), false);
+        Ok(self.shown(explain, config.physical_plan_only, text))
+    }
+
+    /// What `EXPLAIN` shows of a plan that those who run stages share, with a line for each of them.
+    fn shown(
+        &self,
+        explain: &Explain,
+        physical_plan_only: bool,
+        plan: String,
+    ) -> Arc<dyn ExecutionPlan> {
         let mut texts = Vec::new();
-        if !config.physical_plan_only {
+        if !physical_plan_only {
             texts.clone_from(&explain.stringified_plans);
             texts.push(explain.plan.to_stringified(PlanType::FinalLogicalPlan));
         }
-        let text = format!(
-            "{}{}",
-            display_plan_ascii(distributed.as_ref(), false),
-            self.sites.places()
-        );
+        let text = plan + &self.sites.places();
         texts.push(StringifiedPlan::new(PlanType::FinalPhysicalPlan, text));
         let schema = Arc::clone(explain.schema.inner());
-        Ok(Arc::new(ExplainExec::new(schema, texts, explain.verbose)))
+        Arc::new(ExplainExec::new(schema, texts, explain.verbose))
+    }
+}
+
+/// The plan with the time limit of the session.
+fn limited(plan: Arc<dyn ExecutionPlan>, options: &ConfigOptions) -> Arc<dyn ExecutionPlan> {
+    match WarplineConfig::of(options).time_limit.0 {
+        Some(limit) => Arc::new(TimeLimitExec::new(plan, limit)),
+        None => plan,
     }
 }
 

@@ -18,8 +18,9 @@ const DATAFUSION: &[&str] = &[
 ];
 
 fn travels(name: &str) -> bool {
-    // How many devices of this process share a query is no matter of a worker's.
-    (CLIENT_SETTINGS.contains(&name) && name != "warpline.shards") || DATAFUSION.contains(&name)
+    // How the devices of this process share a query is no matter of a worker's.
+    let of_a_query = CLIENT_SETTINGS.contains(&name) && !name.starts_with("warpline.shard");
+    of_a_query || DATAFUSION.contains(&name)
 }
 
 /// Headers with the settings of a session.

@@ -4,9 +4,10 @@
 //! plans are handed over as they are, and rows by reference.
 //!
 //! ```text
-//! session ──► cluster::planner   a plan in stages, or the first device's plan where sharing does not pay
-//!               │ price          which tables are shared out
-//!               │ leaves         which device reads what: whole files, batches of tables in memory
+//! session ──► cluster::planner   shards, a plan in stages, or the first device's plan where sharing does not pay
+//!               │ shards         the same part of the plan on each device, over its share of one table: nothing is exchanged
+//!               │ price          else, which tables stages share out
+//!               │ leaves         which device reads what: table, pieces
 //!             run                the query on the devices: its settings, and the stages as they were placed
 //!               │ sites          a worker a device; those that are lost get nothing
 //!               │ handed         operators of a task of its own
@@ -14,10 +15,14 @@
 //! ```
 
 mod handed;
+mod integers;
 mod leaves;
+mod pieces;
 mod price;
 mod run;
+mod shards;
 mod sites;
+mod table;
 
 use std::sync::Arc;
 
@@ -28,7 +33,7 @@ use datafusion_distributed::DistributedExt;
 use crate::cluster::planner::with_planner;
 use crate::device::Device;
 use crate::rule::WarplineRule;
-pub(crate) use run::{left_of, stages_of, take_over};
+pub(crate) use run::{had_too_many, has_shards, left_of, shards_of, stages_of, take_over};
 use sites::{Devices, Resolver, Router};
 
 /// A session on several devices.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::common::{ColumnStatistics, ScalarValue, Statistics};
+use datafusion::common::{ColumnStatistics, Statistics};
 use datafusion::error::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
@@ -16,7 +16,8 @@ use datafusion_distributed::{
 };
 use warpline_planner::{Shards, WarplineConfig};
 
-use super::leaves::Shareable;
+use super::integers::integer;
+use super::table::Shareable;
 use crate::device::Device;
 
 /// Seconds for which one device is to read a table before others help. What is exchanged between devices crosses the host, and
@@ -24,7 +25,7 @@ use crate::device::Device;
 const WORTHWHILE: f64 = 0.02;
 
 /// The part of a device's memory that a table's columns may take before it is shared out: joins and groups need the rest.
-const HELD: f64 = 0.5;
+pub(super) const HELD: f64 = 0.5;
 
 /// Bytes that a value of varying length is taken to have.
 const VARYING: usize = 16;
@@ -96,13 +97,13 @@ pub(super) fn too_many_cross(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Str
     })
 }
 
-fn statistics_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
+pub(super) fn statistics_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statistics>> {
     let computed = StatisticsContext::new().compute(plan.as_ref(), &StatisticsArgs::new());
     computed.ok()
 }
 
 /// Bytes of the columns that a leaf yields as devices keep them, by its statistics, else by its files.
-fn bytes_of(plan: &Arc<dyn ExecutionPlan>, table: &Shareable<'_>) -> usize {
+pub(super) fn bytes_of(plan: &Arc<dyn ExecutionPlan>, table: &Shareable<'_>) -> usize {
     let statistics = statistics_of(plan);
     let rows = match statistics.as_ref().map(|statistics| &statistics.num_rows) {
         Some(Precision::Exact(rows) | Precision::Inexact(rows)) => *rows,
@@ -143,28 +144,6 @@ fn width(data_type: &DataType, known: Option<&ColumnStatistics>) -> usize {
     narrow.min(width)
 }
 
-/// The number that a value is kept as; `None` for floats, strings and others.
-fn integer(value: &ScalarValue) -> Option<i128> {
-    Some(match value {
-        ScalarValue::Decimal32(Some(v), ..) => (*v).into(),
-        ScalarValue::Decimal64(Some(v), ..) => (*v).into(),
-        ScalarValue::Decimal128(Some(v), ..) => *v,
-        ScalarValue::Date32(Some(v)) | ScalarValue::Int32(Some(v)) => (*v).into(),
-        ScalarValue::Date64(Some(v)) | ScalarValue::Int64(Some(v)) => (*v).into(),
-        ScalarValue::Int16(Some(v)) => (*v).into(),
-        ScalarValue::Int8(Some(v)) => (*v).into(),
-        ScalarValue::UInt64(Some(v)) => (*v).into(),
-        ScalarValue::UInt32(Some(v)) => (*v).into(),
-        ScalarValue::UInt16(Some(v)) => (*v).into(),
-        ScalarValue::UInt8(Some(v)) => (*v).into(),
-        ScalarValue::TimestampSecond(Some(v), _)
-        | ScalarValue::TimestampMillisecond(Some(v), _)
-        | ScalarValue::TimestampMicrosecond(Some(v), _)
-        | ScalarValue::TimestampNanosecond(Some(v), _) => (*v).into(),
-        _ => return None,
-    })
-}
-
 #[async_trait::async_trait]
 impl DesiredTaskCountHandler for Price {
     async fn handle(
@@ -190,6 +169,7 @@ impl DesiredTaskCountHandler for Price {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use datafusion::arrow::datatypes::{Field, Schema};
+    use datafusion::common::ScalarValue;
     use datafusion::physical_expr::{Partitioning, expressions::col};
     use datafusion::physical_plan::repartition::RepartitionExec;
     use datafusion::physical_plan::test::exec::StatisticsExec;

@@ -12,6 +12,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Pla
 use futures::{StreamExt, stream};
 use parking_lot::Mutex;
 
+use super::shards::ShardsExec;
 use crate::fragments::{self, StageOnDevice, devices_of};
 
 /// What the devices run of a query.
@@ -95,6 +96,43 @@ fn root_of(plan: &Arc<dyn ExecutionPlan>) -> Option<&DevicesExec> {
 /// The stages of the last run of a plan, where several devices shared it.
 pub(crate) fn stages_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<StageOnDevice> {
     root_of(plan).map_or(vec![], |root| root.stages.lock().all())
+}
+
+/// What devices run side by side of a plan; its nodes are among those of the plan.
+pub(crate) fn shards_of(plan: &Arc<dyn ExecutionPlan>) -> Vec<StageOnDevice> {
+    let mut found = Vec::new();
+    for (stage, node) in shards_in(plan).into_iter().enumerate() {
+        if let Some(shards) = node.downcast_ref::<ShardsExec>() {
+            for (task, (device, plan)) in shards.parts().enumerate() {
+                found.push(StageOnDevice {
+                    device: device.to_string(),
+                    task: (stage, task),
+                    plan: Arc::clone(plan),
+                });
+            }
+        }
+    }
+    found
+}
+
+fn shards_in(plan: &Arc<dyn ExecutionPlan>) -> Vec<&Arc<dyn ExecutionPlan>> {
+    match plan.is::<ShardsExec>() {
+        true => vec![plan],
+        false => plan.children().into_iter().flat_map(shards_in).collect(),
+    }
+}
+
+/// Whether devices run parts of a plan side by side.
+pub(crate) fn has_shards(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    !shards_in(plan).is_empty()
+}
+
+/// Whether more rows of them met on the host in the last run than was worth it: the next plan is for one device.
+pub(crate) fn had_too_many(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let shards = shards_in(plan).into_iter();
+    shards
+        .filter_map(|node| node.downcast_ref::<ShardsExec>())
+        .any(ShardsExec::had_too_many)
 }
 
 /// What the last run of a plan in stages left for another plan of the same query: fragments, and no rows.

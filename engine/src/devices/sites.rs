@@ -32,6 +32,7 @@ use warpline_planner::{Shards, WarplineConfig};
 use super::handed;
 use super::price::too_many_cross;
 use super::run::{DevicesExec, Stages};
+use super::shards::Deal;
 use crate::cluster::planner::Sites;
 use crate::cluster::stage;
 use crate::device::{Device, Member, name_of};
@@ -50,6 +51,7 @@ pub(super) struct Devices {
     /// What stages take along, until their sessions are made.
     handed: Mutex<HashMap<u64, Handed>>,
     next: AtomicU64,
+    deal: Deal,
 }
 
 /// The devices as they were last seen, with a worker each.
@@ -91,6 +93,7 @@ impl Devices {
             open: Mutex::default(),
             handed: Mutex::default(),
             next: AtomicU64::new(0),
+            deal: Deal::default(),
         })
     }
 
@@ -178,6 +181,20 @@ impl Sites for Arc<Devices> {
         Ok(several && shards != Shards::Force(1) && is_cuttable(logical)?)
     }
 
+    fn deals(&self) -> bool {
+        true
+    }
+
+    fn dealt(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let sites = self.usable()?.into_iter();
+        let members: Vec<Member> = sites.map(|site| site.member).collect();
+        self.deal.dealt(plan, &members, options)
+    }
+
     fn finished(&self, plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         Arc::new(DevicesExec::new(plan))
     }
@@ -212,7 +229,7 @@ impl Sites for Arc<Devices> {
             let shards = WarplineConfig::of(options).shards;
             let count = members.len();
             let cause = match shards {
-                Shards::Auto => "no table is large enough for more",
+                Shards::Auto => "sharing it gains nothing",
                 Shards::Force(1) => "as is set",
                 Shards::Force(_) => "no table can be shared out",
             };

@@ -1,9 +1,12 @@
 //! Eligibility for the plan cache: queries whose plan is deterministic, and plans that can run more than once.
 
+use std::sync::Arc;
+
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::filter::FilterExec;
@@ -116,10 +119,12 @@ fn is_repeatable_node(expr: &Expr) -> bool {
 /// Can the plan run again once its state is reset, and is it worth keeping?
 ///
 /// A part of it runs on the device; what is above passes rows on without filters that operators hand each other at run
-/// time (DataFusion cannot reset those), which joins, aggregations and sorts with a limit have.
-pub(super) fn is_reusable(plan: &std::sync::Arc<dyn ExecutionPlan>) -> bool {
+/// time (DataFusion cannot reset those), which joins, aggregations and sorts with a limit have. What several devices run side by
+/// side is planned without such filters.
+pub(super) fn is_reusable(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let mut fragments = 0;
     let mut reusable = true;
+    let shards = has_shards(plan);
     let walked = plan.apply(|node| {
         if fragments::is_fragment(node) {
             fragments += 1;
@@ -135,12 +140,23 @@ pub(super) fn is_reusable(plan: &std::sync::Arc<dyn ExecutionPlan>) -> bool {
                 || node.is::<UnionExec>()
                 || node.is::<EmptyExec>()
                 || node.is::<PlaceholderRowExec>();
-            let sort = node
-                .downcast_ref::<SortExec>()
-                .is_some_and(|sort| sort.fetch().is_none());
-            reusable &= plain || sort;
+            let sort = node.downcast_ref::<SortExec>();
+            let sort = sort.is_some_and(|sort| sort.fetch().is_none() || shards);
+            let merge = node.is::<AggregateExec>() || node.name() == "ShardsExec";
+            reusable &= plain || sort || (shards && merge);
         }
         Ok(TreeNodeRecursion::Continue)
     });
     walked.is_ok() && reusable && fragments > 0
+}
+
+/// Whether several devices run parts of the plan side by side.
+fn has_shards(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    #[cfg(feature = "cluster")]
+    return crate::devices::has_shards(plan);
+    #[cfg(not(feature = "cluster"))]
+    {
+        let _ = plan;
+        false
+    }
 }

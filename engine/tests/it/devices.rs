@@ -17,11 +17,17 @@ use warpline_tpch::{Benchmark, Scale, data, generate, queries};
 use super::cluster::{explain, tables_of_files, text};
 use super::{on_a_large_stack, run as program};
 
-/// A session on devices of which both share whatever can be shared.
+/// A session on devices of which both share whatever can be shared, in stages.
 async fn session(device: &str) -> WarplineSession {
+    sharing(device, "stages").await
+}
+
+/// A session on devices of which both share whatever can be shared, in this way.
+async fn sharing(device: &str, shard_plan: &str) -> WarplineSession {
     WarplineSession::builder()
         .device(device.parse().expect("a device"))
         .set("warpline.shards", "2")
+        .set("warpline.shard_plan", shard_plan)
         .set("warpline.min_rows", "0")
         .set("datafusion.execution.target_partitions", "2")
         // Tables of fewer rows than a batch are planned in one partition, and stay whole.
@@ -92,7 +98,7 @@ async fn all_queries(session: &WarplineSession, benchmark: Benchmark, scale: f64
         let run = run.unwrap_or_else(|e| panic!("{when}: {e}"));
         same(&run, &expected, &ordering, &when);
         let devices = &run.metrics.devices;
-        shared.push(devices.len() == 2 && devices.iter().all(|device| device.kernels > 0));
+        shared.push(devices.len() > 1 && devices.iter().all(|device| device.kernels > 0));
     }
     shared
 }
@@ -146,6 +152,58 @@ fn jcch_of_tables_in_memory_is_shared_by_two() {
     });
 }
 
+#[test]
+fn tpch_of_files_is_dealt_out_to_two() {
+    on_a_large_stack(async || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let tables = tables_of_files(folder.path(), 0.002).await;
+        let session = sharing("emulator:2", "local").await;
+        data::register(&session, &tables, &Table::ALL)
+            .await
+            .expect("tables");
+        let shared = all_queries(&session, Benchmark::Tpch, 0.002).await;
+        let count = shared.iter().filter(|shared| **shared).count();
+        assert!(count >= 17, "{shared:?}");
+        // A plan of shards runs again, and so does what the devices have of it.
+        let sql = &*queries::ALL[2].sql;
+        let again = check(&session, sql, "again").await;
+        assert!(again.metrics.plan_cached && again.metrics.compile_ms == 0.0);
+        assert_eq!(again.metrics.columns_loaded, 0);
+        // Groups by the key that tells the shares apart are whole on each device, and so are the first of them.
+        let plan = explain(&session, sql).await;
+        for part in [
+            "ShardsExec: [l_orderkey, ",
+            "in 2 shards, beside it [o_orderkey, ",
+            "on emulator:0, emulator:1",
+            "device emulator:1: task 1",
+        ] {
+            assert!(plan.contains(part), "{part}: {plan}");
+        }
+        assert!(!plan.contains("AggregateExec"), "{plan}");
+        let plan = explain(&session, &format!("ANALYZE {sql}")).await;
+        assert!(plan.matches("GpuFragmentExec").count() == 2, "{plan}");
+    });
+}
+
+#[test]
+fn jcch_of_tables_in_memory_is_dealt_out_to_three() {
+    on_a_large_stack(async || {
+        let benchmark = Benchmark::Jcch {
+            bindings: Bindings::Skewed,
+            seed: Seed::default(),
+        };
+        let session = sharing("emulator:3", "local").await;
+        session
+            .set("warpline.shards", "3")
+            .await
+            .expect("a setting");
+        with_tables(&session, benchmark, 0.003).await;
+        let shared = all_queries(&session, benchmark, 0.003).await;
+        let count = shared.iter().filter(|shared| **shared).count();
+        assert!(count >= 15, "{shared:?}");
+    });
+}
+
 /// Windows, grouping sets, outer, semi and anti joins, unions, distinct calls, orders with limits, and what is empty.
 const QUERIES: &[&str] = &[
     "SELECT o_orderkey, row_number() OVER (PARTITION BY o_custkey ORDER BY o_orderkey) AS n FROM orders",
@@ -183,9 +241,19 @@ fn windows_grouping_sets_and_the_rest() {
     on_a_large_stack(async || {
         let session = session("emulator:2").await;
         with_tables(&session, Benchmark::Tpch, 0.001).await;
-        for sql in QUERIES {
-            check(&session, sql, sql).await;
+        for way in ["stages", "local", "auto"] {
+            session
+                .set("warpline.shard_plan", way)
+                .await
+                .expect("a setting");
+            for sql in QUERIES {
+                check(&session, sql, &format!("{way}: {sql}")).await;
+            }
         }
+        session
+            .set("warpline.shard_plan", "stages")
+            .await
+            .expect("a setting");
         // Rows that are written come from both.
         let sql = "CREATE TABLE kept AS SELECT l_shipmode, count(*) AS n FROM lineitem GROUP BY l_shipmode";
         session.query(sql).await.expect("a table");
@@ -291,69 +359,76 @@ const SOME: [usize; 4] = [1, 3, 13, 16];
 
 #[test]
 fn failures_of_one_device_are_survived() {
-    on_a_large_stack(async || {
-        let session = session("emulator:2").await;
-        with_tables(&session, Benchmark::Tpch, 0.001).await;
-        let runtimes = session.device().runtimes();
-        let mut answers = Vec::new();
-        for number in SOME {
-            let query = &queries::ALL[number - 1];
-            let answer = reference_answer(session.reference(), query.reference_sql()).await;
-            answers.push((query, answer.expect("an answer")));
-        }
-        for (victim, runtime) in runtimes.iter().enumerate() {
-            for rules in [
-                "allocate:1",
-                "allocate:3:1000",
-                "copy:1",
-                "upload:2",
-                "download:1",
-                "fill:1",
-                "launch:1",
-                "launch:3:1000",
-                "compile:1:1000",
-                "synchronize:1",
-                "stream:1",
-                "launch:random:7:0.5",
-            ] {
-                let mut injected = 0;
-                for (query, (expected, ordering)) in &answers {
-                    let when = format!("Q{} with {rules} on device {victim}", query.number);
-                    session.device().evict().expect("evicted");
-                    let plan: FailurePlan = rules.parse().expect("rules");
-                    let plan = std::sync::Arc::new(plan);
-                    runtime.inject_failures(Some(std::sync::Arc::clone(&plan)));
-                    let run = session.query(&query.sql).await;
-                    let run = run.unwrap_or_else(|e| panic!("{when}: {e}"));
-                    runtime.inject_failures(None);
-                    same(&run, expected, ordering, &when);
-                    injected += plan.injected();
-                }
-                // Kernels may all be compiled, and streams and fills be there.
-                let rare = ["compile", "stream", "fill", "copy"];
-                assert!(
-                    injected > 0 || rare.iter().any(|rare| rules.starts_with(rare)),
-                    "{rules}"
-                );
-                let (query, (expected, ordering)) = &answers[0];
-                let run = session.query(&query.sql).await.expect("the next query");
-                same(&run, expected, ordering, "afterwards");
-                assert_eq!(run.metrics.devices.len(), 2, "after {rules}");
-                assert_eq!(failures(&run), [""; 0], "after {rules}");
+    on_a_large_stack(async || failures_are_survived("stages").await);
+}
+
+#[test]
+fn failures_of_one_device_of_shards_are_survived() {
+    on_a_large_stack(async || failures_are_survived("local").await);
+}
+
+async fn failures_are_survived(shard_plan: &str) {
+    let session = sharing("emulator:2", shard_plan).await;
+    with_tables(&session, Benchmark::Tpch, 0.001).await;
+    let runtimes = session.device().runtimes();
+    let mut answers = Vec::new();
+    for number in SOME {
+        let query = &queries::ALL[number - 1];
+        let answer = reference_answer(session.reference(), query.reference_sql()).await;
+        answers.push((query, answer.expect("an answer")));
+    }
+    for (victim, runtime) in runtimes.iter().enumerate() {
+        for rules in [
+            "allocate:1",
+            "allocate:3:1000",
+            "copy:1",
+            "upload:2",
+            "download:1",
+            "fill:1",
+            "launch:1",
+            "launch:3:1000",
+            "compile:1:1000",
+            "synchronize:1",
+            "stream:1",
+            "launch:random:7:0.5",
+        ] {
+            let mut injected = 0;
+            for (query, (expected, ordering)) in &answers {
+                let when = format!("Q{} with {rules} on device {victim}", query.number);
+                session.device().evict().expect("evicted");
+                let plan: FailurePlan = rules.parse().expect("rules");
+                let plan = std::sync::Arc::new(plan);
+                runtime.inject_failures(Some(std::sync::Arc::clone(&plan)));
+                let run = session.query(&query.sql).await;
+                let run = run.unwrap_or_else(|e| panic!("{when}: {e}"));
+                runtime.inject_failures(None);
+                same(&run, expected, ordering, &when);
+                injected += plan.injected();
             }
+            // Kernels may all be compiled, and streams and fills be there.
+            let rare = ["compile", "stream", "fill", "copy"];
+            assert!(
+                injected > 0 || rare.iter().any(|rare| rules.starts_with(rare)),
+                "{rules}"
+            );
+            let (query, (expected, ordering)) = &answers[0];
+            let run = session.query(&query.sql).await.expect("the next query");
+            same(&run, expected, ordering, "afterwards");
+            assert_eq!(run.metrics.devices.len(), 2, "after {rules}");
+            assert_eq!(failures(&run), [""; 0], "after {rules}");
         }
-        session.device().evict().expect("evicted");
-        for state in session.device().states() {
-            assert_eq!(state.memory.in_use, 0, "{}", state.name);
-        }
-    });
+    }
+    session.device().evict().expect("evicted");
+    for state in session.device().states() {
+        assert_eq!(state.memory.in_use, 0, "{}", state.name);
+    }
 }
 
 #[test]
 fn a_lost_device_is_left_out_and_comes_back() {
     on_a_large_stack(async || {
-        for victim in 0..2 {
-            let session = session("emulator:3").await;
+        for (victim, way) in [(0, "stages"), (1, "local")] {
+            let session = sharing("emulator:3", way).await;
             session
                 .set("warpline.shards", "3")
                 .await
@@ -426,8 +501,7 @@ fn what_is_small_stays_on_one() {
             .await
             .expect("a setting");
         let plan = explain(&session, sql).await;
-        let why =
-            "device emulator:0 of 2: no table is large enough for more (warpline.shards = auto)";
+        let why = "device emulator:0 of 2: sharing it gains nothing (warpline.shards = auto)";
         assert!(plan.contains(why) && !plan.contains("Network"), "{plan}");
         let run = check(&session, sql, "on one").await;
         assert!(run.metrics.devices.is_empty() && run.metrics.kernels > 0);

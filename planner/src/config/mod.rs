@@ -28,7 +28,7 @@ pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
     DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LoadBalance, Named, RangeJoins,
-    Reentry, Setting, Shards, named,
+    Reentry, Setting, ShardPlan, Shards, named,
 };
 
 declare::settings! {
@@ -49,6 +49,11 @@ declare::settings! {
     /// does not hold its tables; else one) or a number, which counts where a table can be shared out: as whole files, or
     /// as batches of a table in memory.
     shards: Shards as Parsed = Shards::Auto, session;
+
+    /// What devices that share a query do with each other's rows: auto (local where a table can be dealt out so, else
+    /// stages), local (each runs the query over its part of one table, over the whole of others and the parts of those that
+    /// are joined by the same key; only results meet) or stages (rows go from device to device, through the host).
+    shard_plan: ShardPlan as OneOf = ShardPlan::Auto, session;
 
     /// A directory, created if need be, for rows of joins, group-bys and sorts that fit neither in device memory nor
     /// in warpline.host_memory; the files are deleted with the query. Empty for none: such a query is answered by the

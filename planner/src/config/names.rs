@@ -268,6 +268,34 @@ impl FromStr for Shards {
     }
 }
 
+/// What the devices that share a query do with each other's rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ShardPlan {
+    /// Local where that is possible, else by price in stages or on one device.
+    #[default]
+    Auto,
+    /// Each runs the query over its part of one table; only results meet.
+    Local,
+    /// Stages, between which rows go from device to device.
+    Stages,
+}
+
+impl fmt::Display for ShardPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Local => "local",
+            Self::Stages => "stages",
+        })
+    }
+}
+
+impl Named for ShardPlan {
+    fn all() -> Vec<Self> {
+        vec![Self::Auto, Self::Local, Self::Stages]
+    }
+}
+
 /// How often a device was set, in all sessions together.
 static DEVICE_SET: AtomicU64 = AtomicU64::new(0);
 

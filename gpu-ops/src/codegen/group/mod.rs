@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | `placement`, `calls`, `distinct`, `sizes` | settled before there is text: keys, accumulators, sets, where states live and how much shared memory they take |
-//! | `states`, `update`, `partition`, `runs` | text: what threads and blocks begin and end with, what a row does, what a block does with a partition, and with a tile of rows in order |
+//! | `states`, `update`, `run_loop`, `partition`, `runs` | text: what threads and blocks begin and end with, what a row does, and rows that follow each other in a group, what a block does with a partition, and with a tile of rows in order |
 //! | `finish` | groups as the rows of a later kernel |
 
 pub(in crate::codegen) mod calls;
@@ -11,6 +11,7 @@ pub(in crate::codegen) mod distinct;
 pub(in crate::codegen) mod finish;
 pub(in crate::codegen) mod partition;
 pub(in crate::codegen) mod placement;
+mod run_loop;
 pub(in crate::codegen) mod runs;
 pub(in crate::codegen) mod sizes;
 pub(in crate::codegen) mod states;

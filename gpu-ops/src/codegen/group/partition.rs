@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use warpline_cuda::kernels::GROUP_PROBES;
-
 use super::states::Groups;
 use crate::codegen::ir::pipeline::EmittedSink;
 use crate::codegen::ir::results::{ControlWord, RegroupedLayout};
@@ -57,11 +55,9 @@ impl KernelWriter<'_> {
 
     /// Add the row at hand to its group's state in the block, or in device memory when the block is full.
     pub(in crate::codegen) fn add_to_partition(&mut self, groups: &Groups, of: RegroupedLayout) {
-        let r = groups.into;
         let t = of.key_type();
         let slots = of.window;
         let key = self.pipeline.scope.len() - 1;
-        let stride = groups.layout.stride;
         line!(self, "        if (alive) {{");
         line!(self, "          const {t} key = ({t})c{key}[k];");
         line!(
@@ -71,11 +67,8 @@ impl KernelWriter<'_> {
         );
         line!(self, "          if (slot != WL_NO_NUMBER) {{");
         self.add_to_arrays(groups, "slot");
-        let overflow = self.control(r, ControlWord::Overflow);
-        line!(
-            self,
-            "          }} else if (u8* const at = numbered_state<{stride}>(numbering, key, {GROUP_PROBES}, states, &{overflow})) {{"
-        );
+        let state = self.state_of_key(groups, "key");
+        line!(self, "          }} else if (u8* const at = {state}) {{");
         self.add_row(groups.plan());
         line!(self, "          }}\n        }}");
     }
@@ -86,7 +79,6 @@ impl KernelWriter<'_> {
         let slots = of.window;
         let stride = groups.layout.stride;
         let count = self.control(r, ControlWord::Count);
-        let overflow = self.control(r, ControlWord::Overflow);
         let keys = self.pointer(Slot::Result(r, Part::Keys), of.key_pointer());
         let accumulators = groups.plan().accumulators.clone();
         line!(
@@ -107,11 +99,7 @@ impl KernelWriter<'_> {
             groups.threads
         );
         line!(self, "      if (table[slot] == 0) continue;");
-        line!(
-            self,
-            "      u8* const at = numbered_state<{stride}>(numbering, block_key(table, slot), {GROUP_PROBES}, states, &{overflow});"
-        );
-        line!(self, "      if (at == 0) continue;");
+        self.stray_state(groups, "block_key(table, slot)", "continue");
         for (i, a) in accumulators.iter().enumerate() {
             let value = a.content(&groups.array_cell(i, "slot"));
             let add = a.add_to_state(&a.cell("at"), &value);

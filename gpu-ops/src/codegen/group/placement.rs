@@ -8,7 +8,7 @@ use crate::codegen::ir::context::Context;
 use crate::codegen::ir::pipeline::EmittedSink;
 use crate::codegen::ir::refusal::unsupported;
 use crate::codegen::ir::results::{GroupsLayout, RegroupedLayout, ResultLayout};
-use crate::codegen::ir::scope::{Access, Shape};
+use crate::codegen::ir::scope::{Access, ScopeColumn, Shape};
 use crate::codegen::key::codes::{dense_strides, group_keys, pack_keys, packed_width};
 use crate::codegen::value::scalar::Emitter;
 use crate::device::DeviceInfo;
@@ -66,11 +66,11 @@ pub(in crate::codegen) fn aggregate_sink(
         telling: tests(&dense).saturating_sub(tests(&aggregates.finished(Existence::Known))),
         in_place: rows.in_place,
         distinct: !sets.words.is_empty(),
-        clustered: clustered(emitter, aggregate),
+        clustered: key_column(emitter, aggregate).is_some_and(clustered),
         in_order: rows.in_one_pass
             && key_words == 1
             && sets.words.is_empty()
-            && in_order(emitter, aggregate),
+            && key_column(emitter, aggregate).is_some_and(in_order),
         collisions: collisions(emitter, aggregate),
         hot: is_hot(emitter, aggregate, context.graph.results[into].estimate),
         room: context.graph.group_room,
@@ -205,35 +205,28 @@ fn is_hot(emitter: &Emitter<'_>, aggregate: &Aggregate, groups: u64) -> bool {
     together > LEAST && together * groups.max(1) as f64 > TIMES
 }
 
+/// The column that rows are grouped by, if it is one alone.
+fn key_column<'a>(emitter: &'a Emitter<'_>, aggregate: &Aggregate) -> Option<&'a ScopeColumn> {
+    match aggregate.keys.as_slice() {
+        [
+            Expr {
+                node: Node::Column(index),
+                ..
+            },
+        ] => emitter.columns.get(*index),
+        _ => None,
+    }
+}
+
 /// Does each group's rows' key come from a column in order? Then they follow each other.
-fn clustered(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
-    let [key] = aggregate.keys.as_slice() else {
-        return false;
-    };
-    let Node::Column(index) = &key.node else {
-        return false;
-    };
-    matches!(
-        emitter.columns.get(*index).map(|c| &c.shape),
-        Some(Shape::Resident(column)) if column.statistics.sorted
-    )
+fn clustered(key: &ScopeColumn) -> bool {
+    matches!(&key.shape, Shape::Resident(column) if column.statistics.sorted)
 }
 
 /// Do rows in the order of the scanned table have all of a group one behind the other? Only where the key is a column of that
 /// table itself, is in order and has no NULL, whose rows may lie anywhere.
-fn in_order(emitter: &Emitter<'_>, aggregate: &Aggregate) -> bool {
-    let [key] = aggregate.keys.as_slice() else {
-        return false;
-    };
-    let Node::Column(index) = &key.node else {
-        return false;
-    };
-    let Some(column) = emitter.columns.get(*index) else {
-        return false;
-    };
-    !column.nullable
-        && matches!(column.access, Access::Scan)
-        && matches!(&column.shape, Shape::Resident(of) if of.statistics.sorted)
+fn in_order(key: &ScopeColumn) -> bool {
+    clustered(key) && !key.nullable && matches!(key.access, Access::Scan)
 }
 
 /// Are rows pairs, those of one probing row one behind the other, and about as many groups as probing rows wanted, by columns

@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use warpline_cuda::kernels::GROUP_PROBES;
 
-use super::states::{Groups, warp_total};
+use super::run_loop::RunOfRow;
+use super::states::Groups;
 use crate::codegen::ir::accumulator::{Accumulator, EVERY_ROW, StateKind};
 use crate::codegen::ir::aggregates::AccumulatorPlan;
 use crate::codegen::ir::results::ControlWord;
@@ -47,53 +48,23 @@ impl KernelWriter<'_> {
     /// Add up rows as long as their key stays the same, and only then go to the table: the rows of a
     /// sorted column take as many atomics as they have keys.
     fn runs(&mut self, groups: &Groups, lines: &[String]) {
-        let accumulators = &groups.plan().accumulators;
         let layout = &groups.layout;
         let codes: Vec<String> = layout.keys.iter().map(codes::code).collect();
-        let code = if layout.regrouped.is_some() {
+        let number = if layout.regrouped.is_some() {
             "group_of[k]".to_string()
         } else if groups.hashed() {
             codes::packed_words(&layout.keys, &codes, 1).remove(0)
         } else {
             codes::dense_code(&layout.keys, &codes)
         };
-        line!(self, "    {{");
-        line!(self, "      bool open = false; u64 run = 0;");
-        for (i, a) in accumulators.iter().enumerate() {
-            line!(self, "      {} q{i} = 0;", a.partial_type());
-        }
-        self.closing(groups, "close_run", "q");
-        line!(self, "      if (live != 0) {{");
-        self.row_loop(lines, "live");
-        line!(self, "        const u64 code = alive ? {code} : run;");
-        line!(self, "        if (alive && open && code != run) {{");
-        line!(self, "          close_run();");
-        for i in 0..accumulators.len() {
-            line!(self, "          q{i} = 0;");
-        }
-        line!(self, "        }}");
-        line!(self, "        run = code; open = open || alive;");
-        for (i, a) in accumulators.iter().enumerate() {
-            let text = a.add_to_partial(&format!("q{i}"), &a.condition);
-            line!(self, "        {text}");
-        }
-        line!(self, "      }}");
-        line!(self, "      }}");
-        line!(
-            self,
-            "      u32 leader;\n      if (warp_is_one_run(open, run, leader)) {{"
-        );
-        for (i, a) in accumulators.iter().enumerate() {
-            line!(
-                self,
-                "        const auto t{i} = {};",
-                warp_total(a, &format!("q{i}"))
-            );
-        }
-        self.closing(groups, "close_warp", "t");
-        line!(self, "        if (lane_id() == leader) close_warp();");
-        line!(self, "      }} else if (open) close_run();");
-        line!(self, "    }}");
+        let run = RunOfRow {
+            data_type: "u64".to_string(),
+            number,
+            beside: None,
+        };
+        self.add_up_runs(groups, lines, &run, &|writer, name, partial| {
+            writer.closing(groups, name, partial);
+        });
     }
 
     fn update(&mut self, groups: &Groups) {

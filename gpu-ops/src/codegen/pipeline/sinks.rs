@@ -56,7 +56,7 @@ pub(in crate::codegen) fn pipeline(
         device.shared_memory_per_block = device.shared_memory_per_block.saturating_sub(searches);
     }
     let mut block_threads = if tree { TREE_THREADS } else { BLOCK_THREADS };
-    let sink = match &pipeline.sink {
+    let mut sink = match &pipeline.sink {
         Sink::Rows { into, columns } => {
             let enough = context.graph.results[*into].enough;
             let enough = enough
@@ -97,7 +97,7 @@ pub(in crate::codegen) fn pipeline(
                     .is_some_and(|_| zero_copy::lends(scope)),
                 in_one_pass: !tree && in_one_pass(context.graph, pipeline, *into),
             };
-            let mut sink = aggregate_sink(
+            let sink = aggregate_sink(
                 context,
                 &mut emitter,
                 *into,
@@ -117,8 +117,6 @@ pub(in crate::codegen) fn pipeline(
                     .chain(aggregate.calls.iter().flat_map(read_by_call)),
             );
             begun.thread_rows = held_rows(scope, &sink_columns, begun.thread_rows);
-            let tile_rows = u64::from(begun.thread_rows) * u64::from(block_threads);
-            sizes::place_runs(&mut sink, tile_rows);
             sink
         }
         Sink::Build { into, build } => {
@@ -132,12 +130,14 @@ pub(in crate::codegen) fn pipeline(
         }
         Sink::Discard => EmittedSink::Discard,
     };
-    settle(context, &sink, bound)?;
     let sink_searches = begun.state.searches.take().unwrap_or_default();
     if !sink_searches.is_empty() {
         // As in front of filters that walk strings.
         begun.thread_rows = 1;
     }
+    let tile_rows = u64::from(begun.thread_rows) * u64::from(block_threads);
+    sizes::place_runs(&mut sink, tile_rows);
+    settle(context, &sink, bound)?;
     let ended = begun.ended(sink, sink_lines, sink_columns, block_threads);
     Ok(EmittedPipeline {
         sink_searches,

@@ -1,0 +1,326 @@
+//! A plan a device: each with its share of the table that is dealt out, placed where it runs.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::config::ConfigOptions;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
+use datafusion::physical_plan::displayable;
+use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use parking_lot::Mutex;
+use warpline_gpu::exec::TimeLimit;
+use warpline_planner::{FragmentPlanner, ShardPlan, Shards, WarplineConfig};
+
+use super::cuts::{Cut, cuts, table_column};
+use super::exec::ShardsExec;
+use crate::device::Member;
+use crate::devices::handed::own;
+use crate::devices::pieces::{Pieces, overlapping};
+use crate::devices::price::{HELD, bytes_of};
+use crate::devices::table::{Shareable, partitions, parts, scan_of};
+use crate::fragments::fragments;
+
+/// Expected rows of all devices up to which one thread merges them: more are merged by all.
+const FEW: f64 = 65_536.0;
+
+/// Texts of plans that are remembered as better on one device.
+const MOST_REMEMBERED: usize = 4096;
+
+/// Deals plans out to the devices of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Deal {
+    alone: Alone,
+}
+
+/// Plans of which more rows met on the host than was worth it, by their texts.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Alone(Arc<Mutex<HashMap<String, u64>>>);
+
+impl Alone {
+    fn has(&self, plan: &str) -> bool {
+        self.0.lock().contains_key(plan)
+    }
+
+    fn add(&self, plan: &str, rows: u64) {
+        let mut plans = self.0.lock();
+        if plans.len() >= MOST_REMEMBERED {
+            plans.clear();
+        }
+        plans.insert(plan.to_string(), rows);
+    }
+}
+
+/// The rows that may meet on the host, and where it is remembered that they were more.
+#[derive(Debug)]
+pub(super) struct Limit {
+    most: u64,
+    plan: String,
+    alone: Alone,
+}
+
+impl Limit {
+    /// Remembers a plan of which too many rows met.
+    pub(super) fn exceeded_by(&self, rows: u64) -> bool {
+        let exceeded = rows > self.most;
+        if exceeded {
+            self.alone.add(&self.plan, rows);
+        }
+        exceeded
+    }
+}
+
+/// How a session shares queries out.
+#[derive(Debug, Clone, Copy)]
+struct Wanted {
+    devices: usize,
+    /// Whatever it costs.
+    forced: bool,
+}
+
+impl Deal {
+    /// The plan with parts that devices run side by side; `None` where one device, or stages, do better.
+    ///
+    /// # Errors
+    /// What placing the parts reports.
+    pub(crate) fn dealt(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        members: &[Member],
+        options: &ConfigOptions,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let config = WarplineConfig::of(options);
+        let Some(first) = members.first() else {
+            return Ok(None);
+        };
+        // Its result is read by expressions that the parts would be separated from.
+        if config.shard_plan == ShardPlan::Stages || has(plan, "ScalarSubqueryExec") {
+            return Ok(None);
+        }
+        let wanted = match config.shards {
+            Shards::Force(devices) => Wanted {
+                devices: devices.min(members.len()),
+                forced: true,
+            },
+            Shards::Auto => Wanted {
+                devices: members.len(),
+                forced: total_bytes(plan) > first.runtime.pool().statistics().budget as f64 * HELD,
+            },
+        };
+        if wanted.devices < 2 {
+            return Ok(None);
+        }
+        let text = displayable(plan.as_ref()).indent(false).to_string();
+        if !wanted.forced && self.alone.has(&text) {
+            return Ok(None);
+        }
+        let read = first.runtime.machine().read;
+        let mut found = cuts(plan, wanted.devices, read);
+        if !wanted.forced {
+            found.retain(|cut| cut.worth.gain() > 0.0);
+        }
+        // Whatever it costs: as much as can be shared, from the root down.
+        let worth = |cut: &Cut| match wanted.forced {
+            true => cut.worth.saved(),
+            false => cut.worth.gain(),
+        };
+        found.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
+        let mut taken: Vec<Cut> = Vec::new();
+        for cut in found {
+            let apart = |other: &Cut| {
+                !cut.path.starts_with(&other.path) && !other.path.starts_with(&cut.path)
+            };
+            if taken.iter().all(apart) && FragmentPlanner::try_new(&cut.part, &config).is_ok() {
+                taken.push(cut);
+            }
+        }
+        let options = without_limit(options);
+        let mut dealt = Arc::clone(plan);
+        let mut some = false;
+        for cut in &taken {
+            let limit = (!wanted.forced && cut.merged).then(|| Limit {
+                most: cut.worth.most_rows(),
+                plan: text.clone(),
+                alone: self.alone.clone(),
+            });
+            let Some(shards) = shards(cut, &members[..wanted.devices], &options, limit)? else {
+                continue;
+            };
+            some = true;
+            dealt = replaced(&dealt, &cut.path, &mut |_| Ok(Arc::clone(&shards)))?;
+            if cut.rows <= FEW {
+                dealt = in_one_partition(&dealt, &cut.path)?;
+            }
+        }
+        Ok(some.then_some(dealt))
+    }
+}
+
+fn has(plan: &Arc<dyn ExecutionPlan>, name: &str) -> bool {
+    plan.name() == name || plan.children().into_iter().any(|child| has(child, name))
+}
+
+/// Bytes of all columns that the plan reads.
+fn total_bytes(plan: &Arc<dyn ExecutionPlan>) -> f64 {
+    let own = Shareable::of(plan).map_or(0.0, |table| bytes_of(plan, &table) as f64);
+    own + plan.children().into_iter().map(total_bytes).sum::<f64>()
+}
+
+/// The time limit is that of the whole query.
+fn without_limit(options: &ConfigOptions) -> ConfigOptions {
+    let mut options = options.clone();
+    if let Some(settings) = options.extensions.get_mut::<WarplineConfig>() {
+        settings.time_limit = TimeLimit::default();
+    }
+    options
+}
+
+/// The node for a part of a plan, with a plan for each device; `None` where the devices would leave it to the CPU.
+fn shards(
+    cut: &Cut,
+    members: &[Member],
+    options: &ConfigOptions,
+    limit: Option<Limit>,
+) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let leaf = node_at(&cut.part, &cut.leaf)?;
+    let shares = parts(leaf, members.len())?;
+    let key = match Shareable::of(leaf) {
+        Some(Shareable::Files(_, files)) => Pieces::of(files, members.len()).key,
+        _ => None,
+    };
+    let mut plans = Vec::with_capacity(members.len());
+    for (number, (member, share)) in members.iter().zip(shares).enumerate() {
+        let mut plan = replaced(&cut.part, &cut.leaf, &mut |_| Ok(Arc::clone(&share)))?;
+        for beside in &cut.beside {
+            let range = key.as_ref().and_then(|key| key.ranges.get(number).copied());
+            if let Some(range) = range {
+                plan = replaced(&plan, &beside.path, &mut |leaf| {
+                    Ok(in_range(leaf, beside.column, range))
+                })?;
+            }
+        }
+        let plan = gathered(own(plan)?, cut.in_order)?;
+        plans.push(member.placement.optimize(plan, options)?);
+    }
+    if plans.iter().all(|plan| fragments(plan).is_empty()) {
+        return Ok(None);
+    }
+    let devices = members.iter().map(|member| member.id().to_string());
+    let dealt = told(cut, leaf, members.len())?;
+    let node = ShardsExec::try_new(plans, devices.collect(), dealt, limit)?;
+    let node: Arc<dyn ExecutionPlan> = Arc::new(node);
+    let whole = cut.path.is_empty() && partitions(&cut.part) == 1;
+    Ok(Some(match whole {
+        true => Arc::new(CoalescePartitionsExec::new(node)),
+        false => node,
+    }))
+}
+
+/// The plan in one partition, as a device yields it: its rows need not be dealt to several again.
+fn gathered(plan: Arc<dyn ExecutionPlan>, in_order: bool) -> Result<Arc<dyn ExecutionPlan>> {
+    if partitions(&plan) == 1 {
+        return Ok(plan);
+    }
+    let order = plan.output_ordering().filter(|_| in_order).cloned();
+    Ok(match order {
+        Some(order) => {
+            let fetch = plan.fetch();
+            Arc::new(SortPreservingMergeExec::new(order, plan).with_fetch(fetch))
+        }
+        None => Arc::new(CoalescePartitionsExec::new(plan)),
+    })
+}
+
+/// What is dealt out, in words.
+fn told(cut: &Cut, leaf: &Arc<dyn ExecutionPlan>, count: usize) -> Result<String> {
+    let columns = |leaf: &Arc<dyn ExecutionPlan>| {
+        let schema = leaf.schema();
+        let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
+        format!("[{}]", names.join(", "))
+    };
+    let mut text = format!("{} in {count} shards", columns(leaf));
+    for beside in &cut.beside {
+        let leaf = node_at(&cut.part, &beside.path)?;
+        text.push_str(", beside it ");
+        text.push_str(&columns(leaf));
+    }
+    Ok(text)
+}
+
+/// The scan of the files that may have rows of the range; as it is where nothing is known of them.
+fn in_range(
+    leaf: &Arc<dyn ExecutionPlan>,
+    column: usize,
+    range: Option<(i128, i128)>,
+) -> Arc<dyn ExecutionPlan> {
+    let Some(Shareable::Files(scan, files)) = Shareable::of(leaf) else {
+        return Arc::clone(leaf);
+    };
+    match table_column(scan, column) {
+        Some(column) => {
+            let files = overlapping(&files, column, range);
+            scan_of(scan, files, partitions(leaf))
+        }
+        None => Arc::clone(leaf),
+    }
+}
+
+/// The exchange above a node whose partitions one thread may merge becomes one that brings them together, as far as nothing above
+/// counts on several.
+fn in_one_partition(
+    plan: &Arc<dyn ExecutionPlan>,
+    path: &[usize],
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some((_, above)) = path.split_last() else {
+        return Ok(Arc::clone(plan));
+    };
+    let mut single = true;
+    for depth in 0..path.len() {
+        single &= node_at(plan, &path[..depth])?.children().len() == 1;
+    }
+    match single && node_at(plan, above)?.is::<RepartitionExec>() {
+        false => Ok(Arc::clone(plan)),
+        true => replaced(plan, above, &mut |exchange| {
+            let inputs = exchange.children();
+            let input = inputs.first().ok_or_else(missing)?;
+            Ok(Arc::new(CoalescePartitionsExec::new(Arc::clone(*input))))
+        }),
+    }
+}
+
+fn node_at<'a>(
+    plan: &'a Arc<dyn ExecutionPlan>,
+    path: &[usize],
+) -> Result<&'a Arc<dyn ExecutionPlan>> {
+    let mut node = plan;
+    for number in path {
+        node = node.children().get(*number).copied().ok_or_else(missing)?;
+    }
+    Ok(node)
+}
+
+fn missing() -> DataFusionError {
+    DataFusionError::Internal("a plan has fewer nodes than when it was cut".to_string())
+}
+
+/// A node in place of another.
+type Replacement<'a> = &'a mut dyn FnMut(&Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>>;
+
+/// The plan with another node at the end of the path.
+fn replaced(
+    plan: &Arc<dyn ExecutionPlan>,
+    path: &[usize],
+    replacement: Replacement<'_>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let Some((number, below)) = path.split_first() else {
+        return replacement(plan);
+    };
+    let mut children: Vec<_> = plan.children().into_iter().map(Arc::clone).collect();
+    let child = children.get_mut(*number).ok_or_else(missing)?;
+    *child = replaced(child, below, replacement)?;
+    replace_children_if_necessary(Arc::clone(plan), children)
+}

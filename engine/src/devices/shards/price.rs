@@ -1,0 +1,133 @@
+//! What devices gain when each runs a plan over its part of a table, and what the results cost that meet on the host.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::{ColumnStatistics, Statistics};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::projection::ProjectionExec;
+
+use crate::devices::integers::integer;
+use crate::devices::price::statistics_of;
+
+/// Milliseconds that a second device costs in any case: its launches, its answer, and the operators that merge both.
+const OVERHEAD_MS: f64 = 1.0;
+
+/// How many times longer than reading its columns a query takes of a table: joins and groups are behind it.
+const WORK: f64 = 2.0;
+
+/// Rows a second that the host takes from devices and merges.
+const MERGED: f64 = 2e7;
+
+/// Distinct values that a key is taken to have of which nothing is known: those that are grouped by mostly have few.
+const DISTINCT: f64 = 100.0;
+
+/// What is gained and lost, in milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Worth {
+    saved: f64,
+    merged: f64,
+}
+
+impl Worth {
+    /// `dealt`: bytes of the columns that are dealt out to `devices` devices, each of which reads `read` bytes a second. `rows`:
+    /// what they all together yield to operators of the host.
+    pub(super) fn of(dealt: f64, devices: usize, read: f64, rows: f64) -> Self {
+        let spared = 1.0 - 1.0 / devices.max(1) as f64;
+        Self {
+            saved: dealt * WORK * spared / read * 1e3,
+            merged: rows / MERGED * 1e3,
+        }
+    }
+
+    /// Milliseconds that devices save each other, whatever else they cost.
+    pub(super) fn saved(&self) -> f64 {
+        self.saved
+    }
+
+    /// Milliseconds that are gained.
+    pub(super) fn gain(&self) -> f64 {
+        self.saved - self.merged - OVERHEAD_MS
+    }
+
+    /// The rows above which nothing is gained.
+    pub(super) fn most_rows(&self) -> u64 {
+        ((self.saved - OVERHEAD_MS).max(0.0) * 1e-3 * MERGED) as u64
+    }
+}
+
+/// The rows that `devices` together yield of `plan`, where each runs it over a part of a table.
+pub(super) fn yielded(plan: &Arc<dyn ExecutionPlan>, devices: usize) -> f64 {
+    let each = |rows: f64| rows * devices as f64;
+    if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
+        return yielded(projection.input(), devices);
+    }
+    if let Some(fetch) = plan.fetch() {
+        return each(fetch as f64);
+    }
+    let partial = plan
+        .downcast_ref::<AggregateExec>()
+        .filter(|aggregate| *aggregate.mode() == AggregateMode::Partial);
+    match partial {
+        Some(partial) => each(groups(partial)),
+        None => rows_of(statistics_of(plan).as_deref()),
+    }
+}
+
+fn rows_of(statistics: Option<&Statistics>) -> f64 {
+    let rows = statistics.and_then(|statistics| statistics.num_rows.get_value().copied());
+    rows.map_or(f64::INFINITY, |rows| rows as f64)
+}
+
+/// The groups of an aggregation by what is known of its keys.
+fn groups(aggregate: &AggregateExec) -> f64 {
+    let input = aggregate.input();
+    let statistics = statistics_of(input);
+    let schema = input.schema();
+    let distinct = |expr: &Arc<dyn PhysicalExpr>| {
+        let column = expr.downcast_ref::<Column>()?.index();
+        let known = statistics.as_ref()?.column_statistics.get(column)?;
+        let data_type = schema.fields().get(column)?.data_type();
+        distinct(known, data_type)
+    };
+    let keys = aggregate.group_expr().expr().iter();
+    let product: f64 = keys
+        .map(|(expr, _)| distinct(expr).unwrap_or(DISTINCT))
+        .product();
+    let sets = aggregate.group_expr().groups().len().max(1) as f64;
+    let most = rows_of(statistics.as_deref());
+    product.min(most) * sets
+}
+
+/// Distinct values of a column, at most.
+fn distinct(known: &ColumnStatistics, data_type: &DataType) -> Option<f64> {
+    if *data_type == DataType::Boolean {
+        return Some(2.0);
+    }
+    if let Some(distinct) = known.distinct_count.get_value() {
+        return Some(*distinct as f64);
+    }
+    let least = integer(known.min_value.get_value()?)?;
+    let greatest = integer(known.max_value.get_value()?)?;
+    Some(greatest.checked_sub(least)? as f64 + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_rows_to_merge_are_worth_less() {
+        let worth = |rows| Worth::of(8e9, 2, 2e12, rows);
+        assert!(worth(4.0).gain() > 2.9 && worth(4.0).gain() < 3.0);
+        assert!(worth(1e6).gain() < 0.0);
+        let most = worth(4.0).most_rows() as f64;
+        assert!(worth(most * 0.99).gain() > 0.0 && worth(most * 1.01).gain() < 0.0);
+        assert_eq!(Worth::of(1e6, 2, 2e12, 0.0).most_rows(), 0);
+        assert!(Worth::of(8e9, 4, 2e12, 4.0).gain() > worth(4.0).gain());
+        assert!(worth(f64::INFINITY).gain() < 0.0);
+    }
+}
