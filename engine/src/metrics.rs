@@ -21,7 +21,7 @@ pub(crate) fn kept_to_its_plan(plan: &Arc<dyn ExecutionPlan>) -> bool {
         node.is_none_or(|fragment| fragment.with_report(|report| report.fallback.is_none()))
     });
     #[cfg(feature = "cluster")]
-    return kept && !crate::devices::had_too_many(plan);
+    return kept && !crate::devices::are_outdated(plan);
     #[cfg(not(feature = "cluster"))]
     kept
 }

@@ -33,7 +33,7 @@ use datafusion_distributed::DistributedExt;
 use crate::cluster::planner::with_planner;
 use crate::device::Device;
 use crate::rule::WarplineRule;
-pub(crate) use run::{had_too_many, has_shards, left_of, shards_of, stages_of, take_over};
+pub(crate) use run::{are_outdated, has_shards, left_of, shards_of, stages_of, take_over};
 use sites::{Devices, Resolver, Router};
 
 /// A session on several devices.

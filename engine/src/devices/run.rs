@@ -127,12 +127,12 @@ pub(crate) fn has_shards(plan: &Arc<dyn ExecutionPlan>) -> bool {
     !shards_in(plan).is_empty()
 }
 
-/// Whether more rows of them met on the host in the last run than was worth it: the next plan is for one device.
-pub(crate) fn had_too_many(plan: &Arc<dyn ExecutionPlan>) -> bool {
+/// Whether other numbers of rows met on the host in the last run than the plan is for: the next one is made anew.
+pub(crate) fn are_outdated(plan: &Arc<dyn ExecutionPlan>) -> bool {
     let shards = shards_in(plan).into_iter();
     shards
         .filter_map(|node| node.downcast_ref::<ShardsExec>())
-        .any(ShardsExec::had_too_many)
+        .any(ShardsExec::is_outdated)
 }
 
 /// What the last run of a plan in stages left for another plan of the same query: fragments, and no rows.

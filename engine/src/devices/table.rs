@@ -21,13 +21,18 @@ pub(super) enum Shareable<'a> {
 impl<'a> Shareable<'a> {
     /// The table of a leaf; `None` where its order counts, something chooses among its rows, or it is none.
     pub(super) fn of(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
+        Self::in_any_order(plan).filter(|_| plan.output_ordering().is_none())
+    }
+
+    /// The same of a leaf in an order as well: of a share, whoever takes it compares the order.
+    pub(super) fn in_any_order(plan: &'a Arc<dyn ExecutionPlan>) -> Option<Self> {
         let source = plan.downcast_ref::<DataSourceExec>()?;
-        if plan.fetch().is_some() || plan.output_ordering().is_some() {
+        if plan.fetch().is_some() {
             return None;
         }
         if let Some(scan) = source.data_source().downcast_ref::<FileScanConfig>() {
-            let plain = scan.output_partitioning.is_none() && scan.output_ordering.is_empty();
             let files = warpline_gpu::tables::whole_files(&scan.file_groups).ok()?;
+            let plain = scan.output_partitioning.is_none();
             return plain.then_some(Self::Files(scan, files));
         }
         let memory = source.data_source().downcast_ref::<MemorySourceConfig>()?;
@@ -52,7 +57,7 @@ pub(super) fn parts(
     count: usize,
 ) -> Result<Vec<Arc<dyn ExecutionPlan>>> {
     let partitions = partitions(leaf);
-    match Shareable::of(leaf) {
+    match Shareable::in_any_order(leaf) {
         Some(Shareable::Files(scan, files)) => {
             let pieces = Pieces::of(files, count).files.into_iter();
             Ok(pieces
@@ -72,9 +77,11 @@ pub(super) fn scan_of(
     files: Vec<PartitionedFile>,
     partitions: usize,
 ) -> Arc<dyn ExecutionPlan> {
+    // Neighbours stay together, in their order.
     let mut groups = vec![Vec::new(); partitions];
+    let count = files.len().max(1);
     for (number, file) in files.into_iter().enumerate() {
-        groups[number % partitions].push(file);
+        groups[number * partitions / count].push(file);
     }
     let groups = groups.into_iter().map(FileGroup::new).collect();
     let scan = FileScanConfigBuilder::from(scan.clone()).with_file_groups(groups);

@@ -120,6 +120,13 @@ pub(super) fn unsigned_width(largest: u128) -> u8 {
     }
 }
 
+/// Do values begin so far from 0 that arrays over all keys would be larger for it by more than an eighth? Those of small spans are
+/// small either way, and codes that are values need no addition.
+fn is_far(min: i128, span: u128) -> bool {
+    const SMALL: u128 = 1 << 16;
+    span > SMALL && min.unsigned_abs() > span / 8
+}
+
 /// Width in bytes and base of the frame of reference for `range`, by the rule of
 /// [`super::Encoding::Integer`].
 pub(super) fn frame(range: Option<(i128, i128)>) -> (u8, i128) {
@@ -129,7 +136,7 @@ pub(super) fn frame(range: Option<(i128, i128)>) -> (u8, i128) {
     // The distance of two i128 always fits u128.
     let span = max.wrapping_sub(min) as u128;
     let width = unsigned_width(span);
-    if width == 16 || (min >= 0 && unsigned_width(max as u128) <= width) {
+    if width == 16 || (min >= 0 && unsigned_width(max as u128) <= width && !is_far(min, span)) {
         (width, 0)
     } else {
         (width, min)

@@ -19,7 +19,7 @@ pub enum Encoding {
     /// Frame of reference: `value = base + code`, code an unsigned little-endian integer of
     /// `width` bytes (1, 2, 4, 8), or for width 16 a signed 128-bit value with base 0.
     /// Values are integers, unscaled decimals, days, seconds … of the logical type.
-    /// `base` is 0 whenever `0 <= min` and `max` fits the width.
+    /// `base` is 0 whenever `0 <= min`, `max` fits the width and `min` is not far from 0 as against the span of the values.
     Integer {
         /// Bytes a code: 1, 2, 4, 8 or 16.
         width: u8,

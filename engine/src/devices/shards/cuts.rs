@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use datafusion::datasource::listing::PartitionedFile;
 use datafusion::datasource::physical_plan::FileScanConfig;
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::analyze::AnalyzeExec;
@@ -13,7 +14,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::chain::{Beside, LeafKey, Path, chain};
 use super::price::{Worth, yielded};
-use crate::devices::pieces::Pieces;
+use crate::devices::pieces::{Pieces, overlapping};
 use crate::devices::price::bytes_of;
 use crate::devices::table::Shareable;
 
@@ -25,6 +26,8 @@ pub(super) struct Cut {
     pub(super) part: Arc<dyn ExecutionPlan>,
     /// From the root of the part to the leaf.
     pub(super) leaf: Path,
+    /// Bytes of its columns.
+    pub(super) bytes: f64,
     /// Leaves of which each device reads the files in the range of its piece.
     pub(super) beside: Vec<Beside>,
     pub(super) worth: Worth,
@@ -34,13 +37,28 @@ pub(super) struct Cut {
     pub(super) merged: bool,
     /// What reads the part merges its partitions in their order.
     pub(super) in_order: bool,
+    /// How many of its rows are wanted.
+    pub(super) fetch: Option<usize>,
+}
+
+impl Cut {
+    /// So many rows met in an earlier run.
+    pub(super) fn met(&mut self, rows: f64) {
+        self.rows = rows;
+        if self.merged {
+            self.worth = self.worth.with_rows(rows);
+        }
+    }
 }
 
 /// A leaf of a plan that can be dealt out.
 struct Leaf {
     path: Path,
+    plan: Arc<dyn ExecutionPlan>,
     bytes: f64,
     key: Option<LeafKey>,
+    /// Those of the key, by piece.
+    ranges: Vec<Option<(i128, i128)>>,
 }
 
 /// All ways to cut the plan for so many devices that each read `read` bytes a second.
@@ -52,7 +70,7 @@ pub(super) fn cuts(plan: &Arc<dyn ExecutionPlan>, devices: usize, read: f64) -> 
         cuts: Vec::new(),
     };
     search.find_leaves(plan, &mut Vec::new());
-    search.visit(plan, &mut Vec::new(), Above::Nothing, true);
+    search.visit(plan, &mut Vec::new(), (Above::Nothing, None), true);
     search.cuts
 }
 
@@ -83,31 +101,37 @@ impl Search {
             self.find_leaves(child, at);
             at.pop();
         }
-        if let Some(table) = Shareable::of(plan).filter(|table| table.parts() > 1) {
-            let key = match &table {
-                Shareable::Files(scan, files) => {
-                    let pieces = Pieces::of(files.clone(), self.devices);
-                    pieces.key.and_then(|key| {
-                        Some(LeafKey {
-                            column: leaf_column(scan, key.column)?,
-                            complete: key.complete,
-                        })
-                    })
-                }
-                Shareable::Batches(_) => None,
-            };
-            self.leaves.push(Leaf {
-                path: at.clone(),
-                bytes: bytes_of(plan, &table) as f64,
-                key,
-            });
+        let Some(table) = Shareable::in_any_order(plan).filter(|table| table.parts() > 1) else {
+            return;
+        };
+        let mut leaf = Leaf {
+            path: at.clone(),
+            plan: Arc::clone(plan),
+            bytes: bytes_of(plan, &table) as f64,
+            key: None,
+            ranges: Vec::new(),
+        };
+        if let Shareable::Files(scan, files) = table
+            && let Some(key) = Pieces::of(files, self.devices).key
+            && let Some(column) = leaf_column(scan, key.column)
+        {
+            let complete = key.complete;
+            leaf.key = Some(LeafKey { column, complete });
+            leaf.ranges = key.ranges;
         }
+        self.leaves.push(leaf);
     }
 
     /// `plain`: nothing above goes over the rows again.
-    fn visit(&mut self, plan: &Arc<dyn ExecutionPlan>, at: &mut Path, above: Above, plain: bool) {
+    fn visit(
+        &mut self,
+        plan: &Arc<dyn ExecutionPlan>,
+        at: &mut Path,
+        (above, fetch): (Above, Option<usize>),
+        plain: bool,
+    ) {
         if above != Above::Counts {
-            self.cut_at(plan, at, above == Above::Merges, plain);
+            self.cut_at(plan, at, (above == Above::Merges, fetch), plain);
         }
         let plain = plain
             && (plan.is::<ProjectionExec>()
@@ -115,7 +139,7 @@ impl Search {
                 || plan.is::<AnalyzeExec>());
         for (number, child) in plan.children().into_iter().enumerate() {
             at.push(number);
-            self.visit(child, at, above_of(plan, child), plain);
+            self.visit(child, at, (above_of(plan, child), plan.fetch()), plain);
             at.pop();
         }
     }
@@ -124,7 +148,7 @@ impl Search {
         &mut self,
         part: &Arc<dyn ExecutionPlan>,
         path: &[usize],
-        in_order: bool,
+        (in_order, fetch): (bool, Option<usize>),
         plain: bool,
     ) {
         let mut found = Vec::new();
@@ -135,29 +159,53 @@ impl Search {
             let Some(mut beside) = chain(part, below, leaf.key, in_order) else {
                 continue;
             };
-            // Of tables that are not of files nothing tells the ranges.
-            let of_path = |wanted: &[usize]| {
+            let mut spared = leaf.bytes * (1.0 - 1.0 / self.devices as f64);
+            beside.retain(|beside| {
                 let mut leaves = self.leaves.iter();
-                leaves.find(|other| other.path.strip_prefix(path) == Some(wanted))
+                let other = leaves.find(|l| l.path.strip_prefix(path) == Some(&*beside.path));
+                let bytes = other.map_or(0.0, |other| {
+                    other.bytes * spared_in_ranges(&other.plan, beside.column, &leaf.ranges)
+                });
+                spared += bytes;
+                bytes > 0.0
+            });
+            let rows = match fetch {
+                Some(fetch) => (fetch * self.devices) as f64,
+                None => yielded(part, self.devices),
             };
-            beside.retain(|beside| of_path(&beside.path).is_some());
-            let shared = beside.iter().filter_map(|beside| of_path(&beside.path));
-            let dealt = leaf.bytes + shared.map(|other| other.bytes).sum::<f64>();
-            let rows = yielded(part, self.devices);
             let counted = if plain { 0.0 } else { rows };
-            found.push(Cut {
+            let cut = Cut {
                 path: path.to_vec(),
                 part: Arc::clone(part),
                 leaf: below.to_vec(),
+                bytes: leaf.bytes,
                 beside,
-                worth: Worth::of(dealt, self.devices, self.read, counted),
+                worth: Worth::of(spared, self.read, counted),
                 rows,
                 merged: !plain,
                 in_order,
-            });
+                fetch,
+            };
+            found.push(cut);
         }
         self.cuts.extend(found);
     }
+}
+
+/// Of each part one way: of those that save about the same the one that deals out the largest table, whose shares serve other
+/// queries as well.
+pub(super) fn best_of_parts(mut cuts: Vec<Cut>) -> Vec<Cut> {
+    let mut best = Vec::new();
+    while let Some(cut) = cuts.first() {
+        let path = cut.path.clone();
+        let (same, others): (Vec<_>, Vec<_>) = cuts.into_iter().partition(|cut| cut.path == path);
+        let most = same.iter().map(|cut| cut.worth.saved());
+        let least = 0.95 * most.fold(0.0, f64::max);
+        let saving = same.into_iter().filter(|cut| cut.worth.saved() >= least);
+        best.extend(saving.max_by(|a, b| a.bytes.total_cmp(&b.bytes)));
+        cuts = others;
+    }
+    best
 }
 
 fn above_of(plan: &Arc<dyn ExecutionPlan>, child: &Arc<dyn ExecutionPlan>) -> Above {
@@ -171,6 +219,30 @@ fn above_of(plan: &Arc<dyn ExecutionPlan>, child: &Arc<dyn ExecutionPlan>) -> Ab
         true => Above::Gathers,
         false => Above::Counts,
     }
+}
+
+/// The part of a table's bytes that no device reads of the files outside its range.
+fn spared_in_ranges(
+    leaf: &Arc<dyn ExecutionPlan>,
+    column: usize,
+    ranges: &[Option<(i128, i128)>],
+) -> f64 {
+    let Some(Shareable::Files(scan, files)) = Shareable::in_any_order(leaf) else {
+        // Nothing tells the ranges.
+        return 0.0;
+    };
+    let Some(column) = table_column(scan, column) else {
+        return 0.0;
+    };
+    let bytes = |files: &[PartitionedFile]| {
+        let sizes = files.iter().map(|file| file.object_meta.size as f64);
+        sizes.sum::<f64>()
+    };
+    let read = ranges
+        .iter()
+        .map(|range| bytes(&overlapping(&files, column, *range)));
+    let most = read.reduce(f64::max).unwrap_or(f64::INFINITY);
+    (1.0 - most / bytes(&files).max(1.0)).max(0.0)
 }
 
 /// Where a scan yields a column of its table.

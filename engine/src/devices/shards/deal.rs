@@ -1,8 +1,8 @@
 //! A plan a device: each with its share of the table that is dealt out, placed where it runs.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::config::ConfigOptions;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -12,12 +12,13 @@ use datafusion::physical_plan::execution_plan::replace_children_if_necessary;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use parking_lot::Mutex;
 use warpline_gpu::exec::TimeLimit;
+use warpline_planner::config::Reentry;
 use warpline_planner::{FragmentPlanner, ShardPlan, Shards, WarplineConfig};
 
-use super::cuts::{Cut, cuts, table_column};
-use super::exec::ShardsExec;
+use super::cuts::{Cut, best_of_parts, cuts, table_column};
+use super::exec::{ShardsExec, ShardsLeaf};
+use super::learned::{Expected, FEW, Learned};
 use crate::device::Member;
 use crate::devices::handed::own;
 use crate::devices::pieces::{Pieces, overlapping};
@@ -25,53 +26,10 @@ use crate::devices::price::{HELD, bytes_of};
 use crate::devices::table::{Shareable, partitions, parts, scan_of};
 use crate::fragments::fragments;
 
-/// Expected rows of all devices up to which one thread merges them: more are merged by all.
-const FEW: f64 = 65_536.0;
-
-/// Texts of plans that are remembered as better on one device.
-const MOST_REMEMBERED: usize = 4096;
-
 /// Deals plans out to the devices of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Deal {
-    alone: Alone,
-}
-
-/// Plans of which more rows met on the host than was worth it, by their texts.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Alone(Arc<Mutex<HashMap<String, u64>>>);
-
-impl Alone {
-    fn has(&self, plan: &str) -> bool {
-        self.0.lock().contains_key(plan)
-    }
-
-    fn add(&self, plan: &str, rows: u64) {
-        let mut plans = self.0.lock();
-        if plans.len() >= MOST_REMEMBERED {
-            plans.clear();
-        }
-        plans.insert(plan.to_string(), rows);
-    }
-}
-
-/// The rows that may meet on the host, and where it is remembered that they were more.
-#[derive(Debug)]
-pub(super) struct Limit {
-    most: u64,
-    plan: String,
-    alone: Alone,
-}
-
-impl Limit {
-    /// Remembers a plan of which too many rows met.
-    pub(super) fn exceeded_by(&self, rows: u64) -> bool {
-        let exceeded = rows > self.most;
-        if exceeded {
-            self.alone.add(&self.plan, rows);
-        }
-        exceeded
-    }
+    learned: Learned,
 }
 
 /// How a session shares queries out.
@@ -114,49 +72,94 @@ impl Deal {
         if wanted.devices < 2 {
             return Ok(None);
         }
-        let text = displayable(plan.as_ref()).indent(false).to_string();
-        if !wanted.forced && self.alone.has(&text) {
+        let taken = self.taken(plan, first, &config, wanted);
+        let options = without_limit(options);
+        let mut dealt = Arc::clone(plan);
+        let mut nodes = Vec::new();
+        let mut many = false;
+        for (cut, expected) in taken {
+            let few = expected.few;
+            let members = &members[..wanted.devices];
+            let Some(shards) = shards(&cut, members, &options, expected)? else {
+                continue;
+            };
+            let leaf: Arc<dyn ExecutionPlan> = Arc::new(ShardsLeaf::of(&shards, nodes.len()));
+            nodes.push(shards);
+            dealt = replaced(&dealt, &cut.path, &mut |_| Ok(Arc::clone(&leaf)))?;
+            many |= !few;
+            if few {
+                dealt = in_one_partition(&dealt, &cut.path)?;
+            }
+            if cut.path.is_empty() && partitions(&cut.part) == 1 {
+                dealt = Arc::new(CoalescePartitionsExec::new(dealt));
+            }
+        }
+        if nodes.is_empty() {
             return Ok(None);
         }
+        if many {
+            // The first device goes on with the rows of all.
+            dealt = first.placement.optimize(dealt, &on_device(&options))?;
+        }
+        let dealt = dealt.transform_up(|node| {
+            let leaf = node.downcast_ref::<ShardsLeaf>();
+            let shards = leaf.and_then(|leaf| nodes.get(leaf.number()));
+            Ok(match shards {
+                Some(shards) => Transformed::yes(Arc::clone(shards)),
+                None => Transformed::no(node),
+            })
+        })?;
+        Ok(Some(dealt.data))
+    }
+
+    /// The cuts that are made, with what is expected of each.
+    fn taken(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        first: &Member,
+        config: &WarplineConfig,
+        wanted: Wanted,
+    ) -> Vec<(Cut, Expected)> {
+        let text = displayable(plan.as_ref()).indent(false).to_string();
         let read = first.runtime.machine().read;
-        let mut found = cuts(plan, wanted.devices, read);
+        let found = best_of_parts(cuts(plan, wanted.devices, read)).into_iter();
+        let mut found: Vec<(Cut, Expected)> = found
+            .map(|mut cut| {
+                let part = format!("{:?} of {text}", cut.path);
+                if let Some(rows) = self.learned.rows(&part) {
+                    cut.met(rows as f64);
+                }
+                let expected = Expected {
+                    few: cut.rows <= FEW as f64 || !cut.merged,
+                    most: match wanted.forced || !cut.merged {
+                        true => u64::MAX,
+                        false => cut.worth.most_rows(),
+                    },
+                    part,
+                    learned: self.learned.clone(),
+                };
+                (cut, expected)
+            })
+            .collect();
         if !wanted.forced {
-            found.retain(|cut| cut.worth.gain() > 0.0);
+            found.retain(|(cut, _)| cut.worth.gain() > 0.0);
         }
         // Whatever it costs: as much as can be shared, from the root down.
         let worth = |cut: &Cut| match wanted.forced {
             true => cut.worth.saved(),
             false => cut.worth.gain(),
         };
-        found.sort_by(|a, b| worth(b).total_cmp(&worth(a)));
-        let mut taken: Vec<Cut> = Vec::new();
-        for cut in found {
-            let apart = |other: &Cut| {
+        found.sort_by(|a, b| worth(&b.0).total_cmp(&worth(&a.0)));
+        let mut taken: Vec<(Cut, Expected)> = Vec::new();
+        for (cut, expected) in found {
+            let apart = |(other, _): &(Cut, Expected)| {
                 !cut.path.starts_with(&other.path) && !other.path.starts_with(&cut.path)
             };
-            if taken.iter().all(apart) && FragmentPlanner::try_new(&cut.part, &config).is_ok() {
-                taken.push(cut);
+            if taken.iter().all(apart) && FragmentPlanner::try_new(&cut.part, config).is_ok() {
+                taken.push((cut, expected));
             }
         }
-        let options = without_limit(options);
-        let mut dealt = Arc::clone(plan);
-        let mut some = false;
-        for cut in &taken {
-            let limit = (!wanted.forced && cut.merged).then(|| Limit {
-                most: cut.worth.most_rows(),
-                plan: text.clone(),
-                alone: self.alone.clone(),
-            });
-            let Some(shards) = shards(cut, &members[..wanted.devices], &options, limit)? else {
-                continue;
-            };
-            some = true;
-            dealt = replaced(&dealt, &cut.path, &mut |_| Ok(Arc::clone(&shards)))?;
-            if cut.rows <= FEW {
-                dealt = in_one_partition(&dealt, &cut.path)?;
-            }
-        }
-        Ok(some.then_some(dealt))
+        taken
     }
 }
 
@@ -166,7 +169,7 @@ fn has(plan: &Arc<dyn ExecutionPlan>, name: &str) -> bool {
 
 /// Bytes of all columns that the plan reads.
 fn total_bytes(plan: &Arc<dyn ExecutionPlan>) -> f64 {
-    let own = Shareable::of(plan).map_or(0.0, |table| bytes_of(plan, &table) as f64);
+    let own = Shareable::in_any_order(plan).map_or(0.0, |table| bytes_of(plan, &table) as f64);
     own + plan.children().into_iter().map(total_bytes).sum::<f64>()
 }
 
@@ -179,21 +182,34 @@ fn without_limit(options: &ConfigOptions) -> ConfigOptions {
     options
 }
 
+/// What is above the parts runs on a device, whatever the rest of the session's settings say: it goes on with what devices yield.
+fn on_device(options: &ConfigOptions) -> ConfigOptions {
+    let mut options = options.clone();
+    if let Some(settings) = options.extensions.get_mut::<WarplineConfig>() {
+        settings.reentry = Reentry::On;
+        settings.require_gpu = false;
+    }
+    options
+}
+
 /// The node for a part of a plan, with a plan for each device; `None` where the devices would leave it to the CPU.
 fn shards(
     cut: &Cut,
     members: &[Member],
     options: &ConfigOptions,
-    limit: Option<Limit>,
+    expected: Expected,
 ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let leaf = node_at(&cut.part, &cut.leaf)?;
     let shares = parts(leaf, members.len())?;
-    let key = match Shareable::of(leaf) {
+    let key = match Shareable::in_any_order(leaf) {
         Some(Shareable::Files(_, files)) => Pieces::of(files, members.len()).key,
         _ => None,
     };
     let mut plans = Vec::with_capacity(members.len());
     for (number, (member, share)) in members.iter().zip(shares).enumerate() {
+        if !in_same_order(leaf, &share) {
+            return Ok(None);
+        }
         let mut plan = replaced(&cut.part, &cut.leaf, &mut |_| Ok(Arc::clone(&share)))?;
         for beside in &cut.beside {
             let range = key.as_ref().and_then(|key| key.ranges.get(number).copied());
@@ -203,7 +219,7 @@ fn shards(
                 })?;
             }
         }
-        let plan = gathered(own(plan)?, cut.in_order)?;
+        let plan = gathered(own(plan)?, cut);
         plans.push(member.placement.optimize(plan, options)?);
     }
     if plans.iter().all(|plan| fragments(plan).is_empty()) {
@@ -211,28 +227,20 @@ fn shards(
     }
     let devices = members.iter().map(|member| member.id().to_string());
     let dealt = told(cut, leaf, members.len())?;
-    let node = ShardsExec::try_new(plans, devices.collect(), dealt, limit)?;
-    let node: Arc<dyn ExecutionPlan> = Arc::new(node);
-    let whole = cut.path.is_empty() && partitions(&cut.part) == 1;
-    Ok(Some(match whole {
-        true => Arc::new(CoalescePartitionsExec::new(node)),
-        false => node,
-    }))
+    let node = ShardsExec::try_new(plans, devices.collect(), dealt, expected)?;
+    Ok(Some(Arc::new(node)))
 }
 
-/// The plan in one partition, as a device yields it: its rows need not be dealt to several again.
-fn gathered(plan: Arc<dyn ExecutionPlan>, in_order: bool) -> Result<Arc<dyn ExecutionPlan>> {
-    if partitions(&plan) == 1 {
-        return Ok(plan);
+/// The plan in one partition, as a device yields it, with the rows alone that are wanted of it.
+fn gathered(plan: Arc<dyn ExecutionPlan>, cut: &Cut) -> Arc<dyn ExecutionPlan> {
+    if partitions(&plan) == 1 && cut.fetch.is_none() {
+        return plan;
     }
-    let order = plan.output_ordering().filter(|_| in_order).cloned();
-    Ok(match order {
-        Some(order) => {
-            let fetch = plan.fetch();
-            Arc::new(SortPreservingMergeExec::new(order, plan).with_fetch(fetch))
-        }
-        None => Arc::new(CoalescePartitionsExec::new(plan)),
-    })
+    let order = plan.output_ordering().filter(|_| cut.in_order).cloned();
+    match order {
+        Some(order) => Arc::new(SortPreservingMergeExec::new(order, plan).with_fetch(cut.fetch)),
+        None => Arc::new(CoalescePartitionsExec::new(plan).with_fetch(cut.fetch)),
+    }
 }
 
 /// What is dealt out, in words.
@@ -257,16 +265,22 @@ fn in_range(
     column: usize,
     range: Option<(i128, i128)>,
 ) -> Arc<dyn ExecutionPlan> {
-    let Some(Shareable::Files(scan, files)) = Shareable::of(leaf) else {
+    let Some(Shareable::Files(scan, files)) = Shareable::in_any_order(leaf) else {
         return Arc::clone(leaf);
     };
-    match table_column(scan, column) {
-        Some(column) => {
-            let files = overlapping(&files, column, range);
-            scan_of(scan, files, partitions(leaf))
-        }
-        None => Arc::clone(leaf),
+    let share = table_column(scan, column).map(|column| {
+        let files = overlapping(&files, column, range);
+        scan_of(scan, files, partitions(leaf))
+    });
+    match share {
+        Some(share) if in_same_order(leaf, &share) => share,
+        _ => Arc::clone(leaf),
     }
+}
+
+/// Whether operators above may rely on the order of a share as on that of the table.
+fn in_same_order(leaf: &Arc<dyn ExecutionPlan>, share: &Arc<dyn ExecutionPlan>) -> bool {
+    leaf.output_ordering().is_none() || share.output_ordering() == leaf.output_ordering()
 }
 
 /// The exchange above a node whose partitions one thread may merge becomes one that brings them together, as far as nothing above

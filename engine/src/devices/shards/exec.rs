@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::TryStreamExt;
 
-use super::deal::Limit;
+use super::learned::Expected;
 
 /// Yields the rows of all devices. Its children are the plans of the devices, in their order.
 #[derive(Debug)]
@@ -28,9 +28,9 @@ struct Shared {
     devices: Vec<String>,
     /// What is dealt out, for `EXPLAIN`.
     dealt: String,
-    /// The rows that may leave the devices; `None` where any number is as good.
-    limit: Option<Limit>,
-    /// Those that left them, of all runs that have not ended and the last that did.
+    /// The rows that the plan is for.
+    expected: Expected,
+    /// Those that left the devices, of all runs that have not ended and the last that did.
     rows: AtomicU64,
 }
 
@@ -43,14 +43,14 @@ impl ShardsExec {
         plans: Vec<Arc<dyn ExecutionPlan>>,
         devices: Vec<String>,
         dealt: String,
-        limit: Option<Limit>,
+        expected: Expected,
     ) -> Result<Self> {
         Ok(Self {
             union: UnionExec::try_new(plans)?,
             shared: Arc::new(Shared {
                 devices,
                 dealt,
-                limit,
+                expected,
                 rows: AtomicU64::new(0),
             }),
         })
@@ -62,11 +62,10 @@ impl ShardsExec {
         devices.zip(self.union.children())
     }
 
-    /// Whether so many rows left the devices in the last run that one would have done better, which is remembered.
-    pub(crate) fn had_too_many(&self) -> bool {
+    /// Whether so many rows left the devices in the last run that the next plan will be another one.
+    pub(crate) fn is_outdated(&self) -> bool {
         let rows = self.shared.rows.load(Ordering::Relaxed);
-        let limit = self.shared.limit.as_ref();
-        limit.is_some_and(|limit| limit.exceeded_by(rows))
+        self.shared.expected.is_wrong_for(rows)
     }
 }
 
@@ -130,5 +129,64 @@ impl ExecutionPlan for ShardsExec {
             self.schema(),
             counted,
         )))
+    }
+}
+
+/// Stands for a [`ShardsExec`] while what is above it is placed: nothing is to look into that.
+#[derive(Debug)]
+pub(super) struct ShardsLeaf {
+    number: usize,
+    properties: Arc<PlanProperties>,
+}
+
+impl ShardsLeaf {
+    pub(super) fn of(shards: &Arc<dyn ExecutionPlan>, number: usize) -> Self {
+        Self {
+            number,
+            properties: Arc::clone(shards.properties()),
+        }
+    }
+
+    pub(super) fn number(&self) -> usize {
+        self.number
+    }
+}
+
+impl DisplayAs for ShardsLeaf {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ShardsLeaf")
+    }
+}
+
+impl ExecutionPlan for ShardsLeaf {
+    fn name(&self) -> &str {
+        "ShardsLeaf"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![]
+    }
+
+    warpline_gpu::no_expressions!();
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        _partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        Err(DataFusionError::Internal(
+            "shards were not put into their place".to_string(),
+        ))
     }
 }

@@ -14,16 +14,18 @@ use crate::devices::integers::integer;
 use crate::devices::price::statistics_of;
 
 /// Milliseconds that a second device costs in any case: its launches, its answer, and the operators that merge both.
-const OVERHEAD_MS: f64 = 1.0;
+const OVERHEAD_MS: f64 = 0.5;
 
 /// How many times longer than reading its columns a query takes of a table: joins and groups are behind it.
 const WORK: f64 = 2.0;
 
 /// Rows a second that the host takes from devices and merges.
-const MERGED: f64 = 2e7;
+const MERGED: f64 = 1e7;
 
-/// Distinct values that a key is taken to have of which nothing is known: those that are grouped by mostly have few.
-const DISTINCT: f64 = 100.0;
+/// Distinct values that a key is taken to have of which nothing is known, and several of them together at most: those that are
+/// grouped by mostly have few, and a run tells if they have more.
+const DISTINCT: f64 = 32.0;
+const DISTINCT_TOGETHER: f64 = 1024.0;
 
 /// What is gained and lost, in milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -33,13 +35,20 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    /// `dealt`: bytes of the columns that are dealt out to `devices` devices, each of which reads `read` bytes a second. `rows`:
-    /// what they all together yield to operators of the host.
-    pub(super) fn of(dealt: f64, devices: usize, read: f64, rows: f64) -> Self {
-        let spared = 1.0 - 1.0 / devices.max(1) as f64;
+    /// `spared`: bytes of columns that one device would read and each of several need not, at `read` bytes a second. `rows`: what
+    /// they all together yield to operators of the host.
+    pub(super) fn of(spared: f64, read: f64, rows: f64) -> Self {
         Self {
-            saved: dealt * WORK * spared / read * 1e3,
+            saved: spared * WORK / read * 1e3,
             merged: rows / MERGED * 1e3,
+        }
+    }
+
+    /// The same where so many rows meet.
+    pub(super) fn with_rows(self, rows: f64) -> Self {
+        Self {
+            merged: rows / MERGED * 1e3,
+            ..self
         }
     }
 
@@ -94,9 +103,14 @@ fn groups(aggregate: &AggregateExec) -> f64 {
         distinct(known, data_type)
     };
     let keys = aggregate.group_expr().expr().iter();
-    let product: f64 = keys
-        .map(|(expr, _)| distinct(expr).unwrap_or(DISTINCT))
-        .product();
+    let (mut product, mut unknown) = (1.0, 1.0);
+    for (key, _) in keys {
+        match distinct(key) {
+            Some(distinct) => product *= distinct,
+            None => unknown *= DISTINCT,
+        }
+    }
+    product *= f64::min(unknown, DISTINCT_TOGETHER);
     let sets = aggregate.group_expr().groups().len().max(1) as f64;
     let most = rows_of(statistics.as_deref());
     product.min(most) * sets
@@ -121,13 +135,13 @@ mod tests {
 
     #[test]
     fn more_rows_to_merge_are_worth_less() {
-        let worth = |rows| Worth::of(8e9, 2, 2e12, rows);
-        assert!(worth(4.0).gain() > 2.9 && worth(4.0).gain() < 3.0);
+        let worth = |rows| Worth::of(4e9, 2e12, rows);
+        assert!(worth(4.0).gain() > 3.4 && worth(4.0).gain() < 3.6);
         assert!(worth(1e6).gain() < 0.0);
         let most = worth(4.0).most_rows() as f64;
         assert!(worth(most * 0.99).gain() > 0.0 && worth(most * 1.01).gain() < 0.0);
-        assert_eq!(Worth::of(1e6, 2, 2e12, 0.0).most_rows(), 0);
-        assert!(Worth::of(8e9, 4, 2e12, 4.0).gain() > worth(4.0).gain());
+        assert_eq!(Worth::of(1e6, 2e12, 0.0).most_rows(), 0);
+        assert!(Worth::of(6e9, 2e12, 4.0).gain() > worth(4.0).gain());
         assert!(worth(f64::INFINITY).gain() < 0.0);
     }
 }

@@ -83,7 +83,7 @@ async fn parts_that_can_be_dealt_out() {
         // Groups of a key that no two shares have are whole, others meet.
         (
             "SELECT lk, sum(lv) FROM l GROUP BY lk ORDER BY 2 DESC LIMIT 3",
-            &["SortExec over lk"][..],
+            &["SortExec(TopK) over lk"][..],
             &[][..],
         ),
         (

@@ -122,14 +122,14 @@ WL_KERNEL(pipeline, Args, args) {
         const f64 v2 = c1[k];
         const bool v3 = alive && v1;
         const u64 key4 = min_key((i64)grouped_min_order(v2));
-        const u64 code = alive ? group_of[k] : run;
-        if (alive && open && code != run) {
+        const u64 run_of_k = alive ? group_of[k] : run;
+        if (alive && open && run_of_k != run) {
           close_run();
           q0 = 0;
           q1 = 0;
           q2 = 0;
         }
-        run = code; open = open || alive;
+        run = run_of_k; open = open || alive;
         q0 += alive ? (i32)v0 : (i32)0;
         q1 |= v3 ? 1u : 0u;
         q2 = max_u64(q2, v3 ? key4 : (u64)0);

@@ -79,7 +79,8 @@ WL_KERNEL(pipeline, Args, args) {
     u32 run_of_row[WL_ROWS];
     const u32 runs = block_number_runs<512>(key_of, live, shared.runs, shared.run_keys, &args.control[0], run_of_row);
     {
-      bool open = false; u32 run = 0; u32 key = 0;
+      bool open = false; u32 run = 0;
+      u32 key = 0;
       i32 q0 = 0;
       i32 q1 = 0;
       u32 q2 = 0;
@@ -108,14 +109,16 @@ WL_KERNEL(pipeline, Args, args) {
         const f64 v6 = c6[k];
         const bool v7 = alive && v5;
         const u64 key8 = min_key((i64)grouped_min_order(v6));
-        if (alive && open && run_of_row[k] != run) {
+        const u32 run_of_k = alive ? run_of_row[k] : run;
+        if (alive && open && run_of_k != run) {
           close_run();
           q0 = 0;
           q1 = 0;
           q2 = 0;
           q3 = 0;
         }
-        if (alive) { run = run_of_row[k]; key = key_of[k]; open = true; }
+        run = run_of_k; open = open || alive;
+        if (alive) key = key_of[k];
         q0 += alive ? (i32)v4 : (i32)0;
         q1 += alive ? (i32)1 : (i32)0;
         q2 |= v7 ? 1u : 0u;

@@ -153,8 +153,8 @@ WL_KERNEL(pipeline, Args, args) {
   } else {
     for (u32 slot = threadIdx.x; slot < 256u; slot += 256) {
       if (table[slot] == 0) continue;
-      u8* const at = numbered_state<16>(numbering, block_key(table, slot), 128, states, &args.control[1]);
-      if (at == 0) continue;
+        u8* const at = numbered_state<16>(numbering, block_key(table, slot), 128, states, &args.control[1]);
+        if (at == 0) continue;
       if (*((p0 + slot)) != 0) { atomicAdd((u64*)(at + 0), (u64)(*((p0 + slot)))); }
       if (*((p1 + slot)) != 0) { atomicAdd((u32*)(at + 8), (u32)(*((p1 + slot)))); }
     }
