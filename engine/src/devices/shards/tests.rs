@@ -24,7 +24,7 @@ async fn context(folder: &std::path::Path) -> SessionContext {
         );
     let context = SessionContext::new_with_config(config);
     for (table, columns) in [
-        ("l", "v / 3 AS lk, v % 7 AS lp, v AS lv"),
+        ("l", "v - v % 3 AS lk, v % 7 AS lp, v AS lv"),
         ("o", "v AS ok, v % 10 AS oc"),
         ("c", "v % 10 AS ck, 'name' || v AS cn"),
     ] {
