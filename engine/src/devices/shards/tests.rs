@@ -114,17 +114,17 @@ async fn parts_that_can_be_dealt_out() {
         (
             "SELECT oc, count(lv) FROM o LEFT JOIN l ON lk = ok GROUP BY oc",
             &["AggregateExec over ok beside lk"],
-            &["over lk"],
+            &["AggregateExec over lk"],
         ),
         (
             "SELECT oc, count(lv) FROM o FULL JOIN l ON lk = ok GROUP BY oc",
             &[],
-            &["over"],
+            &["AggregateExec over"],
         ),
         (
             "SELECT oc, count(*) FROM o WHERE ok NOT IN (SELECT lp FROM l) GROUP BY oc",
             &["AggregateExec over ok"],
-            &["over lp", "beside"],
+            &["AggregateExec over lp", "beside"],
         ),
         // Groups beside the chain are whole as well.
         (
