@@ -160,7 +160,7 @@ fn address(page: u64, text: &mut String) {
         return;
     }
     let site = page / 16;
-    let scheme = if mixed(site) % 5 == 0 {
+    let scheme = if mixed(site).is_multiple_of(5) {
         "https"
     } else {
         "http"
@@ -168,7 +168,7 @@ fn address(page: u64, text: &mut String) {
     let ending = [".example", ".test", ".invalid"][(mixed(site) % 3) as usize];
     text.push_str(scheme);
     text.push_str("://");
-    if mixed(site ^ 7) % 40 == 0 {
+    if mixed(site ^ 7).is_multiple_of(40) {
         // What queries look for in the middle of addresses.
         text.push_str("google.");
     }

@@ -106,19 +106,16 @@ pub(crate) fn with_planner<S: Sites>(
     rule: Arc<WarplineRule>,
     sites: Arc<S>,
 ) -> SessionStateBuilder {
-    let local = Arc::new(LocalRule(rule));
     let mut builder = builder
         .with_analyzer_rule(Arc::new(WindowFilters))
-        .with_physical_optimizer_rule(Arc::clone(&local) as _)
+        .with_physical_optimizer_rule(Arc::new(LocalRule(rule)))
         .with_distributed_desired_task_count_handler(whole::in_one_task)
         .with_distributed_planner();
     let distributed = builder.query_planner().take();
     match distributed {
-        Some(distributed) => builder.with_query_planner(Arc::new(StagePlanner {
-            distributed,
-            local,
-            sites,
-        })),
+        Some(distributed) => {
+            builder.with_query_planner(Arc::new(StagePlanner { distributed, sites }))
+        }
         None => builder,
     }
 }
@@ -150,7 +147,6 @@ impl PhysicalOptimizerRule for LocalRule {
 
 struct StagePlanner<S> {
     distributed: Arc<dyn QueryPlanner + Send + Sync>,
-    local: Arc<LocalRule>,
     sites: Arc<S>,
 }
 
@@ -189,7 +185,7 @@ impl<S: Sites> StagePlanner<S> {
         }
         let plan = self.unplaced(logical, session).await?;
         if !is_distributed(&plan)? {
-            return self.local.optimize(plan, options);
+            return placed(logical, session).await;
         }
         if self.stays_whole(&plan, options)?.is_some() {
             return placed(logical, session).await;

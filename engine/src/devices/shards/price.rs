@@ -10,17 +10,22 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 
+use super::learned::FEW;
 use crate::devices::integers::integer;
 use crate::devices::price::statistics_of;
 
 /// Milliseconds that a second device costs in any case: its launches, its answer, and the operators that merge both.
-const OVERHEAD_MS: f64 = 0.5;
+const OVERHEAD_MS: f64 = 0.7;
 
 /// How many times longer than reading its columns a query takes of a table: joins and groups are behind it.
 const WORK: f64 = 2.0;
 
 /// Rows a second that the host takes from devices and merges.
 const MERGED: f64 = 1e7;
+
+/// Milliseconds in which a device begins to merge what others yield, and rows a second that it takes from the host.
+const BEGIN_MS: f64 = 1.0;
+const TAKEN: f64 = 3e7;
 
 /// Distinct values that a key is taken to have of which nothing is known, and several of them together at most: those that are
 /// grouped by mostly have few, and a run tells if they have more.
@@ -40,14 +45,14 @@ impl Worth {
     pub(super) fn of(spared: f64, read: f64, rows: f64) -> Self {
         Self {
             saved: spared * WORK / read * 1e3,
-            merged: rows / MERGED * 1e3,
+            merged: merged(rows),
         }
     }
 
     /// The same where so many rows meet.
     pub(super) fn with_rows(self, rows: f64) -> Self {
         Self {
-            merged: rows / MERGED * 1e3,
+            merged: merged(rows),
             ..self
         }
     }
@@ -64,7 +69,21 @@ impl Worth {
 
     /// The rows above which nothing is gained.
     pub(super) fn most_rows(&self) -> u64 {
-        ((self.saved - OVERHEAD_MS).max(0.0) * 1e-3 * MERGED) as u64
+        let left = (self.saved - OVERHEAD_MS).max(0.0);
+        let by_host = left * 1e-3 * MERGED;
+        if by_host <= FEW as f64 {
+            return by_host as u64;
+        }
+        let by_device = (left - BEGIN_MS) * 1e-3 * TAKEN;
+        by_device.max(FEW as f64) as u64
+    }
+}
+
+/// Milliseconds in which so many rows meet.
+fn merged(rows: f64) -> f64 {
+    match rows <= FEW as f64 {
+        true => rows / MERGED * 1e3,
+        false => BEGIN_MS + rows / TAKEN * 1e3,
     }
 }
 
@@ -136,10 +155,15 @@ mod tests {
     #[test]
     fn more_rows_to_merge_are_worth_less() {
         let worth = |rows| Worth::of(4e9, 2e12, rows);
-        assert!(worth(4.0).gain() > 3.4 && worth(4.0).gain() < 3.6);
+        assert!(worth(4.0).gain() > 3.2 && worth(4.0).gain() < 3.4);
         assert!(worth(1e6).gain() < 0.0);
-        let most = worth(4.0).most_rows() as f64;
-        assert!(worth(most * 0.99).gain() > 0.0 && worth(most * 1.01).gain() < 0.0);
+        assert!(worth(4.0).with_rows(1e6).gain() < 0.0);
+        for bytes in [1e9, 4e9, 4e10] {
+            let worth = |rows| Worth::of(bytes, 2e12, rows);
+            let most = worth(4.0).most_rows() as f64;
+            assert!(worth(most * 0.99).gain() > 0.0, "{bytes}: {most}");
+            assert!(worth(most * 1.01 + 2.0).gain() < 0.0, "{bytes}: {most}");
+        }
         assert_eq!(Worth::of(1e6, 2e12, 0.0).most_rows(), 0);
         assert!(Worth::of(6e9, 2e12, 4.0).gain() > worth(4.0).gain());
         assert!(worth(f64::INFINITY).gain() < 0.0);

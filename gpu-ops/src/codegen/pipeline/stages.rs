@@ -69,13 +69,6 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
     // Look-ups wait for memory whether a thread has four rows or eight, and code for four is compiled in half the time.
     // The nodes of a tree come one at a time as well.
     let thread_rows = match (loops || state.text || tree.is_some(), probes > 0) {
-        (true, _) if !loops && tree.is_none() => {
-            // EXPERIMENT
-            std::env::var("WARPLINE_TEXT_ROWS")
-                .ok()
-                .and_then(|v| v.parse().ok())
-                .unwrap_or(1)
-        }
         (true, _) => 1,
         (false, true) => source.thread_rows.min(4),
         (false, false) => source.thread_rows,
