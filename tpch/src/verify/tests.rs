@@ -163,6 +163,9 @@ fn order_is_checked_as_far_as_keys_go() {
         Some(Difference::Order { row: 2, .. })
     ));
     assert_eq!(compare(&left, &unsorted, &unordered()), None);
+    // A reference out of its order asks for none.
+    assert_eq!(compare(&unsorted, &unsorted, &ordering), None);
+    assert_eq!(compare(&unsorted, &left, &ordering), None);
 }
 
 #[test]
