@@ -31,6 +31,26 @@ pub struct ColumnEstimate {
     pub mean: Option<f64>,
     /// Zipf exponent of value frequencies; 0 for uniform.
     pub skew: f64,
+    /// The rows that its values are of.
+    pub origin: Option<Origin>,
+}
+
+/// Rows of a table before joins repeated them: columns of one origin have no more combinations of values than it has rows, as the
+/// names and brands of a dimension in a fact table's rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Origin {
+    /// Which.
+    pub number: usize,
+    /// How many.
+    pub rows: f64,
+}
+
+impl Origin {
+    /// The same rows on the build side of a join: they meet themselves there as others.
+    pub(super) fn beside(self, join: usize) -> Self {
+        let number = self.number.rotate_left(21) ^ join;
+        Self { number, ..self }
+    }
 }
 
 impl ColumnEstimate {
@@ -41,6 +61,7 @@ impl ColumnEstimate {
             nulls: 0.0,
             mean: None,
             skew: 0.0,
+            origin: None,
         }
     }
 }
@@ -81,6 +102,7 @@ pub(super) fn base(statistics: &ColumnStatistics, rows: f64) -> ColumnEstimate {
         nulls: statistics.null_count as f64 / rows.max(1.0),
         mean: None,
         skew: skew_of(statistics, distinct.max(1.0)),
+        origin: None,
     }
 }
 
@@ -119,6 +141,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 nulls: of.nulls,
                 mean: None,
                 skew: 0.0,
+                origin: of.origin,
             }
         }
         Node::Calendar { function, value } => {
@@ -135,6 +158,7 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 nulls: of.nulls,
                 mean: None,
                 skew: 0.0,
+                origin: of.origin,
             }
         }
         _ => {
@@ -144,8 +168,15 @@ pub(crate) fn of_expr(expr: &Expr, input: &Estimate) -> ColumnEstimate {
                 .collect();
             let most = combinations(&parts, input.rows);
             let boolean = expr.data_type == DataType::Boolean;
+            // What is made of columns of the same rows tells these no further apart.
+            let origins = parts.split_first();
+            let origin = origins.and_then(|(first, others)| {
+                let same = |other: &ColumnEstimate| other.origin == first.origin;
+                first.origin.filter(|_| others.iter().all(same))
+            });
             ColumnEstimate {
                 distinct: if boolean { most.min(2.0) } else { most },
+                origin,
                 ..unknown
             }
         }
@@ -176,11 +207,30 @@ fn ticks_a_day(data_type: &DataType) -> f64 {
 /// Distinct combinations of values in `rows` rows.
 pub(crate) fn combinations(columns: &[ColumnEstimate], rows: f64) -> f64 {
     let values = |c: &ColumnEstimate| c.distinct + if c.nulls > 0.0 { 1.0 } else { 0.0 };
-    match columns {
+    if let [one] = columns {
         // Those of the rows at hand already.
-        [one] => values(one).min(rows.max(1.0)),
-        all => drawn(all.iter().map(values).product(), rows),
+        return values(one).min(rows.max(1.0));
     }
+    let mut product = 1.0;
+    let mut origins: Vec<(Origin, f64)> = Vec::new();
+    for column in columns {
+        let known = column.origin.map(|origin| {
+            let same = origins.iter().position(|(o, _)| o.number == origin.number);
+            same.unwrap_or_else(|| {
+                origins.push((origin, 1.0));
+                origins.len() - 1
+            })
+        });
+        match known.and_then(|at| origins.get_mut(at)) {
+            Some((_, together)) => *together *= values(column),
+            None => product *= values(column),
+        }
+    }
+    // One more than rows: those that an outer join found no match for.
+    for (origin, together) in origins {
+        product *= together.min(origin.rows + 1.0);
+    }
+    drawn(product, rows)
 }
 
 /// Distinct values among `rows` drawn from `distinct` (Cardenas).

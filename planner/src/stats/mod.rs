@@ -10,7 +10,7 @@ mod selectivity;
 mod unique;
 
 pub use column::{ColumnEstimate, Estimate};
-use column::{base, fewer, outer};
+use column::{Origin, base, fewer, outer};
 pub(crate) use column::{combinations, of_expr};
 pub use unique::Proof;
 
@@ -198,7 +198,7 @@ impl<'a> Estimator<'a> {
 
     fn compute(&self, rel: &RelRef) -> Estimate {
         match &rel.kind {
-            RelKind::Scan { table, columns } => self.scan(table, columns),
+            RelKind::Scan { table, columns } => self.scan(rel, table, columns),
             RelKind::One => Estimate {
                 rows: 1.0,
                 columns: vec![],
@@ -212,6 +212,12 @@ impl<'a> Estimator<'a> {
                     selectivity::narrow(conjunct, &mut result.columns);
                 }
                 result.rows = (input.rows * share).max(1.0).min(input.rows);
+                for origin in result.columns.iter_mut().flat_map(|c| &mut c.origin) {
+                    // Rows of the table itself, which nothing has repeated.
+                    if origin.rows >= input.rows {
+                        origin.rows = result.rows;
+                    }
+                }
                 fewer(&mut result, input.rows);
                 result
             }
@@ -222,7 +228,7 @@ impl<'a> Estimator<'a> {
                     columns: exprs.iter().map(|e| of_expr(e, &input)).collect(),
                 }
             }
-            RelKind::Join(join) => self.join(join),
+            RelKind::Join(join) => self.join(rel, join),
             RelKind::Aggregate { input, aggregate } => {
                 let input = self.estimate(input);
                 let keys: Vec<_> = aggregate.keys.iter().map(|k| of_expr(k, &input)).collect();
@@ -300,6 +306,7 @@ impl<'a> Estimator<'a> {
                         }),
                         nulls: 0.0,
                         mean: None,
+                        origin: None,
                         skew: inputs.iter().map(|i| i.columns[c].skew).fold(0.0, f64::max),
                     }
                 });
@@ -321,20 +328,29 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    fn scan(&self, table: &Arc<ScanTable>, wanted: &[usize]) -> Estimate {
+    fn scan(&self, rel: &RelRef, table: &Arc<ScanTable>, wanted: &[usize]) -> Estimate {
         let rows = self.facts.rows(table);
+        let number = Arc::as_ptr(rel).addr();
         let columns = wanted
             .iter()
             .map(|i| match self.facts.column(table, *i) {
                 None => ColumnEstimate::unknown(rows),
                 Some(statistics) => base(statistics, rows),
             })
+            .map(|column| ColumnEstimate {
+                origin: Some(Origin { number, rows }),
+                ..column
+            })
             .collect();
         Estimate { rows, columns }
     }
 
-    fn join(&self, join: &Join) -> Estimate {
+    fn join(&self, rel: &RelRef, join: &Join) -> Estimate {
         let (left, right) = (self.estimate(&join.left), self.estimate(&join.right));
+        let beside = |column: &ColumnEstimate| ColumnEstimate {
+            origin: column.origin.map(|o| o.beside(Arc::as_ptr(rel).addr())),
+            ..*column
+        };
         let l: Vec<_> = join.on.iter().map(|(l, _)| of_expr(l, &left)).collect();
         let r: Vec<_> = join.on.iter().map(|(_, r)| of_expr(r, &right)).collect();
         let (dl, dr) = (
@@ -342,7 +358,8 @@ impl<'a> Estimator<'a> {
             combinations(&r, right.rows.max(1.0)),
         );
         let both = || -> Vec<ColumnEstimate> {
-            left.columns.iter().chain(&right.columns).copied().collect()
+            let right = right.columns.iter().map(beside);
+            left.columns.iter().copied().chain(right).collect()
         };
         let joined = Estimate {
             rows: left.rows * right.rows,
@@ -389,6 +406,7 @@ impl<'a> Estimator<'a> {
                     nulls: 0.0,
                     mean: None,
                     skew: 0.0,
+                    origin: None,
                 });
                 (left.rows, columns)
             }

@@ -209,6 +209,43 @@ async fn groups_are_counted_exactly_or_closely() {
 }
 
 #[tokio::test]
+async fn columns_of_one_dimension_have_no_more_combinations_than_it_has_rows() {
+    const ITEMS: i64 = 200;
+    let mut numbers = Numbers(5);
+    let sold = (0..ROWS).map(|_| (numbers.draw() * ITEMS as f64) as i64);
+    let sold = integers(sold.collect::<Vec<_>>());
+    let item = vec![
+        ("k", integers(0..ITEMS)),
+        ("name", integers((0..ITEMS).map(|i| i * 7))),
+        ("brand", integers((0..ITEMS).map(|i| i / 2))),
+        ("class", integers((0..ITEMS).map(|i| i % 20))),
+    ];
+    let tables = Tables::new(&[("sales", vec![("i", sold)]), ("item", item)]);
+    let rows = async |sql: &str| Estimator::new(&tables).rows(&tables.rel(sql).await);
+    let of_one = "FROM sales JOIN item ON i = k GROUP BY name, brand, class";
+    let found = rows(&format!("SELECT name, brand, class, count(*) {of_one}")).await;
+    assert!(
+        (ITEMS as f64 * 0.9..ITEMS as f64 * 1.1).contains(&found),
+        "{found}"
+    );
+    let of_expressions = "FROM sales JOIN item ON i = k GROUP BY name + brand, class";
+    let found = rows(&format!(
+        "SELECT name + brand, class, count(*) {of_expressions}"
+    ))
+    .await;
+    assert!(found < ITEMS as f64 * 1.1, "{found}");
+    // Ten classes are left of a filtered dimension.
+    let filtered = "FROM sales JOIN item ON i = k WHERE brand < 10 GROUP BY name, brand, class";
+    let found = rows(&format!("SELECT name, brand, class, count(*) {filtered}")).await;
+    assert!(found < ITEMS as f64 / 5.0, "{found}");
+    // The same table twice has pairs of its rows.
+    let twice = "FROM sales JOIN item a ON i = a.k JOIN item b ON a.class = b.class \
+                 GROUP BY a.name, b.brand";
+    let found = rows(&format!("SELECT a.name, b.brand, count(*) {twice}")).await;
+    assert!(found > ITEMS as f64 * 2.0, "{found}");
+}
+
+#[tokio::test]
 async fn match_ratios_come_from_sketches_and_ranges() {
     let mut numbers = Numbers(3);
     // Keys of r; s refers to them, to some of them, or to none.
