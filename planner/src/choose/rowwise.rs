@@ -4,7 +4,9 @@
 //! go to the device. A filter or an expression costs the CPU a few nanoseconds, so the rows that remain decide: the
 //! device scans at the speed of its memory, but returns every row of the answer.
 
+use std::collections::HashSet;
 use std::fmt;
+use std::sync::Arc;
 
 use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{Expr, Node};
@@ -12,7 +14,7 @@ use warpline_gpu::machine::Machine;
 
 use super::Price;
 use super::price::ms;
-use crate::rel::{RelKind, RelRef};
+use crate::rel::{Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
 /// A launch, the copy of its result, the stream's synchronisation and the overhead of plan nodes, in milliseconds:
@@ -134,7 +136,7 @@ pub(crate) fn prices(
     let decode = sum(&|t| if t.files { t.rows * t.columns } else { 0.0 }) * DECODE_NS * read;
     Some(Prices {
         device: device.with("rows back", returned),
-        cpu: (decode + computing(rel, estimator, 1.0)) * 1e-6 / cores,
+        cpu: (decode + computing_all(rel, estimator)) * 1e-6 / cores,
     })
 }
 
@@ -173,16 +175,24 @@ fn share_read(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
 
 /// Nanoseconds of one core for the computed columns of all rows.
 pub(super) fn computing_all(rel: &RelRef, estimator: &Estimator<'_>) -> f64 {
-    computing(rel, estimator, 1.0)
+    computing(rel, estimator, 1.0, &mut HashSet::new())
 }
 
-/// Nanoseconds of one core for the computed columns, where `share` of the rows remain.
-fn computing(rel: &RelRef, estimator: &Estimator<'_>, share: f64) -> f64 {
+/// Nanoseconds of one core for the computed columns, where `share` of the rows remain; nothing for what has been `seen`.
+fn computing(
+    rel: &RelRef,
+    estimator: &Estimator<'_>,
+    share: f64,
+    seen: &mut HashSet<*const Rel>,
+) -> f64 {
+    if !seen.insert(Arc::as_ptr(rel)) {
+        return 0.0;
+    }
     let share = share * share_of_limit(rel, estimator);
     let below: f64 = rel
         .inputs()
         .into_iter()
-        .map(|input| computing(input, estimator, share))
+        .map(|input| computing(input, estimator, share, seen))
         .sum();
     let (input, exprs, each) = match &rel.kind {
         RelKind::Filter { input, conjuncts } => (input, conjuncts, FILTER_NS),

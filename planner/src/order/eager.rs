@@ -16,6 +16,7 @@ use datafusion::scalar::ScalarValue;
 use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
+use super::Order;
 use super::flatten::{JoinGraph, Set, flatten};
 use super::groups::{determined, determining};
 use crate::reason::{Reason, refuse};
@@ -61,7 +62,8 @@ impl Joined {
 }
 
 /// The aggregation `rel` with tables joined to its groups, if there are any that can be.
-pub(super) fn pull_up(rel: &RelRef, estimator: &Estimator<'_>) -> Result<Option<RelRef>, Reason> {
+pub(super) fn pull_up(rel: &RelRef, order: &Order<'_>) -> Result<Option<RelRef>, Reason> {
+    let estimator = order.estimator;
     let RelKind::Aggregate { input, aggregate } = &rel.kind else {
         return Ok(None);
     };
@@ -72,7 +74,7 @@ pub(super) fn pull_up(rel: &RelRef, estimator: &Estimator<'_>) -> Result<Option<
         return Ok(None);
     };
     let mut aggregate = over(aggregate, &graph.outputs)?;
-    let graph = graph.prepared(estimator)?;
+    let graph = graph.prepared(order)?;
     let mut joined: Option<Joined> = None;
     let mut late: Vec<Late> = Vec::new();
     loop {

@@ -19,6 +19,7 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use crate::rel::expr::{columns, renumber};
+use crate::rel::walk::bottom_up;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
@@ -29,19 +30,13 @@ const SEVERAL: f64 = 2.0;
 
 /// `rel` with such joins rewritten where keys repeat often.
 pub(super) fn by_extremes(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
-    let inputs = rel
-        .inputs()
-        .into_iter()
-        .map(|i| by_extremes(i, estimator))
-        .collect();
-    let rel = rel.with_inputs(inputs);
-    match &rel.kind {
+    bottom_up(rel, |rel| match &rel.kind {
         RelKind::Join(join) if repeats(join, estimator) => match grouped(join) {
             Some(join) => Rel::join(join),
             None => rel,
         },
         _ => rel,
-    }
+    })
 }
 
 /// Do the keys of both sides repeat so often that visiting their rows is too expensive?

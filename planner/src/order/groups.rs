@@ -4,14 +4,14 @@
 //! table: the other keys are constant within a group and become ANY_VALUE aggregates. Fewer and narrower keys make
 //! high-cardinality groups cheaper.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
 use warpline_gpu::pipeline::{Aggregate, AggregateCall, AggregateFunction};
 
 use crate::rel::expr::{as_column, columns};
-use crate::rel::{JoinKind, Rel, RelKind, RelRef};
+use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::{Estimator, Proof};
 use crate::translate::is_string;
 
@@ -99,74 +99,102 @@ pub(super) fn determining(key: &Expr) -> Option<usize> {
 /// one, of more tables or of fewer, has to be asked itself.
 pub(super) fn determined(
     rel: &RelRef,
-    mut known: BTreeSet<usize>,
+    known: BTreeSet<usize>,
     estimator: &Estimator<'_>,
 ) -> BTreeSet<usize> {
-    match &rel.kind {
-        RelKind::Filter { input, .. }
-        | RelKind::Sort { input, .. }
-        | RelKind::Scalar { input, .. } => {
-            let inner = input.columns.len();
-            let below = known.iter().copied().filter(|c| *c < inner).collect();
-            known.extend(determined(input, below, estimator));
-            // A scalar subquery has one row.
-            known.extend(inner..rel.columns.len());
-        }
-        RelKind::Window { input, .. } => {
-            let inner = input.columns.len();
-            let below = known.iter().copied().filter(|c| *c < inner).collect();
-            known.extend(determined(input, below, estimator));
-        }
-        RelKind::Project { input, exprs } => {
-            let below = known
-                .iter()
-                .filter_map(|c| as_column(exprs.get(*c)?))
-                .collect();
-            let below = determined(input, below, estimator);
-            for (i, expr) in exprs.iter().enumerate() {
-                if columns(expr).is_subset(&below) {
-                    known.insert(i);
-                }
+    let mut dependencies = Dependencies {
+        estimator,
+        joins: HashMap::new(),
+    };
+    dependencies.following(rel, known)
+}
+
+/// Columns that follow from others.
+struct Dependencies<'a> {
+    estimator: &'a Estimator<'a>,
+    /// By the address of a join and some of its columns: these and those that follow.
+    joins: HashMap<(*const Rel, BTreeSet<usize>), BTreeSet<usize>>,
+}
+
+impl Dependencies<'_> {
+    fn following(&mut self, rel: &RelRef, mut known: BTreeSet<usize>) -> BTreeSet<usize> {
+        match &rel.kind {
+            RelKind::Filter { input, .. }
+            | RelKind::Sort { input, .. }
+            | RelKind::Scalar { input, .. } => {
+                let inner = input.columns.len();
+                let below = known.iter().copied().filter(|c| *c < inner).collect();
+                known.extend(self.following(input, below));
+                // A scalar subquery has one row.
+                known.extend(inner..rel.columns.len());
             }
-        }
-        // Rows that a full join pads with NULLs agree with others in NULL keys alone.
-        RelKind::Join(join) if join.kind != JoinKind::Full => {
-            let n = join.left.columns.len();
-            loop {
-                let before = known.len();
-                let left = known.iter().copied().filter(|c| *c < n).collect();
-                known.extend(determined(&join.left, left, estimator));
-                if join.kind == JoinKind::Inner {
-                    let right = known.iter().filter(|c| **c >= n).map(|c| c - n).collect();
-                    let right = determined(&join.right, right, estimator);
-                    known.extend(right.into_iter().map(|c| c + n));
-                    for (l, r) in &join.on {
-                        if let (Some(l), Some(r)) = (as_column(l), as_column(r)) {
-                            if known.contains(&l) {
-                                known.insert(r + n);
-                            } else if known.contains(&(r + n)) {
-                                known.insert(l);
-                            }
-                        }
+            RelKind::Window { input, .. } => {
+                let inner = input.columns.len();
+                let below = known.iter().copied().filter(|c| *c < inner).collect();
+                known.extend(self.following(input, below));
+            }
+            RelKind::Project { input, exprs } => {
+                let below = known
+                    .iter()
+                    .filter_map(|c| as_column(exprs.get(*c)?))
+                    .collect();
+                let below = self.following(input, below);
+                for (i, expr) in exprs.iter().enumerate() {
+                    if columns(expr).is_subset(&below) {
+                        known.insert(i);
                     }
                 }
-                if known.len() == before {
-                    break;
-                }
             }
+            // Rows that a full join pads with NULLs agree with others in NULL keys alone.
+            RelKind::Join(join) if join.kind != JoinKind::Full => {
+                let key = (Arc::as_ptr(rel), known);
+                if let Some(following) = self.joins.get(&key) {
+                    return following.clone();
+                }
+                known = self.through(join, key.1.clone());
+                self.joins.insert(key, known.clone());
+            }
+            RelKind::Aggregate { aggregate, .. }
+                if (0..aggregate.keys.len()).all(|k| known.contains(&k)) =>
+            {
+                known.extend(0..rel.columns.len());
+            }
+            _ => {}
         }
-        RelKind::Aggregate { aggregate, .. }
-            if (0..aggregate.keys.len()).all(|k| known.contains(&k)) =>
+        if known.len() < rel.columns.len()
+            && matches!(rel.kind, RelKind::Scan { .. })
+            && self.estimator.unique(rel, &known, Proof::Certain)
         {
             known.extend(0..rel.columns.len());
         }
-        _ => {}
+        known
     }
-    if known.len() < rel.columns.len()
-        && matches!(rel.kind, RelKind::Scan { .. })
-        && estimator.unique(rel, &known, Proof::Certain)
-    {
-        known.extend(0..rel.columns.len());
+
+    /// Through a join that is not full.
+    fn through(&mut self, join: &Join, mut known: BTreeSet<usize>) -> BTreeSet<usize> {
+        let n = join.left.columns.len();
+        loop {
+            let before = known.len();
+            let left = known.iter().copied().filter(|c| *c < n).collect();
+            known.extend(self.following(&join.left, left));
+            if join.kind == JoinKind::Inner {
+                let right = known.iter().filter(|c| **c >= n).map(|c| c - n).collect();
+                let right = self.following(&join.right, right);
+                known.extend(right.into_iter().map(|c| c + n));
+                for (l, r) in &join.on {
+                    if let (Some(l), Some(r)) = (as_column(l), as_column(r)) {
+                        if known.contains(&l) {
+                            known.insert(r + n);
+                        } else if known.contains(&(r + n)) {
+                            known.insert(l);
+                        }
+                    }
+                }
+            }
+            if known.len() == before {
+                break;
+            }
+        }
+        known
     }
-    known
 }

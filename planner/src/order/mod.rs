@@ -16,10 +16,12 @@ mod groups;
 mod reduce;
 mod search;
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::reason::Reason;
 use crate::rel::rewrite::interned;
+use crate::rel::walk::Memo;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
@@ -30,47 +32,59 @@ use crate::stats::Estimator;
 pub fn optimize(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
     let rel = extremes::by_extremes(rel, estimator);
     let reduced = reduce::reduce(&rel, estimator);
-    Ok(interned(&order(&reduced, estimator)?))
-}
-
-/// `rel` with its joins ordered.
-fn order(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
-    if let Some(graph) = flatten::flatten(rel)? {
-        return graph.ordered(estimator);
-    }
-    if let RelKind::Aggregate { .. } = rel.kind {
-        return aggregation(rel, estimator);
-    }
-    inputs_ordered(rel, estimator)
-}
-
-fn inputs_ordered(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
-    let inputs = rel
-        .inputs()
-        .into_iter()
-        .map(|input| order(input, estimator))
-        .collect::<Result<Vec<_>, _>>()?;
-    Ok(rel.with_inputs(inputs))
-}
-
-fn aggregation(rel: &RelRef, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
-    if let Some(joined) = eager::group_join(rel, estimator)? {
-        return order(&joined, estimator);
-    }
-    let fewer = groups::fewer_keys(rel, estimator);
-    // Dropped keys leave a projection above the groups.
-    let (groups, above) = match &fewer.kind {
-        RelKind::Project { input, .. } => (Arc::clone(input), Some(&fewer)),
-        _ => (Arc::clone(&fewer), None),
+    let order = Order {
+        estimator,
+        known: RefCell::default(),
     };
-    let groups = match eager::pull_up(&groups, estimator)? {
-        Some(joined) => order(&joined, estimator)?,
-        None => inputs_ordered(&groups, estimator)?,
-    };
-    Ok(match above {
-        Some(projection) => projection.with_inputs(vec![groups]),
-        None => groups,
-    })
+    Ok(interned(&order.of(&reduced)?))
+}
+
+/// Puts joins in order, those of each relation once.
+struct Order<'a> {
+    estimator: &'a Estimator<'a>,
+    /// Relations in order.
+    known: RefCell<Memo<RelRef>>,
+}
+
+impl Order<'_> {
+    /// `rel` with its joins ordered.
+    fn of(&self, rel: &RelRef) -> Result<RelRef, Reason> {
+        if let Some(known) = self.known.borrow().get(rel) {
+            return Ok(known);
+        }
+        let ordered = match flatten::flatten(rel)? {
+            Some(graph) => graph.ordered(self)?,
+            None if matches!(rel.kind, RelKind::Aggregate { .. }) => self.aggregation(rel)?,
+            None => self.inputs(rel)?,
+        };
+        self.known.borrow_mut().insert(rel, Arc::clone(&ordered));
+        Ok(ordered)
+    }
+
+    fn inputs(&self, rel: &RelRef) -> Result<RelRef, Reason> {
+        let inputs = rel.inputs().into_iter().map(|input| self.of(input));
+        Ok(rel.with_inputs(inputs.collect::<Result<_, _>>()?))
+    }
+
+    fn aggregation(&self, rel: &RelRef) -> Result<RelRef, Reason> {
+        if let Some(joined) = eager::group_join(rel, self.estimator)? {
+            return self.of(&joined);
+        }
+        let fewer = groups::fewer_keys(rel, self.estimator);
+        // Dropped keys leave a projection above the groups.
+        let (groups, above) = match &fewer.kind {
+            RelKind::Project { input, .. } => (Arc::clone(input), Some(&fewer)),
+            _ => (Arc::clone(&fewer), None),
+        };
+        let groups = match eager::pull_up(&groups, self)? {
+            Some(joined) => self.of(&joined)?,
+            None => self.inputs(&groups)?,
+        };
+        Ok(match above {
+            Some(projection) => projection.with_inputs(vec![groups]),
+            None => groups,
+        })
+    }
 }
 
 /// Does `rel` hold an inner join below operators that a join graph absorbs?

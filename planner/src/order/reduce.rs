@@ -4,11 +4,13 @@
 //! matter. When some small filtered table bounds the keys of `X`, a semi join with it goes below the
 //! aggregation.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
 
 use crate::rel::expr::as_column;
+use crate::rel::walk::Memo;
 use crate::rel::{Join, JoinKind, Rel, RelKind, RelRef};
 use crate::stats::Estimator;
 
@@ -17,15 +19,26 @@ const PAYS: f64 = 0.5;
 
 /// `rel` with aggregations reduced.
 pub(super) fn reduce(rel: &RelRef, estimator: &Estimator<'_>) -> RelRef {
-    let rel = match &rel.kind {
+    reduced(rel, estimator, &mut Memo::default())
+}
+
+fn reduced(rel: &RelRef, estimator: &Estimator<'_>, known: &mut Memo<RelRef>) -> RelRef {
+    if let Some(known) = known.get(rel) {
+        return known;
+    }
+    let joined = match &rel.kind {
         RelKind::Join(join) if !join.null_equal && !join.on.is_empty() => {
             let (left, right) = sides(join, estimator);
             rel.with_inputs(vec![left, right])
         }
         _ => Arc::clone(rel),
     };
-    let inputs = rel.inputs().into_iter().map(|i| reduce(i, estimator));
-    rel.with_inputs(inputs.collect())
+    let inputs = joined.inputs().into_iter();
+    let inputs = inputs.map(|input| reduced(input, estimator, known));
+    let inputs = inputs.collect();
+    let new = joined.with_inputs(inputs);
+    known.insert(rel, Arc::clone(&new));
+    new
 }
 
 fn sides(join: &Join, estimator: &Estimator<'_>) -> (RelRef, RelRef) {
@@ -67,10 +80,10 @@ fn side<'a>(
         let Some((input, key)) = group_key(groups, theirs) else {
             continue;
         };
-        let mut sources = Vec::new();
-        collect(asking, ours, &mut sources);
+        let mut sources = Sources::default();
+        sources.collect(asking, ours);
         let all = estimator.of_expr(&input, &key).distinct;
-        for (source, column) in sources {
+        for (source, column) in sources.found {
             let some = estimator.estimate(&source).columns[column].distinct;
             let share = some / all.max(1.0);
             if share >= PAYS || best.as_ref().is_some_and(|(best, _)| *best <= share) {
@@ -121,50 +134,63 @@ fn with_group_input(rel: &RelRef, new: &RelRef) -> RelRef {
     }
 }
 
-/// Filtered tables whose column holds every value that column `column` of `rel` has.
-fn collect(rel: &RelRef, column: usize, found: &mut Vec<(RelRef, usize)>) {
-    match &rel.kind {
-        RelKind::Filter { input, .. } => {
-            if is_table(input) {
-                found.push((Arc::clone(rel), column));
-            } else {
-                collect(input, column, found);
-            }
+/// Filtered tables with a column that holds every value that some column has.
+#[derive(Default)]
+struct Sources {
+    found: Vec<(RelRef, usize)>,
+    /// Columns that were followed, by the address of their relation.
+    seen: HashSet<(*const Rel, usize)>,
+}
+
+impl Sources {
+    /// Follow column `column` of `rel`.
+    fn collect(&mut self, rel: &RelRef, column: usize) {
+        if !self.seen.insert((Arc::as_ptr(rel), column)) {
+            return;
         }
-        RelKind::Project { input, exprs } => {
-            if let Some(column) = exprs.get(column).and_then(as_column) {
-                collect(input, column, found);
-            }
-        }
-        RelKind::Join(join) => {
-            let n = join.left.columns.len();
-            let keeps_left = join.kind != JoinKind::Full;
-            if column < n && keeps_left {
-                collect(&join.left, column, found);
-            } else if column >= n && join.kind == JoinKind::Inner {
-                collect(&join.right, column - n, found);
-            }
-            if join.null_equal {
-                return;
-            }
-            // The other side of a key has it too.
-            for (l, r) in &join.on {
-                let (Some(l), Some(r)) = (as_column(l), as_column(r)) else {
-                    continue;
-                };
-                if l == column && matches!(join.kind, JoinKind::Inner | JoinKind::Semi) {
-                    collect(&join.right, r, found);
-                } else if join.kind == JoinKind::Inner && r + n == column {
-                    collect(&join.left, l, found);
+        match &rel.kind {
+            RelKind::Filter { input, .. } => {
+                if is_table(input) {
+                    self.found.push((Arc::clone(rel), column));
+                } else {
+                    self.collect(input, column);
                 }
             }
-        }
-        RelKind::Aggregate { input, aggregate } => {
-            if let Some(column) = aggregate.keys.get(column).and_then(as_column) {
-                collect(input, column, found);
+            RelKind::Project { input, exprs } => {
+                if let Some(column) = exprs.get(column).and_then(as_column) {
+                    self.collect(input, column);
+                }
             }
+            RelKind::Join(join) => {
+                let n = join.left.columns.len();
+                let keeps_left = join.kind != JoinKind::Full;
+                if column < n && keeps_left {
+                    self.collect(&join.left, column);
+                } else if column >= n && join.kind == JoinKind::Inner {
+                    self.collect(&join.right, column - n);
+                }
+                if join.null_equal {
+                    return;
+                }
+                // The other side of a key has it too.
+                for (l, r) in &join.on {
+                    let (Some(l), Some(r)) = (as_column(l), as_column(r)) else {
+                        continue;
+                    };
+                    if l == column && matches!(join.kind, JoinKind::Inner | JoinKind::Semi) {
+                        self.collect(&join.right, r);
+                    } else if join.kind == JoinKind::Inner && r + n == column {
+                        self.collect(&join.left, l);
+                    }
+                }
+            }
+            RelKind::Aggregate { input, aggregate } => {
+                if let Some(column) = aggregate.keys.get(column).and_then(as_column) {
+                    self.collect(input, column);
+                }
+            }
+            _ => {}
         }
-        _ => {}
     }
 }
 

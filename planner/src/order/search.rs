@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use warpline_gpu::expr::Expr;
 
+use super::Order;
 use super::cost::{Index, width};
 use super::flatten::{JoinGraph, Set};
-use super::order;
 use crate::reason::Reason;
 use crate::rel::convert::in_order;
 use crate::rel::expr::{as_column, columns, renumber};
@@ -41,8 +41,9 @@ struct Plan {
 
 impl JoinGraph {
     /// The tree in its best order, with the columns of the tree that the graph was made from.
-    pub(super) fn ordered(self, estimator: &Estimator<'_>) -> Result<RelRef, Reason> {
-        let mut graph = self.prepared(estimator)?;
+    pub(super) fn ordered(self, order: &Order<'_>) -> Result<RelRef, Reason> {
+        let estimator = order.estimator;
+        let mut graph = self.prepared(order)?;
         graph.reduce_builds(estimator);
         let (rel, layout) = graph.best(graph.all(), estimator);
         let outputs = graph
@@ -55,14 +56,14 @@ impl JoinGraph {
     }
 
     /// The graph with its relations ordered and with semi joins where they drop most.
-    pub(super) fn prepared(mut self, estimator: &Estimator<'_>) -> Result<Self, Reason> {
+    pub(super) fn prepared(mut self, order: &Order<'_>) -> Result<Self, Reason> {
         for leaf in &mut self.leaves {
-            *leaf = order(leaf, estimator)?;
+            *leaf = order.of(leaf)?;
         }
         for semi in &mut self.semis {
-            semi.right = order(&semi.right, estimator)?;
+            semi.right = order.of(&semi.right)?;
         }
-        self.push_semis(estimator);
+        self.push_semis(order.estimator);
         Ok(self)
     }
 

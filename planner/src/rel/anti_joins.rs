@@ -9,12 +9,15 @@ use std::sync::Arc;
 use warpline_gpu::expr::{Expr, Node};
 
 use super::expr::{as_column, null};
+use super::walk::bottom_up;
 use super::{Join, JoinKind, Rel, RelKind, RelRef};
 
 /// `rel` with such joins as anti joins.
 pub fn with_anti_joins(rel: &RelRef) -> RelRef {
-    let inputs = rel.inputs().into_iter().map(with_anti_joins);
-    let rel = rel.with_inputs(inputs.collect());
+    bottom_up(rel, with_anti_join)
+}
+
+fn with_anti_join(rel: RelRef) -> RelRef {
     let RelKind::Filter { input, conjuncts } = &rel.kind else {
         return rel;
     };

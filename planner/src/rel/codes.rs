@@ -13,14 +13,14 @@ use warpline_gpu::graph::WindowColumn;
 use warpline_gpu::pipeline::AggregateFunction;
 
 use super::expr::{as_column, columns};
-use super::{RelKind, RelRef, ScanTable};
+use super::{Rel, RelKind, RelRef, ScanTable};
 use crate::translate::is_string;
 
 /// Columns by table (its address) and position in the table.
 pub type Coded = HashSet<(*const ScanTable, usize)>;
 
 /// The use of a string.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Use {
     /// As a grouping or sort key: a short string that a function returns will do.
     Order,
@@ -28,12 +28,20 @@ enum Use {
     Codes,
 }
 
+/// What is found.
+#[derive(Default)]
+struct Found {
+    coded: Coded,
+    /// Columns that were followed, by the address of their relation.
+    seen: HashSet<(*const Rel, usize, Use)>,
+}
+
 /// The string columns of tables of which `rel` needs codes.
 ///
 /// With `hopeful`, grouping keys beside a key that is no string do not count: they may turn out to follow from
 /// it, and a column of few distinct strings has codes anyway.
 pub fn coded(rel: &RelRef, hopeful: bool) -> Coded {
-    let mut found = Coded::new();
+    let mut found = Found::default();
     rel.for_each(&mut |rel| match &rel.kind {
         RelKind::Scan { .. } | RelKind::One | RelKind::Scalar { .. } => {}
         RelKind::Filter { input, conjuncts } => all(&[input], conjuncts, &mut found),
@@ -95,10 +103,10 @@ pub fn coded(rel: &RelRef, hopeful: bool) -> Coded {
             }
         }
     });
-    found
+    found.coded
 }
 
-fn all<'e>(inputs: &[&RelRef], exprs: impl IntoIterator<Item = &'e Expr>, found: &mut Coded) {
+fn all<'e>(inputs: &[&RelRef], exprs: impl IntoIterator<Item = &'e Expr>, found: &mut Found) {
     for expr in exprs {
         inside(inputs, expr, found);
     }
@@ -106,7 +114,7 @@ fn all<'e>(inputs: &[&RelRef], exprs: impl IntoIterator<Item = &'e Expr>, found:
 
 /// What the operators inside of `expr`, over the columns of `inputs` one after the other, need; its own value is
 /// only handed on.
-fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
+fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Found) {
     match &expr.node {
         Node::Column(_) | Node::Literal(_) => {}
         Node::PerDistinct {
@@ -150,7 +158,7 @@ fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
 }
 
 /// An operand whose value is looked into.
-fn operand(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
+fn operand(inputs: &[&RelRef], expr: &Expr, found: &mut Found) {
     match is_string(&expr.data_type) {
         true => value(inputs, expr, Use::Codes, found),
         false => inside(inputs, expr, found),
@@ -158,7 +166,7 @@ fn operand(inputs: &[&RelRef], expr: &Expr, found: &mut Coded) {
 }
 
 /// An expression whose value is used so.
-fn value(inputs: &[&RelRef], expr: &Expr, wanted: Use, found: &mut Coded) {
+fn value(inputs: &[&RelRef], expr: &Expr, wanted: Use, found: &mut Found) {
     inside(inputs, expr, found);
     let packed = matches!(&expr.node, Node::PerDistinct { .. }) && wanted == Use::Order;
     if is_string(&expr.data_type) && !packed {
@@ -215,7 +223,7 @@ fn resolve<'r>(inputs: &[&'r RelRef], mut index: usize) -> Option<(&'r RelRef, u
 }
 
 /// Follow a column down to the tables that its values come from.
-fn column(inputs: &[&RelRef], index: usize, wanted: Use, found: &mut Coded) {
+fn column(inputs: &[&RelRef], index: usize, wanted: Use, found: &mut Found) {
     let Some((rel, index)) = resolve(inputs, index) else {
         return;
     };
@@ -223,9 +231,12 @@ fn column(inputs: &[&RelRef], index: usize, wanted: Use, found: &mut Coded) {
     if !described.is_some_and(|c| is_string(&c.data_type)) {
         return;
     }
+    if !found.seen.insert((Arc::as_ptr(rel), index, wanted)) {
+        return;
+    }
     match &rel.kind {
         RelKind::Scan { table, columns } => {
-            found.insert((Arc::as_ptr(table), columns[index]));
+            found.coded.insert((Arc::as_ptr(table), columns[index]));
         }
         RelKind::One => {}
         RelKind::Filter { input, .. } | RelKind::Sort { input, .. } => {
@@ -261,7 +272,7 @@ fn column(inputs: &[&RelRef], index: usize, wanted: Use, found: &mut Coded) {
 }
 
 /// A column that is `expr` over `input`.
-fn computed(input: &RelRef, expr: &Expr, wanted: Use, found: &mut Coded) {
+fn computed(input: &RelRef, expr: &Expr, wanted: Use, found: &mut Found) {
     match &expr.node {
         Node::Column(i) => column(&[input], *i, wanted, found),
         _ => value(&[input], expr, wanted, found),

@@ -1,5 +1,6 @@
 //! Relations as an indented tree, for EXPLAIN and for tests.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -11,19 +12,51 @@ use super::{Rel, RelKind, RelRef};
 
 impl Display for Rel {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write_tree(self, 0, f)
+        let mut shared = Shared::default();
+        shared.find(self);
+        shared.write_tree(self, 0, f)
     }
 }
 
-fn write_tree(rel: &Rel, depth: usize, f: &mut Formatter<'_>) -> fmt::Result {
-    if depth > 0 {
-        writeln!(f)?;
+/// Relations with inputs that several others read: their tree is written once.
+#[derive(Default)]
+struct Shared {
+    seen: HashSet<*const Rel>,
+    /// By address, the number once it is written.
+    numbers: HashMap<*const Rel, Option<usize>>,
+    written: usize,
+}
+
+impl Shared {
+    fn find(&mut self, rel: &Rel) {
+        if !self.seen.insert(rel) {
+            self.numbers.insert(rel, None);
+            return;
+        }
+        for input in rel.inputs().into_iter().filter(|i| !i.inputs().is_empty()) {
+            self.find(input);
+        }
     }
-    write!(f, "{:indent$}{}", "", line(rel), indent = 2 * depth)?;
-    for input in rel.inputs() {
-        write_tree(input, depth + 1, f)?;
+
+    fn write_tree(&mut self, rel: &Rel, depth: usize, f: &mut Formatter<'_>) -> fmt::Result {
+        if depth > 0 {
+            writeln!(f)?;
+        }
+        write!(f, "{:indent$}", "", indent = 2 * depth)?;
+        match self.numbers.get_mut(&std::ptr::from_ref(rel)) {
+            Some(Some(number)) => return write!(f, "the rows of #{number}"),
+            Some(number) => {
+                self.written += 1;
+                *number = Some(self.written);
+                write!(f, "{} as #{}", line(rel), self.written)?;
+            }
+            None => f.write_str(&line(rel))?,
+        }
+        for input in rel.inputs() {
+            self.write_tree(input, depth + 1, f)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The operator alone.

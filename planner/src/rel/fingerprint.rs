@@ -1,5 +1,6 @@
 //! The fingerprint of a relation: equal for relations that compute the same of the columns of their scans.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use warpline_gpu::graph::Fingerprint;
@@ -9,11 +10,23 @@ use super::{Rel, RelKind, RelRef, ScanTable};
 /// The fingerprint of a relation over these tables, which are told by their places.
 pub fn fingerprint(rel: &RelRef, tables: &[Arc<ScanTable>]) -> Fingerprint {
     let mut all = Fingerprint::default();
-    add(&mut all, rel, tables);
+    add(&mut all, rel, tables, &mut HashMap::new());
     all.finished()
 }
 
-fn add(all: &mut Fingerprint, rel: &Rel, tables: &[Arc<ScanTable>]) {
+/// `known` has the numbers of relations that are added already: another use of one is its number.
+fn add(
+    all: &mut Fingerprint,
+    rel: &Rel,
+    tables: &[Arc<ScanTable>],
+    known: &mut HashMap<*const Rel, usize>,
+) {
+    let number = known.len();
+    if let Some(number) = known.get(&std::ptr::from_ref(rel)) {
+        all.word(format!("again {number}"));
+        return;
+    }
+    known.insert(rel, number);
     all.word("{");
     match &rel.kind {
         RelKind::Scan { table, columns } => {
@@ -56,7 +69,7 @@ fn add(all: &mut Fingerprint, rel: &Rel, tables: &[Arc<ScanTable>]) {
         all.word(format!("{:?} {}", column.data_type, column.nullable));
     }
     for input in rel.inputs() {
-        add(all, input, tables);
+        add(all, input, tables, known);
     }
     all.word("}");
 }

@@ -10,19 +10,20 @@ use warpline_gpu::expr::{BinaryOp, Expr, Node};
 use warpline_gpu::graph::{FirstRows, Numbering, Window, WindowColumn};
 
 use super::expr::{as_column, substitute_all};
+use super::walk::bottom_up;
 use super::{Rel, RelKind, RelRef};
 
 /// `rel` with windows over no more rows than conditions above them ask for.
 pub fn with_first_rows(rel: &RelRef) -> RelRef {
-    let inputs = rel.inputs().into_iter().map(with_first_rows);
-    let rel = rel.with_inputs(inputs.collect());
-    let RelKind::Filter { input, conjuncts } = &rel.kind else {
-        return rel;
-    };
-    match limited(input, conjuncts) {
-        Some(input) => rel.with_inputs(vec![input]),
-        None => rel,
-    }
+    bottom_up(rel, |rel| {
+        let RelKind::Filter { input, conjuncts } = &rel.kind else {
+            return rel;
+        };
+        match limited(input, conjuncts) {
+            Some(input) => rel.with_inputs(vec![input]),
+            None => rel,
+        }
+    })
 }
 
 /// The rows of `rel` that can pass the conditions, where these leave the first rows of a window's partitions.

@@ -14,7 +14,9 @@ pub mod expr;
 pub mod fingerprint;
 pub mod first_rows;
 pub mod rewrite;
+pub mod walk;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,7 +30,7 @@ use warpline_gpu::tables::TableSource;
 pub type RelRef = Arc<Rel>;
 
 /// A relation: an operator over its inputs, and the columns that it has.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Rel {
     /// The operator.
     pub kind: RelKind,
@@ -373,14 +375,6 @@ impl Rel {
         }
     }
 
-    /// Call `visit` with every relation of the tree, inputs first.
-    pub fn for_each(self: &Arc<Self>, visit: &mut impl FnMut(&RelRef)) {
-        for input in self.inputs() {
-            input.for_each(visit);
-        }
-        visit(self);
-    }
-
     /// The columns as an Arrow schema, for DataFusion's expressions.
     pub fn schema(&self) -> Schema {
         Schema::new(
@@ -395,17 +389,27 @@ impl Rel {
 
     /// Name for people: the tables it is made of.
     pub fn label(&self) -> String {
-        match &self.kind {
+        self.labelled(&mut HashMap::new())
+    }
+
+    /// The same; `known` has the labels of relations below.
+    fn labelled(&self, known: &mut HashMap<*const Self, String>) -> String {
+        let address: *const Self = self;
+        if let Some(label) = known.get(&address) {
+            return label.clone();
+        }
+        let mut of = |rel: &RelRef| rel.labelled(known);
+        let label = match &self.kind {
             RelKind::Scan { table, .. } => table.source.name().to_string(),
             RelKind::One => "one row".into(),
             RelKind::Filter { input, .. }
             | RelKind::Project { input, .. }
             | RelKind::Sort { input, .. }
             | RelKind::Window { input, .. }
-            | RelKind::Scalar { input, .. } => input.label(),
-            RelKind::Aggregate { input, .. } => format!("groups of {}", input.label()),
+            | RelKind::Scalar { input, .. } => of(input),
+            RelKind::Aggregate { input, .. } => format!("groups of {}", of(input)),
             RelKind::Join(join) if join.kind.yields_right() => {
-                let (left, right) = (join.left.label(), join.right.label());
+                let (left, right) = (of(&join.left), of(&join.right));
                 let tables = [left.as_str(), right.as_str()]
                     .iter()
                     .map(|label| label.matches(" ⋈ ").count() + 1)
@@ -421,13 +425,17 @@ impl Rel {
                     )
                 }
             }
-            RelKind::Join(join) => join.left.label(),
-            RelKind::Union(inputs) => inputs
-                .iter()
-                .map(|input| input.label())
-                .collect::<Vec<_>>()
-                .join(" ∪ "),
-        }
+            RelKind::Join(join) => of(&join.left),
+            RelKind::Union(inputs) => inputs.iter().map(of).collect::<Vec<_>>().join(" ∪ "),
+        };
+        known.insert(address, label.clone());
+        label
+    }
+}
+
+impl fmt::Debug for Rel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use warpline_gpu::pipeline::{Aggregate, AggregateCall};
 
 use super::expr::same;
+use super::walk::bottom_up;
 use super::{Join, Rel, RelKind, RelRef, ScanTable};
 
 /// `rel` without sorts below its top: rows have no order until they leave.
@@ -18,15 +19,15 @@ pub fn without_inner_orders(rel: &RelRef) -> RelRef {
 }
 
 fn unordered(rel: &RelRef) -> RelRef {
-    match &rel.kind {
+    bottom_up(rel, |rel| match &rel.kind {
         RelKind::Sort {
             input,
             keys,
             skip: 0,
             fetch: None,
-        } if !keys.is_empty() => unordered(input),
-        _ => rel.with_inputs(rel.inputs().into_iter().map(unordered).collect()),
-    }
+        } if !keys.is_empty() => Arc::clone(input),
+        _ => rel,
+    })
 }
 
 /// `rel` with one [`ScanTable`] a table, scanned with all columns that any part reads (lowering
@@ -69,54 +70,29 @@ pub fn with_shared_tables(rel: &RelRef) -> RelRef {
             .collect();
         Some(Rel::select(Arc::clone(&scans[at]), &places?))
     };
-    replaced(rel, &replace)
+    bottom_up(rel, |rel| replace(&rel).unwrap_or(rel))
 }
 
 fn is_same_table(a: &Arc<ScanTable>, b: &Arc<ScanTable>) -> bool {
     Arc::ptr_eq(a, b) || a.source.is_same(&b.source)
 }
 
-fn replaced(rel: &RelRef, replace: &impl Fn(&RelRef) -> Option<RelRef>) -> RelRef {
-    if let Some(new) = replace(rel) {
-        return new;
-    }
-    let inputs = rel.inputs().into_iter().map(|i| replaced(i, replace));
-    rel.with_inputs(inputs.collect())
-}
-
 /// `rel` with common subtrees shared, so that they are computed once.
 pub fn interned(rel: &RelRef) -> RelRef {
-    Interner::default().intern(rel)
-}
-
-#[derive(Default)]
-struct Interner {
-    /// Relations seen so far, by a cheap fingerprint.
-    seen: HashMap<(usize, usize), Vec<RelRef>>,
-    /// By address, what each relation became; held so that addresses stay.
-    known: HashMap<*const Rel, (RelRef, RelRef)>,
-}
-
-impl Interner {
-    fn intern(&mut self, rel: &RelRef) -> RelRef {
-        if let Some((_, known)) = self.known.get(&Arc::as_ptr(rel)) {
-            return Arc::clone(known);
-        }
-        let inputs: Vec<RelRef> = rel.inputs().into_iter().map(|i| self.intern(i)).collect();
+    // Relations seen so far, by a cheap fingerprint.
+    let mut seen: HashMap<(usize, usize), Vec<RelRef>> = HashMap::new();
+    bottom_up(rel, |new| {
+        let inputs = new.inputs();
         let first = inputs.first().map_or(0, |i| Arc::as_ptr(i) as usize);
-        let new = rel.with_inputs(inputs);
-        let alike = self.seen.entry((first, new.columns.len())).or_default();
-        let result = match alike.iter().find(|other| equal(other, &new)) {
+        let alike = seen.entry((first, new.columns.len())).or_default();
+        match alike.iter().find(|other| equal(other, &new)) {
             Some(other) => Arc::clone(other),
             None => {
                 alike.push(Arc::clone(&new));
                 new
             }
-        };
-        self.known
-            .insert(Arc::as_ptr(rel), (Arc::clone(rel), Arc::clone(&result)));
-        result
-    }
+        }
+    })
 }
 
 /// Do both compute the same from the same inputs? Names do not count.

@@ -30,7 +30,8 @@ pub(crate) fn check(graph: &Graph) {
                 let rows = graph.results[sort.rows].kind.columns();
                 let sorted = graph.results[sort.into].kind.columns();
                 assert!(sort.keys.iter().all(|k| k.column < rows.len()), "{line}");
-                assert!(sorted.len() <= rows.len(), "{line}");
+                let added = sort.window.as_ref().map_or(0, |w| w.columns.len());
+                assert!(sorted.len() <= rows.len() + added, "{line}");
                 for (a, b) in sorted.iter().zip(rows) {
                     assert_eq!(a.data_type, b.data_type, "{line}");
                 }

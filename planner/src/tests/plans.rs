@@ -1,8 +1,10 @@
 //! Plans worth running: orders of joins, reductions, sharing, and the shape of every kind of join.
 
+use warpline_gpu::graph::Policy;
+
 use super::warehouse::{fragment, graph, graph_with, session};
 use crate::config::IndexJoins;
-use crate::fragment::FragmentPlanner;
+use crate::fragment::{FragmentPlanner, InputRows};
 
 /// The step whose text has all of `parts`.
 fn step<'a>(graph: &'a str, parts: &[&str]) -> &'a str {
@@ -387,4 +389,40 @@ async fn left_joins_of_which_rows_without_a_match_are_wanted_are_anti_joins() {
     )
     .await;
     assert!(graph.contains("NULL"), "{graph}");
+}
+
+/// Windows over sliding frames in `n` orders: each reads its rows three times.
+fn sliding(n: usize) -> String {
+    let sums = (0..n).map(|i| {
+        let frame = "ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING";
+        format!("sum(l_quantity) OVER (ORDER BY l_orderkey + {i}, l_linenumber {frame}) AS s{i}")
+    });
+    let sums: Vec<String> = sums.collect();
+    format!("SELECT {} FROM lineitem", sums.join(", "))
+}
+
+#[tokio::test]
+async fn windows_in_many_orders_are_planned_once_each() {
+    const MANY: usize = 24;
+    let mut sizes = Vec::new();
+    for windows in [MANY / 2, MANY] {
+        let planner = fragment(&sliding(windows)).await;
+        let mut visits = 0;
+        planner.rel().for_each(&mut |_| visits += 1);
+        let text = planner.rel().to_string();
+        let steps = graph(&sliding(windows)).await;
+        sizes.push([visits, text.lines().count(), steps.matches(":=").count()]);
+        assert_eq!(text.matches("window (").count(), windows, "{text}");
+        assert_eq!(steps.matches(":= sort").count(), windows, "{steps}");
+        assert_eq!(planner.rel().label(), "lineitem ⋈ … ⋈ lineitem");
+        let again = fragment(&sliding(windows)).await;
+        assert_eq!(planner.fingerprint(), again.fingerprint());
+        let one_less = fragment(&sliding(windows - 1)).await;
+        assert_ne!(planner.fingerprint(), one_less.fingerprint());
+        planner.reentry_prices(None, 8, InputRows::Times(1.0));
+    }
+    // Twice the windows are not more than twice the relations, lines and steps.
+    for (half, all) in sizes[0].into_iter().zip(sizes[1]) {
+        assert!(all <= 2 * half, "{sizes:?}");
+    }
 }

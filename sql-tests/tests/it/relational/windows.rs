@@ -294,3 +294,39 @@ fn many_rows() {
         .map(String::from),
     );
 }
+
+/// Each order is a window over the rows of the one before, which it reads several times.
+#[test]
+fn sliding_frames_in_many_orders() {
+    let fixture = fixture();
+    let keys = ["id", "u", "k, id", "s, id", "x DESC, id", "f DESC, u"];
+    let select = |frame: &str, table: &str| {
+        let calls = keys.iter().enumerate();
+        let calls: Vec<String> = calls
+            .map(|(i, key)| format!("sum(x) OVER (ORDER BY {key} {frame}) AS v{i}"))
+            .collect();
+        format!("SELECT id, {} FROM {table}", calls.join(", "))
+    };
+    let rows = "ROWS BETWEEN 2 PRECEDING AND 1 FOLLOWING";
+    let groups = "GROUPS BETWEEN 1 PRECEDING AND 2 FOLLOWING";
+    // Each window is made once, however often it is read.
+    let plan = fixture.explain(&select(rows, "l"));
+    let windows = plan.matches("window (partition").count();
+    assert_eq!(windows, keys.len(), "{plan}");
+    let queries = [(rows, "l"), (groups, "l"), (rows, "e"), (groups, "n")];
+    check_all(&fixture, queries.map(|(frame, table)| select(frame, table)));
+}
+
+/// Groups that are joined back to rows with other groups.
+#[test]
+fn whole_partitions_of_many_keys() {
+    let sums = ["z", "k", "s", "b", "w, z", "d"].map(|keys| {
+        let name = keys.replace(", ", "_");
+        format!("sum(x) OVER (PARTITION BY {keys}) AS by_{name}")
+    });
+    let sums = sums.join(", ");
+    check_all(
+        &fixture(),
+        ["l", "n"].map(|table| format!("SELECT id, {sums} FROM {table}")),
+    );
+}
