@@ -174,6 +174,15 @@ fn pick(call: &AggregateFunctionExpr) -> Result<Option<Pick>, Reason> {
         if !(0.0..=1.0).contains(&share) {
             return refuse(format!("{name} of {share} runs on the CPU"));
         }
+        // The device needs no centroids, but DataFusion refuses to have none.
+        if function.is::<ApproxPercentileCont>()
+            && arguments.len() > 2
+            && !constant(2).is_some_and(|centroids| is_positive(&centroids))
+        {
+            return refuse(format!(
+                "{name} with a number of centroids that is no positive constant runs on the CPU"
+            ));
+        }
         let descending = call.order_bys().first();
         Pick::Percentile(match descending.is_some_and(|key| key.options.descending) {
             true => 1.0 - share,
@@ -196,6 +205,12 @@ fn pick(call: &AggregateFunctionExpr) -> Result<Option<Pick>, Reason> {
     } else {
         return Ok(None);
     }))
+}
+
+/// Is it a number above 0?
+fn is_positive(value: &ScalarValue) -> bool {
+    let number = value.cast_to(&DataType::Int64);
+    value.data_type().is_integer() && matches!(number, Ok(ScalarValue::Int64(Some(1..))))
 }
 
 /// Can the device compute the middle of values of this type as DataFusion does?

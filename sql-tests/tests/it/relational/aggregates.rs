@@ -1,6 +1,8 @@
 //! Aggregates beyond sums against plain DataFusion: bits, medians and percentiles, first and last values, regressions, DISTINCT.
 
-use super::tables::fixture;
+use warpline_sql_tests::Fixture;
+
+use super::tables::{fixture, with_tables};
 use crate::operators::support::check_all;
 
 const TABLES: [&str; 4] = ["l", "one", "e", "n"];
@@ -176,4 +178,23 @@ fn approximate_values() {
     .into_iter()
     .flat_map(|near| ["", " GROUP BY k"].map(|keys| format!("SELECT {near} AS near FROM a{keys}")));
     check_all(&fixture, queries);
+}
+
+/// How many centroids an estimate has must be a positive constant, though the device keeps none.
+#[test]
+fn centroids_of_percentiles() {
+    let fixture = with_tables(Fixture::relaxed());
+    let percentile = |centroids: &str, keys: &str| {
+        format!(
+            "SELECT approx_percentile_cont(0.95, {centroids}) WITHIN GROUP (ORDER BY f) AS p FROM l{keys}"
+        )
+    };
+    for keys in ["", " GROUP BY z"] {
+        for refused in ["-1000", "0", "k", "z"] {
+            let error = fixture.check_error(&percentile(refused, keys));
+            assert!(error.contains("Tdigest max_size"), "{refused}: {error}");
+        }
+        let run = fixture.run(&percentile("1000", keys)).expect("an answer");
+        assert_eq!(run.rows() > 1, !keys.is_empty());
+    }
 }
