@@ -6,7 +6,7 @@ use warpline_cuda::kernels::{
 
 use super::partition::{Digits, Keys, count_digits};
 use super::{BLOCK, RowCount, check_numbered, fill, grid, launch, scratch};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
 use crate::error::{GpuError, Result};
 use crate::runtime::Runtime;
 
@@ -185,9 +185,7 @@ pub unsafe fn run_lengths(
         count: rows.count(),
         most: rows.most(),
     };
-    let kernel = runtime.builtin("run_starts", keys.width as usize, || {
-        kernels::run_lengths(keys.width)
-    })?;
+    let kernel = run_starts(runtime, keys.width)?;
     let config = LaunchConfig {
         grid: grid(runtime, tiles, 1),
         block: BLOCK,
@@ -199,4 +197,16 @@ pub unsafe fn run_lengths(
         fill(runtime, stream, words.ptr(), 0, (tiles + 1) * 8)?;
         launch(runtime, stream, &kernel, config, &args)
     }
+}
+
+/// Compile what [`run_lengths`] needs for keys of this many bytes ahead of its use.
+///
+/// # Errors
+/// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
+pub fn compile_run_lengths(runtime: &Runtime, width: u32) -> Result<()> {
+    run_starts(runtime, width).map(drop)
+}
+
+fn run_starts(runtime: &Runtime, width: u32) -> Result<Kernel> {
+    runtime.builtin("run_starts", width as usize, || kernels::run_lengths(width))
 }

@@ -4,7 +4,7 @@ use warpline_cuda::kernels::{self, GROUP_PROBES, NumberGroupsArgs};
 
 use super::partition::Keys;
 use super::{BLOCK, RowCount, check_numbered, fill, grid, launch};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
 use crate::error::Result;
 use crate::runtime::Runtime;
 
@@ -67,9 +67,7 @@ pub unsafe fn number_groups(
         limit: u32::try_from(table.slots).map_or(GROUP_PROBES, |slots| slots.min(GROUP_PROBES)),
         padding: 0,
     };
-    let kernel = runtime.builtin("number_groups", keys.width as usize, || {
-        kernels::group_number(keys.width)
-    })?;
+    let kernel = numbering(runtime, keys.width)?;
     let config = LaunchConfig {
         grid: grid(runtime, rows.most(), u64::from(BLOCK)),
         block: BLOCK,
@@ -81,4 +79,18 @@ pub unsafe fn number_groups(
         fill(runtime, stream, table.count, 0, 8)?;
         launch(runtime, stream, &kernel, config, &args)
     }
+}
+
+/// Compile what [`number_groups`] needs for keys of this many bytes ahead of its use.
+///
+/// # Errors
+/// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
+pub fn compile_group_numbers(runtime: &Runtime, width: u32) -> Result<()> {
+    numbering(runtime, width).map(drop)
+}
+
+fn numbering(runtime: &Runtime, width: u32) -> Result<Kernel> {
+    runtime.builtin("number_groups", width as usize, || {
+        kernels::group_number(width)
+    })
 }

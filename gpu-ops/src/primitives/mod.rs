@@ -22,8 +22,8 @@ mod window;
 mod window_first;
 mod write_combine;
 
-pub use columns::{KeyDigits, gather, histogram, run_lengths, scatter};
-pub use groups::{GroupNumbers, number_groups};
+pub use columns::{KeyDigits, compile_run_lengths, gather, histogram, run_lengths, scatter};
+pub use groups::{GroupNumbers, compile_group_numbers, number_groups};
 pub use index::{
     HashTable, KeyedRows, RankedRanges, WordKeys, build_dense_ranges, build_ranges,
     build_ranked_ranges, build_sorted, insert_set, insert_unique, rank_words, slots_for,
@@ -45,7 +45,8 @@ pub use sort::{RangeKeys, finds_first, number_ranges, sort_first_rows, sort_rows
 pub use strings::{StringRows, gather_strings};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use window::{
-    Frames, RunningCombine, RunningValue, WindowNumbers, frame_extremes, number_windows, running,
+    Frames, RunningCombine, RunningValue, WindowNumbers, compile_extremes, compile_running,
+    frame_extremes, number_windows, running,
 };
 pub use window_first::{Numbering, OrderedKeys, first_of_partitions};
 pub use write_combine::{Combine, KeyValues, LinkPartition, partition_across_link};

@@ -7,7 +7,7 @@ use warpline_cuda::kernels::{
 pub use warpline_cuda::kernels::{RunningCombine, RunningValue};
 
 use super::{BLOCK, RowCount, check_numbered, grid, launch, scratch};
-use crate::device::{DevicePtr, LaunchConfig, Stream};
+use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
 use crate::error::Result;
 use crate::runtime::Runtime;
 
@@ -112,13 +112,12 @@ pub unsafe fn running(
         count: rows.count(),
         most: rows.most(),
     };
-    let variant = value as usize * 3 + combine as usize;
     for (name, blocks) in [
         ("running_tiles", grid(runtime, tiles, 1)),
         ("running_carries", 1),
         ("running_scan", grid(runtime, tiles, 1)),
     ] {
-        let kernel = runtime.builtin(name, variant, || kernels::window_running(value, combine))?;
+        let kernel = running_kernel(runtime, name, value, combine)?;
         let config = LaunchConfig {
             grid: blocks,
             block: BLOCK,
@@ -193,14 +192,13 @@ pub unsafe fn frame_extremes(
         count: rows.count(),
         most,
     };
-    let variant = value as usize * 3 + combine as usize;
     let levels = sizes.iter().enumerate();
     let steps = levels
         .map(|(level, size)| ("extreme_nodes", level as u64, *size))
         .chain([("extreme_frames", 0, most)]);
     for (name, level, size) in steps {
         args.level = level;
-        let kernel = runtime.builtin(name, variant, || kernels::window_extremes(value, combine))?;
+        let kernel = extremes_kernel(runtime, name, value, combine)?;
         let config = LaunchConfig {
             grid: grid(runtime, size, u64::from(BLOCK)),
             block: BLOCK,
@@ -210,4 +208,53 @@ pub unsafe fn frame_extremes(
         unsafe { launch(runtime, stream, &kernel, config, &args)? };
     }
     Ok(sizes.len() + 1)
+}
+
+/// Compile what [`running`] needs ahead of its use.
+///
+/// # Errors
+/// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
+pub fn compile_running(
+    runtime: &Runtime,
+    value: RunningValue,
+    combine: RunningCombine,
+) -> Result<()> {
+    running_kernel(runtime, "running_tiles", value, combine).map(drop)
+}
+
+/// Compile what [`frame_extremes`] needs ahead of its use.
+///
+/// # Errors
+/// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
+pub fn compile_extremes(
+    runtime: &Runtime,
+    value: RunningValue,
+    combine: RunningCombine,
+) -> Result<()> {
+    extremes_kernel(runtime, "extreme_nodes", value, combine).map(drop)
+}
+
+fn running_kernel(
+    runtime: &Runtime,
+    name: &'static str,
+    value: RunningValue,
+    combine: RunningCombine,
+) -> Result<Kernel> {
+    let source = || kernels::window_running(value, combine);
+    runtime.builtin(name, variant(value, combine), source)
+}
+
+fn extremes_kernel(
+    runtime: &Runtime,
+    name: &'static str,
+    value: RunningValue,
+    combine: RunningCombine,
+) -> Result<Kernel> {
+    let source = || kernels::window_extremes(value, combine);
+    runtime.builtin(name, variant(value, combine), source)
+}
+
+/// A number for kernels of these.
+fn variant(value: RunningValue, combine: RunningCombine) -> usize {
+    value as usize * 3 + combine as usize
 }

@@ -60,7 +60,7 @@ pub(in crate::exec) struct Finished<T> {
 /// [`GpuError::Arithmetic`], [`GpuError::DuplicateKeys`], [`GpuError::ScalarSubqueryRows`],
 /// [`GpuError::OutOfDeviceMemory`], [`GpuError::Device`].
 pub(in crate::exec) fn execute<T>(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     stream: &Stream,
     prepared: &Prepared,
     deliver: Deliver<'_, T>,
@@ -79,7 +79,7 @@ pub(in crate::exec) fn execute<T>(
 
 /// One run; `None` when the room that the hints gave was too small.
 fn attempt<T>(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     stream: &Stream,
     prepared: &Prepared,
     deliver: Deliver<'_, T>,

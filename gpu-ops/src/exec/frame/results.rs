@@ -51,7 +51,7 @@ pub(in crate::exec) struct ResultState {
 
 /// The results of a run, and what they are made with.
 pub(in crate::exec) struct Frame<'a> {
-    pub(in crate::exec) runtime: &'a Runtime,
+    pub(in crate::exec) runtime: &'a Arc<Runtime>,
     pub(in crate::exec) stream: &'a Stream,
     pub(in crate::exec) prepared: &'a Prepared,
     pub(in crate::exec) control: Control,
@@ -71,7 +71,7 @@ pub(in crate::exec) struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     pub(in crate::exec) fn new(
-        runtime: &'a Runtime,
+        runtime: &'a Arc<Runtime>,
         stream: &'a Stream,
         prepared: &'a Prepared,
         hints: Option<Arc<Vec<Hint>>>,

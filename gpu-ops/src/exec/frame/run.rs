@@ -82,7 +82,7 @@ impl<'a> Run<'a> {
     /// With `hints` nothing is read back before the end, and the results are to be checked with
     /// [`Frame::kept_within`]; without, sizes are read after every step.
     pub(in crate::exec) fn new(
-        runtime: &'a Runtime,
+        runtime: &'a Arc<Runtime>,
         stream: &'a Stream,
         prepared: &'a Prepared,
         hints: Option<Arc<Vec<Hint>>>,

@@ -6,6 +6,8 @@ use crate::exec::frame::arrange::{Arrangement, Order, apart};
 use crate::exec::frame::control::Control;
 use crate::exec::frame::run::{MOST_ATTEMPTS, Run};
 use crate::exec::frame::storage::Store;
+use crate::exec::prepare::builtins::Builtins;
+use crate::exec::prepare::compile::ahead;
 use crate::exec::prepare::hints::with_slack;
 use crate::exec::prepare::join_bits::{JoinBits, digits, moved};
 use crate::exec::prepare::part_sizes::{ColumnShape, arranged_parts, pair_parts};
@@ -32,6 +34,12 @@ impl Run<'_> {
             .hint(result)
             .map_or(self.frame.results[result].rows, |hint| hint.rows);
         let bits = JoinBits::of_rows(rows, keys, 0, device);
+        if self.frame.hint(result).is_none() {
+            // Estimates may have asked for others.
+            let mut builtins = Builtins::default();
+            builtins.of_counted_join(&self.frame.prepared.shapes, result, rows, bits);
+            ahead(self.frame.runtime, builtins);
+        }
         // Marks are a bit for each row from the first to the last.
         let rooms = match index.track_matches {
             true => None,

@@ -1,410 +1,250 @@
 //! All kernels that a program launches, compiled at once on as many threads as there are cores.
+//!
+//! Generated kernels are waited for. Hand-written ones are needed later, if at all: on a GPU they are compiled behind the generated
+//! ones, and who launches one that is not ready waits for it then.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
-use warpline_cuda::kernels;
+use parking_lot::{Condvar, Mutex};
+use tokio::runtime::Handle;
 
-use crate::codegen::{JoinKeys, KernelProgram};
-use crate::device::{DeviceInfo, Kernel};
+use crate::codegen::KernelProgram;
+use crate::device::Kernel;
 use crate::error::{GpuError, Result};
-use crate::exec::prepare::join_bits::{JoinBits, digits};
-use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, arranged_parts, side_parts};
-use crate::exec::prepare::shapes::Shape;
-use crate::graph::{Graph, ProbeKind};
-use crate::primitives::{
-    Digits, PartitionJoin, UnstablePart, compile_merge_join, compile_partition,
-    compile_partition_join, compile_partition_unstable, finds_first,
-};
+use crate::exec::prepare::builtins::{Builtin, Builtins};
 use crate::query::Query;
 use crate::runtime::Runtime;
-
-/// Sorts of at most this many rows (by estimate) need no more than the kernel for few rows.
-const FEW_ROWS: u64 = 1024;
-
-/// Hand-written kernels that a program will ask for: compiled beside the generated ones, or else each would
-/// hold up the first run.
-#[derive(Debug, Default)]
-pub(in crate::exec) struct Builtins {
-    wanted: Vec<Builtin>,
-}
-
-/// Two sides of a join.
-#[derive(Clone, Copy)]
-struct JoinOf<'a> {
-    keys: JoinKeys,
-    /// The columns of either, the build side's first.
-    sides: [&'a [ColumnShape]; 2],
-    unique: bool,
-    /// Build rows, about.
-    rows: u64,
-}
-
-/// What sides are split by that are joined in parts, about: how many parts there will be is known once their rows are, and
-/// the kernels are the same for any number.
-const SPLIT: JoinBits = JoinBits {
-    known: 2,
-    bits: 0,
-    dense: false,
-};
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Builtin {
-    /// Sums of 32-bit and of 64-bit words are one module.
-    Sums,
-    /// Copies of many runs of bytes.
-    Runs,
-    /// Indexes with keys of this many words.
-    Index(usize),
-    SmallSort,
-    /// Keys of 4 bytes in the order of the rows so far.
-    SortKeys,
-    /// A pass over keys of `width` bytes and columns of these widths.
-    Pass {
-        width: u32,
-        digits: Digits,
-        columns: Vec<u32>,
-    },
-    /// Counts of the digits of keys of `width` bytes.
-    Digits {
-        width: u32,
-        digits: Digits,
-    },
-    /// A part of a partition in any order by so many bits.
-    Unordered {
-        width: u32,
-        digits: Digits,
-        columns: Vec<u32>,
-        bits: u32,
-        part: UnstablePart,
-    },
-    /// Pairs of partitioned sides.
-    PartitionJoin {
-        keys: JoinKeys,
-        unique: bool,
-        rows: u64,
-        bits: JoinBits,
-        /// Keys of the sides come as hashes.
-        hashed: [bool; 2],
-    },
-    /// Pairs of sorted sides.
-    MergeJoin {
-        width: u32,
-        unique: bool,
-    },
-    Strings,
-}
-
-impl Builtins {
-    fn add(&mut self, builtin: Builtin) {
-        if !self.wanted.contains(&builtin) {
-            self.wanted.push(builtin);
-        }
-    }
-
-    /// What finishes results of these shapes.
-    pub(in crate::exec) fn of_shapes(
-        &mut self,
-        shapes: &[Shape],
-        graph: &Graph,
-        device: &DeviceInfo,
-    ) {
-        for (result, shape) in shapes.iter().enumerate() {
-            match shape {
-                Shape::Matches(_, None) => self.add(Builtin::Sums),
-                Shape::Matches(columns, Some(join)) => {
-                    let Some(Shape::Index(index)) = shapes.get(join.index) else {
-                        continue;
-                    };
-                    let rows = graph.results.get(join.index).map_or(0, |r| r.estimate);
-                    let kind = join.matches.kind;
-                    let keys = join.matches.keys;
-                    // Of partitions with equal keys any row will do when only probe rows are asked for.
-                    let any =
-                        !keys.join.sorts() && matches!(kind, ProbeKind::Semi | ProbeKind::Anti);
-                    let one = JoinOf {
-                        keys,
-                        sides: [&index.columns, columns],
-                        unique: index.unique || any,
-                        rows,
-                    };
-                    self.of_join(&one, JoinBits::of_all(0), device);
-                    if graph.parts.allowed() && !one.keys.join.sorts() {
-                        self.of_pairs(&one, device);
-                    }
-                }
-                Shape::Index(index) if index.is_sorted() => {
-                    let rows = graph.results.get(result).map_or(0, |r| r.estimate);
-                    self.of_sort(&index.order_bits, rows, u64::MAX);
-                }
-                Shape::Index(index) if index.appends() && index.key_words > 0 => {
-                    self.add(Builtin::Index(index.key_words));
-                    if index.has_ranges() {
-                        self.add(Builtin::Sums);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// What joins two sides, or a part of each whose rows have `known` hash bits in common.
-    fn of_join(&mut self, of: &JoinOf<'_>, known: JoinBits, device: &DeviceInfo) {
-        let bits = JoinBits::of_rows(of.rows, of.keys, known.known, device);
-        let keys = of.keys;
-        let digits = of.sides.map(|columns| digits(columns, keys, bits));
-        for (columns, digits) in of.sides.into_iter().zip(digits) {
-            let parts = arranged_parts(columns, keys, bits.bits, 0, false);
-            self.of_parts(&parts, keys, bits, digits);
-        }
-        if keys.join.sorts() {
-            let unique = of.unique;
-            let width = keys.width;
-            self.add(Builtin::MergeJoin { width, unique });
-        } else {
-            self.add(Builtin::Sums);
-            self.add(Builtin::PartitionJoin {
-                keys,
-                unique: of.unique,
-                rows: of.rows,
-                bits,
-                hashed: digits.map(|digits| digits == Digits::KeptHash),
-            });
-        }
-    }
-
-    /// What splits two sides and joins them pair of parts by pair.
-    fn of_pairs(&mut self, of: &JoinOf<'_>, device: &DeviceInfo) {
-        self.add(Builtin::Runs);
-        for columns in of.sides {
-            let parts = side_parts(columns, of.keys, SPLIT.known, 0);
-            let bits = JoinBits {
-                bits: SPLIT.known,
-                ..SPLIT
-            };
-            // Parts are partitioned further, by more bits of their keys' hashes.
-            self.of_parts(&parts, of.keys, bits, Digits::Hash);
-        }
-        let pair = JoinOf {
-            rows: of.rows >> SPLIT.known,
-            ..*of
-        };
-        self.of_join(&pair, SPLIT, device);
-    }
-
-    /// What partitions or sorts rows of these parts to be joined.
-    fn of_parts(&mut self, parts: &[PartSize], keys: JoinKeys, bits: JoinBits, digits: Digits) {
-        let width = keys.width;
-        let moved = parts.iter().filter(|part| part.part.moves());
-        let columns = moved.map(|part| part.unit as u32).collect();
-        if keys.join.sorts() {
-            self.add(Builtin::Pass {
-                width,
-                digits,
-                columns,
-            });
-        } else {
-            self.of_unordered(width, digits, columns, bits.bits);
-        }
-        self.add(Builtin::Digits { width, digits });
-    }
-
-    /// What partitions keys and columns of these widths by `bits` bits in any order.
-    fn of_unordered(&mut self, width: u32, digits: Digits, columns: Vec<u32>, bits: u32) {
-        for part in [
-            UnstablePart::Pass(0),
-            UnstablePart::Pass(1),
-            UnstablePart::Segments,
-        ] {
-            self.add(Builtin::Unordered {
-                width,
-                digits,
-                columns: columns.clone(),
-                bits,
-                part,
-            });
-        }
-    }
-
-    /// What fetches strings by row.
-    pub(in crate::exec) fn of_strings(&mut self) {
-        self.add(Builtin::Strings);
-    }
-
-    /// What orders about `rows` rows by keys of these bits, or finds the `first` of them.
-    pub(in crate::exec) fn of_sort(&mut self, word_bits: &[u32], rows: u64, first: u64) {
-        if word_bits.iter().any(|bits| *bits > 0) {
-            self.add(Builtin::SmallSort);
-            if rows > FEW_ROWS && !finds_first(first) {
-                self.add(Builtin::SortKeys);
-                for bits in word_bits.iter().filter(|bits| **bits > 0) {
-                    let width = if *bits <= 32 { 4 } else { 8 };
-                    self.add(sort_pass(width));
-                    self.add(sort_digits(width));
-                }
-            }
-        }
-    }
-}
-
-/// A pass of a sort by keys of `width` bytes, and counts of their digits.
-fn sort_pass(width: u32) -> Builtin {
-    Builtin::Pass {
-        width,
-        digits: Digits::Key,
-        columns: vec![4],
-    }
-}
-
-fn sort_digits(width: u32) -> Builtin {
-    let digits = Digits::Key;
-    Builtin::Digits { width, digits }
-}
-
-impl Builtin {
-    /// Any kernel of the module: a module is compiled as a whole.
-    fn compile(&self, runtime: &Runtime) -> Result<()> {
-        match *self {
-            Self::Sums => runtime.builtin("exclusive_sum_u64", 0, kernels::scan),
-            Self::Runs => runtime.builtin("copy_runs", 0, kernels::copy_runs),
-            Self::Index(words) => {
-                runtime.builtin("insert_set", words, || kernels::hash_index(words))
-            }
-            Self::SmallSort => runtime.builtin("sort_small", 0, kernels::sort_small),
-            Self::SortKeys => runtime.builtin("sort_keys", 0, kernels::sort_keys),
-            Self::Pass {
-                width,
-                digits,
-                ref columns,
-            } => return compile_partition(runtime, width, digits, columns, 0, true),
-            Self::Digits { width, digits } => {
-                return compile_partition(runtime, width, digits, &[], 0, false);
-            }
-            Self::Unordered {
-                width,
-                digits,
-                ref columns,
-                bits,
-                part,
-            } => {
-                return compile_partition_unstable(runtime, width, digits, columns, bits, part);
-            }
-            Self::PartitionJoin {
-                keys,
-                unique,
-                rows,
-                bits,
-                hashed,
-            } => {
-                let join = PartitionJoin {
-                    key_width: keys.width,
-                    unique,
-                    numbers: !keys.join.transforms(),
-                    hashed,
-                    build_rows: rows,
-                    bits: bits.bits,
-                    key_bits: bits.dense.then_some(keys.bits),
-                };
-                return compile_partition_join(runtime, join);
-            }
-            Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),
-            Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
-        }
-        .map(|_| ())
-    }
-}
 
 /// Compile the hand-written kernels that most queries need on the runtime's first use: while the first tables
 /// load, so that no query waits for them. Failures show up where a kernel is used.
 pub(in crate::exec) fn warm_up(runtime: &Arc<Runtime>) {
     // The emulator's compiler takes the cores that its kernels run on.
-    if !runtime.first_use() || runtime.device().info().emulated {
-        return;
+    if runtime.first_use() {
+        ahead(runtime, Builtins::common());
     }
-    let runtime = Arc::clone(runtime);
-    // Not waited for here, but by the end of tokio's runtime.
-    drop(tokio::task::spawn_blocking(move || {
-        compile_common(&runtime)
-    }));
 }
 
-fn compile_common(runtime: &Runtime) {
-    let wanted = [
-        sort_pass(4),
-        sort_digits(4),
-        Builtin::SortKeys,
-        Builtin::Sums,
-        Builtin::Index(1),
-        Builtin::Index(2),
-        Builtin::SmallSort,
-        Builtin::Strings,
-    ];
-    std::thread::scope(|scope| {
-        for builtin in wanted {
-            scope.spawn(move || {
-                if let Err(error) = builtin.compile(runtime) {
-                    log::debug!("a kernel was not compiled ahead of its use: {error}");
-                }
-            });
-        }
-    });
-}
-
-/// The kernels, in order.
+/// The generated kernels, in order.
 ///
 /// # Errors
 /// [`GpuError::Compile`], [`GpuError::Device`].
 pub(in crate::exec) fn compile(
-    runtime: &Runtime,
+    runtime: &Arc<Runtime>,
     kernels: &[&KernelProgram],
     builtins: Builtins,
 ) -> Result<Vec<Kernel>> {
-    let tasks = kernels.len() + builtins.wanted.len();
-    // The longest first, so that none is begun when all others have ended; hand-written ones are long.
-    let mut order: Vec<usize> = (0..tasks).collect();
-    order
-        .sort_by_key(|number| Reverse(kernels.get(*number).map_or(usize::MAX, |k| k.source.len())));
-    // A stopped query begins no more of them.
-    let query = Query::current();
-    let one = |number: usize| -> Result<Option<Kernel>> {
-        query.as_ref().map_or(Ok(()), |query| query.check())?;
-        match kernels.get(number) {
-            Some(kernel) => Ok(Some(runtime.kernel(kernel.entry, &kernel.source)?.0)),
-            None => {
-                let builtin = builtins.wanted.get(number - kernels.len());
-                builtin.map_or(Ok(()), |b| b.compile(runtime))?;
-                Ok(None)
+    let batch = Batch::new(runtime, kernels.to_vec(), builtins.into_wanted());
+    match Handle::try_current() {
+        Ok(handle) if !runtime.device().info().emulated => {
+            batch.begin(&handle);
+            // Also where the end of tokio's runtime keeps others from beginning.
+            batch.work(true);
+        }
+        // Nothing is left to the background where it would take the cores that kernels run on.
+        _ => std::thread::scope(|scope| {
+            for _ in 1..batch.workers() {
+                scope.spawn(|| batch.work(false));
+            }
+            batch.work(false);
+        }),
+    }
+    batch.wait()
+}
+
+/// Compile hand-written kernels that are about to be launched one after the other, all at once; nothing is waited for.
+pub(in crate::exec) fn ahead(runtime: &Arc<Runtime>, builtins: Builtins) {
+    if let Ok(handle) = Handle::try_current()
+        && !runtime.device().info().emulated
+    {
+        Batch::new(runtime, vec![], builtins.into_wanted()).begin(&handle);
+    }
+}
+
+/// One kernel, or one hand-written module.
+enum Task {
+    Generated {
+        number: usize,
+        entry: &'static str,
+        source: String,
+    },
+    Builtin(Builtin),
+}
+
+/// Kernels that are compiled together.
+struct Batch {
+    runtime: Arc<Runtime>,
+    /// Who asks: a stopped query begins no more of them.
+    query: Option<Arc<Query>>,
+    tasks: Mutex<VecDeque<Task>>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What became of the generated ones.
+struct State {
+    done: Vec<(usize, Result<Kernel>)>,
+    left: usize,
+}
+
+impl Batch {
+    /// Generated kernels first, the longest before others, so that none is begun when all others have ended.
+    fn new(
+        runtime: &Arc<Runtime>,
+        kernels: Vec<&KernelProgram>,
+        builtins: Vec<Builtin>,
+    ) -> Arc<Self> {
+        let left = kernels.len();
+        let mut order: Vec<_> = kernels.into_iter().enumerate().collect();
+        order.sort_by_key(|(_, kernel)| Reverse(kernel.source.len()));
+        let generated = order.into_iter().map(|(number, kernel)| Task::Generated {
+            number,
+            entry: kernel.entry,
+            source: kernel.source.clone(),
+        });
+        let builtins = builtins.into_iter().map(Task::Builtin);
+        Arc::new(Self {
+            runtime: Arc::clone(runtime),
+            query: Query::current(),
+            tasks: Mutex::new(generated.chain(builtins).collect()),
+            state: Mutex::new(State {
+                done: Vec::with_capacity(left),
+                left,
+            }),
+            changed: Condvar::new(),
+        })
+    }
+
+    /// Threads that have something to do.
+    fn workers(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        cores.min(self.tasks.lock().len()).max(1)
+    }
+
+    /// Compile on threads that go on when the generated kernels are there. The end of tokio's runtime waits for them.
+    fn begin(self: &Arc<Self>, handle: &Handle) {
+        for _ in 0..self.workers() {
+            let batch = Arc::clone(self);
+            drop(handle.spawn_blocking(move || batch.work(false)));
+        }
+    }
+
+    /// Compile until nothing is left, or none of the `generated` ones.
+    fn work(&self, generated: bool) {
+        let next = || {
+            let mut tasks = self.tasks.lock();
+            tasks.pop_front_if(|task| !generated || matches!(task, Task::Generated { .. }))
+        };
+        while let Some(task) = next() {
+            let stopped = self.query.as_ref().map_or(Ok(()), |query| query.check());
+            match task {
+                Task::Generated {
+                    number,
+                    entry,
+                    source,
+                } => {
+                    let compile = || stopped.and_then(|()| self.runtime.kernel(entry, &source));
+                    // Somebody waits for each of them.
+                    let kernel = catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|_| {
+                        Err(GpuError::Internal(format!("compiling '{entry}' panicked")))
+                    });
+                    let mut state = self.state.lock();
+                    state.done.push((number, kernel.map(|(kernel, _)| kernel)));
+                    state.left -= 1;
+                    self.changed.notify_all();
+                }
+                Task::Builtin(builtin) => {
+                    if let Err(error) = stopped.and_then(|()| builtin.compile(&self.runtime)) {
+                        log::debug!("a kernel was not compiled ahead of its use: {error}");
+                    }
+                }
             }
         }
-    };
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::with_capacity(tasks));
-    let work = || {
-        loop {
-            let Some(&number) = order.get(next.fetch_add(1, Ordering::Relaxed)) else {
-                return;
-            };
-            let outcome = one(number);
-            done.lock().push((number, outcome));
-        }
-    };
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 1..cores.min(tasks) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let mut done = done.into_inner();
-    done.sort_unstable_by_key(|(number, _)| *number);
-    let mut compiled = Vec::with_capacity(kernels.len());
-    for (_, outcome) in done {
-        compiled.extend(outcome?);
     }
-    if compiled.len() != kernels.len() {
-        return Err(GpuError::Internal("a kernel was not compiled".into()));
+
+    /// The generated kernels.
+    fn wait(&self) -> Result<Vec<Kernel>> {
+        let mut state = self.state.lock();
+        while state.left > 0 {
+            self.changed.wait(&mut state);
+        }
+        let mut done = std::mem::take(&mut state.done);
+        drop(state);
+        done.sort_unstable_by_key(|(number, _)| *number);
+        done.into_iter().map(|(_, kernel)| kernel).collect()
     }
-    Ok(compiled)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::codegen::{Slot, SourceRows};
+    use crate::device::faulty::Operation;
+    use crate::exec::tests::{kernel, runtime};
+
+    /// A kernel that no other test compiles.
+    fn numbered(number: usize) -> KernelProgram {
+        let body = format!("const u64 number = {number}; (void)(number + first + stride);");
+        kernel(SourceRows::One, None, &[Slot::SourceRows], &[], &body)
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn kernels_come_in_order_and_hand_written_ones_behind_them() {
+        let (runtime, _) = runtime(1 << 20);
+        let programs: Vec<_> = (0..5).map(|number| numbered(9_000 + number)).collect();
+        let batch = Batch::new(
+            &runtime,
+            programs.iter().collect(),
+            Builtins::common().into_wanted(),
+        );
+        batch.begin(&Handle::current());
+        let other = Arc::clone(&batch);
+        let kernels = tokio::task::spawn_blocking(move || {
+            other.work(true);
+            other.wait()
+        });
+        let kernels = kernels.await.unwrap().unwrap();
+        assert_eq!(kernels.len(), programs.len());
+        for (kernel, program) in kernels.iter().zip(&programs) {
+            let (same, _) = runtime.kernel(program.entry, &program.source).unwrap();
+            assert!(Arc::ptr_eq(&kernel.handle, &same.handle));
+        }
+        // Nobody waits for them, but all of them are begun.
+        while !batch.tasks.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[test]
+    fn what_does_not_compile_is_told_and_a_hand_written_kernel_is_not_asked_for() {
+        let (runtime, device) = runtime(1 << 20);
+        let mut broken = numbered(9_100);
+        broken.source.push_str("no C++");
+        let good = numbered(9_101);
+        let error = compile(&runtime, &[&good, &broken], Builtins::default()).unwrap_err();
+        assert!(matches!(error, GpuError::Compile { .. }), "{error}");
+        // What fails ahead of its use is asked for again where it is used.
+        device.fail(Operation::Compile, 1);
+        let mut builtins = Builtins::default();
+        builtins.of_strings();
+        let kernels = compile(&runtime, &[&good], builtins).unwrap();
+        assert_eq!(kernels.len(), 1);
+        assert!(!device.clear(Operation::Compile), "nothing failed");
+    }
+
+    #[test]
+    fn without_others_all_is_compiled_by_who_asks() {
+        let (runtime, _) = runtime(1 << 20);
+        let program = numbered(9_200);
+        let batch = Batch::new(&runtime, vec![&program], Builtins::common().into_wanted());
+        batch.work(true);
+        assert_eq!(batch.wait().unwrap().len(), 1);
+        assert_eq!(
+            batch.tasks.lock().len(),
+            Builtins::common().into_wanted().len()
+        );
+    }
 }

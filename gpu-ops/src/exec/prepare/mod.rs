@@ -2,6 +2,7 @@
 
 pub(super) mod bind;
 pub(super) mod blocks;
+pub(super) mod builtins;
 pub(super) mod compile;
 pub(super) mod covering;
 pub(super) mod estimate;

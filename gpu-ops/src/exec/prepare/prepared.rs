@@ -14,7 +14,8 @@ use crate::column::Column;
 use crate::device::{DevicePtr, Stream};
 use crate::error::{GpuError, Result};
 use crate::exec::prepare::bind::{Builder, OverlapScan, upload_lookups};
-use crate::exec::prepare::compile::{Builtins, compile};
+use crate::exec::prepare::builtins::Builtins;
+use crate::exec::prepare::compile::compile;
 use crate::exec::prepare::hints::Hint;
 use crate::exec::prepare::kernel::{PreparedKernel, PreparedSort, PreparedStep, PreparedWindow};
 use crate::exec::prepare::replan::ReplanFacts;
@@ -113,7 +114,7 @@ impl Prepared {
         program: Program,
         tables: &[Arc<LoadedTable>],
         overlap: Option<&OverlapScan>,
-        runtime: &Runtime,
+        runtime: &Arc<Runtime>,
         stream: &Stream,
     ) -> Result<Self> {
         graph.results.extend(program.hidden.iter().cloned());
@@ -140,6 +141,9 @@ impl Prepared {
                     _ => u64::MAX,
                 };
                 builtins.of_sort(&sort.word_bits, rows, first);
+                if let Some(window) = &sort.window {
+                    builtins.of_window(window);
+                }
             }
         }
         if output.iter().any(|column| column.text.is_some()) {
