@@ -44,11 +44,22 @@ WL_DEVICE T safe_divisor(T divisor, bool usable) {
   return usable ? divisor : (T)1;
 }
 
+// Inlined, a division of 128 bits is hundreds of instructions a row of the thread; most numbers fit 64 bits, where it is a tenth.
+WL_OUTLINED i128 divide(i128 value, i128 divisor) {
+  // Of a row that is not there; no other comes here with it.
+  if (divisor == 0) return 0;
+  const i64 a = (i64)value, b = (i64)divisor;
+  return a == value && b == divisor && b != -1 ? (i128)(a / b) : value / divisor;
+}
+template <typename T>
+WL_DEVICE T divide(T value, T divisor) { return value / divisor; }
+WL_DEVICE i128 remainder_of(i128 value, i128 divisor) { return wrap_sub(value, wrap_mul(divide(value, divisor), divisor)); }
+
 // Division by a power of ten, rounding half away from zero, as Arrow rescales decimals down.
 template <typename T>
 WL_DEVICE T div_round_half_up(T value, T divisor) {
-  T quotient = value / divisor;
-  T remainder = value % divisor;
+  T quotient = divide(value, divisor);
+  T remainder = value - quotient * divisor;
   T half = divisor / 2;
   if (value >= 0) return remainder >= half ? quotient + 1 : quotient;
   return remainder <= -half ? quotient - 1 : quotient;

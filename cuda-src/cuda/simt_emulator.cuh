@@ -5,6 +5,7 @@
 #pragma once
 
 #define WL_DEVICE static inline
+#define WL_OUTLINED WL_DEVICE
 #define WL_METHOD inline
 #define WL_UNROLL
 #define WL_UNROLL_4

@@ -2,6 +2,8 @@
 #pragma once
 
 #define WL_DEVICE __device__ __forceinline__
+// Of code that is large beside a call.
+#define WL_OUTLINED __device__ __noinline__
 // In front of a member function.
 #define WL_METHOD __device__ __forceinline__
 // The emulator's reports name the caller's place in the source; here nobody asks.

@@ -14,18 +14,22 @@ struct SmallSortShared {
   BlockScratch<u32> scratch;
 };
 
-// Does item i come before item j? Ties of all words go to the smaller row number, which makes it stable.
+// Does row a come before row b, where their first words are equal? Ties of all words go to the smaller row number, which makes
+// it stable.
+WL_DEVICE bool tied_before(const SmallSortArgs& args, u32 a, u32 b) {
+  for (u32 w = 1; w < args.key_words; ++w) {
+    const u64 left = args.words[w][a] & low_bits(args.bits[w]);
+    const u64 right = args.words[w][b] & low_bits(args.bits[w]);
+    if (left != right) return left < right;
+  }
+  return a < b;
+}
+
+// Does item i come before item j?
 WL_DEVICE bool comes_before(const SmallSortArgs& args, const SmallSortShared& shared, u32 i, u32 j) {
   if (shared.keys[i] != shared.keys[j]) return shared.keys[i] < shared.keys[j];
   const u32 a = shared.rows[i], b = shared.rows[j];
-  if (a != SORT_PADDING && b != SORT_PADDING) {
-    for (u32 w = 1; w < args.key_words; ++w) {
-      const u64 left = args.words[w][a] & low_bits(args.bits[w]);
-      const u64 right = args.words[w][b] & low_bits(args.bits[w]);
-      if (left != right) return left < right;
-    }
-  }
-  return a < b;
+  return a != SORT_PADDING && b != SORT_PADDING ? tied_before(args, a, b) : a < b;
 }
 
 // Sort the first `padded` items, a power of two; all threads of the block come.
@@ -68,8 +72,8 @@ WL_KERNEL(sort_small, SmallSortArgs, args) {
 // The first `first` rows of those that a block goes over, in order, to places [first blockIdx, first (blockIdx + 1)) of
 // `order`; padding behind them where there are fewer. Over the blocks' rows (`from`) once more, until one block is left.
 //
-// Rows whose first word is beyond that of the last row wanted so far are passed over; the others gather in shared memory,
-// which is sorted when there is no room for another round.
+// Rows that come after the last one wanted so far are passed over, as all but the first do where keys are equal; the others gather
+// in shared memory, which is sorted when there is no room for another round.
 // Launch: blocks of 1024 threads, as many as there are pieces of 2048 rows, at most some for each multiprocessor;
 // `first` is at most 512. Bytes moved: 8 a row (and 4 where `from` is given), further words only in ties: 2^27 rows
 // 0.26 ms at 4.2 TB/s.
@@ -80,11 +84,13 @@ WL_KERNEL(sort_first, SmallSortArgs, args) {
   u32 held = 0;
   bool full = false;
   u64 last = 0;
+  u32 last_row = 0;
   for (u64 base = (u64)blockIdx.x * blockDim.x; base < rows; base += round) {
     const u64 i = base + threadIdx.x;
     const u32 row = i >= rows ? SORT_PADDING : args.from != 0 ? args.from[i] : (u32)i;
     const u64 key = row == SORT_PADDING ? ~0ull : args.words[0][row] & low_bits(args.bits[0]);
-    const bool wanted = row != SORT_PADDING && (!full || key <= last);
+    const bool before = !full || key < last || (key == last && tied_before(args, row, last_row));
+    const bool wanted = row != SORT_PADDING && before;
     u32 more;
     const u32 place = held + block_scan_exclusive_sum((u32)wanted, shared.scratch, more);
     held += more;
@@ -101,6 +107,7 @@ WL_KERNEL(sort_first, SmallSortArgs, args) {
     if (held > args.first) held = args.first;
     full = held == args.first;
     last = shared.keys[held - 1];
+    last_row = shared.rows[held - 1];
     __syncthreads();
   }
   u32 padded = 2;

@@ -377,8 +377,8 @@ fn average(
         format!("const i128 sum = {};", sum_text(sum, &DataType::Null)),
         format!("const i128 rows_in = valid ? (i128){count} : (i128)1;"),
         format!("const i128 factor = (i128){factor}ll;"),
-        "const i128 whole = sum / rows_in, rest = sum % rows_in;".to_string(),
-        "const i128 average = wrap_add(wrap_mul(whole, factor), rest * factor / rows_in);".to_string(),
+        "const i128 whole = divide(sum, rows_in), rest = wrap_sub(sum, wrap_mul(whole, rows_in));".to_string(),
+        "const i128 average = wrap_add(wrap_mul(whole, factor), divide(rest * factor, rows_in));".to_string(),
         format!(
             "if (valid && (mul_overflows({scaled}, factor) || average > {limit} || average < -{limit})) fault = WL_FAULT_OVERFLOW;"
         ),

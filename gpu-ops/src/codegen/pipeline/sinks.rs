@@ -2,7 +2,7 @@
 
 use super::settle::settle;
 use super::stages::{begin, in_tile};
-use super::thread_rows::held_rows;
+use super::thread_rows::{held_rows, short_rows};
 use crate::codegen::group::placement::{SinkRows, aggregate_sink};
 use crate::codegen::group::sizes;
 use crate::codegen::ir::context::Context;
@@ -67,6 +67,9 @@ pub(in crate::codegen) fn pipeline(
             let values = emit_all(&mut emitter, columns)?;
             sink_lines = std::mem::take(&mut emitter.lines);
             sink_columns = columns_of(columns.iter());
+            // Each value is read or made, and written with its validity.
+            let statements = sink_lines.len() + 2 * values.len();
+            begun.thread_rows = short_rows(statements, begun.thread_rows);
             let widths = values.iter().zip(columns);
             let bytes = widths.map(|(v, c)| u32::from(layout_of(v, &c.data_type).width));
             let few = bytes.sum::<u32>() * begun.thread_rows <= IN_PLACE_BYTES;
@@ -116,7 +119,15 @@ pub(in crate::codegen) fn pipeline(
                     .iter()
                     .chain(aggregate.calls.iter().flat_map(read_by_call)),
             );
+            let sets = aggregate.calls.iter().filter(|call| call.distinct).count();
+            let kept = match &sink {
+                EmittedSink::Aggregate { layout, .. } => 4 * layout.aggregates.accumulators.len(),
+                EmittedSink::Collect { values, .. } => 2 * values.len(),
+                _ => 0,
+            };
+            let statements = sink_lines.len() + kept + SET_STATEMENTS * sets;
             begun.thread_rows = held_rows(scope, &sink_columns, begun.thread_rows);
+            begun.thread_rows = short_rows(statements, begun.thread_rows);
             sink
         }
         Sink::Build { into, build } => {
@@ -144,6 +155,9 @@ pub(in crate::codegen) fn pipeline(
         ..ended
     })
 }
+
+/// Statements that put a value into the set of a DISTINCT call.
+const SET_STATEMENTS: usize = 24;
 
 /// Is this a column whose strings a block may search?
 fn lies_as_bytes(column: &ScopeColumn) -> bool {

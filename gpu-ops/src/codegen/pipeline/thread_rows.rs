@@ -11,6 +11,9 @@ use crate::column::Encoding;
 /// 2 rows a thread in 4 groups and 5.5 / 5.0 / 4.4 ms in 2^20 groups; rows of ten bytes took 0.24 ms with 8 and 0.30 with 4.
 const HELD: u32 = 96;
 
+/// Statements for all rows of a thread together.
+const STATEMENTS: usize = 256;
+
 /// Rows that one thread adds up: what its share of the tiles is when every multiprocessor has one block.
 pub(in crate::codegen) fn rows_a_thread(
     context: &Context<'_>,
@@ -32,6 +35,17 @@ pub(in crate::codegen) fn held_rows(scope: &[ScopeColumn], read: &[usize], most:
     let bytes: u32 = columns.map(held_bytes).sum();
     let mut rows = most;
     while rows > 1 && rows * bytes > HELD {
+        rows /= 2;
+    }
+    rows
+}
+
+/// As many of `most` rows (a power of two) as a thread should hold for which so many `statements` are made: the compiler writes them
+/// down a row each, and takes its time over them. A kernel of 60 statements for 8 rows took NVRTC 1.1 s, the longest by far of its
+/// query; long rows keep enough reads under way without company.
+pub(in crate::codegen) fn short_rows(statements: usize, most: u32) -> u32 {
+    let mut rows = most;
+    while rows > 1 && rows as usize * statements > STATEMENTS {
         rows /= 2;
     }
     rows

@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 
 use super::calendar::units_per_second;
+use super::operators::quotient;
 use super::scalar::Emitter;
 use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
@@ -220,8 +221,9 @@ impl Emitter<'_> {
         }
         let text = self.integer(divisor);
         let c_type = value.c_type.max(CType::for_range(Range::point(divisor)));
-        let text = format!("({}){} / {text}", c_type.name(), value.text);
-        let text = self.bind(c_type, text);
+        let name = c_type.name();
+        let [a, b] = [&value.text, &text].map(|operand| format!("({name}){operand}"));
+        let text = self.bind(c_type, quotient(c_type, &a, &b));
         let range = Range {
             min: value.range.min / divisor,
             max: value.range.max / divisor,

@@ -274,9 +274,13 @@ impl Emitter<'_> {
                 min: if l.range.min < 0 { -largest } else { 0 },
                 max: if l.range.max > 0 { largest } else { 0 },
             };
-            (format!("{a} % {b}"), range)
+            let text = match c_type {
+                CType::I128 => format!("remainder_of({a}, {b})"),
+                _ => format!("{a} % {b}"),
+            };
+            (text, range)
         } else {
-            (format!("{a} / {b}"), l.range.divide(r.range))
+            (quotient(c_type, &a, &b), l.range.divide(r.range))
         };
         let text = self.bind(c_type, text);
         Ok(Value {
@@ -464,4 +468,12 @@ impl Value {
 /// Arrow takes the remainder of integers with wrapping (MIN % -1 = 0) but of decimals with a check.
 fn is_fallible_remainder(bounds: Range) -> bool {
     bounds == Range::FULL
+}
+
+/// `a` by `b`, both of this type, in C++.
+pub(in crate::codegen) fn quotient(c_type: CType, a: &str, b: &str) -> String {
+    match c_type {
+        CType::I128 => format!("divide({a}, {b})"),
+        _ => format!("{a} / {b}"),
+    }
 }

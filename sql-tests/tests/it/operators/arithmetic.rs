@@ -578,3 +578,89 @@ fn averages_of_sums_over_joins() {
         .map(String::from),
     );
 }
+
+/// Plans have sums and counts for some of them; a value and a constant may leave their type.
+#[test]
+fn sums_of_values_and_constants() {
+    let mut columns = vec![("id", row_numbers(1000))];
+    let small = [i16::MIN, -3, 0, 7, i16::MAX];
+    let large = [i64::MIN, -5, 0, 9, i64::MAX];
+    let unsigned = [0, 1, 1 << 33, u64::MAX >> 1, u64::MAX];
+    for (nulls, [s, l, u]) in [
+        (Nulls::None, ["s_none", "l_none", "u_none"]),
+        (Nulls::Some, ["s_some", "l_some", "u_some"]),
+        (Nulls::All, ["s_all", "l_all", "u_all"]),
+    ] {
+        columns.push((s, primitive::<Int16Type>(drawn(&small, 1000, nulls, 77))));
+        columns.push((l, primitive::<Int64Type>(drawn(&large, 1000, nulls, 78))));
+        columns.push((
+            u,
+            primitive::<UInt64Type>(drawn(&unsigned, 1000, nulls, 79)),
+        ));
+    }
+    let fixture = Fixture::device().table("t", columns);
+    let mut queries = Vec::new();
+    for nulls in Nulls::EACH.map(Nulls::suffix) {
+        let calls = [
+            format!("sum(s_{nulls})"),
+            format!("sum(s_{nulls} + 1)"),
+            format!("sum(2 + s_{nulls})"),
+            format!("sum(s_{nulls} - 70000)"),
+            format!("sum(s_{nulls} + 1) FILTER (WHERE id % 3 = 0)"),
+            format!("sum(DISTINCT s_{nulls} + 1)"),
+            format!("sum(arrow_cast(s_{nulls}, 'Int64') + 9223372036854775000)"),
+            format!("sum(l_{nulls} + 1)"),
+            format!("sum(u_{nulls} + arrow_cast(3, 'UInt64'))"),
+            "sum(arrow_cast(id, 'UInt64') + arrow_cast(18446744073709550000, 'UInt64'))"
+                .to_string(),
+        ];
+        let calls = calls.iter().enumerate();
+        let calls: Vec<String> = calls.map(|(i, call)| format!("{call} AS v{i}")).collect();
+        let calls = calls.join(", ");
+        for rows in ["", " WHERE id < 0", " WHERE id = 5", " WHERE id < 33"] {
+            queries.push(format!("SELECT {calls} FROM t{rows}"));
+            queries.push(format!(
+                "SELECT id % 7 AS g, {calls} FROM t{rows} GROUP BY id % 7"
+            ));
+        }
+    }
+    check_all(&fixture, queries);
+}
+
+/// Divisors that are never zero are not looked at, but the last block has rows that are not there.
+#[test]
+fn quotients_of_few_rows_by_what_is_never_zero() {
+    let dividends = [
+        i128::from(i64::MAX) * 1_000_000,
+        -77_777,
+        0,
+        5,
+        i64::MIN.into(),
+    ];
+    let wide = drawn(&dividends, 33, Nulls::Some, 5);
+    let wide = Decimal128Array::from_iter(wide).with_precision_and_scale(30, 2);
+    let wide = wide.expect("values of 30 digits");
+    let fixture = Fixture::device().table(
+        "t",
+        vec![
+            ("id", row_numbers(33)),
+            ("a", Arc::new(wide) as ArrayRef),
+            (
+                "b",
+                primitive::<Int32Type>(drawn(&[3, 7, -1, 1_000], 33, Nulls::None, 6)),
+            ),
+            (
+                "c",
+                primitive::<Int64Type>(drawn(&[i64::MIN, -9, 4, i64::MAX], 33, Nulls::None, 7)),
+            ),
+        ],
+    );
+    let queries = [
+        "SELECT id, a / b AS q, a % b AS r, a / c AS w FROM t",
+        "SELECT id, a / b AS q, a % c AS r FROM t WHERE id % 5 = 2",
+        "SELECT id % 4 AS g, sum(a / b) AS s, avg(a) AS m, avg(a % b) AS r FROM t GROUP BY id % 4",
+        "SELECT id, CAST(a AS BIGINT) AS n FROM t WHERE id % 3 = 1 AND a < 1000000000",
+        "SELECT id, CAST(a AS DECIMAL(30, 0)) AS n, a / 3 AS t FROM t",
+    ];
+    check_all(&fixture, queries.map(String::from).to_vec());
+}
