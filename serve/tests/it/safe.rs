@@ -16,8 +16,8 @@ use warpline_serve::{Limits, ServeOptions, Server};
 use crate::client::Client;
 use crate::{Data, Plain, start};
 
-const CERTIFICATE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/certificate.pem");
-const KEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/key.pem");
+const CERTIFICATE: &str = include_str!("certificate.pem");
+const KEY: &str = include_str!("key.pem");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_are_checked() {
@@ -157,15 +157,21 @@ async fn limits_of_users_hold() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tls_is_all_or_nothing() {
     let data = Data::new();
+    let [certificate, key] =
+        [("certificate.pem", CERTIFICATE), ("key.pem", KEY)].map(|(name, text)| {
+            let path = data.path(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        });
     let options = ServeOptions {
-        tls: Some((CERTIFICATE.into(), KEY.into())),
+        tls: Some((certificate.clone(), key.clone())),
         ..data.with_users()
     };
     for broken in [
-        (data.path("secret.csv"), KEY.into()),
-        (CERTIFICATE.into(), data.path("secret.csv")),
-        (CERTIFICATE.into(), data.path("none")),
-        (KEY.into(), CERTIFICATE.into()),
+        (data.path("secret.csv"), key.clone()),
+        (certificate.clone(), data.path("secret.csv")),
+        (certificate.clone(), data.path("none")),
+        (key.clone(), certificate.clone()),
     ] {
         let broken = ServeOptions {
             tls: Some(broken),
@@ -187,7 +193,7 @@ async fn tls_is_all_or_nothing() {
     assert_eq!(stream.read_u8().await.unwrap(), b'S');
     let mut roots = RootCertStore::empty();
     roots
-        .add(CertificateDer::from_pem_file(CERTIFICATE).unwrap())
+        .add(CertificateDer::from_pem_file(&certificate).unwrap())
         .unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_safe_default_protocol_versions()

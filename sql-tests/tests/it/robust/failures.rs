@@ -1,8 +1,7 @@
 //! Failures at every allocation, and at copies, launches and compilations: each ends in the right answer or a clear error, and
 //! the next query is right.
 
-use warpline::DeviceChoice;
-use warpline_sql_tests::{Expected, Fixture, every, test_device};
+use warpline_sql_tests::{Expected, Fixture, every};
 
 use super::{DEVICE_MEMORY_ALONE, SCALE, assert_right, left_in_use, memory, sql, tpch};
 
@@ -198,12 +197,9 @@ fn a_failed_compilation_is_answered_by_the_cpu_and_tried_again() {
         assert_right(&expected, &run, &rules);
         let fired = fixture.session().injected_failures();
         let fallbacks = run.metrics.fallbacks.len() as u64;
-        // On a GPU it may have been a kernel compiled ahead of its use, which is tried again then.
-        match test_device() {
-            DeviceChoice::Emulator => assert_eq!(fallbacks, fired, "{rules}"),
-            _ => assert!(fallbacks <= fired, "{rules}: {fallbacks}"),
-        }
-        all += fired;
+        // It may have been a kernel compiled ahead of its use, which is tried again then.
+        assert!(fallbacks <= fired, "{rules}: {fallbacks}");
+        all += fallbacks;
         let run = fixture.run(&expected.sql).expect("an answer");
         assert_right(&expected, &run, &format!("after {rules}"));
         assert!(run.metrics.fallbacks.is_empty(), "{:?}", run.metrics);
