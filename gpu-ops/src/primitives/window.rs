@@ -117,7 +117,7 @@ pub unsafe fn running(
         ("running_carries", 1),
         ("running_scan", grid(runtime, tiles, 1)),
     ] {
-        let kernel = running_kernel(runtime, name, value, combine)?;
+        let kernel = kernel_over(runtime, name, (value, combine), kernels::window_running)?;
         let config = LaunchConfig {
             grid: blocks,
             block: BLOCK,
@@ -198,7 +198,7 @@ pub unsafe fn frame_extremes(
         .chain([("extreme_frames", 0, most)]);
     for (name, level, size) in steps {
         args.level = level;
-        let kernel = extremes_kernel(runtime, name, value, combine)?;
+        let kernel = kernel_over(runtime, name, (value, combine), kernels::window_extremes)?;
         let config = LaunchConfig {
             grid: grid(runtime, size, u64::from(BLOCK)),
             block: BLOCK,
@@ -214,47 +214,25 @@ pub unsafe fn frame_extremes(
 ///
 /// # Errors
 /// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
-pub fn compile_running(
-    runtime: &Runtime,
-    value: RunningValue,
-    combine: RunningCombine,
-) -> Result<()> {
-    running_kernel(runtime, "running_tiles", value, combine).map(drop)
+pub fn compile_running(runtime: &Runtime, of: (RunningValue, RunningCombine)) -> Result<()> {
+    kernel_over(runtime, "running_tiles", of, kernels::window_running).map(drop)
 }
 
 /// Compile what [`frame_extremes`] needs ahead of its use.
 ///
 /// # Errors
 /// [`crate::GpuError::Compile`], [`crate::GpuError::Device`].
-pub fn compile_extremes(
-    runtime: &Runtime,
-    value: RunningValue,
-    combine: RunningCombine,
-) -> Result<()> {
-    extremes_kernel(runtime, "extreme_nodes", value, combine).map(drop)
+pub fn compile_extremes(runtime: &Runtime, of: (RunningValue, RunningCombine)) -> Result<()> {
+    kernel_over(runtime, "extreme_nodes", of, kernels::window_extremes).map(drop)
 }
 
-fn running_kernel(
+/// A kernel of a module that is written for each kind of values and what combines them.
+fn kernel_over(
     runtime: &Runtime,
     name: &'static str,
-    value: RunningValue,
-    combine: RunningCombine,
+    (value, combine): (RunningValue, RunningCombine),
+    source: fn(RunningValue, RunningCombine) -> String,
 ) -> Result<Kernel> {
-    let source = || kernels::window_running(value, combine);
-    runtime.builtin(name, variant(value, combine), source)
-}
-
-fn extremes_kernel(
-    runtime: &Runtime,
-    name: &'static str,
-    value: RunningValue,
-    combine: RunningCombine,
-) -> Result<Kernel> {
-    let source = || kernels::window_extremes(value, combine);
-    runtime.builtin(name, variant(value, combine), source)
-}
-
-/// A number for kernels of these.
-fn variant(value: RunningValue, combine: RunningCombine) -> usize {
-    value as usize * 3 + combine as usize
+    let variant = value as usize * 3 + combine as usize;
+    runtime.builtin(name, variant, || source(value, combine))
 }

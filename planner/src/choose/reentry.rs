@@ -4,16 +4,14 @@
 //! Only operators with an input below them count: what is above tables alone goes to the device either way, and where it has to
 //! be joined on the CPU with an input, its rows come back.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use warpline_gpu::machine::Machine;
 
 use super::Price;
 use super::rowwise::{
     DECODE_NS, FILTER_NS, Prices, QUERIES, RETURN_NS, Traffic, bytes_of, operators, share_of_limit,
 };
-use crate::rel::{Join, Rel, RelKind, RelRef};
+use crate::rel::walk::Memo;
+use crate::rel::{Join, RelKind, RelRef};
 use crate::stats::Estimator;
 
 /// Planning over the rows that have come, launches and the copy of the result, in milliseconds.
@@ -58,7 +56,7 @@ pub(crate) fn prices(
         returned_ms: 0.0,
         rows: 0.0,
         machine,
-        known: HashMap::new(),
+        known: Memo::default(),
     };
     above.visit(rel, 1.0);
     let sum = |of: &dyn Fn(&Traffic) -> f64| tables.iter().map(of).sum::<f64>();
@@ -109,18 +107,18 @@ struct Above<'a> {
     returned_ms: f64,
     /// Rows that they go over.
     rows: f64,
-    /// By the address of what is counted already: is there an input in it?
-    known: HashMap<*const Rel, bool>,
+    /// Of what is counted already: is there an input in it?
+    known: Memo<bool>,
 }
 
 impl Above<'_> {
     /// Is there an input in `rel`? If so, it is counted; the CPU stops when it has the `share` of the rows that is wanted.
     fn visit(&mut self, rel: &RelRef, share: f64) -> bool {
-        if let Some(known) = self.known.get(&Arc::as_ptr(rel)) {
-            return *known;
+        if let Some(known) = self.known.get(rel) {
+            return known;
         }
         let is_above = self.count(rel, share);
-        self.known.insert(Arc::as_ptr(rel), is_above);
+        self.known.insert(rel, is_above);
         is_above
     }
 

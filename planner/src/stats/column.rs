@@ -214,16 +214,14 @@ pub(crate) fn combinations(columns: &[ColumnEstimate], rows: f64) -> f64 {
     let mut product = 1.0;
     let mut origins: Vec<(Origin, f64)> = Vec::new();
     for column in columns {
-        let known = column.origin.map(|origin| {
-            let same = origins.iter().position(|(o, _)| o.number == origin.number);
-            same.unwrap_or_else(|| {
-                origins.push((origin, 1.0));
-                origins.len() - 1
-            })
-        });
-        match known.and_then(|at| origins.get_mut(at)) {
+        let Some(origin) = column.origin else {
+            product *= values(column);
+            continue;
+        };
+        let same = |(other, _): &&mut (Origin, f64)| other.number == origin.number;
+        match origins.iter_mut().find(same) {
             Some((_, together)) => *together *= values(column),
-            None => product *= values(column),
+            None => origins.push((origin, values(column))),
         }
     }
     // One more than rows: those that an outer join found no match for.

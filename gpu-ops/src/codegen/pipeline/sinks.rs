@@ -34,6 +34,9 @@ const LARGEST_BLOCK: u32 = 4 * BLOCK_THREADS;
 /// Rows of a thread that are written as vectors have this many bytes at most: they wait in registers.
 const IN_PLACE_BYTES: u32 = 256;
 
+/// Statements that put a value into the set of a DISTINCT call.
+const SET_STATEMENTS: usize = 24;
+
 /// Emit one pipeline.
 pub(in crate::codegen) fn pipeline(
     context: &mut Context<'_>,
@@ -155,9 +158,6 @@ pub(in crate::codegen) fn pipeline(
         ..ended
     })
 }
-
-/// Statements that put a value into the set of a DISTINCT call.
-const SET_STATEMENTS: usize = 24;
 
 /// Is this a column whose strings a block may search?
 fn lies_as_bytes(column: &ScopeColumn) -> bool {

@@ -34,7 +34,7 @@ impl Run<'_> {
             .hint(result)
             .map_or(self.frame.results[result].rows, |hint| hint.rows);
         let bits = JoinBits::of_rows(rows, keys, 0, device);
-        if self.frame.hint(result).is_none() {
+        if !self.frame.prepared.has_run() {
             // Estimates may have asked for others.
             let mut builtins = Builtins::default();
             builtins.of_counted_join(&self.frame.prepared.shapes, result, rows, bits);

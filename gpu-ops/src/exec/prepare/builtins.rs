@@ -7,7 +7,7 @@ use crate::device::DeviceInfo;
 use crate::error::Result;
 use crate::exec::prepare::join_bits::{JoinBits, digits};
 use crate::exec::prepare::part_sizes::{ColumnShape, PartSize, arranged_parts, side_parts};
-use crate::exec::prepare::shapes::{CollectedShape, Shape};
+use crate::exec::prepare::shapes::{CollectedShape, IndexShape, JoinShape, Shape};
 use crate::graph::{Graph, ProbeKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::{
@@ -36,6 +36,21 @@ struct JoinOf<'a> {
     unique: bool,
     /// Build rows, about.
     rows: u64,
+}
+
+impl<'a> JoinOf<'a> {
+    /// An index of about `rows` rows and what probes it.
+    fn new(build: &'a IndexShape, probe: &'a [ColumnShape], join: &JoinShape, rows: u64) -> Self {
+        let keys = join.matches.keys;
+        let asks_for_probe = matches!(join.matches.kind, ProbeKind::Semi | ProbeKind::Anti);
+        Self {
+            keys,
+            sides: [&build.columns, probe],
+            // Of partitions with equal keys any row will do when only probe rows are asked for.
+            unique: build.unique || (!keys.join.sorts() && asks_for_probe),
+            rows,
+        }
+    }
 }
 
 /// What sides are split by that are joined in parts, about: how many parts there will be is known once their rows are, and
@@ -109,17 +124,19 @@ pub(super) enum Builtin {
 impl Builtins {
     /// Those that most queries need.
     pub(super) fn common() -> Self {
-        let wanted = vec![
-            sort_pass(4),
-            sort_digits(4),
+        let mut common = Self::default();
+        common.of_sort_pass(4);
+        for builtin in [
             Builtin::SortKeys,
             Builtin::Sums,
             Builtin::Index(1),
             Builtin::Index(2),
             Builtin::SmallSort,
             Builtin::Strings,
-        ];
-        Self { wanted }
+        ] {
+            common.add(builtin);
+        }
+        common
     }
 
     /// Those that were found.
@@ -148,14 +165,7 @@ impl Builtins {
                         continue;
                     };
                     let rows = graph.results.get(join.index).map_or(0, |r| r.estimate);
-                    let kind = join.matches.kind;
-                    let keys = join.matches.keys;
-                    let one = JoinOf {
-                        keys,
-                        sides: [&index.columns, columns],
-                        unique: index.unique || any_row_will_do(keys, kind),
-                        rows,
-                    };
+                    let one = JoinOf::new(index, columns, join, rows);
                     self.of_join(&one, JoinBits::of_all(0), device);
                     if graph.parts.allowed() && !one.keys.join.sorts() {
                         self.of_pairs(&one, device);
@@ -193,14 +203,7 @@ impl Builtins {
                 continue;
             };
             if join.index == index {
-                let keys = join.matches.keys;
-                let of = JoinOf {
-                    keys,
-                    sides: [&build.columns, columns],
-                    unique: build.unique || any_row_will_do(keys, join.matches.kind),
-                    rows,
-                };
-                self.of_bits(&of, bits);
+                self.of_bits(&JoinOf::new(build, columns, join, rows), bits);
             }
         }
     }
@@ -211,34 +214,16 @@ impl Builtins {
         let parts = rows.arranged_parts(0);
         let moved = parts.iter().filter(|part| part.part.moves());
         let columns: Vec<u32> = moved.map(|part| part.unit as u32).collect();
-        let digits = Digits::Key;
         match rows.how {
             Regroup::Table | Regroup::Runs => {}
             Regroup::Number => self.add(Builtin::GroupNumbers(width)),
             Regroup::PartitionRows | Regroup::PartitionKeys => {
                 self.of_unordered(width, Digits::Hash, columns, rows.bits);
-                self.add(Builtin::Digits {
-                    width,
-                    digits: Digits::Hash,
-                });
             }
-            Regroup::SortRows | Regroup::SortKeys => {
-                self.add(Builtin::Pass {
-                    width,
-                    digits,
-                    columns,
-                });
-                self.add(Builtin::Digits { width, digits });
-            }
+            Regroup::SortRows | Regroup::SortKeys => self.of_stable(width, Digits::Key, columns),
             Regroup::SortNumbers => {
                 self.add(Builtin::GroupNumbers(width));
-                let width = 4;
-                self.add(Builtin::Pass {
-                    width,
-                    digits,
-                    columns,
-                });
-                self.add(Builtin::Digits { width, digits });
+                self.of_stable(4, Digits::Key, columns);
             }
         }
         if rows.how.sorts_keys() {
@@ -320,15 +305,25 @@ impl Builtins {
         let moved = parts.iter().filter(|part| part.part.moves());
         let columns = moved.map(|part| part.unit as u32).collect();
         if keys.join.sorts() {
-            self.add(Builtin::Pass {
-                width,
-                digits,
-                columns,
-            });
+            self.of_stable(width, digits, columns);
         } else {
             self.of_unordered(width, digits, columns, bits.bits);
         }
+    }
+
+    /// What partitions or sorts keys and columns of these widths, rows with equal digits in their old order.
+    fn of_stable(&mut self, width: u32, digits: Digits, columns: Vec<u32>) {
+        self.add(Builtin::Pass {
+            width,
+            digits,
+            columns,
+        });
         self.add(Builtin::Digits { width, digits });
+    }
+
+    /// What sorts the numbers of rows by keys of `width` bytes.
+    fn of_sort_pass(&mut self, width: u32) {
+        self.of_stable(width, Digits::Key, vec![4]);
     }
 
     /// What partitions keys and columns of these widths by `bits` bits in any order.
@@ -346,6 +341,7 @@ impl Builtins {
                 part,
             });
         }
+        self.add(Builtin::Digits { width, digits });
     }
 
     /// What fetches strings by row.
@@ -361,31 +357,11 @@ impl Builtins {
                 self.add(Builtin::SortKeys);
                 for bits in word_bits.iter().filter(|bits| **bits > 0) {
                     let width = if *bits <= 32 { 4 } else { 8 };
-                    self.add(sort_pass(width));
-                    self.add(sort_digits(width));
+                    self.of_sort_pass(width);
                 }
             }
         }
     }
-}
-
-/// Of partitions with equal keys any row will do when only probe rows are asked for.
-fn any_row_will_do(keys: JoinKeys, kind: ProbeKind) -> bool {
-    !keys.join.sorts() && matches!(kind, ProbeKind::Semi | ProbeKind::Anti)
-}
-
-/// A pass of a sort by keys of `width` bytes, and counts of their digits.
-fn sort_pass(width: u32) -> Builtin {
-    Builtin::Pass {
-        width,
-        digits: Digits::Key,
-        columns: vec![4],
-    }
-}
-
-fn sort_digits(width: u32) -> Builtin {
-    let digits = Digits::Key;
-    Builtin::Digits { width, digits }
 }
 
 impl Builtin {
@@ -440,8 +416,8 @@ impl Builtin {
             Self::RunStarts(width) => return compile_run_lengths(runtime, width),
             Self::Window => runtime.builtin("window_starts", 0, kernels::window),
             Self::WindowFirst => runtime.builtin("first_marks", 0, kernels::window_first),
-            Self::Running(value, combine) => return compile_running(runtime, value, combine),
-            Self::Extremes(value, combine) => return compile_extremes(runtime, value, combine),
+            Self::Running(value, combine) => return compile_running(runtime, (value, combine)),
+            Self::Extremes(value, combine) => return compile_extremes(runtime, (value, combine)),
         }
         .map(|_| ())
     }

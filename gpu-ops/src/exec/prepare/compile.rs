@@ -21,7 +21,6 @@ use crate::runtime::Runtime;
 /// Compile the hand-written kernels that most queries need on the runtime's first use: while the first tables
 /// load, so that no query waits for them. Failures show up where a kernel is used.
 pub(in crate::exec) fn warm_up(runtime: &Arc<Runtime>) {
-    // The emulator's compiler takes the cores that its kernels run on.
     if runtime.first_use() {
         ahead(runtime, Builtins::common());
     }
@@ -37,14 +36,13 @@ pub(in crate::exec) fn compile(
     builtins: Builtins,
 ) -> Result<Vec<Kernel>> {
     let batch = Batch::new(runtime, kernels.to_vec(), builtins.into_wanted());
-    match Handle::try_current() {
-        Ok(handle) if !runtime.device().info().emulated => {
+    match background(runtime) {
+        Some(handle) => {
             batch.begin(&handle);
             // Also where the end of tokio's runtime keeps others from beginning.
             batch.work(true);
         }
-        // Nothing is left to the background where it would take the cores that kernels run on.
-        _ => std::thread::scope(|scope| {
+        None => std::thread::scope(|scope| {
             for _ in 1..batch.workers() {
                 scope.spawn(|| batch.work(false));
             }
@@ -56,11 +54,15 @@ pub(in crate::exec) fn compile(
 
 /// Compile hand-written kernels that are about to be launched one after the other, all at once; nothing is waited for.
 pub(in crate::exec) fn ahead(runtime: &Arc<Runtime>, builtins: Builtins) {
-    if let Ok(handle) = Handle::try_current()
-        && !runtime.device().info().emulated
-    {
+    if let Some(handle) = background(runtime) {
         Batch::new(runtime, vec![], builtins.into_wanted()).begin(&handle);
     }
+}
+
+/// What runs in the background, if anything may: the emulator's compiler takes the cores that its kernels run on.
+fn background(runtime: &Runtime) -> Option<Handle> {
+    let emulated = runtime.device().info().emulated;
+    Handle::try_current().ok().filter(|_| !emulated)
 }
 
 /// One kernel, or one hand-written module.
@@ -79,14 +81,11 @@ struct Batch {
     /// Who asks: a stopped query begins no more of them.
     query: Option<Arc<Query>>,
     tasks: Mutex<VecDeque<Task>>,
-    state: Mutex<State>,
+    /// How many are generated.
+    generated: usize,
+    /// What became of these.
+    done: Mutex<Vec<(usize, Result<Kernel>)>>,
     changed: Condvar,
-}
-
-/// What became of the generated ones.
-struct State {
-    done: Vec<(usize, Result<Kernel>)>,
-    left: usize,
 }
 
 impl Batch {
@@ -96,7 +95,7 @@ impl Batch {
         kernels: Vec<&KernelProgram>,
         builtins: Vec<Builtin>,
     ) -> Arc<Self> {
-        let left = kernels.len();
+        let count = kernels.len();
         let mut order: Vec<_> = kernels.into_iter().enumerate().collect();
         order.sort_by_key(|(_, kernel)| Reverse(kernel.source.len()));
         let generated = order.into_iter().map(|(number, kernel)| Task::Generated {
@@ -109,10 +108,8 @@ impl Batch {
             runtime: Arc::clone(runtime),
             query: Query::current(),
             tasks: Mutex::new(generated.chain(builtins).collect()),
-            state: Mutex::new(State {
-                done: Vec::with_capacity(left),
-                left,
-            }),
+            generated: count,
+            done: Mutex::new(Vec::with_capacity(count)),
             changed: Condvar::new(),
         })
     }
@@ -150,9 +147,8 @@ impl Batch {
                     let kernel = catch_unwind(AssertUnwindSafe(compile)).unwrap_or_else(|_| {
                         Err(GpuError::Internal(format!("compiling '{entry}' panicked")))
                     });
-                    let mut state = self.state.lock();
-                    state.done.push((number, kernel.map(|(kernel, _)| kernel)));
-                    state.left -= 1;
+                    let kernel = kernel.map(|(kernel, _)| kernel);
+                    self.done.lock().push((number, kernel));
                     self.changed.notify_all();
                 }
                 Task::Builtin(builtin) => {
@@ -166,12 +162,11 @@ impl Batch {
 
     /// The generated kernels.
     fn wait(&self) -> Result<Vec<Kernel>> {
-        let mut state = self.state.lock();
-        while state.left > 0 {
-            self.changed.wait(&mut state);
+        let mut done = self.done.lock();
+        while done.len() < self.generated {
+            self.changed.wait(&mut done);
         }
-        let mut done = std::mem::take(&mut state.done);
-        drop(state);
+        let mut done = std::mem::take(&mut *done);
         done.sort_unstable_by_key(|(number, _)| *number);
         done.into_iter().map(|(_, kernel)| kernel).collect()
     }

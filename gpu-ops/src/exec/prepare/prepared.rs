@@ -238,9 +238,14 @@ impl Prepared {
         known.filter(|_| !self.reads_sizes.load(Ordering::Relaxed))
     }
 
+    /// Has a run come to its end? Then the kernels of later ones are compiled.
+    pub(in crate::exec) fn has_run(&self) -> bool {
+        self.hints.lock().is_some()
+    }
+
     /// A run by what an earlier one found got no room, although that one did: later ones read sizes between steps as it did.
     pub(in crate::exec) fn read_sizes(&self) {
-        if self.hints.lock().is_some() {
+        if self.has_run() {
             self.reads_sizes.store(true, Ordering::Relaxed);
         }
     }
