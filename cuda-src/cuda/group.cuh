@@ -36,7 +36,7 @@ struct NumberedKey {
   Key key;
   u32& number;
   WL_METHOD SlotState visit(u64 slot, bool& inserted) const {
-    return claim_and_publish(
+    return claim_and_publish<DeviceLoad>(
         table.states + slot, SLOT_BUSY, SLOT_READY, inserted,
         [&]() {
           const u64 next = atomicAdd(table.count, (u64)1);
@@ -210,11 +210,11 @@ WL_DEVICE void block_zero(T* words) {
 template <class Key>
 WL_DEVICE u32 block_slot(Key* table, u32 slots, Key key, u32 used) {
   const WordTable<BlockLoad, Key> words = {table, 0, (Key)(key + 1)};
-  return probe_slots<4>(linear_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
+  return probe_slots<4>(scattered_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
 }
 WL_DEVICE u32 block_slot(u128* table, u32 slots, u128 key, u32 used) {
   const TwoWordTable words = {table, (u64)key, (u64)(key >> 64) + 1};
-  return probe_slots<1>(linear_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
+  return probe_slots<1>(scattered_order((u32)(radix_hash(key) >> used), slots - 1), words, slots - 1, WL_NO_NUMBER);
 }
 
 // The slot of a key (plus one) in a block's table of `slots` slots (a power of two) in front of a larger one; WL_NO_NUMBER

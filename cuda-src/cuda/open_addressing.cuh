@@ -2,7 +2,7 @@
 //
 // `probe_slots` goes from slot to slot until one settles the key or its patience ends. The rest is policy:
 //
-//   order  which slots a key may lie in: `slot`, the one at hand, and `next()` (LinearOrder, NeighbourOrder);
+//   order  which slots a key may lie in: `slot`, the one at hand, and `next()` (LinearOrder, ScatteredOrder, NeighbourOrder);
 //   table  what a slot holds: `visit(slot)` says whether the key is there, is there from now on, or could not be;
 //   load   how a word is read that others may write: in device memory, in a block's shared memory, or not at all while
 //          the kernel runs (DeviceLoad, BlockLoad, PlainLoad);
@@ -61,6 +61,16 @@ struct LinearOrder {
 WL_DEVICE LinearOrder<u64> linear_order(u64 hash, u64 mask) { return {hash & mask, mask}; }
 WL_DEVICE LinearOrder<u32> linear_order(u32 hash, u32 mask) { return {hash & mask, mask}; }
 
+// Slots as far apart as the key says, an odd number: all of a table whose slots are a power of two. Where a table is filled to three
+// quarters, the slots that are taken do not run together, so that the lanes of a warp, which wait for the one that looks longest, are
+// through after 12 in place of 20. For shared memory, where neighbours are no nearer than others.
+struct ScatteredOrder {
+  u32 slot, step, mask;
+  WL_METHOD void next() { slot = (slot + step) & mask; }
+};
+
+WL_DEVICE ScatteredOrder scattered_order(u32 hash, u32 mask) { return {hash & mask, hash * 0x9e3779b1u >> 15 | 1u, mask}; }
+
 // Neighbours of the first slot, in whatever order: those of a few probes lie in one sector.
 struct NeighbourOrder {
   u32 first, mask, slot, probe;
@@ -76,12 +86,23 @@ struct DeviceLoad {
   static WL_METHOD T word(const T* p) {
     return load_relaxed(p);
   }
+  // What was published, and to publish it.
+  template <class T>
+  static WL_METHOD T acquire(const T* p) {
+    return load_acquire(p);
+  }
+  template <class T>
+  static WL_METHOD void release(T* p, T v) {
+    store_release(p, v);
+  }
 };
 struct BlockLoad {
   template <class T>
   static WL_METHOD T word(const T* p) {
     return *(const volatile T*)p;
   }
+  static WL_METHOD u64 acquire(const u64* p) { return load_acquire_block(p); }
+  static WL_METHOD void release(u64* p, u64 v) { store_release_block(p, v); }
 };
 struct PlainLoad {
   template <class T>
@@ -105,22 +126,22 @@ WL_DEVICE SlotState claim_word(T* place, T free, T key, bool& inserted) {
 
 // A slot of more than a word. `state` is 0 when it is free and `busy` while the lane that claimed it writes; that lane
 // publishes it as `ready` when it has, and others wait for that. `same(state)` compares what was published.
-template <class Word, class Write, class Same>
+template <class Load, class Word, class Write, class Same>
 WL_DEVICE SlotState claim_and_publish(Word* state, Word busy, Word ready, bool& inserted, const Write& write,
                                       const Same& same) {
-  Word seen = load_acquire(state);
+  Word seen = Load::acquire(state);
   if (seen == 0) {
     seen = atomicCAS(state, (Word)0, busy);
     if (seen == 0) {
       write();
-      store_release(state, ready);
+      Load::release(state, ready);
       inserted = true;
       return SLOT_MINE;
     }
   }
   while (seen == busy) {
     spin_pause(20);
-    seen = load_acquire(state);
+    seen = Load::acquire(state);
   }
   return same(seen) ? SLOT_MINE : SLOT_OTHER;
 }
@@ -158,7 +179,7 @@ struct WideTable {
   const u64 (&key)[WORDS];
   WL_METHOD SlotState visit(u64 slot, bool& inserted) const {
     u64* const words = keys + slot * WORDS;
-    return claim_and_publish(
+    return claim_and_publish<DeviceLoad>(
         states + slot, SLOT_BUSY, SLOT_READY, inserted,
         [&]() {
           for (u32 w = 0; w < WORDS; ++w) words[w] = key[w];
@@ -172,14 +193,14 @@ struct WideTable {
   }
 };
 
-// Keys of 16 bytes whose high word is below 2^63: it is their state as well, 0 when the slot is free, 2^63 while it is
-// written, else the key's plus one.
+// Keys of 16 bytes in a block's shared memory. Their high word is below 2^63: it is their state as well, 0 when the slot is free,
+// 2^63 while it is written, else the key's plus one.
 struct TwoWordTable {
   u128* slots;
   u64 low, high;
   WL_METHOD SlotState visit(u32 slot, bool& inserted) const {
     u64* const words = (u64*)(slots + slot);
-    return claim_and_publish(
+    return claim_and_publish<BlockLoad>(
         words + 1, (u64)1 << 63, high, inserted, [&]() { words[0] = low; },
         [&](u64 seen) {
           if (seen != high) return false;

@@ -281,6 +281,8 @@ static inline u32 load_relaxed(const u32* p, WL_HERE) { return wl_load(p, wl_fil
 static inline u64 load_relaxed(const u64* p, WL_HERE) { return wl_load(p, wl_file, wl_line); }
 static inline u32 load_acquire(const u32* p, WL_HERE) { return wl_load(p, wl_file, wl_line); }
 static inline u64 load_acquire(const u64* p, WL_HERE) { return wl_load(p, wl_file, wl_line); }
+static inline u64 load_acquire_block(const u64* p, WL_HERE) { return wl_load(p, wl_file, wl_line); }
+static inline void store_release_block(u64* p, u64 v, WL_HERE) { wl_store(p, v, wl_file, wl_line); }
 static inline u64 load_system(const u64* p, WL_HERE) { return wl_load(p, wl_file, wl_line); }
 static inline void store_relaxed(u32* p, u32 v, WL_HERE) { wl_store(p, v, wl_file, wl_line); }
 static inline void store_relaxed(u64* p, u64 v, WL_HERE) { wl_store(p, v, wl_file, wl_line); }

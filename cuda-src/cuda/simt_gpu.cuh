@@ -62,6 +62,16 @@ WL_DEVICE u64 load_acquire(const u64* p) {
     asm volatile("ld.acquire.gpu.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
     return v;
 }
+// The same among the lanes of a block, in its shared memory: nothing waits for what is under way to device memory. At device scope a
+// release waits for all that the lane has written, and an acquire throws away what the multiprocessor has cached.
+WL_DEVICE u64 load_acquire_block(const u64* p) {
+    u64 v;
+    asm volatile("ld.acquire.cta.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+    return v;
+}
+WL_DEVICE void store_release_block(u64* p, u64 v) {
+    asm volatile("st.release.cta.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
+}
 // The same at the scope of the whole system: the host may write it while the kernel runs.
 WL_DEVICE u64 load_system(const u64* p) {
     u64 v;

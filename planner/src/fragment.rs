@@ -23,7 +23,7 @@ use crate::choose::reentry;
 use crate::choose::rowwise::{Prices, Traffic, bytes_of, prices};
 use crate::choose::tree::TreeChoice;
 use crate::choose::{CostedPolicy, index};
-use crate::config::{IndexJoins, JoinSetting, RangeJoins, WarplineConfig};
+use crate::config::{IndexJoins, JoinSetting, LateColumns, RangeJoins, WarplineConfig};
 use crate::lower::Lowering;
 use crate::order::optimize;
 use crate::reason::Reason;
@@ -57,6 +57,7 @@ pub struct FragmentPlanner {
     shape: TreeChoice,
     index_joins: IndexJoins,
     range_joins: RangeJoins,
+    late_columns: LateColumns,
     /// The limit of device memory in bytes, when there is one.
     device_memory: Option<u64>,
     /// The device's constants, for prices; those of an H200 until [`Self::on`] sets others.
@@ -128,6 +129,7 @@ impl FragmentPlanner {
             },
             join: config.join.algorithm,
             range_joins: config.range_joins,
+            late_columns: config.late_columns,
             parts: match config.join.triton {
                 true => Parts::Always,
                 false => Parts::Never,
@@ -325,6 +327,7 @@ impl FragmentPlanner {
             duplicates,
             join: self.join,
             range_joins: self.range_joins,
+            late_columns: self.late_columns,
             parts: self.parts,
             machine: &self.machine,
             join_room: self.machine.budget().join_state() as f64,

@@ -8,6 +8,7 @@ use warpline::{Device, WarplineSession};
 
 use crate::error::refused;
 use crate::import::Imports;
+use crate::runtime::forked;
 
 /// An open session.
 pub(crate) struct Open {
@@ -49,10 +50,7 @@ impl Link {
     /// When it is closed, or of another process.
     pub(crate) fn open(&self) -> PyResult<Arc<Open>> {
         if self.process != std::process::id() {
-            return Err(refused(
-                "the connection belongs to the process that this one was forked from: connect again here, or start processes by \
-                 multiprocessing.get_context('spawn')",
-            ));
+            return Err(forked());
         }
         self.opened().ok_or_else(|| {
             refused("the connection is closed: warpline.connect() opens another one")

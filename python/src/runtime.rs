@@ -21,17 +21,21 @@ const LAST_WORK: Duration = Duration::from_secs(2);
 /// The threads, and the process that they are of.
 static RUNTIME: Mutex<Option<(u32, Runtime)>> = Mutex::new(None);
 
-/// Where work is started. A forked process gets threads of its own, since those of its parent are not in it.
+/// Where work is started.
+///
+/// A process forked from one that has threads gets none: they are not in it, but what they waited for is, and wakeups would be
+/// lost (the table of waiting threads of `parking_lot` points into their stacks, which new threads are given).
 ///
 /// # Errors
-/// When no threads can be started.
+/// When no threads can be started, and in a process forked from one that has them.
 pub(crate) fn handle() -> PyResult<Handle> {
     let process = std::process::id();
     let mut runtime = RUNTIME.lock();
-    if let Some((owner, runtime)) = &*runtime
-        && *owner == process
-    {
-        return Ok(runtime.handle().clone());
+    if let Some((owner, runtime)) = &*runtime {
+        return match *owner == process {
+            true => Ok(runtime.handle().clone()),
+            false => Err(forked()),
+        };
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     let started = Builder::new_multi_thread()
@@ -46,11 +50,16 @@ pub(crate) fn handle() -> PyResult<Handle> {
             ))
         })?;
     let handle = started.handle().clone();
-    if let Some((_, of_parent)) = runtime.replace((process, started)) {
-        // Its threads are gone: nothing could be waited for.
-        std::mem::forget(of_parent);
-    }
+    *runtime = Some((process, started));
     Ok(handle)
+}
+
+/// Why a forked process is refused.
+pub(crate) fn forked() -> PyErr {
+    refused(
+        "this process was forked from one that uses warpline, whose threads are not in it: start processes by \
+         multiprocessing.get_context('spawn'), or fork before the first connection",
+    )
 }
 
 /// Ends the threads with the interpreter: what still runs would call into what is gone.

@@ -185,26 +185,41 @@ def test_one_connection_in_many_threads(con: warpline.Connection) -> None:
 
 
 def in_fork(con: warpline.Connection, pipe: object) -> None:
-    try:
-        con.sql("SELECT 1")
-        answer: object = "no error"
-    except warpline.Error as error:
-        answer = str(error)
-    with warpline.connect(device="cpu") as own:
-        pipe.send((answer, own.sql("SELECT 2").fetchone()))  # type: ignore[attr-defined]
+    answers: list[object] = []
+    for work in (lambda: con.sql("SELECT 1"), lambda: warpline.connect(device="cpu").sql("SELECT 2").fetchone()):
+        try:
+            answers.append(work())
+        except warpline.Error as error:
+            answers.append(str(error))
+    pipe.send(answers)  # type: ignore[attr-defined]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_forked_process_connects_anew(cpu: warpline.Connection) -> None:
+def test_a_forked_process_is_refused_and_does_not_hang(cpu: warpline.Connection) -> None:
+    assert cpu.sql("SELECT 1").fetchone() == (1,)
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
     process = context.Process(target=in_fork, args=(cpu, there))
     process.start()
     assert here.poll(20)
-    message, row = here.recv()
-    process.join()
-    assert "spawn" in message and row == (2,)
+    answers = here.recv()
+    process.join(20)
+    assert len(answers) == 2 and all("'spawn'" in answer for answer in answers), answers
+    assert process.exitcode == 0
     assert cpu.sql("SELECT 3").fetchone() == (3,)
+
+
+def test_a_process_forked_before_the_first_connection_connects() -> None:
+    forked = python(
+        "-c",
+        "import os, warpline\n"
+        "child = os.fork()\n"
+        "with warpline.connect(device='cpu') as con:\n"
+        "    print(con.sql('SELECT 2').fetchone(), flush=True)\n"
+        "if child:\n"
+        "    assert os.waitpid(child, 0)[1] == 0",
+    )
+    assert (forked.returncode, forked.stdout) == (0, "(2,)\n(2,)\n"), forked.stderr
 
 
 def python(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:

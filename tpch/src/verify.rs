@@ -8,6 +8,7 @@
 //! Types and column names must be the same. All values must be the same, but floats, for which 1e-9 relative is
 //! allowed, as sums may be made in another order. NaN equals NaN, and zero equals negative zero.
 
+mod hidden;
 mod order;
 mod rows;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
+pub use hidden::Candidates;
 pub use order::{Ordering, SortKey, ordering_of};
 use rows::ComparableRows;
 

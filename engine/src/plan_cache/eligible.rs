@@ -118,17 +118,14 @@ fn is_repeatable_node(expr: &Expr) -> bool {
 
 /// Can the plan run again once its state is reset, and is it worth keeping?
 ///
-/// A part of it runs on the device; what is above passes rows on without filters that operators hand each other at run
-/// time (DataFusion cannot reset those), which joins, aggregations and sorts with a limit have. What several devices run side by
-/// side is planned without such filters.
+/// What it reads, it reads on the device, or it reads nothing (statistics of tables told the answer); what is above passes rows on
+/// without filters that operators hand each other at run time (DataFusion cannot reset those), which joins, aggregations and sorts
+/// with a limit have. What several devices run side by side is planned without such filters.
 pub(super) fn is_reusable(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    let mut fragments = 0;
     let mut reusable = true;
     let shards = has_shards(plan);
     let walked = plan.apply(|node| {
-        if fragments::is_fragment(node) {
-            fragments += 1;
-        } else {
+        if !fragments::is_fragment(node) {
             let plain = warpline_planner::is_report(node)
                 || node.is::<ProjectionExec>()
                 || node.is::<FilterExec>()
@@ -147,7 +144,7 @@ pub(super) fn is_reusable(plan: &Arc<dyn ExecutionPlan>) -> bool {
         }
         Ok(TreeNodeRecursion::Continue)
     });
-    walked.is_ok() && reusable && fragments > 0
+    walked.is_ok() && reusable
 }
 
 /// Whether several devices run parts of the plan side by side.

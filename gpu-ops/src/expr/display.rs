@@ -67,6 +67,7 @@ impl fmt::Display for Named<'_> {
         match &self.expr.node {
             Node::Column(index) => f.write_str(self.column(*index)),
             Node::Literal(value) => write!(f, "{value}"),
+            Node::RowNumber => f.write_str("row number"),
             Node::Binary { op, left, right } => {
                 write!(
                     f,

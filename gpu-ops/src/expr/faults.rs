@@ -10,7 +10,9 @@ impl Expr {
     /// after the conditions that cannot fail, and never for rows that a join or a filter drops.
     pub fn may_fault(&self) -> bool {
         match &self.node {
-            Node::Column(_) | Node::Literal(_) | Node::PerDistinct { .. } => false,
+            Node::Column(_) | Node::Literal(_) | Node::RowNumber | Node::PerDistinct { .. } => {
+                false
+            }
             Node::Binary { op, left, right } => {
                 let own = op.may_fault(&self.data_type) && !divides_by_constant(*op, right);
                 own || left.may_fault() || right.may_fault()

@@ -38,6 +38,8 @@ pub enum Node {
     Column(usize),
     /// A constant; becomes a kernel argument, never source text.
     Literal(ScalarValue),
+    /// The number of the row in the source of its pipeline, from 0: what [`crate::graph::Source::Picked`] finds it by.
+    RowNumber,
     /// Arithmetic, comparison or logic.
     Binary {
         /// The operator.
@@ -188,11 +190,20 @@ impl Expr {
         }
     }
 
+    /// The number of the row at hand in its source.
+    pub fn row_number() -> Self {
+        Self {
+            node: Node::RowNumber,
+            data_type: DataType::UInt64,
+            nullable: false,
+        }
+    }
+
     /// Call `visit` with every column of the scope that the expression reads.
     pub fn for_each_column(&self, visit: &mut impl FnMut(usize)) {
         match &self.node {
             Node::Column(index) | Node::PerDistinct { column: index, .. } => visit(*index),
-            Node::Literal(_) => {}
+            Node::Literal(_) | Node::RowNumber => {}
             Node::Binary { left, right, .. } => {
                 left.for_each_column(visit);
                 right.for_each_column(visit);

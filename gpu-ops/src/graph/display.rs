@@ -112,6 +112,9 @@ impl Graph {
             Source::Pairs(id) => format!("pairs {}", name(id)),
             Source::Entries(id, true) => format!("matched {}", name(id)),
             Source::Entries(id, false) => format!("unmatched {}", name(id)),
+            Source::Picked { of, by } => {
+                format!("{} picked by {}", self.describe_source(of), name(by))
+            }
             Source::One => "one row".into(),
         }
     }

@@ -51,6 +51,7 @@ impl Fingerprint {
         match &expr.node {
             Node::Column(column) => self.word(format!("column {column}")),
             Node::Literal(value) => self.constant(value),
+            Node::RowNumber => self.word("row"),
             Node::Binary { op, left, right } => {
                 self.word(format!("{op:?}"));
                 self.expr(left);

@@ -174,6 +174,15 @@ pub enum Source {
     /// Entries of an index built with `track_matches` that some probe marked (`true`) or none did (`false`);
     /// scope: the payload.
     Entries(ResultId, bool),
+    /// Rows of another source, a scan or groups, that were left out of a narrow result so far: those whose numbers
+    /// ([`crate::expr::Node::RowNumber`]) are the first column of `by`, a `Sorted` result, in its order. Stages drop none of them.
+    /// Scope: that of the other source.
+    Picked {
+        /// The other source.
+        of: Box<Source>,
+        /// The numbers.
+        by: ResultId,
+    },
     /// One row without columns.
     One,
 }
@@ -358,6 +367,7 @@ impl Graph {
                 }
                 columns
             }
+            Source::Picked { of, .. } => self.source_columns(of),
             Source::One => vec![],
         }
     }

@@ -32,12 +32,14 @@ pub use pairs::{
     PairJoin, PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,
     join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
-pub use partition::{Digits, Keys, Partitioning, Payload, compile_partition, radix_partition};
+pub use partition::{
+    Digits, Keys, Partitioning, Payload, compile_partition, pass_columns, radix_partition,
+};
 pub use partition_preallocated::{
     Partitions, Rooms, can_preallocate, largest_partitions, radix_partition_preallocated,
 };
 pub use partition_unstable::{
-    UnstablePart, compile_partition_unstable, keeps_hashes, radix_partition_unstable,
+    UnstablePart, compile_partition_unstable, is_unstable, keeps_hashes, radix_partition_unstable,
 };
 pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;

@@ -178,19 +178,30 @@ pub fn compile_partition(
     if !pass {
         return histogram_kernel(runtime, "partition_histogram", key_width, hashed).map(drop);
     }
-    let mut widths = widths.to_vec();
-    widths.sort_by_key(|width| std::cmp::Reverse(*width));
-    let groups = widths.chunks(MOST_PARTITION_COLUMNS);
-    for widths in groups.chain(widths.is_empty().then_some(&[][..])) {
+    for widths in pass_columns(widths) {
         let shape = PartitionShape {
             key_width,
             hashed,
             wide_states: rows >= NARROW_STATES,
-            widths,
+            widths: &widths,
         };
         runtime.builtin("partition_pass", shape.variant(), || shape.source())?;
     }
     Ok(())
+}
+
+/// The widths of the columns that each kernel of a pass moves, where columns of these widths go along with keys: one kernel at
+/// least, for the keys.
+pub fn pass_columns(widths: &[u32]) -> Vec<Vec<u32>> {
+    let mut widths = widths.to_vec();
+    widths.sort_by_key(|width| std::cmp::Reverse(*width));
+    match widths.is_empty() {
+        true => vec![widths],
+        false => {
+            let kernels = widths.chunks(MOST_PARTITION_COLUMNS);
+            kernels.map(<[u32]>::to_vec).collect()
+        }
+    }
 }
 
 /// A kernel of `partition_histogram.cu`.

@@ -56,6 +56,12 @@ pub(super) fn applies(columns: usize, bits: &Range<u32>) -> bool {
         && columns <= MOST_PARTITION_COLUMNS
 }
 
+/// Do rows lose their order when they are partitioned by `bits` bits in any order, with so many payload columns? Else
+/// [`radix_partition_unstable`] is [`radix_partition`].
+pub fn is_unstable(columns: usize, bits: u32) -> bool {
+    applies(columns, &(0..bits))
+}
+
 /// Shift and mask of each pass, the most significant first.
 fn split(bits: &Range<u32>) -> Vec<(u32, u32)> {
     let total = bits.len() as u32;

@@ -206,7 +206,7 @@ fn computing(
 /// Nanoseconds a row for the operators of an expression.
 pub(super) fn operators(expr: &Expr) -> f64 {
     match &expr.node {
-        Node::Column(_) | Node::Literal(_) => 0.0,
+        Node::Column(_) | Node::Literal(_) | Node::RowNumber => 0.0,
         Node::PerDistinct { .. } => STRING_NS,
         Node::PerCombination { inputs, .. } => {
             STRING_NS + inputs.iter().map(operators).sum::<f64>()

@@ -27,8 +27,8 @@ pub use declare::{Scope, SettingInfo};
 pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
-    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LoadBalance, Named, RangeJoins,
-    Reentry, Setting, ShardPlan, Shards, named,
+    DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LateColumns, LoadBalance,
+    Named, RangeJoins, Reentry, Setting, ShardPlan, Shards, named,
 };
 
 declare::settings! {
@@ -121,6 +121,10 @@ declare::settings! {
     /// How joins by `<`, `<=`, `>`, `>=` and BETWEEN are done: auto (by price), sorted (one side is sorted, the other one searches it)
     /// or pairs (each pair of rows with equal keys is tested).
     range_joins: RangeJoins as OneOf = RangeJoins::Auto, query;
+
+    /// Whether an order of a table's rows of which the first ones are asked for reads the other columns for these alone, once it
+    /// has found them by their keys: auto (where that is cheaper), on (wherever possible) or off.
+    late_columns: LateColumns as OneOf = LateColumns::Auto, query;
 
     /// How grouped aggregations are done: auto (by price), private (states in registers), shared (in shared memory),
     /// global (in device memory), runs (of rows in the order of the key), hgb (numbered by a hash table), sgb_ur, sgb_tr or

@@ -177,6 +177,34 @@ impl Named for IndexJoins {
     }
 }
 
+/// Whether columns are read for the first rows of an order alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LateColumns {
+    /// Where that is cheaper.
+    #[default]
+    Auto,
+    /// Wherever the rows are those of a table.
+    On,
+    /// Nowhere.
+    Off,
+}
+
+impl fmt::Display for LateColumns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        })
+    }
+}
+
+impl Named for LateColumns {
+    fn all() -> Vec<Self> {
+        vec![Self::Auto, Self::On, Self::Off]
+    }
+}
+
 /// How joins by ranges are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum RangeJoins {

@@ -53,6 +53,7 @@ mod tests {
             ("materialization", "eager"),
             ("index_joins", "off"),
             ("range_joins", "pairs"),
+            ("late_columns", "on"),
             ("reentry", "on"),
             ("overlap_load", "false"),
             ("cold", "wait"),

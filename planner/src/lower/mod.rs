@@ -11,6 +11,7 @@ mod build;
 mod join;
 mod materialize;
 mod outer;
+mod picked;
 mod root;
 mod semi;
 mod side;
@@ -32,12 +33,13 @@ use warpline_gpu::machine::Machine;
 use warpline_gpu::pipeline::{Aggregate, ScanSource};
 
 use crate::choose::tree::TreeChoice;
-use crate::config::{JoinSetting, RangeJoins};
+use crate::config::{JoinSetting, LateColumns, RangeJoins};
 use crate::reason::{Reason, refuse};
 use crate::rel::convert::in_order;
 use crate::rel::expr::{columns, substitute, substitute_all};
 use crate::rel::{Rel, RelKind, RelRef};
 use crate::stats::Estimator;
+use picked::FirstOf;
 
 /// Positions of columns.
 type Columns = BTreeSet<usize>;
@@ -59,6 +61,8 @@ pub struct Lowering<'a> {
     pub join: JoinSetting,
     /// The setting `warpline.range_joins`.
     pub range_joins: RangeJoins,
+    /// The setting `warpline.late_columns`.
+    pub late_columns: LateColumns,
     /// The device's constants, for prices.
     pub machine: &'a Machine,
     /// How rows with many matches are processed where an index is probed.
@@ -411,6 +415,17 @@ impl Lowerer<'_> {
         else {
             return refuse("an order that is none");
         };
+        if let Some(first) = FirstOf::new(keys, *skip, *fetch)
+            && !self.shared.contains_key(&Arc::as_ptr(input))
+            && self.picks(input, &input.all_columns(), first)
+        {
+            let open = self.stream(input, &(0..input.columns.len()).collect())?;
+            let written = open.columns.clone();
+            let into = self.picked(input, open, &written, rel.columns.clone(), first);
+            self.shared
+                .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
+            return Ok(into);
+        }
         let rows = self.unsorted_rows(input, enough(keys, *skip, *fetch))?;
         let name = self.unique_name(format!("sorted {}", rel.label()));
         let estimate = self.rows(rel);

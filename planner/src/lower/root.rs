@@ -5,6 +5,7 @@ use std::sync::Arc;
 use warpline_gpu::expr::Expr;
 use warpline_gpu::graph::{ResultColumn, ResultId, ResultKind, Sink, Sort, SortKey, Source, Step};
 
+use super::picked::FirstOf;
 use super::{Lowerer, enough, read_by};
 use crate::reason::Reason;
 use crate::rel::expr::{as_column, substitute_all};
@@ -101,6 +102,13 @@ impl Lowerer<'_> {
                     exprs.len() - 1
                 });
             placed.push(SortKey { column: at, ..*key });
+        }
+        if let Some(first) = FirstOf::new(&placed, skip, fetch)
+            && self.picks(input, &exprs, first)
+        {
+            let open = self.stream(input, &read_by(&exprs))?;
+            let written = substitute_all(&exprs, &open.columns)?;
+            return Ok(self.picked(input, open, &written, rel.columns.clone(), first));
         }
         // What the sort reads is its input, before rows are cut off.
         let rows = self.output(input, input, exprs, columns, enough(keys, skip, fetch))?;

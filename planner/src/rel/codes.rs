@@ -116,7 +116,7 @@ fn all<'e>(inputs: &[&RelRef], exprs: impl IntoIterator<Item = &'e Expr>, found:
 /// only handed on.
 fn inside(inputs: &[&RelRef], expr: &Expr, found: &mut Found) {
     match &expr.node {
-        Node::Column(_) | Node::Literal(_) => {}
+        Node::Column(_) | Node::Literal(_) | Node::RowNumber => {}
         Node::PerDistinct {
             column: i,
             function,

@@ -216,6 +216,7 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
     match (&a.node, &b.node) {
         (Node::Column(a), Node::Column(b)) => a == b,
         (Node::Literal(a), Node::Literal(b)) => a == b,
+        (Node::RowNumber, Node::RowNumber) => true,
         (
             Node::Binary { op, left, right },
             Node::Binary {
@@ -314,7 +315,7 @@ pub fn same(a: &Expr, b: &Expr) -> bool {
 /// Call `visit` with every direct operand.
 fn for_each_child(expr: &mut Expr, visit: &mut impl FnMut(&mut Expr)) {
     match &mut expr.node {
-        Node::Column(_) | Node::Literal(_) | Node::PerDistinct { .. } => {}
+        Node::Column(_) | Node::Literal(_) | Node::RowNumber | Node::PerDistinct { .. } => {}
         Node::Binary { left, right, .. } => {
             visit(left);
             visit(right);
@@ -350,7 +351,7 @@ fn for_each_child(expr: &mut Expr, visit: &mut impl FnMut(&mut Expr)) {
 /// The direct operands.
 pub fn children(expr: &Expr) -> Vec<&Expr> {
     match &expr.node {
-        Node::Column(_) | Node::Literal(_) | Node::PerDistinct { .. } => vec![],
+        Node::Column(_) | Node::Literal(_) | Node::RowNumber | Node::PerDistinct { .. } => vec![],
         Node::Binary { left, right, .. } => vec![left, right],
         Node::Not(e)
         | Node::Negate(e)

@@ -40,6 +40,18 @@ pub(crate) fn check(graph: &Graph) {
             Step::Pipeline(p) => {
                 match &p.source {
                     Source::Scan(_) | Source::One => {}
+                    Source::Picked { of, by } => {
+                        read(*by);
+                        assert!(matches!(**of, Source::Scan(_)), "{line}");
+                        let numbers = graph.results[*by].kind.columns();
+                        assert_eq!(
+                            numbers[0].data_type,
+                            arrow::datatypes::DataType::UInt64,
+                            "{line}"
+                        );
+                        let drops = |stage: &Stage| matches!(stage, Stage::Filter(_));
+                        assert!(!p.stages.iter().any(drops), "{line}");
+                    }
                     Source::Rows(id)
                     | Source::Groups(id)
                     | Source::Pairs(id)

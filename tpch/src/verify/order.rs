@@ -1,5 +1,7 @@
 //! The order that a query requires of its answer, and whether an answer obeys it.
 
+use std::ops::Range;
+
 use arrow::array::{DynComparator, RecordBatch, make_comparator};
 use arrow::compute::SortOptions;
 use arrow::error::ArrowError;
@@ -116,6 +118,19 @@ pub(super) fn first_unsorted(
 pub(super) fn has_ties(batch: &RecordBatch, keys: &[SortKey]) -> Result<bool, ArrowError> {
     let order = RowOrder::new(batch, keys)?;
     Ok((1..batch.num_rows()).any(|row| order.compare(row - 1, row).is_eq()))
+}
+
+/// The rows of a sorted batch that have the keys of `row`.
+pub(super) fn rows_of_tie(
+    batch: &RecordBatch,
+    keys: &[SortKey],
+    row: usize,
+) -> Result<Range<usize>, ArrowError> {
+    let order = RowOrder::new(batch, keys)?;
+    let ties = |other: &usize| order.compare(row, *other).is_eq();
+    let before = (0..row).rev().take_while(ties).count();
+    let behind = (row + 1..batch.num_rows()).take_while(ties).count();
+    Ok(row - before..row + 1 + behind)
 }
 
 /// Number of rows of a sorted batch before those that have the keys of the last row.

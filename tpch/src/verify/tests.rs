@@ -6,6 +6,7 @@ use arrow::array::{
     ArrayRef, Decimal128Array, DictionaryArray, Float64Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow::datatypes::Int32Type;
+use datafusion::prelude::SessionContext;
 
 use super::*;
 
@@ -227,6 +228,39 @@ fn ties_at_a_limit_are_interchangeable_but_nothing_else_is() {
         )
         .is_some()
     );
+}
+
+#[tokio::test]
+async fn ties_by_a_column_that_is_not_shown_are_interchangeable_but_nothing_else_is() {
+    let context = SessionContext::new();
+    let table = RecordBatch::try_from_iter([
+        ("k", ints(&[Some(1), Some(2), Some(2), Some(2), Some(3)])),
+        (
+            "v",
+            ints(&[Some(10), Some(20), Some(21), Some(20), Some(30)]),
+        ),
+    ]);
+    context
+        .register_batch("t", table.expect("a table"))
+        .expect("registered");
+    let of = async |sql: &str| Candidates::of(&context, sql).await.expect(sql);
+    let cut = of("SELECT v FROM t ORDER BY k LIMIT 3").await;
+    let cut = cut.expect("an order that the answer does not show");
+    let allowed = |values: &[i64]| {
+        let values: Vec<_> = values.iter().copied().map(Some).collect();
+        cut.allow(&answer([("v", ints(&values))]))
+    };
+    assert!(allowed(&[10, 20, 21]) && allowed(&[10, 20, 20]) && allowed(&[21, 10, 20]));
+    // Without a row that is certain, a row too often, one behind the cut.
+    assert!(!allowed(&[20, 20, 21]) && !allowed(&[10, 21, 21]) && !allowed(&[10, 20, 30]));
+    for told in [
+        "SELECT v FROM t ORDER BY k",
+        "SELECT k, v FROM t ORDER BY k LIMIT 3",
+        "SELECT v FROM t LIMIT 3",
+        "SELECT v FROM t ORDER BY k LIMIT 9",
+    ] {
+        assert!(of(told).await.is_none(), "{told}");
+    }
 }
 
 #[test]

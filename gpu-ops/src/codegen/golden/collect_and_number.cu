@@ -103,7 +103,7 @@ WL_KERNEL(pipeline, Args, args) {
   if (blockIdx.x == 0 && threadIdx.x == 0) store_relaxed(&args.control[0], groups);
   u64* const p0 = (u64*)(shared.states + 0);
   u32* const p1 = (u32*)(shared.states + 16000);
-  block_zero<3000>((u64*)shared.states);
+  block_zero<1500>((u128*)shared.states);
   __syncthreads();
   const u64 rows = min_u64(args.control[10], args.rows);
   const u64 tiles = (rows + 4095) / 4096;

@@ -38,7 +38,7 @@ WL_KERNEL(pipeline, Args, args) {
   u64* const p3 = (u64*)(shared.states + 16384);
   u32* const front = (u32*)shared.front;
   block_zero<1024>(front);
-  block_zero<3072>((u64*)shared.states);
+  block_zero<1536>((u128*)shared.states);
   __syncthreads();
   const u64 rows = args.rows;
   const u64 tiles = (rows + 1023) / 1024;

@@ -42,7 +42,7 @@ WL_KERNEL(pipeline, Args, args) {
   u32* const p3 = (u32*)(shared.states + 40960);
   u64* const front = (u64*)shared.front;
   block_zero<2048>(front);
-  block_zero<6144>((u64*)shared.states);
+  block_zero<3072>((u128*)shared.states);
   __syncthreads();
   const u64 rows = args.rows;
   const u64 tiles = (rows + 2047) / 2048;

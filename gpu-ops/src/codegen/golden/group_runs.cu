@@ -44,7 +44,7 @@ WL_KERNEL(pipeline, Args, args) {
   u32* const p1 = (u32*)(shared.states + 4096);
   u32* const p2 = (u32*)(shared.states + 6144);
   u64* const p3 = (u64*)(shared.states + 8192);
-  block_zero<1536>((u64*)shared.states);
+  block_zero<768>((u128*)shared.states);
   __syncthreads();
   const u64 rows = args.rows;
   const u64 tiles = (rows + 1023) / 1024;

@@ -30,7 +30,7 @@ WL_KERNEL(pipeline, Args, args) {
   u8* const states = args.r0state;
   u64* const p0 = (u64*)(shared.states + 0);
   u32* const p1 = (u32*)(shared.states + 272);
-  block_zero<52>((u64*)shared.states);
+  block_zero<26>((u128*)shared.states);
   __syncthreads();
   const u64 rows = args.rows;
   const u64 tiles = (rows + 2047) / 2048;

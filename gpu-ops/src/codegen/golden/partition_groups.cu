@@ -67,9 +67,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// groups result 0: Rows(2), 256 threads, 1024 rows a tile, 5264 bytes shared
+// groups result 0: Rows(2), 256 threads, 256 rows a tile, 5264 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 4
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -111,10 +111,10 @@ WL_KERNEL(pipeline, Args, args) {
   u32* const p1 = (u32*)(shared.states + 2048);
   PartitionPieces pieces = partition_pieces(args.r2offsets, 64ull, min_u64(args.control[10], args.rows));
   while (pieces.next()) {
-    block_zero<512>((u32*)shared.table);
-  block_zero<384>((u64*)shared.states);
+    block_zero<128>((u128*)shared.table);
+  block_zero<192>((u128*)shared.states);
     __syncthreads();
-  for (u64 first = pieces.begin / WL_ROWS * WL_ROWS; first < pieces.end; first += 1024) {
+  for (u64 first = pieces.begin / WL_ROWS * WL_ROWS; first < pieces.end; first += 256) {
     const u64 row = first + threadIdx.x * WL_ROWS;
     u32 live = rows_within<WL_ROWS>(row, pieces.begin, pieces.end);
     u32 c0[WL_ROWS] = {};

@@ -7,7 +7,7 @@ use super::case::Case;
 use super::check;
 use super::expressions::{below, binary, column, count, small, sum, text};
 use super::table::{COMMENT, ID, MODE, PRICE, STATUS, WEIGHT};
-use crate::expr::BinaryOp;
+use crate::expr::{BinaryOp, Expr};
 use crate::graph::{ResultKind, Sort, SortKey, Source, Stage, Step};
 
 #[test]
@@ -59,4 +59,29 @@ fn sort() {
         into,
     }));
     check("sort", case);
+}
+
+/// Keys and row numbers, their order, and the other columns of the rows at its head.
+#[test]
+fn first_rows_by_number() {
+    let mut case = Case::new();
+    let keys = vec![Expr::row_number(), column(WEIGHT)];
+    let rows = case.rows(Source::Scan(0), vec![small(4000)], keys.clone());
+    let by = case.result(ResultKind::Sorted, &keys[..1]);
+    case.steps.push(Step::Sort(Sort {
+        rows,
+        keys: vec![SortKey {
+            column: 1,
+            descending: true,
+            nulls_first: false,
+        }],
+        skip: 0,
+        fetch: Some(10),
+        window: None,
+        into: by,
+    }));
+    let of = Box::new(Source::Scan(0));
+    let columns = vec![column(ID), column(COMMENT), column(MODE), column(WEIGHT)];
+    case.rows(Source::Picked { of, by }, vec![], columns);
+    check("first_rows_by_number", case);
 }

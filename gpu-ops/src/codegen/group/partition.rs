@@ -47,8 +47,9 @@ impl KernelWriter<'_> {
     }
 
     pub(in crate::codegen) fn clear_block(&mut self, groups: &Groups, of: RegroupedLayout) {
-        let words = of.window * u64::from(of.key_bytes) / 4;
-        line!(self, "    block_zero<{words}>((u32*)shared.table);");
+        // 16 bytes at a time.
+        let words = (of.window * u64::from(of.key_bytes)).div_ceil(16);
+        line!(self, "    block_zero<{words}>((u128*)shared.table);");
         self.clear_arrays(groups);
         line!(self, "    __syncthreads();");
     }

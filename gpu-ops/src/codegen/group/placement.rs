@@ -137,7 +137,9 @@ pub(in crate::codegen) fn aggregate_sink(
     if !clustered {
         let groups = profile.estimate.min(profile.max_groups);
         // Rows of few groups queue as those of a hot one do.
-        let queues = profile.hot || rows_queue(profile.arriving, bound, groups);
+        let queues = profile.hot
+            || rows_queue(profile.arriving, bound, groups)
+            || may_be_hot(aggregate, profile.arriving, groups);
         layout.front = sizes::front_slots(&layout, device, queues, groups);
     }
     Ok(EmittedSink::Aggregate {
@@ -203,6 +205,15 @@ fn is_hot(emitter: &Emitter<'_>, aggregate: &Aggregate, groups: u64) -> bool {
         _ => return false,
     };
     together > LEAST && together * groups.max(1) as f64 > TIMES
+}
+
+/// Are rows grouped by what is computed of their columns, with many rows a group? A function leads many values to few, some of which
+/// have far more rows than others (addresses to their hosts), and nobody has counted them. Where none is hot a look at the block's own
+/// table costs less than a tenth of what rows queueing at one group's state do: 100 million rows of 79 thousand hosts took 11 ms.
+fn may_be_hot(aggregate: &Aggregate, rows: u64, groups: u64) -> bool {
+    const ROWS_A_GROUP: u64 = 256;
+    let computed = |key: &Expr| !matches!(key.node, Node::Column(_) | Node::Literal(_));
+    aggregate.keys.iter().any(computed) && rows / groups.max(1) >= ROWS_A_GROUP
 }
 
 /// The column that rows are grouped by, if it is one alone.

@@ -253,8 +253,8 @@ impl KernelWriter<'_> {
         let (_, bytes) = groups.arrays();
         line!(
             self,
-            "  block_zero<{}>((u64*)shared.states);",
-            bytes.next_multiple_of(16).max(16) / 8
+            "  block_zero<{}>((u128*)shared.states);",
+            bytes.div_ceil(16).max(1)
         );
     }
 

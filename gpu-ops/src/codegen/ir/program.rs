@@ -95,6 +95,13 @@ pub enum SourceRows {
     Domain(ResultId),
     /// The pairs of a `Matches` result: the last of its `pairs`, or as many as are listed.
     Pairs(ResultId),
+    /// Rows of a table, or of the slots of groups, whose numbers are the first column of a `Sorted` result: as many as that has.
+    Picked {
+        /// The table.
+        scan: Option<usize>,
+        /// The numbers.
+        by: ResultId,
+    },
     /// Exactly one.
     One,
 }

@@ -37,6 +37,8 @@ pub(in crate::codegen) const MOST_SEARCHES: usize = 3;
 pub(in crate::codegen) struct KernelState {
     /// The argument struct.
     pub(in crate::codegen) arguments: Arguments,
+    /// Upper bound of the source's rows.
+    pub(in crate::codegen) source_bound: u64,
     /// Tables that go to the device with the launch.
     pub(in crate::codegen) lookups: Vec<LookupTable>,
     /// Number of variables named so far.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::writer::{KernelWriter, line};
 use crate::codegen::ir::layout::ColumnLayout;
+use crate::codegen::ir::program::SourceRows;
 use crate::codegen::ir::results::ControlWord;
 use crate::codegen::ir::slot::Slot;
 use crate::codegen::ir::value::{CType, Meaning, Value};
@@ -54,7 +55,7 @@ impl KernelWriter<'_> {
     }
 
     /// Give each live row a place and write its cells: a place at the end of the result, or `in_place` that which the row
-    /// has in the source, all rows of which are live.
+    /// has in the source, or among the rows that are picked, all of which are live.
     pub(in crate::codegen) fn write_rows(
         &mut self,
         into: ResultId,
@@ -64,11 +65,16 @@ impl KernelWriter<'_> {
         cells: &[Cell],
     ) {
         let count = self.control(into, ControlWord::Count);
+        // Of rows that are picked, the source has other numbers.
+        let own = match self.pipeline.source_rows {
+            SourceRows::Picked { .. } => "place",
+            _ => "row",
+        };
         if in_place {
             let first = self.first_row().unwrap_or_else(|| "0".to_string());
             line!(
                 self,
-                "    if (row == {first} && threadIdx.x == 0) {count} = rows;"
+                "    if ({own} == {first} && threadIdx.x == 0) {count} = rows;"
             );
         } else if self.pipeline.tree.is_some() {
             line!(
@@ -97,7 +103,7 @@ impl KernelWriter<'_> {
             capacity = format!("min_u64({capacity}, {enough})");
         }
         if in_place {
-            line!(self, "    if (live != 0 && row < {capacity}) {{");
+            line!(self, "    if (live != 0 && {own} < {capacity}) {{");
             for (number, Cell { c_type, .. }) in cells.iter().enumerate() {
                 line!(self, "      {c_type} w{number}[WL_ROWS] = {{}};");
             }
@@ -123,7 +129,7 @@ impl KernelWriter<'_> {
         if in_place {
             // Every part has room for whole vectors.
             for (number, Cell { pointer, .. }) in cells.iter().enumerate() {
-                line!(self, "      store_vec({pointer} + row, w{number});");
+                line!(self, "      store_vec({pointer} + {own}, w{number});");
             }
         }
         line!(self, "    }}");

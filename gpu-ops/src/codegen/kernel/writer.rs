@@ -93,7 +93,7 @@ impl KernelWriter<'_> {
     pub(in crate::codegen) fn source_count(&mut self) -> String {
         let rows = self.size(Slot::SourceRows);
         match self.pipeline.source_rows {
-            SourceRows::Rows(result) => {
+            SourceRows::Rows(result) | SourceRows::Picked { by: result, .. } => {
                 let count = self.control(result, ControlWord::Count);
                 format!("min_u64({count}, {rows})")
             }
@@ -120,6 +120,22 @@ impl KernelWriter<'_> {
             SourceRows::Scan(_) => Some(self.size(Slot::FirstRow)),
             _ => None,
         }
+    }
+
+    /// C++ text of the number in the source of the row at hand, where rows are picked: `place` is its place among them.
+    pub(in crate::codegen) fn picked_row(&mut self) -> Result<Option<String>> {
+        let SourceRows::Picked { by, .. } = self.pipeline.source_rows else {
+            return Ok(None);
+        };
+        let numbers = match self.known(by) {
+            Some(ResultLayout::Sorted(columns)) => columns.first().cloned(),
+            _ => None,
+        };
+        let Some(numbers) = numbers else {
+            return Err(GpuError::Internal("rows picked by no numbers".into()));
+        };
+        let pointer = self.column_pointer(by, 0, &numbers);
+        Ok(Some(format!("{}ull + (u64){pointer}[place]", numbers.base)))
     }
 
     /// C++ text of what tells whether the query was stopped: arguments of `stop_watch` (`stop.cuh`).

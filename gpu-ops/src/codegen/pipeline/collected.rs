@@ -39,6 +39,16 @@ pub(in crate::codegen) fn is_wanted(plan: &EmittedPipeline) -> bool {
     )
 }
 
+/// As many of `most` rows (a power of two) as a thread should hold in blocks of so many threads that take a partition of about `rows`
+/// rows each: with more, some threads would have none, and all wait for those that have.
+fn rows_in_partitions(rows: u64, threads: u32, most: u32) -> u32 {
+    let mut held = most;
+    while held > 1 && u64::from(held) * u64::from(threads) > rows {
+        held /= 2;
+    }
+    held
+}
+
 /// The two pipelines of an aggregation that the policy wants done so.
 pub(in crate::codegen) fn pipelines(
     context: &mut Context<'_>,
@@ -157,6 +167,10 @@ pub(in crate::codegen) fn pipelines(
         sets.words,
     );
     let threads = sizes::place_regrouped(&mut layout, context.device)?;
+    if how.partitions() {
+        let rows = profile.arriving.max(1) >> bits;
+        begun.thread_rows = rows_in_partitions(rows, threads, begun.thread_rows);
+    }
     let bound = profile.max_groups.max(1);
     context.known[*into] = Some(Known {
         layout: ResultLayout::Groups(layout.clone()),

@@ -79,10 +79,11 @@ pub(in crate::codegen) fn pipeline(
             EmittedSink::Rows {
                 into: *into,
                 values,
-                in_place: few
-                    && steps.is_empty()
-                    && enough.is_none()
-                    && keeps_all(context.graph, pipeline, *into),
+                in_place: matches!(pipeline.source, Source::Picked { .. })
+                    || few
+                        && steps.is_empty()
+                        && enough.is_none()
+                        && keeps_all(context.graph, pipeline, *into),
                 enough,
             }
         }

@@ -52,6 +52,22 @@ pub(in crate::codegen) fn source(
         Source::Groups(result) => finish::source(context, *result, state),
         Source::Pairs(matches) => pairs(context, *matches, state),
         Source::Entries(index, marked) => entries(context, *index, *marked, state),
+        Source::Picked { of, by } => {
+            let known = context.known(*by)?;
+            let inner = self::source(context, of, state)?;
+            Ok(EmittedSource {
+                rows: SourceRows::Picked {
+                    scan: match inner.rows {
+                        SourceRows::Scan(scan) => Some(scan),
+                        _ => None,
+                    },
+                    by: *by,
+                },
+                bound: known.bound,
+                thread_rows: 1,
+                ..inner
+            })
+        }
         Source::One => Ok(EmittedSource {
             rows: SourceRows::One,
             bound: 1,

@@ -22,6 +22,7 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
         ..KernelState::default()
     };
     let source = sources::source(context, &pipeline.source, &mut state)?;
+    state.source_bound = source.bound;
     let mut scope = source.scope;
     let mut steps = Vec::new();
     let mut probes = 0;

@@ -75,14 +75,20 @@ impl KernelWriter<'_> {
                 "    if (__syncthreads_or(found >= {enough})) break; found = load_relaxed(&{count});"
             );
         }
-        line!(
-            self,
-            "    const u64 row = tile * {tile} + threadIdx.x * WL_ROWS;"
-        );
-        line!(
-            self,
-            "    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? {all}u : (1u << (u32)(rows - row)) - 1u;"
-        );
+        if let Some(number) = self.picked_row()? {
+            line!(self, "    const u64 place = tile * {tile} + threadIdx.x;");
+            line!(self, "    u32 live = place < rows ? 1u : 0u;");
+            line!(self, "    const u64 row = live != 0 ? {number} : 0;");
+        } else {
+            line!(
+                self,
+                "    const u64 row = tile * {tile} + threadIdx.x * WL_ROWS;"
+            );
+            line!(
+                self,
+                "    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? {all}u : (1u << (u32)(rows - row)) - 1u;"
+            );
+        }
         if let Some(word) = overflow {
             // A table without room for a row is made larger and filled anew: what follows is in vain, and each row would walk as
             // many slots as a probe may. Read for the next tile, so that nothing waits for it.

@@ -154,6 +154,7 @@ impl<'a> Emitter<'a> {
         match &expr.node {
             Node::Column(index) => self.column(*index),
             Node::Literal(value) => self.literal(value),
+            Node::RowNumber => Ok(self.row_number()),
             Node::Binary { op, left, right } => self.binary(*op, left, right, &expr.data_type),
             Node::Not(operand) => {
                 let value = self.emit(operand)?;
@@ -192,6 +193,19 @@ impl<'a> Emitter<'a> {
             } => self.math(*function, arguments),
             Node::PerDistinct { column, function } => self.per_distinct(*column, function),
             Node::PerCombination { inputs, function } => self.per_combination(inputs, function),
+        }
+    }
+
+    /// The number of the row at hand in the kernel's source.
+    fn row_number(&mut self) -> Value {
+        let range = Range::new(0, i128::from(self.state.source_bound.max(1) - 1));
+        let c_type = CType::for_range(range);
+        Value {
+            text: self.bind(c_type, format!("({})(row + k)", c_type.name())),
+            c_type,
+            range,
+            valid: None,
+            meaning: Meaning::Number,
         }
     }
 

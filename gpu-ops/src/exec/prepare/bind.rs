@@ -91,7 +91,9 @@ impl Builder<'_> {
                 })?;
                 PreparedSource::Exactly(table.rows as u64)
             }
-            SourceRows::Rows(result) => PreparedSource::Rows(result),
+            SourceRows::Rows(result) | SourceRows::Picked { by: result, .. } => {
+                PreparedSource::Rows(result)
+            }
             SourceRows::Slots(result) => PreparedSource::Slots(result),
             SourceRows::Pairs(result) => PreparedSource::Pairs(result),
             SourceRows::Domain(result) => match self.program.results.get(result) {
@@ -165,13 +167,15 @@ impl Builder<'_> {
                 };
             }
             Slot::Scan(index, part) => {
-                let column = match kernel.source_rows {
-                    SourceRows::Scan(scan) => {
-                        self.tables.get(scan).and_then(|t| t.columns.get(index))
-                    }
-                    _ => None,
+                let (scan, scanned) = match kernel.source_rows {
+                    SourceRows::Scan(scan) => (Some(scan), true),
+                    // Rows here and there: read where they lie, be it in host memory.
+                    SourceRows::Picked { scan, .. } => (scan, false),
+                    _ => (None, false),
                 };
-                (column, part, true)
+                let table = scan.and_then(|scan| self.tables.get(scan));
+                let column = table.and_then(|table| table.columns.get(index));
+                (column, part, scanned)
             }
             Slot::Base(base, part) => (self.program.bases.get(base), part, false),
         };

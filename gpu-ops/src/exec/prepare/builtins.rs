@@ -13,7 +13,8 @@ use crate::pipeline::Regroup;
 use crate::primitives::{
     Digits, PartitionJoin, RunningCombine, RunningValue, UnstablePart, compile_extremes,
     compile_group_numbers, compile_merge_join, compile_partition, compile_partition_join,
-    compile_partition_unstable, compile_run_lengths, compile_running, finds_first,
+    compile_partition_unstable, compile_run_lengths, compile_running, finds_first, is_unstable,
+    pass_columns,
 };
 use crate::runtime::Runtime;
 
@@ -313,11 +314,14 @@ impl Builtins {
 
     /// What partitions or sorts keys and columns of these widths, rows with equal digits in their old order.
     fn of_stable(&mut self, width: u32, digits: Digits, columns: Vec<u32>) {
-        self.add(Builtin::Pass {
-            width,
-            digits,
-            columns,
-        });
+        // Each kernel by itself: they take half a second each.
+        for columns in pass_columns(&columns) {
+            self.add(Builtin::Pass {
+                width,
+                digits,
+                columns,
+            });
+        }
         self.add(Builtin::Digits { width, digits });
     }
 
@@ -328,6 +332,9 @@ impl Builtins {
 
     /// What partitions keys and columns of these widths by `bits` bits in any order.
     fn of_unordered(&mut self, width: u32, digits: Digits, columns: Vec<u32>, bits: u32) {
+        if !is_unstable(columns.len(), bits) {
+            return self.of_stable(width, digits, columns);
+        }
         for part in [
             UnstablePart::Pass(0),
             UnstablePart::Pass(1),

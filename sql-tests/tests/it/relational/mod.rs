@@ -15,6 +15,7 @@ mod groups;
 mod jcch;
 mod joins;
 mod known;
+mod late_columns;
 mod limits;
 mod moments;
 mod order;
