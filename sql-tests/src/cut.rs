@@ -137,7 +137,7 @@ impl Cutter<'_> {
             }
             AggregateMode::PartialReduce => return Ok(Transformed::no(node)),
         };
-        Ok(Transformed::yes(plan))
+        Ok(Transformed::yes(partitioned_as(plan, &node)?))
     }
 
     /// A final phase over states that arrive.
@@ -265,6 +265,27 @@ fn exchanged(
     let keys = by.output_exprs();
     let exchange = RepartitionExec::try_new(states, Partitioning::Hash(keys, PARTITIONS))?;
     Ok(Arc::new(exchange))
+}
+
+/// The rows of a plan in the partitions of another that has stood in its place: what is above counts on them, and on the rows of a group
+/// being where those of the same hash are.
+fn partitioned_as(
+    plan: Arc<dyn ExecutionPlan>,
+    before: &Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    let wanted = before.output_partitioning();
+    let partitions = wanted.partition_count();
+    if plan.output_partitioning().partition_count() == partitions {
+        return Ok(plan);
+    }
+    if partitions == 1 {
+        return Ok(Arc::new(CoalescePartitionsExec::new(plan)));
+    }
+    let by = match wanted {
+        Partitioning::Hash(..) => wanted.clone(),
+        _ => Partitioning::RoundRobinBatch(partitions),
+    };
+    Ok(Arc::new(RepartitionExec::try_new(plan, by)?))
 }
 
 fn arrived(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {

@@ -421,10 +421,12 @@ impl Lowerer<'_> {
         {
             let open = self.stream(input, &(0..input.columns.len()).collect())?;
             let written = open.columns.clone();
-            let into = self.picked(input, open, &written, rel.columns.clone(), first);
-            self.shared
-                .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
-            return Ok(into);
+            if !written.iter().any(Expr::may_fault) {
+                let into = self.picked(input, open, &written, rel.columns.clone(), first);
+                self.shared
+                    .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
+                return Ok(into);
+            }
         }
         let rows = self.unsorted_rows(input, enough(keys, *skip, *fetch))?;
         let name = self.unique_name(format!("sorted {}", rel.label()));

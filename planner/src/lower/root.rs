@@ -108,7 +108,10 @@ impl Lowerer<'_> {
         {
             let open = self.stream(input, &read_by(&exprs))?;
             let written = substitute_all(&exprs, &open.columns)?;
-            return Ok(self.picked(input, open, &written, rel.columns.clone(), first));
+            // What can fail fails for a row that is left out, too.
+            if !written.iter().any(Expr::may_fault) {
+                return Ok(self.picked(input, open, &written, rel.columns.clone(), first));
+            }
         }
         // What the sort reads is its input, before rows are cut off.
         let rows = self.output(input, input, exprs, columns, enough(keys, skip, fetch))?;

@@ -139,3 +139,16 @@ fn where_it_is_cheaper() {
     fixture.set("warpline.late_columns", "off");
     assert!(!picked("SELECT * FROM w ORDER BY k LIMIT 10"));
 }
+
+/// A row that is left out fails the query all the same, where it is computed before the order.
+#[test]
+fn what_fails_for_rows_that_are_left_out() {
+    let fixture = Fixture::device().table_from(
+        "t",
+        "SELECT value AS a, 100 - value AS b FROM generate_series(1, 100)",
+    );
+    fixture.set("warpline.late_columns", "on");
+    fixture.check_error("SELECT 10 / b AS q, a FROM t ORDER BY q, a LIMIT 3");
+    fixture.check("SELECT 10 / b AS q, a FROM t WHERE b > 0 ORDER BY a LIMIT 3");
+    fixture.check("SELECT b % 7 AS q, a FROM t ORDER BY q, a LIMIT 3");
+}
