@@ -2,7 +2,9 @@
 
 use std::future::Future;
 use std::pin::pin;
-
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -94,6 +96,15 @@ impl Progress {
     }
 }
 
+/// Wakes a thread that waits.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
 /// Waits for work, without the interpreter's lock. Ctrl-C ends the wait with `KeyboardInterrupt`: whoever drops the work then
 /// cancels it.
 ///
@@ -111,13 +122,26 @@ pub(crate) fn wait<T: Send>(
     }
     let handle = handle()?;
     let mut work = pin!(work);
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut told = Instant::now();
     loop {
+        // Not by a timer of the runtime: nobody looks after those while a thread of its computes without a pause.
         let step = py.detach(|| {
-            let work = work.as_mut();
-            handle.block_on(async { tokio::time::timeout(TICK, work).await })
+            let _entered = handle.enter();
+            let mut context = Context::from_waker(&waker);
+            let end = Instant::now() + TICK;
+            loop {
+                if let Poll::Ready(done) = work.as_mut().poll(&mut context) {
+                    return Some(done);
+                }
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return None;
+                }
+                std::thread::park_timeout(left);
+            }
         });
-        if let Ok(done) = step {
+        if let Some(done) = step {
             return Ok(done);
         }
         py.check_signals()?;
