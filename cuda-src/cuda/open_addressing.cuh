@@ -62,8 +62,7 @@ WL_DEVICE LinearOrder<u64> linear_order(u64 hash, u64 mask) { return {hash & mas
 WL_DEVICE LinearOrder<u32> linear_order(u32 hash, u32 mask) { return {hash & mask, mask}; }
 
 // Slots as far apart as the key says, an odd number: all of a table whose slots are a power of two. Where a table is filled to three
-// quarters, the slots that are taken do not run together, so that the lanes of a warp, which wait for the one that looks longest, are
-// through after 12 in place of 20. For shared memory, where neighbours are no nearer than others.
+// quarters, the slots that are taken do not run together, and the lanes of a warp wait less for the one that looks longest. For shared memory, where neighbours are no nearer than others.
 struct ScatteredOrder {
   u32 slot, step, mask;
   WL_METHOD void next() { slot = (slot + step) & mask; }

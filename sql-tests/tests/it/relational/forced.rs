@@ -157,3 +157,22 @@ fn groups_of_partitioned_keys() {
 fn groups_of_partitioned_rows() {
     groups("pgb_tr");
 }
+
+/// Nobody knows how often a computed key occurs: with many rows a group, blocks have a table in front of the states in device memory.
+#[test]
+fn groups_by_what_is_computed_of_many_rows() {
+    let fixture = Fixture::open(test_device(), true, &[("warpline.group_by", "global")]).table_from(
+        "m",
+        "SELECT value AS v, CASE WHEN value % 3 > 0 THEN 'hot' ELSE concat('s', value * 7919 % 40) END AS s, \
+         CASE WHEN value % 13 = 0 THEN NULL ELSE value % 4 END AS k FROM generate_series(1, 30000)",
+    );
+    check_all(
+        &fixture,
+        [
+            "SELECT upper(s) AS u, count(*) AS n, sum(v) AS t, min(s) AS a, max(v) AS b FROM m GROUP BY upper(s)",
+            "SELECT k + 1 AS q, count(k) AS n, avg(v) AS a FROM m WHERE v % 2 = 0 GROUP BY k + 1",
+            "SELECT k * 3 AS q, upper(s) AS u, count(*) AS n, min(v) AS a FROM m GROUP BY k * 3, upper(s)",
+        ]
+        .map(String::from),
+    );
+}
