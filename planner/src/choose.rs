@@ -124,7 +124,7 @@ pub mod index;
 pub mod join;
 #[cfg(test)]
 mod papers;
-mod price;
+pub(crate) mod price;
 pub(crate) mod reentry;
 pub(crate) mod rowwise;
 pub mod tree;

@@ -51,6 +51,13 @@ impl Price {
     }
 }
 
+/// Milliseconds to read rows of so many bytes together and to write them down.
+pub(crate) fn written(machine: &Machine, bytes: f64) -> f64 {
+    /// In copies: a tile's rows are counted before they have a place.
+    const WRITTEN: f64 = 1.55;
+    machine.stream(2.0 * bytes) * WRITTEN
+}
+
 impl fmt::Display for Price {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (", ms(self.ms))?;

@@ -28,7 +28,7 @@ pub use failures::Failures;
 use kinds::{Bytes, Count, Flag, OneOf, Parsed, Positive, Text};
 pub use names::{
     DeviceSetting, GroupSetting, IndexJoins, JoinMode, JoinSetting, LateColumns, LoadBalance,
-    Named, RangeJoins, Reentry, Setting, ShardPlan, Shards, named,
+    Named, RangeJoins, Reentry, Setting, ShardPlan, Shards, Switch, named,
 };
 
 declare::settings! {

@@ -149,47 +149,19 @@ impl Named for JoinMode {
     }
 }
 
-/// Whether indexes over whole tables are kept and joined with.
+/// Something that is done by price, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum IndexJoins {
-    /// Kept, and joined with where that is cheaper.
-    #[default]
-    Auto,
-    /// Joined with wherever a table is joined by its columns.
-    On,
-    /// Neither.
-    Off,
-}
-
-impl fmt::Display for IndexJoins {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        })
-    }
-}
-
-impl Named for IndexJoins {
-    fn all() -> Vec<Self> {
-        vec![Self::Auto, Self::On, Self::Off]
-    }
-}
-
-/// Whether columns are read for the first rows of an order alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum LateColumns {
+pub enum Switch {
     /// Where that is cheaper.
     #[default]
     Auto,
-    /// Wherever the rows are those of a table.
+    /// Wherever it is possible.
     On,
     /// Nowhere.
     Off,
 }
 
-impl fmt::Display for LateColumns {
+impl fmt::Display for Switch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Auto => "auto",
@@ -199,11 +171,17 @@ impl fmt::Display for LateColumns {
     }
 }
 
-impl Named for LateColumns {
+impl Named for Switch {
     fn all() -> Vec<Self> {
         vec![Self::Auto, Self::On, Self::Off]
     }
 }
+
+/// Whether indexes over whole tables are kept and joined with.
+pub type IndexJoins = Switch;
+
+/// Whether columns are read for the first rows of an order alone.
+pub type LateColumns = Switch;
 
 /// How joins by ranges are done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -234,32 +212,7 @@ impl Named for RangeJoins {
 }
 
 /// Whether rows that the CPU has computed go back to the device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Reentry {
-    /// Where that is cheaper.
-    #[default]
-    Auto,
-    /// Wherever the device runs what is above.
-    On,
-    /// Nowhere.
-    Off,
-}
-
-impl fmt::Display for Reentry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Auto => "auto",
-            Self::On => "on",
-            Self::Off => "off",
-        })
-    }
-}
-
-impl Named for Reentry {
-    fn all() -> Vec<Self> {
-        vec![Self::Auto, Self::On, Self::Off]
-    }
-}
+pub type Reentry = Switch;
 
 /// How many devices share a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

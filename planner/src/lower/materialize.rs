@@ -191,13 +191,7 @@ impl Lowerer<'_> {
         let width = |side: &Side<'_>, column: usize| {
             let of = &side.rel.columns[column];
             let expr = Expr::column(column, of.data_type.clone(), of.nullable);
-            match self.bits(side.rel, &expr) {
-                ..=8 => 1,
-                9..=16 => 2,
-                17..=32 => 4,
-                33..=64 => 8,
-                _ => 16,
-            }
+            self.width(side.rel, &expr)
         };
         let clustered = |side: &Side<'_>| match side.keys.as_slice() {
             [key] => as_column(key).is_some_and(|c| estimator.clustered(side.rel, c)),
@@ -227,6 +221,17 @@ impl Lowerer<'_> {
             probe_clustered: clustered(probe),
             build_clustered: clustered(build),
             room: Some(self.input.join_room),
+        }
+    }
+
+    /// Bytes that an expression's values take where they are written down.
+    pub(super) fn width(&self, rel: &RelRef, expr: &Expr) -> u32 {
+        match self.bits(rel, expr) {
+            ..=8 => 1,
+            9..=16 => 2,
+            17..=32 => 4,
+            33..=64 => 8,
+            _ => 16,
         }
     }
 

@@ -417,16 +417,11 @@ impl Lowerer<'_> {
         };
         if let Some(first) = FirstOf::new(keys, *skip, *fetch)
             && !self.shared.contains_key(&Arc::as_ptr(input))
-            && self.picks(input, &input.all_columns(), first)
+            && let Some(into) = self.first_rows(input, &input.all_columns(), &rel.columns, first)?
         {
-            let open = self.stream(input, &(0..input.columns.len()).collect())?;
-            let written = open.columns.clone();
-            if !written.iter().any(Expr::may_fault) {
-                let into = self.picked(input, open, &written, rel.columns.clone(), first);
-                self.shared
-                    .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
-                return Ok(into);
-            }
+            self.shared
+                .insert(Arc::as_ptr(rel), (Arc::clone(rel), into));
+            return Ok(into);
         }
         let rows = self.unsorted_rows(input, enough(keys, *skip, *fetch))?;
         let name = self.unique_name(format!("sorted {}", rel.label()));

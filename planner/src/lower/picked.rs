@@ -15,8 +15,11 @@ use warpline_gpu::graph::{
     Parts, ProbeKind, ResultColumn, ResultId, ResultKind, Sink, Sort, SortKey, Source, Stage, Step,
 };
 
-use super::{Lowerer, OpenPipeline};
+use super::{Lowerer, OpenPipeline, read_by};
+use crate::choose::price::written;
 use crate::config::LateColumns;
+use crate::reason::Reason;
+use crate::rel::expr::substitute_all;
 use crate::rel::{RelKind, RelRef};
 
 /// An order of which some rows are asked for.
@@ -38,7 +41,7 @@ impl<'a> FirstOf<'a> {
 
 impl Lowerer<'_> {
     /// Are the rows of `rel` those of a table, each once, with conditions and projections alone?
-    pub(super) fn is_of_table(rel: &RelRef) -> bool {
+    fn is_of_table(rel: &RelRef) -> bool {
         match &rel.kind {
             RelKind::Scan { .. } => true,
             RelKind::Filter { input, .. }
@@ -48,10 +51,35 @@ impl Lowerer<'_> {
         }
     }
 
+    /// The first rows of `exprs` over `input`, found by their keys and then read by their numbers, with the first `columns.len()` of
+    /// `exprs` as columns; `None` where that is not possible, or not cheaper.
+    pub(super) fn first_rows(
+        &mut self,
+        input: &RelRef,
+        exprs: &[Expr],
+        columns: &[ResultColumn],
+        first: FirstOf<'_>,
+    ) -> Result<Option<ResultId>, Reason> {
+        if !self.picks(input, exprs, first) {
+            return Ok(None);
+        }
+        let open = self.stream(input, &read_by(exprs))?;
+        let written = substitute_all(exprs, &open.columns)?;
+        // What can fail fails for a row that is left out, too.
+        if written.iter().any(Expr::may_fault) {
+            return Ok(None);
+        }
+        Ok(Some(self.picked(
+            input,
+            open,
+            &written,
+            columns.to_vec(),
+            first,
+        )))
+    }
+
     /// Should the first rows of `exprs` over `input` be found by their keys and then be read by their numbers?
-    pub(super) fn picks(&self, input: &RelRef, exprs: &[Expr], first: FirstOf<'_>) -> bool {
-        /// Rows are written once in place of read and written: a copy of each column, and what reserving places costs.
-        const WRITTEN: f64 = 1.55;
+    fn picks(&self, input: &RelRef, exprs: &[Expr], first: FirstOf<'_>) -> bool {
         /// A row that is picked costs a sector of each of its columns.
         const SECTOR: f64 = 32.0;
         /// Kernels more: the one that reads the rows.
@@ -76,11 +104,11 @@ impl Lowerer<'_> {
         if wanted > rows * SHARE {
             return false;
         }
-        let bytes = |expr: &Expr| f64::from(self.bits(input, expr).div_ceil(8).next_power_of_two());
+        let bytes = |expr: &Expr| f64::from(self.width(input, expr));
         let all: f64 = exprs.iter().map(bytes).sum();
         // Keys, and the number of the row.
         let narrow = keys.into_iter().map(bytes).sum::<f64>() + 4.0;
-        let saved = machine.stream(2.0 * rows * (all - narrow).max(0.0)) * WRITTEN;
+        let saved = written(machine, rows * (all - narrow).max(0.0));
         let picking =
             machine.stream(wanted * exprs.len() as f64 * SECTOR) + machine.launches(KERNELS);
         saved > 2.0 * picking
@@ -88,7 +116,7 @@ impl Lowerer<'_> {
 
     /// The first rows of those of `open`, the pipeline of `input`, in their order: the first `columns.len()` of `written`, over
     /// its scope. The keys of the order are columns of `written`.
-    pub(super) fn picked(
+    fn picked(
         &mut self,
         input: &RelRef,
         open: OpenPipeline,

@@ -104,14 +104,9 @@ impl Lowerer<'_> {
             placed.push(SortKey { column: at, ..*key });
         }
         if let Some(first) = FirstOf::new(&placed, skip, fetch)
-            && self.picks(input, &exprs, first)
+            && let Some(rows) = self.first_rows(input, &exprs, &rel.columns, first)?
         {
-            let open = self.stream(input, &read_by(&exprs))?;
-            let written = substitute_all(&exprs, &open.columns)?;
-            // What can fail fails for a row that is left out, too.
-            if !written.iter().any(Expr::may_fault) {
-                return Ok(self.picked(input, open, &written, rel.columns.clone(), first));
-            }
+            return Ok(rows);
         }
         // What the sort reads is its input, before rows are cut off.
         let rows = self.output(input, input, exprs, columns, enough(keys, skip, fetch))?;

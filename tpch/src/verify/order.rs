@@ -138,11 +138,6 @@ pub(super) fn rows_before_last_tie(
     batch: &RecordBatch,
     keys: &[SortKey],
 ) -> Result<usize, ArrowError> {
-    let order = RowOrder::new(batch, keys)?;
     let last = batch.num_rows().saturating_sub(1);
-    Ok((0..last)
-        .rev()
-        .take_while(|&row| order.compare(row, last).is_eq())
-        .last()
-        .unwrap_or(last))
+    rows_of_tie(batch, keys, last).map(|tie| tie.start)
 }

@@ -6,6 +6,7 @@ use arrow::datatypes::DataType;
 use super::collected_by_hash::hash_tables;
 use super::sinks::read_by_call;
 use super::stages::begin;
+use super::thread_rows::rows_in_partitions;
 use super::written_rows::{WrittenRows, collected_rows, separated};
 use crate::codegen::group::distinct::DistinctSets;
 use crate::codegen::group::sizes;
@@ -37,16 +38,6 @@ pub(in crate::codegen) fn is_wanted(plan: &EmittedPipeline) -> bool {
         EmittedSink::Aggregate { layout, .. }
             if matches!(layout.placement, GroupPlacement::Regrouped { how, .. } if how != Regroup::Runs)
     )
-}
-
-/// As many of `most` rows (a power of two) as a thread should hold in blocks of so many threads that take a partition of about `rows`
-/// rows each: with more, some threads would have none, and all wait for those that have.
-fn rows_in_partitions(rows: u64, threads: u32, most: u32) -> u32 {
-    let mut held = most;
-    while held > 1 && u64::from(held) * u64::from(threads) > rows {
-        held /= 2;
-    }
-    held
 }
 
 /// The two pipelines of an aggregation that the policy wants done so.

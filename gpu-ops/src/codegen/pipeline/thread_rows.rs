@@ -33,19 +33,26 @@ pub(in crate::codegen) fn held_rows(scope: &[ScopeColumn], read: &[usize], most:
     read.dedup();
     let columns = read.iter().filter_map(|i| scope.get(*i));
     let bytes: u32 = columns.map(held_bytes).sum();
-    let mut rows = most;
-    while rows > 1 && rows * bytes > HELD {
-        rows /= 2;
-    }
-    rows
+    halved(most, |rows| rows * bytes > HELD)
 }
 
 /// As many of `most` rows (a power of two) as a thread should hold for which so many `statements` are made: the compiler writes them
 /// down a row each, and takes its time over them. A kernel of 60 statements for 8 rows took NVRTC 1.1 s, the longest by far of its
 /// query; long rows keep enough reads under way without company.
 pub(in crate::codegen) fn short_rows(statements: usize, most: u32) -> u32 {
+    halved(most, |rows| rows as usize * statements > STATEMENTS)
+}
+
+/// As many of `most` rows (a power of two) as a thread should hold in blocks of so many threads that take a partition of about `rows`
+/// rows each: with more, some threads would have none, and all wait for those that have.
+pub(in crate::codegen) fn rows_in_partitions(rows: u64, threads: u32, most: u32) -> u32 {
+    halved(most, |held| u64::from(held) * u64::from(threads) > rows)
+}
+
+/// `most`, halved as long as that is `too_many` and more than one.
+fn halved(most: u32, too_many: impl Fn(u32) -> bool) -> u32 {
     let mut rows = most;
-    while rows > 1 && rows as usize * statements > STATEMENTS {
+    while rows > 1 && too_many(rows) {
         rows /= 2;
     }
     rows

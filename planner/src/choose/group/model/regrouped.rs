@@ -4,10 +4,8 @@ use warpline_gpu::machine::Machine;
 
 use super::{FLUSHED, FLUSHED_TEST, Model, STAGGERED, widths};
 use crate::choose::group::partition_bits;
-use crate::choose::price::{Accesses, Price};
+use crate::choose::price::{Accesses, Price, written};
 
-/// Bytes written down cost this many bytes copied: a tile's rows are counted before they have a place.
-const WRITTEN: f64 = 1.55;
 /// Picoseconds more for each column of 16 bytes that is written.
 const WRITTEN_WIDE: f64 = 12.0;
 
@@ -78,7 +76,7 @@ impl Model<'_> {
         }
         let row = self.key() + widths(&self.w.payload).sum::<f64>();
         let wide = widths(&self.w.payload).filter(|w| *w >= 16.0).count() as f64;
-        self.machine.stream(2.0 * self.w.rows * row) * WRITTEN
+        written(self.machine, self.w.rows * row)
             + self.w.rows * wide * WRITTEN_WIDE * 1e-9
             + self.machine.launches(4.0)
     }
