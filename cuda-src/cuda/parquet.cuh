@@ -72,3 +72,13 @@ WL_DEVICE u64 read_wide_bits(const u8* p, u64 at, u32 width) {
   if (shift + width > 64) bits |= (u64)p[at / 8 + 8] << (64 - shift);
   return width >= 64 ? bits : bits & ((1ull << width) - 1);
 }
+
+// Writes a code of `width` bytes; 0: a bit of a zeroed bitmap.
+WL_DEVICE void put_code(u8* data, u64 row, u32 width, u64 code) {
+  if (width == 0) {
+    if (code != 0) atomicOr((u32*)data + row / 32, 1u << row % 32);
+  } else if (width == 1) data[row] = (u8)code;
+  else if (width == 2) ((u16*)data)[row] = (u16)code;
+  else if (width == 4) ((u32*)data)[row] = (u32)code;
+  else ((u64*)data)[row] = code;
+}

@@ -16,7 +16,7 @@
 
 // The bitmap of the page's rows from its levels, in `words`, and behind it the values before each word. Answers the number
 // of values, or more than there are rows when the levels are malformed; without NULLs nothing is written.
-WL_DEVICE u32 expand_levels(const u8* levels, u32 bytes, const ParquetPage& page, PageShared& shared) {
+WL_OUTLINED u32 expand_levels(const u8* levels, u32 bytes, const ParquetPage& page, PageShared& shared) {
   const u32 malformed = 0xffffffffu;
   if (threadIdx.x == 0) {
     shared.at = 0;
@@ -37,6 +37,7 @@ WL_DEVICE u32 expand_levels(const u8* levels, u32 bytes, const ParquetPage& page
       const u32 low = word * 32 < first ? first : word * 32;
       const u32 high = word * 32 + 32 < end ? word * 32 + 32 : end;
       u32 bits = 0;
+      WL_NO_UNROLL
       for (u32 row = low; row < high; ++row) bits |= run_value(levels, 1, row, shared) << (row - word * 32);
       page.words[word] |= bits;
     }
@@ -66,6 +67,7 @@ WL_DEVICE bool read_fixed(const u8* p, u32 bytes, u32 stride, i64& value) {
   i64 high = p[0] >= 128 ? -1 : 0;
   const i64 sign = high;
   bool narrow = true;
+  WL_NO_UNROLL
   for (u32 i = 0; i < bytes; ++i) {
     // What leaves at the top must be the sign.
     if (i >= 8) narrow = narrow && (high >> 56) == sign;
@@ -94,18 +96,8 @@ WL_DEVICE bool read_value(const u8* p, u32 kind, u32 bytes, u32 stride, i64& val
   return true;
 }
 
-WL_DEVICE void put_code(u8* data, u64 row, u32 width, u64 code) {
-  if (width == 0) {
-    // A bit of a zeroed bitmap.
-    if (code != 0) atomicOr((u32*)data + row / 32, 1u << row % 32);
-  } else if (width == 1) data[row] = (u8)code;
-  else if (width == 2) ((u16*)data)[row] = (u16)code;
-  else if (width == 4) ((u32*)data)[row] = (u32)code;
-  else ((u64*)data)[row] = code;
-}
-
 // Sets the bits of the page's rows in the column's validity.
-WL_DEVICE void put_validity(const ParquetPage& page, const ParquetChunk& chunk, u32 values) {
+WL_OUTLINED void put_validity(const ParquetPage& page, const ParquetChunk& chunk, u32 values) {
   const u64 begin = page.first_row / 32, end = (page.first_row + page.rows + 31) / 32;
   const u32 shift = (u32)(page.first_row % 32), words = (page.rows + 31) / 32;
   for (u64 word = begin + threadIdx.x; word < end; word += blockDim.x) {
@@ -273,42 +265,5 @@ WL_KERNEL(parquet_decode, ParquetArgs, args) {
       result.error = error;
     }
     __syncthreads();
-  }
-}
-
-// Codes of another base and width, once the range of the column is known; NULL is 0. Launch: any grid. Bytes moved: both codes.
-WL_KERNEL(parquet_narrow, ParquetNarrowArgs, args) {
-  const u64 stride = (u64)gridDim.x * blockDim.x;
-  for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < args.rows; row += stride) {
-    const bool valid = args.validity == 0 || (args.validity[row / 32] >> row % 32 & 1) != 0;
-    u64 code = 0;
-    if (valid) {
-      if (args.from_width == 1) code = args.codes[row];
-      else if (args.from_width == 2) code = ((const u16*)args.codes)[row];
-      else if (args.from_width == 4) code = ((const u32*)args.codes)[row];
-      else code = ((const u64*)args.codes)[row];
-      code += args.shift;
-    }
-    put_code(args.out, row, args.width, code);
-  }
-}
-
-// Codes of the chunks' dictionaries to those of the column; NULL is 0. Launch: any grid.
-WL_KERNEL(parquet_remap, ParquetRemapArgs, args) {
-  const u64 stride = (u64)gridDim.x * blockDim.x;
-  for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < args.rows; row += stride) {
-    const bool valid = args.validity == 0 || (args.validity[(args.first_row + row) / 32] >> (args.first_row + row) % 32 & 1) != 0;
-    const u64 code = valid ? args.codes[args.first_row + row] : 0;
-    put_code(args.out, args.first_row + row, args.width, valid ? args.remap[code] : 0);
-  }
-}
-
-// Sets bits of a bitmap from row `first_row` on to those of another, or to one. Launch: any grid.
-WL_KERNEL(parquet_validity, ParquetValidityArgs, args) {
-  const u64 stride = (u64)gridDim.x * blockDim.x;
-  for (u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x; row < args.rows; row += stride) {
-    if (args.bits != 0 && (args.bits[row / 8] >> row % 8 & 1) == 0) continue;
-    const u64 at = args.first_row + row;
-    atomicOr(args.validity + at / 32, 1u << at % 32);
   }
 }

@@ -1,6 +1,8 @@
 // The hybrid of run-length encoding and bit-packing of parquet, and its deltas, by all threads of a block.
 //
 // One thread reads the headers of some runs, each of which says where the next one is; then all threads read values.
+// What is called once for many values is no part of its callers, and loops over headers are not unrolled: the compiler takes half
+// the time.
 #pragma once
 #include "simt.cuh"
 #include "primitives.cuh"
@@ -36,8 +38,9 @@ struct PageShared {
 };
 
 // A number in base 128 from the section; false where it ends or the number takes more than 64 bits.
-WL_DEVICE bool read_varint(const u8* section, u32 bytes, u32& at, u64& value) {
+WL_OUTLINED bool read_varint(const u8* section, u32 bytes, u32& at, u64& value) {
   value = 0;
+  WL_NO_UNROLL
   for (u32 shift = 0; shift < 64; shift += 7) {
     if (at >= bytes) return false;
     const u8 byte = section[at++];
@@ -51,7 +54,7 @@ WL_DEVICE i64 unzigzag(u64 value) { return (i64)(value >> 1 ^ (0 - (value & 1)))
 
 // Reads headers of runs of values of `width` bits (at most 32) until so many runs or all `count` values are known; by one
 // thread. The runs that follow begin with value `first`, at byte `shared.at` of the section.
-WL_DEVICE void read_runs(const u8* section, u32 bytes, u32 width, u32 first, u32 count, PageShared& shared) {
+WL_OUTLINED void read_runs(const u8* section, u32 bytes, u32 width, u32 first, u32 count, PageShared& shared) {
   u32 at = shared.at, runs = 0;
   shared.packed[0] = 0;
   shared.packed[1] = 0;
@@ -87,6 +90,7 @@ WL_DEVICE void read_runs(const u8* section, u32 bytes, u32 width, u32 first, u32
         break;
       }
       u32 value = 0;
+      WL_NO_UNROLL
       for (u32 i = 0; i < size; ++i) value |= (u32)section[at + i] << 8 * i;
       if (width < 32 && value >> width != 0) {
         shared.error = PAGE_VALUES;
@@ -111,6 +115,7 @@ WL_DEVICE void read_runs(const u8* section, u32 bytes, u32 width, u32 first, u32
 // The value with this number, which one of the known runs has.
 WL_DEVICE u32 run_value(const u8* section, u32 width, u32 number, const PageShared& shared) {
   u32 low = 0, high = shared.runs;
+  WL_NO_UNROLL
   while (high - low > 1) {
     const u32 middle = (low + high) / 2;
     if (shared.starts[middle] <= number) low = middle;
@@ -152,7 +157,7 @@ WL_DEVICE bool for_each_run_value(const u8* section, u32 bytes, u32 width, u32 c
 
 // Reads the header of a block of deltas: its least delta, and the widths of its miniblocks; by one thread. Miniblocks
 // behind the last value have no bytes.
-WL_DEVICE void read_delta_block(const u8* section, u32 bytes, u32 left, PageShared& shared) {
+WL_OUTLINED void read_delta_block(const u8* section, u32 bytes, u32 left, PageShared& shared) {
   u32 at = shared.at;
   u64 least;
   const u32 size = shared.block / shared.miniblocks;
@@ -163,6 +168,7 @@ WL_DEVICE void read_delta_block(const u8* section, u32 bytes, u32 left, PageShar
   shared.delta = (u64)unzigzag(least);
   const u32 widths = at;
   at += shared.miniblocks;
+  WL_NO_UNROLL
   for (u32 i = 0; i < shared.miniblocks; ++i) {
     // Widths of miniblocks without values may be anything.
     const bool used = (u64)i * size < left;
@@ -180,7 +186,7 @@ WL_DEVICE void read_delta_block(const u8* section, u32 bytes, u32 left, PageShar
 
 // Writes the `count` values of DELTA_BINARY_PACKED bytes modulo 2^64 to `out`; false when they are malformed. `used` gets
 // the bytes that they take.
-WL_DEVICE bool expand_deltas(const u8* section, u32 bytes, u32 count, u64* out, u32& used, PageShared& shared) {
+WL_OUTLINED bool expand_deltas(const u8* section, u32 bytes, u32 count, u64* out, u32& used, PageShared& shared) {
   // Others may still look at what is written here.
   __syncthreads();
   if (threadIdx.x == 0) {

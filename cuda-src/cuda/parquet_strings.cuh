@@ -83,7 +83,7 @@ WL_DEVICE bool index_lengths(u64* entries, u32 count, u32 begin, u32 end, PageSh
 // Entries of the page's values, which begin at `section`; what is wrong with them. `Page` and `Chunk` are the structs of the
 // kernel's arguments.
 template <class Page, class Chunk>
-WL_DEVICE u32 index_strings(const Page& page, const Chunk& chunk, const u8* section, u32 bytes, u32 values, PageShared& shared) {
+WL_OUTLINED u32 index_strings(const Page& page, const Chunk& chunk, const u8* section, u32 bytes, u32 values, PageShared& shared) {
   u64* entries = (u64*)page.dense;
   const u32 skipped = (u32)(section - page.body);
   const u32 end = skipped + bytes;

@@ -10,6 +10,7 @@ mod copy_runs;
 mod parquet;
 mod partition;
 mod partition_unstable;
+mod string_order;
 mod synthetic;
 mod window;
 mod write_combine;
@@ -24,7 +25,7 @@ pub use parquet::{
     PARQUET_LEVELS_PREFIXED, PARQUET_LZ4_RAW, PARQUET_NO_DATA, PARQUET_SHARED_BYTES,
     PARQUET_SNAPPY, PARQUET_THREADS, ParquetArgs, ParquetChunk, ParquetNarrowArgs, ParquetPage,
     ParquetPlace, ParquetPlaceArgs, ParquetRemapArgs, ParquetResult, ParquetShiftArgs,
-    ParquetValidityArgs, parquet_decode, parquet_decompress, parquet_strings,
+    ParquetValidityArgs, parquet_decode, parquet_decompress, parquet_finish, parquet_strings,
 };
 pub use partition::{
     COLUMN_VALUES, MOST_PARTITION_COLUMNS, MoveColumnArgs, PARTITION_HISTOGRAM_DIGITS,
@@ -37,6 +38,7 @@ pub use partition_unstable::{
     SEGMENT_PLAN_THREADS, SEGMENT_SHARED_BYTES, SEGMENT_THREADS, SEGMENT_TILE, SegmentDigitsArgs,
     SegmentPlanArgs, TileShape, partition_segments,
 };
+pub use string_order::{STRING_HEAD_BYTES, StringOrderArgs, string_order};
 pub use synthetic::{
     SyntheticColumnArgs, SyntheticGroupsArgs, SyntheticJoinArgs, SyntheticNumbers,
     SyntheticSketchArgs, SyntheticStatesArgs, SyntheticSumArgs, synthetic,
@@ -545,6 +547,13 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("synthetic", synthetic()),
         ("scan", scan()),
         ("copy_runs", copy_runs()),
+        ("string_order", string_order()),
+        ("parquet_decompress", parquet_decompress()),
+        ("parquet_decode", parquet_decode()),
+        ("parquet_finish", parquet_finish()),
+        ("parquet_strings", parquet_strings()),
+        ("column_facts", column_facts()),
+        ("column_texts", column_texts()),
         ("window", window()),
         (
             "running_sum_i64",

@@ -229,7 +229,16 @@ pub fn parquet_decompress() -> String {
     )
 }
 
-/// Complete source of the module with `parquet_decode`, `parquet_narrow`, `parquet_remap` and `parquet_validity`.
+/// Complete source of the module with `parquet_narrow`, `parquet_remap` and `parquet_validity`.
+pub fn parquet_finish() -> String {
+    format!(
+        "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}",
+        structs(),
+        include_str!("../../cuda/parquet_finish.cu")
+    )
+}
+
+/// Complete source of `parquet_decode`.
 pub fn parquet_decode() -> String {
     format!(
         "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}\

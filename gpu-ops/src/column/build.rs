@@ -183,10 +183,8 @@ pub(crate) fn distinct_strings(array: &ArrayRef) -> Result<(ArrayRef, Vec<i32>)>
 pub(super) fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -> Result<ArrayRef> {
     let invalid = |error| no_text(name, error);
     let total: usize = values.iter().map(|value| value.len()).sum();
-    if *data_type == DataType::Utf8 && i32::try_from(total).is_err() {
-        return Err(GpuError::Unsupported(format!(
-            "{name}: {total} bytes of distinct strings exceed Utf8; CAST to LargeUtf8 or Utf8View"
-        )));
+    if *data_type == DataType::Utf8 {
+        check_small(total, name)?;
     }
     let offsets = || OffsetBuffer::<i64>::from_lengths(values.iter().map(|value| value.len()));
     Ok(match data_type {
@@ -202,6 +200,80 @@ pub(super) fn string_array(data_type: &DataType, values: &[&[u8]], name: &str) -
         DataType::Utf8View => views(values, total, name)?,
         other => return Err(GpuError::Internal(format!("{other} is no string type"))),
     })
+}
+
+/// An Arrow array of a dictionary's strings, which lie one after the other: `offsets` has where each begins, and the end of the
+/// last.
+///
+/// # Errors
+/// As [`string_array`]; [`GpuError::Internal`] for offsets that leave the bytes.
+pub(super) fn sorted_array(
+    data_type: &DataType,
+    offsets: Vec<u64>,
+    bytes: Vec<u8>,
+    name: &str,
+) -> Result<ArrayRef> {
+    let ends_there = offsets.last() == Some(&(bytes.len() as u64));
+    if !ends_there || !offsets.is_sorted() {
+        return Err(GpuError::Internal(format!("{name}: a string lies outside")));
+    }
+    let invalid = |error| no_text(name, error);
+    Ok(match data_type {
+        DataType::Utf8 => {
+            check_small(bytes.len(), name)?;
+            let ends = offsets.into_iter().map(|end| end as i32).collect();
+            let array = StringArray::try_new(OffsetBuffer::new(ends), bytes.into(), None);
+            Arc::new(array.map_err(invalid)?)
+        }
+        DataType::LargeUtf8 => {
+            let ends = offsets.into_iter().map(|end| end as i64).collect();
+            let array = LargeStringArray::try_new(OffsetBuffer::new(ends), bytes.into(), None);
+            Arc::new(array.map_err(invalid)?)
+        }
+        DataType::Utf8View => views_of(&offsets, Buffer::from_vec(bytes), name)?,
+        other => return Err(GpuError::Internal(format!("{other} is no string type"))),
+    })
+}
+
+/// # Errors
+/// [`GpuError::Unsupported`] when so many bytes outgrow Utf8.
+fn check_small(total: usize, name: &str) -> Result<()> {
+    match i32::try_from(total) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(GpuError::Unsupported(format!(
+            "{name}: {total} bytes of distinct strings exceed Utf8; CAST to LargeUtf8 or Utf8View"
+        ))),
+    }
+}
+
+/// Strings that lie one after the other as views of these bytes, made and checked by all cores.
+fn views_of(offsets: &[u64], bytes: Buffer, name: &str) -> Result<ArrayRef> {
+    let len = offsets.len().saturating_sub(1);
+    let parts = shares(len).len().max(bytes.len() / VIEW_BUFFER * 2);
+    let pieces = (0..parts).map(|part| len * part / parts..len * (part + 1) / parts);
+    let parts = map(pieces.collect(), |share: Range<usize>| {
+        let (begin, end) = (offsets[share.start] as usize, offsets[share.end] as usize);
+        let own = bytes.slice_with_length(begin, end - begin);
+        let mut views = Vec::with_capacity(share.len());
+        for ends in offsets[share.start..=share.end].windows(2) {
+            let (from, to) = (ends[0] as usize - begin, ends[1] as usize - begin);
+            let at = u32::try_from(from).map_err(|_| too_long(name))?;
+            views.push(make_view(&own[from..to], 0, at));
+        }
+        StringViewArray::try_new(ScalarBuffer::from(views), vec![own], None)
+            .map_err(|error| no_text(name, error))
+    })?;
+    together(parts)
+}
+
+fn too_long(name: &str) -> GpuError {
+    GpuError::Unsupported(format!("{name}: strings too long for a dictionary"))
+}
+
+fn together(parts: Vec<Result<StringViewArray>>) -> Result<ArrayRef> {
+    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
+    Ok(concat(&parts)?)
 }
 
 fn no_text(name: &str, error: ArrowError) -> GpuError {
@@ -243,9 +315,7 @@ fn views(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
         let mut bytes: Vec<u8> = Vec::with_capacity(long.map(|value| value.len()).sum());
         let mut views = Vec::with_capacity(values.len());
         for value in values {
-            let at = u32::try_from(bytes.len()).map_err(|_| {
-                GpuError::Unsupported(format!("{name}: strings too long for a dictionary"))
-            })?;
+            let at = u32::try_from(bytes.len()).map_err(|_| too_long(name))?;
             views.push(make_view(value, 0, at));
             if value.len() > 12 {
                 bytes.extend_from_slice(value);
@@ -258,7 +328,57 @@ fn views(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
         )
         .map_err(|error| no_text(name, error))
     })?;
-    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
-    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
-    Ok(concat(&parts)?)
+    together(parts)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn laid_out(texts: &[String]) -> (Vec<u64>, Vec<u8>) {
+        let mut offsets = vec![0];
+        let mut bytes = Vec::new();
+        for text in texts {
+            bytes.extend_from_slice(text.as_bytes());
+            offsets.push(bytes.len() as u64);
+        }
+        (offsets, bytes)
+    }
+
+    #[test]
+    fn arrays_of_strings_that_lie_in_order_are_those_of_the_same_strings_apart() {
+        // Several shares of threads; up to twelve bytes lie in a view.
+        let texts: Vec<String> = (0..2 * STRINGS_PER_THREAD + 5)
+            .map(|i| format!("{}größe {i:07}", "x".repeat(i % 23)))
+            .chain([String::new()])
+            .collect();
+        let slices: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+        for data_type in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View] {
+            for count in [0, 1, 33, texts.len()] {
+                let (offsets, bytes) = laid_out(&texts[..count]);
+                let array = sorted_array(&data_type, offsets, bytes, "t").unwrap();
+                let expected = string_array(&data_type, &slices[..count], "t").unwrap();
+                assert_eq!(&array, &expected, "{data_type}, {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_is_an_error() {
+        for data_type in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View] {
+            let array = |offsets: &[u64], bytes: &[u8]| {
+                sorted_array(&data_type, offsets.to_vec(), bytes.to_vec(), "t")
+            };
+            assert!(array(&[0, 1, 3], "aü".as_bytes()).is_ok());
+            let error = array(&[0, 2, 3], "aü".as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("UTF-8"), "{error}");
+            assert!(array(&[0, 2], &[b'a', 0xff]).is_err());
+            // Offsets that go back or leave the bytes.
+            assert!(array(&[0, 2, 1, 3], b"abc").is_err());
+            assert!(array(&[0, 4], b"abc").is_err());
+            assert!(array(&[], b"").is_err());
+        }
+        assert!(sorted_array(&DataType::Int64, vec![0], vec![], "t").is_err());
+    }
 }

@@ -32,6 +32,7 @@ mod preallocated;
 mod rewrite;
 mod sketch;
 mod string_sort;
+mod string_sorter;
 mod text_dictionary;
 mod types;
 
@@ -55,6 +56,7 @@ pub use pools::{ColumnPools, ColumnRoom};
 pub(crate) use preallocated::{Expectation, PreallocatedColumn, Written, order_of, range_of};
 pub use sketch::Sketch;
 pub(crate) use sketch::{HASHES, SAMPLE};
+pub(crate) use string_sorter::{DistinctStrings, SortedStrings, StringSorter};
 pub(crate) use text_dictionary::TextKernels;
 pub use types::{Column, ColumnStatistics, Dictionary, Encoding};
 

@@ -22,6 +22,7 @@ use super::on_device_bytes::{PlacedStrings, concatenated};
 use super::on_device_text::{Text, TextChunk, UsedStrings};
 use super::pools::ColumnPools;
 use super::preallocated::{Expectation, PreallocatedBuffer};
+use super::string_sorter::StringSorter;
 use super::text_dictionary::{Strings, TextKernels};
 use super::types::{Column, ColumnStatistics, Encoding};
 use crate::device::{DevicePtr, Kernel, LaunchConfig, Stream};
@@ -373,6 +374,7 @@ impl DeviceColumn {
         self,
         home: &ColumnPools<'_>,
         kernels: &FinishKernels,
+        sorter: Option<&dyn StringSorter>,
         stream: &Stream,
     ) -> Result<Option<Column>> {
         let seen = self.seen.into_inner();
@@ -409,6 +411,7 @@ impl DeviceColumn {
                     data: data.buffer(),
                     validity: validity.as_deref(),
                     kernels: &kernels.texts,
+                    sorter,
                     home,
                     stream,
                 };

@@ -1,20 +1,22 @@
 //! The dictionary of a column of strings that lie as bytes on a device, built there: rows are entered into a table by their
-//! strings, the host sorts one string of each kind, and every row gets the rank of its own.
+//! strings, one string of each kind is sorted, by the device where there are many, and every row gets the rank of its own.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
 use warpline_cuda::KernelArgs;
 use warpline_cuda::kernels::{ColumnTextArgs, GatherStringsArgs};
 
 use super::StringPolicy;
-use super::build::{Merged, string_array};
+use super::build::{Merged, sorted_array, string_array};
 use super::distinct::{PRECISION, estimate};
 use super::interner::Interner;
 use super::native::{unsigned_width, value_type};
 use super::pools::ColumnPools;
 use super::preallocated::PreallocatedBuffer;
+use super::string_sorter::{DistinctStrings, SortedStrings, StringSorter};
 use super::types::Dictionary;
 use crate::device::{Device, DevicePtr, Kernel, LaunchConfig, Module, Stream};
 use crate::error::{GpuError, Result};
@@ -26,6 +28,13 @@ const BLOCK: u32 = 256;
 const BLOCKS: u32 = 8;
 /// Fewest slots of a table.
 const LEAST_SLOTS: usize = 1 << 10;
+/// Fewer strings are sorted by the host, which takes no longer than the device waits for it. Builds for tests have columns of their
+/// size sorted on the device.
+const LEAST_SORTED: usize = if cfg!(debug_assertions) {
+    1 << 8
+} else {
+    1 << 16
+};
 /// Estimates of how many strings differ are off by less than a tenth.
 const OFF: f64 = 0.1;
 
@@ -69,6 +78,8 @@ pub(super) struct Strings<'a> {
     pub(super) data: &'a DeviceBuffer,
     pub(super) validity: Option<&'a DeviceBuffer>,
     pub(super) kernels: &'a TextKernels,
+    /// Sorts many of them.
+    pub(super) sorter: Option<&'a dyn StringSorter>,
     pub(super) home: &'a ColumnPools<'a>,
     pub(super) stream: &'a Stream,
 }
@@ -105,14 +116,11 @@ impl Strings<'_> {
         if !self.policy.repeats(table.count, self.valid) {
             return Ok(None);
         }
-        let distinct = self.interned(&table.picked, table.count)?;
-        let merged = Merged::new(vec![&distinct])?;
-        let remaps = merged.remaps()?;
-        let ranks = self.scratch(table.count.max(1) * 4)?;
-        let remap = remaps.first().map_or(&[][..], Vec::as_slice);
-        ranks.upload_values(self.stream, 0, remap)?;
-        let values = string_array(value_type(self.data_type), &merged.values, self.name)?;
-        let width = usize::from(unsigned_width(merged.values.len().saturating_sub(1) as u128));
+        let (values, ranks) = match self.sorted(&table)? {
+            Some(sorted) => sorted,
+            None => self.sorted_by_host(&table)?,
+        };
+        let width = usize::from(unsigned_width(values.len().saturating_sub(1) as u128));
         let out = PreallocatedBuffer::new(self.rows * width, self.name, self.home, self.stream)?;
         let args = ColumnTextArgs {
             codes: table.codes.ptr(),
@@ -124,6 +132,50 @@ impl Strings<'_> {
         };
         self.launch(&self.kernels.codes, self.rows as u64, &args)?;
         Ok(Some((Dictionary { values }, out.keep())))
+    }
+
+    /// The strings of a table in order, and the place of each number among them, by the device; `None` where the host is better at
+    /// it, or the device has no room for it.
+    fn sorted(&self, table: &Table) -> Result<Option<(ArrayRef, DeviceBuffer)>> {
+        let Some(sorter) = self.sorter.filter(|_| table.count >= LEAST_SORTED) else {
+            return Ok(None);
+        };
+        let strings = DistinctStrings {
+            offsets: self.offsets.ptr(),
+            data: self.data.ptr(),
+            rows: table.picked.ptr(),
+            count: table.count as u64,
+        };
+        // SAFETY: the column is held by the caller; the rows are those that the table has picked, one of each string.
+        let sorted = match unsafe { sorter.sorted(self.stream, &strings) } {
+            Err(GpuError::OutOfDeviceMemory { .. }) => return Ok(None),
+            sorted => sorted?,
+        };
+        let Some(SortedStrings {
+            ranks,
+            offsets,
+            bytes,
+        }) = sorted
+        else {
+            return Ok(None);
+        };
+        let offsets = offsets.download_values::<u64>(self.stream, 0, table.count + 1)?;
+        let total = offsets.last().copied().unwrap_or(0) as usize;
+        let bytes = bytes.download_values::<u8>(self.stream, 0, total)?;
+        let values = sorted_array(value_type(self.data_type), offsets, bytes, self.name)?;
+        Ok(Some((values, ranks)))
+    }
+
+    /// The same by the host.
+    fn sorted_by_host(&self, table: &Table) -> Result<(ArrayRef, DeviceBuffer)> {
+        let distinct = self.interned(&table.picked, table.count)?;
+        let merged = Merged::new(vec![&distinct])?;
+        let remaps = merged.remaps()?;
+        let ranks = self.scratch(table.count.max(1) * 4)?;
+        let remap = remaps.first().map_or(&[][..], Vec::as_slice);
+        ranks.upload_values(self.stream, 0, remap)?;
+        let values = string_array(value_type(self.data_type), &merged.values, self.name)?;
+        Ok((values, ranks))
     }
 
     /// About how many strings differ.

@@ -30,16 +30,17 @@ impl Kernels {
             ("parquet_decompress", kernels::parquet_decompress()),
             ("parquet_decode", kernels::parquet_decode()),
             ("parquet_strings", kernels::parquet_strings()),
+            ("parquet_finish", kernels::parquet_finish()),
             ("column_facts", kernels::column_facts()),
             ("column_texts", kernels::column_texts()),
             ("strings_gather", kernels::strings_gather()),
         ];
-        // Each takes a second to compile when nothing is on disk.
+        // The longest takes half a second to compile when nothing is on disk.
         let modules = map(sources, |(name, source)| {
             device.compile(name, &source).map(|(module, _)| module)
         })?;
         let modules = modules.into_iter().collect::<Result<Vec<_>>>()?;
-        let [decompress, decode, strings, facts, texts, gather] = modules.as_slice() else {
+        let [decompress, decode, strings, finish, facts, texts, gather] = modules.as_slice() else {
             return Err(GpuError::Internal("a module was not compiled".into()));
         };
         Ok(Self {
@@ -49,9 +50,9 @@ impl Kernels {
             place_strings: device.kernel(strings, "parquet_place_strings")?,
             finish: FinishKernels {
                 facts: FactsKernels::of(device, facts)?,
-                narrow: device.kernel(decode, "parquet_narrow")?,
-                remap: device.kernel(decode, "parquet_remap")?,
-                validity: device.kernel(decode, "parquet_validity")?,
+                narrow: device.kernel(finish, "parquet_narrow")?,
+                remap: device.kernel(finish, "parquet_remap")?,
+                validity: device.kernel(finish, "parquet_validity")?,
                 shift: device.kernel(strings, "parquet_shift_ends")?,
                 texts: TextKernels::of(device, texts, gather)?,
             },

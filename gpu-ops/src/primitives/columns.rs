@@ -34,6 +34,14 @@ pub unsafe fn gather(
     unsafe { move_column(runtime, stream, "gather_column", width, &args) }
 }
 
+/// Compile what [`gather`] launches for values of `width` bytes.
+///
+/// # Errors
+/// [`GpuError::Compile`] and [`GpuError::Device`].
+pub fn compile_gather(runtime: &Runtime, width: u32) -> Result<()> {
+    column_kernel(runtime, "gather_column", width).map(|_| ())
+}
+
 /// `out[map[i]]` = `column[i]` for the `rows` entries of `map` (`u32*`); values have `width` bytes (1, 2, 4, 8, 16).
 /// Which value wins where entries are equal is not said. One kernel: see `columns.cu`.
 ///
@@ -67,6 +75,13 @@ fn moved((values, map, out): (DevicePtr, DevicePtr, DevicePtr), rows: RowCount) 
     }
 }
 
+fn column_kernel(runtime: &Runtime, name: &'static str, width: u32) -> Result<Kernel> {
+    if !matches!(width, 1 | 2 | 4 | 8 | 16) {
+        return Err(GpuError::Internal(format!("a column of {width} bytes")));
+    }
+    runtime.builtin(name, width as usize, || kernels::columns(width))
+}
+
 /// # Safety
 /// As [`gather`] or [`scatter`], by `name`.
 unsafe fn move_column(
@@ -76,13 +91,10 @@ unsafe fn move_column(
     width: u32,
     args: &MoveColumnArgs,
 ) -> Result<()> {
-    if !matches!(width, 1 | 2 | 4 | 8 | 16) {
-        return Err(GpuError::Internal(format!("a column of {width} bytes")));
-    }
     if args.most == 0 {
         return Ok(());
     }
-    let kernel = runtime.builtin(name, width as usize, || kernels::columns(width))?;
+    let kernel = column_kernel(runtime, name, width)?;
     let config = LaunchConfig {
         grid: grid(runtime, args.most, u64::from(BLOCK) * COLUMN_VALUES),
         block: BLOCK,

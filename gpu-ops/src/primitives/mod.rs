@@ -17,12 +17,15 @@ mod partition_unstable;
 mod runs;
 mod scan;
 mod sort;
+mod string_order;
 mod strings;
 mod window;
 mod window_first;
 mod write_combine;
 
-pub use columns::{KeyDigits, compile_run_lengths, gather, histogram, run_lengths, scatter};
+pub use columns::{
+    KeyDigits, compile_gather, compile_run_lengths, gather, histogram, run_lengths, scatter,
+};
 pub use groups::{GroupNumbers, compile_group_numbers, number_groups};
 pub use index::{
     HashTable, KeyedRows, RankedRanges, WordKeys, build_dense_ranges, build_ranges,
@@ -44,6 +47,7 @@ pub use partition_unstable::{
 pub use runs::{ByteRun, copy_runs};
 pub use scan::exclusive_sum;
 pub use sort::{RangeKeys, finds_first, number_ranges, sort_first_rows, sort_rows};
+pub(crate) use string_order::{sort_strings, string_sort_bits};
 pub use strings::{StringRows, gather_strings};
 pub(crate) use warpline_cuda::kernels::MOST_SORT_WORDS;
 pub use window::{

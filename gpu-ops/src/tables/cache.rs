@@ -140,6 +140,7 @@ impl TableCache {
             stream: stream.clone(),
             query: None,
             parquet,
+            sorter: None,
         };
         let request = ColumnRequest {
             columns,
@@ -167,6 +168,7 @@ impl TableCache {
             stream: stream.clone(),
             query: None,
             parquet: ParquetReader::Cpu,
+            sorter: None,
         };
         let request = ColumnRequest {
             columns,

@@ -17,7 +17,7 @@ use tokio::task::{JoinError, JoinSet};
 use super::entries::Wanted;
 use super::input::StoredBatch;
 use super::source::TableSource;
-use crate::column::{ChunkEncoder, ColumnRoom, Segment, StringPolicy};
+use crate::column::{ChunkEncoder, ColumnRoom, Segment, StringPolicy, StringSorter};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::ParquetReader;
@@ -56,6 +56,8 @@ pub(crate) struct LoadFor {
     pub(crate) query: Option<Arc<Query>>,
     /// Who decodes the columns of parquet files.
     pub(crate) parquet: ParquetReader,
+    /// Sorts the strings of columns that the device decodes; without one the host does.
+    pub(crate) sorter: Option<Arc<dyn StringSorter>>,
 }
 
 /// The work of reading a table, in units whose order is the order of the rows.

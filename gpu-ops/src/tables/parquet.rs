@@ -199,6 +199,7 @@ impl TableCache {
                 (Arc::clone(&chunks), fields.clone(), policies.clone());
             let (pools, kernels, trace) = (pools.clone(), Arc::clone(&kernels), trace.clone());
             let (name, query) = (source.name().to_owned(), work.query.clone());
+            let sorter = work.sorter.clone();
             move |stream: &Stream| {
                 let mut counts = ChunkCounts::default();
                 let columns = Request {
@@ -210,6 +211,11 @@ impl TableCache {
                     pools: &pools,
                 };
                 let coming = columns.begin(stream, &mut counts)?;
+                if let Some(sorter) = &sorter
+                    && coming.iter().any(|coming| coming.column.is_bytes())
+                {
+                    sorter.prepare();
+                }
                 let tasks = tasks_of(&chunks, &coming, workers);
                 // Other streams write where this one has made room.
                 pools.device.device().synchronize(stream)?;
@@ -276,7 +282,7 @@ impl TableCache {
         }
         let finishing = {
             let count = fields.len();
-            let query = work.query.clone();
+            let (query, sorter) = (work.query.clone(), work.sorter.clone());
             move |stream: &Stream| {
                 let _span = trace
                     .as_ref()
@@ -287,7 +293,14 @@ impl TableCache {
                     by_column[column].push((first, segment));
                 }
                 let coming = coming.into_iter().zip(by_column).collect();
-                let finished = finish(coming, &pools, &kernels, stream, query.as_ref())?;
+                let finished = finish(
+                    coming,
+                    &pools,
+                    &kernels,
+                    sorter.as_deref(),
+                    stream,
+                    query.as_ref(),
+                )?;
                 let mut columns: Vec<Option<Arc<Column>>> = (0..count).map(|_| None).collect();
                 for Finished {
                     wanted,

@@ -71,7 +71,7 @@ impl ParquetTable {
     /// they come within this time; while they are compiled, what the CPU has decoded before is done sooner.
     pub(super) fn patience(&self, refused: &[Option<Reason>], threads: usize) -> Option<Duration> {
         const FROM_DISK: Duration = Duration::from_millis(50);
-        const COMPILED: Duration = Duration::from_millis(1500);
+        const COMPILED: Duration = Duration::from_millis(700);
         let columns = refused.iter().enumerate().filter(|(_, r)| r.is_none());
         let times = columns.map(|(wanted, _)| {
             let sizes = self.groups.iter().filter_map(|group| {

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::parquet::{Coming, stream_like};
 use super::preallocated::SharedPools;
-use crate::column::{Column, Segment, map};
+use crate::column::{Column, Segment, StringSorter, map};
 use crate::device::Stream;
 use crate::error::{GpuError, Result};
 use crate::parquet::{Kernels, Reason};
@@ -20,12 +20,13 @@ pub(super) struct Finished {
     pub(super) column: std::result::Result<Column, Reason>,
 }
 
-/// Finish columns, some at a time: what is found out about one is waited for several times, and dictionaries are sorted by the
+/// Finish columns, some at a time: what is found out about one is waited for several times, and dictionaries are made by the
 /// host. With each come the rows that the CPU has decoded.
 pub(super) fn finish(
     coming: Vec<(Coming, Vec<(usize, Segment)>)>,
     pools: &SharedPools,
     kernels: &Kernels,
+    sorter: Option<&dyn StringSorter>,
     stream: &Stream,
     query: Option<&Arc<Query>>,
 ) -> Result<Vec<Finished>> {
@@ -42,7 +43,7 @@ pub(super) fn finish(
             let Some((coming, segments)) = next else {
                 break;
             };
-            finished.push(finish_one(coming, segments, pools, kernels, &own)?);
+            finished.push(finish_one(coming, segments, pools, kernels, sorter, &own)?);
         }
         // Other sessions use the columns on streams of their own.
         pools.device.device().synchronize(&own)?;
@@ -57,6 +58,7 @@ fn finish_one(
     segments: Vec<(usize, Segment)>,
     pools: &SharedPools,
     kernels: &Kernels,
+    sorter: Option<&dyn StringSorter>,
     stream: &Stream,
 ) -> Result<Finished> {
     let home = pools.column_pools();
@@ -65,7 +67,7 @@ fn finish_one(
     let placed = segments.into_iter().try_for_each(|(first, segment)| {
         column.place(first, segment, &home, &kernels.finish, stream)
     });
-    let column = match placed.and_then(|()| column.finish(&home, &kernels.finish, stream)) {
+    let column = match placed.and_then(|()| column.finish(&home, &kernels.finish, sorter, stream)) {
         Ok(Some(column)) => Ok(column),
         Ok(None) if text => Err(Reason::PlainStrings),
         Ok(None) => Err(Reason::OtherRange),

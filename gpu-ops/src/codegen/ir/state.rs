@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use arrow::datatypes::ToByteSlice;
+
 use super::arguments::Arguments;
 use super::slot::Slot;
 use crate::column::Column;
@@ -102,15 +104,14 @@ impl KernelState {
         absent: i32,
     ) -> String {
         codes.resize(codes.len().max(1), absent);
-        let bytes = codes.iter().flat_map(|code| code.to_ne_bytes()).collect();
-        let pointer = self.table("const i32*", bytes);
+        let pointer = self.table("const i32*", codes.to_byte_slice().to_vec());
         format!("__ldg({pointer} + {code})")
     }
 
     /// C++ texts of a pointer to sorted numbers and of how many there are.
     pub(in crate::codegen) fn sorted_list(&mut self, numbers: &[i64]) -> (String, String) {
         let slot = Slot::List(self.lookups.len());
-        let bytes = numbers.iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let bytes = numbers.to_byte_slice().to_vec();
         self.lookups.push(LookupTable { bytes });
         let pointer = self.arguments.pointer(slot, "const i64*");
         let length = numbers.len() as i64;

@@ -7,17 +7,19 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, new_null_array};
 use arrow::compute::concat;
-use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema};
+use arrow::datatypes::{DataType, Field, Schema, ToByteSlice};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::scalar::ScalarValue;
 
 use crate::codegen::ir::range::Range;
 use crate::codegen::ir::refusal::{needs_codes, unsupported};
 use crate::codegen::ir::value::{CType, Meaning, Value};
-use crate::codegen::value::scalar::{Emitter, integer_of, text_type};
+use crate::codegen::string::entries;
+use crate::codegen::value::scalar::{Emitter, text_type};
 use crate::column::{Dictionary, distinct_strings, map, merge_dictionaries, translate_codes};
 use crate::error::{GpuError, Result};
 
@@ -51,7 +53,7 @@ impl Emitter<'_> {
         } else {
             entries - 1
         };
-        let has_null = (0..reachable).any(|i| results.is_null(i));
+        let has_null = entries::has_null(&results, reachable);
         self.looked_up(&results, &entry, has_null)
     }
 
@@ -80,10 +82,7 @@ impl Emitter<'_> {
                 });
                 return Ok(Value::boolean(text, valid));
             }
-            let bytes = (0..entries)
-                .map(|i| u8::from(values.is_valid(i) && values.value(i)))
-                .collect();
-            let pointer = self.table("const u8*", bytes);
+            let pointer = self.table("const u8*", entries::truths(values));
             let text = self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"));
             let valid = self.lookup_validity(results, entry, has_null);
             return Ok(Value::boolean(text, valid));
@@ -96,8 +95,7 @@ impl Emitter<'_> {
             | DataType::Utf8View
             | DataType::Dictionary(..) => {
                 let (distinct, codes) = distinct_strings(results)?;
-                let bytes = codes.iter().flat_map(|c| c.to_ne_bytes()).collect();
-                let pointer = self.table("const i32*", bytes);
+                let pointer = self.table("const i32*", codes.to_byte_slice().to_vec());
                 let text = self.bind(CType::I32, format!("__ldg({pointer} + {entry})"));
                 let range = Range::new(0, distinct.len().max(1) as i128 - 1);
                 let meaning = Meaning::Code(Arc::new(Dictionary { values: distinct }));
@@ -112,11 +110,7 @@ impl Emitter<'_> {
             DataType::Float64 | DataType::Float32 => {
                 let as_f64 = arrow::compute::cast(results, &DataType::Float64)?;
                 let values = as_f64.as_primitive::<arrow::datatypes::Float64Type>();
-                let bytes = values
-                    .values()
-                    .iter()
-                    .flat_map(|v| v.to_ne_bytes())
-                    .collect();
+                let bytes = values.values().to_byte_slice().to_vec();
                 let pointer = self.table("const f64*", bytes);
                 let c_type = if *results.data_type() == DataType::Float64 {
                     CType::F64
@@ -136,24 +130,15 @@ impl Emitter<'_> {
                 })
             }
             _ => {
-                let Some(numbers) = integers(results)? else {
+                let Some(numbers) = entries::numbers(results)? else {
                     return unsupported(format!(
                         "a string function returning {}",
                         results.data_type()
                     ));
                 };
-                let least = numbers.iter().copied().min().unwrap_or(0).min(0);
-                let largest = numbers.iter().copied().max().unwrap_or(0).max(0);
-                let range = Range::new(least, largest);
+                let range = numbers.range;
                 let c_type = CType::for_range(range);
-                if c_type == CType::I128 {
-                    return unsupported("a string function returning 128-bit values");
-                }
-                let bytes = numbers
-                    .iter()
-                    .flat_map(|n| (*n as i64).to_ne_bytes())
-                    .collect();
-                let pointer = self.table("const i64*", bytes);
+                let pointer = self.table(numbers.pointer, numbers.bytes);
                 let text = self.bind(
                     c_type,
                     format!("({})__ldg({pointer} + {entry})", c_type.name()),
@@ -268,10 +253,7 @@ impl Emitter<'_> {
         has_null: bool,
     ) -> Option<String> {
         has_null.then(|| {
-            let bytes = (0..results.len())
-                .map(|i| u8::from(results.is_valid(i)))
-                .collect();
-            let pointer = self.table("const u8*", bytes);
+            let pointer = self.table("const u8*", entries::validities(results));
             self.bind_bool(format!("__ldg({pointer} + {entry}) != 0"))
         })
     }
@@ -286,6 +268,7 @@ fn evaluate(
     dictionary: &Dictionary,
     data_type: &DataType,
 ) -> Result<ArrayRef> {
+    let start = Instant::now();
     let values = &dictionary.values;
     let parts = (0..values.len()).step_by(EVALUATED);
     let parts = parts.map(|start| values.slice(start, EVALUATED.min(values.len() - start)));
@@ -295,7 +278,13 @@ fn evaluate(
     })?;
     let results = results.into_iter().collect::<Result<Vec<_>>>()?;
     let results: Vec<&dyn Array> = results.iter().map(|part| &**part).collect();
-    Ok(concat(&results)?)
+    let results = concat(&results)?;
+    log::debug!(
+        "{function} of {} strings took {:.0?}",
+        values.len(),
+        start.elapsed()
+    );
+    Ok(results)
 }
 
 fn evaluate_part(
@@ -337,33 +326,4 @@ pub(super) fn evaluate_batch(
         DataType::Dictionary(_, value) => arrow::compute::cast(&results, value)?,
         _ => results,
     })
-}
-
-/// The integer behind each entry and their range; 0 for NULL. `None` when a value is no integer.
-fn integers(results: &ArrayRef) -> Result<Option<Vec<i128>>> {
-    let widened = |values: &mut dyn Iterator<Item = i128>| {
-        let numbers = values.enumerate();
-        let numbers = numbers.map(|(i, n)| if results.is_valid(i) { n } else { 0 });
-        numbers.collect()
-    };
-    if let Some(values) = results.as_primitive_opt::<Int32Type>() {
-        return Ok(Some(widened(
-            &mut values.values().iter().map(|v| i128::from(*v)),
-        )));
-    }
-    if let Some(values) = results.as_primitive_opt::<Int64Type>() {
-        return Ok(Some(widened(
-            &mut values.values().iter().map(|v| i128::from(*v)),
-        )));
-    }
-    let mut numbers = Vec::with_capacity(results.len());
-    for i in 0..results.len() {
-        let scalar = ScalarValue::try_from_array(results, i)?;
-        match integer_of(&scalar) {
-            Some(number) => numbers.push(number),
-            None if scalar.is_null() => numbers.push(0),
-            None => return Ok(None),
-        }
-    }
-    Ok(Some(numbers))
 }

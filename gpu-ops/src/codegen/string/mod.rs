@@ -4,6 +4,7 @@ pub(in crate::codegen) mod bytes;
 #[cfg(test)]
 mod bytes_tests;
 pub(in crate::codegen) mod combination;
+mod entries;
 pub(in crate::codegen) mod lookup;
 #[cfg(test)]
 mod lookup_tests;

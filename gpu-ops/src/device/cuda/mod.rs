@@ -449,6 +449,11 @@ impl Device for CudaDevice {
         let cubin = Compilers::of_process()?.compile(name, source, self.architecture)?;
         let module = ModuleHandle::load(Arc::clone(&self.context), &cubin)?;
         self.cache.put(&key, &cubin);
+        let bytes = source.len();
+        log::debug!(
+            "compiled '{name}', {bytes} bytes of source, in {:.0?}",
+            start.elapsed()
+        );
         Ok((Module(module), report(false)))
     }
 

@@ -19,6 +19,7 @@ use crate::exec::node::attempts::FragmentRun;
 use crate::exec::node::report::FragmentReport;
 use crate::exec::output::host::Host;
 use crate::exec::prepare::bind::OverlapScan;
+use crate::exec::prepare::sorter::DeviceSorter;
 use crate::pipeline::ScanSource;
 use crate::tables::{ColumnRequest, LoadFor, LoadProgress, LoadedTable, WithdrawOnDrop};
 use crate::trace::Work;
@@ -100,6 +101,7 @@ impl FragmentRun {
                 stream: stream.clone(),
                 query: Some(Arc::clone(&self.query)),
                 parquet: self.shared.options.parquet,
+                sorter: Some(Arc::new(DeviceSorter::of(&self.shared.runtime))),
             },
         }
     }

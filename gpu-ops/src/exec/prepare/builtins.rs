@@ -12,9 +12,9 @@ use crate::graph::{Graph, ProbeKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::{
     Digits, PartitionJoin, RunningCombine, RunningValue, UnstablePart, compile_extremes,
-    compile_group_numbers, compile_merge_join, compile_partition, compile_partition_join,
-    compile_partition_unstable, compile_run_lengths, compile_running, finds_first, is_unstable,
-    pass_columns,
+    compile_gather, compile_group_numbers, compile_merge_join, compile_partition,
+    compile_partition_join, compile_partition_unstable, compile_run_lengths, compile_running,
+    finds_first, is_unstable, pass_columns, string_sort_bits,
 };
 use crate::runtime::Runtime;
 
@@ -108,6 +108,10 @@ pub(super) enum Builtin {
         unique: bool,
     },
     Strings,
+    /// Rounds of a sort of strings.
+    StringOrder,
+    /// Columns of this many bytes in the order of row numbers.
+    Gather(u32),
     /// Numbers of groups of keys of this many bytes.
     GroupNumbers(u32),
     /// Where runs of equal keys of this many bytes begin.
@@ -138,6 +142,16 @@ impl Builtins {
             common.add(builtin);
         }
         common
+    }
+
+    /// Those of a sort of many strings by the device.
+    pub(super) fn of_string_sort() -> Self {
+        let mut builtins = Self::default();
+        builtins.add(Builtin::StringOrder);
+        builtins.of_sort(&string_sort_bits(u32::BITS), u64::MAX, u64::MAX);
+        builtins.add(Builtin::Sums);
+        builtins.of_strings();
+        builtins
     }
 
     /// Those that were found.
@@ -366,6 +380,11 @@ impl Builtins {
                     let width = if *bits <= 32 { 4 } else { 8 };
                     self.of_sort_pass(width);
                 }
+                // Words of a longer key are read in the order that those behind them lead to.
+                let used = word_bits.iter().filter(|bits| **bits > 0);
+                if used.clone().count() > 1 && used.clone().any(|bits| *bits > 32) {
+                    self.add(Builtin::Gather(8));
+                }
             }
         }
     }
@@ -419,6 +438,8 @@ impl Builtin {
             }
             Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),
             Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
+            Self::StringOrder => runtime.builtin("string_heads", 0, kernels::string_order),
+            Self::Gather(width) => return compile_gather(runtime, width),
             Self::GroupNumbers(width) => return compile_group_numbers(runtime, width),
             Self::RunStarts(width) => return compile_run_lengths(runtime, width),
             Self::Window => runtime.builtin("window_starts", 0, kernels::window),

@@ -14,4 +14,5 @@ pub(super) mod places;
 pub(super) mod prepared;
 pub(super) mod replan;
 pub(super) mod shapes;
+pub(super) mod sorter;
 pub(super) mod streamed;

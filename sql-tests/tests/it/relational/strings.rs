@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, StringArray, StringViewArray};
 use arrow::datatypes::Int32Type;
-use warpline_sql_tests::Fixture;
+use warpline_sql_tests::{Fixture, test_device};
 
 use crate::operators::support::{Nulls, Random, check_all, drawn, primitive, row_numbers};
 
@@ -228,4 +228,49 @@ fn strings_beside_rows_that_have_none() {
         ]
         .map(String::from),
     );
+}
+
+/// Many strings that repeat, plain in files: the device decodes them, and sorts those that differ.
+#[test]
+fn dictionaries_of_files_are_sorted_by_the_device() {
+    let settings = [("warpline.parquet", "device"), ("warpline.min_rows", "0")];
+    let fixture = Fixture::open(test_device(), true, &settings);
+    let folder = std::env::temp_dir().join(format!("warpline-sorted-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    // Three times each; some agree in more bytes than the device compares.
+    for (name, text) in [
+        (
+            "urls",
+            "'https://größe.example/' || CASE WHEN n % 5 = 0 THEN NULL ELSE n END || repeat('-x', n % 9)",
+        ),
+        ("alike", "repeat('y', 600) || n"),
+    ] {
+        let file = folder.join(format!("{name}.parquet"));
+        let rows = format!(
+            "SELECT {text} AS s, n FROM (SELECT value % 1500 AS n FROM generate_series(1, 4500))"
+        );
+        let copy = format!(
+            "COPY ({rows}) TO '{}' STORED AS PARQUET OPTIONS ('format.dictionary_enabled' 'false')",
+            file.display()
+        );
+        let made = fixture.block_on(async {
+            let frame = fixture.session().reference().sql(&copy).await?;
+            frame.collect().await
+        });
+        made.expect("a file");
+        let table = format!(
+            "CREATE EXTERNAL TABLE {name} STORED AS PARQUET LOCATION '{}'",
+            file.display()
+        );
+        fixture.run(&table).expect("a table");
+        for query in [
+            "SELECT s, count(*) AS c, sum(n) AS n FROM t GROUP BY s ORDER BY s",
+            "SELECT min(s) AS a, max(s) AS z, count(DISTINCT s) AS d FROM t WHERE s > 'https://größe.example/2' OR s > 'yy'",
+            "SELECT n, s FROM t WHERE s LIKE '%99%' ORDER BY s DESC, n LIMIT 40",
+            "SELECT length(s) AS l, count(*) AS c FROM t GROUP BY 1 ORDER BY 1",
+        ] {
+            fixture.check(&query.replace("FROM t", &format!("FROM {name}")));
+        }
+    }
+    let _ = std::fs::remove_dir_all(&folder);
 }
