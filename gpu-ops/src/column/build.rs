@@ -249,31 +249,67 @@ fn check_small(total: usize, name: &str) -> Result<()> {
 /// Strings that lie one after the other as views of these bytes, made and checked by all cores.
 fn views_of(offsets: &[u64], bytes: Buffer, name: &str) -> Result<ArrayRef> {
     let len = offsets.len().saturating_sub(1);
-    let parts = shares(len).len().max(bytes.len() / VIEW_BUFFER * 2);
-    let pieces = (0..parts).map(|part| len * part / parts..len * (part + 1) / parts);
-    let parts = map(pieces.collect(), |share: Range<usize>| {
-        let (begin, end) = (offsets[share.start] as usize, offsets[share.end] as usize);
-        let own = bytes.slice_with_length(begin, end - begin);
-        let mut views = Vec::with_capacity(share.len());
-        for ends in offsets[share.start..=share.end].windows(2) {
-            let (from, to) = (ends[0] as usize - begin, ends[1] as usize - begin);
-            let at = u32::try_from(from).map_err(|_| too_long(name))?;
-            views.push(make_view(&own[from..to], 0, at));
+    let cuts = buffers_of_views(offsets);
+    let buffers = cuts.iter().map(|cut| {
+        let (begin, end) = (offsets[cut.start] as usize, offsets[cut.end] as usize);
+        bytes.slice_with_length(begin, end - begin)
+    });
+    let buffers: Vec<Buffer> = buffers.collect();
+    let mut views = vec![0; len];
+    let mut pieces = Vec::new();
+    let mut rest = &mut views[..];
+    for share in shares(len) {
+        let (piece, after) = rest.split_at_mut(share.len());
+        pieces.push((share, piece));
+        rest = after;
+    }
+    let checked = map(pieces, |(share, views): (Range<usize>, &mut [u128])| {
+        let text = &bytes[offsets[share.start] as usize..offsets[share.end] as usize];
+        let invalid = |error: String| no_text(name, ArrowError::InvalidArgumentError(error));
+        std::str::from_utf8(text).map_err(|error| invalid(error.to_string()))?;
+        let mut cut = cuts.partition_point(|cut| cut.end <= share.start);
+        for (number, view) in share.zip(views) {
+            while cuts[cut].end <= number {
+                cut += 1;
+            }
+            let (from, to) = (offsets[number] as usize, offsets[number + 1] as usize);
+            let value = &bytes[from..to];
+            // All of the share is text: what begins with a character ends with one, where its neighbour begins.
+            if value.first().is_some_and(|byte| byte & 0xc0 == 0x80) {
+                return Err(invalid("a string begins within a character".into()));
+            }
+            let at = from - offsets[cuts[cut].start] as usize;
+            let at = u32::try_from(at).map_err(|_| too_long(name))?;
+            u32::try_from(value.len()).map_err(|_| too_long(name))?;
+            *view = make_view(value, cut as u32, at);
         }
-        StringViewArray::try_new(ScalarBuffer::from(views), vec![own], None)
-            .map_err(|error| no_text(name, error))
+        Ok(())
     })?;
-    together(parts)
+    checked.into_iter().collect::<Result<()>>()?;
+    // SAFETY: every view was made of the bytes that its place in its buffer has, and every string was found to be text. The
+    // array's own check, by one core, takes as long as all that went before.
+    let array = unsafe { StringViewArray::new_unchecked(ScalarBuffer::from(views), buffers, None) };
+    Ok(Arc::new(array))
+}
+
+/// Strings whose bytes become a buffer, together as many as there is room for, since offsets of views have 32 bits.
+fn buffers_of_views(offsets: &[u64]) -> Vec<Range<usize>> {
+    let len = offsets.len().saturating_sub(1);
+    let mut cuts = Vec::new();
+    let mut first = 0;
+    while first < len {
+        let most = offsets[first] + VIEW_BUFFER as u64;
+        let end = offsets.partition_point(|offset| *offset <= most) - 1;
+        // A string larger than that has a buffer of its own.
+        let next = end.clamp(first + 1, len);
+        cuts.push(first..next);
+        first = next;
+    }
+    cuts
 }
 
 fn too_long(name: &str) -> GpuError {
     GpuError::Unsupported(format!("{name}: strings too long for a dictionary"))
-}
-
-fn together(parts: Vec<Result<StringViewArray>>) -> Result<ArrayRef> {
-    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
-    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
-    Ok(concat(&parts)?)
 }
 
 fn no_text(name: &str, error: ArrowError) -> GpuError {
@@ -328,7 +364,9 @@ fn views(values: &[&[u8]], total: usize, name: &str) -> Result<ArrayRef> {
         )
         .map_err(|error| no_text(name, error))
     })?;
-    together(parts)
+    let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+    let parts: Vec<&dyn Array> = parts.iter().map(|part| part as &dyn Array).collect();
+    Ok(concat(&parts)?)
 }
 
 #[cfg(test)]
@@ -365,6 +403,21 @@ mod tests {
     }
 
     #[test]
+    fn buffers_of_views_hold_what_their_offsets_reach() {
+        let large = VIEW_BUFFER as u64;
+        assert!(buffers_of_views(&[0]).is_empty());
+        assert!(buffers_of_views(&[]).is_empty());
+        assert_eq!(buffers_of_views(&[0, 0, large]), [0..2]);
+        assert_eq!(
+            buffers_of_views(&[0, 1, large + 1, large + 1]),
+            [0..1, 1..3]
+        );
+        // One that is larger, between others.
+        let ends = [0, 5, 3 * large, 3 * large + 7, 3 * large + 7];
+        assert_eq!(buffers_of_views(&ends), [0..1, 1..2, 2..4]);
+    }
+
+    #[test]
     fn what_is_no_text_is_an_error() {
         for data_type in [DataType::Utf8, DataType::LargeUtf8, DataType::Utf8View] {
             let array = |offsets: &[u64], bytes: &[u8]| {
@@ -379,6 +432,14 @@ mod tests {
             assert!(array(&[0, 4], b"abc").is_err());
             assert!(array(&[], b"").is_err());
         }
+        // A character across the border of two strings.
+        let split = sorted_array(
+            &DataType::Utf8View,
+            vec![0, 2, 3],
+            "aü".as_bytes().to_vec(),
+            "t",
+        );
+        assert!(split.is_err());
         assert!(sorted_array(&DataType::Int64, vec![0], vec![], "t").is_err());
     }
 }

@@ -14,7 +14,7 @@
 //! | decompress | device, a warp a page (`parquet_decompress`) | `c` read, `u` written, copies read again from L2 |
 //! | decode and encode | device, a block a page (`parquet_decode`) | `u` read, `4 n` or `8 n` of scratch for codes and deltas, `w n` written, `n / 8` of validity |
 //! | strings as bytes | device, a block a page (`parquet_strings`), once their bytes are summed up on the host | the strings twice, 8 bytes a value and a row |
-//! | dictionary of them | device (`column_texts`); the host sorts one of each kind | the strings twice, 12 bytes a row at random; what differs over the link |
+//! | dictionary of them | device (`column_texts`), which sorts one of each kind where there are many (`string_order`) | the strings twice, 12 bytes a row at random; some 600 bytes a string and round of the sort; what differs over the link |
 //! | codes of strings | device, once all dictionaries are known (`parquet_remap`) | `4 n` read, `w n` written |
 //! | statistics | device, over the finished column ([`crate::column`]) | `w n` read twice, 128 KiB or a bit a possible value of scratch |
 //!
