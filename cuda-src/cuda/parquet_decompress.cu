@@ -2,65 +2,42 @@
 //
 // All lanes read the tags; literals and matches are copied by 32 lanes side by side, literals by words. Every read and
 // write is checked against the page, so that damaged bytes yield an error for the page and nothing else.
-// The last bytes written are in shared memory as well, where most matches find what they repeat.
-// Launch: any grid of 128-thread blocks with sizeof(Windows) bytes of shared memory, a warp for each page at best.
-// Bytes moved: the compressed bytes once, the others written once and read where matches refer to them, mostly from shared memory.
-// A tag costs one dependent read of some 30 cycles, and a match that reaches further back another of 300: pages side by side
-// hide both.
+// Launch: any grid of 128-thread blocks, a warp for each page at best.
+// Bytes moved: the compressed bytes once, the others written once and read where matches refer to them, mostly from L2. A
+// tag costs one dependent read of some 30 cycles and for a match another of 200: pages side by side hide both.
 #include "simt.cuh"
 #include "parquet.cuh"
 
-// Bytes of a window, a power of two. A byte's place in it is that of its address.
-enum : u32 { WINDOW = 4096 };
-
-struct Windows {
-  alignas(16) u8 bytes[WL_BLOCK_THREADS / WL_WARP][WINDOW];
-};
-
-WL_DEVICE u8& in_window(u8* window, const u8* at) { return window[(u32)(u64)at & (WINDOW - 1)]; }
-
 // Copies bytes that do not overlap, by words where they are many.
-WL_DEVICE void copy_literal(u8* to, const u8* from, u32 bytes, u8* window) {
-  // Lanes may still read what the window loses by this.
-  __syncwarp();
+WL_DEVICE void copy_literal(u8* to, const u8* from, u32 bytes) {
   if (bytes < 64) {
-    for (u32 i = lane_id(); i < bytes; i += WL_WARP) {
-      const u8 byte = from[i];
-      to[i] = byte;
-      in_window(window, to + i) = byte;
-    }
+    for (u32 i = lane_id(); i < bytes; i += WL_WARP) to[i] = from[i];
     return;
   }
   const u32 head = (4 - ((u32)(u64)to & 3)) & 3;
-  if (lane_id() < head) in_window(window, to + lane_id()) = to[lane_id()] = from[lane_id()];
+  if (lane_id() < head) to[lane_id()] = from[lane_id()];
   const u32 words = (bytes - head) / 4;
   u32* out = (u32*)(to + head);
   WL_UNROLL_4
-  for (u32 i = lane_id(); i < words; i += WL_WARP) {
-    const u32 word = read_u32(from + head + i * 4);
-    out[i] = word;
-    *(u32*)&in_window(window, to + head + i * 4) = word;
-  }
-  const u32 done = head + words * 4 + lane_id();
-  if (done < bytes) in_window(window, to + done) = to[done] = from[done];
+  for (u32 i = lane_id(); i < words; i += WL_WARP) out[i] = read_u32(from + head + i * 4);
+  const u32 done = head + words * 4;
+  if (done + lane_id() < bytes) to[done + lane_id()] = from[done + lane_id()];
 }
 
 // Copies what was written `offset` bytes before; the two may overlap, and the bytes between repeat then.
-WL_DEVICE void copy_match(u8* to, u32 offset, u32 bytes, u8* window) {
+WL_DEVICE void copy_match(u8* to, u32 offset, u32 bytes) {
   // What other lanes have written is read.
   __syncwarp();
   const u8* from = to - offset;
-  const bool near = offset + bytes <= WINDOW;
-  for (u32 i = lane_id(); i < bytes; i += WL_WARP) {
-    const u8* source = from + (offset >= bytes ? i : i % offset);
-    const u8 byte = near ? in_window(window, source) : *source;
-    to[i] = byte;
-    in_window(window, to + i) = byte;
+  if (offset >= bytes) {
+    for (u32 i = lane_id(); i < bytes; i += WL_WARP) to[i] = from[i];
+  } else {
+    for (u32 i = lane_id(); i < bytes; i += WL_WARP) to[i] = from[i % offset];
   }
 }
 
 // The raw format of google/snappy: a length, then literals and matches.
-WL_DEVICE u32 snappy(const u8* in, u32 in_bytes, u8* out, u32 out_bytes, u8* window) {
+WL_DEVICE u32 snappy(const u8* in, u32 in_bytes, u8* out, u32 out_bytes) {
   u32 at = 0, done = 0;
   u64 length = 0;
   for (u32 shift = 0;; shift += 7) {
@@ -96,10 +73,10 @@ WL_DEVICE u32 snappy(const u8* in, u32 in_bytes, u8* out, u32 out_bytes, u8* win
     if (bytes > out_bytes - done) return PAGE_COMPRESSION;
     at += used;
     if (kind == 0) {
-      copy_literal(out + done, in + at, bytes, window);
+      copy_literal(out + done, in + at, bytes);
       at += bytes;
     } else {
-      copy_match(out + done, offset, bytes, window);
+      copy_match(out + done, offset, bytes);
     }
     done += bytes;
   }
@@ -117,14 +94,14 @@ WL_DEVICE bool lz4_length(const u8* in, u32 in_bytes, u32& at, u64& length) {
 }
 
 // The block format of LZ4: literals and matches by turns, literals at the end.
-WL_DEVICE u32 lz4(const u8* in, u32 in_bytes, u8* out, u32 out_bytes, u8* window) {
+WL_DEVICE u32 lz4(const u8* in, u32 in_bytes, u8* out, u32 out_bytes) {
   u32 at = 0, done = 0;
   while (at < in_bytes) {
     const u32 token = in[at++];
     u64 literal = token >> 4;
     if (literal == 15 && !lz4_length(in, in_bytes, at, literal)) return PAGE_COMPRESSION;
     if (literal > in_bytes - at || literal > out_bytes - done) return PAGE_COMPRESSION;
-    copy_literal(out + done, in + at, (u32)literal, window);
+    copy_literal(out + done, in + at, (u32)literal);
     at += (u32)literal;
     done += (u32)literal;
     if (at == in_bytes) break;
@@ -135,15 +112,13 @@ WL_DEVICE u32 lz4(const u8* in, u32 in_bytes, u8* out, u32 out_bytes, u8* window
     if (match == 15 && !lz4_length(in, in_bytes, at, match)) return PAGE_COMPRESSION;
     match += 4;
     if (offset == 0 || offset > done || match > out_bytes - done) return PAGE_COMPRESSION;
-    copy_match(out + done, offset, (u32)match, window);
+    copy_match(out + done, offset, (u32)match);
     done += (u32)match;
   }
   return done == out_bytes ? 0 : PAGE_COMPRESSION;
 }
 
 WL_KERNEL(parquet_decompress, ParquetArgs, args) {
-  WL_SHARED(Windows, shared);
-  u8* const window = shared.bytes[warp_id()];
   const u64 warps = (u64)gridDim.x * block_warps();
   for (u64 number = (u64)blockIdx.x * block_warps() + warp_id(); number < args.page_count; number += warps) {
     const ParquetPage& page = args.pages[number];
@@ -153,13 +128,12 @@ WL_KERNEL(parquet_decompress, ParquetArgs, args) {
       error = PAGE_TRUNCATED;
     } else {
       // Levels of pages of version 2 are not compressed.
-      copy_literal(page.body, page.source, page.prefix, window);
+      copy_literal(page.body, page.source, page.prefix);
       const u8* in = page.source + page.prefix;
       u8* out = page.body + page.prefix;
       const u32 in_bytes = page.source_bytes - page.prefix, out_bytes = page.body_bytes - page.prefix;
       if (out_bytes > 0 || in_bytes > 0) {
-        error = page.codec == CODEC_SNAPPY ? snappy(in, in_bytes, out, out_bytes, window)
-                                           : lz4(in, in_bytes, out, out_bytes, window);
+        error = page.codec == CODEC_SNAPPY ? snappy(in, in_bytes, out, out_bytes) : lz4(in, in_bytes, out, out_bytes);
       }
     }
     if (lane_id() == 0) args.results[number].error = error;

@@ -203,8 +203,6 @@ pub const PARQUET_KIND_INT96: u32 = 9;
 pub const PARQUET_THREADS: u32 = 128;
 /// Dynamic shared memory of the kernels over pages, in bytes: more than their structs.
 pub const PARQUET_SHARED_BYTES: usize = 8192;
-/// Bytes of shared memory that a block of `parquet_decompress` takes: a window of its last bytes a warp.
-pub const PARQUET_WINDOW_BYTES: usize = 4096 * (PARQUET_THREADS / 32) as usize;
 
 fn structs() -> String {
     [
@@ -225,8 +223,7 @@ fn structs() -> String {
 /// Complete source of the module with `parquet_decompress`.
 pub fn parquet_decompress() -> String {
     format!(
-        "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}\
-         static_assert(sizeof(Windows) <= {PARQUET_WINDOW_BYTES}, \"the launch gives too little shared memory\");\n",
+        "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}",
         structs(),
         include_str!("../../cuda/parquet_decompress.cu")
     )

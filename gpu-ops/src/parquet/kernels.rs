@@ -2,8 +2,7 @@
 
 use warpline_cuda::KernelArgs;
 use warpline_cuda::kernels::{
-    self, PARQUET_SHARED_BYTES, PARQUET_THREADS, PARQUET_WINDOW_BYTES, ParquetArgs,
-    ParquetPlaceArgs,
+    self, PARQUET_SHARED_BYTES, PARQUET_THREADS, ParquetArgs, ParquetPlaceArgs,
 };
 
 use crate::column::{FactsKernels, FinishKernels, TextKernels, map};
@@ -74,7 +73,7 @@ impl Kernels {
         let config = LaunchConfig {
             grid: args.page_count.div_ceil(warps).min(MOST_BLOCKS) as u32,
             block: PARQUET_THREADS,
-            shared_bytes: PARQUET_WINDOW_BYTES,
+            shared_bytes: 0,
         };
         // SAFETY: passed on to the caller.
         unsafe { device.launch(stream, &self.decompress, config, args.as_bytes()) }
