@@ -203,6 +203,8 @@ pub const PARQUET_KIND_INT96: u32 = 9;
 pub const PARQUET_THREADS: u32 = 128;
 /// Dynamic shared memory of the kernels over pages, in bytes: more than their structs.
 pub const PARQUET_SHARED_BYTES: usize = 8192;
+/// Bytes of shared memory that a block of `parquet_decompress` takes: 32 tags of 16 bytes a warp.
+pub const PARQUET_TAG_BYTES: usize = 32 * 16 * (PARQUET_THREADS / 32) as usize;
 
 fn structs() -> String {
     [
@@ -223,7 +225,8 @@ fn structs() -> String {
 /// Complete source of the module with `parquet_decompress`.
 pub fn parquet_decompress() -> String {
     format!(
-        "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}",
+        "#define WL_BLOCK_THREADS {PARQUET_THREADS}\n#include \"simt.cuh\"\n{}{}\
+         static_assert(sizeof(Tags) <= {PARQUET_TAG_BYTES}, \"the launch gives too little shared memory\");\n",
         structs(),
         include_str!("../../cuda/parquet_decompress.cu")
     )

@@ -2,7 +2,7 @@
 
 use warpline_cuda::KernelArgs;
 use warpline_cuda::kernels::{
-    self, PARQUET_SHARED_BYTES, PARQUET_THREADS, ParquetArgs, ParquetPlaceArgs,
+    self, PARQUET_SHARED_BYTES, PARQUET_TAG_BYTES, PARQUET_THREADS, ParquetArgs, ParquetPlaceArgs,
 };
 
 use crate::column::{FactsKernels, FinishKernels, TextKernels, map};
@@ -73,7 +73,7 @@ impl Kernels {
         let config = LaunchConfig {
             grid: args.page_count.div_ceil(warps).min(MOST_BLOCKS) as u32,
             block: PARQUET_THREADS,
-            shared_bytes: 0,
+            shared_bytes: PARQUET_TAG_BYTES,
         };
         // SAFETY: passed on to the caller.
         unsafe { device.launch(stream, &self.decompress, config, args.as_bytes()) }
