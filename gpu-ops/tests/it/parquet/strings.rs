@@ -83,6 +83,41 @@ fn strings_that_repeat_get_a_dictionary_and_others_do_not() {
     }
 }
 
+/// Pages of one tag after another: repeats of every distance, over literals of every length.
+#[test]
+fn compressed_streams_of_all_shapes() {
+    let codecs = [Compression::SNAPPY, Compression::LZ4_RAW];
+    let letters = |seed: usize, length: usize| -> String {
+        let letter =
+            |i: usize| (b' ' + ((i * i + seed * 31 + i * seed) * 2_654_435_761 % 94) as u8) as char;
+        (0..length).map(letter).collect()
+    };
+    for codec in codecs {
+        for page_rows in [1, 33, 1000] {
+            let written = Written {
+                codec,
+                page_rows,
+                ..encoded(Encoding::PLAIN)
+            };
+            // A unit of every length, repeated to lengths around what a tag, a lane and a look at the stream hold.
+            let what = format!("{codec}, pages of {page_rows}: repeats");
+            compare(140, &written, &what, |row| {
+                let (unit, length) = (row % 70 + 1, [3, 8, 31, 64, 65, 200, 700][row % 7]);
+                Some(letters(row, unit).repeat(length / unit + 1)[..length].to_string())
+            });
+            let what = format!("{codec}, pages of {page_rows}: literals");
+            compare(140, &written, &what, |row| {
+                let near = letters(row / 2, 12);
+                Some(format!(
+                    "{}{near}{}",
+                    letters(row, row % 71),
+                    letters(row + 7, row * row % 300)
+                ))
+            });
+        }
+    }
+}
+
 #[test]
 fn nulls_alone_empty_strings_and_long_common_beginnings() {
     for encoding in ENCODINGS {
