@@ -3,6 +3,7 @@
 use crate::DevicePtr;
 use crate::kernel_args;
 
+mod arrow_columns;
 mod calibrate;
 mod column_facts;
 mod column_texts;
@@ -15,6 +16,7 @@ mod synthetic;
 mod window;
 mod write_combine;
 
+pub use arrow_columns::{ArrowColumnArgs, arrow_columns};
 pub use calibrate::{CalibrateArgs, calibrate};
 pub use column_facts::{ColumnFactsArgs, column_facts};
 pub use column_texts::{ColumnTextArgs, column_texts};
@@ -548,6 +550,7 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("synthetic", synthetic()),
         ("scan", scan()),
         ("copy_runs", copy_runs()),
+        ("arrow_columns", arrow_columns()),
         ("string_order", string_order()),
         ("parquet_decompress", parquet_decompress()),
         ("parquet_decode", parquet_decode()),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use warpline_gpu::GpuError;
 use warpline_gpu::calibrate::calibrate;
+use warpline_gpu::device::DevicePtr;
 use warpline_gpu::device::compiler::limit;
 use warpline_gpu::device::probe;
 use warpline_gpu::machine;
@@ -175,6 +176,29 @@ impl Device {
     pub fn runtime(&self) -> Option<Arc<Runtime>> {
         let opened = self.0.lock();
         Some(Arc::clone(&opened.first()?.runtime))
+    }
+
+    /// Copies bytes that lie at an address of the device, of whichever library, once all work that is queued there has ended.
+    ///
+    /// # Safety
+    /// So many bytes of live memory lie there, which the device reaches.
+    ///
+    /// # Errors
+    /// [`Error::Device`] when the CPU answers, [`Error::Gpu`] when the copy or earlier work failed.
+    pub unsafe fn copy_from(&self, address: u64, into: &mut [u8]) -> Result<()> {
+        let runtime = self.runtime().ok_or_else(|| {
+            Error::Device(
+                "the rows lie on a GPU and the CPU answers here: connect to the GPU, or copy them to the host before".into(),
+            )
+        })?;
+        runtime.device().settle()?;
+        let stream = runtime.lease_stream()?;
+        // SAFETY: as the caller says.
+        unsafe {
+            let device = runtime.device();
+            device.copy_to_host(&stream, DevicePtr(address), into)?;
+        }
+        Ok(())
     }
 
     /// All devices; none when the CPU answers.

@@ -69,6 +69,7 @@ mod lossy;
 mod memory;
 mod memory_table;
 mod metrics;
+mod on_device;
 mod pin;
 mod plan_cache;
 mod profile;
@@ -93,6 +94,7 @@ pub use extension::WarplineExt;
 pub use memory::{DeviceMemory, DeviceState, ResidentColumn};
 pub use memory_table::MemoryTable;
 pub use metrics::metrics_of;
+pub use on_device::RowsOnDevice;
 pub use pin::PinnedTable;
 pub use plan_cache::PlanCacheStats;
 pub use profile::{Profile, RunTimes, profile};
@@ -107,6 +109,7 @@ pub use warpline_gpu::device::compiler::{
     serve_if_asked as serve_compiler_if_asked, serve_process as serve_compiler,
     start_by as start_compilers_by,
 };
+pub use warpline_gpu::device_batch::{DeviceBatch, struct_field};
 pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
 /// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
 #[cfg(feature = "serve")]

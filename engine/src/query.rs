@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::{collect, execute_stream};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::{ExecutionPlan, collect, execute_stream};
 use datafusion::prelude::SessionContext;
 use warpline_tpch::{QueryMetrics, QueryRun};
 
@@ -81,6 +81,16 @@ impl<'a> PreparedQuery<'a> {
     /// Whether the plan came from the cache.
     pub fn is_cached(&self) -> bool {
         self.planned.cached
+    }
+
+    /// The plan of this run.
+    pub fn plan(&self) -> &Arc<dyn ExecutionPlan> {
+        &self.planned.plan
+    }
+
+    /// What it runs with.
+    pub fn task(&self) -> &Arc<TaskContext> {
+        &self.planned.task
     }
 
     /// Starts execution.

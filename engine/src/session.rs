@@ -8,9 +8,10 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::catalog::TableProvider;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SessionStateBuilder;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use warpline_planner::{ByteSize, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
@@ -24,6 +25,7 @@ use crate::error::{Error, Result};
 use crate::extension::WarplineExt;
 use crate::guard::guarded;
 use crate::memory_table::MemoryTable;
+use crate::on_device::{self, RowsOnDevice};
 use crate::pin::Pins;
 use crate::plan_cache::{PlanCache, PlanCacheStats};
 use crate::query::{self, PreparedQuery};
@@ -107,6 +109,33 @@ impl WarplineSession {
         let planned = guarded(&self.context, sql, self.plans.plan(&self.context, sql)).await?;
         let plan_ms = start.elapsed().as_secs_f64() * 1e3;
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned, plan_ms)))
+    }
+
+    /// Runs a plan of this session and leaves its rows on the device, for libraries that go on there. Rows that the CPU computes
+    /// are copied to the device, which the answer tells; nothing is kept of them here.
+    ///
+    /// ```
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let session = warpline::WarplineSession::builder()
+    ///     .device(warpline::DeviceChoice::Emulator)
+    ///     .open()
+    ///     .await?;
+    /// if let Some(query) = session.prepare("SELECT value FROM generate_series(1, 3)").await? {
+    ///     let rows = session.rows_on_device(query.plan(), query.task()).await?;
+    ///     assert_eq!(rows.batch.rows(), 3);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// What the run reports; [`Error::Device`] where the CPU answers; what the device says where the rows find no room.
+    pub async fn rows_on_device(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        task: &Arc<TaskContext>,
+    ) -> Result<RowsOnDevice, DataFusionError> {
+        on_device::run(self.device.runtime(), plan, task).await
     }
 
     /// Waits for work that is done for a statement, for callers that run it by themselves: a panic below is an error, and

@@ -25,6 +25,7 @@ pub mod codegen;
 pub mod column;
 pub mod counters;
 pub mod device;
+pub mod device_batch;
 pub mod error;
 pub mod exec;
 pub mod expr;

@@ -158,10 +158,13 @@ impl Column {
                 self.array.null_count()
             )));
         }
-        // Arrays cannot be written to; consumers of an earlier version of the protocol cannot be told.
-        match max_version {
-            Some((major, _)) if major >= 1 => dlpack::versioned(py, &self.array, kind),
-            _ => dlpack::unversioned(py, &self.array, kind),
-        }
+        let exported = dlpack::Exported {
+            data: self.array.to_data(),
+            kind,
+            device: dlpack::CPU,
+            // Arrow's arrays are shared.
+            read_only: true,
+        };
+        dlpack::capsule(py, exported, max_version)
     }
 }

@@ -1,11 +1,11 @@
 //! Arrow's C device interface: arrays with the device that they lie on.
 //!
-//! Rows leave a fragment as arrays of the host, so the device is the CPU, and there is no event to wait for.
+//! All work on the arrays has ended when they are handed out, so there is no event to wait for.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StructArray};
+use arrow::array::{Array, ArrayData, ArrayRef, RecordBatch, StructArray};
 use arrow::compute::concat_batches;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::ffi::{FFI_ArrowArray, FFI_ArrowSchema};
@@ -14,10 +14,29 @@ use pyo3::types::PyCapsule;
 
 use crate::error::raised_by_plan;
 
-/// `ARROW_DEVICE_CPU`.
-const CPU: i32 = 1;
-/// The number of a device of which there is one.
-const NO_NUMBER: i64 = -1;
+/// Where an array lies.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// `ARROW_DEVICE_…`.
+    kind: i32,
+    number: i64,
+}
+
+impl Place {
+    /// The memory of the host, of which there is one.
+    pub(crate) const CPU: Self = Self {
+        kind: 1,
+        number: -1,
+    };
+
+    /// The memory of a GPU.
+    pub(crate) fn cuda(number: u32) -> Self {
+        Self {
+            kind: 2,
+            number: number.into(),
+        }
+    }
+}
 
 /// `ArrowDeviceArray`.
 #[repr(C)]
@@ -25,12 +44,12 @@ struct DeviceArray {
     array: FFI_ArrowArray,
     device: i64,
     kind: i32,
-    /// None for the CPU.
+    /// None: nothing is to be waited for.
     sync_event: Option<unsafe extern "C" fn(*mut c_void)>,
     reserved: [i64; 3],
 }
 
-type Capsules<'py> = (Bound<'py, PyCapsule>, Bound<'py, PyCapsule>);
+pub(crate) type Capsules<'py> = (Bound<'py, PyCapsule>, Bound<'py, PyCapsule>);
 
 /// The capsules of an array.
 ///
@@ -41,12 +60,25 @@ pub(crate) fn of_array<'py>(
     field: &Field,
     array: &ArrayRef,
 ) -> PyResult<Capsules<'py>> {
+    of_data(py, field, &array.to_data(), Place::CPU)
+}
+
+/// The capsules of data that may lie on a device: its buffers are not read.
+///
+/// # Errors
+/// As [`of_array`].
+pub(crate) fn of_data<'py>(
+    py: Python<'py>,
+    field: &Field,
+    data: &ArrayData,
+    place: Place,
+) -> PyResult<Capsules<'py>> {
     let schema = FFI_ArrowSchema::try_from(field);
     let schema = schema.map_err(|error| raised_by_plan(py, error.into()))?;
     let array = DeviceArray {
-        array: FFI_ArrowArray::new(&array.to_data()),
-        device: NO_NUMBER,
-        kind: CPU,
+        array: FFI_ArrowArray::new(data),
+        device: place.number,
+        kind: place.kind,
         sync_event: None,
         reserved: [0; 3],
     };

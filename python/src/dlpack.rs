@@ -2,9 +2,8 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef};
+use arrow::array::ArrayData;
 use arrow::datatypes::DataType;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,7 +11,7 @@ use pyo3::types::PyCapsule;
 
 /// `DLDevice`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct TensorDevice {
     kind: i32,
     number: i32,
@@ -21,7 +20,18 @@ pub(crate) struct TensorDevice {
 /// `kDLCPU`.
 pub(crate) const CPU: TensorDevice = TensorDevice { kind: 1, number: 0 };
 
+/// `kDLCUDA`.
+const CUDA: i32 = 2;
+
 impl TensorDevice {
+    /// The GPU of this number, or the host.
+    pub(crate) fn of(ordinal: Option<u32>) -> Self {
+        ordinal.map_or(CPU, |number| Self {
+            kind: CUDA,
+            number: number.cast_signed(),
+        })
+    }
+
     /// As `__dlpack_device__` tells it.
     pub(crate) fn pair(self) -> (i32, i32) {
         (self.kind, self.number)
@@ -30,11 +40,20 @@ impl TensorDevice {
 
 /// `DLDataType`.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct TensorType {
     code: u8,
     bits: u8,
     lanes: u16,
+}
+
+impl TensorType {
+    /// The type as numpy names it, e.g. `<i8`.
+    pub(crate) fn typestr(self) -> String {
+        let family = ['i', 'u', 'f'][usize::from(self.code).min(2)];
+        let order = if self.bits == 8 { '|' } else { '<' };
+        format!("{order}{family}{}", self.bits / 8)
+    }
 }
 
 /// `DLTensor`.
@@ -74,7 +93,7 @@ const READ_ONLY: u64 = 1;
 /// What a tensor needs while it lives.
 struct Owner {
     /// Keeps the values.
-    _array: ArrayRef,
+    _data: ArrayData,
     shape: i64,
     stride: i64,
 }
@@ -102,25 +121,43 @@ pub(crate) fn tensor_type(data_type: &DataType) -> Option<TensorType> {
     })
 }
 
-/// The tensor of an array of numbers, and what owns it.
-fn tensor(array: &ArrayRef, kind: TensorType) -> (Tensor, *mut Owner) {
-    let data = array.to_data();
+/// Values to be handed out.
+pub(crate) struct Exported {
+    /// Numbers, in the memory of `device`; they are not read.
+    pub(crate) data: ArrayData,
+    pub(crate) kind: TensorType,
+    pub(crate) device: TensorDevice,
+    /// Others have the values as well.
+    pub(crate) read_only: bool,
+}
+
+/// Where the values of an array of numbers begin.
+pub(crate) fn address(data: &ArrayData, kind: TensorType) -> usize {
     let start = data.offset() * usize::from(kind.bits / 8);
     // Numbers have one buffer; an array without rows may have one without room.
     let values = data
         .buffers()
         .first()
         .map_or(std::ptr::null(), |buffer| buffer.as_ptr());
+    values.wrapping_add(start).expose_provenance()
+}
+
+/// The tensor of an array of numbers, and what owns it.
+fn tensor(exported: Exported) -> (Tensor, *mut Owner) {
+    let Exported {
+        data, kind, device, ..
+    } = exported;
+    let values = std::ptr::with_exposed_provenance_mut(address(&data, kind));
     let owner = Box::into_raw(Box::new(Owner {
-        _array: Arc::clone(array),
-        shape: i64::try_from(array.len()).unwrap_or(i64::MAX),
+        shape: i64::try_from(data.len()).unwrap_or(i64::MAX),
         stride: 1,
+        _data: data,
     }));
     // SAFETY: the owner was just made; its fields are only pointed to.
     let (shape, strides) = unsafe { (&raw mut (*owner).shape, &raw mut (*owner).stride) };
     let tensor = Tensor {
-        data: values.wrapping_add(start).cast_mut().cast(),
-        device: CPU,
+        data: values,
+        device,
         dimensions: 1,
         kind,
         shape,
@@ -130,15 +167,27 @@ fn tensor(array: &ArrayRef, kind: TensorType) -> (Tensor, *mut Owner) {
     (tensor, owner)
 }
 
+/// The capsule of the newest version of the protocol that the consumer knows.
+///
+/// # Errors
+/// When Python has no memory.
+pub(crate) fn capsule(
+    py: Python<'_>,
+    exported: Exported,
+    max_version: Option<(u32, u32)>,
+) -> PyResult<Bound<'_, PyCapsule>> {
+    // Consumers of the version before 1 cannot be told that values are not to be written to.
+    match max_version {
+        Some((major, _)) if major >= 1 => versioned(py, exported),
+        _ => unversioned(py, exported),
+    }
+}
+
 /// The capsule of the protocol before its versions had numbers.
 ///
 /// # Errors
 /// When Python has no memory.
-pub(crate) fn unversioned<'py>(
-    py: Python<'py>,
-    array: &ArrayRef,
-    kind: TensorType,
-) -> PyResult<Bound<'py, PyCapsule>> {
+fn unversioned(py: Python<'_>, exported: Exported) -> PyResult<Bound<'_, PyCapsule>> {
     unsafe extern "C" fn delete(tensor: *mut ManagedTensor) {
         // SAFETY: the consumer calls this once, with what was given to it.
         unsafe {
@@ -154,7 +203,7 @@ pub(crate) fn unversioned<'py>(
             }
         }
     }
-    let (tensor, owner) = tensor(array, kind);
+    let (tensor, owner) = tensor(exported);
     let managed = Box::new(ManagedTensor {
         tensor,
         context: owner.cast(),
@@ -165,15 +214,11 @@ pub(crate) fn unversioned<'py>(
     unsafe { PyCapsule::new_with_pointer_and_destructor(py, pointer, c"dltensor", Some(unused)) }
 }
 
-/// The capsule of version 1, which tells that the values cannot be written to.
+/// The capsule of version 1, which tells whether the values can be written to.
 ///
 /// # Errors
 /// When Python has no memory.
-pub(crate) fn versioned<'py>(
-    py: Python<'py>,
-    array: &ArrayRef,
-    kind: TensorType,
-) -> PyResult<Bound<'py, PyCapsule>> {
+fn versioned(py: Python<'_>, exported: Exported) -> PyResult<Bound<'_, PyCapsule>> {
     unsafe extern "C" fn delete(tensor: *mut VersionedTensor) {
         // SAFETY: the consumer calls this once, with what was given to it.
         unsafe {
@@ -189,12 +234,13 @@ pub(crate) fn versioned<'py>(
             }
         }
     }
-    let (tensor, owner) = tensor(array, kind);
+    let flags = if exported.read_only { READ_ONLY } else { 0 };
+    let (tensor, owner) = tensor(exported);
     let managed = Box::new(VersionedTensor {
         version: [1, 0],
         context: owner.cast(),
         deleter: Some(delete),
-        flags: READ_ONLY,
+        flags,
         tensor,
     });
     let pointer = NonNull::from(Box::leak(managed)).cast();

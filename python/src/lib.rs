@@ -5,6 +5,7 @@
 
 mod columns;
 mod device_array;
+mod device_rows;
 mod dlpack;
 mod error;
 mod function;
@@ -35,6 +36,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<query::Query>()?;
     module.add_class::<reader::Batches>()?;
     module.add_class::<columns::Column>()?;
+    module.add_class::<device_rows::DeviceRows>()?;
+    module.add_class::<device_rows::DeviceColumn>()?;
     module.add_function(wrap_pyfunction!(program::run_program, module)?)?;
     module.add_function(wrap_pyfunction!(program::serve_compiler, module)?)?;
     module.add_function(wrap_pyfunction!(program::start_compilers_by, module)?)?;

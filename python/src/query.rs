@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use warpline::QueryMetrics;
 
 use crate::columns::Column;
+use crate::device_rows::DeviceRows;
 use crate::error::{raised, raised_by_plan, refused};
 use crate::reader::{Batches, Item, QueryReader, Running};
 use crate::runtime::{Progress, Task, handle, run, wait};
@@ -370,6 +371,25 @@ impl Query {
         };
         let batches = run(py, progress.as_ref(), work)?.map_err(|error| raised(py, &error))?;
         cells(py, &batches, usize::MAX)
+    }
+
+    /// Runs the query and leaves its rows on the device.
+    fn on_device(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<DeviceRows> {
+        let spec = self.query()?;
+        let open = spec.link.open()?;
+        let begun = Instant::now();
+        let progress = progress.map(Progress::begins);
+        let work = {
+            let (spec, variables) = (Arc::clone(spec), Arc::clone(&spec.variables));
+            let left = async move { spec.on_device(&open.session).await };
+            scope::with(variables, left)
+        };
+        let left = run(py, progress.as_ref(), work)?;
+        let (rows, metrics) = left.map_err(|error| raised(py, &error))?;
+        let mut state = self.state.lock();
+        state.metrics = Some(metrics);
+        state.seconds = Some(begun.elapsed().as_secs_f64());
+        Ok(DeviceRows::new(rows))
     }
 
     /// Writes all rows to one file, and returns how many they are. `format`: parquet, csv or json.

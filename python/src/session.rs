@@ -14,7 +14,7 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use pyo3_arrow::PyDataType;
 use warpline::{
     ByteSize, Cluster, ClusterOptions, DeltaOptions, Device, DeviceChoice, WarplineSession,
@@ -259,6 +259,21 @@ impl Session {
             Ok(())
         });
         registered.map_err(|error| raised_by_plan(py, error))
+    }
+
+    /// Bytes at an address of the GPU that this connection is on. All work queued there is waited for.
+    fn copy_from_gpu<'py>(
+        &self,
+        py: Python<'py>,
+        address: u64,
+        length: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let open = self.link.open()?;
+        PyBytes::new_with(py, length, |bytes| {
+            // SAFETY: the address and the length are those that an array of the caller's has, by its `__cuda_array_interface__`.
+            let copied = unsafe { open.session.device().copy_from(address, bytes) };
+            copied.map_err(|error| raised(py, &error))
+        })
     }
 
     /// Takes a table away; whether there was one.

@@ -16,7 +16,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::StreamExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use warpline::{PreparedQuery, QueryMetrics, WarplineSession};
+use warpline::{PreparedQuery, QueryMetrics, RowsOnDevice, WarplineSession};
 
 use crate::link::{Link, Open};
 use crate::reader::Item;
@@ -160,6 +160,21 @@ impl Spec {
             Err(error) => Item::Failed(Box::new(error)),
         };
         let _ = rows.send(end).await;
+    }
+
+    /// Runs the query and leaves its rows on the device.
+    pub(crate) async fn on_device(
+        &self,
+        session: &WarplineSession,
+    ) -> Result<(RowsOnDevice, QueryMetrics), warpline::Error> {
+        let runnable = self.plan(session).await?;
+        let (plan, task) = match &runnable {
+            Runnable::Prepared(query) => (query.plan(), query.task()),
+            Runnable::Plan { plan, task, .. } => (plan, task),
+        };
+        let rows = session.rows_on_device(plan, task);
+        let rows = session.guard(&self.sql, rows).await?;
+        Ok((rows, runnable.finish()))
     }
 
     /// Writes the rows to one file.

@@ -276,6 +276,85 @@ def test_device_arrays(con: warpline.Connection) -> None:
     assert pa.RecordBatch._import_from_c_device_capsule(*empty.__arrow_c_device_array__()).num_rows == 0
 
 
+def test_rows_that_stay_on_the_device(emulator: warpline.Connection) -> None:
+    emulator.register("t", pa.table({"x": [1, 2, 3], "f": [0.5, 1.5, None], "s": ["a", None, "ü"], "b": [True, False, None]}))
+    emulator.sql("SET warpline.require_gpu = true")
+    rows = emulator.sql("SELECT x, f, s, b FROM t WHERE x > 0 ORDER BY x DESC").on_device()
+    assert (rows.columns, len(rows), rows.by_host) == (["x", "f", "s", "b"], 3, None)
+    # The emulator's memory is the host's.
+    assert rows.device == (1, 0) and "3 rows on the emulator" in repr(rows)
+    schema, array = rows.__arrow_c_device_array__()
+    batch = pa.RecordBatch._import_from_c_device_capsule(schema, array)
+    expected = {"x": [3, 2, 1], "f": [None, 1.5, 0.5], "s": ["ü", None, "a"], "b": [None, False, True]}
+    assert batch.to_pydict() == expected == rows.to_arrow().to_pydict()
+    column = rows["x"]
+    assert (column.name, column.type, len(column), column.null_count) == ("x", "Int64", 3, 0)
+    tensor = numpy.from_dlpack(column)
+    assert "dltensor_versioned" in repr(column.__dlpack__(max_version=(1, 0)))
+    assert "dltensor" in repr(column.__dlpack__())
+    assert rows[-1].null_count == 1 and rows["f"].null_count == 1
+    text = pa.Array._import_from_c_device_capsule(*rows[2].__arrow_c_device_array__())
+    # A table of them is a copy, which later writes do not change.
+    emulator.register("again", rows)
+    tensor[0] = 30
+    assert numpy.from_dlpack(rows["x"]).tolist() == [30, 2, 1]
+    assert emulator.sql("SELECT sum(x) FROM again").fetchone() == (6,)
+    # What was handed out outlives the result.
+    del rows, column, batch
+    assert tensor.tolist() == [30, 2, 1] and text.to_pylist() == ["ü", None, "a"]
+
+
+def test_rows_on_the_device_that_cannot_be_had(emulator: warpline.Connection, cpu: warpline.Connection) -> None:
+    rows = emulator.sql("SELECT 1 AS x, 'a' AS s, CAST(NULL AS BIGINT) AS n, [1, 2] AS l").on_device()
+    assert rows.by_host is not None and "CPU" in rows.by_host
+    assert rows.to_arrow().to_pylist() == [{"x": 1, "s": "a", "n": None, "l": [1, 2]}]
+    for name, message in [("s", "CAST"), ("n", "COALESCE")]:
+        with pytest.raises(BufferError, match=message):
+            rows[name].__dlpack__()
+    with pytest.raises(BufferError, match="emulator"):
+        rows["x"].__dlpack__(dl_device=(2, 0))
+    # CUDA's interface is for GPUs.
+    assert not hasattr(rows["x"], "__cuda_array_interface__")
+    with pytest.raises(KeyError, match="the columns are x, s, n, l"):
+        rows["y"]
+    for number in [4, -5]:
+        with pytest.raises(IndexError, match="no column"):
+            rows[number]
+    with pytest.raises(warpline.Error, match="no device is in use"):
+        cpu.sql("SELECT 1").on_device()
+    with pytest.raises(warpline.Error, match="zero"):
+        emulator.sql("SELECT 1 / (value - 1) FROM generate_series(1, 3)").on_device()
+    empty = emulator.sql("SELECT 1 AS x WHERE false").on_device()
+    assert len(empty) == 0 and bool(empty) and numpy.from_dlpack(empty["x"]).tolist() == []
+
+
+class OnGpu:
+    """Has CUDA's interface; the memory is the host's, as the emulator's is."""
+
+    def __init__(self, array: numpy.ndarray, **other: object) -> None:
+        self.array = array
+        self.__cuda_array_interface__ = {**array.__array_interface__, **other}
+
+
+def test_arrays_of_a_gpu_as_tables(emulator: warpline.Connection, cpu: warpline.Connection) -> None:
+    numbers, truth = OnGpu(numpy.array([3, 1, 2], dtype="int32")), OnGpu(numpy.array([True, False, True]))
+    emulator.register("t", {"n": numbers, "t": truth, "s": ["a", "b", "c"]})
+    assert emulator.sql("SELECT * FROM t ORDER BY n").fetchall() == [(1, False, "b"), (2, True, "c"), (3, True, "a")]
+    assert emulator.sql("SELECT sum(value) FROM numbers").fetchone() == (6,)
+    halves = OnGpu(numpy.arange(4.0) / 2)
+    assert emulator.sql("SELECT max(value) FROM halves").fetchone() == (1.5,)
+    with pytest.raises(warpline.Error, match="2 dimensions"):
+        emulator.register("u", OnGpu(numpy.zeros((2, 2))))
+    with pytest.raises(warpline.Error, match="not contiguous"):
+        emulator.register("u", OnGpu(numpy.arange(8)[::2]))
+    with pytest.raises(warpline.Error, match="mask"):
+        emulator.register("u", OnGpu(numpy.arange(8), mask=truth))
+    with pytest.raises(warpline.Error, match="no number that SQL has"):
+        emulator.register("u", OnGpu(numpy.zeros(2, dtype="complex64")))
+    with pytest.raises(warpline.Error, match="the CPU answers here"):
+        cpu.register("t", numbers)
+
+
 def test_a_result_outlives_its_connection() -> None:
     con = warpline.connect(device="cpu")
     kept, lazy = con.sql("SELECT 1").execute(), con.sql("SELECT 2")

@@ -17,13 +17,15 @@ from collections.abc import Mapping, Sequence
 
 from . import _compiler, _native
 from ._connection import Connection, DeviceMemory, Memory, Pin, ResidentColumn, connect
-from ._native import Column, Error, __version__
+from ._native import Column, DeviceColumn, DeviceResult, Error, __version__
 from ._result import Profile, Result
 
 __all__ = [
     "Column",
     "Connection",
+    "DeviceColumn",
     "DeviceMemory",
+    "DeviceResult",
     "Error",
     "Memory",
     "Pin",

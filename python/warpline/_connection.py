@@ -150,7 +150,7 @@ class Connection:
         >>> con.sql("SELECT km FROM trips WHERE city = $city", {"city": "Rome"}).fetchall()
         [(5,)]
         """
-        lookup = _frames.lookup_in(_frames.caller(), self._watch)
+        lookup = _frames.lookup_in(_frames.caller(), self._watch, self._session.copy_from_gpu)
         values = _frames.as_params(params)
         statements = Session.statements(text)
         if len(statements) > 1 and values is not None:
@@ -189,10 +189,11 @@ class Connection:
 
     def register(self, name: str, table: object) -> None:
         """Makes a table of rows that are elsewhere: a pandas or polars DataFrame, a pyarrow Table or RecordBatch, a numpy array, a
-        dict of lists, a `Result`, or anything with `__arrow_c_stream__`. One of the same name goes.
+        dict of lists, a `Result`, or anything with `__arrow_c_stream__`; a dict of arrays of CuPy or PyTorch on the GPU, a DataFrame
+        of cuDF, a `DeviceResult`. One of the same name goes.
 
-        Rows of pandas and numpy are copied, since they may be changed in place; those of others stay where they are. A stream is
-        read to its end. A `Result` of a query is a view. A table that many queries read is best registered: its columns stay on
+        Rows of pandas and numpy are copied, since they may be changed in place, and so are rows on a GPU, to the host; those of
+        others stay where they are. A stream is read to its end. A `Result` of a query is a view. A table that many queries read is best registered: its columns stay on
         the device.
 
         >>> import polars
@@ -202,7 +203,7 @@ class Connection:
         >>> con.sql("SELECT sum(x) FROM n").fetchone()
         (6,)
         """
-        found = _frames.as_table(table)
+        found = _frames.as_table(table, self._session.copy_from_gpu)
         if found is None:
             raise Error(
                 f"a {type(table).__name__} is no table: give a pandas or polars DataFrame, a pyarrow Table, a dict of lists, a "

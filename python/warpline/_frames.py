@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ._native import Error
+from . import _gpu
+from ._native import DeviceResult, Error
 
 
 _FOLDER = os.path.dirname(__file__)
@@ -25,12 +26,15 @@ class Table(NamedTuple):
     use: str
 
 
-def as_table(thing: object) -> Table | None:
-    """The table that a thing is; None if it is none."""
+def as_table(thing: object, copy: _gpu.Copy) -> Table | None:
+    """The table that a thing is; None if it is none. `copy` fetches what lies on a GPU."""
     from ._result import Result
 
     if isinstance(thing, Result):
         return Table(thing._query, "once")
+    if isinstance(thing, DeviceResult):
+        # Other packages may write to its columns.
+        return Table(thing.to_arrow(), "once")
     any_thing: Any = thing
     package = type(thing).__module__.partition(".")[0]
     kind = type(thing).__name__
@@ -52,9 +56,17 @@ def as_table(thing: object) -> Table | None:
     if package == "pyarrow" and hasattr(thing, "to_table"):
         # A dataset or its scanner.
         return Table(any_thing.to_table(), "once")
+    if package == "cudf" and hasattr(thing, "to_arrow"):
+        arrow = any_thing.to_arrow()
+        return Table(arrow if isinstance(arrow, pa.Table) else pa.table({"value": arrow}), "once")
     if hasattr(thing, "__arrow_c_stream__") or hasattr(thing, "__arrow_c_array__"):
         return Table(thing, "remember")
+    if _gpu.is_array(thing):
+        return Table(pa.table({"value": _gpu.column("value", thing, copy)}), "once")
     if isinstance(thing, dict) and thing and all(isinstance(name, str) for name in thing):
+        on_gpu = {name: _gpu.column(name, column, copy) for name, column in thing.items() if _gpu.is_array(column)}
+        if on_gpu:
+            return Table(pa.table({**thing, **on_gpu}), "copy")
         if all(isinstance(column, Sequence) and not isinstance(column, (str, bytes)) for column in thing.values()):
             return Table(pa.table(thing), "once")
         if all(hasattr(column, "__len__") and not isinstance(column, (str, bytes)) for column in thing.values()):
@@ -83,7 +95,7 @@ def caller() -> FrameType | None:
 
 
 def lookup_in(
-    frame: FrameType | None, seen: Callable[[Table], None]
+    frame: FrameType | None, seen: Callable[[Table], None], copy: _gpu.Copy
 ) -> Callable[[str], Table | None]:
     """Finds tables among the variables of a frame and of its module, by the names that SQL has for them.
 
@@ -97,7 +109,7 @@ def lookup_in(
         if frame is None:
             return None
         for variables in (frame.f_locals, frame.f_globals):
-            table = as_table(_named(variables, name))
+            table = as_table(_named(variables, name), copy)
             if table is not None:
                 seen(table)
                 return table

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from . import _display
-from ._native import Column, Error, Query
+from ._native import Column, DeviceResult, Error, Query
 from ._progress import Progress
 
 if TYPE_CHECKING:
@@ -153,6 +153,22 @@ class Result:
             number = range(len(names))[column]
         with self._progress() as progress:
             return self._query.column(number, progress)
+
+    def on_device(self) -> DeviceResult:
+        """Runs the query and leaves its rows in the memory of the device, for packages that go on there: the answer has
+        `__arrow_c_device_array__`, and its columns `__dlpack__` and `__cuda_array_interface__`.
+
+        Rows that the CPU computes are copied to the device, which `by_host` tells. The memory counts as the connection's until the
+        last array of it is gone. Each call runs the query.
+
+        >>> import numpy
+        >>> import warpline
+        >>> rows = warpline.connect(device="emulator").sql("SELECT value FROM generate_series(1, 3)").on_device()
+        >>> numpy.from_dlpack(rows["value"]).sum().item()
+        6
+        """
+        with self._progress() as progress:
+            return self._query.on_device(progress)
 
     # Rows as Python values.
 

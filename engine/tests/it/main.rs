@@ -17,6 +17,8 @@ mod formats;
 mod growing;
 mod jcch;
 mod logging;
+#[allow(clippy::unwrap_used)]
+mod on_device;
 mod plan_cache;
 mod profile;
 #[cfg(feature = "serve")]

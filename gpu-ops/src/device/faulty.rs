@@ -214,6 +214,10 @@ impl Device for FaultyDevice {
         self.noted(self.inner.synchronize(stream))
     }
 
+    fn settle(&self) -> Result<()> {
+        self.inner.settle()
+    }
+
     unsafe fn copy_to_device(
         &self,
         stream: &Stream,

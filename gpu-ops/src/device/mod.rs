@@ -221,6 +221,11 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Wait until all work queued on `stream` is done; reports errors of earlier launches.
     fn synchronize(&self, stream: &Stream) -> Result<()>;
 
+    /// Wait for all work in the device's context, also what other libraries of the process have queued there.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Copy host bytes to the device; returns when `source` may be reused.
     ///
     /// # Safety

@@ -150,6 +150,10 @@ impl Device for TracedDevice {
         self.inner.synchronize(stream)
     }
 
+    fn settle(&self) -> Result<()> {
+        self.inner.settle()
+    }
+
     unsafe fn copy_to_device(
         &self,
         stream: &Stream,

@@ -7,6 +7,7 @@
 //! Addresses come in as [`DevicePtr`]s, because the data are often parts of larger buffers; hence the functions
 //! are `unsafe`: the caller vouches that each range is live device memory of the size that the function names.
 
+mod arrow;
 mod columns;
 mod groups;
 mod index;
@@ -23,6 +24,7 @@ mod window;
 mod window_first;
 mod write_combine;
 
+pub use arrow::{CodesToWiden, pack_flags, widen_codes};
 pub use columns::{
     KeyDigits, compile_gather, compile_run_lengths, gather, histogram, run_lengths, scatter,
 };

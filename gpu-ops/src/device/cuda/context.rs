@@ -109,6 +109,17 @@ impl Context {
         self.check(status, "selecting the device")
     }
 
+    /// Wait for all work of the context, whoever queued it.
+    ///
+    /// # Errors
+    /// As [`Context::bind`], and for work that failed.
+    pub(super) fn settle(&self) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the context is current.
+        let status = unsafe { sys::cuCtxSynchronize() };
+        self.check(status, "waiting for the device")
+    }
+
     pub(super) fn check(&self, status: sys::CUresult, operation: &str) -> Result<()> {
         let outcome = check(status, operation, &self.id);
         if let Err(GpuError::DeviceLost { cause, .. }) = &outcome

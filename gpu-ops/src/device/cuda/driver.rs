@@ -22,8 +22,9 @@ const FOLDERS: [&str; 4] = [
 ];
 
 /// Every function of the library that is called; the binding panics at one that is missing.
-const FUNCTIONS: [&str; 40] = [
+const FUNCTIONS: [&str; 41] = [
     "cuCtxSetCurrent",
+    "cuCtxSynchronize",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",

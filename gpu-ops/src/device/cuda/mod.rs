@@ -358,6 +358,10 @@ impl Device for CudaDevice {
         native::<StreamHandle>(&stream.0, "a stream")?.synchronize()
     }
 
+    fn settle(&self) -> Result<()> {
+        self.context.settle()
+    }
+
     unsafe fn copy_to_device(
         &self,
         stream: &Stream,

@@ -17,6 +17,7 @@ use datafusion::physical_plan::{
 use futures::TryStreamExt;
 use parking_lot::Mutex;
 
+use crate::device_batch::DeviceBatch;
 use crate::error::{GpuError, Result};
 use crate::exec::frame::results::Frame;
 use crate::exec::node::attempts::FragmentRun;
@@ -28,6 +29,7 @@ use crate::exec::node::lines::indented;
 use crate::exec::node::race;
 use crate::exec::node::report::{Counters, FragmentOptions, FragmentReport, SecondPlan};
 use crate::exec::node::shared::Shared;
+use crate::exec::output::arrow_on_device::arrow_on_device;
 use crate::exec::output::device_rows::DeviceRows;
 use crate::exec::output::host::Host;
 use crate::graph::Policy;
@@ -137,6 +139,16 @@ impl GpuFragmentExec {
         visit: impl Fn(&DeviceRows<'_>) -> Result<T> + Clone + Send + 'static,
     ) -> Result<(T, FragmentReport)> {
         let deliver = move |frame: &Frame<'_>, host: &Host| visit(&DeviceRows::of(frame, host)?);
+        self.run_and(context, profile, deliver).await
+    }
+
+    /// Runs the fragment on the device alone, and hands its rows to `deliver`.
+    async fn run_and<T: Send + 'static>(
+        &self,
+        context: Arc<TaskContext>,
+        profile: bool,
+        deliver: impl Fn(&Frame<'_>, &Host) -> Result<T> + Clone + Send + 'static,
+    ) -> Result<(T, FragmentReport)> {
         let mut fragment = FragmentRun::new(&self.shared, Arc::clone(&context), profile);
         let inputs = self.inputs_ready()?;
         let collected = fragment.gather(&inputs, &context).await?;
@@ -147,6 +159,19 @@ impl GpuFragmentExec {
         let (output, report) = fragment.finish(outcome)?;
         self.run.publish(report.clone());
         Ok((output, report))
+    }
+
+    /// Runs the fragment and leaves its rows on the device, as Arrow has them. Nothing falls back to the CPU.
+    ///
+    /// # Errors
+    /// Those of the run; [`GpuError::Unsupported`] and [`GpuError::LeftToCpu`] where the rows cannot stay there.
+    pub async fn batch_on_device(
+        &self,
+        context: Arc<TaskContext>,
+    ) -> Result<(DeviceBatch, FragmentReport)> {
+        let schema = self.schema();
+        let deliver = move |frame: &Frame<'_>, host: &Host| arrow_on_device(frame, host, &schema);
+        self.run_and(context, false, deliver).await
     }
 
     /// Begin with what runs of `earlier` left, a fragment of an earlier plan of the same query over the same tables: kernels,

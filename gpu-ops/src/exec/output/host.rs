@@ -159,7 +159,7 @@ impl Host {
         })
     }
 
-    fn column(
+    pub(super) fn column(
         &self,
         frame: &Frame<'_>,
         index: usize,

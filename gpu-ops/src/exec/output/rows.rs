@@ -67,7 +67,7 @@ impl HostRows {
 type DataField = Arc<arrow::datatypes::Field>;
 
 impl HostColumn {
-    fn decode(&self, rows: usize) -> Result<ArrayRef> {
+    pub(super) fn decode(&self, rows: usize) -> Result<ArrayRef> {
         match self {
             Self::Array(array) => Ok(Arc::clone(array)),
             Self::Codes {

@@ -44,6 +44,31 @@ impl RowStrings<'_> {
     /// [`GpuError::OutOfDeviceMemory`] for the gathered strings, [`GpuError::Device`], [`GpuError::Internal`] for a base without
     /// strings.
     pub(in crate::exec) fn gather(&self, runtime: &Runtime, stream: &Stream) -> Result<ArrayRef> {
+        let rows = self.rows;
+        let valid = self.valid.map(|(address, _)| address);
+        let (ends, data) = self.gather_on_device(runtime, stream, valid)?;
+        let ends = ends.download_values::<u64>(stream, 0, rows + 1)?;
+        let total = ends.last().copied().unwrap_or(0);
+        let total =
+            usize::try_from(total).map_err(|_| GpuError::Internal("gathered bytes".into()))?;
+        let bytes = data.download_values::<u8>(stream, 0, total)?;
+        let bits = self.valid.map(|(_, valid)| valid);
+        let bits = bits.map(|v| BooleanBuffer::collect_bool(rows, |row| v[row] != 0));
+        let bits = bits.as_ref().map(BooleanBuffer::values);
+        decode_bytes(&self.layout.data_type, &ends, bytes, bits)
+    }
+
+    /// The strings as they lie on the device: where each begins, and the end of the last (`u64`), and their bytes. `valid` is a byte
+    /// a row, 0 for NULL.
+    ///
+    /// # Errors
+    /// As [`RowStrings::gather`].
+    pub(in crate::exec) fn gather_on_device(
+        &self,
+        runtime: &Runtime,
+        stream: &Stream,
+        valid: Option<DevicePtr>,
+    ) -> Result<(DeviceBuffer, DeviceBuffer)> {
         let Encoding::Bytes { offsets } = &self.base.encoding else {
             return Err(GpuError::Internal(
                 "strings by row of a column that holds codes".into(),
@@ -71,21 +96,13 @@ impl RowStrings<'_> {
             data: self.base.data.ptr(),
             row_ids: ids,
             id_width,
-            valid: self.valid.map(|(address, _)| address),
+            valid,
             rows: RowCount::Known(rows as u64),
         };
         // SAFETY: the base is held here; numbers and validity have `rows` elements, and rows that are not NULL have numbers of
         // rows of the base.
-        let (ends, data) = unsafe { gather_strings(runtime, stream, &strings)? };
-        let ends = ends.download_values::<u64>(stream, 0, rows + 1)?;
-        let total = ends.last().copied().unwrap_or(0);
-        let total =
-            usize::try_from(total).map_err(|_| GpuError::Internal("gathered bytes".into()))?;
-        let bytes = data.download_values::<u8>(stream, 0, total)?;
+        let gathered = unsafe { gather_strings(runtime, stream, &strings)? };
         drop(widened);
-        let bits = self.valid.map(|(_, valid)| valid);
-        let bits = bits.map(|v| BooleanBuffer::collect_bool(rows, |row| v[row] != 0));
-        let bits = bits.as_ref().map(BooleanBuffer::values);
-        decode_bytes(&layout.data_type, &ends, bytes, bits)
+        Ok(gathered)
     }
 }
