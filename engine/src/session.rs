@@ -111,8 +111,9 @@ impl WarplineSession {
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned, plan_ms)))
     }
 
-    /// Runs a plan of this session and leaves its rows on the device, for libraries that go on there. Rows that the CPU computes
-    /// are copied to the device, which the answer tells; nothing is kept of them here.
+    /// Runs a query of this session and leaves its rows on the device, for libraries that go on there. A plan that leaves the last
+    /// operator to the CPU is made again from the query, if that is given, so that the device computes all of it; where it
+    /// cannot, the rows are copied to the device, which the answer tells. Nothing is kept of them here.
     ///
     /// ```
     /// # #[tokio::main]
@@ -122,20 +123,22 @@ impl WarplineSession {
     ///     .open()
     ///     .await?;
     /// if let Some(query) = session.prepare("SELECT value FROM generate_series(1, 3)").await? {
-    ///     let rows = session.rows_on_device(query.plan(), query.task()).await?;
+    ///     let rows = session.rows_on_device(query.plan(), query.task(), None).await?;
     ///     assert_eq!(rows.batch.rows(), 3);
     /// }
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// What the run reports; [`Error::Device`] where the CPU answers; what the device says where the rows find no room.
+    /// What planning and the run report; [`Error::Device`] where the CPU answers; what the device says where the rows find no room.
     pub async fn rows_on_device(
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         task: &Arc<TaskContext>,
+        query: Option<&LogicalPlan>,
     ) -> Result<RowsOnDevice, DataFusionError> {
-        on_device::run(self.device.runtime(), plan, task).await
+        let runtime = self.device.runtime();
+        on_device::run(runtime, self.context.state(), query, plan, task).await
     }
 
     /// Waits for work that is done for a statement, for callers that run it by themselves: a panic below is an error, and

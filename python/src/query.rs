@@ -385,9 +385,9 @@ impl Query {
             scope::with(variables, left)
         };
         let left = run(py, progress.as_ref(), work)?;
-        let (rows, metrics) = left.map_err(|error| raised(py, &error))?;
+        let rows = left.map_err(|error| raised(py, &error))?;
         let mut state = self.state.lock();
-        state.metrics = Some(metrics);
+        state.metrics = Some(rows.metrics.clone());
         state.seconds = Some(begun.elapsed().as_secs_f64());
         Ok(DeviceRows::new(rows))
     }

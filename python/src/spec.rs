@@ -166,15 +166,19 @@ impl Spec {
     pub(crate) async fn on_device(
         &self,
         session: &WarplineSession,
-    ) -> Result<(RowsOnDevice, QueryMetrics), warpline::Error> {
+    ) -> Result<RowsOnDevice, warpline::Error> {
         let runnable = self.plan(session).await?;
         let (plan, task) = match &runnable {
             Runnable::Prepared(query) => (query.plan(), query.task()),
             Runnable::Plan { plan, task, .. } => (plan, task),
         };
-        let rows = session.rows_on_device(plan, task);
-        let rows = session.guard(&self.sql, rows).await?;
-        Ok((rows, runnable.finish()))
+        let rows = async {
+            let logical = self.logical_of(session, &self.sql).await?;
+            session.rows_on_device(plan, task, Some(&logical)).await
+        };
+        let mut rows = session.guard(&self.sql, rows).await?;
+        rows.metrics.plan_ms = runnable.finish().plan_ms;
+        Ok(rows)
     }
 
     /// Writes the rows to one file.

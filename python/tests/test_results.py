@@ -278,7 +278,6 @@ def test_device_arrays(con: warpline.Connection) -> None:
 
 def test_rows_that_stay_on_the_device(emulator: warpline.Connection) -> None:
     emulator.register("t", pa.table({"x": [1, 2, 3], "f": [0.5, 1.5, None], "s": ["a", None, "ü"], "b": [True, False, None]}))
-    emulator.sql("SET warpline.require_gpu = true")
     rows = emulator.sql("SELECT x, f, s, b FROM t WHERE x > 0 ORDER BY x DESC").on_device()
     assert (rows.columns, len(rows), rows.by_host) == (["x", "f", "s", "b"], 3, None)
     # The emulator's memory is the host's.
