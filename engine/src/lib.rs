@@ -33,6 +33,7 @@
 //! - [`WarplineCodec`]: plans as bytes, for engines that send them to other machines.
 //! - [`Device`]: opened once and shared by sessions; [`Device::pin`] keeps tables in its memory.
 //! - [`metrics_of`]: what an executed plan did on the device, and why it left something to the CPU.
+//! - [`WarplineSession::rows_on_device`]: rows that stay on the device, in Arrow's layout, for other libraries there.
 //! - [`profile()`]: what host and device did when, for a timeline.
 //! - [`serve_compiler_if_asked`]: called first in `main`, lets kernels be compiled by copies of the program, many at once.
 //! - [`WarplineSession::delta_table`]: tables of Delta Lake.

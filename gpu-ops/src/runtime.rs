@@ -3,6 +3,7 @@
 mod attached;
 mod background;
 mod choice;
+mod module_times;
 mod modules;
 mod open;
 pub(crate) mod slots;
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use self::attached::Attached;
 use self::background::Background;
 pub use self::choice::{DeviceChoice, GpuSet, MOST_DEVICES};
+use self::module_times::ModuleTimes;
 use self::modules::ModuleEntry;
 use self::open::open_devices;
 use self::slots::Slots;
@@ -98,6 +100,7 @@ pub struct Runtime {
     modules: Mutex<HashMap<String, ModuleEntry>>,
     /// Hand-written kernels by entry point and variant, found without their long sources.
     builtin: Mutex<HashMap<(&'static str, usize), Kernel>>,
+    module_times: ModuleTimes,
     clock: AtomicU64,
     bandwidth: OnceLock<f64>,
     streams: Arc<Streams>,
@@ -205,6 +208,7 @@ impl Runtime {
             kept_on_host,
             modules: Mutex::default(),
             builtin: Mutex::default(),
+            module_times: ModuleTimes::default(),
             clock: AtomicU64::new(0),
             bandwidth: OnceLock::new(),
             used: AtomicBool::new(false),
@@ -407,6 +411,11 @@ impl Runtime {
     /// Queries that wait for a place on the device.
     pub fn waiting_queries(&self) -> usize {
         self.slots.waiting()
+    }
+
+    /// How long new kernels take.
+    pub(crate) fn module_times(&self) -> &ModuleTimes {
+        &self.module_times
     }
 
     /// Work that nobody waits for.

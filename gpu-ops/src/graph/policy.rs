@@ -80,13 +80,13 @@ impl fmt::Display for IndexKind {
     }
 }
 
-/// What a first run of a fragment takes, about, in milliseconds.
+/// What a first run of a fragment takes, about; times in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct FirstRun {
     /// Making its columns resident.
     pub load: f64,
-    /// Compiling its kernels.
-    pub compile: f64,
+    /// Its kernels.
+    pub kernels: f64,
     /// The same on the CPU, from files or batches to rows.
     pub cpu: f64,
 }

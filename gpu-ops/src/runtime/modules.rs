@@ -46,6 +46,7 @@ impl Runtime {
             dump(name, source);
             let (module, report) = self.device.compile(name, source)?;
             cached = report.cached;
+            self.module_times.note(report.milliseconds);
             slot.module = Some(module);
         }
         let kernel = match (slot.kernels.get(name), &slot.module) {

@@ -7,8 +7,6 @@ use super::rowwise::{DECODE_NS, ENCODE_NS, Traffic, computing_all};
 use crate::rel::{RelKind, RelRef};
 use crate::stats::Estimator;
 
-/// Compiling a kernel, in milliseconds of one core.
-const COMPILE_MS: f64 = 60.0;
 /// A row of either side of a join on the CPU, in nanoseconds of one core: hashing, the table, the joined row.
 const JOIN_NS: f64 = 40.0;
 /// A row that is grouped.
@@ -48,7 +46,7 @@ pub(crate) fn first_run(
     });
     FirstRun {
         load: load.sum(),
-        compile: COMPILE_MS * (kernels / cores).ceil(),
+        kernels,
         cpu: cpu * 1e-6 / cores,
     }
 }

@@ -78,6 +78,22 @@ pub(in crate::codegen) fn source(
     }
 }
 
+/// About how many rows the source has, by the planner.
+pub(in crate::codegen) fn estimate(context: &Context<'_>, source: &Source) -> u64 {
+    let of_result = |result: ResultId| {
+        let known = context.graph.results.get(result);
+        known.map_or(u64::MAX, |known| known.estimate)
+    };
+    match source {
+        Source::Scan(_) => u64::MAX,
+        Source::Rows(result) | Source::Groups(result) | Source::Pairs(result) => of_result(*result),
+        // Slots, of which there are more than entries.
+        Source::Entries(..) => u64::MAX,
+        Source::Picked { by, .. } => of_result(*by),
+        Source::One => 1,
+    }
+}
+
 fn direct(result: ResultId, columns: &[ColumnLayout]) -> Vec<ScopeColumn> {
     columns
         .iter()

@@ -4,7 +4,7 @@
 //! aggregation. [`crate::codegen::shape`] turns the outcome into CUDA C++.
 
 use super::sources;
-use super::thread_rows::rows_a_thread;
+use super::thread_rows::{rows_a_thread, spread_rows};
 use crate::codegen::ir::context::Context;
 use crate::codegen::ir::pipeline::{Begun, EmittedStep};
 use crate::codegen::ir::results::ResultLayout;
@@ -74,6 +74,8 @@ pub(in crate::codegen) fn begin(context: &mut Context<'_>, pipeline: &Pipeline) 
         (false, true) => source.thread_rows.min(4),
         (false, false) => source.thread_rows,
     };
+    let rows = sources::estimate(context, &pipeline.source).min(source.bound);
+    let thread_rows = spread_rows(rows, context.device, thread_rows);
     Ok(Begun {
         rows_a_thread: match tree {
             // Work moves between threads.

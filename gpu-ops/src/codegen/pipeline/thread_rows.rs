@@ -4,12 +4,19 @@ use crate::codegen::ir::context::Context;
 use crate::codegen::ir::scope::{ScopeColumn, Shape};
 use crate::codegen::kernel::writer::BLOCK_THREADS;
 use crate::column::Encoding;
+use crate::device::DeviceInfo;
 
 /// Bytes of a thread's rows while they are added to groups; 128-bit values count twice, as what is computed with them
 /// fills as many registers again. More rows keep more reads under way, but fewer threads find registers, and rows that
 /// add to groups wait for atomics. On an H200 2^27 rows with sums of 128-bit decimals took 1.14 / 0.94 / 0.84 ms with 8 / 4 /
 /// 2 rows a thread in 4 groups and 5.5 / 5.0 / 4.4 ms in 2^20 groups; rows of ten bytes took 0.24 ms with 8 and 0.30 with 4.
 const HELD: u32 = 96;
+
+/// Threads that a multiprocessor has room for.
+const RESIDENT_THREADS: u64 = 2048;
+
+/// Tiles of rows for each of the device's threads, at least.
+const TURNS: u64 = 2;
 
 /// Statements for all rows of a thread together.
 const STATEMENTS: usize = 256;
@@ -41,6 +48,27 @@ pub(in crate::codegen) fn held_rows(scope: &[ScopeColumn], read: &[usize], most:
 /// query; long rows keep enough reads under way without company.
 pub(in crate::codegen) fn short_rows(statements: usize, most: u32) -> u32 {
     halved(most, |rows| rows as usize * statements > STATEMENTS)
+}
+
+/// As many of `most` rows (a power of two) as a thread should hold of about so many in all: with more, threads that the device has
+/// room for would have none, or few turns. The compiler writes each of a thread's rows down, so that is time of a first run, too.
+pub(in crate::codegen) fn spread_rows(rows: u64, device: &DeviceInfo, most: u32) -> u32 {
+    // Few threads in the emulator, so that its small tables have more than one row each.
+    let threads = match device.emulated {
+        true => 32,
+        false => RESIDENT_THREADS,
+    };
+    let threads = u64::from(device.multiprocessors.max(1)) * threads;
+    static T: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    let turns = *T.get_or_init(|| {
+        std::env::var("WARPLINE_TURNS")
+            .ok()
+            .and_then(|t| t.parse().ok())
+            .unwrap_or(TURNS)
+    });
+    halved(most, |held| {
+        u64::from(held).saturating_mul(threads * turns) > rows
+    })
 }
 
 /// As many of `most` rows (a power of two) as a thread should hold in blocks of so many threads that take a partition of about `rows`

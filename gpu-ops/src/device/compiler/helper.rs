@@ -12,6 +12,9 @@ use super::message::{Reply, Request};
 /// First argument of a program that is to be a helper; the second is the process that asks.
 pub const HELPER_ARGUMENT: &str = "--compile-kernels-for";
 
+/// How far helpers stand back from others that want the cores: a tenth of a share.
+const NICENESS: libc::c_int = 10;
+
 /// This program serves when it is started with [`HELPER_ARGUMENT`].
 static SERVES: OnceLock<()> = OnceLock::new();
 
@@ -64,6 +67,9 @@ fn run(parent: libc::pid_t) -> io::Result<()> {
     unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
+    // Whoever needs the cores for an answer has them first, such as a CPU plan beside the device. Without it helpers work as well.
+    // SAFETY: plain numbers.
+    unsafe { libc::nice(NICENESS) };
     // What a library prints is no message.
     // SAFETY: both are open: standard error is where this program's messages go to.
     if unsafe { libc::dup2(libc::STDERR_FILENO, libc::STDOUT_FILENO) } < 0 {

@@ -34,17 +34,28 @@ const HELD_BYTES: usize = 64 << 20;
 const ON_THEIR_WAY: usize = 2;
 
 /// A first run that is thought to take no longer, in milliseconds, is worth no second plan.
-const LEAST_MS: f64 = 100.0;
+const LEAST_MS: f64 = 50.0;
 
 /// The CPU's plan is worth a try while it is thought to take at most so many times as long as the first run: estimates are
 /// rough, but both sides read files with the same cores.
 const OUT_OF_REACH: f64 = 1.5;
 
+/// The longest of a query's kernels, for which all wait, against the average.
+const LONGEST: f64 = 2.0;
+
 impl FirstRun {
-    /// Can the CPU be first?
-    fn is_open(&self) -> bool {
-        let device = self.load + self.compile;
-        device >= LEAST_MS && self.cpu <= device * OUT_OF_REACH
+    /// Can the CPU be first, where a kernel takes so many milliseconds and `cores` of them are compiled at once?
+    fn is_open(&self, kernel_ms: f64, cores: usize) -> bool {
+        let compile = LONGEST * kernel_ms * (self.kernels / cores.max(1) as f64).ceil();
+        let device = self.load + compile;
+        let open = device >= LEAST_MS && self.cpu <= device * OUT_OF_REACH;
+        log::debug!(
+            "a first run: {:.0} ms to load, {compile:.0} to compile, {:.0} on the CPU: {}",
+            self.load,
+            self.cpu,
+            if open { "a race" } else { "no race" }
+        );
+        open
     }
 }
 
@@ -65,8 +76,10 @@ pub(super) fn pays(shared: &Shared) -> bool {
         ColdStart::Wait => false,
         // The emulator's times mean nothing.
         ColdStart::Auto => {
-            let first = || shared.policy.first_run(tables);
-            !shared.runtime.device().info().emulated && first().is_some_and(|first| first.is_open())
+            let runtime = &shared.runtime;
+            let cores = std::thread::available_parallelism().map_or(1, usize::from);
+            let open = |first: FirstRun| first.is_open(runtime.module_times().expected(), cores);
+            !runtime.device().info().emulated && shared.policy.first_run(tables).is_some_and(open)
         }
     }
 }
