@@ -1,6 +1,6 @@
-// groups result 0: Scan(0), 512 threads, 2048 rows a tile, 65536 bytes shared
+// groups result 0: Scan(0), 512 threads, 512 rows a tile, 65536 bytes shared
 #define WL_BLOCK_THREADS 512
-#define WL_ROWS 4
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -45,11 +45,11 @@ WL_KERNEL(pipeline, Args, args) {
   block_zero<3072>((u128*)shared.states);
   __syncthreads();
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
+  const u64 tiles = (rows + 511) / 512;
   u64 overflowed = 0;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
+  for (u64 tile = args.first / 512 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 512 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     if (overflowed != 0) live = 0; overflowed = load_relaxed(&args.control[1]);
     u16 c0[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);

@@ -1,6 +1,6 @@
-// groups result 0: Scan(0), 256 threads, 1024 rows a tile, 14448 bytes shared
+// groups result 0: Scan(0), 256 threads, 256 rows a tile, 3696 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 4
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -30,8 +30,8 @@ static_assert(sizeof(Args) == 120, "host and device disagree on the arguments");
 
 struct Shared {
   alignas(16) RunScratch<u32> runs;
-  alignas(16) u32 run_keys[512];
-  alignas(16) u8 states[12288];
+  alignas(16) u32 run_keys[128];
+  alignas(16) u8 states[3072];
 };
 
 WL_KERNEL(pipeline, Args, args) {
@@ -41,16 +41,16 @@ WL_KERNEL(pipeline, Args, args) {
   const u64 cap = args.cap0;
   const NumberTable<u32> numbering = {args.r0states, args.r0tablekeys, args.r0ids, args.slots0 - 1, &args.control[0], args.r0keys, cap};
   u64* const p0 = (u64*)(shared.states + 0);
-  u32* const p1 = (u32*)(shared.states + 4096);
-  u32* const p2 = (u32*)(shared.states + 6144);
-  u64* const p3 = (u64*)(shared.states + 8192);
-  block_zero<768>((u128*)shared.states);
+  u32* const p1 = (u32*)(shared.states + 1024);
+  u32* const p2 = (u32*)(shared.states + 1536);
+  u64* const p3 = (u64*)(shared.states + 2048);
+  block_zero<192>((u128*)shared.states);
   __syncthreads();
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 1023) / 1024;
-  for (u64 tile = args.first / 1024 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u16 c0[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
     if (live != 0) { u32 pass = 0;
@@ -77,7 +77,7 @@ WL_KERNEL(pipeline, Args, args) {
       }
     }
     u32 run_of_row[WL_ROWS];
-    const u32 runs = block_number_runs<512>(key_of, live, shared.runs, shared.run_keys, &args.control[0], run_of_row);
+    const u32 runs = block_number_runs<128>(key_of, live, shared.runs, shared.run_keys, &args.control[0], run_of_row);
     {
       bool open = false; u32 run = 0;
       u32 key = 0;
@@ -86,7 +86,7 @@ WL_KERNEL(pipeline, Args, args) {
       u32 q2 = 0;
       u64 q3 = 0;
       const auto close_run = [&]() {
-        if (run < 512u) {
+        if (run < 128u) {
           if (q0 != 0) { atomicAdd((p0 + run), (u64)(q0)); }
           if (q1 != 0) { atomicAdd((p1 + run), (u32)(q1)); }
           if (q2 != 0) { store_once_block((p2 + run), (u32)q2); }
@@ -132,7 +132,7 @@ WL_KERNEL(pipeline, Args, args) {
         const auto t2 = warp_max(q2);
         const auto t3 = warp_max(q3);
       const auto close_warp = [&]() {
-        if (run < 512u) {
+        if (run < 128u) {
           if (t0 != 0) { atomicAdd((p0 + run), (u64)(t0)); }
           if (t1 != 0) { atomicAdd((p1 + run), (u32)(t1)); }
           if (t2 != 0) { store_once_block((p2 + run), (u32)t2); }
@@ -150,7 +150,7 @@ WL_KERNEL(pipeline, Args, args) {
       } else if (open) close_run();
     }
     __syncthreads();
-    for (u32 g = threadIdx.x; g < (runs < 512u ? runs : 512u); g += 256) {
+    for (u32 g = threadIdx.x; g < (runs < 128u ? runs : 128u); g += 256) {
       const u64 number = shared.runs.base + g - 1;
       if (g == 0 || g + 1 == runs) {
         const auto meet = [&]() {

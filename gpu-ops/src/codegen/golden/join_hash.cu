@@ -1,6 +1,6 @@
-// index result 0: Scan(0), 256 threads, 2048 rows a tile, 144 bytes shared
+// index result 0: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -31,10 +31,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u64 c7[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c7 + row, c7);
     u32 c3[WL_ROWS] = {};
@@ -56,9 +56,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// index result 1: Scan(0), 256 threads, 2048 rows a tile, 144 bytes shared
+// index result 1: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -87,10 +87,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u64 c2[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c2 + row, c2);
     u8 c5[WL_ROWS] = {};
@@ -111,9 +111,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// rows result 2: Scan(0), 256 threads, 1024 rows a tile, 144 bytes shared
+// rows result 2: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 4
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -149,10 +149,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 1023) / 1024;
-  for (u64 tile = args.first / 1024 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u64 c7[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c7 + row, c7);
     u32 h0 = 0; u32 e0[WL_ROWS] = {}; (void)e0;
@@ -195,9 +195,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// matches result 3: Scan(0), 256 threads, 2048 rows a tile, 144 bytes shared
+// matches result 3: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -232,12 +232,12 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
+  const u64 tiles = (rows + 255) / 256;
   u32 unasked = 0; StopWatch watch = stop_watch(args.stopword, args.stopnumber);
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
     if (++unasked == WL_STOP_TILES) { unasked = 0; if (query_stopped_block(watch)) break; }
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u64 c2[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c2 + row, c2);
     u32 h0 = 0; u32 e0[WL_ROWS] = {}; (void)e0;

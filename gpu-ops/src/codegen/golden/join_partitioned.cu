@@ -1,6 +1,6 @@
-// index result 0: Scan(0), 256 threads, 2048 rows a tile, 0 bytes shared
+// index result 0: Scan(0), 256 threads, 256 rows a tile, 0 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -24,10 +24,10 @@ static_assert(sizeof(Args) == 64, "host and device disagree on the arguments");
 WL_KERNEL(pipeline, Args, args) {
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u32 n1 = 0; if (live != 0) n1 = load_bits<WL_ROWS>(args.n1, row);
     u8 c1[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u8, WL_ROWS>(args.c1 + row, c1);
@@ -51,9 +51,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// matches result 1: Scan(0), 256 threads, 2048 rows a tile, 144 bytes shared
+// matches result 1: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -85,10 +85,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u64 c7[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c7 + row, c7);
     u32 h0 = 0; u64 j0[WL_ROWS] = {};
@@ -120,9 +120,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// rows result 2: Pairs(1), 256 threads, 1024 rows a tile, 0 bytes shared, in place
+// rows result 2: Pairs(1), 256 threads, 256 rows a tile, 0 bytes shared, in place
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 4
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -154,12 +154,12 @@ static_assert(sizeof(Args) == 128, "host and device disagree on the arguments");
 WL_KERNEL(pipeline, Args, args) {
   u32 fault = 0;
   const u64 rows = min_u64(args.control[9], args.pairs1);
-  const u64 tiles = (rows + 1023) / 1024;
+  const u64 tiles = (rows + 255) / 256;
   u32 unasked = 0; StopWatch watch = stop_watch(args.stopword, args.stopnumber);
   for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
     if (++unasked == WL_STOP_TILES) { unasked = 0; if (query_stopped_block(watch)) break; }
-    const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u32 parent_row[WL_ROWS] = {}; u32 pe[WL_ROWS] = {};
     const u32 pm = listed_pairs(args.r1pairrow + row, args.r1pairentry + row, live, parent_row, pe);
     if (row == 0 && threadIdx.x == 0) args.control[10] = rows;

@@ -1,6 +1,6 @@
-// groups result 0: Scan(0), 256 threads, 2048 rows a tile, 128 bytes shared
+// groups result 0: Scan(0), 256 threads, 256 rows a tile, 128 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -33,10 +33,10 @@ WL_KERNEL(pipeline, Args, args) {
   i64 s0[1] = {};
   i32 s1[1] = {};
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u16 c0[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
     if (live != 0) { u32 pass = 0;

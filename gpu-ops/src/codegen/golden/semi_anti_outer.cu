@@ -1,6 +1,6 @@
-// index result 0: Scan(0), 256 threads, 2048 rows a tile, 0 bytes shared
+// index result 0: Scan(0), 256 threads, 256 rows a tile, 0 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -22,10 +22,10 @@ WL_KERNEL(pipeline, Args, args) {
   u32 fault = 0;
   u32 entered = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u16 c0[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
     if (live != 0) {
@@ -46,9 +46,9 @@ WL_KERNEL(pipeline, Args, args) {
   { const u64 total = warp_sum((u64)entered); if (lane_id() == 0 && total != 0) atomicAdd(&args.control[0], total); }
 }
 
-// index result 1: Scan(0), 256 threads, 2048 rows a tile, 0 bytes shared
+// index result 1: Scan(0), 256 threads, 256 rows a tile, 0 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -72,10 +72,10 @@ WL_KERNEL(pipeline, Args, args) {
   u32 fault = 0;
   u32 entered = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u16 c0[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u16, WL_ROWS>(args.c0 + row, c0);
     u32 c3[WL_ROWS] = {};
@@ -101,9 +101,9 @@ WL_KERNEL(pipeline, Args, args) {
   { const u64 total = warp_sum((u64)entered); if (lane_id() == 0 && total != 0) atomicAdd(&args.control[5], total); }
 }
 
-// rows result 2: Scan(0), 256 threads, 1024 rows a tile, 144 bytes shared
+// rows result 2: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 4
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -143,10 +143,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 1023) / 1024;
-  for (u64 tile = args.first / 1024 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 1024 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 15u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u32 n1 = 0; if (live != 0) n1 = load_bits<WL_ROWS>(args.n1, row);
     u8 c1[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u8, WL_ROWS>(args.c1 + row, c1);
@@ -235,9 +235,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// rows result 3: Domain(1), 256 threads, 2048 rows a tile, 144 bytes shared
+// rows result 3: Domain(1), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -265,10 +265,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
+  const u64 tiles = (rows + 255) / 256;
   for (u64 tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     if (live != 0) live &= ~load_bits<WL_ROWS>(args.r1marks, row);
     if (live != 0) live &= load_bits<WL_ROWS>((const u8*)args.r1bits, row);
     u32 spot[WL_ROWS]; const u64 first = block_reserve_rows<WL_ROWS>(live, &args.control[15], shared.reserve, spot);

@@ -1,6 +1,6 @@
-// index result 0: Scan(0), 256 threads, 2048 rows a tile, 144 bytes shared
+// index result 0: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -30,10 +30,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u32 n1 = 0; if (live != 0) n1 = load_bits<WL_ROWS>(args.n1, row);
     u8 c1[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u8, WL_ROWS>(args.c1 + row, c1);
@@ -70,9 +70,9 @@ WL_KERNEL(pipeline, Args, args) {
   }
 }
 
-// index result 1: Scan(0), 256 threads, 2048 rows a tile, 144 bytes shared
+// index result 1: Scan(0), 256 threads, 256 rows a tile, 144 bytes shared
 #define WL_BLOCK_THREADS 256
-#define WL_ROWS 8
+#define WL_ROWS 1
 #include "simt.cuh"
 #include "primitives.cuh"
 #include "pipeline.cuh"
@@ -101,10 +101,10 @@ WL_KERNEL(pipeline, Args, args) {
   WL_SHARED(Shared, shared);
   u32 fault = 0;
   const u64 rows = args.rows;
-  const u64 tiles = (rows + 2047) / 2048;
-  for (u64 tile = args.first / 2048 + blockIdx.x; tile < tiles; tile += gridDim.x) {
-    const u64 row = tile * 2048 + threadIdx.x * WL_ROWS;
-    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 255u : (1u << (u32)(rows - row)) - 1u;
+  const u64 tiles = (rows + 255) / 256;
+  for (u64 tile = args.first / 256 + blockIdx.x; tile < tiles; tile += gridDim.x) {
+    const u64 row = tile * 256 + threadIdx.x * WL_ROWS;
+    u32 live = row >= rows ? 0u : rows - row >= WL_ROWS ? 1u : (1u << (u32)(rows - row)) - 1u;
     u64 c2[WL_ROWS] = {};
     if (live != 0) load_vec_stream<u64, WL_ROWS>(args.c2 + row, c2);
     u32 c3[WL_ROWS] = {};
