@@ -19,7 +19,7 @@ const RESIDENT_THREADS: u64 = 2048;
 const EMULATED_ROWS: u64 = 32;
 
 /// Turns of each of the device's threads, at least, before it takes more than one row at once.
-const TURNS: u64 = 16;
+const TURNS: u64 = 2;
 
 /// Statements for all rows of a thread together.
 const STATEMENTS: usize = 256;
@@ -54,9 +54,9 @@ pub(in crate::codegen) fn short_rows(statements: usize, most: u32) -> u32 {
 }
 
 /// As many of `most` rows (a power of two) as a thread should hold of about so many in all: more are for pipelines that keep every thread
-/// of the device busy for long. The compiler writes each of a thread's rows down, which is what a first run waits for: those of
-/// TPC-DS at scale 1 took 33.4 s on an H200, not 40.0, and the kernels of its 98 queries 23.7 ms, not 23.9; 30 million rows of
-/// ClickBench 35.5 ms, not 36.8.
+/// of the device busy. The compiler writes each of a thread's rows down, which is what a first run waits for: those of TPC-DS at
+/// scale 1 took 34.2 s on an H200, not 40.0, and the kernels of its 98 queries 23.7 ms, not 23.9. With 16 turns it was 33.4 s,
+/// but the kernels of TPC-H at scale 1 took 2.8 ms, not 2.4.
 pub(in crate::codegen) fn spread_rows(rows: u64, device: &DeviceInfo, most: u32) -> u32 {
     let rows_each = match device.emulated {
         true => EMULATED_ROWS,
