@@ -71,7 +71,7 @@ impl DeviceBatch {
     /// Rows of the host, copied to the device.
     ///
     /// # Errors
-    /// [`GpuError::OutOfDeviceMemory`] where they find no room, [`GpuError::Device`], [`GpuError::Arrow`] for rows that no single array
+    /// [`GpuError::OutOfDeviceMemory`] where they find no room, [`GpuError::Device`], [`GpuError::DataFusion`] for rows that no single array
     /// holds.
     pub fn upload(
         runtime: &Arc<Runtime>,
@@ -138,7 +138,7 @@ impl DeviceBatch {
     /// The rows, copied to the host.
     ///
     /// # Errors
-    /// [`GpuError::Device`]; [`GpuError::Arrow`] where they are not what their types say.
+    /// [`GpuError::Device`]; [`GpuError::DataFusion`] where they are not what their types say.
     pub fn download(&self) -> Result<RecordBatch> {
         let stream = self.runtime.lease_stream()?;
         let mut copy = |buffer: &Buffer| -> Result<Buffer> {
