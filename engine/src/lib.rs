@@ -110,7 +110,7 @@ pub use warpline_gpu::device::compiler::{
     serve_if_asked as serve_compiler_if_asked, serve_process as serve_compiler,
     start_by as start_compilers_by,
 };
-pub use warpline_gpu::device_batch::{DeviceBatch, struct_field};
+pub use warpline_gpu::device_batch::DeviceBatch;
 pub use warpline_planner::{ByteSize, CpuOperator, PlacementReportExec, WarplineConfig};
 /// Servers of the PostgreSQL protocol and Flight SQL over `DeviceEngine`.
 #[cfg(feature = "serve")]

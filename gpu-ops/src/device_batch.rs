@@ -135,6 +135,12 @@ impl DeviceBatch {
         unsafe { builder.build_unchecked() }
     }
 
+    /// The field of [`DeviceBatch::as_struct`].
+    pub fn struct_field(&self) -> Field {
+        let data_type = DataType::Struct(self.schema.fields().clone());
+        Field::new("", data_type, false).with_metadata(self.schema.metadata().clone())
+    }
+
     /// The rows, copied to the host.
     ///
     /// # Errors
@@ -307,10 +313,4 @@ fn relocated(
         .child_data(children);
     // SAFETY: the bytes are those of a valid array; they may lie where they cannot be read here.
     Ok(unsafe { builder.build_unchecked() })
-}
-
-/// A field of a struct that a device batch is handed out as.
-pub fn struct_field(schema: &Schema) -> Field {
-    Field::new("", DataType::Struct(schema.fields().clone()), false)
-        .with_metadata(schema.metadata().clone())
 }

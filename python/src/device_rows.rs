@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString};
 use pyo3_arrow::PyTable;
 use pyo3_arrow::ffi::to_schema_pycapsule;
-use warpline::{DeviceBatch, RowsOnDevice, struct_field};
+use warpline::{DeviceBatch, RowsOnDevice};
 
 use crate::device_array::{self, Place};
 use crate::dlpack::{self, TensorDevice};
@@ -126,7 +126,7 @@ impl DeviceRows {
         let batch = &self.0.batch;
         // SAFETY: the addresses are passed on.
         let data = unsafe { batch.as_struct() };
-        device_array::of_data(py, &struct_field(batch.schema()), &data, place(batch))
+        device_array::of_data(py, &batch.struct_field(), &data, place(batch))
     }
 
     /// The rows as `pyarrow.Table`, copied to the host.
