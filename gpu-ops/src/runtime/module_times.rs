@@ -1,4 +1,4 @@
-//! How long a new kernel takes to be there, as far as this process has seen.
+//! How long the kernels of a plan take to be there, as far as this process has seen.
 
 use parking_lot::Mutex;
 
@@ -8,7 +8,8 @@ const UNSEEN_MS: f64 = 150.0;
 /// How much of the estimate the last kernel is.
 const LAST: f64 = 0.2;
 
-/// The average time of the last kernels: some 150 ms where the compiler runs, a few where they are found on disk.
+/// The average time of the last kernels that plans asked for: some 150 ms where the compiler runs, a few where they are found on disk,
+/// none where they are in memory already.
 #[derive(Debug)]
 pub(crate) struct ModuleTimes(Mutex<f64>);
 
@@ -19,7 +20,7 @@ impl Default for ModuleTimes {
 }
 
 impl ModuleTimes {
-    /// A kernel that was not in memory took so many milliseconds.
+    /// A kernel took so many milliseconds.
     pub(super) fn note(&self, milliseconds: f64) {
         let mut average = self.0.lock();
         *average += (milliseconds - *average) * LAST;
