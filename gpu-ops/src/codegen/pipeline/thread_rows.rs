@@ -55,7 +55,7 @@ pub(in crate::codegen) fn short_rows(statements: usize, most: u32) -> u32 {
 
 /// As many of `most` rows (a power of two) as a thread should hold of about so many in all: more are for pipelines that keep every thread
 /// of the device busy. The compiler writes each of a thread's rows down, which is what a first run waits for: those of TPC-DS at
-/// scale 1 took 34.2 s on an H200, not 40.0, and the kernels of its 98 queries 23.7 ms, not 23.9. With 16 turns it was 33.4 s,
+/// scale 1 took 34.2 s on an H200, not 40.0, and the kernels of its 89 queries 23.7 ms, not 23.9. With 16 turns it was 33.4 s,
 /// but the kernels of TPC-H at scale 1 took 2.8 ms, not 2.4.
 pub(in crate::codegen) fn spread_rows(rows: u64, device: &DeviceInfo, most: u32) -> u32 {
     let rows_each = match device.emulated {
