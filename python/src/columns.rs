@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, RecordBatch, new_empty_array};
 use arrow::compute::concat;
 use arrow::datatypes::{FieldRef, SchemaRef};
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 use pyo3_arrow::PyArray;
@@ -134,37 +133,13 @@ impl Column {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // There is nothing to wait for in the memory of the host.
         drop(stream);
-        if dl_device.is_some_and(|device| device != dlpack::CPU.pair()) {
-            return Err(PyBufferError::new_err(
-                "the values lie in the memory of the host: take them from there, and copy them to the device",
-            ));
-        }
-        if copy == Some(true) {
-            return Err(PyBufferError::new_err(
-                "the values are handed out without a copy: copy them there",
-            ));
-        }
-        let kind = dlpack::tensor_type(self.array.data_type()).ok_or_else(|| {
-            PyBufferError::new_err(format!(
-                "column '{}' is of type {}, which DLPack has not: CAST it to an integer or a float",
-                self.field.name(),
-                self.array.data_type()
-            ))
-        })?;
-        if self.array.null_count() > 0 {
-            return Err(PyBufferError::new_err(format!(
-                "column '{}' has {} NULLs, which DLPack has not: COALESCE gives them a value",
-                self.field.name(),
-                self.array.null_count()
-            )));
-        }
-        let exported = dlpack::Exported {
-            data: self.array.to_data(),
-            kind,
-            device: dlpack::CPU,
-            // Arrow's arrays are shared.
-            read_only: true,
+        let asked = dlpack::Asked {
+            max_version,
+            device: dl_device,
+            copy,
         };
-        dlpack::capsule(py, exported, max_version)
+        // Arrow's arrays are shared.
+        let place = (dlpack::CPU, "in the memory of the host", true);
+        dlpack::capsule(py, &self.field, self.array.to_data(), place, asked)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::ArrayData;
 use arrow::datatypes::{DataType, FieldRef};
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyIndexError, PyKeyError};
+use pyo3::exceptions::{PyAttributeError, PyIndexError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString};
 use pyo3_arrow::PyTable;
@@ -164,28 +164,6 @@ impl DeviceColumn {
         data.cloned()
             .ok_or_else(|| PyIndexError::new_err("there is no such column"))
     }
-
-    /// The numbers of the column, and what they are.
-    fn numbers(&self) -> Result<(ArrayData, dlpack::TensorType), String> {
-        let (field, data) = (
-            self.field(),
-            self.data().map_err(|error| error.to_string())?,
-        );
-        let kind = dlpack::tensor_type(field.data_type()).ok_or_else(|| {
-            format!(
-                "column '{}' is of type {}: CAST it to an integer or a float",
-                field.name(),
-                field.data_type()
-            )
-        })?;
-        match data.null_count() {
-            0 => Ok((data, kind)),
-            nulls => Err(format!(
-                "column '{}' has {nulls} NULLs: COALESCE gives them a value",
-                field.name()
-            )),
-        }
-    }
 }
 
 #[pymethods]
@@ -256,27 +234,16 @@ impl DeviceColumn {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(stream);
-        let device = TensorDevice::of(self.rows.batch.ordinal());
-        if dl_device.is_some_and(|wanted| wanted != device.pair()) {
-            return Err(PyBufferError::new_err(format!(
-                "the values lie on {}: take them from there, and copy them",
-                on(&self.rows.batch)
-            )));
-        }
-        if copy == Some(true) {
-            return Err(PyBufferError::new_err(
-                "the values are handed out without a copy: copy them there",
-            ));
-        }
-        let (data, kind) = self.numbers().map_err(PyBufferError::new_err)?;
-        // The memory is this result's alone, and may be written to.
-        let tensor = dlpack::Exported {
-            data,
-            kind,
-            device,
-            read_only: false,
+        let asked = dlpack::Asked {
+            max_version,
+            device: dl_device,
+            copy,
         };
-        dlpack::capsule(py, tensor, max_version)
+        let batch = &self.rows.batch;
+        // The memory is this result's alone, and may be written to.
+        let place = format!("on {}", on(batch));
+        let place = (TensorDevice::of(batch.ordinal()), place.as_str(), false);
+        dlpack::capsule(py, self.field(), self.data()?, place, asked)
     }
 
     /// Version 3 of the CUDA array interface, for CuPy, Numba and PyTorch: integers and floats without NULL, on a GPU.
@@ -287,7 +254,8 @@ impl DeviceColumn {
                 "the values are not in the memory of a GPU: __dlpack__ hands them out",
             ));
         }
-        let (data, kind) = self.numbers().map_err(PyAttributeError::new_err)?;
+        let data = self.data()?;
+        let kind = dlpack::numbers(self.field(), &data).map_err(PyAttributeError::new_err)?;
         let known = PyDict::new(py);
         known.set_item("shape", (data.len(),))?;
         known.set_item("typestr", kind.typestr())?;

@@ -4,7 +4,8 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use arrow::array::ArrayData;
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -99,7 +100,7 @@ struct Owner {
 }
 
 /// The type of an array's values, if DLPack has it.
-pub(crate) fn tensor_type(data_type: &DataType) -> Option<TensorType> {
+fn tensor_type(data_type: &DataType) -> Option<TensorType> {
     let (code, bits) = match data_type {
         DataType::Int8 => (0, 8),
         DataType::Int16 => (0, 16),
@@ -122,13 +123,13 @@ pub(crate) fn tensor_type(data_type: &DataType) -> Option<TensorType> {
 }
 
 /// Values to be handed out.
-pub(crate) struct Exported {
+struct Exported {
     /// Numbers, in the memory of `device`; they are not read.
-    pub(crate) data: ArrayData,
-    pub(crate) kind: TensorType,
-    pub(crate) device: TensorDevice,
+    data: ArrayData,
+    kind: TensorType,
+    device: TensorDevice,
     /// Others have the values as well.
-    pub(crate) read_only: bool,
+    read_only: bool,
 }
 
 /// Where the values of an array of numbers begin.
@@ -167,17 +168,66 @@ fn tensor(exported: Exported) -> (Tensor, *mut Owner) {
     (tensor, owner)
 }
 
-/// The capsule of the newest version of the protocol that the consumer knows.
+/// What a consumer asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked {
+    /// The newest version of the protocol that it knows.
+    pub(crate) max_version: Option<(u32, u32)>,
+    pub(crate) device: Option<(i32, i32)>,
+    pub(crate) copy: Option<bool>,
+}
+
+/// The type of a column's numbers as those of a tensor.
 ///
 /// # Errors
-/// When Python has no memory.
-pub(crate) fn capsule(
-    py: Python<'_>,
-    exported: Exported,
-    max_version: Option<(u32, u32)>,
-) -> PyResult<Bound<'_, PyCapsule>> {
+/// Why it is none: another type, or NULLs.
+pub(crate) fn numbers(field: &Field, data: &ArrayData) -> Result<TensorType, String> {
+    let kind = tensor_type(field.data_type()).ok_or_else(|| {
+        format!(
+            "column '{}' is of type {}, which tensors have not: CAST it to an integer or a float",
+            field.name(),
+            field.data_type()
+        )
+    })?;
+    match data.null_count() {
+        0 => Ok(kind),
+        nulls => Err(format!(
+            "column '{}' has {nulls} NULLs, which tensors have not: COALESCE gives them a value",
+            field.name()
+        )),
+    }
+}
+
+/// The capsule of a column that lies on `device`, which messages call `place`.
+///
+/// # Errors
+/// `BufferError` where the consumer asks for another device or a copy, and where the column is no tensor.
+pub(crate) fn capsule<'py>(
+    py: Python<'py>,
+    field: &Field,
+    data: ArrayData,
+    (device, place, read_only): (TensorDevice, &str, bool),
+    asked: Asked,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    if asked.device.is_some_and(|wanted| wanted != device.pair()) {
+        return Err(PyBufferError::new_err(format!(
+            "the values lie {place}: take them from there, and copy them"
+        )));
+    }
+    if asked.copy == Some(true) {
+        return Err(PyBufferError::new_err(
+            "the values are handed out without a copy: copy them there",
+        ));
+    }
+    let kind = numbers(field, &data).map_err(PyBufferError::new_err)?;
+    let exported = Exported {
+        data,
+        kind,
+        device,
+        read_only,
+    };
     // Consumers of the version before 1 cannot be told that values are not to be written to.
-    match max_version {
+    match asked.max_version {
         Some((major, _)) if major >= 1 => versioned(py, exported),
         _ => unversioned(py, exported),
     }

@@ -158,8 +158,8 @@ class Result:
         """Runs the query and leaves its rows in the memory of the device, for packages that go on there: the answer has
         `__arrow_c_device_array__`, and its columns `__dlpack__` and `__cuda_array_interface__`.
 
-        The device computes all of it where it can; rows that the CPU computes are copied there, which `by_host` tells. The memory counts as the connection's until the
-        last array of it is gone. Each call runs the query.
+        The device computes all of it where it can; rows that the CPU computes are copied there, which `by_host` tells. The memory
+        counts as the connection's until the last array of it is gone. Each call runs the query.
 
         >>> import numpy
         >>> import warpline

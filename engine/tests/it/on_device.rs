@@ -28,7 +28,7 @@ async fn session(device: DeviceChoice) -> WarplineSession {
     builder.open().await.unwrap()
 }
 
-/// A column of every type that lies on devices, and some that do not.
+/// A column of every kind of type that lies on devices.
 fn all_types(rows: usize, nulls: Nulls) -> RecordBatch {
     macro_rules! column {
         ($array:ty, $value:expr) => {{

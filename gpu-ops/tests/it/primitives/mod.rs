@@ -1,5 +1,6 @@
 //! Hand-written kernels against host code, under every schedule of the emulator and on a GPU when asked.
 
+mod arrow;
 mod calibrate;
 mod columns;
 mod groups;
