@@ -6,6 +6,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SessionState, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::{ExecutionPlan, collect};
+use futures::future::BoxFuture;
 use warpline_gpu::GpuError;
 use warpline_gpu::device_batch::DeviceBatch;
 use warpline_gpu::exec::GpuFragmentExec;
@@ -65,7 +66,7 @@ async fn planned(
 pub(crate) async fn run(
     runtime: Option<Arc<Runtime>>,
     state: SessionState,
-    logical: Option<&LogicalPlan>,
+    logical: Option<BoxFuture<'_, Result<LogicalPlan>>>,
     plan: &Arc<dyn ExecutionPlan>,
     task: &Arc<TaskContext>,
 ) -> Result<RowsOnDevice> {
@@ -76,7 +77,7 @@ pub(crate) async fn run(
         )))
     })?;
     let again = match (whole(plan), logical) {
-        (None, Some(logical)) => planned(state, logical).await?,
+        (None, Some(logical)) => planned(state, &logical.await?).await?,
         _ => None,
     };
     let (ran, ran_with) = again.as_ref().map_or((plan, task), |(p, t)| (p, t));

@@ -10,6 +10,7 @@ use datafusion::datasource::MemTable;
 use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::prelude::SessionContext;
@@ -22,6 +23,7 @@ use crate::device::Device;
 use crate::guard::guarded;
 use crate::memory_table::MemoryTable;
 use crate::metrics;
+use crate::plan_cache::{self, CommonPlans};
 use crate::session::WarplineSession;
 use crate::stores;
 
@@ -48,6 +50,7 @@ pub struct DeviceEngine {
     #[cfg(feature = "cluster")]
     cluster: Option<Cluster>,
     settings: Vec<(String, String)>,
+    plans: Arc<CommonPlans>,
 }
 
 impl DeviceEngine {
@@ -58,6 +61,7 @@ impl DeviceEngine {
             #[cfg(feature = "cluster")]
             cluster: None,
             settings: vec![],
+            plans: Arc::default(),
         }
     }
 
@@ -104,7 +108,10 @@ impl Engine for DeviceEngine {
             builder = builder.set(key, value);
         }
         let session = builder.open().await.map_err(external)?;
-        Ok(Arc::new(ServedSession(Arc::new(session))))
+        Ok(Arc::new(ServedSession {
+            session: Arc::new(session),
+            plans: Arc::clone(&self.plans),
+        }))
     }
 
     async fn register_folder(&self, session: &dyn EngineSession, folder: &Path) -> Result<()> {
@@ -176,38 +183,53 @@ impl Engine for DeviceEngine {
 }
 
 /// A client's session.
-struct ServedSession(Arc<WarplineSession>);
+struct ServedSession {
+    session: Arc<WarplineSession>,
+    /// Those of all clients.
+    plans: Arc<CommonPlans>,
+}
 
 #[async_trait]
 impl EngineSession for ServedSession {
     fn context(&self) -> &SessionContext {
-        self.0.context()
+        self.session.context()
     }
 
     fn is_in_memory(&self, table: &Arc<dyn TableProvider>) -> bool {
         table.is::<MemoryTable>() || table.is::<MemTable>()
     }
 
+    fn has_tables_of_all(&self, tables: &[Arc<dyn TableProvider>]) {
+        self.session
+            .plans()
+            .share(&self.plans, tables, self.session.context());
+    }
+
     async fn plan(self: Arc<Self>, sql: &str) -> Result<Option<Planned>> {
-        let session = Arc::clone(&self.0);
+        let session = &self.session;
         let context = session.context();
         let planned = guarded(context, sql, session.plans().plan(context, sql)).await?;
-        let Some(planned) = planned else {
-            return Ok(None);
-        };
-        let (plan, task) = (Arc::clone(&planned.plan), Arc::clone(&planned.task));
-        let finished = {
-            let session = Arc::clone(&session);
-            Box::new(move || {
-                let clean = metrics::kept_to_its_plan(&planned.plan);
-                session.plans().finished(planned, clean);
-            })
-        };
-        Ok(Some(Planned {
-            plan,
-            task,
-            finished,
-        }))
+        Ok(planned.map(|planned| runnable(session, planned)))
+    }
+
+    async fn plan_logical(self: Arc<Self>, sql: &str, plan: LogicalPlan) -> Result<Planned> {
+        let session = &self.session;
+        let context = session.context();
+        let planned = guarded(context, sql, session.plans().plan_logical(context, plan)).await?;
+        Ok(runnable(session, planned))
+    }
+}
+
+/// The plan as a server runs it; after its run it goes back to the session.
+fn runnable(session: &Arc<WarplineSession>, planned: plan_cache::Planned) -> Planned {
+    let session = Arc::clone(session);
+    Planned {
+        plan: Arc::clone(&planned.plan),
+        task: Arc::clone(&planned.task),
+        finished: Box::new(move || {
+            let clean = metrics::kept_to_its_plan(&planned.plan);
+            session.plans().finished(planned, clean);
+        }),
     }
 }
 

@@ -13,6 +13,7 @@ use datafusion::execution::{SessionStateBuilder, TaskContext};
 use datafusion::logical_expr::{LogicalPlan, SetVariable, Statement};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::future::BoxFuture;
 use warpline_planner::{ByteSize, WarplineConfig};
 use warpline_tpch::{QueryEngine, QueryRun};
 
@@ -111,8 +112,37 @@ impl WarplineSession {
         Ok(planned.map(|planned| PreparedQuery::new(&self.plans, planned, plan_ms)))
     }
 
+    /// The same of a statement that is planned so far: of a DataFrame, or of a text whose parameters have got their values.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use datafusion::common::ParamValues;
+    ///
+    /// let session = warpline::WarplineSession::builder().open().await?;
+    /// let sql = "SELECT value FROM generate_series(1, 10) WHERE value < $1";
+    /// let plan = session.context().state().create_logical_plan(sql).await?;
+    /// let plan = plan.with_param_values(ParamValues::List(vec![datafusion::scalar::ScalarValue::from(3_i64).into()]))?;
+    /// let query = session.prepare_plan(sql, plan).await?;
+    /// assert_eq!(query.schema().fields().len(), 1);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// `sql` is its text, for errors that name files; it may be empty.
+    ///
+    /// # Errors
+    /// [`Error::DataFusion`] with what planning reports, and for a statement that changes tables or settings, which runs here, what
+    /// that reports.
+    pub async fn prepare_plan(&self, sql: &str, plan: LogicalPlan) -> Result<PreparedQuery<'_>> {
+        let start = Instant::now();
+        let planned = self.plans.plan_logical(&self.context, plan);
+        let planned = guarded(&self.context, sql, planned).await?;
+        let plan_ms = start.elapsed().as_secs_f64() * 1e3;
+        Ok(PreparedQuery::new(&self.plans, planned, plan_ms))
+    }
+
     /// Runs a query of this session and leaves its rows on the device, for libraries that go on there. A plan that leaves the last
-    /// operator to the CPU is made again from the query, if that is given, so that the device computes all of it; where it
+    /// operator to the CPU is made again from the query, where that is given, so that the device computes all of it; where it
     /// cannot, the rows are copied to the device, which the answer tells. Nothing is kept of them here.
     ///
     /// ```
@@ -135,7 +165,7 @@ impl WarplineSession {
         &self,
         plan: &Arc<dyn ExecutionPlan>,
         task: &Arc<TaskContext>,
-        query: Option<&LogicalPlan>,
+        query: Option<BoxFuture<'_, Result<LogicalPlan, DataFusionError>>>,
     ) -> Result<RowsOnDevice, DataFusionError> {
         let runtime = self.device.runtime();
         on_device::run(runtime, self.context.state(), query, plan, task).await

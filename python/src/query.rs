@@ -22,7 +22,7 @@ use crate::error::{raised, raised_by_plan, refused};
 use crate::reader::{Batches, Item, QueryReader, Running};
 use crate::runtime::{Progress, Task, handle, run, wait};
 use crate::scope;
-use crate::spec::{Spec, Text};
+use crate::spec::{Spec, Text, Wanted};
 
 /// Batches that wait to be read. While there are as many, the query waits as well.
 const QUEUE: usize = 2;
@@ -31,7 +31,7 @@ const PREVIEW_BYTES: usize = 64 << 20;
 
 /// A query that is planned and not yet run.
 struct Parked {
-    wanted: oneshot::Sender<()>,
+    wanted: oneshot::Sender<Wanted>,
     running: Running,
 }
 
@@ -148,8 +148,8 @@ impl Query {
         }
     }
 
-    /// Starts the query; planned again where it has run before.
-    fn start(&self, py: Python<'_>, progress: Option<&Progress>) -> PyResult<Running> {
+    /// The query as it was planned; again where it has run before.
+    fn take(&self, py: Python<'_>, progress: Option<&Progress>) -> PyResult<Parked> {
         let spec = self
             .spec
             .as_ref()
@@ -157,12 +157,17 @@ impl Query {
         // A closed connection runs nothing, also what it has planned.
         spec.link.open()?;
         let parked = self.state.lock().parked.take();
-        let parked = match parked {
-            Some(parked) => parked,
-            None => park(py, spec, progress)?.0,
-        };
+        match parked {
+            Some(parked) => Ok(parked),
+            None => Ok(park(py, spec, progress)?.0),
+        }
+    }
+
+    /// Starts the query.
+    fn start(&self, py: Python<'_>, progress: Option<&Progress>) -> PyResult<Running> {
+        let parked = self.take(py, progress)?;
         // Where it has ended, the channel tells.
-        let _ = parked.wanted.send(());
+        let _ = parked.wanted.send(Wanted::Rows);
         Ok(parked.running)
     }
 
@@ -375,17 +380,25 @@ impl Query {
 
     /// Runs the query and leaves its rows on the device.
     fn on_device(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<DeviceRows> {
-        let spec = self.query()?;
-        let open = spec.link.open()?;
+        // A statement that has run has no rows on the device.
+        self.query()?;
         let begun = Instant::now();
         let progress = progress.map(Progress::begins);
-        let work = {
-            let (spec, variables) = (Arc::clone(spec), Arc::clone(&spec.variables));
-            let left = async move { spec.on_device(&open.session).await };
-            scope::with(variables, left)
+        let parked = self.take(py, progress.as_ref())?;
+        let (left, rows) = oneshot::channel();
+        // Where it has ended, the other channel tells. It runs as long as `running` is there.
+        let _ = parked.wanted.send(Wanted::OnDevice(left));
+        let rows = wait(py, progress.as_ref(), rows);
+        drop(parked.running);
+        let rows = match rows? {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(error)) => return Err(raised(py, &error)),
+            Err(_) => {
+                return Err(refused(
+                    "the query ended early; please report this with the query",
+                ));
+            }
         };
-        let left = run(py, progress.as_ref(), work)?;
-        let rows = left.map_err(|error| raised(py, &error))?;
         let mut state = self.state.lock();
         state.metrics = Some(rows.metrics.clone());
         state.seconds = Some(begun.elapsed().as_secs_f64());

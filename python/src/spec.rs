@@ -1,7 +1,7 @@
 //! A query as it was asked for: how it is planned, and how it sends its rows.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{SchemaRef, UInt64Type};
@@ -10,13 +10,11 @@ use datafusion::common::ParamValues;
 use datafusion::dataframe::DataFrameWriteOptions;
 use datafusion::datasource::{ViewTable, source_as_provider};
 use datafusion::error::DataFusionError;
-use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
-use warpline::{PreparedQuery, QueryMetrics, RowsOnDevice, WarplineSession};
+use warpline::{PreparedQuery, RowsOnDevice, WarplineSession};
 
 use crate::link::{Link, Open};
 use crate::reader::Item;
@@ -52,14 +50,12 @@ enum Sent {
     Some,
 }
 
-/// A plan that is ready to run.
-enum Runnable<'a> {
-    Prepared(PreparedQuery<'a>),
-    Plan {
-        plan: Arc<dyn ExecutionPlan>,
-        task: Arc<TaskContext>,
-        plan_ms: f64,
-    },
+/// What whoever has planned a query wants of it.
+pub(crate) enum Wanted {
+    /// Its rows.
+    Rows,
+    /// Its rows, left on the device.
+    OnDevice(oneshot::Sender<Result<RowsOnDevice, warpline::Error>>),
 }
 
 impl Spec {
@@ -82,55 +78,48 @@ impl Spec {
     async fn plan<'a>(
         &self,
         session: &'a WarplineSession,
-    ) -> Result<Runnable<'a>, warpline::Error> {
+    ) -> Result<PreparedQuery<'a>, warpline::Error> {
         if let Text::Sql = self.text
             && let Some(query) = session.prepare(&self.sql).await?
         {
-            return Ok(Runnable::Prepared(query));
+            return Ok(query);
         }
-        let start = Instant::now();
-        let planned = async {
-            let logical = self.logical_of(session, &self.sql).await?;
-            let frame = session.context().execute_logical_plan(logical).await?;
-            let task = Arc::new(frame.task_ctx());
-            Ok((frame.create_physical_plan().await?, task))
-        };
-        let (plan, task) = session.guard(&self.sql, planned).await?;
-        Ok(Runnable::Plan {
-            plan,
-            task,
-            plan_ms: start.elapsed().as_secs_f64() * 1e3,
-        })
+        let logical = self.logical_of(session, &self.sql);
+        let logical = session.guard(&self.sql, logical).await?;
+        session.prepare_plan(&self.sql, logical).await
     }
 
-    /// Plans, waits until rows are wanted, and sends them.
+    /// Plans, waits until somebody wants the rows, and sends them.
     pub(crate) async fn produce(
         &self,
         open: &Open,
         ready: oneshot::Sender<Result<SchemaRef, warpline::Error>>,
-        wanted: oneshot::Receiver<()>,
+        wanted: oneshot::Receiver<Wanted>,
         rows: &mpsc::Sender<Item>,
     ) {
         let session = &open.session;
-        let runnable = match self.plan(session).await {
-            Ok(runnable) => runnable,
+        let query = match self.plan(session).await {
+            Ok(query) => query,
             Err(error) => {
                 // Who does not wait any more does not want to know.
                 let _ = ready.send(Err(error));
                 return;
             }
         };
-        let schema = runnable.schema();
-        if ready.send(Ok(Arc::clone(&schema))).is_err() || wanted.await.is_err() {
+        let schema = query.schema();
+        if ready.send(Ok(Arc::clone(&schema))).is_err() {
             return;
         }
+        match wanted.await {
+            Ok(Wanted::Rows) => {}
+            Ok(Wanted::OnDevice(left)) => {
+                let _ = left.send(self.left_on_device(session, query).await);
+                return;
+            }
+            Err(_) => return,
+        }
         let sent = async {
-            let mut stream = match &runnable {
-                Runnable::Prepared(query) => query.stream()?,
-                Runnable::Plan { plan, task, .. } => {
-                    execute_stream(Arc::clone(plan), Arc::clone(task))?
-                }
-            };
+            let mut stream = query.stream()?;
             let mut ahead = None;
             loop {
                 let next = match ahead.take() {
@@ -155,7 +144,7 @@ impl Spec {
             }
         };
         let end = match session.guard(&self.sql, sent).await {
-            Ok(Sent::All(last)) => Item::End(last, Box::new(runnable.finish())),
+            Ok(Sent::All(last)) => Item::End(last, Box::new(query.finish())),
             Ok(Sent::Some) => return,
             Err(error) => Item::Failed(Box::new(error)),
         };
@@ -163,21 +152,15 @@ impl Spec {
     }
 
     /// Runs the query and leaves its rows on the device.
-    pub(crate) async fn on_device(
+    async fn left_on_device(
         &self,
         session: &WarplineSession,
+        query: PreparedQuery<'_>,
     ) -> Result<RowsOnDevice, warpline::Error> {
-        let runnable = self.plan(session).await?;
-        let (plan, task) = match &runnable {
-            Runnable::Prepared(query) => (query.plan(), query.task()),
-            Runnable::Plan { plan, task, .. } => (plan, task),
-        };
-        let rows = async {
-            let logical = self.logical_of(session, &self.sql).await?;
-            session.rows_on_device(plan, task, Some(&logical)).await
-        };
+        let logical = self.logical_of(session, &self.sql).boxed();
+        let rows = session.rows_on_device(query.plan(), query.task(), Some(logical));
         let mut rows = session.guard(&self.sql, rows).await?;
-        rows.metrics.plan_ms = runnable.finish().plan_ms;
+        rows.metrics.plan_ms = query.finish().plan_ms;
         Ok(rows)
     }
 
@@ -223,25 +206,6 @@ impl Spec {
             _ => None,
         };
         Ok(Arc::new(ViewTable::new(logical, definition)))
-    }
-}
-
-impl Runnable<'_> {
-    fn schema(&self) -> SchemaRef {
-        match self {
-            Self::Prepared(query) => query.schema(),
-            Self::Plan { plan, .. } => plan.schema(),
-        }
-    }
-
-    fn finish(self) -> QueryMetrics {
-        match self {
-            Self::Prepared(query) => query.finish(),
-            Self::Plan { plan, plan_ms, .. } => QueryMetrics {
-                plan_ms,
-                ..warpline::metrics_of(&plan)
-            },
-        }
     }
 }
 

@@ -43,6 +43,7 @@ impl Client {
         for (name, table) in &server.tables {
             context.register_table(TableReference::bare(name.as_str()), Arc::clone(table))?;
         }
+        session.has_tables_of_all(&server.providers());
         let limits = match &user {
             Some(user) => user.limits,
             None => server.options.limits,

@@ -10,6 +10,7 @@ use datafusion::datasource::listing::ListingTableUrl;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 
@@ -67,6 +68,26 @@ pub trait EngineSession: Send + Sync {
     /// # Errors
     /// What parsing and planning report.
     async fn plan(self: Arc<Self>, sql: &str) -> Result<Option<Planned>>;
+
+    /// The same of a statement that is planned so far, the values of its parameters in their places. `sql` is its text.
+    ///
+    /// # Errors
+    /// What planning reports, and for a statement that changes tables, which runs here, what that reports.
+    async fn plan_logical(self: Arc<Self>, sql: &str, plan: LogicalPlan) -> Result<Planned> {
+        let _ = sql;
+        let frame = self.context().execute_logical_plan(plan).await?;
+        let task = Arc::new(frame.task_ctx());
+        Ok(Planned {
+            plan: frame.create_physical_plan().await?,
+            task,
+            finished: Box::new(|| {}),
+        })
+    }
+
+    /// Told once, before the first query: every session of the server has these tables, so plans over them may be shared.
+    fn has_tables_of_all(&self, tables: &[Arc<dyn TableProvider>]) {
+        let _ = tables;
+    }
 
     /// Is this a table in memory, as CREATE TABLE makes them?
     fn is_in_memory(&self, table: &Arc<dyn TableProvider>) -> bool {

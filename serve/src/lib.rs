@@ -50,7 +50,7 @@ mod tls;
 pub use auth::{User, Users, add_user};
 pub use engine::{DeviceTable, Engine, EngineSession, EngineStatus, Planned};
 pub use error::{Result, ServeError, StartError};
-pub use options::{Limits, ServeOptions};
+pub use options::{Limits, ServeOptions, default_queries};
 pub use remote::StoreFolder;
 pub use server::Server;
 pub use store::FolderStore;

@@ -1,6 +1,7 @@
 //! What a server is started with.
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ impl Default for ServeOptions {
             tls: None,
             insecure: false,
             max_connections: 128,
-            max_queries: 8,
+            max_queries: default_queries(),
             max_queued: 256,
             queue_timeout: Duration::from_secs(60),
             send_timeout: Duration::from_secs(60),
@@ -64,6 +65,12 @@ impl Default for ServeOptions {
             query_log: None,
         }
     }
+}
+
+/// Most queries at a time where nobody says otherwise: twice as many as cores. While one waits for a device, another is planned and a third sends its rows.
+pub fn default_queries() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    (2 * cores).max(8)
 }
 
 /// What one user may take; `None` is no limit.

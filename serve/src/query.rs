@@ -73,8 +73,9 @@ impl Client {
         let deadline = time.map(|time| Instant::now() + time);
         let threads = &self.server.threads;
         let client = Arc::clone(self);
+        let of = Arc::clone(entry);
         let begun = threads.run(async move {
-            let planned = client.plan(work).await?;
+            let planned = client.plan(&of.sql, work).await?;
             let stream = execute_stream(Arc::clone(&planned.plan), Arc::clone(&planned.task))?;
             Ok((planned, stream))
         });
@@ -91,23 +92,16 @@ impl Client {
         })
     }
 
-    async fn plan(self: &Arc<Self>, work: Work) -> Result<Planned> {
+    async fn plan(&self, sql: &str, work: Work) -> Result<Planned> {
+        let session = || Arc::clone(&self.session);
         let logical = match work {
-            Work::Text(sql, logical) => {
-                if let Some(planned) = Arc::clone(&self.session).plan(&sql).await? {
-                    return Ok(planned);
-                }
-                logical
-            }
+            Work::Text(sql, logical) => match session().plan(&sql).await? {
+                Some(planned) => return Ok(planned),
+                None => logical,
+            },
             Work::Plan(logical) => logical,
         };
-        let frame = self.context().execute_logical_plan(*logical).await?;
-        let task = Arc::new(frame.task_ctx());
-        Ok(Planned {
-            plan: frame.create_physical_plan().await?,
-            task,
-            finished: Box::new(|| {}),
-        })
+        Ok(session().plan_logical(sql, *logical).await?)
     }
 }
 

@@ -96,9 +96,10 @@ pub(super) struct ServeArguments {
     /// Most connections at a time, of each protocol
     #[arg(long, value_name = "N", default_value_t = 128)]
     pub(super) max_connections: usize,
-    /// Most queries that run at a time; others wait, and those of who has fewest go first
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    pub(super) max_queries: usize,
+    /// Most queries that run at a time; others wait, and those of who has fewest go first [default: twice as many as cores, at
+    /// least 8]
+    #[arg(long, value_name = "N")]
+    pub(super) max_queries: Option<usize>,
     /// Most queries that wait
     #[arg(long, value_name = "N", default_value_t = 256)]
     pub(super) max_queued: usize,

@@ -83,7 +83,7 @@ fn options(arguments: &ServeArguments) -> Result<ServeOptions> {
         tls,
         insecure: arguments.insecure,
         max_connections: arguments.max_connections,
-        max_queries: arguments.max_queries,
+        max_queries: arguments.max_queries.unwrap_or_else(serve::default_queries),
         max_queued: arguments.max_queued,
         queue_timeout: seconds(arguments.queue_timeout),
         send_timeout: seconds(arguments.send_timeout),

@@ -9,20 +9,30 @@
 //!
 //! Plans of which a part runs on the CPU in operators that keep state between runs are not kept, but their fragments are: the
 //! next plan of the text is made anew, and its fragments take over the kernels and sizes of the earlier ones. A plan is
-//! taken out of the cache while it runs, so no two runs share one: runs of the same text at the same time each have their
-//! own, and later find as many in the cache. Statements that change data, tables or settings empty it.
+//! taken off its [`shelf`] while it runs, so no two runs share one: runs of the same text at the same time each have their
+//! own, and later find as many there. Statements that change data, tables or settings empty the shelf of the session.
+//!
+//! A statement with parameters has no text that tells all. It is found by its logical plan, in which the parameters have values.
+//! Sessions of a server share plans over the tables that all of them have ([`common`]).
 
+mod common;
 mod eligible;
+mod functions;
 mod learned;
 mod listing;
+mod shelf;
 mod snapshot;
 mod tables;
 mod text;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(test)]
+mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
@@ -34,12 +44,15 @@ use datafusion::sql::parser::Statement;
 use parking_lot::Mutex;
 use warpline_planner::WarplineConfig;
 
+pub(crate) use self::common::CommonPlans;
+use self::common::Membership;
 pub(crate) use self::listing::listed_files;
+use self::shelf::{Kept, Shelf, Source, Waiting};
 use self::snapshot::Snapshot;
 use self::tables::Tables;
 use crate::{create_table, fragments};
 
-/// Most plans of one text that wait for their next run.
+/// Most plans of one source that wait for their next run, in a session of its own.
 const IDLE_PLANS: usize = 4;
 
 /// Capacity of a session's plan cache; 0 when it is off, or when the CPU answers all.
@@ -66,39 +79,24 @@ pub struct PlanCacheStats {
 /// The plans of one session.
 #[derive(Debug, Default)]
 pub(crate) struct PlanCache {
-    inner: Mutex<Inner>,
+    current: Mutex<Option<Arc<Current>>>,
+    common: OnceLock<Membership>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    /// What the session was when the entries were made; all of them belong to it.
-    snapshot: Option<Arc<Snapshot>>,
-    entries: HashMap<String, Entry>,
-    clock: u64,
-}
-
+/// What a session is, and the plans that are right for it.
 #[derive(Debug)]
-struct Entry {
-    tables: Arc<Tables>,
-    idle: Vec<Kept>,
-    used: u64,
+struct Current {
+    snapshot: Snapshot,
+    own: Arc<Shelf>,
+    common: Option<Arc<Shelf>>,
 }
 
-/// What is left of a run for the next one of the same text.
-#[derive(Debug)]
-enum Kept {
-    /// A plan that can run again.
-    Plan(Arc<dyn ExecutionPlan>),
-    /// The fragments of a plan that cannot, in the plan's order.
-    Fragments(Vec<Arc<dyn ExecutionPlan>>),
-}
-
-impl Entry {
-    /// Is it of a text whose plans can run again?
-    fn has_plan(&self) -> bool {
-        !matches!(self.idle.first(), Some(Kept::Fragments(_)))
+impl Current {
+    /// Where plans may lie.
+    fn shelves(&self) -> impl Iterator<Item = &Arc<Shelf>> {
+        std::iter::once(&self.own).chain(&self.common)
     }
 }
 
@@ -178,35 +176,51 @@ async fn unkept(
 /// Where a plan goes after its run.
 #[derive(Debug)]
 struct Keep {
-    text: String,
-    snapshot: Arc<Snapshot>,
+    shelf: Arc<Shelf>,
+    source: Source,
     tables: Arc<Tables>,
     capacity: usize,
     /// Whether the plan can run again, or only what its fragments know is of use.
     reusable: bool,
 }
 
+/// What there is of earlier runs.
+enum Found {
+    Plan(Planned),
+    Fragments(Vec<Arc<dyn ExecutionPlan>>),
+}
+
 impl PlanCache {
     /// How it has done so far.
     pub(crate) fn stats(&self) -> PlanCacheStats {
+        let current = self.current.lock().clone();
+        let shelves = current.iter().flat_map(|current| current.shelves());
         PlanCacheStats {
             hits: self.hits.load(Ordering::Relaxed),
             misses: self.misses.load(Ordering::Relaxed),
-            entries: self
-                .inner
-                .lock()
-                .entries
-                .values()
-                .filter(|entry| entry.has_plan())
-                .count(),
+            entries: shelves.map(|shelf| shelf.plans()).sum(),
         }
     }
 
-    /// Forgets all plans and with them the data and device memory that they hold.
+    /// Forgets the plans of this session and with them the data and device memory that they hold.
     pub(crate) fn clear(&self) {
-        // Dropping plans can be slow: not under the lock.
-        let entries = std::mem::take(&mut self.inner.lock().entries);
-        drop(entries);
+        let current = self.current.lock().clone();
+        if let Some(current) = current {
+            current.own.clear();
+        }
+    }
+
+    /// From now on plans over these tables, which sessions that are opened like this one have as well, are those of all of them.
+    pub(crate) fn share(
+        &self,
+        plans: &Arc<CommonPlans>,
+        tables: &[Arc<dyn TableProvider>],
+        context: &SessionContext,
+    ) {
+        let membership = Membership::new(plans, tables, context);
+        if self.common.set(membership).is_ok() {
+            *self.current.lock() = None;
+        }
     }
 
     /// The plan of one query: an earlier one if it is still right, else a new one; a new one for a statement that writes
@@ -235,32 +249,13 @@ impl PlanCache {
             let (state, statement) = parse()?;
             return unkept(context, &state, statement).await;
         }
-        let text = text::normalised(sql);
-        let snapshot = self.snapshot(context);
-        let mut learned = Vec::new();
-        if let Some((tables, kept)) = self.checkout(&text, &snapshot)
-            && tables.still_hold(context, &snapshot.state).await
-        {
-            match kept {
-                Kept::Plan(plan) => {
-                    self.hits.fetch_add(1, Ordering::Relaxed);
-                    fragments::note_unchanged(&plan);
-                    return Ok(Some(Planned {
-                        plan: reset_plan_states(plan)?,
-                        task: Arc::clone(&snapshot.task),
-                        cached: true,
-                        keep: Some(Keep {
-                            text,
-                            snapshot,
-                            tables,
-                            capacity,
-                            reusable: true,
-                        }),
-                    }));
-                }
-                Kept::Fragments(fragments) => learned = fragments,
-            }
-        }
+        let source = Source::Text(text::normalised(sql));
+        let current = self.current(context);
+        let learned = match self.found(context, &current, &source, capacity).await? {
+            Some(Found::Plan(planned)) => return Ok(Some(planned)),
+            Some(Found::Fragments(fragments)) => fragments,
+            None => vec![],
+        };
         let (state, statement) = parse()?;
         if !eligible::is_query(&statement) {
             if eligible::changes_something(&statement) {
@@ -268,24 +263,68 @@ impl PlanCache {
             }
             return unkept(context, &state, statement).await;
         }
-        let planned = self
-            .miss(context, &state, text, statement, snapshot, capacity)
-            .await?;
+        let names = state.resolve_table_references(&statement)?;
+        let logical = state.statement_to_plan(statement).await?;
+        let made = self.miss(
+            context,
+            &state,
+            (source, names),
+            logical,
+            &current,
+            capacity,
+        );
+        let planned = made.await?;
         learned::take_over(&planned.plan, &learned);
         Ok(Some(planned))
+    }
+
+    /// The plan of a statement that is planned so far, the values of its parameters in their places: an earlier one if it is still
+    /// right, else a new one.
+    ///
+    /// # Errors
+    /// What planning reports, and the statement's own errors where it is one that runs when it is planned.
+    pub(crate) async fn plan_logical(
+        &self,
+        context: &SessionContext,
+        logical: LogicalPlan,
+    ) -> Result<Planned> {
+        let capacity = capacity_of(context);
+        if capacity == 0 || !eligible::is_repeatable(&logical)? {
+            let frame = context.execute_logical_plan(logical).await?;
+            let task = Arc::new(frame.task_ctx());
+            return Ok(Planned::once(frame.create_physical_plan().await?, task));
+        }
+        let logical = Arc::new(logical);
+        let source = Source::Plan(Arc::clone(&logical));
+        let current = self.current(context);
+        let learned = match self.found(context, &current, &source, capacity).await? {
+            Some(Found::Plan(planned)) => return Ok(planned),
+            Some(Found::Fragments(fragments)) => fragments,
+            None => vec![],
+        };
+        let (state, logical) = (context.state(), logical.as_ref().clone());
+        let made = self.miss(
+            context,
+            &state,
+            (source, vec![]),
+            logical,
+            &current,
+            capacity,
+        );
+        let planned = made.await?;
+        learned::take_over(&planned.plan, &learned);
+        Ok(planned)
     }
 
     async fn miss(
         &self,
         context: &SessionContext,
         state: &SessionState,
-        text: String,
-        statement: Statement,
-        snapshot: Arc<Snapshot>,
+        (source, names): (Source, Vec<TableReference>),
+        logical: LogicalPlan,
+        current: &Current,
         capacity: usize,
     ) -> Result<Planned> {
-        let names = state.resolve_table_references(&statement)?;
-        let logical = state.statement_to_plan(statement).await?;
         // Noted before the physical plan reads them: what changes in between makes the notes, and with them the plan,
         // out of date at its next use.
         let tables = match eligible::is_repeatable(&logical)? {
@@ -300,8 +339,8 @@ impl PlanCache {
             tables.spare_looks(&plan);
         }
         let keep = tables.map(|tables| Keep {
-            text,
-            snapshot,
+            shelf: Arc::clone(self.shelf_for(current, &tables)),
+            source,
             tables: Arc::new(tables),
             capacity,
             reusable,
@@ -317,6 +356,15 @@ impl PlanCache {
         })
     }
 
+    /// Where a new plan over these tables belongs.
+    fn shelf_for<'a>(&self, current: &'a Current, tables: &Tables) -> &'a Arc<Shelf> {
+        let common = current.common.as_ref().zip(self.common.get());
+        match common {
+            Some((shelf, membership)) if membership.may_share(tables) => shelf,
+            _ => &current.own,
+        }
+    }
+
     /// Takes a plan back after a run. `clean`: it ran to its end without an error, and its fragments ran on the device.
     pub(crate) fn finished(&self, planned: Planned, clean: bool) {
         let Some(keep) = planned.keep.filter(|_| clean) else {
@@ -329,67 +377,76 @@ impl PlanCache {
                 fragments => Kept::Fragments(fragments),
             },
         };
-        let evicted = {
-            let mut inner = self.inner.lock();
-            let current = inner.snapshot.as_ref();
-            if current.is_none_or(|current| !Arc::ptr_eq(current, &keep.snapshot)) {
-                return;
-            }
-            inner.clock += 1;
-            let clock = inner.clock;
-            let entry = inner.entries.entry(keep.text).or_insert_with(|| Entry {
-                tables: Arc::clone(&keep.tables),
-                idle: Vec::new(),
-                used: clock,
-            });
-            entry.used = clock;
-            let mut evicted = Vec::new();
-            if !Arc::ptr_eq(&entry.tables, &keep.tables) {
-                // Whoever planned later saw the later tables; if that was not this run, the next use will tell.
-                entry.tables = Arc::clone(&keep.tables);
-                evicted.append(&mut entry.idle);
-            }
-            if entry.idle.len() < IDLE_PLANS {
-                entry.idle.push(kept);
-            }
-            while inner.entries.len() > keep.capacity {
-                let oldest = inner.entries.iter().min_by_key(|(_, entry)| entry.used);
-                let Some(text) = oldest.map(|(text, _)| text.clone()) else {
-                    break;
-                };
-                evicted.extend(inner.entries.remove(&text).into_iter().flat_map(|e| e.idle));
-            }
-            evicted
-        };
-        drop(evicted);
+        let tables = keep.tables;
+        let waiting = Waiting { tables, kept };
+        keep.shelf.put(keep.source, waiting, keep.capacity);
     }
 
-    /// What the session is now. When it is not what it was, all entries go.
-    fn snapshot(&self, context: &SessionContext) -> Arc<Snapshot> {
+    /// What the session is now. When it is not what it was, its own plans go.
+    fn current(&self, context: &SessionContext) -> Arc<Current> {
         let state = context.state_ref();
         let state = state.read();
-        let mut inner = self.inner.lock();
-        match &inner.snapshot {
-            Some(snapshot) if snapshot.is_of(&state) => Arc::clone(snapshot),
+        let mut current = self.current.lock();
+        match &*current {
+            Some(current) if current.snapshot.is_of(&state) => Arc::clone(current),
             _ => {
-                inner.entries.clear();
-                let snapshot = Arc::new(Snapshot::new(&state));
-                inner.snapshot = Some(Arc::clone(&snapshot));
-                snapshot
+                let common = self.common.get();
+                let now = Arc::new(Current {
+                    snapshot: Snapshot::new(&state),
+                    own: Shelf::new(IDLE_PLANS),
+                    common: common.and_then(|common| common.shelf(&state)),
+                });
+                *current = Some(Arc::clone(&now));
+                now
             }
         }
     }
 
-    /// What an earlier run of the text left, with the tables it is for.
-    fn checkout(&self, text: &str, snapshot: &Arc<Snapshot>) -> Option<(Arc<Tables>, Kept)> {
-        let mut inner = self.inner.lock();
-        if !Arc::ptr_eq(inner.snapshot.as_ref()?, snapshot) {
-            return None;
+    /// What earlier runs of the source left that is still right.
+    async fn found(
+        &self,
+        context: &SessionContext,
+        current: &Current,
+        source: &Source,
+        capacity: usize,
+    ) -> Result<Option<Found>> {
+        let state = &current.snapshot.state;
+        for (at, shelf) in current.shelves().enumerate() {
+            let Some(Waiting { tables, kept }) = shelf.take(source) else {
+                continue;
+            };
+            let is_common = at > 0;
+            let meant = tables.are_of(source, context).await
+                && (!is_common || tables.have_functions_of(state));
+            if !meant && is_common {
+                // Right for others.
+                shelf.put(source.clone(), Waiting { tables, kept }, capacity);
+                continue;
+            }
+            if !meant || !tables.still_hold(state).await {
+                shelf.forget(source);
+                continue;
+            }
+            return Ok(Some(match kept {
+                Kept::Fragments(fragments) => Found::Fragments(fragments),
+                Kept::Plan(plan) => {
+                    self.hits.fetch_add(1, Ordering::Relaxed);
+                    fragments::note_unchanged(&plan);
+                    Found::Plan(Planned {
+                        plan: reset_plan_states(plan)?,
+                        task: Arc::clone(&current.snapshot.task),
+                        cached: true,
+                        keep: Some(Keep {
+                            shelf: Arc::clone(shelf),
+                            source: source.clone(),
+                            tables,
+                            capacity,
+                            reusable: true,
+                        }),
+                    })
+                }
+            }));
         }
-        inner.clock += 1;
-        let clock = inner.clock;
-        let entry = inner.entries.get_mut(text)?;
-        entry.used = clock;
-        Some((Arc::clone(&entry.tables), entry.idle.pop()?))
+        Ok(None)
     }
 }

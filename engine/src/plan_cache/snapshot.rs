@@ -29,7 +29,18 @@ impl Snapshot {
     pub(super) fn is_of(&self, state: &SessionState) -> bool {
         let old = &self.state;
         Arc::ptr_eq(old.config_options(), state.config_options())
-            && Arc::ptr_eq(old.runtime_env(), state.runtime_env())
+            && self.has_rules_of(state)
+            && same_map(old.scalar_functions(), state.scalar_functions())
+            && same_map(old.higher_order_functions(), state.higher_order_functions())
+            && same_map(old.aggregate_functions(), state.aggregate_functions())
+            && same_map(old.window_functions(), state.window_functions())
+            && same_map(old.table_functions(), state.table_functions())
+    }
+
+    /// Does `state` plan by the same rules? Settings and functions may be others.
+    pub(super) fn has_rules_of(&self, state: &SessionState) -> bool {
+        let old = &self.state;
+        Arc::ptr_eq(old.runtime_env(), state.runtime_env())
             && Arc::ptr_eq(old.catalog_list(), state.catalog_list())
             && Arc::ptr_eq(old.query_planner(), state.query_planner())
             && same_list(old.optimizers(), state.optimizers())
@@ -37,11 +48,6 @@ impl Snapshot {
             && same_list(&old.analyzer().rules, &state.analyzer().rules)
             && same_list(old.expr_planners(), state.expr_planners())
             && same_list(old.relation_planners(), state.relation_planners())
-            && same_map(old.scalar_functions(), state.scalar_functions())
-            && same_map(old.higher_order_functions(), state.higher_order_functions())
-            && same_map(old.aggregate_functions(), state.aggregate_functions())
-            && same_map(old.window_functions(), state.window_functions())
-            && same_map(old.table_functions(), state.table_functions())
     }
 }
 

@@ -16,17 +16,22 @@ use datafusion::object_store::ObjectMeta;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionContext;
 
+use super::functions::Functions;
 use super::listing::Listing;
+use super::shelf::Source;
 #[cfg(feature = "delta")]
 use crate::delta::DeltaProvider;
 use crate::fragments;
 use crate::memory_table::MemoryTable;
 
-/// All tables of one query.
+/// All tables of one query, and its functions.
 #[derive(Debug)]
 pub(super) struct Tables {
     /// What the names in the text stand for.
     named: Vec<(TableReference, Arc<dyn TableProvider>)>,
+    /// What the scans of the plan read, before views are looked into.
+    scanned: Vec<Arc<dyn TableProvider>>,
+    functions: Functions,
     /// What is in the tables that are read, also by views.
     contents: Vec<Contents>,
 }
@@ -125,7 +130,8 @@ fn address(column: &ArrayRef) -> usize {
 }
 
 impl Tables {
-    /// The tables of a query before it is optimised; `None` if one is of a kind whose contents cannot be compared.
+    /// The tables of a query before it is optimised, with the names in its text, where it has one; `None` if one is of a kind whose
+    /// contents cannot be compared.
     ///
     /// # Errors
     /// What listing the files of a table reports.
@@ -143,7 +149,7 @@ impl Tables {
             };
             named.push((name, provider));
         }
-        let mut providers = Vec::new();
+        let (scanned, mut providers) = (scanned(plan)?, Vec::new());
         if !collect(plan, &mut providers)? {
             return Ok(None);
         }
@@ -167,16 +173,39 @@ impl Tables {
                 return Ok(None);
             }
         }
-        let tables = Self { named, contents };
+        let tables = Self {
+            named,
+            scanned,
+            functions: Functions::of(plan)?,
+            contents,
+        };
         // Providers that are made anew for each query would never be found again.
         Ok(tables.still_named(context).await.then_some(tables))
     }
 
-    /// Do the names stand for the same tables, and do these hold the same data?
-    pub(super) async fn still_hold(&self, context: &SessionContext, state: &SessionState) -> bool {
-        if !self.still_named(context).await {
-            return false;
+    /// Are these the tables of a text, or of a plan that is equal to the one they were noted of, in this session?
+    pub(super) async fn are_of(&self, source: &Source, context: &SessionContext) -> bool {
+        match source {
+            Source::Text(_) => self.still_named(context).await,
+            Source::Plan(plan) => scanned(plan).is_ok_and(|now| {
+                let same = |(old, new): (&_, &_)| Arc::ptr_eq(old, new);
+                now.len() == self.scanned.len() && self.scanned.iter().zip(&now).all(same)
+            }),
         }
+    }
+
+    /// Does the query read tables, all of them `known`?
+    pub(super) fn are_all(&self, known: impl Fn(&Arc<dyn TableProvider>) -> bool) -> bool {
+        !self.scanned.is_empty() && self.scanned.iter().all(known)
+    }
+
+    /// Do the names of the query's functions stand for the same ones in a session?
+    pub(super) fn have_functions_of(&self, state: &SessionState) -> bool {
+        self.functions.are_of(state)
+    }
+
+    /// Do the tables hold the same data?
+    pub(super) async fn still_hold(&self, state: &SessionState) -> bool {
         for contents in &self.contents {
             let same = match contents {
                 Contents::AsMade(provider) => {
@@ -224,6 +253,18 @@ impl Tables {
         }
         true
     }
+}
+
+/// What the scans of a plan read, in its order.
+fn scanned(plan: &LogicalPlan) -> Result<Vec<Arc<dyn TableProvider>>> {
+    let mut scanned = Vec::new();
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            scanned.push(source_as_provider(&scan.source)?);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(scanned)
 }
 
 /// The providers of all scans, those of views as well; false when a scan has none.

@@ -11,6 +11,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::{cast, concat_batches};
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::datasource::MemTable;
+use futures::FutureExt;
 use warpline::{DeviceChoice, RowsOnDevice, WarplineSession};
 
 use super::on_a_large_stack;
@@ -105,9 +106,9 @@ fn register(session: &WarplineSession, name: &str, batch: &RecordBatch) {
 async fn left_on_device(session: &WarplineSession, sql: &str) -> RowsOnDevice {
     let query = session.prepare(sql).await.unwrap().unwrap();
     let state = session.context().state();
-    let logical = state.create_logical_plan(sql).await.unwrap();
+    let logical = state.create_logical_plan(sql).boxed();
     let rows = session
-        .rows_on_device(query.plan(), query.task(), Some(&logical))
+        .rows_on_device(query.plan(), query.task(), Some(logical))
         .await
         .unwrap();
     query.finish();
