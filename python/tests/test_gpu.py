@@ -102,3 +102,27 @@ def test_arrays_of_a_gpu_as_tables(gpu: warpline.Connection) -> None:
     assert gpu.sql("SELECT count(*) FROM v JOIN u ON v.x = u.x").fetchone() == (len(rows),)
     with pytest.raises(warpline.Error, match="not contiguous"):
         gpu.register("w", x[::2])
+
+
+def test_cudf_takes_and_gives_frames(gpu: warpline.Connection) -> None:
+    plc = pytest.importorskip("pylibcudf")
+    cudf = pytest.importorskip("cudf")
+    sql = "SELECT *, cast(f AS decimal(12, 2)) AS d, cast(i AS timestamp) AS w FROM t WHERE i % 5 < 2 ORDER BY i"
+    query = gpu.sql(sql)
+    rows, expected = query.on_device(), query.to_arrow()
+    assert rows.by_host is None
+    table = plc.Table.from_arrow(rows)
+    frame = cudf.DataFrame.from_pylibcudf(table, metadata={"columns": rows.columns})
+    for name in expected.column_names:
+        column = frame[name].to_arrow()
+        assert column.cast(expected.schema.field(name).type).equals(expected.column(name).combine_chunks()), name
+    del rows
+    assert frame["i"].sum() == sum(i for i in range(ROWS) if i % 5 < 2)
+    # A column that cuDF has computed is a table's.
+    frame["twice"] = frame["i"] * 2
+    gpu.register("frame", frame)
+    assert gpu.sql("SELECT sum(twice) - 2 * sum(i), count(s), count(n) FROM frame").fetchone() == (
+        0,
+        len(frame),
+        int(frame["n"].count()),
+    )

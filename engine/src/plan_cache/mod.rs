@@ -263,7 +263,7 @@ impl PlanCache {
             }
             return unkept(context, &state, statement).await;
         }
-        let names = state.resolve_table_references(&statement)?;
+        let names = Some(state.resolve_table_references(&statement)?);
         let logical = state.statement_to_plan(statement).await?;
         let made = self.miss(
             context,
@@ -306,7 +306,7 @@ impl PlanCache {
         let made = self.miss(
             context,
             &state,
-            (source, vec![]),
+            (source, None),
             logical,
             &current,
             capacity,
@@ -320,7 +320,7 @@ impl PlanCache {
         &self,
         context: &SessionContext,
         state: &SessionState,
-        (source, names): (Source, Vec<TableReference>),
+        (source, names): (Source, Option<Vec<TableReference>>),
         logical: LogicalPlan,
         current: &Current,
         capacity: usize,

@@ -130,26 +130,32 @@ fn address(column: &ArrayRef) -> usize {
 }
 
 impl Tables {
-    /// The tables of a query before it is optimised, with the names in its text, where it has one; `None` if one is of a kind whose
-    /// contents cannot be compared.
+    /// The tables of a query before it is optimised. `names` are those in its text; where it has none, those of its scans. `None` if
+    /// one is of a kind whose contents cannot be compared, or is not found by its name again, such as a frame that lives for one query.
     ///
     /// # Errors
     /// What listing the files of a table reports.
     pub(super) async fn of(
         context: &SessionContext,
         state: &SessionState,
-        names: Vec<TableReference>,
+        names: Option<Vec<TableReference>>,
         plan: &LogicalPlan,
     ) -> Result<Option<Self>> {
+        let (scan_names, scanned): (Vec<_>, Vec<_>) = scans(plan)?.into_iter().unzip();
+        let has_text = names.is_some();
+        let names = names.unwrap_or(scan_names);
         let mut named = Vec::with_capacity(names.len());
-        for name in names {
+        for (at, name) in names.into_iter().enumerate() {
             // Functions that return tables have names as well, and no provider of that name.
             let Ok(provider) = context.table_provider(name.clone()).await else {
                 return Ok(None);
             };
+            if !has_text && !Arc::ptr_eq(&provider, &scanned[at]) {
+                return Ok(None);
+            }
             named.push((name, provider));
         }
-        let (scanned, mut providers) = (scanned(plan)?, Vec::new());
+        let mut providers = Vec::new();
         if !collect(plan, &mut providers)? {
             return Ok(None);
         }
@@ -187,8 +193,8 @@ impl Tables {
     pub(super) async fn are_of(&self, source: &Source, context: &SessionContext) -> bool {
         match source {
             Source::Text(_) => self.still_named(context).await,
-            Source::Plan(plan) => scanned(plan).is_ok_and(|now| {
-                let same = |(old, new): (&_, &_)| Arc::ptr_eq(old, new);
+            Source::Plan(plan) => scans(plan).is_ok_and(|now| {
+                let same = |(old, (_, new)): (&_, &(_, _))| Arc::ptr_eq(old, new);
                 now.len() == self.scanned.len() && self.scanned.iter().zip(&now).all(same)
             }),
         }
@@ -255,16 +261,16 @@ impl Tables {
     }
 }
 
-/// What the scans of a plan read, in its order.
-fn scanned(plan: &LogicalPlan) -> Result<Vec<Arc<dyn TableProvider>>> {
-    let mut scanned = Vec::new();
+/// The names of a plan's scans and what they read, in its order.
+fn scans(plan: &LogicalPlan) -> Result<Vec<(TableReference, Arc<dyn TableProvider>)>> {
+    let mut scans = Vec::new();
     plan.apply_with_subqueries(|node| {
         if let LogicalPlan::TableScan(scan) = node {
-            scanned.push(source_as_provider(&scan.source)?);
+            scans.push((scan.table_name.clone(), source_as_provider(&scan.source)?));
         }
         Ok(TreeNodeRecursion::Continue)
     })?;
-    Ok(scanned)
+    Ok(scans)
 }
 
 /// The providers of all scans, those of views as well; false when a scan has none.

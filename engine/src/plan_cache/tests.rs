@@ -1,5 +1,7 @@
 //! Plans that sessions share, and plans of statements whose parameters have values.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
@@ -192,4 +194,35 @@ async fn a_plan_is_for_the_values_of_its_parameters() {
     assert_eq!(ask_with(&one, names, both).await, (1, false));
     let split = texts("'1", "x\"), Utf8(\"y");
     assert_eq!(ask_with(&one, names, split).await, (0, false));
+}
+
+#[tokio::test]
+async fn what_lives_for_one_query_is_not_kept_for_the_next() {
+    let server = Server::new();
+    let session = server.session().await;
+    let context = session.context();
+    let own = table(&[5, 6]);
+    let frame = context.read_table(Arc::clone(&own)).unwrap();
+    let plan = frame.logical_plan().clone();
+    for _ in 0..2 {
+        let query = session.prepare_plan("", plan.clone()).await.unwrap();
+        assert!(!query.is_cached());
+        let batches = collect(Arc::clone(query.plan()), Arc::clone(query.task())).await;
+        assert_eq!(number(&batches.unwrap()), 5);
+        query.finish();
+    }
+    drop((frame, plan));
+    assert_eq!(session.plan_cache_stats().entries, 0);
+    // Nor one that has no longer the name that it had when the statement was planned.
+    let sql = "SELECT sum(a) AS s FROM t WHERE a < 10";
+    let planned = context.state().create_logical_plan(sql).await.unwrap();
+    context.deregister_table("t").unwrap();
+    context.register_table("t", own).unwrap();
+    for _ in 0..2 {
+        let query = session.prepare_plan(sql, planned.clone()).await.unwrap();
+        assert!(!query.is_cached());
+        let batches = collect(Arc::clone(query.plan()), Arc::clone(query.task())).await;
+        assert_eq!(number(&batches.unwrap()), 2);
+        query.finish();
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! A number determines a [`case`]: some tables, settings that force choices of the planner, and queries. Each query runs on plain
 //! DataFusion and on a session with a device; the answers must be equal as [`warpline_tpch::verify`] compares them. Some queries
-//! run in another form that has the same answer as well ([`metamorphic`]). Queries are trees ([`query`]), so that what fails can be made
+//! run in another form that has the same answer as well ([`metamorphic`]), and of each case one query with its aggregations cut
+//! ([`crate::cut`]) and one whose rows stay on the device. Queries are trees ([`query`]), so that what fails can be made
 //! small ([`shrink`]): fewer rows, a shorter query, no settings; and is written as a sqllogictest file ([`report`]).
 //!
 //! An answer that the CPU gave because the device met an internal error is a finding like another answer, a panic or a hang.
@@ -12,6 +13,7 @@
 pub mod case;
 mod draw;
 pub mod metamorphic;
+mod on_device;
 pub mod oracle;
 pub mod query;
 pub mod render;

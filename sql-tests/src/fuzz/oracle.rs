@@ -264,6 +264,46 @@ impl Oracle {
         }
     }
 
+    /// What is wrong with the rows that a query leaves on the device; `None` where they are right, or nothing can be said.
+    pub fn judge_on_device(
+        &self,
+        opened: &Opened,
+        query: &Query,
+        expected: &Expected,
+    ) -> Option<Failure> {
+        // Which rows those of a limit are is the run's choice.
+        if self.choice == DeviceChoice::Cpu || query.limit.is_some() || query.offset.is_some() {
+            return None;
+        }
+        let session = Arc::clone(&opened.session);
+        let (sql, limit) = (render::query(query), self.time_limit);
+        let task = self.runtime.spawn(async move {
+            tokio::time::timeout(limit, super::on_device::run(&session, &sql)).await
+        });
+        let failed = |kind, message: String| Some(Failure { kind, message });
+        let (schema, batch) = match self.runtime.block_on(task) {
+            Err(panic) => {
+                let text = panic.to_string();
+                return failed(Kind::Panic(without_names(&text)), text);
+            }
+            Ok(Err(_)) => return failed(Kind::Hang, format!("no rows in {limit:?}")),
+            Ok(Ok(Err(error))) => {
+                let text = error.strip_backtrace();
+                let known = is_out_of_memory(&text) || is_fault(&text);
+                return match known {
+                    true => None,
+                    false => failed(Kind::Error(without_names(&text)), text),
+                };
+            }
+            Ok(Ok(Ok(left))) => left,
+        };
+        let message = match Answer::new(&schema, &[batch]) {
+            Ok(found) => verify::compare(&expected.answer, &found, &expected.ordering)?.to_string(),
+            Err(error) => error.to_string(),
+        };
+        failed(Kind::Answer, message)
+    }
+
     fn cut_differs(
         &self,
         opened: &Opened,

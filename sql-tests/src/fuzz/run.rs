@@ -174,6 +174,15 @@ pub fn run_cases(
     Ok((fuzzer.summary, fuzzer.findings))
 }
 
+/// Another way to run a query.
+#[derive(Debug, Clone, Copy)]
+enum Again {
+    /// Its aggregations are cut between their phases.
+    Cut,
+    /// Its rows stay on the device.
+    OnDevice,
+}
+
 struct Fuzzer {
     oracle: Oracle,
     forced: Settings,
@@ -233,7 +242,8 @@ impl Fuzzer {
                     }
                 }
             }
-            line.push(self.cut(case, &settings, &opened));
+            line.push(self.again(case, &settings, &opened, Again::Cut));
+            line.push(self.again(case, &settings, &opened, Again::OnDevice));
             line.push(' ');
         }
         let seconds = start.elapsed().as_secs_f64();
@@ -241,15 +251,19 @@ impl Fuzzer {
         Ok(())
     }
 
-    /// One query of the case once more, its aggregations cut between their phases.
-    fn cut(&mut self, case: &Case, settings: &Settings, opened: &Opened) -> char {
+    /// One query of the case once more, in another way.
+    fn again(&mut self, case: &Case, settings: &Settings, opened: &Opened, how: Again) -> char {
         let mut random = Random::new(case.seed);
         let query = &case.queries[random.below(case.queries.len())].query;
         let cut = Cut::EACH[random.below(Cut::EACH.len())];
         let Ok(expected) = self.oracle.expect(opened, query) else {
             return ' ';
         };
-        let Some(failure) = self.oracle.judge_cut(opened, query, &expected, cut) else {
+        let failure = match how {
+            Again::Cut => self.oracle.judge_cut(opened, query, &expected, cut),
+            Again::OnDevice => self.oracle.judge_on_device(opened, query, &expected),
+        };
+        let Some(failure) = failure else {
             return ' ';
         };
         let whole = Failing {
@@ -259,7 +273,7 @@ impl Fuzzer {
         };
         // As it is: made small, it would be another query's whole plan.
         let text = report::file(case.seed, &failure, &whole, Some(&expected));
-        println!("FOUND in case {}, cut\n{text}", case.seed);
+        println!("FOUND in case {}, {how:?}\n{text}", case.seed);
         self.findings.push(text);
         self.summary.count(&Verdict::Failed(failure))
     }
