@@ -303,14 +303,7 @@ impl PlanCache {
             None => vec![],
         };
         let (state, logical) = (context.state(), logical.as_ref().clone());
-        let made = self.miss(
-            context,
-            &state,
-            (source, None),
-            logical,
-            &current,
-            capacity,
-        );
+        let made = self.miss(context, &state, (source, None), logical, &current, capacity);
         let planned = made.await?;
         learned::take_over(&planned.plan, &learned);
         Ok(planned)
