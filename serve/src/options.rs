@@ -67,7 +67,8 @@ impl Default for ServeOptions {
     }
 }
 
-/// Most queries at a time where nobody says otherwise: twice as many as cores. While one waits for a device, another is planned and a third sends its rows.
+/// Most queries at a time where nobody says otherwise: twice as many as cores, since while one waits for a device, another is
+/// planned and a third sends its rows.
 pub fn default_queries() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     (2 * cores).max(8)
