@@ -103,8 +103,10 @@ mod args;
 pub mod emulator;
 mod headers;
 pub mod kernels;
+mod tree_shaking;
 
 pub use args::{__private, DevicePtr, KernelArgs, KernelField};
 pub use headers::{
     JOIN_HEADER, PIPELINE_HEADER, PRIMITIVES_HEADER, SIMT_HEADER, STRINGS_HEADER, headers,
 };
+pub use tree_shaking::self_contained;

@@ -21,7 +21,7 @@ use self::copies::{Copies, MOST_COPIES};
 pub use self::helper::{HELPER_ARGUMENT, serve_if_asked, serve_process};
 use self::pool::{Failure, Pool};
 use self::process::Processes;
-use super::nvrtc;
+use super::nvrtc::{self, Job};
 use crate::error::{GpuError, Result};
 
 /// Environment variable with the program that helpers are copies of; `copies` or `thread`: none, but copies of the library in
@@ -213,13 +213,16 @@ impl Compilers {
     /// # Errors
     /// [`GpuError::Compile`] with the compiler's log, [`GpuError::DeviceUnavailable`] without NVRTC.
     pub fn compile(&self, name: &str, source: &str, architecture: (u32, u32)) -> Result<Vec<u8>> {
-        let job = nvrtc::job(name, source, architecture);
+        nvrtc::compile_by(|job| self.run(job), (name, source), architecture)
+    }
+
+    fn run(&self, job: &Job) -> Result<Vec<u8>> {
         let failed = |log: String| GpuError::Compile {
-            kernel: name.into(),
+            kernel: job.name.clone(),
             log,
         };
         while let Some((at, _, pool)) = self.current() {
-            match pool.compile(&job) {
+            match pool.compile(job) {
                 Ok(outcome) => return outcome.map_err(failed),
                 Err(Failure::NoWorker(why)) => self.leave(at, &why),
                 // What ends other processes would end this one.
@@ -230,7 +233,7 @@ impl Compilers {
                 Err(Failure::Lost(_)) => break,
             }
         }
-        nvrtc::compile_here(&job)
+        nvrtc::compile_here(job)
     }
 
     /// The way in which they compile. Starts a worker, to see whether it can be had.

@@ -125,13 +125,40 @@ fn options(architecture: (u32, u32)) -> Vec<String> {
     options
 }
 
-/// What compiles `source` for `architecture`.
-pub(super) fn job(name: &str, source: &str, architecture: (u32, u32)) -> Job {
+/// What compiles `source` for `architecture`, read with all that it includes.
+fn whole_job(name: &str, source: &str, architecture: (u32, u32)) -> Job {
     Job {
         name: name.into(),
         source: source.into(),
         options: options(architecture),
     }
+}
+
+/// What compiles `source` for `architecture`, of which no more is read than it needs.
+fn short_job(name: &str, source: &str, architecture: (u32, u32)) -> Job {
+    Job {
+        source: warpline_cuda::self_contained(source),
+        ..whole_job(name, source, architecture)
+    }
+}
+
+/// The cubin of `source` for `architecture`, as `compile` makes it of a job. A source that is refused is compiled again with all
+/// that it includes: then the compiler's log names the headers' lines, and what was left out is known not to be missing.
+///
+/// # Errors
+/// What `compile` reports.
+pub(super) fn compile_by(
+    compile: impl Fn(&Job) -> Result<Vec<u8>>,
+    (name, source): (&str, &str),
+    architecture: (u32, u32),
+) -> Result<Vec<u8>> {
+    let short = match compile(&short_job(name, source, architecture)) {
+        Err(GpuError::Compile { log, .. }) => log,
+        other => return other,
+    };
+    let whole = compile(&whole_job(name, source, architecture))?;
+    log::warn!("kernel '{name}' compiles only with all of its headers: {short}");
+    Ok(whole)
 }
 
 /// Compile CUDA C++ that may include Warpline's headers to a cubin for `architecture`, e.g. (9, 0), by the library in this process.
@@ -140,10 +167,21 @@ pub(super) fn job(name: &str, source: &str, architecture: (u32, u32)) -> Job {
 /// # Errors
 /// [`GpuError::Compile`] with the compiler's log, [`GpuError::DeviceUnavailable`] without NVRTC.
 pub fn compile(name: &str, source: &str, architecture: (u32, u32)) -> Result<Vec<u8>> {
-    compile_here(&job(name, source, architecture))
+    compile_by(compile_here, (name, source), architecture)
 }
 
-/// [`compile`] for a job.
+/// [`compile`] with no more than the source needs, or else an error: what tests compile with.
+///
+/// # Errors
+/// As [`compile`].
+pub(super) fn compile_short(name: &str, source: &str, architecture: (u32, u32)) -> Result<Vec<u8>> {
+    compile_here(&short_job(name, source, architecture))
+}
+
+/// Compile a job by the library in this process.
+///
+/// # Errors
+/// As [`compile`].
 pub(super) fn compile_here(job: &Job) -> Result<Vec<u8>> {
     // A fifth of a megabyte that does not change.
     static HEADERS: LazyLock<Headers> = LazyLock::new(Headers::own);
