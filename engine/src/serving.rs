@@ -205,6 +205,12 @@ impl EngineSession for ServedSession {
             .share(&self.plans, tables, self.session.context());
     }
 
+    async fn kept(self: Arc<Self>, sql: &str) -> Result<Option<Planned>> {
+        let session = &self.session;
+        let kept = session.plans().kept(session.context(), sql).await?;
+        Ok(kept.map(|planned| runnable(session, planned)))
+    }
+
     async fn plan(self: Arc<Self>, sql: &str) -> Result<Option<Planned>> {
         let session = &self.session;
         let context = session.context();

@@ -63,6 +63,16 @@ pub trait EngineSession: Send + Sync {
     /// Where the client's tables and settings are.
     fn context(&self) -> &SessionContext;
 
+    /// The plan that an earlier query of this text left in the session, or in one with the same tables and settings, if it is still
+    /// right; `None` where it has to be planned.
+    ///
+    /// # Errors
+    /// What looking at its tables reports.
+    async fn kept(self: Arc<Self>, sql: &str) -> Result<Option<Planned>> {
+        let _ = sql;
+        Ok(None)
+    }
+
     /// The plan of a query, which may be that of an earlier one; `None` for a statement that is no query.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_plan::execute_stream;
+use datafusion::sql::sqlparser::ast::Statement;
 use futures::FutureExt;
 use tokio::time::Instant;
 
@@ -16,11 +17,14 @@ use crate::admission::Permit;
 use crate::client::Client;
 use crate::engine::Planned;
 use crate::error::{Result, ServeError, state};
+use crate::policy;
 use crate::registry::{Entry, Stop};
 use crate::threads::Batches;
 
 /// What is to run.
 pub(crate) enum Work {
+    /// A query that nobody has planned yet, which is known to be for clients.
+    Query(Box<Statement>),
     /// A query by its text, whose plan may be that of an earlier one; the plan is for when the engine keeps none.
     Text(String, Box<LogicalPlan>),
     /// A plan, with its parameters filled in.
@@ -92,16 +96,31 @@ impl Client {
         })
     }
 
-    async fn plan(&self, sql: &str, work: Work) -> Result<Planned> {
-        let session = || Arc::clone(&self.session);
-        let logical = match work {
-            Work::Text(sql, logical) => match session().plan(&sql).await? {
-                Some(planned) => return Ok(planned),
-                None => logical,
-            },
-            Work::Plan(logical) => logical,
-        };
-        Ok(session().plan_logical(sql, *logical).await?)
+    async fn plan(self: &Arc<Self>, sql: &str, work: Work) -> Result<Planned> {
+        match work {
+            Work::Query(statement) => {
+                // Its first run was looked at as below, and others of the text may do what that one did.
+                if let Some(kept) = Arc::clone(&self.session).kept(sql).await? {
+                    return Ok(kept);
+                }
+                let logical = policy::planned(self, &statement).await?;
+                self.plan_text(sql, logical).await
+            }
+            Work::Text(text, logical) => self.plan_text(&text, *logical).await,
+            Work::Plan(logical) => self.plan_logical(sql, *logical).await,
+        }
+    }
+
+    async fn plan_text(&self, sql: &str, logical: LogicalPlan) -> Result<Planned> {
+        match Arc::clone(&self.session).plan(sql).await? {
+            Some(planned) => Ok(planned),
+            None => self.plan_logical(sql, logical).await,
+        }
+    }
+
+    async fn plan_logical(&self, sql: &str, logical: LogicalPlan) -> Result<Planned> {
+        let session = Arc::clone(&self.session);
+        Ok(session.plan_logical(sql, logical).await?)
     }
 }
 

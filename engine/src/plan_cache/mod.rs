@@ -223,6 +223,33 @@ impl PlanCache {
         }
     }
 
+    /// The plan that an earlier query of this text left, if it is still right. Nothing is planned.
+    ///
+    /// # Errors
+    /// What looking at tables reports.
+    pub(crate) async fn kept(
+        &self,
+        context: &SessionContext,
+        sql: &str,
+    ) -> Result<Option<Planned>> {
+        let capacity = capacity_of(context);
+        if capacity == 0 {
+            return Ok(None);
+        }
+        let source = Source::Text(text::normalised(sql));
+        let current = self.current(context);
+        // What others left of it is for whoever plans it anew.
+        if !current.shelves().any(|shelf| shelf.has_plan(&source)) {
+            return Ok(None);
+        }
+        Ok(
+            match self.found(context, &current, &source, capacity).await? {
+                Some(Found::Plan(planned)) => Some(planned),
+                Some(Found::Fragments(_)) | None => None,
+            },
+        )
+    }
+
     /// The plan of one query: an earlier one if it is still right, else a new one; a new one for a statement that writes
     /// rows, too. `None` for other statements; the caller then goes the ordinary way.
     ///

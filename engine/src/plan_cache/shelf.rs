@@ -77,6 +77,13 @@ impl Shelf {
         inner.entries.values().filter(|e| e.has_plan()).count()
     }
 
+    /// Does a plan of the source wait for its next run?
+    pub(super) fn has_plan(&self, source: &Source) -> bool {
+        let inner = self.inner.lock();
+        let entry = inner.entries.get(source);
+        entry.is_some_and(|entry| !entry.idle.is_empty() && entry.has_plan())
+    }
+
     pub(super) fn clear(&self) {
         // Dropping plans can be slow: not under the lock.
         let entries = std::mem::take(&mut self.inner.lock().entries);

@@ -101,6 +101,33 @@ async fn sessions_that_are_alike_share_plans() {
 }
 
 #[tokio::test]
+async fn a_plan_that_is_kept_is_found_without_planning() {
+    let server = Server::new();
+    let (one, other) = (server.session().await, server.session().await);
+    let kept = async |session: &WarplineSession| {
+        let kept = session.plans().kept(session.context(), SUM).await;
+        kept.unwrap()
+    };
+    assert!(kept(&one).await.is_none());
+    assert_eq!(ask(&one, SUM).await, (6, false));
+    let found = kept(&other).await.unwrap();
+    assert!(found.cached);
+    assert!(kept(&one).await.is_none(), "it runs elsewhere");
+    let plan = Arc::clone(&found.plan);
+    let batches = collect(plan, Arc::clone(&found.task)).await.unwrap();
+    assert_eq!(number(&batches), 6);
+    other.plans().finished(found, true);
+    other.context().deregister_table("t").unwrap();
+    let own = table(&[5, 6]);
+    other.context().register_table("t", own).unwrap();
+    assert!(
+        kept(&other).await.is_none(),
+        "the name stands for another table"
+    );
+    assert!(kept(&one).await.is_some());
+}
+
+#[tokio::test]
 async fn a_table_of_a_session_is_its_own() {
     let server = Server::new();
     let (one, other) = (server.session().await, server.session().await);

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use bytes::Bytes;
 use datafusion::arrow::array::AsArray;
 use datafusion::arrow::datatypes::UInt64Type;
-use datafusion::sql::sqlparser::ast::{DiscardObject, FetchDirection, Statement};
+use datafusion::sql::sqlparser::ast::{DiscardObject, FetchDirection, SetExpr, Statement};
 use datafusion_postgres::pgwire::api::ClientInfo;
 use datafusion_postgres::pgwire::api::portal::{Format, Portal, PortalExecutionState};
 use datafusion_postgres::pgwire::api::results::{FieldInfo, QueryResponse, Tag};
@@ -28,6 +28,7 @@ use super::rows::{Encoder, describe};
 use super::statement::{Prepared, answers, fields};
 use crate::client::Client;
 use crate::error::{ServeError, state};
+use crate::policy;
 use crate::query::{Rows, Work};
 use crate::registry::Stop;
 use crate::scram::Exchange;
@@ -218,23 +219,25 @@ impl Handler {
         PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
     {
         let client = self.client()?;
-        let statement = Prepared::new(client, socket.metadata(), ast).await?;
-        refuse_in_failed_transaction(socket, &statement)?;
-        let executes = matches!(statement.ast, Statement::Execute { .. });
-        let tag = match &statement.plan {
-            Some(plan) if answers(plan) || executes => {
-                let rows = client
-                    .start(&statement.sql, statement.work(plan.clone()))
-                    .await?;
-                let fields = fields(&rows.schema(), &Format::UnifiedText, socket.metadata())?;
-                let mut encoder = Encoder::new(rows, fields);
-                socket.feed(describe(encoder.fields())).await?;
-                let (sent, _) = encoder.send(socket, usize::MAX).await?;
-                Tag::new("SELECT").with_rows(sent)
-            }
-            plan => {
-                let plan = plan.clone();
-                self.command(socket, &statement, plan, true).await?
+        refuse_in_failed_transaction(socket, &ast)?;
+        let tag = if matches!(&ast, Statement::Query(query) if only_reads(&query.body)) {
+            policy::check(&ast)?;
+            let sql = ast.to_string();
+            let rows = client.start(&sql, Work::Query(Box::new(ast))).await?;
+            send(socket, rows).await?
+        } else {
+            let statement = Prepared::new(client, socket.metadata(), ast).await?;
+            let executes = matches!(statement.ast, Statement::Execute { .. });
+            match &statement.plan {
+                Some(plan) if answers(plan) || executes => {
+                    let work = statement.work(plan.clone());
+                    let rows = client.start(&statement.sql, work).await?;
+                    send(socket, rows).await?
+                }
+                plan => {
+                    let plan = plan.clone();
+                    self.command(socket, &statement, plan, true).await?
+                }
             }
         };
         socket
@@ -257,7 +260,7 @@ impl Handler {
     {
         let client = self.client()?;
         let statement = &portal.statement.statement;
-        refuse_in_failed_transaction(socket, statement)?;
+        refuse_in_failed_transaction(socket, &statement.ast)?;
         let state = portal.state();
         let mut state = state.lock().await;
         if let PortalExecutionState::Initial = *state {
@@ -332,13 +335,38 @@ impl Handler {
     }
 }
 
+/// Sends all rows with their description, as a simple query is answered.
+async fn send<C>(socket: &mut C, rows: Rows) -> PgWireResult<Tag>
+where
+    C: ClientInfo + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+    C::Error: Debug,
+    PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+{
+    let fields = fields(&rows.schema(), &Format::UnifiedText, socket.metadata())?;
+    let mut encoder = Encoder::new(rows, fields);
+    socket.feed(describe(encoder.fields())).await?;
+    let (sent, _) = encoder.send(socket, usize::MAX).await?;
+    Ok(Tag::new("SELECT").with_rows(sent))
+}
+
+/// Whether a query answers rows and changes nothing, as far as its text tells.
+fn only_reads(body: &SetExpr) -> bool {
+    match body {
+        SetExpr::Select(select) => select.into.is_none(),
+        SetExpr::Query(query) => only_reads(&query.body),
+        SetExpr::SetOperation { left, right, .. } => only_reads(left) && only_reads(right),
+        SetExpr::Values(_) | SetExpr::Table(_) => true,
+        _ => false,
+    }
+}
+
 /// After an error in a transaction, only its end is heard.
 fn refuse_in_failed_transaction(
     client: &impl ClientInfo,
-    statement: &Prepared,
+    statement: &Statement,
 ) -> PgWireResult<()> {
     let ends = matches!(
-        statement.ast,
+        statement,
         Statement::Commit { .. } | Statement::Rollback { .. }
     );
     if client.transaction_status() == TransactionStatus::Error && !ends {

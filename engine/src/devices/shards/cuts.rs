@@ -13,7 +13,7 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::chain::{Beside, LeafKey, Path, chain};
-use super::price::{Worth, yielded};
+use super::price::{Means, Worth, yielded};
 use crate::devices::pieces::{Pieces, overlapping};
 use crate::devices::price::bytes_of;
 use crate::devices::table::Shareable;
@@ -61,17 +61,23 @@ struct Leaf {
     ranges: Vec<Option<(i128, i128)>>,
 }
 
-/// All ways to cut the plan for so many devices that each read `read` bytes a second.
-pub(super) fn cuts(plan: &Arc<dyn ExecutionPlan>, devices: usize, read: f64) -> Vec<Cut> {
+/// All ways to cut the plan for these devices.
+pub(super) fn cuts(plan: &Arc<dyn ExecutionPlan>, means: Means) -> Vec<Cut> {
     let mut search = Search {
-        devices,
-        read,
+        means,
+        all: total_bytes(plan),
         leaves: Vec::new(),
         cuts: Vec::new(),
     };
     search.find_leaves(plan, &mut Vec::new());
     search.visit(plan, &mut Vec::new(), (Above::Nothing, None), true);
     search.cuts
+}
+
+/// Bytes of all columns that a plan reads.
+fn total_bytes(plan: &Arc<dyn ExecutionPlan>) -> f64 {
+    let own = Shareable::in_any_order(plan).map_or(0.0, |table| bytes_of(plan, &table) as f64);
+    own + plan.children().into_iter().map(total_bytes).sum::<f64>()
 }
 
 /// What reads a node.
@@ -88,8 +94,9 @@ enum Above {
 }
 
 struct Search {
-    devices: usize,
-    read: f64,
+    means: Means,
+    /// Bytes of all columns that the plan reads.
+    all: f64,
     leaves: Vec<Leaf>,
     cuts: Vec<Cut>,
 }
@@ -112,7 +119,7 @@ impl Search {
             ranges: Vec::new(),
         };
         if let Shareable::Files(scan, files) = table
-            && let Some(key) = Pieces::of(files, self.devices).key
+            && let Some(key) = Pieces::of(files, self.means.devices).key
             && let Some(column) = leaf_column(scan, key.column)
         {
             let complete = key.complete;
@@ -159,7 +166,7 @@ impl Search {
             let Some(mut beside) = chain(part, below, leaf.key, in_order) else {
                 continue;
             };
-            let mut spared = leaf.bytes * (1.0 - 1.0 / self.devices as f64);
+            let mut spared = leaf.bytes * (1.0 - 1.0 / self.means.devices as f64);
             beside.retain(|beside| {
                 let mut leaves = self.leaves.iter();
                 let other = leaves.find(|l| l.path.strip_prefix(path) == Some(&*beside.path));
@@ -170,8 +177,8 @@ impl Search {
                 bytes > 0.0
             });
             let rows = match fetch {
-                Some(fetch) => (fetch * self.devices) as f64,
-                None => yielded(part, self.devices),
+                Some(fetch) => (fetch * self.means.devices) as f64,
+                None => yielded(part, self.means.devices),
             };
             let counted = if plain { 0.0 } else { rows };
             let cut = Cut {
@@ -180,7 +187,7 @@ impl Search {
                 leaf: below.to_vec(),
                 bytes: leaf.bytes,
                 beside,
-                worth: Worth::of(spared, self.read, counted),
+                worth: Worth::of(&self.means, self.all, spared, counted),
                 rows,
                 merged: !plain,
                 in_order,

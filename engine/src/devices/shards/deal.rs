@@ -19,10 +19,11 @@ use warpline_planner::{FragmentPlanner, ShardPlan, Shards, WarplineConfig};
 use super::cuts::{Cut, best_of_parts, cuts, table_column};
 use super::exec::{ShardsExec, ShardsLeaf};
 use super::learned::{Expected, FEW, Learned};
+use super::price::Means;
 use crate::device::Member;
 use crate::devices::handed::own;
 use crate::devices::pieces::{Pieces, overlapping};
-use crate::devices::price::{HELD, bytes_of};
+use crate::devices::price::HELD;
 use crate::devices::table::{Shareable, partitions, parts, scan_of};
 use crate::fragments::fragments;
 
@@ -66,7 +67,7 @@ impl Deal {
             },
             Shards::Auto => Wanted {
                 devices: members.len(),
-                forced: total_bytes(plan) > first.runtime.pool().statistics().budget as f64 * HELD,
+                forced: false,
             },
         };
         if wanted.devices < 2 {
@@ -121,8 +122,14 @@ impl Deal {
         wanted: Wanted,
     ) -> Vec<(Cut, Expected)> {
         let text = displayable(plan.as_ref()).indent(false).to_string();
-        let read = first.runtime.machine().read;
-        let found = best_of_parts(cuts(plan, wanted.devices, read)).into_iter();
+        let machine = first.runtime.machine();
+        let means = Means {
+            devices: wanted.devices,
+            read: machine.read,
+            link: machine.link,
+            room: first.runtime.pool().statistics().budget as f64 * HELD,
+        };
+        let found = best_of_parts(cuts(plan, means)).into_iter();
         let mut found: Vec<(Cut, Expected)> = found
             .map(|mut cut| {
                 let part = format!("{:?} of {text}", cut.path);
@@ -165,12 +172,6 @@ impl Deal {
 
 fn has(plan: &Arc<dyn ExecutionPlan>, name: &str) -> bool {
     plan.name() == name || plan.children().into_iter().any(|child| has(child, name))
-}
-
-/// Bytes of all columns that the plan reads.
-fn total_bytes(plan: &Arc<dyn ExecutionPlan>) -> f64 {
-    let own = Shareable::in_any_order(plan).map_or(0.0, |table| bytes_of(plan, &table) as f64);
-    own + plan.children().into_iter().map(total_bytes).sum::<f64>()
 }
 
 /// The time limit is that of the whole query.

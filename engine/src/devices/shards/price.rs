@@ -33,6 +33,28 @@ const TAKEN: f64 = 5e6;
 const DISTINCT: f64 = 32.0;
 const DISTINCT_TOGETHER: f64 = 1024.0;
 
+/// What there is to share a query with: alike devices.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Means {
+    pub(super) devices: usize,
+    /// Bytes that each reads in a second of its own memory, and from the host.
+    pub(super) read: f64,
+    pub(super) link: f64,
+    /// Bytes of columns that each keeps from query to query.
+    pub(super) room: f64,
+}
+
+impl Means {
+    /// Milliseconds that devices save each other if none reads more than `own` bytes of columns, of `all` ones: what a device has no
+    /// room for it brings from the host each time.
+    fn saved(&self, all: f64, own: f64) -> f64 {
+        let brought = |bytes: f64| (bytes - self.room).max(0.0);
+        let read = (all - own).max(0.0) * WORK / self.read;
+        let linked = (brought(all) - brought(own)).max(0.0) / self.link;
+        (read + linked) * 1e3
+    }
+}
+
 /// What is gained and lost, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Worth {
@@ -41,11 +63,11 @@ pub(super) struct Worth {
 }
 
 impl Worth {
-    /// `spared`: bytes of columns that one device would read and each of several need not, at `read` bytes a second. `rows`: what
-    /// they all together yield to operators of the host.
-    pub(super) fn of(spared: f64, read: f64, rows: f64) -> Self {
+    /// `spared`: bytes of columns that one device would read, of `all` ones, and each of several need not. `rows`: what they all
+    /// together yield to operators of the host.
+    pub(super) fn of(means: &Means, all: f64, spared: f64, rows: f64) -> Self {
         Self {
-            saved: spared * WORK / read * 1e3,
+            saved: means.saved(all, all - spared),
             merged: merged(rows),
         }
     }
@@ -153,20 +175,42 @@ fn distinct(known: &ColumnStatistics, data_type: &DataType) -> Option<f64> {
 mod tests {
     use super::*;
 
+    /// Two devices of 80 GB across a link.
+    const MEANS: Means = Means {
+        devices: 2,
+        read: 2e12,
+        link: 5e10,
+        room: 4e10,
+    };
+
     #[test]
     fn more_rows_to_merge_are_worth_less() {
-        let worth = |rows| Worth::of(4e9, 2e12, rows);
+        let of = |bytes: f64, rows| Worth::of(&MEANS, 2.0 * bytes, bytes, rows);
+        let worth = |rows| of(4e9, rows);
         assert!(worth(4.0).gain() > 3.2 && worth(4.0).gain() < 3.4);
         assert!(worth(1e6).gain() < 0.0);
         assert!(worth(4.0).with_rows(1e6).gain() < 0.0);
-        for bytes in [1e9, 4e9, 4e10] {
-            let worth = |rows| Worth::of(bytes, 2e12, rows);
+        for bytes in [1e9, 4e9, 1.9e10] {
+            let worth = |rows| of(bytes, rows);
             let most = worth(4.0).most_rows() as f64;
             assert!(worth(most * 0.99).gain() > 0.0, "{bytes}: {most}");
             assert!(worth(most * 1.01 + 2.0).gain() < 0.0, "{bytes}: {most}");
         }
-        assert_eq!(Worth::of(1e6, 2e12, 0.0).most_rows(), 0);
-        assert!(Worth::of(6e9, 2e12, 4.0).gain() > worth(4.0).gain());
+        assert_eq!(of(1e6, 0.0).most_rows(), 0);
+        assert!(of(6e9, 4.0).gain() > worth(4.0).gain());
         assert!(worth(f64::INFINITY).gain() < 0.0);
+    }
+
+    #[test]
+    fn what_one_device_has_no_room_for_is_worth_more() {
+        // 20 GB beyond its room are 400 ms over the link.
+        let one_has_no_room = Worth::of(&MEANS, 6e10, 3e10, 4.0);
+        assert!((one_has_no_room.saved() - 430.0).abs() < 0.1);
+        // Each of two has none either, but for less.
+        let none_has_room = Worth::of(&MEANS, 1e11, 5e10, 4.0);
+        assert!((none_has_room.saved() - 1050.0).abs() < 0.1);
+        // Not at any price: millions of groups take longer to meet.
+        assert!(one_has_no_room.with_rows(1.3e7).gain() < 0.0);
+        assert!(one_has_no_room.with_rows(1e6).gain() > 0.0);
     }
 }

@@ -7,6 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 
 use super::cuts::{Cut, cuts};
+use super::price::Means;
 
 /// Tables of two files each: `l` and `o`, clustered by their first columns, and `c`, whose files have the same values.
 async fn context(folder: &std::path::Path) -> SessionContext {
@@ -72,7 +73,13 @@ fn ways(plan: &Arc<dyn ExecutionPlan>) -> Vec<String> {
         }
         text
     };
-    cuts(plan, 2, 1e12).iter().map(way).collect()
+    let means = Means {
+        devices: 2,
+        read: 1e12,
+        link: 1e10,
+        room: 1e10,
+    };
+    cuts(plan, means).iter().map(way).collect()
 }
 
 #[tokio::test]
