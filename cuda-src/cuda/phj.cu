@@ -20,9 +20,14 @@
 // It is instructions that count, not bytes: 206 a probe row and its build row filled three quarters of all issue slots before
 // the common path had a kernel of its own. Asking for the probe keys while the table is built gains nothing. Tables of 2048
 // rows with 6 blocks a multiprocessor do best.
+//
+// Each of the two large kernels takes the compiler half a second, so that they can be modules of their own: PHJ_PART says which
+// kernels there are, 0 for all.
 #include "pairs.cuh"
 #include "radix.cuh"
 #include "stop.cuh"
+
+#define PHJ_HAS(part) (PHJ_PART == 0 || PHJ_PART == (part))
 
 static const u32 PHJ_EMPTY = 0xFFFFFFFFu;
 static const u32 PHJ_ABSENT = 0xFFFFu;
@@ -101,6 +106,7 @@ WL_DEVICE PhjCut phj_cut(const PhjArgs& args, u64 build, u64 probe) {
   return cut;
 }
 
+#if PHJ_HAS(1)
 // Tasks of each partition beyond its first; which partitions have several build chunks.
 WL_KERNEL(phj_tasks, PhjArgs, args) {
   for (u64 p = (u64)blockIdx.x * blockDim.x + threadIdx.x; p < args.partitions; p += (u64)gridDim.x * blockDim.x) {
@@ -110,6 +116,7 @@ WL_KERNEL(phj_tasks, PhjArgs, args) {
     if (cut.build_chunks > 1 && args.oversize != 0) args.oversize[1 + atomicAdd(args.oversize, 1u)] = (u32)p;
   }
 }
+#endif
 
 #if PHJ_ARRAY
 // The chunk's row with the key (one of them), PHJ_ABSENT when there is none.
@@ -492,19 +499,24 @@ WL_DEVICE void phj_task(const PhjArgs& args, PhjShared& shared, u32 p, u64 task)
   }
 }
 
+#if PHJ_HAS(1)
 // The first task of each partition. In a kernel of its own: what a loop over tasks keeps in registers would be spilled.
 WL_KERNEL(phj_join, PhjArgs, args) {
   WL_SHARED(PhjShared, shared);
   phj_task(args, shared, blockIdx.x, 0);
 }
+#endif
 
+#if PHJ_HAS(2)
 // All other tasks.
 WL_KERNEL(phj_extra, PhjArgs, args) {
   WL_SHARED(PhjShared, shared);
   if (threadIdx.x == 0) shared.watch = stop_watch(args.stop_word, args.stop_number);
   while (phj_take(args, shared)) phj_task(args, shared, shared.partition, shared.ticket);
 }
+#endif
 
+#if PHJ_HAS(3)
 // Whether keys of different chunks of a partition are equal, of partitions with several. Rows without key may be
 // many, but where the others do not fit into a table the answer is yes, to be on the safe side.
 WL_KERNEL(phj_distinct, PhjArgs, args) {
@@ -538,11 +550,13 @@ WL_KERNEL(phj_distinct, PhjArgs, args) {
     if (!distinct) store_relaxed(args.duplicate, (u64)1);
   }
 }
+#endif
 
 struct PhjRestShared {
   ReserveScratch reserve;
 };
 
+#if PHJ_HAS(3)
 // Probe rows of partitions with several build chunks, once all of them have noted which rows have matches.
 WL_KERNEL(phj_rest, PhjArgs, args) {
   WL_SHARED(PhjRestShared, shared);
@@ -566,3 +580,4 @@ WL_KERNEL(phj_rest, PhjArgs, args) {
     }
   }
 }
+#endif

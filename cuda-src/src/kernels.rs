@@ -474,8 +474,21 @@ impl PhjShape {
     }
 }
 
-/// Complete source of the module of `phj.cu`.
-pub fn phj(shape: PhjShape) -> String {
+/// Kernels of `phj.cu` that are compiled together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PhjPart {
+    /// Every one.
+    All = 0,
+    /// `phj_tasks` and `phj_join`.
+    Join = 1,
+    /// `phj_extra`.
+    Extra = 2,
+    /// `phj_distinct` and `phj_rest`.
+    Rest = 3,
+}
+
+/// Complete source of the module with a part of `phj.cu`.
+pub fn phj(shape: PhjShape, part: PhjPart) -> String {
     let min_blocks = match shape.min_blocks() {
         0 | 1 => String::new(),
         blocks => format!("#define WL_MIN_BLOCKS {blocks}\n"),
@@ -483,7 +496,7 @@ pub fn phj(shape: PhjShape) -> String {
     format!(
         "#define WL_BLOCK_THREADS {}\n{min_blocks}#define PAIR_KEY_BYTES {}\n#define PHJ_SLOTS {}u\n\
          #define PHJ_ROWS {}u\n#define PHJ_UNIQUE {}\n#define PHJ_NUMBERS {}\n#define PHJ_ARRAY {}\n\
-         #define PHJ_BUILD_HASHED {}\n#define PHJ_PROBE_HASHED {}\n\
+         #define PHJ_BUILD_HASHED {}\n#define PHJ_PROBE_HASHED {}\n#define PHJ_PART {}\n\
          #include \"simt.cuh\"\n{}{}",
         shape.threads(),
         shape.key_bytes,
@@ -494,6 +507,7 @@ pub fn phj(shape: PhjShape) -> String {
         u8::from(shape.array > 0),
         u8::from(shape.hashed[0]),
         u8::from(shape.hashed[1]),
+        part as u8,
         PhjArgs::CUDA,
         include_str!("../cuda/phj.cu")
     )
@@ -594,14 +608,41 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("range_numbers", range_numbers()),
         ("window_first", window_first()),
         ("strings_gather", strings_gather()),
-        ("phj_4_unique", phj(phj_shape(4, true, false, 4096, 0))),
-        ("phj_4_large", phj(phj_shape(4, false, true, 8192, 0))),
-        ("phj_8", phj(phj_shape(8, false, false, 2048, 0))),
-        ("phj_16", phj(phj_shape(16, false, true, 4096, 0))),
-        ("phj_4_array", phj(phj_shape(4, true, true, 2048, 4096))),
+        (
+            "phj_4_unique",
+            phj(phj_shape(4, true, false, 4096, 0), PhjPart::All),
+        ),
+        (
+            "phj_4_large",
+            phj(phj_shape(4, false, true, 8192, 0), PhjPart::All),
+        ),
+        (
+            "phj_8",
+            phj(phj_shape(8, false, false, 2048, 0), PhjPart::All),
+        ),
+        (
+            "phj_16",
+            phj(phj_shape(16, false, true, 4096, 0), PhjPart::All),
+        ),
+        (
+            "phj_4_array",
+            phj(phj_shape(4, true, true, 2048, 4096), PhjPart::All),
+        ),
         (
             "phj_8_array",
-            phj(phj_shape(8, false, false, 8192, 1 << 15)),
+            phj(phj_shape(8, false, false, 8192, 1 << 15), PhjPart::All),
+        ),
+        (
+            "phj_join",
+            phj(phj_shape(4, true, false, 2048, 0), PhjPart::Join),
+        ),
+        (
+            "phj_extra",
+            phj(phj_shape(4, true, false, 2048, 0), PhjPart::Extra),
+        ),
+        (
+            "phj_rest",
+            phj(phj_shape(4, true, false, 2048, 0), PhjPart::Rest),
         ),
         ("smj_4_unique", smj(4, true)),
         ("smj_8", smj(8, false)),

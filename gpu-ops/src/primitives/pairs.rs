@@ -1,8 +1,8 @@
 //! Joins of partitioned and of sorted sides: lists of pairs of row numbers.
 
 use warpline_cuda::kernels::{
-    self, PAIR_ENTRIES, PAIR_MATCHED, PAIR_UNMATCHED, PhjArgs, PhjShape, SMJ_LONG, SMJ_PIECE_BYTES,
-    SMJ_TILE, SmjArgs, smj_shared_bytes,
+    self, PAIR_ENTRIES, PAIR_MATCHED, PAIR_UNMATCHED, PhjArgs, PhjPart, PhjShape, SMJ_LONG,
+    SMJ_PIECE_BYTES, SMJ_TILE, SmjArgs, smj_shared_bytes,
 };
 
 use super::{
@@ -249,11 +249,51 @@ pub struct PartitionJoin {
     pub key_bits: Option<u32>,
 }
 
-/// Compile what a join of partitions needs ahead of its use.
+/// Kernels of [`join_partitions`] that are compiled beside each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JoinPart {
+    /// The first task of each partition.
+    First,
+    /// All other tasks.
+    Extra,
+    /// What several tasks of a partition leave.
+    Rest,
+}
+
+impl JoinPart {
+    /// All of them, those that take the compiler longest in front.
+    pub const ALL: [Self; 3] = [Self::Extra, Self::First, Self::Rest];
+
+    /// Of a kernel.
+    fn of(kernel: &str) -> Self {
+        match kernel {
+            "phj_tasks" | "phj_join" => Self::First,
+            "phj_extra" => Self::Extra,
+            _ => Self::Rest,
+        }
+    }
+
+    /// The source of its module. The emulator has one for all: its compiler takes longer over headers than over kernels.
+    fn source(self, runtime: &Runtime, shape: PhjShape) -> String {
+        let part = match self {
+            _ if runtime.device().info().emulated => PhjPart::All,
+            Self::First => PhjPart::Join,
+            Self::Extra => PhjPart::Extra,
+            Self::Rest => PhjPart::Rest,
+        };
+        kernels::phj(shape, part)
+    }
+}
+
+/// Compile a part of what a join of partitions needs ahead of its use.
 ///
 /// # Errors
 /// [`GpuError::Compile`], [`GpuError::Device`].
-pub fn compile_partition_join(runtime: &Runtime, join: PartitionJoin) -> Result<()> {
+pub fn compile_partition_join(
+    runtime: &Runtime,
+    join: PartitionJoin,
+    part: JoinPart,
+) -> Result<()> {
     let array = |key_bits| array_slots(key_bits, join.bits);
     let shape = PhjShape {
         key_bytes: join.key_width,
@@ -264,9 +304,14 @@ pub fn compile_partition_join(runtime: &Runtime, join: PartitionJoin) -> Result<
         hashed: join.hashed,
     };
     let shape = phj_shape(runtime, shape, join.build_rows >> join.bits);
-    let source = || kernels::phj(shape);
+    let kernel = match part {
+        JoinPart::First => "phj_join",
+        JoinPart::Extra => "phj_extra",
+        JoinPart::Rest => "phj_rest",
+    };
+    let source = || part.source(runtime, shape);
     runtime
-        .builtin("phj_join", phj_variant(shape), source)
+        .builtin(kernel, phj_variant(shape), source)
         .map(drop)
 }
 
@@ -398,7 +443,10 @@ unsafe fn join(
         padding: 0,
     };
     let variant = phj_variant(shape);
-    let kernel = |name| runtime.builtin(name, variant, || kernels::phj(shape));
+    let kernel = |name| {
+        let source = || JoinPart::of(name).source(runtime, shape);
+        runtime.builtin(name, variant, source)
+    };
     let threads = u64::from(shape.threads());
     let over = |items: u64, shared_bytes: usize| LaunchConfig {
         grid: grid(runtime, items, threads),

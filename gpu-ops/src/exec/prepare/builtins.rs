@@ -11,7 +11,7 @@ use crate::exec::prepare::shapes::{CollectedShape, IndexShape, JoinShape, Shape}
 use crate::graph::{Graph, ProbeKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::{
-    Digits, PartitionJoin, RunningCombine, RunningValue, UnstablePart, compile_extremes,
+    Digits, JoinPart, PartitionJoin, RunningCombine, RunningValue, UnstablePart, compile_extremes,
     compile_gather, compile_group_numbers, compile_merge_join, compile_partition,
     compile_partition_join, compile_partition_unstable, compile_run_lengths, compile_running,
     finds_first, is_unstable, pass_columns, string_sort_bits,
@@ -101,6 +101,7 @@ pub(super) enum Builtin {
         bits: JoinBits,
         /// Keys of the sides come as hashes.
         hashed: [bool; 2],
+        part: JoinPart,
     },
     /// Pairs of sorted sides.
     MergeJoin {
@@ -285,13 +286,16 @@ impl Builtins {
             self.add(Builtin::MergeJoin { width, unique });
         } else {
             self.add(Builtin::Sums);
-            self.add(Builtin::PartitionJoin {
-                keys,
-                unique: of.unique,
-                rows: of.rows,
-                bits,
-                hashed: digits.map(|digits| digits == Digits::KeptHash),
-            });
+            for part in JoinPart::ALL {
+                self.add(Builtin::PartitionJoin {
+                    keys,
+                    unique: of.unique,
+                    rows: of.rows,
+                    bits,
+                    hashed: digits.map(|digits| digits == Digits::KeptHash),
+                    part,
+                });
+            }
         }
     }
 
@@ -424,6 +428,7 @@ impl Builtin {
                 rows,
                 bits,
                 hashed,
+                part,
             } => {
                 let join = PartitionJoin {
                     key_width: keys.width,
@@ -434,7 +439,7 @@ impl Builtin {
                     bits: bits.bits,
                     key_bits: bits.dense.then_some(keys.bits),
                 };
-                return compile_partition_join(runtime, join);
+                return compile_partition_join(runtime, join, part);
             }
             Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),
             Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
