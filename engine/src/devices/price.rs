@@ -104,25 +104,30 @@ pub(super) fn statistics_of(plan: &Arc<dyn ExecutionPlan>) -> Option<Arc<Statist
 
 /// Bytes of the columns that a leaf yields as devices keep them, by its statistics, else by its files.
 pub(super) fn bytes_of(plan: &Arc<dyn ExecutionPlan>, table: &Shareable<'_>) -> usize {
+    let columns = column_bytes(plan, table).into_iter();
+    columns.fold(0, usize::saturating_add)
+}
+
+/// The same of each of its columns.
+pub(super) fn column_bytes(plan: &Arc<dyn ExecutionPlan>, table: &Shareable<'_>) -> Vec<usize> {
+    let schema = plan.schema();
+    let fields = schema.fields().iter().enumerate();
     let statistics = statistics_of(plan);
     let rows = match statistics.as_ref().map(|statistics| &statistics.num_rows) {
         Some(Precision::Exact(rows) | Precision::Inexact(rows)) => *rows,
         _ => {
             let Shareable::Files(_, files) = table else {
-                return 0;
+                return vec![0; schema.fields().len()];
             };
-            let size =
-                |file: &datafusion::datasource::listing::PartitionedFile| file.object_meta.size;
-            return files.iter().map(size).sum::<u64>() as usize;
+            let sizes = files.iter().map(|file| file.object_meta.size);
+            let each = sizes.sum::<u64>() as usize / schema.fields().len().max(1);
+            return vec![each; schema.fields().len()];
         }
     };
-    let schema = plan.schema();
-    let fields = schema.fields().iter().enumerate();
     let known = |i: usize| statistics.as_ref()?.column_statistics.get(i);
-    let width: usize = fields
-        .map(|(i, field)| width(field.data_type(), known(i)))
-        .sum();
-    rows.saturating_mul(width)
+    fields
+        .map(|(i, field)| rows.saturating_mul(width(field.data_type(), known(i))))
+        .collect()
 }
 
 /// Bytes of a value on a device: integers, decimals and dates in the fewest that their range needs.

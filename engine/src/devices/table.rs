@@ -39,6 +39,28 @@ impl<'a> Shareable<'a> {
         Some(Self::Batches(memory))
     }
 
+    /// The same text for two leaves that read one table.
+    pub(super) fn identity(&self) -> String {
+        match self {
+            Self::Files(scan, files) => {
+                let first = files.first().map(|file| file.path().to_string());
+                let count = files.len();
+                format!(
+                    "{}{} and {count}",
+                    scan.object_store_url.as_str(),
+                    first.unwrap_or_default()
+                )
+            }
+            Self::Batches(memory) => {
+                let batches = memory.partitions().iter().flatten();
+                let mut columns = batches.flat_map(|batch| batch.columns().first());
+                columns
+                    .next()
+                    .map_or_else(String::new, |column| format!("{:p}", Arc::as_ptr(column)))
+            }
+        }
+    }
+
     /// How many parts it has.
     pub(super) fn parts(&self) -> usize {
         match self {

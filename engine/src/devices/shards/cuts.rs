@@ -1,5 +1,6 @@
 //! The parts of a plan that devices can run over shares of a table, with what that gains.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::datasource::listing::PartitionedFile;
@@ -13,9 +14,9 @@ use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMerge
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 
 use super::chain::{Beside, LeafKey, Path, chain};
-use super::price::{Means, Worth, yielded};
+use super::price::{Columns, Means, Worth, yielded};
 use crate::devices::pieces::{Pieces, overlapping};
-use crate::devices::price::bytes_of;
+use crate::devices::price::{bytes_of, column_bytes};
 use crate::devices::table::Shareable;
 
 /// A part of a plan, and the leaf below it that is dealt out.
@@ -65,7 +66,7 @@ struct Leaf {
 pub(super) fn cuts(plan: &Arc<dyn ExecutionPlan>, means: Means) -> Vec<Cut> {
     let mut search = Search {
         means,
-        all: total_bytes(plan),
+        columns: columns_of(plan),
         leaves: Vec::new(),
         cuts: Vec::new(),
     };
@@ -74,10 +75,34 @@ pub(super) fn cuts(plan: &Arc<dyn ExecutionPlan>, means: Means) -> Vec<Cut> {
     search.cuts
 }
 
-/// Bytes of all columns that a plan reads.
-fn total_bytes(plan: &Arc<dyn ExecutionPlan>) -> f64 {
-    let own = Shareable::in_any_order(plan).map_or(0.0, |table| bytes_of(plan, &table) as f64);
-    own + plan.children().into_iter().map(total_bytes).sum::<f64>()
+/// The columns that a plan reads.
+fn columns_of(plan: &Arc<dyn ExecutionPlan>) -> Columns {
+    let mut read = 0.0;
+    let mut held = HashMap::new();
+    note_columns(plan, &mut |column, bytes| {
+        read += bytes;
+        held.insert(column, bytes);
+    });
+    let held = held.values().sum();
+    Columns { read, held }
+}
+
+/// Notes each column of each leaf with its bytes, by its table and name.
+fn note_columns(plan: &Arc<dyn ExecutionPlan>, note: &mut dyn FnMut((String, String), f64)) {
+    if let Some(table) = Shareable::in_any_order(plan) {
+        let name = table.identity();
+        for (field, bytes) in plan
+            .schema()
+            .fields()
+            .iter()
+            .zip(column_bytes(plan, &table))
+        {
+            note((name.clone(), field.name().clone()), bytes as f64);
+        }
+    }
+    for child in plan.children() {
+        note_columns(child, note);
+    }
 }
 
 /// What reads a node.
@@ -95,8 +120,7 @@ enum Above {
 
 struct Search {
     means: Means,
-    /// Bytes of all columns that the plan reads.
-    all: f64,
+    columns: Columns,
     leaves: Vec<Leaf>,
     cuts: Vec<Cut>,
 }
@@ -187,7 +211,7 @@ impl Search {
                 leaf: below.to_vec(),
                 bytes: leaf.bytes,
                 beside,
-                worth: Worth::of(&self.means, self.all, spared, counted),
+                worth: Worth::of(&self.means, self.columns, spared, counted),
                 rows,
                 merged: !plain,
                 in_order,
