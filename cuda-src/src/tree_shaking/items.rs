@@ -250,7 +250,7 @@ fn name_of(definition: &str) -> Option<&str> {
     let code = behind_template(definition.trim_start());
     let mut begin = words(code);
     match begin.next()? {
-        "struct" | "union" | "class" => return begin.next(),
+        kind @ ("struct" | "union" | "class") => return name_of_type(code.get(kind.len()..)?),
         "enum" | "typedef" | "using" | "static_assert" | "extern" | "namespace" => return None,
         _ => {}
     }
@@ -261,6 +261,18 @@ fn name_of(definition: &str) -> Option<&str> {
     }
     let name = head.trim_end().rsplit(|c: char| !is_of_word(c)).next()?;
     Some(name).filter(|name| !name.is_empty())
+}
+
+/// The name of a type whose definition goes on like this, behind attributes such as `alignas(16)`.
+fn name_of_type(mut rest: &str) -> Option<&str> {
+    loop {
+        rest = rest.trim_start();
+        let name = rest.split(|c: char| !is_of_word(c)).next()?;
+        match rest[name.len()..].trim_start().strip_prefix('(') {
+            Some(attribute) => rest = attribute.split_once(')')?.1,
+            None => return Some(name).filter(|name| !name.is_empty()),
+        }
+    }
 }
 
 /// The text behind `template <...>`, however many there are.
@@ -306,6 +318,8 @@ mod tests {
             struct Table;
             template <>
             struct Table<4> { u32 at(u32 i) const { return i; } };
+            struct alignas(16) Pair { u64 low, high; };
+            union __align__ (8) Either { u64 word; };
             WL_DEVICE i32 add(i32 a, i32 b) { if (a) { return '{'; } return b; }
             WL_DEVICE bool operator==(A a, A b) { return true; }
             template <class T, int N>
@@ -321,6 +335,8 @@ mod tests {
             name(Kind::Unnamed, ""),
             name(Kind::Named, "Table"),
             name(Kind::Named, "Table"),
+            name(Kind::Named, "Pair"),
+            name(Kind::Named, "Either"),
             name(Kind::Named, "add"),
             name(Kind::Unnamed, ""),
             name(Kind::Named, "load"),

@@ -7,6 +7,7 @@
 mod items;
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
 use std::sync::LazyLock;
 
 use self::items::{Item, Kind, items, without_comments, words};
@@ -18,10 +19,10 @@ static HEADERS: LazyLock<HashMap<&'static str, Vec<Item>>> = LazyLock::new(|| {
     parsed.collect()
 });
 
-/// A line of the source, or an item of a header.
+/// A line of the source with its number, or an item of a header.
 #[derive(Debug, Clone, Copy)]
 enum Part<'a> {
-    Line(&'a str),
+    Line(usize, &'a str),
     Item(&'a Item),
 }
 
@@ -30,19 +31,30 @@ enum Part<'a> {
 pub fn self_contained(source: &str) -> String {
     let mut parts = Vec::new();
     let mut included = HashSet::new();
-    for line in source.lines() {
+    for (number, line) in (1..).zip(source.lines()) {
         match included_by(line) {
-            None => parts.push(Part::Line(line)),
+            None => parts.push(Part::Line(number, line)),
             Some(name) if include(name, &mut included, &mut parts) => {}
             Some(_) => return source.to_string(),
         }
     }
     let used = used(source, &parts);
     let mut text = String::with_capacity(2 * source.len());
-    for (number, part) in parts.iter().enumerate() {
+    // The compiler's messages name the lines of the source.
+    let mut expected = 1;
+    for (at, part) in parts.iter().enumerate() {
         let line = match part {
-            Part::Line(line) => line,
-            Part::Item(item) if used.contains(&number) => item.text.as_str(),
+            Part::Line(number, line) => {
+                if *number != expected {
+                    let _ = writeln!(text, "#line {number}");
+                }
+                expected = number + 1;
+                line
+            }
+            Part::Item(item) if used.contains(&at) => {
+                expected = 0;
+                item.text.as_str()
+            }
             Part::Item(_) => continue,
         };
         text.push_str(line);
@@ -84,7 +96,7 @@ fn used(source: &str, parts: &[Part<'_>]) -> HashSet<usize> {
     let all = || {
         let numbered = parts.iter().enumerate();
         numbered.filter_map(|(number, part)| match part {
-            Part::Line(_) => None,
+            Part::Line(..) => None,
             Part::Item(item) => Some((number, *item)),
         })
     };
@@ -168,6 +180,7 @@ mod tests {
             assert!(!text.contains(part), "{part} is in\n{text}");
         }
         assert!(text.starts_with("#define WL_BLOCK_THREADS 64\ntypedef"));
+        assert!(text.contains("\n#line 3\nWL_DEVICE u64 f("));
         assert!(text.ends_with("{ return block_sum(v, s); }\n"));
     }
 

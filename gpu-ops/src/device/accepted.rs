@@ -57,7 +57,7 @@ impl Accepted {
             *accepted = true;
             return Ok(Found::Remembered);
         }
-        nvrtc::compile_short(name, source, ARCHITECTURE)?;
+        nvrtc::compile(name, source, ARCHITECTURE)?;
         self.entries.put(&key, &[]);
         *accepted = true;
         Ok(Found::Compiled)

@@ -35,7 +35,7 @@ fn every_header_compiles_for_the_gpu() {
             "#include \"simt.cuh\"\n#include \"{header}\"\nstruct Args {{ u64* out; }};\n\
              WL_KERNEL(probe, Args, args) {{ args.out[threadIdx.x] = lane_id(); }}\n"
         );
-        let cubin = nvrtc::compile("probe", &source, ARCHITECTURE)
+        let cubin = nvrtc::compile_whole("probe", &source, ARCHITECTURE)
             .unwrap_or_else(|error| panic!("{header}: {error}"));
         assert!(is_cubin(&cubin), "{header}");
     }
@@ -47,15 +47,17 @@ fn nvrtc_reports_errors_with_lines() {
         return;
     }
     let source = "#include \"simt.cuh\"\nint wrong = undeclared;\n";
-    match nvrtc::compile("wrong", source, ARCHITECTURE) {
-        Err(GpuError::Compile { kernel, log }) => {
-            assert_eq!(kernel, "wrong");
-            assert!(
-                log.contains("undeclared") && log.contains("wrong.cu(2)"),
-                "{log}"
-            );
+    for compile in [nvrtc::compile, nvrtc::compile_whole] {
+        match compile("wrong", source, ARCHITECTURE) {
+            Err(GpuError::Compile { kernel, log }) => {
+                assert_eq!(kernel, "wrong");
+                assert!(
+                    log.contains("undeclared") && log.contains("wrong.cu(2)"),
+                    "{log}"
+                );
+            }
+            other => panic!("{:?}", other.map(|cubin| cubin.len())),
         }
-        other => panic!("{:?}", other.map(|cubin| cubin.len())),
     }
 }
 
