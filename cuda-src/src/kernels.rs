@@ -487,6 +487,24 @@ pub enum PhjPart {
     Rest = 3,
 }
 
+impl PhjPart {
+    /// Those that together are every kernel, with one of each; the part that takes the compiler longest in front.
+    pub const APART: [(Self, &str); 3] = [
+        (Self::Extra, "phj_extra"),
+        (Self::Join, "phj_join"),
+        (Self::Rest, "phj_rest"),
+    ];
+
+    /// That of [`Self::APART`] which has a kernel.
+    pub fn of(kernel: &str) -> Self {
+        match kernel {
+            "phj_tasks" | "phj_join" => Self::Join,
+            "phj_extra" => Self::Extra,
+            _ => Self::Rest,
+        }
+    }
+}
+
 /// Complete source of the module with a part of `phj.cu`.
 pub fn phj(shape: PhjShape, part: PhjPart) -> String {
     let min_blocks = match shape.min_blocks() {
@@ -559,6 +577,12 @@ const fn phj_shape(key_bytes: u32, unique: bool, numbers: bool, rows: u32, array
 
 /// Every hand-written module by name, for checks that all of them compile.
 pub fn all() -> Vec<(&'static str, String)> {
+    let whole_phj = |key_bytes, unique, numbers, rows, array| {
+        let shape = phj_shape(key_bytes, unique, numbers, rows, array);
+        phj(shape, PhjPart::All)
+    };
+    let shape = phj_shape(4, true, false, 2048, 0);
+    let parts = PhjPart::APART.map(|(part, name)| (name, phj(shape, part)));
     let mut all = vec![
         ("calibrate", calibrate()),
         ("synthetic", synthetic()),
@@ -608,46 +632,17 @@ pub fn all() -> Vec<(&'static str, String)> {
         ("range_numbers", range_numbers()),
         ("window_first", window_first()),
         ("strings_gather", strings_gather()),
-        (
-            "phj_4_unique",
-            phj(phj_shape(4, true, false, 4096, 0), PhjPart::All),
-        ),
-        (
-            "phj_4_large",
-            phj(phj_shape(4, false, true, 8192, 0), PhjPart::All),
-        ),
-        (
-            "phj_8",
-            phj(phj_shape(8, false, false, 2048, 0), PhjPart::All),
-        ),
-        (
-            "phj_16",
-            phj(phj_shape(16, false, true, 4096, 0), PhjPart::All),
-        ),
-        (
-            "phj_4_array",
-            phj(phj_shape(4, true, true, 2048, 4096), PhjPart::All),
-        ),
-        (
-            "phj_8_array",
-            phj(phj_shape(8, false, false, 8192, 1 << 15), PhjPart::All),
-        ),
-        (
-            "phj_join",
-            phj(phj_shape(4, true, false, 2048, 0), PhjPart::Join),
-        ),
-        (
-            "phj_extra",
-            phj(phj_shape(4, true, false, 2048, 0), PhjPart::Extra),
-        ),
-        (
-            "phj_rest",
-            phj(phj_shape(4, true, false, 2048, 0), PhjPart::Rest),
-        ),
+        ("phj_4_unique", whole_phj(4, true, false, 4096, 0)),
+        ("phj_4_large", whole_phj(4, false, true, 8192, 0)),
+        ("phj_8", whole_phj(8, false, false, 2048, 0)),
+        ("phj_16", whole_phj(16, false, true, 4096, 0)),
+        ("phj_4_array", whole_phj(4, true, true, 2048, 4096)),
+        ("phj_8_array", whole_phj(8, false, false, 8192, 1 << 15)),
         ("smj_4_unique", smj(4, true)),
         ("smj_8", smj(8, false)),
         ("smj_16", smj(16, false)),
     ];
+    all.extend(parts);
     all.extend(partition::all());
     all.extend(partition_unstable::all());
     all

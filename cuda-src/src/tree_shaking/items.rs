@@ -215,14 +215,17 @@ fn item(text: &str) -> Item {
         let name = words(definition).next().unwrap_or_default();
         return Item::new(Kind::Macro(functions_of(definition)), text, name);
     }
-    let included = directive.strip_prefix("include").and_then(|rest| {
-        let name = rest.trim().strip_prefix('"')?;
-        name.strip_suffix('"')
-    });
-    match included {
+    match included_by(text) {
         Some(name) => Item::new(Kind::Include(name.to_string()), text, ""),
         None => Item::new(Kind::Directive, text, ""),
     }
+}
+
+/// The header of our own that a line includes.
+pub(super) fn included_by(line: &str) -> Option<&str> {
+    let directive = line.trim_start().strip_prefix('#')?.trim_start();
+    let name = directive.strip_prefix("include")?.trim();
+    name.strip_prefix('"')?.strip_suffix('"')
 }
 
 /// The functions that a macro with parameters stands for.
@@ -299,6 +302,10 @@ fn behind_template(mut code: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn name(kind: Kind, name: &str) -> (Kind, String) {
+        (kind, name.to_string())
+    }
+
     fn named(text: &str) -> Vec<(Kind, String)> {
         let items = items(text).into_iter();
         items.map(|item| (item.kind, item.name)).collect()
@@ -326,7 +333,6 @@ mod tests {
             WL_DEVICE void load(const T* p, T (&out)[N] WL_PLACE) {}
             static inline u32 later(u32 v);
         "#;
-        let name = |kind, name: &str| (kind, name.to_string());
         let expected = [
             name(Kind::Include("simt.cuh".into()), ""),
             name(Kind::Unnamed, ""),
@@ -349,7 +355,6 @@ mod tests {
     fn macros_tell_which_functions_their_calls_are() {
         let text = "#define SUM(T) \\\n  WL_DEVICE T sum(T v) { return v; } \\\n  WL_DEVICE T twice(T v) { return v + v; }\n\
                     #define WARP 32\n#if A\nSUM(i32)\nSUM(u32)\n#endif\nWL_DEVICE u32 last() { return WARP; }\n#undef SUM\n";
-        let name = |kind, name: &str| (kind, name.to_string());
         let functions = vec!["sum".to_string(), "twice".to_string()];
         let expected = [
             name(Kind::Macro(functions), "SUM"),

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use self::items::{Item, Kind, items, without_comments, words};
+use self::items::{Item, Kind, included_by, items, without_comments, words};
 use crate::headers::{emulator_headers, headers};
 
 /// All headers as items, by name.
@@ -61,13 +61,6 @@ pub fn self_contained(source: &str) -> String {
         text.push('\n');
     }
     text
-}
-
-/// The header that a line of a source includes.
-fn included_by(line: &str) -> Option<&str> {
-    let rest = line.trim_start().strip_prefix('#')?;
-    let name = rest.trim_start().strip_prefix("include")?.trim();
-    name.strip_prefix('"')?.strip_suffix('"')
 }
 
 /// Appends the items of a header and of those that it includes, each once; false where one is unknown.

@@ -34,8 +34,8 @@ pub use index::{
     build_ranked_ranges, build_sorted, insert_set, insert_unique, rank_words, slots_for,
 };
 pub use pairs::{
-    JoinPart, PairJoin, PairKind, PairList, PartitionJoin, Side, compile_merge_join,
-    compile_partition_join, join_dense_partitions, join_partitions, merge_join, partition_bits,
+    PairJoin, PairKind, PairList, PartitionJoin, Side, compile_merge_join, compile_partition_join,
+    join_dense_partitions, join_partitions, merge_join, partition_bits,
 };
 pub use partition::{
     Digits, Keys, Partitioning, Payload, compile_partition, pass_columns, radix_partition,

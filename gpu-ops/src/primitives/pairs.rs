@@ -249,50 +249,23 @@ pub struct PartitionJoin {
     pub key_bits: Option<u32>,
 }
 
-/// Kernels of [`join_partitions`] that are compiled beside each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum JoinPart {
-    /// The first task of each partition.
-    First,
-    /// All other tasks.
-    Extra,
-    /// What several tasks of a partition leave.
-    Rest,
+/// The source of the module with a kernel. The emulator has one for all: its compiler takes longer over headers than over kernels.
+fn phj_source(runtime: &Runtime, shape: PhjShape, kernel: &str) -> String {
+    let part = match runtime.device().info().emulated {
+        true => PhjPart::All,
+        false => PhjPart::of(kernel),
+    };
+    kernels::phj(shape, part)
 }
 
-impl JoinPart {
-    /// All of them, those that take the compiler longest in front.
-    pub const ALL: [Self; 3] = [Self::Extra, Self::First, Self::Rest];
-
-    /// Of a kernel.
-    fn of(kernel: &str) -> Self {
-        match kernel {
-            "phj_tasks" | "phj_join" => Self::First,
-            "phj_extra" => Self::Extra,
-            _ => Self::Rest,
-        }
-    }
-
-    /// The source of its module. The emulator has one for all: its compiler takes longer over headers than over kernels.
-    fn source(self, runtime: &Runtime, shape: PhjShape) -> String {
-        let part = match self {
-            _ if runtime.device().info().emulated => PhjPart::All,
-            Self::First => PhjPart::Join,
-            Self::Extra => PhjPart::Extra,
-            Self::Rest => PhjPart::Rest,
-        };
-        kernels::phj(shape, part)
-    }
-}
-
-/// Compile a part of what a join of partitions needs ahead of its use.
+/// Compile the module with a kernel that a join of partitions needs ahead of its use: of each of [`PhjPart::APART`] one, side by side.
 ///
 /// # Errors
 /// [`GpuError::Compile`], [`GpuError::Device`].
 pub fn compile_partition_join(
     runtime: &Runtime,
     join: PartitionJoin,
-    part: JoinPart,
+    kernel: &'static str,
 ) -> Result<()> {
     let array = |key_bits| array_slots(key_bits, join.bits);
     let shape = PhjShape {
@@ -304,12 +277,7 @@ pub fn compile_partition_join(
         hashed: join.hashed,
     };
     let shape = phj_shape(runtime, shape, join.build_rows >> join.bits);
-    let kernel = match part {
-        JoinPart::First => "phj_join",
-        JoinPart::Extra => "phj_extra",
-        JoinPart::Rest => "phj_rest",
-    };
-    let source = || part.source(runtime, shape);
+    let source = || phj_source(runtime, shape, kernel);
     runtime
         .builtin(kernel, phj_variant(shape), source)
         .map(drop)
@@ -444,7 +412,7 @@ unsafe fn join(
     };
     let variant = phj_variant(shape);
     let kernel = |name| {
-        let source = || JoinPart::of(name).source(runtime, shape);
+        let source = || phj_source(runtime, shape, name);
         runtime.builtin(name, variant, source)
     };
     let threads = u64::from(shape.threads());

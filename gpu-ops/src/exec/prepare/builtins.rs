@@ -1,6 +1,6 @@
 //! Which hand-written kernels a program will ask for, and how each is compiled.
 
-use warpline_cuda::kernels;
+use warpline_cuda::kernels::{self, PhjPart};
 
 use crate::codegen::{JoinKeys, WindowFill, WindowProgram};
 use crate::device::DeviceInfo;
@@ -11,7 +11,7 @@ use crate::exec::prepare::shapes::{CollectedShape, IndexShape, JoinShape, Shape}
 use crate::graph::{Graph, ProbeKind, ResultId};
 use crate::pipeline::Regroup;
 use crate::primitives::{
-    Digits, JoinPart, PartitionJoin, RunningCombine, RunningValue, UnstablePart, compile_extremes,
+    Digits, PartitionJoin, RunningCombine, RunningValue, UnstablePart, compile_extremes,
     compile_gather, compile_group_numbers, compile_merge_join, compile_partition,
     compile_partition_join, compile_partition_unstable, compile_run_lengths, compile_running,
     finds_first, is_unstable, pass_columns, string_sort_bits,
@@ -101,7 +101,8 @@ pub(super) enum Builtin {
         bits: JoinBits,
         /// Keys of the sides come as hashes.
         hashed: [bool; 2],
-        part: JoinPart,
+        /// One of the module.
+        kernel: &'static str,
     },
     /// Pairs of sorted sides.
     MergeJoin {
@@ -286,14 +287,14 @@ impl Builtins {
             self.add(Builtin::MergeJoin { width, unique });
         } else {
             self.add(Builtin::Sums);
-            for part in JoinPart::ALL {
+            for (_, kernel) in PhjPart::APART {
                 self.add(Builtin::PartitionJoin {
                     keys,
                     unique: of.unique,
                     rows: of.rows,
                     bits,
                     hashed: digits.map(|digits| digits == Digits::KeptHash),
-                    part,
+                    kernel,
                 });
             }
         }
@@ -428,7 +429,7 @@ impl Builtin {
                 rows,
                 bits,
                 hashed,
-                part,
+                kernel,
             } => {
                 let join = PartitionJoin {
                     key_width: keys.width,
@@ -439,7 +440,7 @@ impl Builtin {
                     bits: bits.bits,
                     key_bits: bits.dense.then_some(keys.bits),
                 };
-                return compile_partition_join(runtime, join, part);
+                return compile_partition_join(runtime, join, kernel);
             }
             Self::MergeJoin { width, unique } => return compile_merge_join(runtime, width, unique),
             Self::Strings => runtime.builtin("string_lengths", 0, kernels::strings_gather),
