@@ -58,13 +58,14 @@ struct wl_ops<f64> {
     static const u32 warp_sum = WL_OP_WARP_SUM_F64, block_sum = WL_OP_BLOCK_SUM_F64;
 };
 
-#define WL_PRIMITIVE(name, Type, scope, op) \
-    static inline Type scope##_##name(Type v, WL_HERE) { return wl_##scope##_compute<Type>(op, v, wl_file, wl_line); }
-#define WL_SUM(Type) WL_PRIMITIVE(sum, Type, warp, wl_ops<Type>::warp_sum)
-#define WL_MIN_MAX(Type)                            \
-    WL_PRIMITIVE(min, Type, warp, WL_OP_WARP_MIN)   \
-    WL_PRIMITIVE(max, Type, warp, WL_OP_WARP_MAX)
-#define WL_SCAN(Type) WL_PRIMITIVE(scan_exclusive_sum, Type, warp, WL_OP_WARP_SCAN)
+// Names are written out, not pasted, so that who looks for uses of a function finds them.
+#define WL_PRIMITIVE(name, compute, Type, op) \
+    static inline Type name(Type v, WL_HERE) { return compute<Type>(op, v, wl_file, wl_line); }
+#define WL_SUM(Type) WL_PRIMITIVE(warp_sum, wl_warp_compute, Type, wl_ops<Type>::warp_sum)
+#define WL_MIN_MAX(Type)                                              \
+    WL_PRIMITIVE(warp_min, wl_warp_compute, Type, WL_OP_WARP_MIN)     \
+    WL_PRIMITIVE(warp_max, wl_warp_compute, Type, WL_OP_WARP_MAX)
+#define WL_SCAN(Type) WL_PRIMITIVE(warp_scan_exclusive_sum, wl_warp_compute, Type, WL_OP_WARP_SCAN)
 
 #else
 
@@ -177,15 +178,15 @@ WL_DEVICE u64 warp_xor(u64 v) {
 // overlapping one is found by the sanitizers here too.
 #define WL_BLOCK(name, op)                                                           \
     template <class T>                                                               \
-    static inline T block_##name(T v, BlockScratch<T>& scratch, WL_HERE) {           \
+    static inline T name(T v, BlockScratch<T>& scratch, WL_HERE) {                   \
         T result = wl_block_compute<T>(op, v, wl_file, wl_line);                     \
         if (lane_id() == 0) scratch.partial[warp_id()] = result;                     \
         wl_block_op(WL_OP_BARRIER, 0, 0, wl_file, wl_line);                          \
         return result;                                                               \
     }
-WL_BLOCK(sum, wl_ops<T>::block_sum)
-WL_BLOCK(min, WL_OP_BLOCK_MIN)
-WL_BLOCK(max, WL_OP_BLOCK_MAX)
+WL_BLOCK(block_sum, wl_ops<T>::block_sum)
+WL_BLOCK(block_min, WL_OP_BLOCK_MIN)
+WL_BLOCK(block_max, WL_OP_BLOCK_MAX)
 #undef WL_BLOCK
 #undef WL_PRIMITIVE
 

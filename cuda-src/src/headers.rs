@@ -24,12 +24,15 @@ pub const STRINGS_HEADER: &str = include_str!("../cuda/strings.cuh");
 /// Functions of doubles.
 pub(crate) const MATH_HEADER: &str = include_str!("../cuda/math.cuh");
 
+/// The GPU's half of [`SIMT_HEADER`], which the emulator's compiler never reads.
+pub(crate) const GPU_HEADER: &str = "simt_gpu.cuh";
+
 /// Every header a kernel may include on the GPU, as (name in `#include "..."`, text): hand these to NVRTC as
 /// in-memory includes.
 pub fn headers() -> &'static [(&'static str, &'static str)] {
     &[
         ("simt.cuh", SIMT_HEADER),
-        ("simt_gpu.cuh", include_str!("../cuda/simt_gpu.cuh")),
+        (GPU_HEADER, include_str!("../cuda/simt_gpu.cuh")),
         ("primitives.cuh", PRIMITIVES_HEADER),
         (
             "open_addressing.cuh",

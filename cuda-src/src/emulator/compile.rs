@@ -1,5 +1,6 @@
 //! From CUDA C++ to a shared library: the machine's compiler, and a cache of its results on disk.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +15,7 @@ use super::disk;
 use super::error::{EmulatorError, Result};
 use super::module::Module;
 use crate::headers;
+use crate::tree_shaking::Library;
 
 /// A sanitizer of the C++ compiler to build a module with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -31,7 +33,7 @@ pub enum Sanitizer {
 /// How a source is compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompileOptions {
-    /// 0 to 3, as the compiler's `-O`.
+    /// 0 to 3, as the compiler's `-O`, but 1 is `-Og`.
     pub opt_level: u8,
     /// Sanitizer to build with.
     pub sanitizer: Sanitizer,
@@ -163,10 +165,10 @@ impl Emulator {
         source: &str,
         options: &CompileOptions,
         flags: &[String],
-    ) -> (String, PathBuf) {
+    ) -> (Text, PathBuf) {
         let name_in_source = name.replace(['"', '\\', '\n'], "_");
-        let text = format!("#line 1 \"{name_in_source}\"\n{source}");
-        let key = self.key(&text, options, flags);
+        let text = Text::of(&name_in_source, source, options);
+        let key = self.key(&text, flags);
         (text, self.cache_dir.join(format!("{key}.so")))
     }
 
@@ -276,7 +278,14 @@ impl Emulator {
         ]
         .map(str::to_owned)
         .to_vec();
-        flags.push(format!("-O{}", options.opt_level.min(3)));
+        flags.push(match options.opt_level {
+            // Two thirds of the compilation that the other flags of this level take; kernels are small, and there are many.
+            1 => "-Og".to_owned(),
+            level => format!("-O{}", level.min(3)),
+        });
+        if self.needs_few_libraries(options) {
+            flags.push("-nodefaultlibs".to_owned());
+        }
         if cfg!(target_os = "linux") {
             flags.push("-Wl,-z,now".to_owned());
         }
@@ -308,18 +317,22 @@ impl Emulator {
         flags
     }
 
+    /// Is it known what kernels need of the compiler's libraries? That of C++ takes the linker longer than the kernel does.
+    fn needs_few_libraries(&self, options: &CompileOptions) -> bool {
+        self.gnu && options.sanitizer == Sanitizer::None
+    }
+
     /// Everything the result depends on, hashed.
-    fn key(&self, text: &str, options: &CompileOptions, flags: &[String]) -> String {
+    fn key(&self, text: &Text, flags: &[String]) -> String {
         let command = self.command.iter().chain(flags).map(String::as_str);
-        let more = options.headers.iter();
-        let more = more.flat_map(|(name, header)| [name.as_str(), header.as_str()]);
+        let headers = text.headers.iter();
+        let headers = headers.flat_map(|(name, header)| [name.as_ref(), header.as_ref()]);
         digest(
             [self.version.as_str()]
                 .into_iter()
                 .chain(command)
-                .chain([HEADERS.as_str()])
-                .chain(more)
-                .chain([text]),
+                .chain(headers)
+                .chain([text.kernel.as_str()]),
         )
     }
 
@@ -327,7 +340,7 @@ impl Emulator {
     fn build(
         &self,
         name: &str,
-        text: &str,
+        text: &Text,
         options: &CompileOptions,
         flags: &[String],
         path: &Path,
@@ -341,18 +354,20 @@ impl Emulator {
             let path = folder.path().join(name);
             fs::write(&path, text).map_err(io_error("write", &path))
         };
-        for (name, header) in headers::headers().iter().chain(headers::emulator_headers()) {
+        for (name, header) in &text.headers {
             write(name, header)?;
         }
-        write("wl_abi.cuh", &abi::header())?;
-        for (name, header) in &options.headers {
-            write(name, header)?;
-        }
-        write("kernel.cpp", text)?;
+        write("kernel.cpp", &text.kernel)?;
+        let libraries: &[&str] = match self.needs_few_libraries(options) {
+            // Elementary functions, 128-bit division, memory.
+            true => &["-lm", "-lgcc", "-lc"],
+            false => &[],
+        };
         let output = self
             .compiler()
             .args(flags)
             .args(["-I.", "-o", "kernel.so", "kernel.cpp"])
+            .args(libraries)
             .current_dir(folder.path())
             .output()
             .map_err(io_error("run", Path::new(&self.command.join(" "))))?;
@@ -374,12 +389,48 @@ impl Emulator {
     }
 }
 
-/// The headers that every module may include, which are long and do not change.
-static HEADERS: LazyLock<String> = LazyLock::new(|| {
+/// What a module is compiled from.
+struct Text {
+    kernel: String,
+    /// What the kernel includes, by name; of a kernel that includes none but Warpline's headers, what it uses of them is in its text.
+    headers: Vec<(Cow<'static, str>, Cow<'static, str>)>,
+}
+
+impl Text {
+    /// `name` stands for the source in messages.
+    fn of(name: &str, source: &str, options: &CompileOptions) -> Self {
+        // Another header may name what no kernel does, and so may a macro.
+        let alone = options.headers.is_empty() && options.defines.is_empty();
+        let alone = alone.then(|| LIBRARY.self_contained(name, source));
+        if let Some(kernel) = alone.flatten() {
+            return Self {
+                kernel,
+                headers: Vec::new(),
+            };
+        }
+        let own = headers::headers().iter().chain(headers::emulator_headers());
+        let own = own.map(|(name, header)| ((*name).into(), (*header).into()));
+        let abi = (ABI_HEADER.into(), abi::header().into());
+        let more = options.headers.iter();
+        let more = more.map(|(name, header)| (name.clone().into(), header.clone().into()));
+        Self {
+            kernel: format!("#line 1 \"{name}\"\n{source}"),
+            headers: own.chain([abi]).chain(more).collect(),
+        }
+    }
+}
+
+/// What `simt_emulator.cuh` includes of the emulator.
+const ABI_HEADER: &str = "wl_abi.cuh";
+
+/// What the emulator's compiler reads.
+static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let abi = abi::header();
     let files = headers::headers().iter().chain(headers::emulator_headers());
-    let files = files.flat_map(|(name, header)| [*name, *header]);
-    digest(files.chain([abi.as_str()]))
+    Library::new(
+        files.copied().chain([(ABI_HEADER, abi.as_str())]),
+        &[headers::GPU_HEADER],
+    )
 });
 
 /// A hash of parts of text, whose lengths keep neighbours apart.

@@ -5,8 +5,8 @@
 pub(super) enum Kind {
     /// `#include "name"`.
     Include(String),
-    /// `#define`; the names of the functions that it would define where it is called. Its text stays, for it takes no time.
-    Macro(Vec<String>),
+    /// `#define`, with the functions that it would define where it is called. Its text stays, for it takes no time.
+    Macro(Functions),
     /// Another directive.
     Directive,
     /// A call of a macro that stands for functions.
@@ -17,10 +17,20 @@ pub(super) enum Kind {
     Unnamed,
 }
 
+/// The functions that a macro with parameters stands for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Functions {
+    parameters: Vec<String>,
+    /// Some may be named by a parameter.
+    names: Vec<String>,
+}
+
 /// Something at the top level of a header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Item {
     pub(super) kind: Kind,
+    /// The line of the header on which it begins, from 1.
+    pub(super) line: usize,
     /// Without comments.
     pub(super) text: String,
     /// What it defines, or the macro that it calls; empty if it has no name.
@@ -36,6 +46,7 @@ impl Item {
         words.dedup();
         Self {
             kind,
+            line: 0,
             text: text.to_string(),
             name: name.to_string(),
             words,
@@ -43,16 +54,11 @@ impl Item {
     }
 }
 
-/// The items of a header that the GPU's compiler would not skip, in order. `#pragma once` is none.
-pub(super) fn items(header: &str) -> Vec<Item> {
-    for_the_gpu(all_items(header))
-}
-
 /// Macros that are 0 for the GPU, where conditions are of nothing else.
 const EMULATED: [&str; 2] = ["WL_EMULATED", "WL_RENDEZVOUS"];
 
 /// Without what is for the emulator alone. Of other conditions nothing is known here.
-fn for_the_gpu(items: Vec<Item>) -> Vec<Item> {
+pub(super) fn for_the_gpu(items: Vec<Item>) -> Vec<Item> {
     let mut kept = Vec::new();
     // Of each condition around an item whether it holds, if that is known.
     let mut conditions: Vec<Option<bool>> = Vec::new();
@@ -85,19 +91,28 @@ fn for_the_gpu(items: Vec<Item>) -> Vec<Item> {
     kept
 }
 
-fn all_items(header: &str) -> Vec<Item> {
+/// The items of a header in order. `#pragma once` is none.
+pub(super) fn items(header: &str) -> Vec<Item> {
     let code = without_comments(header);
-    let mut rest = code.trim_start();
-    let mut items = Vec::new();
-    while !rest.is_empty() {
-        let end = end_of_item(rest);
-        let (text, behind) = rest.split_at(end);
-        if text.trim_end() != "#pragma once" {
-            items.push(item(text.trim_end()));
+    let lines = |text: &str| text.matches('\n').count();
+    let mut rest = code.as_str();
+    let (mut line, mut items) = (1, Vec::new());
+    loop {
+        let begin = rest.trim_start();
+        line += lines(&rest[..rest.len() - begin.len()]);
+        if begin.is_empty() {
+            return items;
         }
-        rest = behind.trim_start();
+        let (text, behind) = begin.split_at(end_of_item(begin));
+        if text.trim_end() != "#pragma once" {
+            items.push(Item {
+                line,
+                ..item(text.trim_end())
+            });
+        }
+        line += lines(text);
+        rest = behind;
     }
-    items
 }
 
 /// The text without comments; lines stay lines.
@@ -108,8 +123,10 @@ pub(super) fn without_comments(text: &str) -> String {
         let taken = if rest.starts_with("//") {
             rest.find('\n').unwrap_or(rest.len())
         } else if rest.starts_with("/*") {
+            let end = rest.find("*/").map_or(rest.len(), |end| end + 2);
             code.push(' ');
-            rest.find("*/").map_or(rest.len(), |end| end + 2)
+            code.extend(rest[..end].chars().filter(|c| *c == '\n'));
+            end
         } else {
             let length = quoted(rest).unwrap_or(first.len_utf8());
             code.push_str(&rest[..length]);
@@ -164,11 +181,27 @@ fn end_of_call(text: &str) -> Option<usize> {
     let line = text.split('\n').next().unwrap_or(text).trim_end();
     let (name, arguments) = line.split_once('(')?;
     let in_capitals = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
-    let is_call = name.chars().all(in_capitals)
-        && arguments
-            .strip_suffix(')')
-            .is_some_and(|a| !a.contains(['(', ')']));
-    (is_call && !name.is_empty()).then_some(line.len())
+    let arguments = arguments.strip_suffix(')')?;
+    let is_call = name.chars().all(in_capitals) && !name.is_empty();
+    (is_call && separated(arguments).is_some()).then_some(line.len())
+}
+
+/// The arguments of a call, which commas separate; `None` where parentheses do not match.
+fn separated(arguments: &str) -> Option<Vec<&str>> {
+    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
+    for (at, c) in arguments.char_indices() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.checked_sub(1)?,
+            ',' if depth == 0 => {
+                parts.push(arguments[begin..at].trim());
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(arguments[begin..].trim());
+    (depth == 0).then_some(parts)
 }
 
 /// A definition ends in a semicolon, or in the brace of a body.
@@ -228,14 +261,12 @@ pub(super) fn included_by(line: &str) -> Option<&str> {
     name.strip_prefix('"')?.strip_suffix('"')
 }
 
-/// The functions that a macro with parameters stands for.
-fn functions_of(definition: &str) -> Vec<String> {
-    let has_parameters = definition
-        .trim_start()
-        .trim_start_matches(is_of_word)
-        .starts_with('(');
-    let Some((_, body)) = definition.split_once(')').filter(|_| has_parameters) else {
-        return vec![];
+/// The functions that a macro of this definition stands for.
+fn functions_of(definition: &str) -> Functions {
+    let behind_name = definition.trim_start().trim_start_matches(is_of_word);
+    let has_parameters = behind_name.starts_with('(');
+    let Some((head, body)) = behind_name.split_once(')').filter(|_| has_parameters) else {
+        return Functions::default();
     };
     let mut rest = body.replace("\\\n", "\n");
     let mut names = Vec::new();
@@ -245,7 +276,26 @@ fn functions_of(definition: &str) -> Vec<String> {
         names.extend(name_of(&text[..end]).map(str::to_string));
         rest = text[end..].to_string();
     }
-    names
+    Functions {
+        parameters: words(head).map(str::to_string).collect(),
+        names,
+    }
+}
+
+impl Functions {
+    /// The names of the functions that a call of the macro defines.
+    pub(super) fn defined_by<'a>(&'a self, call: &'a str) -> impl Iterator<Item = &'a str> {
+        let arguments = call.split_once('(').and_then(|(_, behind)| {
+            let arguments = behind.trim_end().strip_suffix(')')?;
+            separated(arguments)
+        });
+        let arguments = arguments.unwrap_or_default();
+        self.names.iter().map(move |name| {
+            let place = self.parameters.iter().position(|p| p == name);
+            let argument = place.and_then(|place| arguments.get(place).copied());
+            argument.unwrap_or(name)
+        })
+    }
 }
 
 /// The name of a function or of a type with a body; `None` of what is neither, or of what is called without being named.
@@ -307,7 +357,7 @@ mod tests {
     }
 
     fn named(text: &str) -> Vec<(Kind, String)> {
-        let items = items(text).into_iter();
+        let items = for_the_gpu(items(text)).into_iter();
         items.map(|item| (item.kind, item.name)).collect()
     }
 
@@ -355,10 +405,13 @@ mod tests {
     fn macros_tell_which_functions_their_calls_are() {
         let text = "#define SUM(T) \\\n  WL_DEVICE T sum(T v) { return v; } \\\n  WL_DEVICE T twice(T v) { return v + v; }\n\
                     #define WARP 32\n#if A\nSUM(i32)\nSUM(u32)\n#endif\nWL_DEVICE u32 last() { return WARP; }\n#undef SUM\n";
-        let functions = vec!["sum".to_string(), "twice".to_string()];
+        let functions = Functions {
+            parameters: vec!["T".into()],
+            names: vec!["sum".into(), "twice".into()],
+        };
         let expected = [
             name(Kind::Macro(functions), "SUM"),
-            name(Kind::Macro(vec![]), "WARP"),
+            name(Kind::Macro(Functions::default()), "WARP"),
             name(Kind::Directive, ""),
             name(Kind::Call, "SUM"),
             name(Kind::Call, "SUM"),
@@ -370,9 +423,29 @@ mod tests {
     }
 
     #[test]
+    fn a_parameter_of_a_macro_may_name_the_function() {
+        let text = "#define ATOMIC(name, T, next) \\\n  static inline T name(T* p, T v) { return next; }\n\nATOMIC(add, u32, (u32)old + max(v, 1))\nATOMIC(swap, u32, v)\n#undef ATOMIC\n";
+        let items = items(text);
+        let lines: Vec<usize> = items.iter().map(|item| item.line).collect();
+        assert_eq!(lines, [1, 4, 5, 6]);
+        let Kind::Macro(functions) = &items[0].kind else {
+            panic!("{items:?}");
+        };
+        let defined = |at: usize| functions.defined_by(&items[at].text).collect::<Vec<_>>();
+        assert_eq!(
+            (&items[1].kind, defined(1), defined(2)),
+            (&Kind::Call, vec!["add"], vec!["swap"])
+        );
+        // Parentheses that do not match are no call.
+        assert_eq!(end_of_call("ATOMIC(a, (b)"), None);
+        assert_eq!(end_of_call("ATOMIC(a), (b)"), None);
+    }
+
+    #[test]
     fn what_is_for_the_emulator_is_left_out() {
         let text = "#if WL_EMULATED && !defined(A)\nint a();\n#ifdef B\nint b();\n#endif\n#else\nint c();\n#ifdef D\nint d();\n#else\nint e();\n#endif\n#endif\nint f();\n";
-        let kept: Vec<String> = items(text).into_iter().map(|item| item.text).collect();
+        let kept = for_the_gpu(items(text)).into_iter();
+        let kept: Vec<String> = kept.map(|item| item.text).collect();
         let expected = [
             "int c();", "#ifdef D", "int d();", "#else", "int e();", "#endif", "int f();",
         ];
@@ -382,7 +455,7 @@ mod tests {
     #[test]
     fn comments_end_and_strings_are_none() {
         let text = "a // b\nc /* d\n e */ f \"// g\" '\"' // h";
-        assert_eq!(without_comments(text), "a \nc   f \"// g\" '\"' ");
+        assert_eq!(without_comments(text), "a \nc  \n f \"// g\" '\"' ");
         assert_eq!(without_comments("a /* b"), "a  ");
         let found: Vec<&str> = words("a1 + 0x2f_b(ü, _c)").collect();
         assert_eq!(found, ["a1", "_c"]);

@@ -10,52 +10,58 @@ use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
 use std::sync::LazyLock;
 
-use self::items::{Item, Kind, included_by, items, without_comments, words};
+use self::items::{
+    Functions, Item, Kind, for_the_gpu, included_by, items, without_comments, words,
+};
 use crate::headers::{emulator_headers, headers};
 
-/// All headers as items, by name.
-static HEADERS: LazyLock<HashMap<&'static str, Vec<Item>>> = LazyLock::new(|| {
-    let parsed = headers().iter().map(|(name, text)| (*name, items(text)));
-    parsed.collect()
+/// The headers that sources for one compiler may include.
+#[derive(Debug)]
+pub(crate) struct Library {
+    items: HashMap<&'static str, Vec<Item>>,
+    /// Headers that only other compilers may read.
+    skipped: Vec<&'static str>,
+}
+
+/// What NVRTC reads.
+static GPU: LazyLock<Library> = LazyLock::new(|| {
+    let files = headers().iter();
+    let parsed = files.map(|(name, text)| (*name, for_the_gpu(items(text))));
+    Library {
+        items: parsed.collect(),
+        skipped: emulator_headers().iter().map(|(name, _)| *name).collect(),
+    }
 });
 
-/// A line of the source with its number, or an item of a header.
+/// A line of the source with its number, or an item of the header of that name.
 #[derive(Debug, Clone, Copy)]
 enum Part<'a> {
     Line(usize, &'a str),
-    Item(&'a Item),
+    Item(&'a str, &'a Item),
 }
 
 /// The source with what it uses of Warpline's [`headers`] in place of its includes; as it is if it includes
 /// anything else. For the GPU's compiler: what the emulator includes besides is left out.
 pub fn self_contained(source: &str) -> String {
-    let mut parts = Vec::new();
-    let mut included = HashSet::new();
-    for (number, line) in (1..).zip(source.lines()) {
-        match included_by(line) {
-            None => parts.push(Part::Line(number, line)),
-            Some(name) if include(name, &mut included, &mut parts) => {}
-            Some(_) => return source.to_string(),
-        }
-    }
-    let used = used(source, &parts);
+    let Some(parts) = GPU.parts(source) else {
+        return source.to_string();
+    };
     let mut text = String::with_capacity(2 * source.len());
     // The compiler's messages name the lines of the source.
     let mut expected = 1;
-    for (at, part) in parts.iter().enumerate() {
+    for part in parts {
         let line = match part {
             Part::Line(number, line) => {
-                if *number != expected {
+                if number != expected {
                     let _ = writeln!(text, "#line {number}");
                 }
                 expected = number + 1;
                 line
             }
-            Part::Item(item) if used.contains(&at) => {
+            Part::Item(_, item) => {
                 expected = 0;
                 item.text.as_str()
             }
-            Part::Item(_) => continue,
         };
         text.push_str(line);
         text.push('\n');
@@ -63,25 +69,81 @@ pub fn self_contained(source: &str) -> String {
     text
 }
 
-/// Appends the items of a header and of those that it includes, each once; false where one is unknown.
-fn include<'a>(
-    name: &str,
-    included: &mut HashSet<&'static str>,
-    parts: &mut Vec<Part<'a>>,
-) -> bool {
-    let Some((name, items)) = HEADERS.get_key_value(name) else {
-        return emulator_headers().iter().any(|(known, _)| *known == name);
-    };
-    if !included.insert(name) {
-        return true;
-    }
-    items.iter().all(|item| match &item.kind {
-        Kind::Include(name) => include(name, included, parts),
-        _ => {
-            parts.push(Part::Item(item));
-            true
+impl Library {
+    /// Headers by name, and the names of those that only other compilers may read.
+    pub(crate) fn new<'a>(
+        headers: impl IntoIterator<Item = (&'static str, &'a str)>,
+        skipped: &[&'static str],
+    ) -> Self {
+        let parsed = headers.into_iter();
+        Self {
+            items: parsed.map(|(name, text)| (name, items(text))).collect(),
+            skipped: skipped.to_vec(),
         }
-    })
+    }
+
+    /// The source with what it uses of the headers in place of its includes; `None` if it includes anything else. The compiler's messages
+    /// name the files and lines that they would name without this; `name` is that of the source.
+    pub(crate) fn self_contained(&self, name: &str, source: &str) -> Option<String> {
+        let mut text = String::with_capacity(4 * source.len());
+        let mut expected = ("", 0);
+        for part in self.parts(source)? {
+            let (file, line, lines) = match part {
+                Part::Line(number, line) => (name, number, line),
+                Part::Item(header, item) => (header, item.line, item.text.as_str()),
+            };
+            if (file, line) != expected {
+                let _ = writeln!(text, "#line {line} \"{file}\"");
+            }
+            text.push_str(lines);
+            text.push('\n');
+            expected = (file, line + 1 + lines.matches('\n').count());
+        }
+        Some(text)
+    }
+
+    /// The lines of the source, and the items of headers that are needed in place of its includes; `None` if it includes anything else.
+    fn parts<'a>(&'a self, source: &'a str) -> Option<Vec<Part<'a>>> {
+        let mut parts = Vec::new();
+        let mut included = HashSet::new();
+        for (number, line) in (1..).zip(source.lines()) {
+            match included_by(line) {
+                None => parts.push(Part::Line(number, line)),
+                Some(name) if self.include(name, &mut included, &mut parts) => {}
+                Some(_) => return None,
+            }
+        }
+        let used = used(source, &parts);
+        let numbered = parts.into_iter().enumerate();
+        let needed =
+            numbered.filter(|(at, part)| matches!(part, Part::Line(..)) || used.contains(at));
+        Some(needed.map(|(_, part)| part).collect())
+    }
+
+    /// Appends the items of a header and of those that it includes, each once; false where one is unknown.
+    fn include<'a>(
+        &'a self,
+        name: &str,
+        included: &mut HashSet<&'static str>,
+        parts: &mut Vec<Part<'a>>,
+    ) -> bool {
+        if self.skipped.contains(&name) {
+            return true;
+        }
+        let Some((name, items)) = self.items.get_key_value(name) else {
+            return false;
+        };
+        if !included.insert(name) {
+            return true;
+        }
+        items.iter().all(|item| match &item.kind {
+            Kind::Include(name) => self.include(name, included, parts),
+            _ => {
+                parts.push(Part::Item(name, item));
+                true
+            }
+        })
+    }
 }
 
 /// The numbers of the parts that are needed.
@@ -90,14 +152,13 @@ fn used(source: &str, parts: &[Part<'_>]) -> HashSet<usize> {
         let numbered = parts.iter().enumerate();
         numbered.filter_map(|(number, part)| match part {
             Part::Line(..) => None,
-            Part::Item(item) => Some((number, *item)),
+            Part::Item(_, item) => Some((number, *item)),
         })
     };
-    let mut functions: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut macros: HashMap<&str, Vec<&Functions>> = HashMap::new();
     for (_, item) in all() {
-        if let Kind::Macro(names) = &item.kind {
-            let names = names.iter().map(String::as_str);
-            functions.entry(&item.name).or_default().extend(names);
+        if let Kind::Macro(functions) = &item.kind {
+            macros.entry(&item.name).or_default().push(functions);
         }
     }
     // By what makes an item wanted.
@@ -106,9 +167,18 @@ fn used(source: &str, parts: &[Part<'_>]) -> HashSet<usize> {
     let code = without_comments(source);
     let mut wanted: Vec<&str> = words(&code).collect();
     for (number, item) in all() {
-        let called = functions.get(item.name.as_str());
-        let called = called.filter(|names| item.kind == Kind::Call && !names.is_empty());
-        match (&item.kind, called) {
+        let called = match item.kind {
+            Kind::Call => macros.get(item.name.as_str()),
+            _ => None,
+        };
+        let defined = called.map(|macros| {
+            let names = macros
+                .iter()
+                .flat_map(|macros| macros.defined_by(&item.text));
+            names.collect::<Vec<&str>>()
+        });
+        let defined = defined.filter(|names| !names.is_empty());
+        match (&item.kind, defined) {
             (Kind::Call, Some(names)) => {
                 for name in names {
                     by_word.entry(name).or_default().push(number);
@@ -135,7 +205,7 @@ fn used(source: &str, parts: &[Part<'_>]) -> HashSet<usize> {
         }
         for number in by_word.get(word).into_iter().flatten() {
             used.insert(*number);
-            if let Some(Part::Item(item)) = parts.get(*number) {
+            if let Some(Part::Item(_, item)) = parts.get(*number) {
                 wanted.extend(item.words.iter().map(String::as_str));
             }
         }
@@ -186,6 +256,21 @@ mod tests {
     }
 
     #[test]
+    fn files_and_lines_are_named_as_with_includes() {
+        let first = "// f\n#pragma once\n#include \"gpu.cuh\"\n\nint f(int v) {\n  return v;\n}\nint g();\nint h();\n";
+        let second = "#include \"first.cuh\"\n#define TWICE(name) int name(int v) { return 2 * f(v); }\nTWICE(twice)\nTWICE(again)\n";
+        let library = Library::new([("first.cuh", first), ("second.cuh", second)], &["gpu.cuh"]);
+        let source = "\n#include \"second.cuh\"\nint k() { return twice(1) + h(); }\n";
+        let expected = "#line 1 \"k.cu\"\n\n#line 5 \"first.cuh\"\nint f(int v) {\n  return v;\n}\n\
+            #line 9 \"first.cuh\"\nint h();\n\
+            #line 2 \"second.cuh\"\n#define TWICE(name) int name(int v) { return 2 * f(v); }\nTWICE(twice)\n\
+            #line 3 \"k.cu\"\nint k() { return twice(1) + h(); }\n";
+        assert_eq!(library.self_contained("k.cu", source).unwrap(), expected);
+        let unknown = library.self_contained("k.cu", "#include \"third.cuh\"\n");
+        assert_eq!(unknown, None);
+    }
+
+    #[test]
     fn headers_come_once_and_unknown_ones_leave_a_source_as_it_is() {
         let once = self_contained("#include \"simt.cuh\"\n#include \"primitives.cuh\"\n");
         assert_eq!(once.matches("typedef signed char i8;").count(), 1);
@@ -197,11 +282,13 @@ mod tests {
 
     #[test]
     fn every_item_of_every_header_is_understood() {
-        for (name, items) in HEADERS.iter() {
+        let emulator = Library::new(emulator_headers().iter().copied(), &[]);
+        for (name, items) in GPU.items.iter().chain(&emulator.items) {
             for item in items {
                 let balanced = item.text.matches('{').count() == item.text.matches('}').count();
                 assert!(balanced, "{name}: {}", item.text);
-                let function = item.kind == Kind::Unnamed && item.text.contains("WL_DEVICE");
+                let function = item.kind == Kind::Unnamed
+                    && (item.text.contains("WL_DEVICE") || item.text.contains("static inline"));
                 assert!(
                     !function || item.text.contains("operator"),
                     "{name}: {}",

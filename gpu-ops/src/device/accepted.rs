@@ -50,7 +50,7 @@ impl Accepted {
     /// As [`nvrtc::compile`].
     pub(super) fn check(&self, name: &str, source: &str) -> Result<Found> {
         let (major, minor) = nvrtc::version()?;
-        let key = nvrtc::cache_key(source, &format!("NVRTC {major}.{minor}"), ARCHITECTURE);
+        let key = nvrtc::short_key(source, &format!("NVRTC {major}.{minor}"), ARCHITECTURE);
         let asked = Arc::clone(ASKED.lock().entry(key.clone()).or_default());
         let mut accepted = asked.lock();
         if *accepted || self.entries.get(&key).is_some() {

@@ -138,6 +138,12 @@ impl Anchor {
 }
 
 impl Table {
+    /// Do the rows lie in the order of a resident column?
+    pub(super) fn has_sorted(&self) -> bool {
+        let mut columns = self.columns.values();
+        columns.any(|resident| resident.column.statistics.sorted)
+    }
+
     /// Looks columns up and notes their use at `now`.
     pub(super) fn look_up(&mut self, columns: &[Wanted], now: u64) -> Found {
         self.is_outgrown = false;

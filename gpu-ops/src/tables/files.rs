@@ -179,6 +179,16 @@ impl FileKey {
         Some(all)
     }
 
+    /// Does a file that is not among the first `known` of this order come before one of these in the table, and was not added after
+    /// them? Then both are parts of one table that was read in part before, and not a table and what was added to it.
+    pub(super) fn precedes_known(&self, order: &[usize], known: usize) -> bool {
+        let (known, others) = order.split_at(known.min(order.len()));
+        let modified = |at: &usize| self.files().get(*at).map(|file| file.modified_ns);
+        let (last, newest) = (known.iter().max(), known.iter().map(modified).max());
+        let precedes = |at: &usize| Some(at) < last && Some(modified(at)) <= newest;
+        others.iter().any(precedes)
+    }
+
     /// Are the first files, in the order of the rows, those of `base` in the order of its rows, and is there at least one more?
     pub(super) fn begins_with(&self, order: &[usize], base: &Self, base_order: &[usize]) -> bool {
         let of_base = base_order.iter().map(|at| base.files().get(*at));

@@ -3,7 +3,9 @@
 //!
 //! A table grows out of another state of it whose files are all among its own, unchanged, and come first in the order of its rows.
 //! That order is therefore no property of the files: what was there first comes first, whatever the new files are called. A file that
-//! was rewritten, or is gone, is in no state of the table any more, and nothing grows out of one that has it.
+//! was rewritten, or is gone, is in no state of the table any more, and nothing grows out of one that has it. Where queries read
+//! other parts of one table, as shares of it on several devices, a file may come before those that were read before: if a column of
+//! these is sorted, which is worth more than a load, nothing grows.
 //!
 //! Old columns stay until memory is short, and are the first to go then, since a scan of fewer files, for which conditions on partitions
 //! are enough, may still ask for them. Those that nobody has asked for by the next growth go with it. What finds no memory is loaded
@@ -188,7 +190,9 @@ impl State {
                 return None;
             };
             table.rows.filter(|_| !table.columns.is_empty())?;
-            Some((other.len(), key.order_behind(other, order)?))
+            let order = key.order_behind(other, order)?;
+            let loses_order = table.has_sorted() && key.precedes_known(&order, other.len());
+            (!loses_order).then_some((other.len(), order))
         });
         known
             .max_by_key(|(files, _)| *files)

@@ -109,6 +109,15 @@ pub(super) fn cache_key(source: &str, compiler: &str, architecture: (u32, u32)) 
     )
 }
 
+/// [`cache_key`] of what [`compile`] makes, which no change of a header touches that the source has no part of. It takes longer to tell.
+pub(super) fn short_key(source: &str, compiler: &str, architecture: (u32, u32)) -> CacheKey {
+    let short = warpline_cuda::self_contained(source);
+    // A source that includes anything else is its own text: NVRTC refuses it, since it is given no other headers.
+    let options = options(architecture);
+    let options = options.iter().map(String::as_str);
+    CacheKey::new([short.as_str(), compiler].into_iter().chain(options))
+}
+
 /// All options for an architecture, in order.
 fn options(architecture: (u32, u32)) -> Vec<String> {
     let mut options = vec![format!(

@@ -296,6 +296,51 @@ fn order_and_uniqueness_are_found_out_again() {
     });
 }
 
+/// A file in front that is no newer than the known ones was there when they were read: sorted columns are read again, in order.
+#[test]
+fn files_that_were_left_out_before_keep_the_order() {
+    on_each_device(|device, setup| async move {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let write = |name: &str, ordered: &[i64], any: &[i64]| {
+            let columns: [(&str, ArrayRef); 2] = [
+                ("x", Arc::new(Int64Array::from(ordered.to_vec()))),
+                ("y", Arc::new(Int64Array::from(any.to_vec()))),
+            ];
+            let path = folder.join(format!("{name}.parquet"));
+            write_columns(&path, columns.to_vec());
+            path
+        };
+        let old = |path: &Path| {
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1))
+                .unwrap();
+        };
+        write("b", &[5, 6], &[9, 1]);
+        // Without a known column that is sorted nothing is lost by growth.
+        load(&setup, folder, "SELECT y FROM t").await;
+        old(&write("ab", &[3, 4], &[3, 2]));
+        let grown = load(&setup, folder, "SELECT y FROM t").await;
+        assert_eq!(counts(&grown), (0, 1));
+        // The rows of `b` come first now, whatever is read of them.
+        let loaded = load(&setup, folder, "SELECT x FROM t").await;
+        assert!(!loaded.columns[0].statistics.sorted);
+
+        let other = Setup::new(&device, 64 << 20);
+        let loaded = load(&other, folder, "SELECT x FROM t").await;
+        assert!(loaded.columns[0].statistics.sorted);
+        old(&write("a", &[1, 2], &[7, 8]));
+        let loaded = load(&other, folder, "SELECT x, y FROM t").await;
+        assert_eq!(counts(&loaded), (2, 0));
+        assert!(loaded.columns[0].statistics.sorted);
+        // What is added behind grows, old or not.
+        old(&write("c", &[7, 7], &[0, 0]));
+        let grown = load(&other, folder, "SELECT x, y FROM t").await;
+        assert_eq!(counts(&grown), (0, 2));
+        assert!(grown.columns[0].statistics.sorted);
+    });
+}
+
 #[test]
 fn without_memory_for_both_all_is_loaded() {
     on_each_device(|device, _| async move {
