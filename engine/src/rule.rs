@@ -76,6 +76,21 @@ impl WarplineRule {
         }
     }
 
+    /// Places what a device runs better of a stage that another engine cut out of a plan, for one who runs it on this machine; `options`
+    /// are those of the query. What comes out has the nodes of the stage, by name and number, so that whoever matches metrics with the
+    /// plan finds them in their places, and may have its rows in another number of partitions.
+    ///
+    /// # Errors
+    /// Those of [`Self::optimize`].
+    #[cfg(feature = "cluster")]
+    pub fn place_stage(
+        &self,
+        stage: Arc<dyn ExecutionPlan>,
+        options: &ConfigOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+        crate::cluster::stage::place_merging(&stage, self, options)
+    }
+
     /// The placement of these settings, whose device is opened if need be.
     pub(crate) fn placement(
         &self,

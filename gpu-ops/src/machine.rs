@@ -61,6 +61,18 @@ impl Curve {
     pub fn scaled(&self, factor: f64) -> Self {
         Self(self.0.iter().map(|(x, y)| (*x, y * factor)).collect())
     }
+
+    /// The costs of a device whose L2 cache is `factor` times as large, and has as many times the slices that accesses go through.
+    #[must_use]
+    fn through_cache(&self, factor: f64) -> Self {
+        /// What lies in so few bytes is limited by multiprocessors, or by those who want the same word.
+        const CLOSER: f64 = 64.0 * KIB;
+        let points = self.0.iter();
+        Self::new(points.map(|(bytes, cost)| match *bytes > CLOSER {
+            true => (bytes * factor, cost / factor),
+            false => (*bytes, *cost),
+        }))
+    }
 }
 
 /// Where the constants come from.
@@ -273,7 +285,7 @@ impl Machine {
     }
 
     /// What is known of a device: its measured constants where it has been calibrated, else the
-    /// figures of an H200, scaled by its multiprocessors.
+    /// figures of an H200, scaled by its multiprocessors, its cache and its memory.
     pub fn of(device: &DeviceInfo) -> Self {
         load(device).unwrap_or_else(|| Self::scaled_to(device))
     }
@@ -281,29 +293,42 @@ impl Machine {
     /// The figures of an H200 for a device of other size. The emulator is priced as an H200, so that its
     /// plans are those of a GPU.
     pub fn scaled_to(device: &DeviceInfo) -> Self {
+        /// Bytes a second that the memory of an H200 moves at most, by its clock and width.
+        const BANDWIDTH: f64 = 4.917e12;
         let h200 = Self::h200();
         if device.emulated {
             return h200;
         }
         let size = f64::from(device.multiprocessors.max(1)) / h200.multiprocessors;
+        let memory = match device.memory_bandwidth {
+            known if known > 0.0 => known / BANDWIDTH,
+            _ => size,
+        };
+        let cache = match device.l2_cache {
+            0 => 1.0,
+            bytes => bytes as f64 / h200.l2,
+        };
         let slower = |curve: &Curve| curve.scaled(1.0 / size);
+        // Random accesses wait for the cache, also where they miss it: an H100 has 50 of 60 MiB, 0.68 of the bandwidth, and makes
+        // 0.84 as many of them a second.
+        let spread = |curve: &Curve| curve.through_cache(cache);
         Self {
             device: device.name.clone(),
             memory: device.memory as f64,
             l2: device.l2_cache as f64,
             shared: device.shared_memory_per_block as f64,
             multiprocessors: f64::from(device.multiprocessors),
-            copy: h200.copy * size,
-            read: h200.read * size,
-            gather: h200.gather.each_ref().map(slower),
-            scatter: h200.scatter.each_ref().map(slower),
-            atomics: slower(&h200.atomics),
-            inserts: slower(&h200.inserts),
+            copy: h200.copy * memory,
+            read: h200.read * memory,
+            gather: h200.gather.each_ref().map(spread),
+            scatter: h200.scatter.each_ref().map(spread),
+            atomics: spread(&h200.atomics),
+            inserts: spread(&h200.inserts),
             shared_atomics: slower(&h200.shared_atomics),
             shared_wide_atomics: slower(&h200.shared_wide_atomics),
             partition_row: h200.partition_row / size,
             partition_column: h200.partition_column / size,
-            partition_copy: h200.partition_copy * size,
+            partition_copy: h200.partition_copy * memory,
             match_row: h200.match_row / size,
             match_pair: h200.match_pair / size,
             merge_row: h200.merge_row / size,

@@ -45,6 +45,15 @@ pub(crate) fn place(
     }
 }
 
+/// A stage without a head, for one who takes any number of partitions.
+pub(crate) fn place_merging(
+    stage: &Arc<dyn ExecutionPlan>,
+    rule: &dyn PhysicalOptimizerRule,
+    options: &ConfigOptions,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    below_head(stage, rule, options, true)
+}
+
 /// What runs of a stage that [`place`] made: what the device took, with what is above it.
 pub(crate) fn placed(stage: &Arc<dyn ExecutionPlan>) -> Option<Arc<dyn ExecutionPlan>> {
     if let Some(stage) = stage.downcast_ref::<StageExec>() {

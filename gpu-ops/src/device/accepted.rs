@@ -44,6 +44,21 @@ impl Accepted {
         }
     }
 
+    /// [`Self::check`] of one source in `many`, by its text; of none for 0.
+    ///
+    /// # Errors
+    /// As [`Self::check`].
+    pub(super) fn check_one_in(&self, many: u32, name: &str, source: &str) -> Result<()> {
+        let digest = CacheKey::new([source]);
+        let number = digest.as_str().get(..8);
+        let number = number.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let one = number.unwrap_or(0).checked_rem(many);
+        match one {
+            Some(0) => self.check(name, source).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether NVRTC compiles `source`; `name` stands for it in the compiler's messages.
     ///
     /// # Errors
@@ -87,6 +102,21 @@ mod tests {
         let version = nvrtc::version();
         assert!(version.is_ok() || !required, "{version:?}");
         version.is_ok()
+    }
+
+    #[test]
+    fn of_many_sources_some_are_checked() {
+        let folder = tempfile::tempdir().unwrap();
+        let accepted = kept_in(folder.path());
+        // What NVRTC refuses, or what there is no NVRTC for: an error tells that it was asked.
+        let asked = |many, number: usize| {
+            let source = format!("int wrong = undeclared_{number};");
+            accepted.check_one_in(many, "wrong", &source).is_err()
+        };
+        let count = |many| (0..24).filter(|number| asked(many, *number)).count();
+        assert_eq!((count(0), count(1)), (0, 24));
+        assert!((1..=12).contains(&count(6)), "{}", count(6));
+        assert_eq!(asked(6, 3), asked(6, 3));
     }
 
     #[test]

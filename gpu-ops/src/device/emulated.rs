@@ -84,8 +84,8 @@ pub struct EmulatedOptions {
     pub memory: usize,
     /// Where compiled kernels are kept; `None` for the default place.
     pub cache_dir: Option<PathBuf>,
-    /// Compile every kernel with NVRTC as well, and fail where NVRTC does.
-    pub check_with_nvrtc: bool,
+    /// Compile one kernel in so many with NVRTC as well, and fail where NVRTC does; 0: none, 1: each. Which ones, their texts tell.
+    pub check_with_nvrtc: u32,
 }
 
 impl Default for EmulatedOptions {
@@ -95,7 +95,7 @@ impl Default for EmulatedOptions {
             sanitizer: Sanitizer::None,
             memory: MEMORY,
             cache_dir: None,
-            check_with_nvrtc: false,
+            check_with_nvrtc: 0,
         }
     }
 }
@@ -124,7 +124,13 @@ impl EmulatedOptions {
                 }
             };
         }
-        options.check_with_nvrtc = std::env::var(NVRTC_VARIABLE).is_ok_and(|v| v == "1");
+        if let Ok(text) = std::env::var(NVRTC_VARIABLE) {
+            options.check_with_nvrtc = text.parse().map_err(|_| GpuError::InvalidSetting {
+                setting: NVRTC_VARIABLE.into(),
+                value: text,
+                expected: "1 for each kernel, N for one in N, 0 for none".into(),
+            })?;
+        }
         Ok(options)
     }
 }
@@ -196,6 +202,7 @@ impl EmulatedDevice {
             memory: options.memory,
             compute_capability: (0, 0),
             multiprocessors: MULTIPROCESSORS,
+            memory_bandwidth: 0.0,
             shared_memory_per_block: emulator::MAX_SHARED_BYTES,
             shared_memory_per_multiprocessor: SHARED_PER_MULTIPROCESSOR,
             l2_cache: 1 << 20,
@@ -428,9 +435,8 @@ impl Device for EmulatedDevice {
                     },
                     other => self.failure(format!("compiling '{name}'"), &other),
                 })?;
-        if self.options.check_with_nvrtc {
-            self.accepted.check(name, source)?;
-        }
+        self.accepted
+            .check_one_in(self.options.check_with_nvrtc, name, source)?;
         let report = CompileReport {
             milliseconds: start.elapsed().as_secs_f64() * 1e3,
             cached: module.cached(),

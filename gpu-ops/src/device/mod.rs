@@ -40,6 +40,8 @@ pub struct DeviceInfo {
     pub compute_capability: (u32, u32),
     /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
+    /// Bytes a second that the device's memory moves at most, by its clock and width; 0 where that is not known.
+    pub memory_bandwidth: f64,
     /// Shared memory one block may use after opting in, in bytes.
     pub shared_memory_per_block: usize,
     /// Shared memory of one multiprocessor, in bytes.

@@ -36,6 +36,7 @@ impl FakeDevice {
                 memory: physical,
                 compute_capability: (0, 0),
                 multiprocessors: 1,
+                memory_bandwidth: 0.0,
                 shared_memory_per_block: 0,
                 shared_memory_per_multiprocessor: 0,
                 l2_cache: 0,

@@ -9,6 +9,7 @@ fn h200() -> DeviceInfo {
         memory: 139 << 30,
         compute_capability: (9, 0),
         multiprocessors: 132,
+        memory_bandwidth: 4.917e12,
         shared_memory_per_block: 227 << 10,
         shared_memory_per_multiprocessor: 228 << 10,
         l2_cache: 50 << 20,

@@ -113,6 +113,7 @@ pub(super) fn device() -> DeviceInfo {
         memory: 80 << 30,
         compute_capability: (9, 0),
         multiprocessors: 132,
+        memory_bandwidth: 0.0,
         shared_memory_per_block: 227 << 10,
         shared_memory_per_multiprocessor: 228 << 10,
         l2_cache: 50 << 20,

@@ -111,6 +111,7 @@ mod tests {
             memory: 1 << 30,
             compute_capability: (9, 0),
             multiprocessors: 100,
+            memory_bandwidth: 0.0,
             shared_memory_per_block: 1 << 16,
             shared_memory_per_multiprocessor: 1 << 17,
             l2_cache: 1 << 20,

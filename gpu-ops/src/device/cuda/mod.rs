@@ -98,7 +98,11 @@ pub fn describe(index: usize) -> Result<DeviceInfo> {
     // SAFETY: `driver` is written.
     let status = unsafe { sys::cuDriverGetVersion(&mut driver) };
     check(status, "reading the driver's version", &id)?;
+    // Twice a clock, in kHz, by so many bits; prices do without where the driver does not tell.
+    let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
+    let bits = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
     Ok(DeviceInfo {
+        memory_bandwidth: 2.0 * clock as f64 * 1e3 * bits as f64 / 8.0,
         // SAFETY: zero-terminated within the buffer, see above.
         name: unsafe { CStr::from_ptr(name.as_ptr()) }
             .to_string_lossy()

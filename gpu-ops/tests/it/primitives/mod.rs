@@ -53,7 +53,10 @@ pub(crate) fn machines() -> Vec<Machine> {
             let options = EmulatedOptions {
                 schedule,
                 // The same sources under every schedule: checking them once is enough.
-                check_with_nvrtc: environment.check_with_nvrtc && schedule == Schedule::Ascending,
+                check_with_nvrtc: match schedule {
+                    Schedule::Ascending => environment.check_with_nvrtc.min(1),
+                    _ => 0,
+                },
                 ..environment
             };
             let device: Arc<dyn Device> = Arc::new(EmulatedDevice::with_options(options).unwrap());
