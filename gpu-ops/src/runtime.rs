@@ -23,6 +23,7 @@ use self::modules::ModuleEntry;
 use self::open::open_devices;
 use self::slots::Slots;
 use crate::device::faulty::{FailurePlan, FaultyDevice};
+use crate::device::peer::PeerMemory;
 use crate::device::pinned::PinnedMemory;
 use crate::device::traced::TracedDevice;
 use crate::device::{Device, Kernel, StopSignal, Stream, StreamLease, Streams};
@@ -92,6 +93,9 @@ pub struct Runtime {
     machine: Arc<Machine>,
     pool: Arc<MemoryPool>,
     host_pool: Arc<MemoryPool>,
+    peers: Arc<PeerMemory>,
+    /// What the peers hand out.
+    peer_pool: Arc<MemoryPool>,
     kept: Arc<Kept>,
     /// Behind what gives device memory back.
     stop_words: Option<Arc<StopWords>>,
@@ -148,10 +152,23 @@ impl Runtime {
         let devices = open_devices(options.device)?;
         let host = options.host_memory.unwrap_or_else(half_of_host_memory);
         let part = host / devices.len().max(1);
+        let raw = devices.clone();
         let runtimes = devices
             .into_iter()
             .map(|device| Self::with_memory(device, options.device_memory, Some(part)));
-        runtimes.collect()
+        let runtimes: Vec<Arc<Self>> = runtimes.collect::<Result<_>>()?;
+        for (number, (device, runtime)) in raw.iter().zip(&runtimes).enumerate() {
+            for (_, other) in runtimes.iter().enumerate().filter(|(n, _)| *n != number) {
+                let info = other.device.info();
+                match device.reach(info) {
+                    Ok(true) => runtime.peers.add(&other.pool),
+                    Ok(false) => log::info!("{} does not reach {}", device.info().id, info.id),
+                    // What it would have held goes to the host.
+                    Err(error) => log::warn!("memory of {} is left out: {error}", info.id),
+                }
+            }
+        }
+        Ok(runtimes)
     }
 
     /// A runtime on a device that is open already; `device_memory` as in [`RuntimeOptions`].
@@ -177,6 +194,9 @@ impl Runtime {
         let budget = budget_on(device.as_ref(), device_memory, 0)?;
         let pool = MemoryPool::new(Arc::clone(&device), budget);
         let pinned: Arc<dyn Device> = Arc::new(PinnedMemory::new(Arc::clone(&device)));
+        let peers = Arc::new(PeerMemory::new(Arc::clone(&device)));
+        // Their pools say how much there is.
+        let peer_pool = MemoryPool::new(Arc::clone(&peers) as Arc<dyn Device>, usize::MAX / 2);
         let host_pool = MemoryPool::new(pinned, host_memory.unwrap_or_else(half_of_host_memory));
         let tables = TableCache::new(Arc::clone(&pool))
             .with_host_memory(Arc::clone(&host_pool))
@@ -203,6 +223,8 @@ impl Runtime {
             traced,
             pool,
             host_pool,
+            peers,
+            peer_pool,
             kept,
             stop_words: stop_words.ok(),
             kept_on_host,
@@ -243,6 +265,20 @@ impl Runtime {
     /// Page-locked host memory, which the device reaches across the link.
     pub fn host_pool(&self) -> &Arc<MemoryPool> {
         &self.host_pool
+    }
+
+    /// Memory of other devices that the device reaches; `None` where there are none.
+    pub fn peer_pool(&self) -> Option<&Arc<MemoryPool>> {
+        (!self.peers.is_empty()).then_some(&self.peer_pool)
+    }
+
+    /// What queries have used of other devices' memory goes back to them.
+    pub(crate) fn return_to_peers(&self) {
+        if self.peer_pool.statistics().cached > 0
+            && let Err(error) = self.peer_pool.trim()
+        {
+            log::debug!("memory of other devices: {error}");
+        }
     }
 
     /// Working memory of kernels on `stream` alone: device memory, or host memory where that has no room left.

@@ -29,6 +29,7 @@ use futures::future::BoxFuture;
 use serde::Serialize;
 use warpline_gpu::device::{Event, Stream};
 use warpline_gpu::machine::Machine;
+use warpline_gpu::memory::MemoryPool;
 use warpline_gpu::runtime::Runtime;
 use warpline_planner::ByteSize;
 use warpline_tpch::environment::Environment;
@@ -112,6 +113,7 @@ pub struct Bench {
     queries: Option<Vec<u8>>,
     budget: Option<ByteSize>,
     limit: Duration,
+    on_peers: bool,
 }
 
 /// Time for all runs of a point of a benchmark that has a limit.
@@ -136,6 +138,7 @@ impl Bench {
             queries: None,
             budget: None,
             limit: LIMIT,
+            on_peers: false,
         }
     }
 
@@ -171,6 +174,30 @@ impl Bench {
     #[must_use]
     pub fn with_limit(self, limit: Duration) -> Self {
         Self { limit, ..self }
+    }
+
+    /// The same with what does not fit in the memory of other devices, not in the host's: tables of the benchmark, and what joins
+    /// spill.
+    #[must_use]
+    pub fn on_peers(self, on_peers: bool) -> Self {
+        Self { on_peers, ..self }
+    }
+
+    /// The memory of what does not fit.
+    ///
+    /// # Errors
+    /// [`Error::Bench`] without another device that this one reaches, if that was asked for.
+    pub(crate) fn far_pool(&self) -> Result<&Arc<MemoryPool>> {
+        if !self.on_peers {
+            return Ok(self.runtime.host_pool());
+        }
+        let without = || {
+            let device = &self.runtime.device().info().id;
+            Error::Bench(format!(
+                "{device} reaches no other device: open two, for example with --device cuda:0,1"
+            ))
+        };
+        self.runtime.peer_pool().ok_or_else(without)
     }
 
     /// The scale of data for queries of JCC-H, when one was asked for.

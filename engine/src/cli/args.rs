@@ -435,6 +435,9 @@ pub(super) struct BenchArguments {
     /// Of `triton`: device memory that joins may take [default: 4GiB, in the emulator 256KiB]
     #[arg(long, value_name = "SIZE")]
     pub(super) budget: Option<ByteSize>,
+    /// Of `triton`: whose memory tables and spilled rows lie in; `peer`: that of another device, of several that are opened
+    #[arg(long, value_enum, default_value_t = SpillTo::Host)]
+    pub(super) spill: SpillTo,
     /// Of `triton`: seconds for all runs of a point; a line that takes longer ends there
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) limit: u64,
@@ -461,6 +464,13 @@ pub(super) struct BenchArguments {
     pub(super) compare: Option<PathBuf>,
     #[command(flatten)]
     pub(super) session: SessionArguments,
+}
+
+/// Whose memory has what a device has no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum SpillTo {
+    Host,
+    Peer,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,7 @@ use warpline_bench::micro::choice::{self, Choices};
 use warpline_bench::micro::{self, BENCHMARKS, Bench, EarlierReport, Report};
 use warpline_bench::page;
 
-use super::args::{BenchArguments, BenchCommand, ChartFormat};
+use super::args::{BenchArguments, BenchCommand, ChartFormat, SpillTo};
 use super::bench_error::told;
 use super::output::OutputFile;
 use super::{clients, hits, queries};
@@ -51,6 +51,7 @@ pub(super) async fn run(arguments: BenchArguments) -> Result<ExitCode> {
         .with_scale(arguments.scale)
         .with_queries(arguments.query.map(|list| list.0))
         .with_budget(arguments.budget)
+        .on_peers(arguments.spill == SpillTo::Peer)
         .with_limit(Duration::from_secs(arguments.limit));
     let text = |report: &Report| -> warpline_bench::Result<String> {
         Ok(match arguments.format {

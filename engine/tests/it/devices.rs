@@ -420,6 +420,65 @@ fn failures(run: &QueryRun) -> Vec<&str> {
 /// Four queries of different shapes.
 const SOME: [usize; 4] = [1, 3, 13, 16];
 
+/// The number behind a counter's name in the text of EXPLAIN ANALYZE.
+fn counter(plan: &str, name: &str) -> f64 {
+    let value = plan.split(&format!("{name}=")).nth(1).expect(name);
+    let end = value.find([',', ']']).expect("an end");
+    let (number, unit) = value[..end].split_once(' ').unwrap_or((&value[..end], ""));
+    let unit = match unit {
+        "K" => 1e3,
+        "M" => 1e6,
+        _ => 1.0,
+    };
+    number.parse::<f64>().expect("a number") * unit
+}
+
+/// What one device has no room for lies on the other one first, and goes back to it.
+#[test]
+fn the_memory_of_the_other_device_comes_before_the_hosts() {
+    on_a_large_stack(async || {
+        for (device, reaches) in [("emulator:2", true), ("emulator", false)] {
+            let session = WarplineSession::builder()
+                .device(device.parse().expect("a device"))
+                .set("warpline.min_rows", "0")
+                // All of a query runs on the first.
+                .set("warpline.shards", "1")
+                .set("warpline.join", "triton")
+                .set("warpline.index_joins", "off")
+                .set("warpline.device_memory", "768KiB")
+                .open()
+                .await
+                .expect("a session");
+            for (name, factor) in [("a", 7), ("b", 11)] {
+                let sql = format!(
+                    "CREATE TABLE {name} AS SELECT value * {factor} % 60000 * 1000000007 AS k, value * 1000003 AS v \
+                     FROM generate_series(1, 60000)"
+                );
+                session.query(&sql).await.expect("a table");
+            }
+            let joined =
+                "SELECT count(*) AS n, sum(a.v) AS x, sum(b.v) AS y FROM a JOIN b ON a.k = b.k";
+            let grouped = "SELECT k, sum(v) AS s, min(v) AS m FROM a GROUP BY k";
+            for sql in [joined, grouped, joined] {
+                check(&session, sql, device).await;
+                let plan = explain(&session, &format!("ANALYZE {sql}")).await;
+                let on_peers = counter(&plan, "bytes_on_peers");
+                assert!(on_peers == 0.0 || reaches, "{plan}");
+                if sql == joined {
+                    assert_eq!(on_peers > 0.0, reaches, "{plan}");
+                    // The other device has not room for all.
+                    assert!(counter(&plan, "bytes_spilled") > 0.0, "{plan}");
+                }
+                for runtime in session.device().runtimes() {
+                    let peers = runtime.peer_pool().map(|pool| pool.statistics());
+                    let held = peers.map(|peers| (peers.in_use, peers.cached));
+                    assert_eq!(held.unwrap_or_default(), (0, 0), "{sql}");
+                }
+            }
+        }
+    });
+}
+
 #[test]
 fn failures_of_one_device_are_survived() {
     on_a_large_stack(async || failures_are_survived("stages").await);

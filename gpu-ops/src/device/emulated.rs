@@ -417,6 +417,10 @@ impl Device for EmulatedDevice {
         Ok(())
     }
 
+    fn reach(&self, other: &DeviceInfo) -> Result<bool> {
+        Ok(other.emulated)
+    }
+
     fn damage_cached(&self, name: &str, source: &str, cut: bool) -> bool {
         self.emulator
             .damage_cached(name, source, &self.compile_options(), cut)

@@ -13,6 +13,7 @@ pub mod emulated;
 mod faults;
 pub mod faulty;
 pub mod nvrtc;
+pub mod peer;
 pub mod pinned;
 pub mod probe;
 mod streams;
@@ -194,8 +195,22 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// `ptr` came from `allocate_host` of this device, is not freed yet and no queued work uses it.
     unsafe fn free_host(&self, ptr: DevicePtr, bytes: usize);
 
+    /// From now on, kernels and copies of this device may use memory of `other` at its addresses; false where nothing connects
+    /// them. For [`peer::PeerMemory`].
+    ///
+    /// # Errors
+    /// [`crate::GpuError::Device`] from the driver.
+    fn reach(&self, _other: &DeviceInfo) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Is the memory that this device hands out host memory?
     fn is_host_memory(&self) -> bool {
+        false
+    }
+
+    /// Is it memory of other devices, which this one reaches?
+    fn is_peer_memory(&self) -> bool {
         false
     }
 

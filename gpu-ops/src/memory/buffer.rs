@@ -271,10 +271,10 @@ impl DeviceBuffer {
         if bytes == 0 {
             return Ok(());
         }
-        // A device has a pool of its own memory and one of host memory.
+        // A device has a pool of its own memory, one of host memory, and one of its peers'.
+        let kind = |buffer: &Self| (buffer.is_host(), buffer.device().is_peer_memory());
         let same_device = Arc::ptr_eq(&self.pool, &source.pool)
-            || (self.is_host() != source.is_host()
-                && self.device().info().id == source.device().info().id);
+            || (kind(self) != kind(source) && self.device().info().id == source.device().info().id);
         if self.ptr == source.ptr || !same_device {
             return Err(GpuError::Internal(
                 "a device copy needs two buffers of one device".into(),

@@ -7,9 +7,12 @@ use std::sync::Arc;
 
 use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{GlobalLimitExec, LocalLimitExec};
 use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
 
 use super::source_partitions::is_partitioned_by_source;
 use super::surroundings::Surroundings;
@@ -65,6 +68,10 @@ fn cut(plan: &Arc<dyn ExecutionPlan>, at: &Surroundings<'_>) -> Option<(Fragment
         };
         let path = path_to(plan, &refusal.at)?;
         let place = above(&path, &inputs)?;
+        let mut outer = path.iter().take_while(|node| !Arc::ptr_eq(node, place));
+        if is_endless(place) && !outer.any(|node| wants_all(node)) {
+            return None;
+        }
         if at.config.require_gpu && !are_constants(place) {
             return None;
         }
@@ -110,6 +117,17 @@ fn above<'p>(
         place = next;
     }
     Some(candidates[place])
+}
+
+/// May it have no end of its own, as a recursive query that a limit above stops? A fragment reads its inputs to the end.
+fn is_endless(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<RecursiveQueryExec>()
+        || (!wants_all(plan) && plan.children().into_iter().any(is_endless))
+}
+
+/// Does it yield nothing before it has read everything?
+fn wants_all(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    plan.is::<AggregateExec>() || plan.is::<SortExec>()
 }
 
 /// Rows, or columns and nothing else.

@@ -37,7 +37,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// As copies of page-locked memory reach it; in the emulator, where times mean nothing, as the machine's figures have it.
+    /// As copies of page-locked memory, or of another device's, reach it; in the emulator, where times mean nothing, as the machine's figures have it.
     pub(super) fn measured(bench: &Bench) -> Result<Self> {
         let runtime = bench.runtime();
         if bench.emulated() {
@@ -48,7 +48,8 @@ impl Link {
             });
         }
         let purpose = "copies of a benchmark";
-        let host = || runtime.host_pool().allocate(COPY, purpose);
+        let far = bench.far_pool()?;
+        let host = || far.allocate(COPY, purpose);
         let device = || runtime.pool().allocate(COPY, purpose);
         let (coming, going) = ((host()?, device()?), (device()?, host()?));
         let [stream, back] = [runtime.lease_stream()?, runtime.lease_stream()?];

@@ -1,6 +1,8 @@
 //! Joins of two tables in host memory, from a fraction of device memory to many times it (Lutz et al., "Triton Join", SIGMOD
 //! 2022, figure 13).
 //!
+//! On another device's memory in place of the host's (`--spill peer`), the same with the link between the devices.
+//!
 //! Both tables have as many rows, of 16 bytes; the result is a count and sums over the pairs, so that only the inputs and
 //! the state of the join cross the link. Times are those of the kernels and copies, from both tables in host memory to the
 //! result.
@@ -125,7 +127,7 @@ async fn sizes_within(bench: &Bench, budget: ByteSize, emit: &mut Emit<'_>) -> R
     };
     for size in sizes.iter().copied() {
         let rows = ((budget.0 as f64 * size) as u64 / ROW_BYTES).max(1);
-        let tables = match Tables::new(bench.runtime(), rows) {
+        let tables = match Tables::new(bench, rows) {
             Ok(tables) => tables,
             Err(Error::Gpu(error @ GpuError::OutOfDeviceMemory { .. })) => {
                 log::warn!("no larger tables: {error}");

@@ -10,11 +10,11 @@ use std::thread;
 use datafusion::arrow::datatypes::DataType;
 use warpline_gpu::column::{Column, ColumnStatistics, Encoding};
 use warpline_gpu::memory::DeviceBuffer;
-use warpline_gpu::runtime::Runtime;
 use warpline_gpu::synthetic::Outcome;
 use warpline_gpu::tables::{ResidentProvider, ResidentTable};
 
 use crate::error::{Error, Result};
+use crate::micro::Bench;
 use crate::micro::data::mix;
 
 /// Names of the tables in queries.
@@ -107,17 +107,26 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// A column of `BIGINT` in host memory that the device reads across the link.
+/// A column of `BIGINT` in the memory of what does not fit, which the device reads across a link.
 fn column(
-    runtime: &Runtime,
+    bench: &Bench,
     rows: usize,
     statistics: ColumnStatistics,
     value: impl Fn(u64) -> u64 + Sync,
 ) -> Result<Column> {
     let bytes = (rows * 8).next_multiple_of(PADDING).max(PADDING);
     let purpose = "a table of a benchmark, in host memory (warpline.host_memory)";
+    let runtime = bench.runtime();
     let mut buffer = runtime.host_pool().allocate(bytes, purpose)?;
     fill(&mut buffer, rows, value)?;
+    let far = bench.far_pool()?;
+    if !Arc::ptr_eq(far, runtime.host_pool()) {
+        let there = far.allocate(bytes, "a table of a benchmark, on another device")?;
+        let stream = runtime.lease_stream()?;
+        there.copy_from(&stream, 0, &buffer, 0, bytes)?;
+        runtime.device().synchronize(&stream)?;
+        buffer = there;
+    }
     Ok(Column {
         data_type: DataType::Int64,
         rows,
@@ -144,7 +153,8 @@ pub(super) struct Tables {
 
 impl Tables {
     /// Of `rows` rows each.
-    pub(super) fn new(runtime: &Arc<Runtime>, rows: u64) -> Result<Self> {
+    pub(super) fn new(bench: &Bench, rows: u64) -> Result<Self> {
+        let runtime = bench.runtime();
         let count = usize::try_from(rows)
             .map_err(|_| Error::Bench(format!("{rows} rows are more than can be addressed")))?;
         let unique = ColumnStatistics {
@@ -169,13 +179,13 @@ impl Tables {
         Ok(Self {
             build: table(
                 BUILD,
-                column(runtime, count, unique, key)?,
-                column(runtime, count, wide(), |n| payload(BUILD_PAYLOAD, n))?,
+                column(bench, count, unique, key)?,
+                column(bench, count, wide(), |n| payload(BUILD_PAYLOAD, n))?,
             )?,
             probe: table(
                 PROBE,
-                column(runtime, count, some, |row| key(drawn(rows, row)))?,
-                column(runtime, count, wide(), |row| payload(PROBE_PAYLOAD, row))?,
+                column(bench, count, some, |row| key(drawn(rows, row)))?,
+                column(bench, count, wide(), |row| payload(PROBE_PAYLOAD, row))?,
             )?,
         })
     }

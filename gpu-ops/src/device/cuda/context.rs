@@ -120,6 +120,35 @@ impl Context {
         self.check(status, "waiting for the device")
     }
 
+    /// Use memory of another device from now on, where the driver sees a way; false where not.
+    ///
+    /// # Errors
+    /// As [`Context::bind`].
+    pub(super) fn reach(&self, other: sys::CUdevice) -> Result<bool> {
+        self.bind()?;
+        let mut can = 0;
+        // SAFETY: both handles came from the driver; `can` is written.
+        let status = unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.device, other) };
+        self.check(status, "asking for a way to another device")?;
+        if can == 0 {
+            return Ok(false);
+        }
+        let mut peer = std::ptr::null_mut();
+        // SAFETY: as in `retain`.
+        let status = unsafe { sys::cuDevicePrimaryCtxRetain(&mut peer, other) };
+        self.check(status, "opening another device")?;
+        // SAFETY: this context is current, the other one is retained. Access lasts as long as both do.
+        let status = unsafe { sys::cuCtxEnablePeerAccess(peer, 0) };
+        // SAFETY: retained above. Memory of the other device is handed out by its pool, which retains it as well.
+        let released = unsafe { sys::cuDevicePrimaryCtxRelease_v2(other) };
+        match status {
+            sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED => {}
+            status => self.check(status, "reaching another device")?,
+        }
+        self.check(released, "letting go of another device")?;
+        Ok(true)
+    }
+
     pub(super) fn check(&self, status: sys::CUresult, operation: &str) -> Result<()> {
         let outcome = check(status, operation, &self.id);
         if let Err(GpuError::DeviceLost { cause, .. }) = &outcome

@@ -22,9 +22,11 @@ const FOLDERS: [&str; 4] = [
 ];
 
 /// Every function of the library that is called; the binding panics at one that is missing.
-const FUNCTIONS: [&str; 41] = [
+const FUNCTIONS: [&str; 43] = [
+    "cuCtxEnablePeerAccess",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
+    "cuDeviceCanAccessPeer",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
     "cuDeviceGetCount",

@@ -434,6 +434,14 @@ impl Device for CudaDevice {
         Ok(())
     }
 
+    fn reach(&self, other: &DeviceInfo) -> Result<bool> {
+        let number = other.id.strip_prefix("cuda:");
+        let Some(index) = number.and_then(|number| number.parse().ok()) else {
+            return Ok(false);
+        };
+        self.context.reach(handle(index, &other.id)?)
+    }
+
     fn damage_cached(&self, _name: &str, source: &str, cut: bool) -> bool {
         self.cache.damage(&self.cache_key(source), cut)
     }

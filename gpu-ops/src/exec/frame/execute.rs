@@ -51,6 +51,8 @@ pub(in crate::exec) struct Finished<T> {
     pub(in crate::exec) streamed_bytes: u64,
     /// Bytes of results in host memory.
     pub(in crate::exec) spilled_bytes: u64,
+    /// … and in the memory of other devices.
+    pub(in crate::exec) peer_bytes: u64,
 }
 
 /// Run with what the last run learned, or reading sizes between the steps when there was none or it no longer
@@ -115,7 +117,7 @@ fn attempt<T>(
         overlap.arrival.confirm(stream)?;
     }
     let output = deliver(&run.frame, &host)?;
-    let (streamed_bytes, spilled_bytes) = run.link_bytes();
+    let (streamed_bytes, spilled_bytes, peer_bytes) = run.link_bytes();
     let (kernel_ms, steps) = times(&run, &host.control, profile)?;
     let finished = Finished {
         output,
@@ -133,6 +135,7 @@ fn attempt<T>(
         early_strides: run.reports.early_strides,
         streamed_bytes,
         spilled_bytes,
+        peer_bytes,
     };
     if prepared.overlap.is_none() {
         run.end();

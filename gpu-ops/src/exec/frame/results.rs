@@ -80,7 +80,10 @@ impl<'a> Frame<'a> {
         let mut results: Vec<ResultState> = shapes.iter().map(|_| Default::default()).collect();
         let mut recycler = Recycler::new(runtime.pool(), stream);
         if prepared.graph.parts.allowed() {
-            recycler = recycler.spilling_to(Arc::clone(runtime.host_pool()));
+            recycler = recycler.spilling_to(
+                Arc::clone(runtime.host_pool()),
+                runtime.peer_pool().map(Arc::clone),
+            );
         }
         let strides = Strides::new(prepared, runtime)?;
         if let Some(query) = Query::current() {

@@ -115,12 +115,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Bytes that came from host memory in strides, and bytes of results that lie there.
-    pub(in crate::exec) fn link_bytes(&self) -> (u64, u64) {
+    /// Bytes that came from host memory in strides, bytes of results that lie there, and bytes of rows on other devices.
+    pub(in crate::exec) fn link_bytes(&self) -> (u64, u64, u64) {
         let streamed = self.frame.strides.as_ref().map_or(0, |s| s.bytes);
         (
             streamed + self.reports.pair_bytes,
             self.frame.recycler.spilled(),
+            self.frame.recycler.on_peers(),
         )
     }
 

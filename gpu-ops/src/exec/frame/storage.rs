@@ -186,6 +186,26 @@ impl Store {
         Ok(())
     }
 
+    /// Add a block of parts in the memory of another device, unless there is none with room; tells whether.
+    pub(in crate::exec) fn extends_on_peer(
+        &mut self,
+        parts: &[PartSize],
+        recycler: &mut Recycler,
+        purpose: &str,
+    ) -> Result<bool> {
+        let (parts, bytes) = place(parts, 0)?;
+        let Some(buffer) = recycler.on_peer(bytes, purpose)? else {
+            return Ok(false);
+        };
+        self.blocks.push(Block {
+            buffer: Arc::new(buffer),
+            parts,
+            temporary: false,
+            shared: false,
+        });
+        Ok(true)
+    }
+
     /// Add a block of parts in host memory, unless that may not be or has no room; tells whether.
     pub(in crate::exec) fn extends_on_host(
         &mut self,
@@ -347,8 +367,12 @@ pub(in crate::exec) struct Recycler {
     stream: Stream,
     /// Host memory, for what the pool has no room for; `None`: that is an error.
     host: Option<Arc<MemoryPool>>,
-    /// Bytes that were taken from there.
+    /// Memory of other devices, for rows that go before any go to the host.
+    peers: Option<Arc<MemoryPool>>,
+    /// Bytes that were taken of the host's, …
     spilled: u64,
+    /// … and of other devices'.
+    on_peers: u64,
 }
 
 impl Recycler {
@@ -358,14 +382,21 @@ impl Recycler {
             pool: Arc::clone(pool),
             stream: stream.clone(),
             host: None,
+            peers: None,
             spilled: 0,
+            on_peers: 0,
         }
     }
 
-    /// The same with host memory for what the pool has no room for.
-    pub(in crate::exec) fn spilling_to(self, host: Arc<MemoryPool>) -> Self {
+    /// The same with host memory for what the pool has no room for, and before it for rows that of other devices.
+    pub(in crate::exec) fn spilling_to(
+        self,
+        host: Arc<MemoryPool>,
+        peers: Option<Arc<MemoryPool>>,
+    ) -> Self {
         Self {
             host: Some(host),
+            peers,
             ..self
         }
     }
@@ -378,6 +409,11 @@ impl Recycler {
     /// Bytes that were taken of host memory.
     pub(in crate::exec) fn spilled(&self) -> u64 {
         self.spilled
+    }
+
+    /// Bytes that were taken of other devices' memory.
+    pub(in crate::exec) fn on_peers(&self) -> u64 {
+        self.on_peers
     }
 
     /// Bytes of device memory that there is still room for.
@@ -429,6 +465,20 @@ impl Recycler {
     }
 
     /// A buffer in host memory, unless that may not be or has no room.
+    fn on_peer(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
+        let Some(peers) = &self.peers else {
+            return Ok(None);
+        };
+        match peers.allocate_for(&self.stream, bytes, purpose) {
+            Err(GpuError::OutOfDeviceMemory { .. }) => Ok(None),
+            Err(other) => Err(other),
+            Ok(buffer) => {
+                self.on_peers += bytes as u64;
+                Ok(Some(buffer))
+            }
+        }
+    }
+
     fn on_host(&mut self, bytes: usize, purpose: &str) -> Result<Option<DeviceBuffer>> {
         let Some(host) = &self.host else {
             return Ok(None);

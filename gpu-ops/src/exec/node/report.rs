@@ -111,6 +111,8 @@ counters! {
         streamed_bytes: u64 = "bytes_streamed", "bytes", sum, json "bytes_streamed";
         /// Bytes of results that were in host memory because device memory was full.
         spilled_bytes: u64 = "bytes_spilled", "bytes", sum, json "bytes_spilled";
+        /// Bytes of rows that were in the memory of other devices because that of the query's own was full.
+        peer_bytes: u64 = "bytes_on_peers", "bytes", sum;
         /// Parts that joins were done in: pairs of partitions, and strides of probe sides.
         join_parts: u64 = "join_parts", "parts", sum;
         /// Sides of joins partitioned without counting first, since an earlier run found the sizes of partitions.

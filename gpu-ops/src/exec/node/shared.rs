@@ -139,6 +139,7 @@ impl Shared {
             report.queue_ms += place.as_ref().map_or(0.0, |p| p.waited.as_secs_f64() * 1e3);
             let outcome = execute(&self.runtime, stream, &prepared, deliver, profile);
             drop(place);
+            self.runtime.return_to_peers();
             match outcome {
                 Ok(finished) => {
                     if !finished.reads_sizes {
@@ -342,6 +343,7 @@ fn complete<T>(
     report.sort_parts = finished.sort_parts;
     report.streamed_bytes = finished.streamed_bytes;
     report.spilled_bytes = finished.spilled_bytes;
+    report.peer_bytes = finished.peer_bytes;
     report.output_rows = usize::try_from(finished.rows).unwrap_or(usize::MAX);
     report.sizes_read = finished.reads_sizes;
     report.steps = finished.steps;

@@ -41,7 +41,7 @@ impl Run<'_> {
         Ok(Some(Chunk::in_file(file, parts.to_vec(), offsets.to_vec())))
     }
 
-    /// A block of host memory for these parts, if there is room for it; where files take what it has no room for, some is left
+    /// A block of another device's memory or of the host's for these parts, if there is room for it; where files take what it has no room for, some is left
     /// to results.
     pub(in crate::exec) fn host_room(
         &mut self,
@@ -49,6 +49,9 @@ impl Run<'_> {
         purpose: &str,
     ) -> Result<(Store, bool)> {
         let mut store = Store::default();
+        if store.extends_on_peer(parts, &mut self.frame.recycler, purpose)? {
+            return Ok((store, true));
+        }
         if !store.extends_on_host(parts, &mut self.frame.recycler, purpose)? {
             return Ok((store, false));
         }

@@ -59,6 +59,19 @@ fn subqueries_beside_functions() {
     );
 }
 
+/// A limit ends what has no end of its own: a fragment would read it for ever.
+#[test]
+fn recursive_queries_end_with_who_reads_them() {
+    let fixture = fixture();
+    let up = "WITH RECURSIVE up(n) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT n + 3 FROM up)";
+    for sql in [
+        format!("{up} SELECT n * 2 AS m FROM up LIMIT 20"),
+        format!("{up} SELECT sum(n) AS s FROM (SELECT n FROM up LIMIT 50) l"),
+    ] {
+        fixture.check(&sql);
+    }
+}
+
 #[test]
 fn operators_below() {
     check_all(
