@@ -183,6 +183,11 @@ impl Bench {
         Self { on_peers, ..self }
     }
 
+    /// Whether what does not fit lies in the memory of other devices.
+    pub(crate) fn spills_to_peers(&self) -> bool {
+        self.on_peers
+    }
+
     /// The memory of what does not fit.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::context::QueryPlanner;
 use datafusion::execution::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::{
-    Explain, LogicalPlan, PlanType, StringifiedPlan, ToStringifiedPlan,
+    Explain, LogicalPlan, PlanType, StringifiedPlan, ToStringifiedPlan, WriteOp,
 };
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::explain::ExplainExec;
@@ -177,7 +177,7 @@ impl<S: Sites> StagePlanner<S> {
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let options = session.config_options();
-        if !self.sites.ask(logical, options).await? {
+        if acts_when_planned(logical)? || !self.sites.ask(logical, options).await? {
             return placed(logical, session).await;
         }
         if let Some(plan) = self.dealt(logical, session).await? {
@@ -245,7 +245,9 @@ impl<S: Sites> StagePlanner<S> {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let options = session.config_options();
         let config = &options.explain;
-        let wanted = explain.logical_optimization_succeeded && !config.logical_plan_only;
+        let wanted = explain.logical_optimization_succeeded
+            && !config.logical_plan_only
+            && !acts_when_planned(&explain.plan)?;
         let several = wanted && self.sites.ask(&explain.plan, options).await?;
         if several && let Some(plan) = self.dealt(&explain.plan, session).await? {
             let display = displayable(plan.as_ref());
@@ -294,6 +296,17 @@ impl<S: Sites> StagePlanner<S> {
         let schema = Arc::clone(explain.schema.inner());
         Arc::new(ExplainExec::new(schema, texts, explain.verbose))
     }
+}
+
+/// Statements that change a table do so when their physical plan is made, and are planned once: DELETE, UPDATE and TRUNCATE of a table
+/// in memory (`TableProvider::delete_from`).
+fn acts_when_planned(logical: &LogicalPlan) -> Result<bool> {
+    logical.exists(|node| {
+        Ok(match node {
+            LogicalPlan::Dml(statement) => !matches!(statement.op, WriteOp::Insert(_)),
+            _ => false,
+        })
+    })
 }
 
 /// The plan with the time limit of the session.

@@ -420,6 +420,47 @@ fn failures(run: &QueryRun) -> Vec<&str> {
 /// Four queries of different shapes.
 const SOME: [usize; 4] = [1, 3, 13, 16];
 
+/// What changes a table does so when it is planned: it is planned once.
+#[test]
+fn statements_that_change_a_table_do_so_once() {
+    on_a_large_stack(async || {
+        for way in ["stages", "local", "auto"] {
+            let session = sharing("emulator:2", way).await;
+            let create =
+                "CREATE TABLE t AS SELECT value AS k, value % 7 AS r FROM generate_series(1, 1000)";
+            session.query(create).await.expect("a table");
+            let count = async |sql: &str| {
+                let run = session.query(sql).await.expect(sql);
+                let text = text(&run);
+                let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+                digits
+                    .parse::<u64>()
+                    .unwrap_or_else(|_| panic!("{sql}: {text}"))
+            };
+            assert_eq!(count("DELETE FROM t WHERE r = 3").await, 143, "{way}");
+            assert_eq!(
+                count("UPDATE t SET k = k + 1000 WHERE r = 1").await,
+                143,
+                "{way}"
+            );
+            explain(&session, "SELECT count(*) FROM t").await;
+            assert_eq!(count("SELECT count(*) FROM t").await, 857, "{way}");
+            let sum = "SELECT sum(k) FROM t WHERE r = 1";
+            assert_eq!(
+                count(sum).await,
+                143 * 1000 + (0..143).map(|i| 1 + 7 * i).sum::<u64>()
+            );
+            assert_eq!(
+                count("INSERT INTO t SELECT k, r FROM t").await,
+                857,
+                "{way}"
+            );
+            assert_eq!(count("SELECT count(*) FROM t").await, 1714, "{way}");
+            assert_eq!(count("DELETE FROM t").await, 1714, "{way}");
+        }
+    });
+}
+
 /// The number behind a counter's name in the text of EXPLAIN ANALYZE.
 fn counter(plan: &str, name: &str) -> f64 {
     let value = plan.split(&format!("{name}=")).nth(1).expect(name);

@@ -97,8 +97,10 @@ async fn sizes(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
     // Other sweeps have the memory that there was.
     let before = bench.runtime().pool().statistics().budget;
     let measured = sizes_within(bench, budget, emit).await;
-    let text = before.to_string();
-    bench.set("warpline.device_memory", &text).await?;
+    if !bench.spills_to_peers() {
+        let text = before.to_string();
+        bench.set("warpline.device_memory", &text).await?;
+    }
     // The setting counts from the next query on, which other sweeps do not run.
     bench.runtime().set_device_memory(Some(before))?;
     measured
@@ -106,13 +108,15 @@ async fn sizes(bench: &Bench, emit: &mut Emit<'_>) -> Result<()> {
 
 /// The sizes, with `budget` bytes of device memory.
 async fn sizes_within(bench: &Bench, budget: ByteSize, emit: &mut Emit<'_>) -> Result<()> {
-    let bytes = budget.0.to_string();
-    for (setting, value) in [
-        ("warpline.min_rows", "0"),
-        ("warpline.index_joins", "off"),
-        ("warpline.device_memory", bytes.as_str()),
-    ] {
+    for (setting, value) in [("warpline.min_rows", "0"), ("warpline.index_joins", "off")] {
         bench.set(setting, value).await?;
+    }
+    if bench.spills_to_peers() {
+        // The setting would be that of the other devices as well.
+        bench.runtime().set_device_memory(Some(budget.0))?;
+    } else {
+        let bytes = budget.0.to_string();
+        bench.set("warpline.device_memory", &bytes).await?;
     }
     let link = Link::measured(bench)?;
     log::info!(

@@ -101,6 +101,13 @@ impl Deal {
         if many {
             // The first device goes on with the rows of all.
             dealt = first.placement.optimize(dealt, &on_device(&options))?;
+        } else if reads_tables(&dealt) {
+            if config.require_gpu {
+                // One device runs all of it.
+                return Ok(None);
+            }
+            // What is beside the shares runs where it would without them.
+            dealt = first.placement.optimize(dealt, &options)?;
         }
         let dealt = dealt.transform_up(|node| {
             let leaf = node.downcast_ref::<ShardsLeaf>();
@@ -168,6 +175,11 @@ impl Deal {
         }
         taken
     }
+}
+
+/// Does it read a table beside the shares?
+fn reads_tables(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    Shareable::in_any_order(plan).is_some() || plan.children().into_iter().any(reads_tables)
 }
 
 fn has(plan: &Arc<dyn ExecutionPlan>, name: &str) -> bool {
